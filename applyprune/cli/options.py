@@ -1,0 +1,120 @@
+"""Options that several verbs share, said once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from applyprune.model.options import DryRun, Propagation
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+F = TypeVar("F", bound="Callable[..., Any]")
+
+
+def cluster_options(command: F) -> F:
+    """Add what finds the cluster: --kubeconfig, --context, --namespace."""
+    for option in (
+        click.option(
+            "-n",
+            "--namespace",
+            default="",
+            metavar="NS",
+            help="Namespace of the inventory, and of manifests that name none.",
+        ),
+        click.option(
+            "--context", default="", metavar="NAME", help="The kubeconfig context to use."
+        ),
+        click.option(
+            "--kubeconfig",
+            default="",
+            metavar="FILE",
+            help="The kubeconfig; default: KUBECONFIG, ~/.kube/config, or the pod's own account.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def input_option(command: F) -> F:
+    """Add -f, as often as wanted."""
+    return click.option(
+        "-f",
+        "--filename",
+        "paths",
+        multiple=True,
+        required=True,
+        metavar="PATH",
+        help="A file, a directory (all that is below it), or - for standard input.",
+    )(command)
+
+
+def run_options(command: F) -> F:
+    """Add what every run that deletes has."""
+    for option in (
+        click.option(
+            "--lock-timeout",
+            default="60s",
+            metavar="TIME",
+            callback=_seconds,
+            help="How long to wait for another run on the same set.  [default: 60s]",
+        ),
+        click.option(
+            "--timeout",
+            default="5m",
+            metavar="TIME",
+            callback=_seconds,
+            help="How long each wait may take, for CRDs and for deletions.  [default: 5m]",
+        ),
+        click.option(
+            "--propagation",
+            type=click.Choice([str(one).lower() for one in Propagation]),
+            default="background",
+            show_default=True,
+            help="What becomes of a deleted object's dependents.",
+        ),
+        click.option(
+            "--dry-run",
+            is_flag=False,
+            flag_value="server",
+            default="none",
+            metavar="[server|client]",
+            callback=_dry_run,
+            help="Change nothing; the server checks everything unless it is 'client'.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+def _seconds(ctx: click.Context, param: click.Parameter, value: str) -> float:
+    """Return a duration as Go writes it (90s, 5m, 1h30m), or a number of seconds."""
+    total, rest = 0.0, value.strip()
+    while rest:
+        digits = len(rest) - len(rest.lstrip("0123456789."))
+        number, rest = rest[:digits], rest[digits:]
+        unit = next((unit for unit in ("ms", "s", "m", "h") if rest.startswith(unit)), "")
+        try:
+            total += float(number) * (_UNITS[unit] if unit else 1.0)
+        except ValueError:
+            raise click.BadParameter(
+                f"{value!r} is no time such as 90s or 5m", ctx, param
+            ) from None
+        if not unit and rest:
+            raise click.BadParameter(f"{value!r} is no time such as 90s or 5m", ctx, param)
+        rest = rest[len(unit) :]
+    if total <= 0:
+        raise click.BadParameter("it must be more than nothing", ctx, param)
+    return total
+
+
+def _dry_run(ctx: click.Context, param: click.Parameter, value: str) -> DryRun:
+    try:
+        return DryRun(value)
+    except ValueError:
+        raise click.BadParameter(f"{value!r} is neither server nor client", ctx, param) from None

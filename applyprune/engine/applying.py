@@ -1,0 +1,270 @@
+"""Sending the manifests, wave by wave, each under the guard that its plan calls for."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from applyprune.engine.establishing import Establisher
+from applyprune.errors import (
+    ApplypruneError,
+    Conflict,
+    Invalid,
+    LostRace,
+    NotFound,
+    NotServed,
+    RunFailed,
+    as_problem,
+)
+from applyprune.model.events import Done, Event, Outcome
+from applyprune.model.options import DryRun
+from applyprune.model.plan import Action, ApplyStep
+from applyprune.planning.conflicts import explain
+from applyprune.planning.definitions import defined_kinds
+from applyprune.planning.evidence import take
+from applyprune.planning.ordering import CRD, NAMESPACE
+from applyprune.planning.ownership import Owner, owner_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from applyprune.engine.ports import Cluster
+    from applyprune.engine.workers import Stop, Workers
+    from applyprune.model.inventory import Entry
+    from applyprune.model.live import Live
+    from applyprune.model.options import Options
+    from applyprune.model.problems import Problem
+    from applyprune.model.refs import GroupKind, Ref
+    from applyprune.planning.tracking import SetIdentity
+
+_SERVED_SOON = 10.0
+_POLL = 0.1
+
+
+@dataclass(slots=True)
+class Applier:
+    """Applies one plan; ``confirmed`` grows as replies come in."""
+
+    cluster: Cluster
+    workers: Workers
+    stop: Stop
+    target: SetIdentity
+    options: Options
+    schemas: dict[GroupKind, int | None]
+    confirmed: dict[Ref, Entry] = field(default_factory=dict)
+    blocked_kinds: dict[GroupKind, str] = field(default_factory=dict)
+    blocked_namespaces: dict[str, str] = field(default_factory=dict)
+    coming: set[GroupKind] = field(default_factory=set)
+
+    def run(self, steps: Sequence[ApplyStep]) -> Iterator[Event]:
+        """Yield an event for each step; a failed one blocks only what cannot be without it."""
+        for wave in sorted({step.desired.wave for step in steps}):
+            batch = [step for step in steps if step.desired.wave == wave]
+            changed: list[ApplyStep] = []
+            for step, done in self.workers.each(self._step, batch):
+                if done.problem is not None:
+                    self._block(step, done)
+                elif done.outcome in {Outcome.CREATED, Outcome.CONFIGURED}:
+                    changed.append(step)
+                yield done
+            self.stop.check()
+            if self.options.dry_run is DryRun.OFF:
+                yield from self._establish([s for s in changed if _is_definition(s)])
+
+    def _step(self, step: ApplyStep) -> tuple[ApplyStep, Done]:
+        if step.action is Action.NOTHING:
+            return step, self._done(step, Outcome.UNCHANGED, reason=step.reason)
+        if step.problem is not None:
+            return step, self._done(step, Outcome.FAILED, problem=step.problem)
+        if (why := self._why_blocked(step)) is not None:
+            problem = as_problem(
+                RunFailed(f"{step.desired.ref} was not applied", why=why),
+                where=step.desired.origin,
+            )
+            return step, self._done(step, Outcome.SKIPPED, problem=problem)
+        if self.options.dry_run is DryRun.CLIENT:
+            outcome = Outcome.CREATED if step.action is Action.CREATE else Outcome.CONFIGURED
+            return step, self._done(step, outcome, reason=step.reason)
+        try:
+            return step, self._send(step)
+        except LostRace:
+            raise
+        except ApplypruneError as error:
+            return step, self._done(step, Outcome.FAILED, problem=self._problem(step, error))
+
+    def _send(self, step: ApplyStep) -> Done:
+        dry = self.options.dry_run is DryRun.SERVER
+        try:
+            live, created = self._apply(step, dry_run=dry)
+        except (NotFound, NotServed) as error:
+            if dry and self._is_to_come(step, error):
+                return self._done(
+                    step,
+                    Outcome.CREATED,
+                    reason="not checked by the server: its namespace or kind is not there yet",
+                )
+            raise
+        except (Conflict, Invalid) as error:
+            if isinstance(error, Conflict) and error.causes:
+                raise  # another manager's fields: nothing has moved
+            return self._after_guard(step, error)
+        return self._confirm(step, live, created=created)
+
+    def _apply(self, step: ApplyStep, *, dry_run: bool) -> tuple[Live, bool]:
+        """Send one manifest; a kind whose CRD has just come is given a moment to be served."""
+        one = step.desired
+        body = self._guarded(step)
+        deadline = time.monotonic() + _SERVED_SOON
+        while True:
+            try:
+                return self.cluster.apply(
+                    one.resource,
+                    one.ref,
+                    body,
+                    manager=self.target.manager,
+                    force=self.options.force_conflicts,
+                    dry_run=dry_run,
+                )
+            except NotServed:
+                if one.ref.group_kind not in self.coming or time.monotonic() > deadline:
+                    raise
+                if self.stop.wait(_POLL):
+                    raise
+
+    def _guarded(self, step: ApplyStep) -> Mapping[str, Any]:
+        """Return the body with the guard of safety rule 2.
+
+        An apply with ``resourceVersion: "1"`` creates or answers 409, whatever is there; one with a
+        UID answers 409 when the object is missing and 422 when it is another one. A forced apply
+        carries the resourceVersion on which force was judged.
+        """
+        guard: dict[str, str] = {"resourceVersion": "1"}
+        if step.live is not None:
+            guard = {"uid": step.live.uid}
+            if self.options.force_conflicts:
+                guard["resourceVersion"] = step.live.resource_version
+        body = step.desired.body
+        return {**body, "metadata": {**body["metadata"], **guard}}
+
+    def _after_guard(self, step: ApplyStep, error: ApplypruneError) -> Done:
+        """Find out what a refused guard means: our own lost reply, or somebody else at work."""
+        one = step.desired
+        try:
+            live = self.cluster.get(one.resource, one.ref)
+        except NotFound:
+            if step.live is None:
+                raise error from None
+            raise RunFailed(
+                f"{one.ref} vanished while this run was under way",
+                where=one.origin,
+                hint="Run again to create it anew.",
+            ) from error
+        if step.live is None and owner_of(live, step.entry, self.target) is Owner.RECORDED:
+            return self._confirm(step, live, created=True)
+        if step.live is None or live.uid != step.live.uid:
+            raise RunFailed(
+                f"{one.ref} was created by somebody else while this run was under way",
+                where=one.origin,
+                hint="Run again to decide about it.",
+            ) from error
+        if self.options.force_conflicts and live.resource_version != step.live.resource_version:
+            raise RunFailed(
+                f"{one.ref} changed while this run was under way, and force was judged on what "
+                "it was before",
+                where=one.origin,
+                hint="Run again.",
+            ) from error
+        raise error
+
+    def _confirm(self, step: ApplyStep, live: Live, *, created: bool) -> Done:
+        """Believe a reply only when it is about a live object that is the one we meant."""
+        one = step.desired
+        if step.live is not None and live.uid != step.live.uid:
+            raise RunFailed(
+                f"{one.ref} is another object than this run has read",
+                where=one.origin,
+                hint="Run again to decide about it.",
+            )
+        if live.terminating:
+            raise RunFailed(
+                f"{one.ref} is being deleted",
+                where=one.origin,
+                why="the apply was answered, but the object will go",
+                hint="Run again when it is gone.",
+            )
+        if self.options.dry_run is DryRun.OFF:
+            if _is_definition(step):
+                self.schemas.update(dict.fromkeys(defined_kinds(one.body), live.generation))
+            schema = self.schemas.get(one.ref.group_kind)
+            evidence = take(live, self.target.manager, schema)
+            if one.ref.group_kind in self.schemas and schema is None:
+                evidence = None
+            self.confirmed[one.ref] = replace(
+                step.entry, uid=live.uid, digest=one.digest, evidence=evidence
+            )
+        if created:
+            return self._done(step, Outcome.CREATED, reason=step.reason)
+        moved = step.live is None or _moved(step.live, live, self.target.manager)
+        return self._done(
+            step, Outcome.CONFIGURED if moved else Outcome.UNCHANGED, reason=step.reason
+        )
+
+    def _establish(self, steps: Sequence[ApplyStep]) -> Iterator[Event]:
+        """Wait until the kinds of new or changed CRDs are served, before anything needs them."""
+        establisher = Establisher(self.cluster, self.workers, self.stop, self.options.timeout)
+        yield from establisher.run([step.desired for step in steps])
+        for step in steps:
+            kinds = defined_kinds(step.desired.body)
+            self.coming.update(kinds)
+            if (problem := establisher.failed.get(step.desired.ref)) is not None:
+                self.blocked_kinds.update(dict.fromkeys(kinds, str(problem)))
+
+    def _block(self, step: ApplyStep, done: Done) -> None:
+        why = f"{step.desired.ref} failed"
+        if done.ref.group_kind == NAMESPACE:
+            self.blocked_namespaces[done.ref.name] = why
+        elif _is_definition(step) and step.live is None:
+            self.blocked_kinds.update(dict.fromkeys(defined_kinds(step.desired.body), why))
+
+    def _why_blocked(self, step: ApplyStep) -> str | None:
+        ref = step.desired.ref
+        return self.blocked_kinds.get(ref.group_kind) or self.blocked_namespaces.get(ref.namespace)
+
+    def _is_to_come(self, step: ApplyStep, error: NotFound | NotServed) -> bool:
+        """Return whether a dry run fails only because its namespace or CRD is not there yet."""
+        return step.action is Action.CREATE and (
+            isinstance(error, NotServed) or bool(step.desired.ref.namespace)
+        )
+
+    def _problem(self, step: ApplyStep, error: ApplypruneError) -> Problem:
+        if isinstance(error, Conflict) and error.causes:
+            error = explain(error, step.desired.ref)
+        problem = as_problem(error, where=step.desired.origin)
+        if not error.where:
+            problem = replace(problem, what=f"{step.desired.ref}: {problem.what}")
+        return problem
+
+    def _done(
+        self,
+        step: ApplyStep,
+        outcome: Outcome,
+        *,
+        reason: str = "",
+        problem: Problem | None = None,
+    ) -> Done:
+        return Done(step.desired.ref, outcome, step.desired.origin, reason, problem)
+
+
+def _is_definition(step: ApplyStep) -> bool:
+    return step.desired.ref.group_kind == CRD
+
+
+def _moved(before: Live, after: Live, manager: str) -> bool:
+    """Return whether our apply changed the object, and not merely somebody its status meanwhile."""
+    if before.resource_version == after.resource_version:
+        return False
+    if before.generation is None or before.generation != after.generation:
+        return True
+    then, now = take(before, manager, None), take(after, manager, None)
+    return then is None or now is None or (then.managed, then.time) != (now.managed, now.time)

@@ -1,0 +1,76 @@
+"""Waiting for CRDs: a kind may be used when its CRD is Established and its endpoint answers."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from applyprune.engine.reading import CRD_RESOURCE
+from applyprune.errors import ApplypruneError, NotReady, as_problem
+from applyprune.model.events import Event, Waiting, Warned
+from applyprune.planning.definitions import defined_resources, established, refused_names
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from applyprune.engine.ports import Cluster
+    from applyprune.engine.workers import Stop, Workers
+    from applyprune.model.plan import Desired
+    from applyprune.model.problems import Problem
+    from applyprune.model.refs import Ref
+
+_FIRST_PAUSE = 0.02
+_LONGEST_PAUSE = 1.0
+_SAY_AFTER = 2.0
+
+
+@dataclass(slots=True)
+class Establisher:
+    """Waits for one wave's CRDs; ``failed`` holds those that did not come."""
+
+    cluster: Cluster
+    workers: Workers
+    stop: Stop
+    timeout: float
+    failed: dict[Ref, Problem] = field(default_factory=dict)
+
+    def run(self, definitions: Sequence[Desired]) -> Iterator[Event]:
+        """Yield what is waited for; return when all are served or the time is up."""
+        began = time.monotonic()
+        pending = list(definitions)
+        pause = _FIRST_PAUSE
+        said = 0.0
+        while pending:
+            ready = dict(self.workers.each(self._served, pending))
+            self.stop.check()
+            pending = [one for one in pending if not ready[one.ref] and one.ref not in self.failed]
+            if not pending:
+                break
+            elapsed = time.monotonic() - began
+            if elapsed > self.timeout:
+                for one in pending:
+                    self._fail(one, "it was not Established and served in time")
+                break
+            if elapsed - said > _SAY_AFTER:
+                said = elapsed
+                yield Waiting(pending[0].ref, "the CRD to be served", elapsed)
+            self.stop.wait(pause)
+            pause = min(pause * 1.5, _LONGEST_PAUSE)
+        for problem in self.failed.values():
+            yield Warned(problem)
+
+    def _served(self, one: Desired) -> tuple[Ref, bool]:
+        try:
+            body = self.cluster.get(CRD_RESOURCE, one.ref, full=True).body or {}
+            if why := refused_names(body):
+                self._fail(one, why)
+            return one.ref, established(body) and all(
+                self.cluster.serves(resource) for resource in defined_resources(body)
+            )
+        except ApplypruneError:
+            return one.ref, False
+
+    def _fail(self, one: Desired, why: str) -> None:
+        error = NotReady(f"{one.ref.name} is not served", why=why)
+        self.failed[one.ref] = as_problem(error, where=one.origin)

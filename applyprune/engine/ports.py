@@ -1,0 +1,76 @@
+"""The API server and the inventory's store, as small as the run needs them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from applyprune.model.inventory import Inventory
+    from applyprune.model.live import Live
+    from applyprune.model.options import Propagation
+    from applyprune.model.refs import Ref
+    from applyprune.model.resources import Catalogue, Resource
+
+
+class Cluster(Protocol):
+    """An API server; every call raises the errors of ``applyprune.errors`` and is thread-safe."""
+
+    def catalogue(self) -> Catalogue:
+        """Return what the server serves now."""
+
+    def list(
+        self, resource: Resource, *, namespace: str = "", selector: str = "", full: bool = False
+    ) -> Sequence[Live]:
+        """Return all objects, complete or an error; metadata only unless ``full``."""
+
+    def get(self, resource: Resource, ref: Ref, *, full: bool = False) -> Live:
+        """Return one object; NotFound is the proof that there is none."""
+
+    def apply(
+        self,
+        resource: Resource,
+        ref: Ref,
+        body: Mapping[str, Any],
+        *,
+        manager: str,
+        force: bool,
+        dry_run: bool,
+    ) -> tuple[Live, bool]:
+        """Server-side apply; return the object as replied, and whether it was created."""
+
+    def delete(
+        self,
+        resource: Resource,
+        ref: Ref,
+        *,
+        uid: str,
+        resource_version: str,
+        propagation: Propagation,
+        dry_run: bool,
+        timeout: float,
+    ) -> bool:
+        """Delete this very object in this very state; return whether it is gone already."""
+
+    def patch(self, resource: Resource, ref: Ref, operations: Sequence[Mapping[str, Any]]) -> Live:
+        """Apply a JSON patch, whose test operations guard it."""
+
+    def serves(self, resource: Resource) -> bool:
+        """Return whether the endpoint of a resource answers."""
+
+    def create_namespace(self, name: str) -> None:
+        """Create a namespace that belongs to no set; it may exist already."""
+
+
+class Store(Protocol):
+    """Where the inventory of one set is kept; every write is compare-and-swap."""
+
+    def read(self) -> Inventory:
+        """Return the inventory, an empty one that does not exist when there is none."""
+
+    def write(self, inventory: Inventory) -> Inventory:
+        """Write it over what was read and return it as stored; LostRace when that has changed."""
+
+    def remove(self, inventory: Inventory) -> None:
+        """Delete the ConfigMap, as read."""

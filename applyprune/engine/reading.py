@@ -1,0 +1,256 @@
+"""Reading the cluster before the plan, with as few requests as can answer for every object.
+
+One metadata-only LIST by label for each kind answers for what is recorded. What is new is looked
+for by a LIST of its namespace once there are more than a few, by a GET each below that.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, TypeAlias
+
+from applyprune.errors import ApplypruneError, Forbidden, NotFound, as_problem
+from applyprune.model.live import Absent, Live, State, Unknown
+from applyprune.model.problems import Problem
+from applyprune.model.refs import GroupKind, Ref
+from applyprune.model.resources import Resource
+from applyprune.planning.evidence import SECRET, needs_values
+from applyprune.planning.ordering import CRD, NAMESPACE, is_built_in
+from applyprune.planning.planner import World
+from applyprune.planning.tracking import PART_OF, SET_ID
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from applyprune.engine.ports import Cluster
+    from applyprune.engine.workers import Workers
+    from applyprune.model.inventory import Inventory
+    from applyprune.model.plan import Desired
+    from applyprune.model.resources import Catalogue
+    from applyprune.planning.tracking import SetIdentity
+
+States: TypeAlias = "dict[Ref, State]"
+
+_FEW = 4
+CRD_RESOURCE = Resource(CRD.group, "v1", CRD.kind, "customresourcedefinitions", namespaced=False)
+_API_SERVICE = Resource(
+    "apiregistration.k8s.io", "v1", "APIService", "apiservices", namespaced=False
+)
+_CONFIG_MAP = Resource("", "v1", "ConfigMap", "configmaps", namespaced=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """Reads for one run; nothing is remembered between calls."""
+
+    cluster: Cluster
+    workers: Workers
+    target: SetIdentity
+
+    def world(
+        self, desired: Sequence[Desired], inventory: Inventory, catalogue: Catalogue
+    ) -> World:
+        """Return the state of every desired object and of every entry."""
+        wanted = {one.ref: one for one in desired}
+        resources = _resources(inventory, catalogue)
+        tasks: list[Callable[[], States]] = []
+        states: States = {}
+        for kind, refs in _by_kind(inventory.entries).items():
+            if (resource := resources.get(kind)) is not None:
+                tasks.append(partial(self._recorded, resource, refs))
+            else:
+                plural = inventory.entries[refs[0]].plural
+                version = inventory.entries[refs[0]].version
+                lost = Resource(kind.group, version, kind.kind, plural, namespaced=False)
+                tasks.append(partial(self._vanished, lost, refs, catalogue))
+        for kind, refs in _by_kind(set(wanted) - set(inventory.entries)).items():
+            if (resource := catalogue.find_kind(kind)) is None:
+                states.update(dict.fromkeys(refs, Absent()))  # its CRD is in the input
+            else:
+                tasks.extend(
+                    partial(self._unrecorded, resource, part) for part in _by_namespace(refs)
+                )
+        for part in self.workers.each(lambda task: task(), tasks):
+            states.update(part)
+        self._values(wanted, inventory, resources, states)
+        return World(
+            states=states,
+            schemas=self._schemas(desired),
+            resources=resources,
+            occupied=self._occupied(wanted, inventory),
+        )
+
+    def one(self, resource: Resource, ref: Ref, *, full: bool = False) -> State:
+        """Return the state of one object, proved by a GET."""
+        try:
+            return self.cluster.get(resource, ref, full=full)
+        except NotFound:
+            return Absent(proven=True)
+        except ApplypruneError as error:
+            return Unknown(as_problem(error, where=str(ref)))
+
+    def _recorded(self, resource: Resource, refs: Sequence[Ref]) -> States:
+        """Read what the inventory lists of one kind: by label, and what that misses one by one."""
+        full = (resource.group, resource.kind) == SECRET
+        try:
+            found = self._labelled(resource, refs, full=full)
+        except ApplypruneError as error:
+            if not isinstance(error, Forbidden):
+                return dict.fromkeys(refs, Unknown(as_problem(error, where=resource.full_plural)))
+            found = {}
+        return {
+            ref: found[ref] if ref in found else self.one(resource, ref, full=full) for ref in refs
+        }
+
+    def _labelled(
+        self, resource: Resource, refs: Sequence[Ref], *, full: bool
+    ) -> Mapping[Ref, Live]:
+        selector = f"{PART_OF}={self.target.id}"
+        try:
+            lives = self.cluster.list(resource, selector=selector, full=full)
+        except Forbidden:
+            if not resource.namespaced:
+                raise
+            namespaces = sorted({ref.namespace for ref in refs})
+            lives = [
+                live
+                for namespace in namespaces
+                for live in self.cluster.list(
+                    resource, namespace=namespace, selector=selector, full=full
+                )
+            ]
+        return {live.ref: live for live in lives}
+
+    def _unrecorded(self, resource: Resource, refs: Sequence[Ref]) -> States:
+        """Read objects of one kind and namespace that no entry lists."""
+        if len(refs) > _FEW:
+            try:
+                lives = self.cluster.list(resource, namespace=refs[0].namespace)
+            except Forbidden:
+                pass
+            except ApplypruneError as error:
+                return dict.fromkeys(refs, Unknown(as_problem(error, where=resource.full_plural)))
+            else:
+                found = {live.ref: live for live in lives}
+                return {ref: found.get(ref, Absent()) for ref in refs}
+        return {ref: self.one(resource, ref) for ref in refs}
+
+    def _vanished(self, resource: Resource, refs: Sequence[Ref], catalogue: Catalogue) -> States:
+        """Judge entries of a kind that the server no longer names.
+
+        The kind is gone, and every object of it, only when its group answers, and neither a CRD
+        nor an APIService of that name is left.
+        """
+        if resource.group in catalogue.stale:
+            problem = Problem(
+                kind="Unavailable",
+                what=f"the server of the API group {resource.group} does not answer",
+                where=resource.full_plural,
+            )
+            return dict.fromkeys(refs, Unknown(problem))
+        service = f"{resource.version}.{resource.group}"
+        proofs = (
+            self.one(CRD_RESOURCE, Ref(CRD.group, CRD.kind, "", resource.full_plural)),
+            self.one(_API_SERVICE, Ref(_API_SERVICE.group, _API_SERVICE.kind, "", service)),
+        )
+        for proof in proofs:
+            if isinstance(proof, Unknown):
+                return dict.fromkeys(refs, proof)
+        # The APIService of a built-in or CRD-backed group version may outlive one kind of it.
+        if isinstance(proofs[0], Live) or (
+            isinstance(proofs[1], Live) and _is_aggregated(proofs[1], self.cluster)
+        ):
+            problem = Problem(
+                kind="NotServed",
+                what="the kind is defined but not served now",
+                where=resource.full_plural,
+            )
+            return dict.fromkeys(refs, Unknown(problem))
+        return dict.fromkeys(refs, Absent(proven=True))
+
+    def _values(
+        self,
+        wanted: Mapping[Ref, Desired],
+        inventory: Inventory,
+        resources: Mapping[GroupKind, Resource],
+        states: States,
+    ) -> None:
+        """Read in full the objects of which only the values can tell whether they changed."""
+        wants = [
+            (resources[ref.group_kind], ref)
+            for ref, entry in inventory.entries.items()
+            if ref in wanted
+            and isinstance(live := states[ref], Live)
+            and live.body is None
+            and needs_values(wanted[ref], entry, live)
+        ]
+
+        def read(want: tuple[Resource, Ref]) -> tuple[Ref, State]:
+            return want[1], self.one(*want, full=True)
+
+        states.update(dict(self.workers.each(read, wants)))
+
+    def _schemas(self, wanted: Iterable[Desired]) -> Mapping[GroupKind, int | None]:
+        """Return the CRD generation behind each custom resource; None where it cannot be read.
+
+        A kind that no CRD stands behind (an aggregated API's) is left out.
+        """
+        names = {
+            one.resource.full_plural: one.ref.group_kind
+            for one in wanted
+            if not is_built_in(one.ref.group)
+        }
+        if not names:
+            return {}
+        try:
+            definitions = self.cluster.list(CRD_RESOURCE)
+        except ApplypruneError:
+            return dict.fromkeys(names.values())
+        return {
+            names[live.ref.name]: live.generation for live in definitions if live.ref.name in names
+        }
+
+    def _occupied(self, wanted: Iterable[Ref], inventory: Inventory) -> frozenset[str]:
+        """Return which Namespaces that have left the set hold an inventory of another set.
+
+        A namespace about which that cannot be found out counts as one.
+        """
+        leaving = {ref.name for ref in inventory.entries if ref.group_kind == NAMESPACE} - {
+            ref.name for ref in wanted if ref.group_kind == NAMESPACE
+        }
+
+        def holds(name: str) -> tuple[str, bool]:
+            try:
+                return name, bool(self.cluster.list(_CONFIG_MAP, namespace=name, selector=SET_ID))
+            except ApplypruneError:
+                return name, True
+
+        return frozenset(name for name, held in self.workers.each(holds, leaving) if held)
+
+
+def _is_aggregated(live: Live, cluster: Cluster) -> bool:
+    """Return whether an APIService is served by a backend of its own."""
+    full = cluster.get(_API_SERVICE, live.ref, full=True)
+    return bool(((full.body or {}).get("spec") or {}).get("service"))
+
+
+def _resources(inventory: Inventory, catalogue: Catalogue) -> Mapping[GroupKind, Resource]:
+    kinds = {ref.group_kind for ref in inventory.entries}
+    found = {kind: catalogue.find_kind(kind) for kind in kinds}
+    return {kind: resource for kind, resource in found.items() if resource is not None}
+
+
+def _by_kind(refs: Iterable[Ref]) -> Mapping[GroupKind, Sequence[Ref]]:
+    kinds: defaultdict[GroupKind, list[Ref]] = defaultdict(list)
+    for ref in refs:
+        kinds[ref.group_kind].append(ref)
+    return kinds
+
+
+def _by_namespace(refs: Iterable[Ref]) -> Iterable[Sequence[Ref]]:
+    namespaces: defaultdict[str, list[Ref]] = defaultdict(list)
+    for ref in refs:
+        namespaces[ref.namespace].append(ref)
+    return namespaces.values()

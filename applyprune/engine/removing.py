@@ -1,0 +1,219 @@
+"""Pruning: what has left the set goes, in the reverse order of its apply, each under two guards."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from applyprune.errors import (
+    ApplypruneError,
+    Conflict,
+    LostRace,
+    NotFound,
+    NotReady,
+    RunFailed,
+    as_problem,
+)
+from applyprune.model.events import Done, Event, Outcome, Waiting
+from applyprune.model.live import Live, Unknown
+from applyprune.model.options import DryRun, Mode
+from applyprune.model.plan import Action, RemoveStep
+from applyprune.planning.abandoning import abandon_patch
+from applyprune.planning.removal import remove_step
+from applyprune.planning.stuck import why_terminating
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from applyprune.engine.reading import Reader
+    from applyprune.engine.workers import Stop, Workers
+    from applyprune.model.options import Options
+    from applyprune.model.problems import Problem
+    from applyprune.model.refs import Ref
+    from applyprune.planning.planner import World
+    from applyprune.planning.tracking import SetIdentity
+
+_DELETE_TIMEOUT = 5.0
+_TRIES = 8
+_FIRST_PAUSE = 0.05
+_LONGEST_PAUSE = 2.0
+_SAY_AFTER = 2.0
+
+
+@dataclass(slots=True)
+class Remover:
+    """Carries out the removals of one plan; ``gone`` grows with what is confirmed.
+
+    ``ensure`` returns only when so many seconds of this run's lease are left. ``applied`` holds
+    the UIDs of everything that this run applied: one object may be served under two groups.
+    """
+
+    reader: Reader
+    workers: Workers
+    stop: Stop
+    target: SetIdentity
+    options: Options
+    world: World
+    ensure: Callable[[float], None]
+    applied: frozenset[str]
+    gone: set[Ref] = field(default_factory=set)
+
+    def run(self, steps: Sequence[RemoveStep]) -> Iterator[Event]:
+        """Yield an event for each step; a wave that fails keeps every wave below it."""
+        waves = sorted({step.entry.wave for step in steps}, reverse=True)
+        failed = ""
+        for wave in waves:
+            batch = [step for step in steps if step.entry.wave == wave]
+            if failed:
+                yield from (self._skipped(step, failed) for step in batch)
+                continue
+            pending: list[RemoveStep] = []
+            for step, done in self.workers.each(self._step, batch):
+                if done is None:
+                    pending.append(step)
+                    continue
+                if done.outcome is Outcome.FAILED:
+                    failed = failed or f"{step.entry.ref.short} could not be removed"
+                yield done
+            for event in self._await_gone(pending):
+                if isinstance(event, Done) and event.outcome is Outcome.FAILED:
+                    failed = failed or f"{event.ref.short} is still there"
+                yield event
+            self.stop.check()
+
+    def _step(self, step: RemoveStep) -> tuple[RemoveStep, Done | None]:
+        """Deal with one entry; None when its object has been deleted but is not gone yet."""
+        try:
+            for _ in range(_TRIES):
+                try:
+                    return self._once(step)
+                except Conflict:
+                    # It changed since it was read: read again, and decide again.
+                    step = self._decide_again(step)
+            error: ApplypruneError = RunFailed(
+                f"{step.entry.ref} changes faster than it can be deleted", hint="Run again."
+            )
+        except LostRace:
+            raise
+        except ApplypruneError as caught:
+            error = caught
+        problem = as_problem(error, where=str(step.entry.ref))
+        return step, Done(step.entry.ref, Outcome.FAILED, problem=problem)
+
+    def _once(self, step: RemoveStep) -> tuple[RemoveStep, Done | None]:
+        entry, live = step.entry, step.live
+        if step.action is Action.REFUSE:
+            return step, Done(entry.ref, Outcome.FAILED, problem=step.problem)
+        if live is not None and live.uid in self.applied:
+            return step, self._done(step, Outcome.FORGOTTEN, "it is in the set under another group")
+        if step.action is Action.FORGET or live is None or step.resource is None:
+            return step, self._done(step, Outcome.FORGOTTEN, step.reason)
+        if step.action is Action.ABANDON:
+            return step, self._abandon(step, live)
+        return step, self._delete(step, live)
+
+    def _abandon(self, step: RemoveStep, live: Live) -> Done:
+        if self.options.dry_run is DryRun.OFF and step.resource is not None:
+            cluster = self.reader.cluster
+            live = cluster.get(step.resource, step.entry.ref)
+            self._still_the_same(step, live)
+            try:
+                cluster.patch(
+                    step.resource, step.entry.ref, abandon_patch(live, self.target.manager)
+                )
+            except NotFound:
+                return self._done(step, Outcome.FORGOTTEN, "it is gone")
+        return self._done(step, Outcome.ABANDONED, step.reason)
+
+    def _still_the_same(self, step: RemoveStep, live: Live) -> None:
+        if step.live is not None and live.uid != step.live.uid:
+            raise Conflict("it was re-created meanwhile", code=409)
+
+    def _delete(self, step: RemoveStep, live: Live) -> Done | None:
+        entry, resource = step.entry, step.resource
+        if resource is None or self.options.dry_run is DryRun.CLIENT:
+            return self._done(step, self._deleted())
+        dry = self.options.dry_run is DryRun.SERVER
+        if not live.terminating:
+            if not dry:
+                self.ensure(_DELETE_TIMEOUT)
+            try:
+                gone = self.reader.cluster.delete(
+                    resource,
+                    entry.ref,
+                    uid=live.uid,
+                    resource_version=live.resource_version,
+                    propagation=self.options.propagation,
+                    dry_run=dry,
+                    timeout=_DELETE_TIMEOUT,
+                )
+            except NotFound:
+                gone = True
+            if gone or dry:
+                return self._done(step, self._deleted())
+        return None
+
+    def _decide_again(self, step: RemoveStep) -> RemoveStep:
+        if step.resource is None:
+            return step
+        state = self.reader.one(step.resource, step.entry.ref)
+        world = replace(self.world, states={**self.world.states, step.entry.ref: state})
+        # An entry that no reply had confirmed is bound to the object that the plan saw.
+        entry = step.entry
+        if not entry.uid and step.live is not None:
+            entry = replace(entry, uid=step.live.uid)
+        return replace(remove_step(entry, world, self.target), entry=entry)
+
+    def _await_gone(self, pending: Sequence[RemoveStep]) -> Iterator[Event]:
+        """Wait until each object is gone, by its UID: the same name again is another object."""
+        began = time.monotonic()
+        pause, said = _FIRST_PAUSE, 0.0
+        last: dict[Ref, Live] = {}
+        while pending:
+            left: list[RemoveStep] = []
+            for step, state in self.workers.each(self._look, pending):
+                if isinstance(state, Live) and step.live and state.uid == step.live.uid:
+                    last[step.entry.ref] = state
+                    left.append(step)
+                elif isinstance(state, Unknown):
+                    left.append(step)
+                else:
+                    yield self._done(step, self._deleted())
+            pending = left
+            elapsed = time.monotonic() - began
+            if not pending:
+                return
+            if self.stop.requested or elapsed > self.options.timeout:
+                break
+            if elapsed - said > _SAY_AFTER:
+                said = elapsed
+                yield Waiting(pending[0].entry.ref, "it to be gone", elapsed)
+            self.stop.wait(pause)
+            pause = min(pause * 1.5, _LONGEST_PAUSE)
+        for step in pending:
+            ref = step.entry.ref
+            live = last.get(ref)
+            error = NotReady(
+                f"{ref} is deleted but not gone yet",
+                why=why_terminating(live) if live else "its state could not be read",
+                hint="It stays in the inventory; run again to go on.",
+            )
+            yield Done(ref, Outcome.FAILED, problem=as_problem(error))
+
+    def _look(self, step: RemoveStep) -> tuple[RemoveStep, object]:
+        if step.resource is None:
+            return step, None
+        return step, self.reader.one(step.resource, step.entry.ref, full=True)
+
+    def _deleted(self) -> Outcome:
+        return Outcome.DELETED if self.options.mode is Mode.DELETE else Outcome.PRUNED
+
+    def _done(self, step: RemoveStep, outcome: Outcome, reason: str = "") -> Done:
+        if self.options.dry_run is DryRun.OFF:
+            self.gone.add(step.entry.ref)
+        return Done(step.entry.ref, outcome, reason=reason)
+
+    def _skipped(self, step: RemoveStep, why: str) -> Done:
+        problem: Problem = as_problem(RunFailed(f"{step.entry.ref} was not deleted", why=why))
+        return Done(step.entry.ref, Outcome.SKIPPED, problem=problem)

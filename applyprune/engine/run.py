@@ -1,0 +1,288 @@
+"""The whole run, once: the command line and the controller both call it and read its events."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from applyprune.engine.applying import Applier
+from applyprune.engine.holding import new_holder
+from applyprune.engine.reading import Reader
+from applyprune.engine.recording import Record, await_turn
+from applyprune.engine.removing import Remover
+from applyprune.engine.workers import Stop, Workers
+from applyprune.errors import (
+    ApplypruneError,
+    EmptyInput,
+    Forbidden,
+    Interrupted,
+    LostRace,
+    NotFound,
+    PruneRefused,
+    UsageError,
+    as_problem,
+)
+from applyprune.model.events import (
+    Done,
+    Event,
+    Finished,
+    Outcome,
+    Phase,
+    Planned,
+    Recorded,
+    Started,
+    Waiting,
+    Warned,
+)
+from applyprune.model.inventory import Entry, Inventory
+from applyprune.model.options import DryRun, Mode, Options
+from applyprune.model.plan import Action, Plan
+from applyprune.model.refs import Ref
+from applyprune.model.resources import Resource
+from applyprune.planning.planner import World, make_plan
+from applyprune.planning.report import verdict
+from applyprune.planning.scope import resolve
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from applyprune.engine.ports import Cluster, Store
+    from applyprune.model.manifests import Manifest
+    from applyprune.model.problems import Problem
+    from applyprune.planning.tracking import SetIdentity
+
+_NAMESPACE = Resource("", "v1", "Namespace", "namespaces", namespaced=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What one run is asked to do; ``namespace`` is where manifests without one go."""
+
+    target: SetIdentity
+    manifests: Sequence[Manifest]
+    namespace: str
+    options: Options
+
+
+def run(request: Request, cluster: Cluster, store: Store, stop: Stop) -> Iterator[Event]:
+    """Make the cluster match the request; yield what happens, as it happens.
+
+    Failures of single objects are events, and Finished says what they amount to. What concerns the
+    run as a whole is raised: InputError, AccessError, InventoryError, LostRace, Interrupted.
+    """
+    workers = Workers(request.options.concurrency, stop)
+    one = _Run(request, cluster, store, stop, workers)
+    try:
+        yield from one.events()
+    finally:
+        workers.close()
+        one.close()
+
+
+@dataclass(slots=True)
+class _Run:
+    request: Request
+    cluster: Cluster
+    store: Store
+    stop: Stop
+    workers: Workers
+    id: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
+    began: float = field(default_factory=time.monotonic)
+    problems: list[Problem] = field(default_factory=list)
+    counts: Counter[Outcome] = field(default_factory=Counter)
+    record: Record | None = None
+    inventory: Inventory = field(default_factory=lambda: Inventory("", ""))
+    plan: Plan = field(default_factory=lambda: Plan((), ()))
+    world: World = field(default_factory=lambda: World({}))
+
+    def events(self) -> Iterator[Event]:
+        """Go through the run; the straight line that everything else serves."""
+        target, options = self.request.target, self.request.options
+        yield Started(self.id, options.mode, target.name, target.namespace, options.dry_run)
+        while True:
+            yield from self._read_and_plan()
+            try:
+                yield from self._record_union()
+                break
+            except LostRace:
+                # Somebody was first: wait for their end, and plan again on what they left.
+                if time.monotonic() - self.began > options.lock_timeout:
+                    raise
+        entries = self._union()
+        try:
+            applier = self._applier()
+            yield from self._counted(applier.run(self.plan.applies))
+            entries.update(applier.confirmed)
+            yield from self._prune(entries, applier)
+        except Interrupted:
+            entries.update(applier.confirmed)
+            yield from self._record_end(entries)
+            raise
+        yield from self._record_end(entries)
+        yield self._finished()
+
+    def _read_and_plan(self) -> Iterator[Event]:
+        request, target, options = self.request, self.request.target, self.request.options
+        for turn in await_turn(self.store, timeout=options.lock_timeout, stop=self.stop):
+            if isinstance(turn, Waiting):
+                yield turn
+            else:
+                self.inventory = turn
+        self._refuse_empty()
+        catalogue = self.cluster.catalogue()
+        resolved = resolve(request.manifests, catalogue, target, namespace=request.namespace)
+        yield from (Warned(warning) for warning in resolved.warnings)
+        self._ensure_home()
+        reader = Reader(self.cluster, self.workers, target)
+        self.world = reader.world(resolved.desired, self.inventory, catalogue)
+        self.stop.check()
+        self.plan = make_plan(resolved.desired, self.inventory, self.world, target, options)
+        yield Planned(self.plan)
+
+    def _refuse_empty(self) -> None:
+        """Refuse an input without objects: a missing mount looks just like it."""
+        if self.request.manifests or self.request.options.mode is Mode.DELETE:
+            return
+        listed = len(self.inventory.entries)
+        if not listed:
+            raise EmptyInput("there is no object in the input")
+        raise PruneRefused(
+            "there is no object in the input",
+            why=f"all {listed} objects of the set would be pruned",
+            hint=f"To remove the whole set: applyprune delete {self.request.target.name}",
+        )
+
+    def _ensure_home(self) -> None:
+        """See that the namespace of a new inventory is there."""
+        options, home = self.request.options, self.request.target.namespace
+        if self.inventory.exists or options.mode is not Mode.APPLY:
+            return
+        try:
+            self.cluster.get(_NAMESPACE, Ref("", "Namespace", "", home))
+        except NotFound:
+            if not options.create_namespace:
+                raise UsageError(
+                    f"the namespace {home} does not exist",
+                    why="it is to hold the inventory of the set",
+                    hint="Create it with --create-namespace (deleting the set keeps it), "
+                    "or name another one with -n.",
+                ) from None
+            if options.dry_run is DryRun.OFF:
+                self.cluster.create_namespace(home)
+        except Forbidden:
+            return  # without the right to look, the write of the inventory will tell
+
+    def _record_union(self) -> Iterator[Event]:
+        options = self.request.options
+        if options.dry_run is not DryRun.OFF or not self._has_work():
+            return
+        record = Record(self.store, self.inventory, new_holder(self.id, lease=options.lease))
+        self.record = record
+        yield record.write(self._union(), Phase.UNION)
+
+    def _has_work(self) -> bool:
+        return self.plan.writes or (
+            self.request.options.mode is Mode.DELETE and self.inventory.exists
+        )
+
+    def _union(self) -> dict[Ref, Entry]:
+        """Return what was recorded and what is to be sent; nothing of what is refused."""
+        sent = {
+            step.desired.ref: step.entry
+            for step in self.plan.applies
+            if step.action is not Action.REFUSE
+        }
+        return {**self.inventory.entries, **sent}
+
+    def _applier(self) -> Applier:
+        return Applier(
+            cluster=self.cluster,
+            workers=self.workers,
+            stop=self.stop,
+            target=self.request.target,
+            options=self.request.options,
+            schemas=dict(self.world.schemas),
+        )
+
+    def _prune(self, entries: dict[Ref, Entry], applier: Applier) -> Iterator[Event]:
+        steps = self.plan.removals
+        if not steps:
+            return
+        refused = self.plan.no_prune or ("not everything was applied" if self.problems else "")
+        if refused:
+            yield from self._leave(refused)
+            return
+        if self.record is not None:
+            for step in steps:
+                if step.action is Action.DELETE and step.live is not None:
+                    entry = step.entry
+                    # From here on the record says which very object is meant to go.
+                    entries[entry.ref] = replace(
+                        entry, uid=entry.uid or step.live.uid, deleting=True
+                    )
+            yield self.record.write(entries, Phase.INTENT)
+        remover = Remover(
+            reader=Reader(self.cluster, self.workers, self.request.target),
+            workers=self.workers,
+            stop=self.stop,
+            target=self.request.target,
+            options=self.request.options,
+            world=self.world,
+            ensure=self.record.ensure if self.record else lambda _: None,
+            applied=frozenset(entry.uid for entry in applier.confirmed.values()),
+        )
+        try:
+            yield from self._counted(remover.run(steps))
+        finally:
+            for ref in remover.gone:
+                entries.pop(ref, None)
+
+    def _leave(self, why: str) -> Iterator[Event]:
+        """Say of everything that has left the set that it stays, and why."""
+        for step in self.plan.removals:
+            if step.action is Action.REFUSE and step.problem is not None:
+                done = Done(step.entry.ref, Outcome.FAILED, problem=step.problem)
+            else:
+                done = Done(step.entry.ref, Outcome.KEPT, reason=f"not pruned: {why}")
+            yield from self._counted(iter((done,)))
+
+    def _record_end(self, entries: dict[Ref, Entry]) -> Iterator[Event]:
+        if self.record is None:
+            return
+        mode = self.request.options.mode
+        if mode is Mode.DELETE and not entries:
+            yield self.record.remove()
+        else:
+            yield self.record.write(entries, Phase.SHRUNK)
+        self.record.close()
+
+    def _counted(self, events: Iterator[Event]) -> Iterator[Event]:
+        for event in events:
+            if isinstance(event, Done):
+                self.counts[event.outcome] += 1
+                if event.problem is not None:
+                    self.problems.append(event.problem)
+            elif isinstance(event, Recorded):
+                self.inventory = replace(self.inventory, generation=event.generation)
+            yield event
+
+    def _finished(self) -> Finished:
+        error = verdict(self.problems)
+        return Finished(
+            counts=dict(self.counts),
+            exit_code=error.exit_code if error else 0,
+            elapsed=time.monotonic() - self.began,
+            problem=as_problem(error) if error else None,
+        )
+
+    def close(self) -> None:
+        """Let go of the set when the run ended before its end."""
+        if self.record is None:
+            return
+        try:
+            self.record.release()
+        except ApplypruneError:
+            self.record.close()  # the lease runs out by itself

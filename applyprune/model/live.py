@@ -1,0 +1,75 @@
+"""The side of the cluster: what a read said of one object."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from applyprune.model.problems import Problem
+    from applyprune.model.refs import Ref
+
+
+@dataclass(frozen=True, slots=True)
+class Live:
+    """An object that exists, by its metadata; ``body`` is there only when it was read in full."""
+
+    ref: Ref
+    uid: str
+    resource_version: str
+    metadata: Mapping[str, Any] = field(hash=False, repr=False)
+    body: Mapping[str, Any] | None = field(default=None, hash=False, repr=False)
+
+    @property
+    def generation(self) -> int | None:
+        """Return ``metadata.generation``; many kinds have none."""
+        value = self.metadata.get("generation")
+        return value if isinstance(value, int) else None
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """Return the labels, empty when there are none."""
+        return self.metadata.get("labels") or {}
+
+    @property
+    def annotations(self) -> Mapping[str, str]:
+        """Return the annotations, empty when there are none."""
+        return self.metadata.get("annotations") or {}
+
+    @property
+    def terminating(self) -> bool:
+        """Return whether somebody has deleted it already and finalizers hold it."""
+        return bool(self.metadata.get("deletionTimestamp"))
+
+    @property
+    def finalizers(self) -> tuple[str, ...]:
+        """Return what a deletion waits for."""
+        return tuple(self.metadata.get("finalizers") or ())
+
+    @property
+    def managed_fields(self) -> tuple[Mapping[str, Any], ...]:
+        """Return the managedFields entries as the server gave them."""
+        return tuple(self.metadata.get("managedFields") or ())
+
+
+@dataclass(frozen=True, slots=True)
+class Absent:
+    """Nothing of that name.
+
+    ``proven`` tells a Status NotFound that named the object, the one proof of absence, from a list
+    that did not hold it: enough to try a create-only apply, never enough to forget an entry.
+    """
+
+    proven: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """The read failed, so nothing is known; ``problem`` says why."""
+
+    problem: Problem
+
+
+State: TypeAlias = Live | Absent | Unknown

@@ -1,0 +1,46 @@
+"""The desired side: one manifest, and where it was read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from applyprune.model.refs import GVK
+
+JSONObject: TypeAlias = "dict[str, Any]"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Origin:
+    """Where a manifest, or an error in one, stands.
+
+    ``document`` and ``line`` count from 1; 0 means that the place has none (a whole file, say).
+    ``path`` is as the user wrote it, ``<stdin>`` for standard input.
+    """
+
+    path: str
+    document: int = 0
+    line: int = 0
+
+    def __str__(self) -> str:
+        """Return ``web.yaml:12``, or ``web.yaml:12 (document 3)`` past the first document."""
+        place = f"{self.path}:{self.line}" if self.line else self.path
+        return f"{place} (document {self.document})" if self.document > 1 else place
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """One object as the user wants it.
+
+    ``body`` is plain JSON data and is never changed after this value is made; ``namespace`` is what
+    the text says, empty where it says nothing. Equality leaves the origin out.
+    """
+
+    gvk: GVK
+    namespace: str
+    name: str
+    body: Mapping[str, Any] = field(hash=False)
+    origin: Origin = field(compare=False)

@@ -1,0 +1,61 @@
+"""What the user decides about a run, in one value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Mode(StrEnum):
+    """What a run does with the set."""
+
+    APPLY = "apply"
+    PRUNE = "prune"
+    DELETE = "delete"
+
+
+class Adopt(StrEnum):
+    """Which existing objects an apply may take into the set."""
+
+    NONE = "none"
+    UNOWNED = "unowned"
+    ALL = "all"
+
+
+class DryRun(StrEnum):
+    """Whether, and where, a run only pretends."""
+
+    OFF = "none"
+    CLIENT = "client"
+    SERVER = "server"
+
+
+class Propagation(StrEnum):
+    """What becomes of an object's dependents; the server's word for it."""
+
+    BACKGROUND = "Background"
+    FOREGROUND = "Foreground"
+    ORPHAN = "Orphan"
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The decisions of one run.
+
+    ``timeout`` bounds each wait (for CRDs, for deletions) and ``lock_timeout`` the wait for another
+    run's end, both in seconds; ``lease`` is how long this run's hold outlives its last sign of
+    life. ``full`` sends everything, changed or not.
+    """
+
+    mode: Mode = Mode.APPLY
+    prune: bool = True
+    dry_run: DryRun = DryRun.OFF
+    adopt: Adopt = Adopt.UNOWNED
+    force_conflicts: bool = False
+    full: bool = False
+    create_namespace: bool = False
+    propagation: Propagation = Propagation.BACKGROUND
+    timeout: float = 300.0
+    lock_timeout: float = 60.0
+    lease: float = 15.0
+    concurrency: int = 16

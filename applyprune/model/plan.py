@@ -1,0 +1,96 @@
+"""What a run is going to do, decided before it does any of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+    from applyprune.model.inventory import Entry
+    from applyprune.model.live import Live
+    from applyprune.model.manifests import Origin
+    from applyprune.model.problems import Problem
+    from applyprune.model.refs import Ref
+    from applyprune.model.resources import Resource
+
+
+@dataclass(frozen=True, slots=True)
+class Desired:
+    """A manifest with every question about it answered: endpoint, namespace, label, wave.
+
+    ``body`` is what is sent, but for the guard; ``digest`` stands for it in the inventory.
+    ``once`` marks a Job with a TTL, which may be gone because it has done its work.
+    """
+
+    ref: Ref
+    resource: Resource
+    body: Mapping[str, Any] = field(hash=False, repr=False)
+    digest: str
+    wave: int
+    keep: str
+    once: bool
+    origin: Origin
+
+
+class Action(StrEnum):
+    """What is to be done about one object."""
+
+    CREATE = "create"
+    UPDATE = "update"
+    NOTHING = "nothing"
+    DELETE = "delete"
+    ABANDON = "abandon"
+    FORGET = "forget"
+    KEEP = "keep"
+    REFUSE = "refuse"
+
+
+@dataclass(frozen=True, slots=True)
+class ApplyStep:
+    """One object of the input: CREATE, UPDATE, NOTHING or REFUSE.
+
+    ``entry`` is what the union write records of it; ``live`` what the read found.
+    """
+
+    desired: Desired
+    action: Action
+    entry: Entry
+    live: Live | None = None
+    reason: str = ""
+    problem: Problem | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveStep:
+    """One entry that has left the set: DELETE, ABANDON, FORGET, KEEP or REFUSE."""
+
+    entry: Entry
+    resource: Resource | None
+    action: Action
+    live: Live | None = None
+    reason: str = ""
+    problem: Problem | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Everything that one run means to do, in order.
+
+    ``removals`` are in the order of deletion. ``no_prune`` says why nothing of them may be done
+    in this run, empty when they may.
+    """
+
+    applies: tuple[ApplyStep, ...]
+    removals: tuple[RemoveStep, ...]
+    no_prune: str = ""
+
+    @property
+    def writes(self) -> bool:
+        """Return whether any of it needs a request that changes something."""
+        return any(step.action in {Action.CREATE, Action.UPDATE} for step in self.applies) or (
+            not self.no_prune and any(step.action is not Action.REFUSE for step in self.removals)
+        )

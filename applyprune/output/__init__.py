@@ -1,0 +1,1 @@
+"""Events → what a person or a program reads."""

@@ -1,0 +1,92 @@
+"""Events as lines: one for each object, in kubectl's words, and a summary at the end."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from applyprune.model.events import (
+    Done,
+    Event,
+    Finished,
+    Outcome,
+    Started,
+    Waiting,
+    Warned,
+)
+from applyprune.model.options import DryRun
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_COLOURS = {
+    Outcome.CREATED: "32",
+    Outcome.CONFIGURED: "33",
+    Outcome.PRUNED: "35",
+    Outcome.DELETED: "35",
+    Outcome.FAILED: "31",
+    Outcome.SKIPPED: "31",
+}
+_DRY = {DryRun.SERVER: " (server dry run)", DryRun.CLIENT: " (dry run)"}
+
+
+class TextPrinter:
+    """Writes lines as a run goes on: objects and the summary to ``out``, the rest to ``err``.
+
+    ``talks`` says whether waiting is worth a line of its own: on a terminal it is.
+    """
+
+    def __init__(
+        self,
+        *,
+        out: Callable[[str], None],
+        err: Callable[[str], None],
+        colour: bool,
+        talks: bool,
+    ) -> None:
+        """Take where the lines go; nothing is written yet."""
+        self._out = out
+        self._err = err
+        self._colour = colour
+        self._talks = talks
+        self._name = ""
+        self._dry = ""
+
+    def show(self, event: Event) -> None:
+        """Write what one event is worth."""
+        match event:
+            case Started(name=name, dry_run=dry_run):
+                self._name, self._dry = name, _DRY.get(dry_run, "")
+            case Done():
+                self._done(event)
+            case Warned(problem=problem):
+                self._err(f"warning: {problem}")
+            case Waiting(ref=ref, what=what, elapsed=elapsed):
+                if self._talks:
+                    subject = f"{ref.short}: " if ref else ""
+                    self._err(f"waiting for {subject}{what} ({elapsed:.0f} s)")
+            case Finished():
+                self._finished(event)
+            case _:
+                pass
+
+    def _done(self, event: Done) -> None:
+        word = self._painted(str(event.outcome), _COLOURS.get(event.outcome, ""))
+        reason = f" ({event.reason})" if event.reason else ""
+        where = f" -n {event.ref.namespace}" if event.ref.namespace and event.problem else ""
+        self._out(f"{event.ref.short}{where} {word}{self._dry}{reason}")
+        if event.problem is not None:
+            self._err(f"error: {event.problem}")
+
+    def _finished(self, event: Finished) -> None:
+        parts = [f"{count} {outcome}" for outcome, count in _ordered(event)]
+        what = ", ".join(parts) or "nothing to do"
+        self._out(f"{self._name}: {what}{self._dry} in {event.elapsed:.1f} s")
+        if event.problem is not None:
+            self._err(f"error: {event.problem}")
+
+    def _painted(self, word: str, code: str) -> str:
+        return f"\x1b[{code}m{word}\x1b[0m" if self._colour and code else word
+
+
+def _ordered(event: Finished) -> list[tuple[Outcome, int]]:
+    return [(outcome, event.counts[outcome]) for outcome in Outcome if event.counts.get(outcome)]

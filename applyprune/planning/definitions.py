@@ -1,0 +1,59 @@
+"""What a CustomResourceDefinition says of the resources that it brings."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from applyprune.model.resources import Resource
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from applyprune.model.refs import GroupKind
+
+
+def defined_resources(definition: Mapping[str, Any]) -> tuple[Resource, ...]:
+    """Return a resource for each served version; a malformed definition has none."""
+    spec = mapping(definition.get("spec"))
+    names = mapping(spec.get("names"))
+    group, kind, plural = spec.get("group"), names.get("kind"), names.get("plural")
+    versions = spec.get("versions")
+    if not (isinstance(group, str) and isinstance(kind, str) and isinstance(plural, str)):
+        return ()
+    if not isinstance(versions, list):
+        return ()
+    served = (mapping(version) for version in versions)
+    return tuple(
+        Resource(group, version["name"], kind, plural, namespaced=spec.get("scope") == "Namespaced")
+        for version in served
+        if version.get("served") is True and isinstance(version.get("name"), str)
+    )
+
+
+def defined_kinds(definition: Mapping[str, Any]) -> frozenset[GroupKind]:
+    """Return the kind that a definition brings; empty for a malformed one."""
+    return frozenset(resource.group_kind for resource in defined_resources(definition))
+
+
+def mapping(value: object) -> Mapping[str, Any]:
+    """Return the value when it is a mapping, else an empty one."""
+    return value if isinstance(value, dict) else {}
+
+
+def established(definition: Mapping[str, Any]) -> bool:
+    """Return whether the API server has taken up a live CRD."""
+    return _condition(definition, "Established").get("status") == "True"
+
+
+def refused_names(definition: Mapping[str, Any]) -> str:
+    """Return why the API server will never take up a live CRD's names; empty when it may."""
+    condition = _condition(definition, "NamesAccepted")
+    return str(condition.get("message", "")) if condition.get("status") == "False" else ""
+
+
+def _condition(definition: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
+    conditions = mapping(definition.get("status")).get("conditions")
+    for condition in conditions if isinstance(conditions, list) else ():
+        if mapping(condition).get("type") == kind:
+            return mapping(condition)
+    return {}

@@ -1,0 +1,115 @@
+"""No write without need: by what a run knows that an object is as its last apply left it.
+
+The API server alters our manager's managedFields entry on every outside change or removal of a
+field that we own, and leaves it alone for foreign fields and status. The entry holds paths, not
+values, so it is believed only together with an unmoved generation (which any change of a spec
+moves) or with the live values themselves; an unmoved resourceVersion needs neither.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from applyprune.model.inventory import Evidence
+from applyprune.planning.digests import digest
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from applyprune.model.inventory import Entry
+    from applyprune.model.live import Live
+    from applyprune.model.plan import Desired
+
+SECRET = ("", "Secret")
+
+
+def own_apply_entry(live: Live, manager: str) -> Mapping[str, Any] | None:
+    """Return our manager's Apply entry of the main resource, None when there is none."""
+    for entry in live.managed_fields:
+        if (
+            entry.get("manager") == manager
+            and entry.get("operation") == "Apply"
+            and not entry.get("subresource")
+        ):
+            return entry
+    return None
+
+
+def take(live: Live, manager: str, schema: int | None) -> Evidence | None:
+    """Return the evidence that a confirmed reply leaves; None when our entry is not in it."""
+    entry = own_apply_entry(live, manager)
+    if entry is None:
+        return None
+    return Evidence(
+        resource_version=live.resource_version,
+        generation=live.generation,
+        managed=digest([entry.get("apiVersion"), entry.get("fieldsV1")]),
+        time=str(entry.get("time", "")),
+        schema=schema,
+    )
+
+
+def needs_values(desired: Desired, entry: Entry, live: Live) -> bool:
+    """Return whether only the live values can show that nothing has changed.
+
+    So it is for every Secret (no digest of its values is kept) and, once its resourceVersion has
+    moved, for a kind without a generation.
+    """
+    if entry.digest != desired.digest or entry.evidence is None or entry.uid != live.uid:
+        return False
+    if (desired.ref.group, desired.ref.kind) == SECRET:
+        return True
+    return live.generation is None and entry.evidence.resource_version != live.resource_version
+
+
+def unchanged(
+    desired: Desired, entry: Entry, live: Live, *, manager: str, schema: int | None
+) -> bool:
+    """Return whether sending the manifest again would move nothing.
+
+    ``schema`` is the CRD's generation for a custom resource (a schema change alters what is read
+    without touching the object), None for everything else. When in doubt the answer is no:
+    a repeated apply is harmless.
+    """
+    recorded = entry.evidence
+    if entry.digest != desired.digest or entry.uid != live.uid or recorded is None:
+        return False
+    if recorded.schema != schema or live.terminating:
+        return False
+    if needs_values(desired, entry, live):
+        return (
+            live.body is not None
+            and _same_entry(recorded, live, manager)
+            and holds(desired.body, live.body)
+        )
+    if recorded.resource_version == live.resource_version:
+        return True
+    return (
+        live.generation is not None
+        and recorded.generation == live.generation
+        and _same_entry(recorded, live, manager)
+    )
+
+
+def _same_entry(recorded: Evidence, live: Live, manager: str) -> bool:
+    now = take(live, manager, recorded.schema)
+    return now is not None and (now.managed, now.time) == (recorded.managed, recorded.time)
+
+
+def holds(wanted: object, live: object) -> bool:
+    """Return whether every value of the manifest stands in the live object, lists item by item.
+
+    Fields that only the server knows are passed over; a list of another length or order is a
+    difference, and so is a value that the server has rewritten: then the manifest is sent.
+    """
+    if isinstance(wanted, dict):
+        return isinstance(live, dict) and all(
+            key in live and holds(value, live[key]) for key, value in wanted.items()
+        )
+    if isinstance(wanted, list):
+        return (
+            isinstance(live, list)
+            and len(wanted) == len(live)
+            and all(holds(one, other) for one, other in zip(wanted, live, strict=True))
+        )
+    return type(wanted) is type(live) and wanted == live

@@ -1,0 +1,38 @@
+"""Annotations by which a manifest asks not to be deleted: our own, and those of the peers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_VALUES = {
+    "applyprune.dev/prune": "disabled",
+    "helm.sh/resource-policy": "keep",
+    "client.lifecycle.config.k8s.io/deletion": "detach",
+    "cli-utils.sigs.k8s.io/on-remove": "keep",
+    "kustomize.toolkit.fluxcd.io/prune": "disabled",
+    "kapp.k14s.io/delete-strategy": "orphan",
+    "kluctl.io/skip-delete": "true",
+}
+_ARGO = "argocd.argoproj.io/sync-options"
+_ARGO_OPTIONS = {"Prune=false", "Delete=false", "Prune=confirm", "Delete=confirm"}
+
+
+def keep_rule(metadata: Mapping[str, object]) -> str:
+    """Return ``key: value`` of the first mark that forbids deletion, empty when there is none.
+
+    Flux reads its mark from labels as well as annotations, so all marks are looked for in both.
+    """
+    for part in ("annotations", "labels"):
+        marks = metadata.get(part)
+        if not isinstance(marks, dict):
+            continue
+        for key, value in _VALUES.items():
+            if str(marks.get(key, "")).lower() == value:
+                return f"{key}: {value}"
+        asked = {option.strip() for option in str(marks.get(_ARGO, "")).split(",")}
+        if found := sorted(asked & _ARGO_OPTIONS):
+            return f"{_ARGO}: {found[0]}"
+    return ""

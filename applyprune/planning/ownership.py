@@ -1,0 +1,52 @@
+"""Whose is it: what an object's label, managedFields and UID say, held against the record."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from applyprune.model.inventory import ABSENT
+from applyprune.planning.evidence import own_apply_entry
+from applyprune.planning.tracking import PART_OF
+
+if TYPE_CHECKING:
+    from applyprune.model.inventory import Entry
+    from applyprune.model.live import Live
+    from applyprune.planning.tracking import SetIdentity
+
+
+class Owner(StrEnum):
+    """What may be said of a live object from the point of view of one set."""
+
+    RECORDED = "recorded"
+    """The very object that the entry records."""
+    CLAIMED = "claimed"
+    """It bears our label and our manager's Apply entry, but no entry records it."""
+    NOBODY = "nobody"
+    """No set has marked it, and no entry records it."""
+    OTHER = "other"
+    """Another set's label is on it."""
+
+
+def owner_of(live: Live, entry: Entry | None, target: SetIdentity) -> Owner:
+    """Return whose a live object is.
+
+    A label alone proves nothing: controllers copy labels to what they make (Endpoints of a
+    Service), which never bears our manager's Apply entry. An entry without a UID is the union
+    write's: the object is ours when it was absent then and bears both marks now, or when it is
+    the one that was found then.
+    """
+    label = live.labels.get(PART_OF, "")
+    if label and label != target.id:
+        return Owner.OTHER
+    marked = bool(label) and own_apply_entry(live, target.manager) is not None
+    if entry is not None:
+        if entry.uid:
+            recorded = entry.uid == live.uid
+        elif entry.found == ABSENT:
+            recorded = marked
+        else:
+            recorded = entry.found == live.uid
+        if recorded:
+            return Owner.RECORDED
+    return Owner.CLAIMED if marked else Owner.NOBODY

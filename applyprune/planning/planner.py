@@ -1,0 +1,226 @@
+"""The plan: what the input wants, what the inventory records and what is live, put together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from applyprune.errors import RunFailed, as_problem
+from applyprune.model.inventory import ABSENT, Entry, Inventory, Made
+from applyprune.model.live import Absent, Live, State, Unknown
+from applyprune.model.options import Adopt, Mode, Options
+from applyprune.model.plan import Action, ApplyStep, Desired, Plan, RemoveStep
+from applyprune.planning.definitions import defined_kinds
+from applyprune.planning.evidence import unchanged
+from applyprune.planning.ordering import CRD
+from applyprune.planning.ownership import Owner, owner_of
+from applyprune.planning.removal import removal_order, remove_step
+from applyprune.planning.tracking import PART_OF
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from applyprune.model.problems import Problem
+    from applyprune.model.refs import GroupKind, Ref
+    from applyprune.model.resources import Resource
+    from applyprune.planning.tracking import SetIdentity
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """What was read before the plan.
+
+    ``states`` covers every desired object and every entry; ``schemas`` holds the generation of the
+    CRD behind each custom resource, None where it could not be read; ``resources`` the endpoint of
+    each recorded kind that is still served; ``occupied`` the namespaces that hold an inventory.
+    """
+
+    states: Mapping[Ref, State] = field(hash=False)
+    schemas: Mapping[GroupKind, int | None] = field(default_factory=dict, hash=False)
+    resources: Mapping[GroupKind, Resource] = field(default_factory=dict, hash=False)
+    occupied: frozenset[str] = frozenset()
+
+
+def make_plan(
+    desired: Sequence[Desired],
+    inventory: Inventory,
+    world: World,
+    target: SetIdentity,
+    options: Options,
+) -> Plan:
+    """Decide about every object of the input and every entry of the inventory."""
+    applies = _apply_steps(desired, inventory, world, target, options)
+    wanted = {one.ref for one in desired}
+    removals = tuple(
+        remove_step(entry, world, target)
+        for ref, entry in inventory.entries.items()
+        if ref not in wanted
+    )
+    ordered = removal_order(removals)
+    return Plan(applies, ordered, _no_prune(applies, ordered, inventory, options))
+
+
+def _apply_steps(
+    desired: Sequence[Desired],
+    inventory: Inventory,
+    world: World,
+    target: SetIdentity,
+    options: Options,
+) -> tuple[ApplyStep, ...]:
+    if options.mode is not Mode.APPLY:
+        return ()
+    definitions = {
+        one.ref: _apply_step(one, inventory.entries.get(one.ref), world, target, options)
+        for one in desired
+        if one.ref.group_kind == CRD
+    }
+    # A definition that is about to change may change what its custom resources hold.
+    moving = {
+        kind: None
+        for step in definitions.values()
+        if step.action is not Action.NOTHING
+        for kind in defined_kinds(step.desired.body)
+    }
+    world = replace(world, schemas={**world.schemas, **moving})
+    return tuple(
+        definitions.get(one.ref)
+        or _apply_step(one, inventory.entries.get(one.ref), world, target, options)
+        for one in desired
+    )
+
+
+def _apply_step(
+    one: Desired, entry: Entry | None, world: World, target: SetIdentity, options: Options
+) -> ApplyStep:
+    state = world.states[one.ref]
+    fresh = Entry(
+        ref=one.ref,
+        plural=one.resource.plural,
+        version=one.resource.version,
+        found=ABSENT,
+        wave=one.wave,
+        keep=one.keep,
+    )
+    if isinstance(state, Unknown):
+        return _refused(one, entry or fresh, state.problem, None)
+    if isinstance(state, Absent):
+        if _has_done_its_work(one, entry, state):
+            return ApplyStep(
+                one, Action.NOTHING, entry or fresh, reason="finished, and removed by its TTL"
+            )
+        return ApplyStep(one, Action.CREATE, fresh)
+    return _existing(one, entry, state, world, target, options)
+
+
+def _has_done_its_work(one: Desired, entry: Entry | None, state: Absent) -> bool:
+    return (
+        one.once
+        and entry is not None
+        and bool(entry.uid)
+        and entry.digest == one.digest
+        and state.proven
+    )
+
+
+def _existing(
+    one: Desired,
+    entry: Entry | None,
+    live: Live,
+    world: World,
+    target: SetIdentity,
+    options: Options,
+) -> ApplyStep:
+    owner = owner_of(live, entry, target)
+    known = owner is Owner.RECORDED and entry is not None
+    union = Entry(
+        ref=one.ref,
+        plural=one.resource.plural,
+        version=one.resource.version,
+        found=live.uid,
+        uid=live.uid if known else "",
+        made=_made(entry, known=known),
+        wave=one.wave,
+        keep=one.keep,
+    )
+    if (problem := _obstacle(one, live, owner, options)) is not None:
+        # What was recorded before stays recorded; what is not ours is not recorded at all.
+        return _refused(one, entry or replace(union, found=live.uid), problem, live)
+    if known and entry is not None and not options.full:
+        schema = world.schemas.get(one.ref.group_kind)
+        knows_schema = one.ref.group_kind not in world.schemas or schema is not None
+        if knows_schema and unchanged(one, entry, live, manager=target.manager, schema=schema):
+            return ApplyStep(one, Action.NOTHING, entry, live)
+    reason = "" if known else f"adopted: it existed and belonged to {_whom(owner)}"
+    return ApplyStep(one, Action.UPDATE, union, live, reason=reason)
+
+
+def _made(entry: Entry | None, *, known: bool) -> Made:
+    if entry is None or not known:
+        return Made.ADOPTED
+    # An entry that has found its object by UID before any reply confirmed it was an adoption.
+    if not entry.uid and entry.found != ABSENT:
+        return Made.ADOPTED
+    return entry.made
+
+
+def _whom(owner: Owner) -> str:
+    return {
+        Owner.OTHER: "another set",
+        Owner.CLAIMED: "this set, whose inventory does not list it",
+    }.get(owner, "no set")
+
+
+def _obstacle(one: Desired, live: Live, owner: Owner, options: Options) -> Problem | None:
+    """Return why this object may not be applied, None when it may."""
+    if live.terminating:
+        held = ", ".join(live.finalizers)
+        return _failed(
+            one,
+            f"{one.ref} is being deleted",
+            why=f"its finalizers have not finished: {held}" if held else "",
+            hint="Run again when it is gone.",
+        )
+    if owner is Owner.OTHER and options.adopt is not Adopt.ALL:
+        return _failed(
+            one,
+            f"{one.ref} belongs to another set",
+            why=f"its label {PART_OF} is {live.labels[PART_OF]}",
+            hint="`--adopt=all` takes it from there; "
+            f"`kubectl get cm -A -l applyset.kubernetes.io/id={live.labels[PART_OF]}` names it.",
+        )
+    if owner is Owner.NOBODY and options.adopt is Adopt.NONE:
+        return _failed(
+            one,
+            f"{one.ref} exists already and belongs to no set",
+            hint="`--adopt=unowned` takes it into this one.",
+        )
+    return None
+
+
+def _failed(one: Desired, what: str, *, why: str = "", hint: str = "") -> Problem:
+    return as_problem(RunFailed(what, why=why, hint=hint), where=one.origin)
+
+
+def _refused(one: Desired, entry: Entry, problem: Problem, live: Live | None) -> ApplyStep:
+    where = problem.where or str(one.origin)
+    return ApplyStep(one, Action.REFUSE, entry, live, problem=replace(problem, where=where))
+
+
+def _no_prune(
+    applies: Sequence[ApplyStep],
+    removals: Sequence[RemoveStep],
+    inventory: Inventory,
+    options: Options,
+) -> str:
+    """Return why nothing may be pruned in this run; empty when it may."""
+    if not removals:
+        return ""
+    if not options.prune:
+        return "--no-prune"
+    if inventory.copied:
+        return "the inventory is a copy or a restored backup"
+    if any(step.action is Action.REFUSE for step in applies):
+        return "not everything in the input can be applied"
+    if any(step.action is Action.REFUSE for step in removals) and options.mode is not Mode.DELETE:
+        return "the state of an object to be pruned is not known"
+    return ""

@@ -1,0 +1,87 @@
+"""What becomes of an entry whose object has left the set."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from applyprune.errors import RunFailed, as_problem
+from applyprune.model.inventory import Made
+from applyprune.model.live import Absent, Unknown
+from applyprune.model.plan import Action, RemoveStep
+from applyprune.planning.keeping import keep_rule
+from applyprune.planning.ordering import NAMESPACE
+from applyprune.planning.ownership import Owner, owner_of
+from applyprune.planning.tracking import PART_OF
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from applyprune.model.inventory import Entry
+    from applyprune.model.live import Live
+    from applyprune.model.resources import Resource
+    from applyprune.planning.planner import World
+    from applyprune.planning.tracking import SetIdentity
+
+_SYSTEM_NAMESPACES = frozenset({"default", "kube-system", "kube-public", "kube-node-lease"})
+
+
+def remove_step(entry: Entry, world: World, target: SetIdentity) -> RemoveStep:
+    """Decide about one entry: delete, abandon, forget, or leave it and say why."""
+    state = world.states[entry.ref]
+    resource = world.resources.get(entry.ref.group_kind)
+    if isinstance(state, Unknown):
+        return RemoveStep(entry, resource, Action.REFUSE, problem=state.problem)
+    if isinstance(state, Absent):
+        if state.proven:
+            return RemoveStep(entry, resource, Action.FORGET, reason="it is gone")
+        problem = RunFailed(f"cannot tell whether {entry.ref} exists")
+        return RemoveStep(entry, resource, Action.REFUSE, problem=as_problem(problem))
+    return _of_live(entry, resource, state, world, target)
+
+
+def _of_live(
+    entry: Entry, resource: Resource | None, live: Live, world: World, target: SetIdentity
+) -> RemoveStep:
+    owner = owner_of(live, entry, target)
+    if owner is Owner.OTHER:
+        reason = "it belongs to another set now"
+        return RemoveStep(entry, resource, Action.FORGET, live, reason)
+    if owner is not Owner.RECORDED:
+        reason = "it was re-created by somebody else" if entry.uid else "this set did not create it"
+        return RemoveStep(entry, resource, Action.FORGET, live, reason)
+    if live.labels.get(PART_OF) != target.id:
+        if entry.made is Made.ADOPTED or not entry.uid:
+            return RemoveStep(entry, resource, Action.FORGET, live, "the set's label is off it")
+        problem = RunFailed(
+            f"{entry.ref} has lost the set's label",
+            why="without it nothing but the inventory says that it is ours",
+            hint=f"To have it deleted: kubectl label {entry.ref.short}"
+            + (f" -n {entry.ref.namespace}" if entry.ref.namespace else "")
+            + f" {PART_OF}={target.id}",
+        )
+        return RemoveStep(entry, resource, Action.REFUSE, live, problem=as_problem(problem))
+    if reason := _why_left(entry, live, world, target):
+        return RemoveStep(entry, resource, Action.ABANDON, live, reason)
+    return RemoveStep(entry, resource, Action.DELETE, live)
+
+
+def _why_left(entry: Entry, live: Live, world: World, target: SetIdentity) -> str:
+    """Return why an object of ours is left standing; empty when it may be deleted."""
+    if rule := entry.keep or keep_rule(live.metadata):
+        return f"kept by {rule}"
+    if entry.made is Made.ADOPTED:
+        return "it was adopted, not created, by this set"
+    if entry.ref.group_kind == NAMESPACE:
+        name = entry.ref.name
+        if name in _SYSTEM_NAMESPACES:
+            return "a namespace of the system is never deleted"
+        if name == target.namespace:
+            return "it holds this set's inventory"
+        if name in world.occupied:
+            return "it holds another set's inventory"
+    return ""
+
+
+def removal_order(steps: Iterable[RemoveStep]) -> tuple[RemoveStep, ...]:
+    """Return the steps with the last wave first, by ref within a wave."""
+    return tuple(sorted(steps, key=lambda step: (-step.entry.wave, step.entry.ref)))

@@ -1,0 +1,145 @@
+"""Manifests → desired objects: endpoint, scope and namespace settled, before anything is written.
+
+Refs are final here: from discovery or, for a kind that is yet to come, from the CRD in the input.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from applyprune.errors import InputError, InputErrors
+from applyprune.model.plan import Desired
+from applyprune.model.problems import Problem
+from applyprune.model.refs import Ref
+from applyprune.planning.definitions import defined_resources, mapping
+from applyprune.planning.digests import manifest_digest
+from applyprune.planning.keeping import keep_rule
+from applyprune.planning.normalization import normalize
+from applyprune.planning.ordering import CRD, wave_of
+from applyprune.planning.tracking import PART_OF, SET_ID, SetIdentity
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from applyprune.model.manifests import Manifest
+    from applyprune.model.refs import GVK
+    from applyprune.model.resources import Catalogue, Resource
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """The desired objects in the order of the input, and what the user should know of them."""
+
+    desired: tuple[Desired, ...]
+    warnings: tuple[Problem, ...]
+
+
+def resolve(
+    manifests: Sequence[Manifest], catalogue: Catalogue, target: SetIdentity, *, namespace: str
+) -> Resolved:
+    """Settle every manifest; ``namespace`` fills in a missing one and never overrides one.
+
+    Raises InputErrors with everything that is wrong: an unknown kind, one object twice, an
+    ApplySet label that is already there, the set's own inventory.
+    """
+    coming = {
+        resource.gvk: resource
+        for manifest in manifests
+        if manifest.gvk.group_kind == CRD
+        for resource in defined_resources(manifest.body)
+    }
+    errors: list[InputError] = []
+    warnings: list[Problem] = []
+    desired: dict[Ref, Desired] = {}
+    for manifest in manifests:
+        try:
+            resource = _resource(manifest, catalogue, coming)
+            one = _settle(manifest, resource, target, namespace)
+            _check(one, manifest, target, desired)
+        except InputError as error:
+            errors.append(error)
+            continue
+        desired[one.ref] = one
+        if manifest.namespace and not resource.namespaced:
+            warnings.append(
+                Problem(
+                    kind="IgnoredNamespace",
+                    what=f"{one.ref.short} is cluster-scoped: its namespace is ignored",
+                    where=str(manifest.origin),
+                    hint=f"Remove metadata.namespace {manifest.namespace!r} from the manifest.",
+                )
+            )
+    if errors:
+        raise errors[0] if len(errors) == 1 else InputErrors(errors)
+    return Resolved(tuple(desired.values()), tuple(warnings))
+
+
+def _resource(manifest: Manifest, catalogue: Catalogue, coming: Mapping[GVK, Resource]) -> Resource:
+    found = catalogue.find(manifest.gvk) or coming.get(manifest.gvk)
+    if found is not None:
+        return found
+    gvk = manifest.gvk
+    if gvk.group in catalogue.stale:
+        raise InputError(
+            f"cannot tell what {gvk} is",
+            where=manifest.origin,
+            why=f"the server of the API group {gvk.group} does not answer",
+            hint=f"See `kubectl get apiservice {gvk.version}.{gvk.group}`.",
+        )
+    other = catalogue.find_kind(gvk.group_kind)
+    hint = (
+        f"The server serves {other.gvk.api_version}."
+        if other
+        else "Add its CustomResourceDefinition to the set, or install it first."
+    )
+    raise InputError(
+        f"the server knows no kind {gvk.kind} in {gvk.api_version}",
+        where=manifest.origin,
+        hint=hint,
+    )
+
+
+def _settle(manifest: Manifest, resource: Resource, target: SetIdentity, namespace: str) -> Desired:
+    home = (manifest.namespace or namespace) if resource.namespaced else ""
+    ref = Ref(resource.group, resource.kind, home, manifest.name)
+    body = normalize(manifest.body, namespace=home, set_id=target.id)
+    spec = mapping(body.get("spec"))
+    return Desired(
+        ref=ref,
+        resource=resource,
+        body=body,
+        digest=manifest_digest(body),
+        wave=wave_of(resource.group_kind),
+        keep=keep_rule(body["metadata"]),
+        once=(ref.group, ref.kind) == ("batch", "Job")
+        and spec.get("ttlSecondsAfterFinished") is not None,
+        origin=manifest.origin,
+    )
+
+
+def _check(
+    one: Desired, manifest: Manifest, target: SetIdentity, seen: Mapping[Ref, Desired]
+) -> None:
+    if (twin := seen.get(one.ref)) is not None:
+        raise InputError(
+            f"{one.ref} is in the set twice",
+            where=manifest.origin,
+            why=f"it is also in {twin.origin}",
+            hint="Remove one of the two.",
+        )
+    labels = mapping(manifest.body["metadata"].get("labels"))
+    for label in (PART_OF, SET_ID):
+        if label in labels:
+            raise InputError(
+                f"{one.ref} already carries the label {label}",
+                where=manifest.origin,
+                why="applyprune sets it: it says which set an object belongs to",
+                hint="Remove the label from the manifest.",
+            )
+    if one.ref == target.inventory:
+        raise InputError(
+            f"{one.ref} is the inventory of this very set",
+            where=manifest.origin,
+            hint="Remove it from the input, or choose another name for the set.",
+        )

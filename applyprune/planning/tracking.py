@@ -1,0 +1,81 @@
+"""How a set and its members are marked: ApplySet labels, the inventory's name, the field manager.
+
+Formats are those of KEP-3659 as kubectl's ``applyset.go`` writes them (``applyset.kubernetes.io``,
+tooling as an annotation), so that any tool that knows the specification can list our members.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from applyprune.errors import UsageError
+from applyprune.model.refs import Ref
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+PART_OF = "applyset.kubernetes.io/part-of"
+SET_ID = "applyset.kubernetes.io/id"
+TOOLING = "applyset.kubernetes.io/tooling"
+GROUP_KINDS = "applyset.kubernetes.io/contains-group-kinds"
+NAMESPACES = "applyset.kubernetes.io/additional-namespaces"
+
+_PREFIX = "applyprune-"
+_MANAGER_LIMIT = 128
+_DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+
+
+@dataclass(frozen=True, slots=True)
+class SetIdentity:
+    """One set: NAME in the namespace of its inventory, and all that follows from these two."""
+
+    name: str
+    namespace: str
+
+    @property
+    def inventory(self) -> Ref:
+        """Return the ref of the inventory's ConfigMap."""
+        return Ref("", "ConfigMap", self.namespace, _PREFIX + self.name)
+
+    @property
+    def id(self) -> str:
+        """Return the ApplySet id: a hash of name, namespace, kind and group of the inventory."""
+        ref = self.inventory
+        text = f"{ref.name}.{ref.namespace}.{ref.kind}.{ref.group}"
+        digest = base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest())
+        return f"applyset-{digest.decode().rstrip('=')}-v1"
+
+    @property
+    def manager(self) -> str:
+        """Return this set's own field manager: one shared by two sets lets each strip the other."""
+        manager = f"applyprune/{self.namespace}/{self.name}"
+        return manager if len(manager) <= _MANAGER_LIMIT else f"applyprune/{self.id}"
+
+
+def identity(name: str, namespace: str) -> SetIdentity:
+    """Return the identity of the set NAME; raise UsageError when NAME is no DNS label."""
+    if not _DNS_LABEL.fullmatch(name):
+        raise UsageError(
+            f"{name!r} cannot name a set",
+            why="a name is a DNS label: lower-case letters, digits and '-', at most 63 characters",
+        )
+    return SetIdentity(name, namespace)
+
+
+def set_name(config_map: str) -> str:
+    """Return NAME of an inventory's ConfigMap name."""
+    return config_map.removeprefix(_PREFIX)
+
+
+def applyset_annotations(refs: Iterable[Ref], *, namespace: str, tooling: str) -> Mapping[str, str]:
+    """Return the parent's annotations for a set that holds ``refs``; lists are sorted."""
+    refs = tuple(refs)
+    return {
+        TOOLING: tooling,
+        GROUP_KINDS: ",".join(sorted({str(ref.group_kind) for ref in refs})),
+        NAMESPACES: ",".join(sorted({ref.namespace for ref in refs} - {"", namespace})),
+    }
