@@ -1,4 +1,9 @@
-"""Waiting for CRDs: a kind may be used when its CRD is Established and its endpoint answers."""
+"""Waiting for CRDs: a kind may be used as soon as the API server answers for it.
+
+The endpoint of a kind answers only once its CRD is Established (apiextensions-apiserver's
+crdHandler), so a list of one says all; a CRD itself may be of 700 kB and is read only when the
+wait grows long, to learn why.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +14,7 @@ from typing import TYPE_CHECKING
 from applyprune.engine.reading import CRD_RESOURCE
 from applyprune.errors import ApplypruneError, NotReady, as_problem
 from applyprune.model.events import Event, Waiting, Warned
-from applyprune.planning.definitions import defined_resources, established, refused_names
+from applyprune.planning.definitions import defined_resources, refused_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -54,6 +59,7 @@ class Establisher:
                 break
             if elapsed - said > _SAY_AFTER:
                 said = elapsed
+                self._find_refused(pending)
                 yield Waiting(pending[0].ref, "the CRD to be served", elapsed)
             self.stop.wait(pause)
             pause = min(pause * 1.5, _LONGEST_PAUSE)
@@ -62,14 +68,20 @@ class Establisher:
 
     def _served(self, one: Desired) -> tuple[Ref, bool]:
         try:
-            body = self.cluster.get(CRD_RESOURCE, one.ref, full=True).body or {}
-            if why := refused_names(body):
-                self._fail(one, why)
-            return one.ref, established(body) and all(
-                self.cluster.serves(resource) for resource in defined_resources(body)
-            )
+            resources = defined_resources(one.body)
+            return one.ref, all(self.cluster.serves(resource) for resource in resources)
         except ApplypruneError:
             return one.ref, False
+
+    def _find_refused(self, pending: Sequence[Desired]) -> None:
+        """Give up on CRDs whose names another one has already."""
+        for one in pending:
+            try:
+                body = self.cluster.get(CRD_RESOURCE, one.ref, full=True).body or {}
+            except ApplypruneError:
+                continue
+            if why := refused_names(body):
+                self._fail(one, why)
 
     def _fail(self, one: Desired, why: str) -> None:
         error = NotReady(f"{one.ref.name} is not served", why=why)

@@ -7,7 +7,7 @@ for by a LIST of its namespace once there are more than a few, by a GET each bel
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -89,7 +89,7 @@ class Reader:
         except NotFound:
             return Absent(proven=True)
         except ApplypruneError as error:
-            return Unknown(as_problem(error, where=str(ref)))
+            return _unread(error, resource)
 
     def _recorded(self, resource: Resource, refs: Sequence[Ref]) -> States:
         """Read what the inventory lists of one kind: by label, and what that misses one by one."""
@@ -98,7 +98,7 @@ class Reader:
             found = self._labelled(resource, refs, full=full)
         except ApplypruneError as error:
             if not isinstance(error, Forbidden):
-                return dict.fromkeys(refs, Unknown(as_problem(error, where=resource.full_plural)))
+                return dict.fromkeys(refs, _unread(error, resource))
             found = {}
         return {
             ref: found[ref] if ref in found else self.one(resource, ref, full=full) for ref in refs
@@ -131,7 +131,7 @@ class Reader:
             except Forbidden:
                 pass
             except ApplypruneError as error:
-                return dict.fromkeys(refs, Unknown(as_problem(error, where=resource.full_plural)))
+                return dict.fromkeys(refs, _unread(error, resource))
             else:
                 found = {live.ref: live for live in lives}
                 return {ref: found.get(ref, Absent()) for ref in refs}
@@ -228,6 +228,11 @@ class Reader:
                 return name, True
 
         return frozenset(name for name, held in self.workers.each(holds, leaving) if held)
+
+
+def _unread(error: ApplypruneError, resource: Resource) -> Unknown:
+    problem = as_problem(error)
+    return Unknown(replace(problem, what=f"{resource.full_plural} cannot be read: {problem.what}"))
 
 
 def _is_aggregated(live: Live, cluster: Cluster) -> bool:

@@ -40,11 +40,6 @@ def mapping(value: object) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def established(definition: Mapping[str, Any]) -> bool:
-    """Return whether the API server has taken up a live CRD."""
-    return _condition(definition, "Established").get("status") == "True"
-
-
 def refused_names(definition: Mapping[str, Any]) -> str:
     """Return why the API server will never take up a live CRD's names; empty when it may."""
     condition = _condition(definition, "NamesAccepted")

@@ -1,0 +1,108 @@
+"""``applyprune local``: a real control plane on this machine, for trying things out."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from applyprune.localplane.named import PlaneStatus
+
+_NAME = click.option(
+    "--name", default="default", show_default=True, metavar="NAME", help="Which plane."
+)
+
+
+@click.group()
+def local() -> None:
+    """Run a real Kubernetes control plane on this machine: API server, controllers, fake nodes."""
+
+
+@local.command()
+@_NAME
+@click.option(
+    "--nodes",
+    type=click.IntRange(0, 1000),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="How many nodes to play.",
+)
+def up(name: str, nodes: int) -> None:
+    """Start a plane and leave it running; build it first when the cache has none.
+
+    Standard output is a shell command, so that this points applyprune and kubectl at the plane:
+
+    \b
+        eval "$(applyprune local up)"
+    """
+    from applyprune.localplane import PlaneSpec, progress_on
+    from applyprune.localplane.named import bring_up
+
+    spec = PlaneSpec(kwok=nodes > 0, nodes=nodes)
+    plane, started = bring_up(name, spec, progress_on(sys.stderr))
+    if not started:
+        click.echo(f"the plane {name} is running already", err=True)
+    option = "" if name == "default" else f" --name {name}"
+    click.echo(f"its API server is {plane.server}; use it with", err=True)
+    click.echo(f"export KUBECONFIG={shlex.quote(str(plane.kubeconfig))}")
+    click.echo(f"  applyprune local kubectl{option} get nodes", err=True)
+    click.echo(f"  applyprune local down{option}", err=True)
+
+
+@local.command()
+@_NAME
+@click.option("--all", "every", is_flag=True, help="Every plane there is.")
+def down(name: str, *, every: bool) -> None:
+    """Stop a plane and remove its data; it is a success when there is none."""
+    from applyprune.localplane.named import bring_down, plane_names
+
+    for each in plane_names() if every else (name,):
+        done = bring_down(each)
+        click.echo(f"the plane {each} is {'down' if done else 'not there'}", err=True)
+
+
+@local.command()
+def status() -> None:
+    """List the planes: name, phase, and the kubeconfig or the reason why it is not running."""
+    from applyprune.localplane.named import plane_names, plane_status
+
+    statuses = [plane_status(name) for name in plane_names()]
+    if not statuses:
+        click.echo("there is no plane; start one with `applyprune local up`", err=True)
+        return
+    rows = [("NAME", "PHASE", "SERVER", "DETAIL"), *map(_row, statuses)]
+    widths = [max(len(row[column]) for row in rows) for column in range(3)]
+    for *cells, detail in rows:
+        padded = (cell.ljust(width) for cell, width in zip(cells, widths, strict=True))
+        click.echo("  ".join([*padded, detail]).rstrip())
+
+
+@local.command(
+    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+    add_help_option=False,
+)
+@_NAME
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def kubectl(name: str, arguments: tuple[str, ...]) -> None:
+    """Run kubectl on a plane; whatever follows is kubectl's, its options too."""
+    from applyprune.localplane.named import running_plane
+
+    plane = running_plane(name)
+    sys.stdout.flush()
+    # This process becomes kubectl: its exit code, its terminal and its signals are kubectl's own.
+    os.execve(  # noqa: S606 - no shell is wanted
+        plane.kubectl,
+        ["kubectl", *arguments],
+        os.environ | {"KUBECONFIG": str(plane.kubeconfig)},
+    )
+
+
+def _row(status: PlaneStatus) -> tuple[str, str, str, str]:
+    if status.plane is not None:
+        return status.name, status.phase, status.plane.server, str(status.plane.kubeconfig)
+    return status.name, status.phase, "-", status.reason or str(status.folder)

@@ -1,0 +1,279 @@
+"""Reading and writing objects: the engine's port to the API server.
+
+Every reply is checked to be about what was asked for before it is believed (safety rule 9).
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING, Any
+
+from applyprune.cluster.discovery import discover
+from applyprune.cluster.paths import collection_path, object_path
+from applyprune.cluster.request import Request
+from applyprune.errors import AlreadyExists, Expired, NotFound, NotServed, Unavailable
+from applyprune.model.live import Live
+from applyprune.model.refs import Ref
+from applyprune.model.resources import Resource
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from applyprune.cluster.request import Reply
+    from applyprune.cluster.transport import Transport
+    from applyprune.model.options import Propagation
+    from applyprune.model.resources import Catalogue
+
+_PARTIAL = "application/json;as=PartialObjectMetadata{list};g=meta.k8s.io;v=v1"
+_PAGE = 500
+_TIMEOUT = 30.0
+_RESTARTS = 5
+_NAMESPACE = Resource("", "v1", "Namespace", "namespaces", namespaced=False)
+
+
+class ApiServer:
+    """One API server; thread-safe."""
+
+    def __init__(self, transport: Transport, server: str, *, cache: Path | None = None) -> None:
+        """Take a transport; ``cache`` is the folder for discovery documents."""
+        self._transport = transport
+        self._server = server
+        self._cache = cache
+
+    def catalogue(self) -> Catalogue:
+        """Return what the server serves now."""
+        return discover(self._transport, self._server, self._cache)
+
+    def list(
+        self, resource: Resource, *, namespace: str = "", selector: str = "", full: bool = False
+    ) -> Sequence[Live]:
+        """Return all objects of a resource, by pages; a list that broke off is never returned.
+
+        ``selector`` is a label selector; objects that do not match it are dropped here as well:
+        some aggregated APIs ignore it.
+        """
+        for _ in range(_RESTARTS):
+            try:
+                return [
+                    live
+                    for live in self._pages(resource, namespace, selector, full=full)
+                    if _matches(live, selector)
+                ]
+            except Expired:
+                continue  # the token ran out: begin again, from the first page
+        raise Unavailable(
+            f"the list of {resource.full_plural} could not be completed",
+            code=410,
+            why="its continue token expired each time",
+        )
+
+    def _pages(
+        self, resource: Resource, namespace: str, selector: str, *, full: bool
+    ) -> Iterator[Live]:
+        token = ""
+        while True:
+            query = [("limit", str(_PAGE))]
+            if selector:
+                query.append(("labelSelector", selector))
+            if token:
+                query.append(("continue", token))
+            reply = self._transport.send(
+                Request(
+                    "GET",
+                    collection_path(resource, namespace),
+                    query=tuple(query),
+                    accept="application/json" if full else _PARTIAL.format(list="List"),
+                    secret=_is_secret(resource),
+                )
+            )
+            items = reply.body.get("items")
+            kind = str(reply.body.get("kind", ""))
+            # An empty list of metadata comes as null.
+            if "items" not in reply.body or not isinstance(items, list | None):
+                raise _unbelievable(f"the list of {resource.full_plural}", f"its kind is {kind!r}")
+            for item in items or ():
+                if (live := _live(resource, item, full=full)) is not None:
+                    yield live
+            token = str((reply.body.get("metadata") or {}).get("continue") or "")
+            if not token:
+                return
+
+    def get(self, resource: Resource, ref: Ref, *, full: bool = False) -> Live:
+        """Return one object, by a consistent read; NotFound is the proof that there is none."""
+        accept = "application/json" if full else _PARTIAL.format(list="")
+        reply = self._transport.send(self._about("GET", resource, ref, accept=accept))
+        return _believe(resource, ref, reply, full=full, partial=not full)
+
+    def apply(
+        self,
+        resource: Resource,
+        ref: Ref,
+        body: Mapping[str, Any],
+        *,
+        manager: str,
+        force: bool,
+        dry_run: bool,
+    ) -> tuple[Live, bool]:
+        """Send a server-side apply; return the object as replied, and whether it was created."""
+        query = [
+            ("fieldManager", manager),
+            ("force", "true" if force else "false"),
+            ("fieldValidation", "Strict"),
+        ]
+        request = self._about(
+            "PATCH",
+            resource,
+            ref,
+            query=(*query, ("dryRun", "All")) if dry_run else tuple(query),
+            body=json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode(),
+            content_type="application/apply-patch+yaml",
+        )
+        reply = self._transport.send(request)
+        return _believe(resource, ref, reply), reply.status == 201
+
+    def delete(
+        self,
+        resource: Resource,
+        ref: Ref,
+        *,
+        uid: str,
+        resource_version: str,
+        propagation: Propagation,
+        dry_run: bool,
+        timeout: float,
+    ) -> bool:
+        """Delete this very object in this very state; return whether it is gone already.
+
+        ``timeout`` in seconds bounds all tries together. Raises Conflict when the object is
+        another one or has changed, NotFound when it is gone.
+        """
+        if not (uid and resource_version):
+            raise ValueError(f"a delete without preconditions: {ref}")
+        options: dict[str, Any] = {
+            "kind": "DeleteOptions",
+            "apiVersion": "v1",
+            "propagationPolicy": str(propagation),
+            "preconditions": {"uid": uid, "resourceVersion": resource_version},
+        }
+        if dry_run:
+            options["dryRun"] = ["All"]
+        reply = self._transport.send(
+            self._about("DELETE", resource, ref, body=json.dumps(options).encode(), within=timeout)
+        )
+        body = reply.body
+        if body.get("kind") == "Status":
+            details = body.get("details") or {}
+            if body.get("status") == "Success" and details.get("uid", uid) == uid:
+                return True
+            raise _unbelievable(f"the delete of {ref}", "the reply is about another object")
+        # Some kinds answer with the object, gone or not: only a look can tell.
+        _believe(resource, ref, reply)
+        return False
+
+    def patch(self, resource: Resource, ref: Ref, operations: Sequence[Mapping[str, Any]]) -> Live:
+        """Apply a JSON patch (RFC 6902), guarded by its own test operations."""
+        reply = self._transport.send(
+            self._about(
+                "PATCH",
+                resource,
+                ref,
+                body=json.dumps(operations).encode(),
+                content_type="application/json-patch+json",
+            )
+        )
+        return _believe(resource, ref, reply)
+
+    def serves(self, resource: Resource) -> bool:
+        """Return whether the endpoint of a resource answers a list."""
+        try:
+            self._transport.send(
+                Request(
+                    "GET",
+                    collection_path(resource),
+                    query=(("limit", "1"),),
+                    accept=_PARTIAL.format(list="List"),
+                    secret=_is_secret(resource),
+                )
+            )
+        except (NotServed, NotFound):
+            return False
+        return True
+
+    def create_namespace(self, name: str) -> None:
+        """Create a namespace that belongs to no set; it may exist already."""
+        body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+        try:
+            self._transport.send(
+                Request("POST", collection_path(_NAMESPACE), body=json.dumps(body).encode())
+            )
+        except AlreadyExists:
+            return
+
+    def _about(
+        self,
+        method: str,
+        resource: Resource,
+        ref: Ref,
+        *,
+        query: tuple[tuple[str, str], ...] = (),
+        body: bytes | None = None,
+        content_type: str = "application/json",
+        accept: str = "application/json",
+        within: float | None = None,
+    ) -> Request:
+        return Request(
+            method,
+            object_path(resource, ref),
+            query=query,
+            body=body,
+            content_type=content_type,
+            accept=accept,
+            about=(resource.group, resource.plural, ref.name),
+            secret=_is_secret(resource),
+            timeout=within or _TIMEOUT,
+            expires=time.monotonic() + within if within else None,
+        )
+
+
+def _is_secret(resource: Resource) -> bool:
+    return (resource.group, resource.kind) == ("", "Secret")
+
+
+def _matches(live: Live, selector: str) -> bool:
+    """Return whether an object bears the label; selectors here are ``key`` or ``key=value``."""
+    key, equals, value = selector.partition("=")
+    if not key:
+        return True
+    return key in live.labels and (not equals or live.labels[key] == value)
+
+
+def _live(resource: Resource, item: object, *, full: bool) -> Live | None:
+    """Return an item of a list; None for what can be no member of a set (no name or no UID)."""
+    metadata = item.get("metadata") if isinstance(item, dict) else None
+    if not isinstance(metadata, dict) or not metadata.get("name") or not metadata.get("uid"):
+        return None
+    ref = Ref(resource.group, resource.kind, str(metadata.get("namespace") or ""), metadata["name"])
+    return Live(
+        ref=ref,
+        uid=str(metadata["uid"]),
+        resource_version=str(metadata.get("resourceVersion", "")),
+        metadata=metadata,
+        body=item if full and isinstance(item, dict) else None,
+    )
+
+
+def _believe(
+    resource: Resource, ref: Ref, reply: Reply, *, full: bool = False, partial: bool = False
+) -> Live:
+    """Return the object of a reply; raises Unavailable when it is not the one asked for."""
+    kind = "PartialObjectMetadata" if partial else resource.kind
+    live = _live(resource, reply.body, full=full)
+    if live is None or live.ref != ref or reply.body.get("kind") != kind:
+        raise _unbelievable(str(ref), "the reply is about something else")
+    return live
+
+
+def _unbelievable(what: str, why: str) -> Unavailable:
+    return Unavailable(f"{what}: the server's reply cannot be believed", code=200, why=why)

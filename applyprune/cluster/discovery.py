@@ -1,0 +1,131 @@
+"""What the API server serves, by aggregated discovery: two requests, kept with their ETags.
+
+KEP-3352. The cache holds what the server said last under that URL; an ETag is a hash of the
+content, so a 304 means that the content is the same, whichever cluster it was read from.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from applyprune.cluster.request import Request
+from applyprune.errors import Unreachable
+from applyprune.model.resources import Catalogue, Resource
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from applyprune.cluster.transport import Transport
+    from applyprune.model.refs import GVK, GroupKind
+
+_ACCEPT = ",".join(
+    f"application/json;g=apidiscovery.k8s.io;v={version};as=APIGroupDiscoveryList"
+    for version in ("v2", "v2beta1")
+)
+
+
+def discover(transport: Transport, server: str, cache: Path | None) -> Catalogue:
+    """Return what the server serves now; raises AccessError.
+
+    ``cache`` is a folder for what the server said before, None to do without.
+    """
+    served: dict[GVK, Resource] = {}
+    preferred: dict[GroupKind, Resource] = {}
+    stale: set[str] = set()
+    for path in ("/api", "/apis"):
+        for group in _groups(_document(transport, server, path, cache)):
+            name = str(group.get("metadata", {}).get("name", ""))
+            for version in group.get("versions") or ():
+                if version.get("freshness") == "Stale":
+                    stale.add(name)
+                # The server lists versions in its order of preference.
+                for resource in _resources(name, version):
+                    served[resource.gvk] = resource
+                    preferred.setdefault(resource.group_kind, resource)
+    return Catalogue(served, preferred, frozenset(stale))
+
+
+def _groups(document: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    items = document.get("items")
+    if document.get("kind") != "APIGroupDiscoveryList" or not isinstance(items, list):
+        raise Unreachable(
+            "the server does not speak aggregated discovery",
+            why=f"it answered with kind {document.get('kind')!r}",
+            hint="applyprune needs Kubernetes 1.27 or newer.",
+        )
+    yield from items
+
+
+def _resources(group: str, version: Mapping[str, Any]) -> Iterator[Resource]:
+    for item in version.get("resources") or ():
+        kind = item.get("responseKind") or {}
+        plural, verbs = item.get("resource"), item.get("verbs") or ()
+        # A resource that cannot be read or deleted (a review, say) can be no member of a set.
+        if not plural or not {"get", "list", "delete"} <= set(verbs):
+            continue
+        yield Resource(
+            # A resource may answer with a kind of another group (scale subresources do); the
+            # endpoint's own group and version are what its path needs.
+            group=group,
+            version=str(version.get("version", "")),
+            kind=str(kind.get("kind", "")),
+            plural=str(plural),
+            namespaced=item.get("scope") == "Namespaced",
+        )
+
+
+def _document(
+    transport: Transport, server: str, path: str, cache: Path | None
+) -> Mapping[str, Any]:
+    kept = _Kept(cache, server, path)
+    etag, before = kept.read()
+    headers = (("If-None-Match", etag),) if etag else ()
+    reply = transport.send(Request("GET", path, accept=_ACCEPT, headers=headers))
+    if reply.status == 304 and before is not None:
+        return before
+    kept.write(reply.headers.get("ETag", ""), reply.body)
+    return reply.body
+
+
+class _Kept:
+    """One document of one server in the cache folder; a broken file is as good as none."""
+
+    def __init__(self, folder: Path | None, server: str, path: str) -> None:
+        name = hashlib.sha256(f"{server} {path}".encode()).hexdigest()[:32]
+        self._file = folder / f"{name}.json" if folder else None
+
+    def read(self) -> tuple[str, Mapping[str, Any] | None]:
+        if self._file is None:
+            return "", None
+        try:
+            kept = json.loads(self._file.read_bytes())
+            etag, document = kept["etag"], kept["document"]
+        except (OSError, ValueError, KeyError, TypeError):
+            return "", None
+        if not isinstance(etag, str) or not isinstance(document, dict):
+            return "", None
+        return etag, document
+
+    def write(self, etag: str, document: Mapping[str, Any]) -> None:
+        if self._file is None or not etag:
+            return
+        try:
+            self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with tempfile.NamedTemporaryFile(
+                "w", dir=self._file.parent, delete=False, encoding="utf-8"
+            ) as fresh:
+                json.dump({"etag": etag, "document": document}, fresh)
+            Path(fresh.name).replace(self._file)
+        except OSError:
+            return  # a cache that cannot be written costs time, and nothing else
+
+
+def cache_folder(environ: Mapping[str, str] = os.environ) -> Path:
+    """Return the user's folder for discovery documents."""
+    base = environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(base) / "applyprune" / "discovery"
