@@ -12,6 +12,7 @@ import binascii
 import gzip
 import hashlib
 import json
+import zlib
 from dataclasses import dataclass, replace
 from io import BytesIO
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -147,8 +148,11 @@ def _stored_lines(body: Mapping[str, Any]) -> bytes:
         packed = base64.b64decode(binary[_PACKED], validate=True)
     except binascii.Error as error:
         raise ValueError("its entries are not base64") from error
-    with gzip.GzipFile(fileobj=BytesIO(packed)) as stream:
-        lines = stream.read(_UNPACKED_LIMIT + 1)
+    try:
+        with gzip.GzipFile(fileobj=BytesIO(packed)) as stream:
+            lines = stream.read(_UNPACKED_LIMIT + 1)
+    except zlib.error as error:
+        raise ValueError("its entries cannot be unpacked") from error
     if len(lines) > _UNPACKED_LIMIT:
         raise ValueError("its entries unpack to more than they may")
     return lines

@@ -1,0 +1,127 @@
+"""Values for the tables of the planning tests, with what does not matter filled in."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from applyprune.model.inventory import ABSENT, Entry, Evidence, Inventory
+from applyprune.model.live import Live
+from applyprune.model.manifests import Manifest, Origin
+from applyprune.model.plan import Desired
+from applyprune.model.refs import GVK, Ref
+from applyprune.model.resources import Catalogue, Resource
+from applyprune.planning.digests import manifest_digest
+from applyprune.planning.evidence import take
+from applyprune.planning.normalization import normalize
+from applyprune.planning.ordering import wave_of
+from applyprune.planning.tracking import PART_OF, identity
+
+TARGET = identity("web", "home")
+CONFIG_MAPS = Resource("", "v1", "ConfigMap", "configmaps", namespaced=True)
+SECRETS = Resource("", "v1", "Secret", "secrets", namespaced=True)
+NAMESPACES = Resource("", "v1", "Namespace", "namespaces", namespaced=False)
+DEPLOYMENTS = Resource("apps", "v1", "Deployment", "deployments", namespaced=True)
+JOBS = Resource("batch", "v1", "Job", "jobs", namespaced=True)
+CLUSTER_ROLES = Resource(
+    "rbac.authorization.k8s.io", "v1", "ClusterRole", "clusterroles", namespaced=False
+)
+DEFINITIONS = Resource(
+    "apiextensions.k8s.io",
+    "v1",
+    "CustomResourceDefinition",
+    "customresourcedefinitions",
+    namespaced=False,
+)
+ALL = (CONFIG_MAPS, SECRETS, NAMESPACES, DEPLOYMENTS, JOBS, CLUSTER_ROLES, DEFINITIONS)
+CATALOGUE = Catalogue(
+    {one.gvk: one for one in ALL},
+    {one.group_kind: one for one in ALL},
+    frozenset({"metrics.k8s.io"}),
+)
+TIME = "2026-11-21T10:00:00Z"
+
+
+def body(kind: str = "ConfigMap", name: str = "a", **parts: Any) -> dict[str, Any]:
+    """Return a manifest's body; ``metadata`` is merged."""
+    resource = next((one for one in ALL if one.kind == kind), CONFIG_MAPS)
+    metadata = {"name": name, **parts.pop("metadata", {})}
+    return {"apiVersion": resource.gvk.api_version, "kind": kind, "metadata": metadata, **parts}
+
+
+def manifest(raw: dict[str, Any], line: int = 1) -> Manifest:
+    """Return a manifest as a source would."""
+    metadata = raw["metadata"]
+    gvk = GVK.parse(raw["apiVersion"], raw["kind"])
+    origin = Origin("set.yaml", 1, line)
+    return Manifest(gvk, metadata.get("namespace", ""), metadata["name"], raw, origin)
+
+
+def desired(raw: dict[str, Any] | None = None, resource: Resource = CONFIG_MAPS) -> Desired:
+    """Return a settled manifest in namespace ``home``."""
+    raw = raw or body()
+    namespace = "home" if resource.namespaced else ""
+    sent = normalize(raw, namespace=namespace, set_id=TARGET.id)
+    return Desired(
+        ref=Ref(resource.group, resource.kind, namespace, raw["metadata"]["name"]),
+        resource=resource,
+        body=sent,
+        digest=manifest_digest(sent),
+        wave=wave_of(resource.group_kind),
+        keep="",
+        once=resource is JOBS,
+        origin=Origin("set.yaml", 1, 1),
+    )
+
+
+def managed(manager: str = TARGET.manager, fields: object = "f", **parts: Any) -> dict[str, Any]:
+    """Return an entry of managedFields."""
+    entry = {"manager": manager, "operation": "Apply", "apiVersion": "v1", "time": TIME}
+    return {**entry, "fieldsV1": {str(fields): {}}, **parts}
+
+
+def live(  # one keyword for each thing a test may turn
+    ref: Ref,
+    *,
+    uid: str = "u1",
+    version: str = "5",
+    label: str = TARGET.id,
+    entries: list[dict[str, Any]] | None = None,
+    full: dict[str, Any] | None = None,
+    **metadata: Any,
+) -> Live:
+    """Return a live object that bears our marks, unless told otherwise."""
+    everything = {
+        "name": ref.name,
+        "namespace": ref.namespace,
+        "uid": uid,
+        "resourceVersion": version,
+        "labels": {PART_OF: label} if label else {},
+        "managedFields": [managed()] if entries is None else entries,
+        **metadata,
+    }
+    return Live(ref, uid, version, everything, full)
+
+
+def recorded(one: Desired, state: Live, **changes: Any) -> Entry:
+    """Return the entry that a confirmed apply of ``one`` left, as ``state`` showed it."""
+    facts: dict[str, Any] = {
+        "ref": one.ref,
+        "plural": one.resource.plural,
+        "version": one.resource.version,
+        "found": ABSENT,
+        "uid": state.uid,
+        "digest": one.digest,
+        "evidence": take(state, TARGET.manager, None),
+        "wave": one.wave,
+    }
+    return Entry(**{**facts, **changes})
+
+
+def inventory(*entries: Entry, **changes: Any) -> Inventory:
+    """Return a stored inventory of these entries."""
+    facts: dict[str, Any] = {"uid": "i1", "resource_version": "9", "generation": 3}
+    listed = {entry.ref: entry for entry in entries}
+    return Inventory("web", "home", entries=listed, **{**facts, **changes})
+
+
+EVIDENCE = Evidence("5", None, "digest", TIME)

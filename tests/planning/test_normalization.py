@@ -1,0 +1,46 @@
+"""What is sent: the set's label, the namespace, and no stringData."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+
+from applyprune.planning.digests import manifest_digest
+from applyprune.planning.normalization import normalize
+from applyprune.planning.tracking import PART_OF
+from tests.planning.builders import body
+
+
+def test_the_callers_body_is_left_alone() -> None:
+    """Values are never changed after they are made."""
+    raw = body("Secret", stringData={"a": "x"}, metadata={"labels": {"l": "1"}})
+    before = deepcopy(raw)
+    normalize(raw, namespace="home", set_id="s")
+    assert raw == before
+
+
+def test_string_data_becomes_data_and_wins() -> None:
+    """A key of stringData overwrites that of data, as the server does it; values are UTF-8."""
+    raw = body("Secret", stringData={"a": "x", "b": "ü"}, data={"a": "eQ==", "c": "eg=="})
+    sent = normalize(raw, namespace="home", set_id="s")
+    assert sent["data"] == {"a": "eA==", "b": "w7w=", "c": "eg=="}
+    assert "stringData" not in sent
+
+
+def test_a_secrets_digest_knows_the_keys_and_not_the_values() -> None:
+    """Not even a digest of a value may be found out from the inventory."""
+    one = normalize(body("Secret", data={"a": "eA=="}), namespace="h", set_id="s")
+    other_value = normalize(body("Secret", data={"a": "eQ=="}), namespace="h", set_id="s")
+    other_key = normalize(body("Secret", data={"b": "eA=="}), namespace="h", set_id="s")
+    assert manifest_digest(one) == manifest_digest(other_value) != manifest_digest(other_key)
+
+
+def test_the_label_and_the_namespace_are_set() -> None:
+    """A cluster-scoped object loses a namespace that it may not have."""
+    namespaced = normalize(body(metadata={"labels": {"l": "1"}}), namespace="home", set_id="s")
+    assert namespaced["metadata"] == {
+        "name": "a",
+        "namespace": "home",
+        "labels": {"l": "1", PART_OF: "s"},
+    }
+    cluster = normalize(body(metadata={"namespace": "x"}), namespace="", set_id="s")
+    assert "namespace" not in cluster["metadata"]

@@ -1,0 +1,36 @@
+"""Waves: what must be there first, goes first, and goes last when it is deleted."""
+
+from __future__ import annotations
+
+import pytest
+
+from applyprune.model.refs import GroupKind
+from applyprune.planning.ordering import wave_of
+
+RBAC = "rbac.authorization.k8s.io"
+ADMISSION = "admissionregistration.k8s.io"
+
+
+@pytest.mark.parametrize(
+    ("first", "then"),
+    [
+        (GroupKind("", "Namespace"), GroupKind("", "ConfigMap")),
+        (GroupKind("", "Namespace"), GroupKind("apiextensions.k8s.io", "CustomResourceDefinition")),
+        (GroupKind("apiextensions.k8s.io", "CustomResourceDefinition"), GroupKind("x.io", "Foo")),
+        (GroupKind("", "ServiceAccount"), GroupKind("apps", "Deployment")),
+        (GroupKind("", "Secret"), GroupKind("batch", "Job")),
+        (GroupKind(RBAC, "Role"), GroupKind(RBAC, "RoleBinding")),
+        (GroupKind("", "Service"), GroupKind("apps", "StatefulSet")),
+        (GroupKind("apps", "Deployment"), GroupKind("monitoring.coreos.com", "Prometheus")),
+        (GroupKind("apps", "Deployment"), GroupKind(ADMISSION, "ValidatingWebhookConfiguration")),
+        (GroupKind("", "Service"), GroupKind("apiregistration.k8s.io", "APIService")),
+    ],
+)
+def test_before(first: GroupKind, then: GroupKind) -> None:
+    """The one is applied before the other, and so deleted after it."""
+    assert wave_of(first) < wave_of(then)
+
+
+def test_a_kind_of_somebody_elses_group_takes_no_place_of_a_built_in_one() -> None:
+    """``Service`` of serving.knative.dev is a custom resource."""
+    assert wave_of(GroupKind("serving.knative.dev", "Service")) == wave_of(GroupKind("x.io", "Foo"))

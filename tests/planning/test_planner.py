@@ -1,0 +1,222 @@
+"""The plan, as a table: what was recorded, what is live, what the user allows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from applyprune.model.inventory import ABSENT, Entry, Made
+from applyprune.model.live import Absent, State, Unknown
+from applyprune.model.options import Adopt, Mode, Options
+from applyprune.model.plan import Action, ApplyStep, Plan, RemoveStep
+from applyprune.model.problems import Problem
+from applyprune.planning.planner import World, make_plan
+from tests.planning.builders import (
+    CONFIG_MAPS,
+    DEPLOYMENTS,
+    JOBS,
+    NAMESPACES,
+    TARGET,
+    body,
+    desired,
+    inventory,
+    live,
+    managed,
+    recorded,
+)
+
+ONE = desired(body(data={"k": "v"}))
+THERE = live(ONE.ref)
+ENTRY = recorded(ONE, THERE)
+UNION_ABSENT = replace(ENTRY, uid="", digest="", evidence=None)
+UNION_FOUND = replace(UNION_ABSENT, found="u1", made=Made.ADOPTED)
+UNREADABLE = Unknown(Problem(kind="Forbidden", what="no"))
+OTHER_SET = live(ONE.ref, label="applyset-other-v1", entries=[managed("applyprune/x/y")])
+FOREIGN = live(ONE.ref, label="", entries=[managed("kubectl")])
+COPIED_LABEL = live(ONE.ref, entries=[managed("kube-controller-manager", operation="Update")])
+
+
+def _plan(state: State, entry: Entry | None = None, **options: Any) -> Plan:
+    entries = (entry,) if entry else ()
+    world = World({ONE.ref: state}, resources={CONFIG_MAPS.group_kind: CONFIG_MAPS})
+    wanted = () if options.get("mode") is Mode.DELETE else (ONE,)
+    return make_plan(wanted, inventory(*entries), world, TARGET, Options(**options))
+
+
+def _apply(state: State, entry: Entry | None = None, **options: Any) -> ApplyStep:
+    (step,) = _plan(state, entry, **options).applies
+    return step
+
+
+def _remove(state: State, entry: Entry) -> RemoveStep:
+    (step,) = _plan(state, entry, mode=Mode.DELETE).removals
+    return step
+
+
+APPLIES: dict[str, tuple[State, Entry | None, dict[str, Any], Action]] = {
+    "new": (Absent(), None, {}, Action.CREATE),
+    "new, proved by a GET": (Absent(proven=True), None, {}, Action.CREATE),
+    "ours and as it was": (THERE, ENTRY, {}, Action.NOTHING),
+    "ours and as it was, --full": (THERE, ENTRY, {"full": True}, Action.UPDATE),
+    "ours, deleted outside": (Absent(proven=True), ENTRY, {}, Action.CREATE),
+    "ours, of another digest": (THERE, replace(ENTRY, digest="x"), {}, Action.UPDATE),
+    "of nobody": (FOREIGN, None, {}, Action.UPDATE),
+    "of nobody, --adopt=none": (FOREIGN, None, {"adopt": Adopt.NONE}, Action.REFUSE),
+    "of another set": (OTHER_SET, None, {}, Action.REFUSE),
+    "of another set, recorded by us too": (OTHER_SET, ENTRY, {}, Action.REFUSE),
+    "of another set, --adopt=all": (OTHER_SET, None, {"adopt": Adopt.ALL}, Action.UPDATE),
+    "state unknown": (UNREADABLE, ENTRY, {}, Action.REFUSE),
+    "being deleted": (live(ONE.ref, deletionTimestamp="x"), ENTRY, {}, Action.REFUSE),
+    "re-created by somebody": (live(ONE.ref, uid="u2", label=""), ENTRY, {}, Action.UPDATE),
+}
+
+
+@pytest.mark.parametrize("name", APPLIES)
+def test_what_is_done_about_a_desired_object(name: str) -> None:
+    """Every row with its own reason to be."""
+    state, entry, options, expected = APPLIES[name]
+    step = _apply(state, entry, **options)
+    assert step.action is expected
+    assert (step.problem is not None) == (expected is Action.REFUSE)
+
+
+def test_the_union_records_what_was_found() -> None:
+    """Absent, or the UID: it decides which guard the apply carries, and who made the object."""
+    assert _apply(Absent()).entry.found == ABSENT
+    assert _apply(FOREIGN).entry.found == "u1"
+    assert _apply(THERE, replace(ENTRY, digest="x")).entry.found == "u1"
+
+
+def test_the_union_clears_the_evidence_of_what_will_be_sent() -> None:
+    """A reply that gets lost must not read as done."""
+    entry = _apply(THERE, replace(ENTRY, digest="x")).entry
+    assert (entry.evidence, entry.digest, entry.uid) == (None, "", "u1")
+
+
+MADE: dict[str, tuple[State, Entry | None, Made]] = {
+    "we create it": (Absent(), None, Made.CREATED),
+    "it was there": (FOREIGN, None, Made.ADOPTED),
+    "our own label and manager, but no entry": (THERE, None, Made.ADOPTED),
+    "a lost reply to our create": (THERE, UNION_ABSENT, Made.CREATED),
+    "a lost reply to our adoption": (THERE, UNION_FOUND, Made.ADOPTED),
+    "created by somebody after our union write": (FOREIGN, UNION_ABSENT, Made.ADOPTED),
+    "created earlier": (THERE, replace(ENTRY, digest="x"), Made.CREATED),
+    "adopted earlier": (THERE, replace(ENTRY, digest="x", made=Made.ADOPTED), Made.ADOPTED),
+    "adopted earlier, deleted outside": (
+        Absent(proven=True),
+        replace(ENTRY, made=Made.ADOPTED),
+        Made.CREATED,
+    ),
+    "re-created by somebody": (live(ONE.ref, uid="u2", label=""), ENTRY, Made.ADOPTED),
+    "a controller's copy of our label": (COPIED_LABEL, UNION_ABSENT, Made.ADOPTED),
+}
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_only_what_we_created_counts_as_created(name: str) -> None:
+    """What is adopted is never deleted by a prune."""
+    state, entry, expected = MADE[name]
+    assert _apply(state, entry).entry.made is expected
+
+
+REMOVALS: dict[str, tuple[State, Entry, Action]] = {
+    "created by us": (THERE, ENTRY, Action.DELETE),
+    "gone": (Absent(proven=True), ENTRY, Action.FORGET),
+    "not in a list, which proves nothing": (Absent(), ENTRY, Action.REFUSE),
+    "state unknown": (UNREADABLE, ENTRY, Action.REFUSE),
+    "another UID": (live(ONE.ref, uid="u2"), ENTRY, Action.FORGET),
+    "another UID without our label": (live(ONE.ref, uid="u2", label=""), ENTRY, Action.FORGET),
+    "of another set now": (OTHER_SET, ENTRY, Action.FORGET),
+    "our label is off it": (live(ONE.ref, label=""), ENTRY, Action.REFUSE),
+    "adopted": (THERE, replace(ENTRY, made=Made.ADOPTED), Action.ABANDON),
+    "to be kept by its manifest": (THERE, replace(ENTRY, keep="x: y"), Action.ABANDON),
+    "to be kept by the live object": (
+        live(ONE.ref, annotations={"applyprune.dev/prune": "disabled"}),
+        ENTRY,
+        Action.ABANDON,
+    ),
+    "a lost reply to our create": (THERE, UNION_ABSENT, Action.DELETE),
+    "a lost reply to our adoption": (
+        THERE,
+        replace(UNION_FOUND, made=Made.ADOPTED),
+        Action.ABANDON,
+    ),
+    "somebody created it after our union write": (FOREIGN, UNION_ABSENT, Action.FORGET),
+    "a controller copied our label to it": (COPIED_LABEL, UNION_ABSENT, Action.FORGET),
+    "being deleted already": (live(ONE.ref, deletionTimestamp="x"), ENTRY, Action.DELETE),
+}
+
+
+@pytest.mark.parametrize("name", REMOVALS)
+def test_what_becomes_of_an_entry_that_left_the_set(name: str) -> None:
+    """A label finds candidates; it never justifies a delete."""
+    state, entry, expected = REMOVALS[name]
+    assert _remove(state, entry).action is expected
+
+
+@pytest.mark.parametrize("name", ["default", "kube-system", "home", "another"])
+def test_a_namespace_that_must_stay_is_abandoned(name: str) -> None:
+    """The system's, the inventory's own, and one that holds another inventory."""
+    one = desired(body("Namespace", name), NAMESPACES)
+    state = live(one.ref)
+    world = World(
+        {one.ref: state},
+        resources={NAMESPACES.group_kind: NAMESPACES},
+        occupied=frozenset({"another"}),
+    )
+    options = Options(mode=Mode.DELETE)
+    plan = make_plan((), inventory(recorded(one, state)), world, TARGET, options)
+    assert plan.removals[0].action is Action.ABANDON
+
+
+def test_removal_takes_the_waves_in_reverse() -> None:
+    """Contents before their namespace."""
+    many = [
+        desired(body("Namespace", "n"), NAMESPACES),
+        desired(body("ConfigMap", "c")),
+        desired(body("Deployment", "d"), DEPLOYMENTS),
+    ]
+    states = {one.ref: live(one.ref, uid=one.ref.name) for one in many}
+    entries = [recorded(one, states[one.ref]) for one in many]
+    plan = make_plan((), inventory(*entries), World(states), TARGET, Options(mode=Mode.DELETE))
+    assert [step.entry.ref.kind for step in plan.removals] == [
+        "Deployment",
+        "ConfigMap",
+        "Namespace",
+    ]
+
+
+def test_nothing_is_pruned_while_a_desired_object_is_unknown() -> None:
+    """Safety rule 5."""
+    gone = desired(body(name="gone"))
+    states: dict[Any, State] = {ONE.ref: UNREADABLE, gone.ref: live(gone.ref)}
+    plan = make_plan(
+        (ONE,), inventory(recorded(gone, live(gone.ref))), World(states), TARGET, Options()
+    )
+    assert plan.no_prune
+    assert not plan.writes
+
+
+def test_nothing_is_pruned_by_a_copied_inventory() -> None:
+    """A restored backup lists what may belong to somebody else by now."""
+    gone = desired(body(name="gone"))
+    listed = replace(inventory(recorded(gone, live(gone.ref))), copied=True)
+    plan = make_plan((), listed, World({gone.ref: live(gone.ref)}), TARGET, Options())
+    assert "copy" in plan.no_prune
+
+
+def test_a_finished_job_with_a_ttl_is_not_created_again() -> None:
+    """Only with the same digest, and only when it is surely gone."""
+    job = desired(body("Job", spec={"ttlSecondsAfterFinished": 0}), JOBS)
+    entry = recorded(job, live(job.ref))
+
+    def action(state: State, entry: Entry) -> Action:
+        world = World({job.ref: state})
+        return make_plan((job,), inventory(entry), world, TARGET, Options()).applies[0].action
+
+    assert action(Absent(proven=True), entry) is Action.NOTHING
+    assert action(Absent(), entry) is Action.CREATE
+    assert action(Absent(proven=True), replace(entry, digest="x")) is Action.CREATE
+    assert action(Absent(proven=True), replace(entry, uid="")) is Action.CREATE

@@ -1,0 +1,110 @@
+"""Manifests settled: endpoint, scope and namespace, or an error that says file and line."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from applyprune.errors import InputError, InputErrors
+from applyprune.model.refs import Ref
+from applyprune.planning.scope import resolve
+from applyprune.planning.tracking import PART_OF
+from tests.planning.builders import CATALOGUE, TARGET, body, manifest
+
+
+def _definition(*versions: str, scope: str = "Namespaced") -> dict[str, Any]:
+    return body(
+        "CustomResourceDefinition",
+        "foos.x.io",
+        spec={
+            "group": "x.io",
+            "scope": scope,
+            "names": {"kind": "Foo", "plural": "foos"},
+            "versions": [{"name": name, "served": True} for name in versions],
+        },
+    )
+
+
+def _refs(*bodies: dict[str, Any], namespace: str = "home") -> list[Ref]:
+    manifests = [manifest(raw, line) for line, raw in enumerate(bodies, 1)]
+    found = resolve(manifests, CATALOGUE, TARGET, namespace=namespace)
+    return [one.ref for one in found.desired]
+
+
+def test_a_namespace_is_filled_in_and_never_overridden() -> None:
+    """``-n`` is for those that name none."""
+    assert _refs(body(), body(name="b", metadata={"namespace": "other"})) == [
+        Ref("", "ConfigMap", "home", "a"),
+        Ref("", "ConfigMap", "other", "b"),
+    ]
+
+
+def test_a_cluster_scoped_object_has_no_namespace_whatever_it_says() -> None:
+    """The server drops it silently, and two refs for one object would prune the live one."""
+    raw = body("ClusterRole", metadata={"namespace": "x"})
+    found = resolve([manifest(raw)], CATALOGUE, TARGET, namespace="home")
+    assert found.desired[0].ref == Ref("rbac.authorization.k8s.io", "ClusterRole", "", "a")
+    assert "cluster-scoped" in found.warnings[0].what
+    assert found.warnings[0].where == "set.yaml:1"
+
+
+@pytest.mark.parametrize(("scope", "namespace"), [("Namespaced", "home"), ("Cluster", "")])
+def test_a_kind_that_is_yet_to_come_is_taken_from_the_crd_in_the_input(
+    scope: str, namespace: str
+) -> None:
+    """Also when the custom resource stands before its CRD."""
+    custom = {"apiVersion": "x.io/v1", "kind": "Foo", "metadata": {"name": "f"}}
+    assert _refs(custom, _definition("v1", scope=scope))[0] == Ref("x.io", "Foo", namespace, "f")
+
+
+ERRORS: dict[str, tuple[list[dict[str, Any]], str]] = {
+    "an unknown kind": (
+        [{"apiVersion": "x.io/v1", "kind": "Foo", "metadata": {"name": "f"}}],
+        "set.yaml:1: the server knows no kind Foo in x.io/v1",
+    ),
+    "a version that is not served": (
+        [{"apiVersion": "apps/v1beta1", "kind": "Deployment", "metadata": {"name": "f"}}],
+        "The server serves apps/v1.",
+    ),
+    "a version that the CRD in the input does not serve": (
+        [
+            _definition("v1"),
+            {"apiVersion": "x.io/v2", "kind": "Foo", "metadata": {"name": "f"}},
+        ],
+        "set.yaml:2: the server knows no kind Foo in x.io/v2",
+    ),
+    "a group whose server is down": (
+        [{"apiVersion": "metrics.k8s.io/v1", "kind": "PodMetrics", "metadata": {"name": "f"}}],
+        "does not answer",
+    ),
+    "one object twice": (
+        [body(), body()],
+        "set.yaml:2: configmap/a in namespace home is in the set twice: it is also in set.yaml:1",
+    ),
+    "one object twice, once with its namespace": (
+        [body(), body(metadata={"namespace": "home"})],
+        "is in the set twice",
+    ),
+    "an ApplySet label": (
+        [body(metadata={"labels": {PART_OF: "applyset-x-v1"}})],
+        f"set.yaml:1: configmap/a in namespace home already carries the label {PART_OF}",
+    ),
+    "the inventory itself": ([body(name="applyprune-web")], "is the inventory of this very set"),
+}
+
+
+@pytest.mark.parametrize("name", ERRORS)
+def test_refused(name: str) -> None:
+    """Each with its place."""
+    bodies, expected = ERRORS[name]
+    with pytest.raises(InputError) as caught:
+        _refs(*bodies)
+    assert expected in str(caught.value)
+
+
+def test_all_errors_are_said_at_once() -> None:
+    """Not the first, then the next, run after run."""
+    with pytest.raises(InputErrors) as caught:
+        _refs(body(), body(), {"apiVersion": "x.io/v1", "kind": "Foo", "metadata": {"name": "f"}})
+    assert len(caught.value.errors) == 2

@@ -1,0 +1,62 @@
+"""The marks of a set: formats of KEP-3659, and a field manager of its own."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+
+import pytest
+
+from applyprune.errors import UsageError
+from applyprune.model.refs import Ref
+from applyprune.planning.tracking import applyset_annotations, identity
+
+
+def test_the_id_follows_the_formula_whose_vectors_kubectl_publishes() -> None:
+    """kubectl's apply_test.go: Secret my-set in test → applyset-0eFHV8y…; ours, by that formula."""
+
+    def formula(text: str) -> str:
+        digest = hashlib.sha256(text.encode()).digest()
+        return f"applyset-{base64.urlsafe_b64encode(digest).decode().rstrip('=')}-v1"
+
+    assert formula("my-set.test.Secret.") == (
+        "applyset-0eFHV8ySqp7XoShsGvyWFQD3s96yqwHmzc4e0HR1dsY-v1"
+    )
+    assert identity("set1", "foo").id == formula("applyprune-set1.foo.ConfigMap.")
+
+
+def test_two_sets_share_neither_id_nor_field_manager() -> None:
+    """One manager for two sets lets each strip the other's fields without a conflict."""
+    sets = [identity(name, ns) for name in ("a", "b") for ns in ("x", "y")]
+    assert len({one.id for one in sets}) == len({one.manager for one in sets}) == 4
+
+
+@pytest.mark.parametrize(("name", "namespace"), [("n" * 63, "s" * 63), ("web", "shop")])
+def test_a_field_manager_fits_the_servers_128_bytes(name: str, namespace: str) -> None:
+    """Past 128 bytes the id stands in for namespace and name."""
+    manager = identity(name, namespace).manager
+    assert len(manager.encode()) <= 128
+    assert manager.startswith("applyprune/")
+
+
+@pytest.mark.parametrize("name", ["", "A", "a.b", "-a", "a-", "a" * 64, "a/b", "../x", "a b"])
+def test_a_name_that_is_no_dns_label_is_refused(name: str) -> None:
+    """The name becomes part of a ConfigMap's name, a URL and a field manager."""
+    with pytest.raises(UsageError, match="DNS label"):
+        identity(name, "home")
+
+
+def test_the_parents_annotations_are_sorted_and_leave_its_own_namespace_out() -> None:
+    """The formats of ``contains-group-kinds`` and ``additional-namespaces``."""
+    refs = [
+        Ref("apps", "Deployment", "b", "x"),
+        Ref("", "ConfigMap", "home", "x"),
+        Ref("", "ConfigMap", "a", "x"),
+        Ref("", "Namespace", "", "a"),
+    ]
+    found = applyset_annotations(refs, namespace="home", tooling="applyprune/v1")
+    assert found == {
+        "applyset.kubernetes.io/tooling": "applyprune/v1",
+        "applyset.kubernetes.io/contains-group-kinds": "ConfigMap,Deployment.apps,Namespace",
+        "applyset.kubernetes.io/additional-namespaces": "a,b",
+    }
