@@ -23,6 +23,8 @@ def delete(
     kubeconfig: str,
     dry_run: DryRun,
     propagation: str,
+    keep: tuple[str, ...],
+    allow_cascade: tuple[str, ...],
     timeout: float,
     lock_timeout: float,
     yes: bool,
@@ -54,6 +56,8 @@ def delete(
         Options(
             mode=Mode.DELETE,
             dry_run=dry_run,
+            keep=frozenset(keep),
+            allow_cascade=frozenset(allow_cascade),
             propagation=Propagation(propagation.capitalize()),
             timeout=timeout,
             lock_timeout=lock_timeout,

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from applyprune.errors import AccessError, UsageError
+
 if TYPE_CHECKING:
     from applyprune.localplane.named import PlaneStatus
 
@@ -20,6 +22,12 @@ _NAME = click.option(
 @click.group()
 def local() -> None:
     """Run a real Kubernetes control plane on this machine: API server, controllers, fake nodes."""
+    if os.name != "posix":
+        raise UsageError(
+            "there is no control plane for this system",
+            why="etcd and the API server are run on Linux and macOS only",
+            hint="Set KUBECONFIG to a cluster of your own.",
+        )
 
 
 @local.command()
@@ -93,13 +101,17 @@ def kubectl(name: str, arguments: tuple[str, ...]) -> None:
     from applyprune.localplane.named import running_plane
 
     plane = running_plane(name)
-    sys.stdout.flush()
+    environment = os.environ | {"KUBECONFIG": str(plane.kubeconfig)}
     # This process becomes kubectl: its exit code, its terminal and its signals are kubectl's own.
-    os.execve(  # noqa: S606 - no shell is wanted
-        plane.kubectl,
-        ["kubectl", *arguments],
-        os.environ | {"KUBECONFIG": str(plane.kubeconfig)},
-    )
+    try:
+        os.execve(plane.kubectl, ["kubectl", *arguments], environment)  # noqa: S606 - no shell
+    except FileNotFoundError:
+        raise AccessError(
+            "kubectl is gone from the cache",
+            where=str(plane.kubectl),
+            why="the cache was emptied while the plane was running",
+            hint="Stop the plane and start it again: `applyprune local down`, then `up`.",
+        ) from None
 
 
 def _row(status: PlaneStatus) -> tuple[str, str, str, str]:

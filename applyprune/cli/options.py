@@ -55,6 +55,18 @@ def run_options(command: F) -> F:
     """Add what every run that deletes has."""
     for option in (
         click.option(
+            "--allow-cascade",
+            multiple=True,
+            metavar="KIND/NAME",
+            help="A Namespace or CRD that may take along what is not ours.",
+        ),
+        click.option(
+            "--keep",
+            multiple=True,
+            metavar="KIND/NAME",
+            help="An object to leave standing rather than delete.",
+        ),
+        click.option(
             "--lock-timeout",
             default="60s",
             metavar="TIME",

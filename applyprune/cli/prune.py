@@ -21,6 +21,8 @@ def prune(
     kubeconfig: str,
     dry_run: DryRun,
     propagation: str,
+    keep: tuple[str, ...],
+    allow_cascade: tuple[str, ...],
     timeout: float,
     lock_timeout: float,
 ) -> int:
@@ -41,6 +43,8 @@ def prune(
         Options(
             mode=Mode.PRUNE,
             dry_run=dry_run,
+            keep=frozenset(keep),
+            allow_cascade=frozenset(allow_cascade),
             propagation=Propagation(propagation.capitalize()),
             timeout=timeout,
             lock_timeout=lock_timeout,

@@ -131,7 +131,7 @@ class ApiServer:
             content_type="application/apply-patch+yaml",
         )
         reply = self._transport.send(request)
-        return _believe(resource, ref, reply), reply.status == 201
+        return _believe(resource, ref, reply, full=True), reply.status == 201
 
     def delete(
         self,
@@ -255,12 +255,14 @@ def _live(resource: Resource, item: object, *, full: bool) -> Live | None:
     if not isinstance(metadata, dict) or not metadata.get("name") or not metadata.get("uid"):
         return None
     ref = Ref(resource.group, resource.kind, str(metadata.get("namespace") or ""), metadata["name"])
+    # Items of a list do not say what they are.
+    what = {"apiVersion": resource.gvk.api_version, "kind": resource.kind}
     return Live(
         ref=ref,
         uid=str(metadata["uid"]),
         resource_version=str(metadata.get("resourceVersion", "")),
         metadata=metadata,
-        body=item if full and isinstance(item, dict) else None,
+        body={**what, **item} if full and isinstance(item, dict) else None,
     )
 
 

@@ -205,9 +205,28 @@ class Applier:
             )
         if created:
             return self._done(step, Outcome.CREATED, reason=step.reason)
-        moved = step.live is None or _moved(step.live, live, self.target.manager)
+        moved = step.live is None or self._moved(step, step.live, live)
         return self._done(
             step, Outcome.CONFIGURED if moved else Outcome.UNCHANGED, reason=step.reason
+        )
+
+    def _moved(self, step: ApplyStep, before: Live, after: Live) -> bool:
+        """Return whether our apply changed the object, and not merely somebody its status."""
+        if self.options.dry_run is DryRun.SERVER:
+            # A pretended write moves no resourceVersion: only the objects themselves can tell.
+            one = step.desired
+            now = self.cluster.get(one.resource, one.ref, full=True)
+            return _substance(now) != _substance(after)
+        if before.resource_version == after.resource_version:
+            return False
+        if before.generation is None or before.generation != after.generation:
+            return True
+        then = take(before, self.target.manager, None)
+        now_taken = take(after, self.target.manager, None)
+        return (
+            then is None
+            or now_taken is None
+            or (then.managed, then.time) != (now_taken.managed, now_taken.time)
         )
 
     def _establish(self, steps: Sequence[ApplyStep]) -> Iterator[Event]:
@@ -260,11 +279,9 @@ def _is_definition(step: ApplyStep) -> bool:
     return step.desired.ref.group_kind == CRD
 
 
-def _moved(before: Live, after: Live, manager: str) -> bool:
-    """Return whether our apply changed the object, and not merely somebody its status meanwhile."""
-    if before.resource_version == after.resource_version:
-        return False
-    if before.generation is None or before.generation != after.generation:
-        return True
-    then, now = take(before, manager, None), take(after, manager, None)
-    return then is None or now is None or (then.managed, then.time) != (now.managed, now.time)
+def _substance(live: Live) -> Mapping[str, Any]:
+    """Return an object without what every write, or a pretended one, alters or leaves."""
+    body = dict(live.body or {})
+    passing = {"managedFields", "resourceVersion", "generation"}
+    body["metadata"] = {key: live.metadata[key] for key in live.metadata.keys() - passing}
+    return body

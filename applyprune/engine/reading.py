@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
+from applyprune.engine.counting import Census
 from applyprune.errors import ApplypruneError, Forbidden, NotFound, as_problem
 from applyprune.model.live import Absent, Live, State, Unknown
 from applyprune.model.problems import Problem
@@ -50,9 +51,17 @@ class Reader:
     target: SetIdentity
 
     def world(
-        self, desired: Sequence[Desired], inventory: Inventory, catalogue: Catalogue
+        self,
+        desired: Sequence[Desired],
+        inventory: Inventory,
+        catalogue: Catalogue,
+        *,
+        prunes: bool,
     ) -> World:
-        """Return the state of every desired object and of every entry."""
+        """Return the state of every desired object and of every entry.
+
+        What a prune would take along is counted only when ``prunes`` says that it may happen.
+        """
         wanted = {one.ref: one for one in desired}
         resources = _resources(inventory, catalogue)
         tasks: list[Callable[[], States]] = []
@@ -75,11 +84,14 @@ class Reader:
         for part in self.workers.each(lambda task: task(), tasks):
             states.update(part)
         self._values(wanted, inventory, resources, states)
+        leaving = frozenset(set(inventory.entries) - set(wanted) if prunes else ())
+        census = Census(self.cluster, self.workers, catalogue, inventory, leaving)
         return World(
             states=states,
             schemas=self._schemas(desired),
             resources=resources,
-            occupied=self._occupied(wanted, inventory),
+            occupied=self._occupied(leaving),
+            cascades=census.take(),
         )
 
     def one(self, resource: Resource, ref: Ref, *, full: bool = False) -> State:
@@ -212,14 +224,11 @@ class Reader:
             names[live.ref.name]: live.generation for live in definitions if live.ref.name in names
         }
 
-    def _occupied(self, wanted: Iterable[Ref], inventory: Inventory) -> frozenset[str]:
-        """Return which Namespaces that have left the set hold an inventory of another set.
+    def _occupied(self, leaving: Iterable[Ref]) -> frozenset[str]:
+        """Return which Namespaces that have left the set hold an inventory.
 
         A namespace about which that cannot be found out counts as one.
         """
-        leaving = {ref.name for ref in inventory.entries if ref.group_kind == NAMESPACE} - {
-            ref.name for ref in wanted if ref.group_kind == NAMESPACE
-        }
 
         def holds(name: str) -> tuple[str, bool]:
             try:
@@ -227,7 +236,8 @@ class Reader:
             except ApplypruneError:
                 return name, True
 
-        return frozenset(name for name, held in self.workers.each(holds, leaving) if held)
+        names = [ref.name for ref in leaving if ref.group_kind == NAMESPACE]
+        return frozenset(name for name, held in self.workers.each(holds, names) if held)
 
 
 def _unread(error: ApplypruneError, resource: Resource) -> Unknown:

@@ -163,7 +163,7 @@ class Remover:
         entry = step.entry
         if not entry.uid and step.live is not None:
             entry = replace(entry, uid=step.live.uid)
-        return replace(remove_step(entry, world, self.target), entry=entry)
+        return replace(remove_step(entry, world, self.target, self.options), entry=entry)
 
     def _await_gone(self, pending: Sequence[RemoveStep]) -> Iterator[Event]:
         """Wait until each object is gone, by its UID: the same name again is another object."""

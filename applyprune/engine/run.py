@@ -137,7 +137,7 @@ class _Run:
         yield from (Warned(warning) for warning in resolved.warnings)
         self._ensure_home()
         reader = Reader(self.cluster, self.workers, target)
-        self.world = reader.world(resolved.desired, self.inventory, catalogue)
+        self.world = reader.world(resolved.desired, self.inventory, catalogue, prunes=options.prune)
         self.stop.check()
         self.plan = make_plan(resolved.desired, self.inventory, self.world, target, options)
         yield Planned(self.plan)
@@ -184,9 +184,8 @@ class _Run:
         yield record.write(self._union(), Phase.UNION)
 
     def _has_work(self) -> bool:
-        return self.plan.writes or (
-            self.request.options.mode is Mode.DELETE and self.inventory.exists
-        )
+        removes_set = self.request.options.mode is Mode.DELETE and not self.plan.no_prune
+        return self.plan.writes or (removes_set and self.inventory.exists)
 
     def _union(self) -> dict[Ref, Entry]:
         """Return what was recorded and what is to be sent; nothing of what is refused."""

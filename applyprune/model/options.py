@@ -44,7 +44,9 @@ class Options:
 
     ``timeout`` bounds each wait (for CRDs, for deletions) and ``lock_timeout`` the wait for another
     run's end, both in seconds; ``lease`` is how long this run's hold outlives its last sign of
-    life. ``full`` sends everything, changed or not.
+    life. ``full`` sends everything, changed or not. ``keep`` and ``allow_cascade`` hold objects as
+    ``kind/name`` or ``kind.group/name``: those to abandon rather than delete, and the Namespaces
+    and CRDs that may take along what is not of the set.
     """
 
     mode: Mode = Mode.APPLY
@@ -54,6 +56,8 @@ class Options:
     force_conflicts: bool = False
     full: bool = False
     create_namespace: bool = False
+    keep: frozenset[str] = frozenset()
+    allow_cascade: frozenset[str] = frozenset()
     propagation: Propagation = Propagation.BACKGROUND
     timeout: float = 300.0
     lock_timeout: float = 60.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from applyprune.errors import RunFailed, as_problem
+from applyprune.errors import PruneRefused, RunFailed, as_problem
 from applyprune.model.inventory import ABSENT, Entry, Inventory, Made
 from applyprune.model.live import Absent, Live, State, Unknown
 from applyprune.model.options import Adopt, Mode, Options
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from applyprune.model.problems import Problem
     from applyprune.model.refs import GroupKind, Ref
     from applyprune.model.resources import Resource
+    from applyprune.planning.cascade import Cascade
     from applyprune.planning.tracking import SetIdentity
 
 
@@ -32,13 +33,15 @@ class World:
 
     ``states`` covers every desired object and every entry; ``schemas`` holds the generation of the
     CRD behind each custom resource, None where it could not be read; ``resources`` the endpoint of
-    each recorded kind that is still served; ``occupied`` the namespaces that hold an inventory.
+    each recorded kind that is still served; ``occupied`` the namespaces that hold an inventory;
+    ``cascades`` what the delete of a Namespace or CRD would take along.
     """
 
     states: Mapping[Ref, State] = field(hash=False)
     schemas: Mapping[GroupKind, int | None] = field(default_factory=dict, hash=False)
     resources: Mapping[GroupKind, Resource] = field(default_factory=dict, hash=False)
     occupied: frozenset[str] = frozenset()
+    cascades: Mapping[Ref, Cascade] = field(default_factory=dict, hash=False)
 
 
 def make_plan(
@@ -52,7 +55,7 @@ def make_plan(
     applies = _apply_steps(desired, inventory, world, target, options)
     wanted = {one.ref for one in desired}
     removals = tuple(
-        remove_step(entry, world, target)
+        remove_step(entry, world, target, options)
         for ref, entry in inventory.entries.items()
         if ref not in wanted
     )
@@ -219,8 +222,11 @@ def _no_prune(
         return "--no-prune"
     if inventory.copied:
         return "the inventory is a copy or a restored backup"
+    refused = [step.problem for step in removals if step.problem is not None]
+    if any(problem.kind == PruneRefused.__name__ for problem in refused):
+        return "a guard refused it"
     if any(step.action is Action.REFUSE for step in applies):
         return "not everything in the input can be applied"
-    if any(step.action is Action.REFUSE for step in removals) and options.mode is not Mode.DELETE:
+    if refused and options.mode is not Mode.DELETE:
         return "the state of an object to be pruned is not known"
     return ""

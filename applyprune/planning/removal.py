@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from applyprune.errors import RunFailed, as_problem
 from applyprune.model.inventory import Made
 from applyprune.model.live import Absent, Unknown
 from applyprune.model.plan import Action, RemoveStep
+from applyprune.planning.cascade import allowed, refusal
 from applyprune.planning.keeping import keep_rule
 from applyprune.planning.ordering import NAMESPACE
 from applyprune.planning.ownership import Owner, owner_of
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 
     from applyprune.model.inventory import Entry
     from applyprune.model.live import Live
+    from applyprune.model.options import Options
     from applyprune.model.resources import Resource
     from applyprune.planning.planner import World
     from applyprune.planning.tracking import SetIdentity
@@ -25,7 +28,7 @@ if TYPE_CHECKING:
 _SYSTEM_NAMESPACES = frozenset({"default", "kube-system", "kube-public", "kube-node-lease"})
 
 
-def remove_step(entry: Entry, world: World, target: SetIdentity) -> RemoveStep:
+def remove_step(entry: Entry, world: World, target: SetIdentity, options: Options) -> RemoveStep:
     """Decide about one entry: delete, abandon, forget, or leave it and say why."""
     state = world.states[entry.ref]
     resource = world.resources.get(entry.ref.group_kind)
@@ -36,7 +39,14 @@ def remove_step(entry: Entry, world: World, target: SetIdentity) -> RemoveStep:
             return RemoveStep(entry, resource, Action.FORGET, reason="it is gone")
         problem = RunFailed(f"cannot tell whether {entry.ref} exists")
         return RemoveStep(entry, resource, Action.REFUSE, problem=as_problem(problem))
-    return _of_live(entry, resource, state, world, target)
+    step = _of_live(entry, resource, state, world, target)
+    if step.action is Action.DELETE and allowed(entry.ref, options.keep):
+        return replace(step, action=Action.ABANDON, reason="--keep")
+    if step.action is Action.DELETE and (
+        problem := refusal(entry.ref, world.cascades.get(entry.ref), options)
+    ):
+        return replace(step, action=Action.REFUSE, problem=problem)
+    return step
 
 
 def _of_live(

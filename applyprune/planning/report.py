@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from applyprune.errors import ConflictsFound, NotReady, PruneRefused, RunFailed
+from applyprune.errors import Conflict, ConflictsFound, NotReady, PruneRefused, RunFailed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -13,19 +13,20 @@ if TYPE_CHECKING:
     from applyprune.model.problems import Problem
 
 
-def verdict(problems: Iterable[Problem], *, refused: str = "") -> ApplypruneError | None:
+def verdict(problems: Iterable[Problem]) -> ApplypruneError | None:
     """Return the error that a run's failures amount to, None when there is none.
 
-    ``refused`` says why a guard refused the prune. Failed objects outweigh it; failures that are
-    all conflicts, or all time-outs, have exit codes of their own.
+    Failures that are all conflicts, all time-outs or all refusals have exit codes of their own.
     """
     problems = tuple(problems)
     if not problems:
-        return PruneRefused("nothing was pruned", why=refused) if refused else None
+        return None
     kinds = {problem.kind for problem in problems}
+    if kinds == {PruneRefused.__name__}:
+        return PruneRefused("the prune was refused: nothing was deleted")
     what = f"{len(problems)} of the set's objects failed"
-    if kinds == {"Conflict"}:
+    if kinds == {Conflict.__name__}:
         return ConflictsFound(what)
-    if kinds == {"NotReady"}:
+    if kinds == {NotReady.__name__}:
         return NotReady(what)
     return RunFailed(what)

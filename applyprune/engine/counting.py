@@ -1,0 +1,82 @@
+"""Counting what the delete of a Namespace or a CRD would take along."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from applyprune.errors import ApplypruneError, NotFound, NotServed
+from applyprune.model.refs import GroupKind
+from applyprune.planning.cascade import Cascade, cascade_of
+from applyprune.planning.ordering import CRD, NAMESPACE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from applyprune.engine.ports import Cluster
+    from applyprune.engine.workers import Workers
+    from applyprune.model.inventory import Inventory
+    from applyprune.model.live import Live
+    from applyprune.model.refs import Ref
+    from applyprune.model.resources import Catalogue, Resource
+
+_API_SERVICE = GroupKind("apiregistration.k8s.io", "APIService")
+
+
+@dataclass(frozen=True, slots=True)
+class Census:
+    """Counts for one run; ``leaving`` is everything that has left the set."""
+
+    cluster: Cluster
+    workers: Workers
+    catalogue: Catalogue
+    inventory: Inventory
+    leaving: frozenset[Ref]
+
+    def take(self) -> Mapping[Ref, Cascade]:
+        """Return the cascade of each Namespace and CRD that is leaving."""
+        return {
+            ref: self._namespace(ref) if ref.group_kind == NAMESPACE else self._definition(ref)
+            for ref in sorted(self.leaving)
+            if ref.group_kind in {NAMESPACE, CRD}
+        }
+
+    def _namespace(self, ref: Ref) -> Cascade:
+        kinds = [one for one in self.catalogue.preferred.values() if one.namespaced]
+        contents, failures = self._all(kinds, ref.name)
+        # The groups whose server is down, unless that APIService goes in this very run.
+        unseen = self.catalogue.stale - {
+            gone.name.partition(".")[2] for gone in self.leaving if gone.group_kind == _API_SERVICE
+        }
+        failures += [f"the API group {group} does not answer" for group in sorted(unseen)]
+        return cascade_of(contents, self.inventory.entries, uncounted="; ".join(failures[:3]))
+
+    def _definition(self, ref: Ref) -> Cascade:
+        plural, _, group = ref.name.partition(".")
+        kinds = [
+            one
+            for one in self.catalogue.preferred.values()
+            if (one.plural, one.group) == (plural, group)
+        ]
+        contents, failures = self._all(kinds, "")
+        if not kinds and group in self.catalogue.stale:
+            failures.append(f"the API group {group} does not answer")
+        return cascade_of(contents, self.inventory.entries, uncounted="; ".join(failures[:3]))
+
+    def _all(self, kinds: Iterable[Resource], namespace: str) -> tuple[list[Live], list[str]]:
+        contents: list[Live] = []
+        failures: list[str] = []
+
+        def read(resource: Resource) -> tuple[Sequence[Live], str]:
+            try:
+                return self.cluster.list(resource, namespace=namespace), ""
+            except (NotFound, NotServed):
+                return (), ""  # the kind has gone since discovery, and its objects with it
+            except ApplypruneError as error:
+                return (), f"{resource.full_plural}: {error.what}"
+
+        for found, failure in self.workers.each(read, kinds):
+            contents += found
+            if failure:
+                failures.append(failure)
+        return contents, failures

@@ -1,0 +1,35 @@
+"""The stage of the run's stories."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.engine.stage import Stage
+from tests.fault_proxy import FaultProxy
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from applyprune.localplane import Plane
+
+
+@pytest.fixture
+def stage(plane: Plane, namespace: str) -> Stage:
+    """A set in a namespace of the test's own, straight to the API server."""
+    return Stage(plane.kubeconfig, namespace)
+
+
+@pytest.fixture
+def proxy(plane: Plane) -> Iterator[FaultProxy]:
+    """A proxy in front of the run's plane."""
+    with FaultProxy(plane) as running:
+        yield running
+
+
+@pytest.fixture
+def spoiled(proxy: FaultProxy, namespace: str, tmp_path: Path) -> Stage:
+    """A set whose requests go through the proxy."""
+    return Stage(proxy.kubeconfig(tmp_path), namespace)

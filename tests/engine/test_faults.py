@@ -1,0 +1,224 @@
+"""Replies that get lost, requests that fail: nothing leaks, nothing foreign goes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from applyprune.errors import AccessError
+from applyprune.model.events import Outcome
+from applyprune.model.inventory import Made
+from applyprune.model.options import Mode
+from tests.engine.stage import Stage, config_map
+from tests.fault_proxy import Exchange, Fault, FaultProxy, always, faults, first
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.conftest import Api, Kubectl
+
+
+def _applies(name: str) -> Callable[[Exchange], bool]:
+    def where(seen: Exchange) -> bool:
+        return seen.method == "PATCH" and seen.path.endswith(f"/configmaps/{name}")
+
+    return where
+
+
+def _writes_inventory(seen: Exchange) -> bool:
+    is_post = seen.method == "POST" and seen.path.endswith("/configmaps")
+    return is_post or (seen.method == "PUT" and "applyprune-" in seen.path)
+
+
+def test_a_lost_reply_to_a_create_is_known_to_be_ours(
+    spoiled: Stage, proxy: FaultProxy, api: Api
+) -> None:
+    """failures §1.6: the retry answers 409; it must not look adopted, or it is never pruned."""
+    proxy.rule = first(1, faults.lose_reply(), where=_applies("b"))
+    story = spoiled.run(config_map("a"), config_map("b"))
+    assert story.outcomes["configmap/b"] is Outcome.CREATED
+    assert {entry.made for entry in spoiled.inventory().entries.values()} == {Made.CREATED}
+    assert spoiled.run(config_map("a")).outcomes["configmap/b"] is Outcome.PRUNED
+    assert not api.exists(f"/api/v1/namespaces/{spoiled.namespace}/configmaps/b")
+
+
+@pytest.mark.parametrize("smaller", [False, True])
+def test_an_apply_whose_replies_are_all_lost_leaks_nothing(
+    spoiled: Stage, stage: Stage, proxy: FaultProxy, api: Api, smaller: bool
+) -> None:
+    """The object is there, unconfirmed; the next run knows it, with the same input or less."""
+    spoiled.budget = 0.5
+    proxy.rule = always(faults.lose_reply(), where=_applies("b"))
+    story = spoiled.run(config_map("a"), config_map("b"))
+    assert story.outcomes["configmap/b"] is Outcome.FAILED
+    assert story.exit_code == 3
+    path = f"/api/v1/namespaces/{stage.namespace}/configmaps/b"
+    assert api.exists(path)
+    assert "configmap/b" in stage.listed()
+    after = stage.run(config_map("a")) if smaller else stage.run(config_map("a"), config_map("b"))
+    assert after.exit_code == 0
+    assert api.exists(path) is not smaller
+    if not smaller:
+        assert stage.run(config_map("a")).outcomes["configmap/b"] is Outcome.PRUNED
+
+
+def test_a_foreign_object_under_the_name_of_an_unconfirmed_apply_survives(
+    spoiled: Stage, stage: Stage, proxy: FaultProxy, api: Api, kubectl: Kubectl
+) -> None:
+    """failures §1.1: the write-ahead entry has no UID, and somebody takes the name meanwhile."""
+    spoiled.budget = 0.5
+    proxy.rule = always(faults.reset(), where=_applies("b"))
+    assert spoiled.run(config_map("a"), config_map("b")).outcomes["configmap/b"] is Outcome.FAILED
+    kubectl("create", "configmap", "b", "-n", stage.namespace, "--from-literal=mine=1")
+    assert stage.run(config_map("a")).outcomes["configmap/b"] is Outcome.FORGOTTEN
+    assert api.exists(f"/api/v1/namespaces/{stage.namespace}/configmaps/b")
+
+
+def test_an_object_created_between_read_and_apply_is_not_taken(
+    spoiled: Stage, proxy: FaultProxy, api: Api, kubectl: Kubectl
+) -> None:
+    """Create-only: whoever was first keeps it, and the run says so."""
+
+    def before(seen: Exchange) -> None:
+        if seen.method == "PATCH" and seen.path.endswith("/configmaps/b"):
+            kubectl("create", "configmap", "b", "-n", spoiled.namespace, "--from-literal=mine=1")
+
+    proxy.before_forward = before
+    story = spoiled.run(config_map("b"))
+    assert story.outcomes == {"configmap/b": Outcome.FAILED}
+    assert "created by somebody else" in story.problem("configmap/b")
+    path = f"/api/v1/namespaces/{spoiled.namespace}/configmaps/b"
+    assert api.get(path)["data"] == {"mine": "1"}
+    assert api.get(path)["metadata"].get("labels") is None
+
+
+def test_an_object_recreated_between_read_and_delete_survives(
+    spoiled: Stage, proxy: FaultProxy, api: Api, kubectl: Kubectl
+) -> None:
+    """failures §1.2: without the UID precondition this kills the wrong object."""
+    spoiled.run(config_map("a"), config_map("b"))
+    done: list[int] = []
+
+    def before(seen: Exchange) -> None:
+        if seen.method == "DELETE" and not done:
+            done.append(seen.number)
+            kubectl("delete", "configmap", "b", "-n", spoiled.namespace)
+            kubectl("create", "configmap", "b", "-n", spoiled.namespace, "--from-literal=mine=1")
+
+    proxy.before_forward = before
+    story = spoiled.run(config_map("a"))
+    assert done, "the delete came by"
+    assert story.outcomes["configmap/b"] is Outcome.FORGOTTEN
+    path = f"/api/v1/namespaces/{spoiled.namespace}/configmaps/b"
+    assert api.get(path)["data"] == {"mine": "1"}
+
+
+def test_an_object_changed_between_read_and_delete_is_judged_again(
+    spoiled: Stage, proxy: FaultProxy, api: Api, kubectl: Kubectl
+) -> None:
+    """The resourceVersion precondition: somebody marks it to be kept at the last moment."""
+    spoiled.run(config_map("a"), config_map("b"))
+    done: list[int] = []
+
+    def before(seen: Exchange) -> None:
+        if seen.method == "DELETE" and not done:
+            done.append(seen.number)
+            kubectl(
+                "annotate", "configmap", "b", "-n", spoiled.namespace,
+                "applyprune.dev/prune=disabled",
+            )  # fmt: skip
+
+    proxy.before_forward = before
+    assert spoiled.run(config_map("a")).outcomes["configmap/b"] is Outcome.ABANDONED
+    assert api.exists(f"/api/v1/namespaces/{spoiled.namespace}/configmaps/b")
+
+
+def test_a_lost_reply_to_a_delete_is_a_success(spoiled: Stage, proxy: FaultProxy) -> None:
+    """The retry answers 404: gone is gone."""
+    spoiled.run(config_map("a"), config_map("b"))
+    proxy.rule = first(1, faults.lose_reply(), where=lambda seen: seen.method == "DELETE")
+    assert spoiled.run(config_map("a")).outcomes["configmap/b"] is Outcome.PRUNED
+    assert spoiled.listed() == {"configmap/a"}
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_a_lost_reply_to_a_write_of_the_inventory_is_found_again(
+    spoiled: Stage, proxy: FaultProxy, count: int
+) -> None:
+    """Create and replacements alike: the mark in the header tells our own write from another's."""
+    spoiled.run(config_map("a"))
+    spoiled.run(mode=Mode.DELETE)
+    proxy.rule = first(count, faults.lose_reply(), where=_writes_inventory)
+    story = spoiled.run(config_map("a"), config_map("b"))
+    assert story.exit_code == 0
+    assert spoiled.listed() == {"configmap/a", "configmap/b"}
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        faults.status(403, reason="Forbidden"),
+        faults.text(503, "service unavailable"),
+        faults.text(404, "404 page not found"),
+        faults.web_page(),
+        faults.garbage(),
+        faults.truncate(),
+    ],
+    ids=["403", "503", "404 text", "a web page", "garbage", "truncated"],
+)
+def test_what_cannot_be_read_is_not_taken_for_gone(
+    spoiled: Stage, stage: Stage, proxy: FaultProxy, api: Api, fault: Fault
+) -> None:
+    """Safety rule 4: the entry stays, nothing is pruned, and the run says so."""
+    stage.run(config_map("a"), config_map("b"))
+    spoiled.budget = 0.3
+    proxy.rule = always(
+        fault,
+        where=lambda seen: (
+            seen.method == "GET" and seen.path.endswith(("/configmaps", "/configmaps/b"))
+        ),
+    )
+    story = spoiled.run(config_map("a"))
+    assert story.exit_code != 0
+    assert story.outcomes["configmap/b"] is not Outcome.PRUNED
+    assert api.exists(f"/api/v1/namespaces/{stage.namespace}/configmaps/b")
+    assert stage.listed() == {"configmap/a", "configmap/b"}
+    assert stage.run(config_map("a")).outcomes["configmap/b"] is Outcome.PRUNED
+
+
+def test_a_server_that_is_gone_ends_the_run_with_one_error(
+    spoiled: Stage, proxy: FaultProxy
+) -> None:
+    """Exit code 7, and what to look at."""
+    spoiled.budget = 0.3
+    proxy.refuse_connections()
+    with pytest.raises(AccessError) as caught:
+        spoiled.run(config_map("a"))
+    assert caught.value.exit_code == 7
+    assert caught.value.hint
+
+
+def test_a_server_that_goes_away_in_the_middle_leaves_a_state_that_converges(
+    spoiled: Stage, stage: Stage, proxy: FaultProxy, api: Api
+) -> None:
+    """Whatever had been sent is recorded."""
+    spoiled.budget = 0.3
+    seen: list[int] = []
+
+    def gone_after_three_applies(exchange: Exchange) -> Fault | None:
+        if len(seen) == 3:
+            return faults.reset()
+        if exchange.method == "PATCH":
+            seen.append(exchange.number)
+        return None
+
+    proxy.rule = gone_after_three_applies
+    bodies = [config_map(f"c-{number}") for number in range(12)]
+    with pytest.raises(AccessError):
+        spoiled.run(*bodies, concurrency=1)
+    story = stage.run(config_map("last"))
+    assert story.exit_code == 0
+    path = f"/api/v1/namespaces/{stage.namespace}/configmaps"
+    left = {item["metadata"]["name"] for item in api.get(path)["items"]}
+    assert left == {"last", "applyprune-web", "kube-root-ca.crt"}

@@ -1,0 +1,164 @@
+"""Whose objects: adopted ones are never deleted, another set's never touched."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from applyprune.model.events import Outcome
+from applyprune.model.options import Adopt, Mode
+from applyprune.planning.tracking import PART_OF
+from tests.engine.stage import Stage, config_map
+from tests.engine.test_set import SERVICE
+
+if TYPE_CHECKING:
+    from tests.conftest import Api, Kubectl
+
+
+def _path(stage: Stage, name: str) -> str:
+    return f"/api/v1/namespaces/{stage.namespace}/configmaps/{name}"
+
+
+def _create(kubectl: Kubectl, stage: Stage, name: str) -> None:
+    kubectl("create", "configmap", name, "-n", stage.namespace, "--from-literal=mine=1")
+
+
+def test_an_adopted_object_is_abandoned_not_deleted(
+    stage: Stage, api: Api, kubectl: Kubectl
+) -> None:
+    """Its data stays, ours too; our label and our managedFields entry go."""
+    _create(kubectl, stage, "old")
+    story = stage.run(config_map("old"), config_map("a"))
+    assert story.outcomes["configmap/old"] is Outcome.CONFIGURED
+    assert stage.run(config_map("a")).outcomes["configmap/old"] is Outcome.ABANDONED
+    left = api.get(_path(stage, "old"))
+    assert left["data"] == {"mine": "1", "key": "v"}
+    assert PART_OF not in (left["metadata"].get("labels") or {})
+    managers = {entry["manager"] for entry in left["metadata"]["managedFields"]}
+    assert managers == {"kubectl-create"}
+    assert stage.listed() == {"configmap/a"}
+
+
+def test_an_adopted_object_survives_the_delete_of_the_set(
+    stage: Stage, api: Api, kubectl: Kubectl
+) -> None:
+    """And the set is gone all the same."""
+    _create(kubectl, stage, "old")
+    stage.run(config_map("old"), config_map("a"))
+    assert stage.run(mode=Mode.DELETE).outcomes == {
+        "configmap/old": Outcome.ABANDONED,
+        "configmap/a": Outcome.DELETED,
+    }
+    assert api.exists(_path(stage, "old"))
+    assert not stage.inventory().exists
+
+
+def test_adopt_none_refuses_and_prunes_nothing(stage: Stage, api: Api, kubectl: Kubectl) -> None:
+    """The rest of the input is applied."""
+    stage.run(config_map("go"))
+    _create(kubectl, stage, "old")
+    story = stage.run(config_map("old"), config_map("a"), adopt=Adopt.NONE)
+    assert story.outcomes == {
+        "configmap/old": Outcome.FAILED,
+        "configmap/a": Outcome.CREATED,
+        "configmap/go": Outcome.KEPT,
+    }
+    assert "--adopt=unowned" in story.problem("configmap/old")
+    assert story.exit_code == 3
+    assert api.get(_path(stage, "old"))["data"] == {"mine": "1"}
+
+
+def test_an_object_of_another_set_is_refused_and_survives_that_sets_prune_after_adopt_all(
+    stage: Stage, api: Api
+) -> None:
+    """Moved from A to B: whichever runs first, it is not deleted."""
+    other = Stage(stage.kubeconfig, stage.namespace, name="other")
+    stage.run(config_map("moved"), config_map("a"))
+    refused = other.run(config_map("moved"))
+    assert refused.outcomes == {"configmap/moved": Outcome.FAILED}
+    assert "belongs to another set" in refused.problem("configmap/moved")
+    assert other.inventory().entries == {}
+
+    taken = other.run(config_map("moved"), adopt=Adopt.ALL, force_conflicts=True)
+    assert taken.outcomes == {"configmap/moved": Outcome.CONFIGURED}
+    uid = api.get(_path(stage, "moved"))["metadata"]["uid"]
+    assert stage.run(config_map("a")).outcomes["configmap/moved"] is Outcome.FORGOTTEN
+    assert api.get(_path(stage, "moved"))["metadata"]["uid"] == uid
+
+
+def test_a_recreated_object_is_not_deleted(stage: Stage, api: Api, kubectl: Kubectl) -> None:
+    """Same name, same label by hand, another UID: not the object that we made."""
+    stage.run(config_map("a"), config_map("b"))
+    kubectl("delete", "configmap/b", "-n", stage.namespace)
+    _create(kubectl, stage, "b")
+    kubectl("label", "configmap/b", "-n", stage.namespace, f"{PART_OF}={stage.target.id}")
+    assert stage.run(config_map("a")).outcomes["configmap/b"] is Outcome.FORGOTTEN
+    assert api.get(_path(stage, "b"))["data"] == {"mine": "1"}
+
+
+def test_an_object_that_lost_our_label_is_not_deleted(
+    stage: Stage, api: Api, kubectl: Kubectl
+) -> None:
+    """It stays listed, and the run says what to do."""
+    stage.run(config_map("a"), config_map("b"))
+    kubectl("label", "configmap/b", "-n", stage.namespace, f"{PART_OF}-")
+    story = stage.run(config_map("a"))
+    assert story.outcomes["configmap/b"] is Outcome.FAILED
+    assert story.exit_code == 3
+    assert "kubectl label" in story.problem("configmap/b")
+    assert api.exists(_path(stage, "b"))
+    assert "configmap/b" in stage.listed()
+
+
+@pytest.mark.parametrize(
+    "mark", ["applyprune.dev/prune: disabled", "helm.sh/resource-policy: keep"]
+)
+def test_a_mark_in_the_manifest_keeps_the_object(stage: Stage, api: Api, mark: str) -> None:
+    """Known at prune time, when the manifest is gone."""
+    key, _, value = mark.partition(": ")
+    stage.run(config_map("a"), config_map("kept", annotations={key: value}))
+    assert stage.run(config_map("a")).outcomes["configmap/kept"] is Outcome.ABANDONED
+    assert api.exists(_path(stage, "kept"))
+
+
+def test_what_controllers_copied_our_label_to_is_never_touched(
+    stage: Stage, api: Api, kubectl: Kubectl
+) -> None:
+    """Endpoints and EndpointSlices bear a Service's labels; they are in no plan of ours."""
+    stage.run(config_map("a"), SERVICE)
+    kubectl(
+        "wait", "endpointslices", "-n", stage.namespace, "--for=create", "--timeout=20s",
+        "-l", "kubernetes.io/service-name=web",
+    )  # fmt: skip
+    slices = f"/apis/discovery.k8s.io/v1/namespaces/{stage.namespace}/endpointslices"
+    (copied,) = api.get(slices)["items"]
+    assert copied["metadata"]["labels"][PART_OF] == stage.target.id
+    stage.run(SERVICE)
+    assert [one["metadata"]["uid"] for one in api.get(slices)["items"]] == [
+        copied["metadata"]["uid"]
+    ]
+
+
+def test_a_conflict_fails_that_object_alone_and_is_explained(
+    stage: Stage, api: Api, kubectl: Kubectl
+) -> None:
+    """Exit code 4; the others are applied; nothing is pruned."""
+    stage.run(config_map("a"), config_map("go"))
+    kubectl(
+        "patch", "configmap/a", "-n", stage.namespace, "--type=merge", "-p",
+        '{"data":{"key":"theirs"}}', "--field-manager=someone",
+    )  # fmt: skip
+    story = stage.run(config_map("a", "ours"), config_map("b"))
+    assert story.outcomes == {
+        "configmap/a": Outcome.FAILED,
+        "configmap/b": Outcome.CREATED,
+        "configmap/go": Outcome.KEPT,
+    }
+    assert story.exit_code == 4
+    assert "someone owns data.key" in story.problem("configmap/a")
+    assert "--force-conflicts" in story.problem("configmap/a")
+    assert api.get(_path(stage, "a"))["data"] == {"key": "theirs"}
+    forced = stage.run(config_map("a", "ours"), config_map("b"), force_conflicts=True)
+    assert forced.exit_code == 0
+    assert api.get(_path(stage, "a"))["data"] == {"key": "ours"}

@@ -1,0 +1,257 @@
+"""The life of a set: applied, applied again, changed, shrunk, deleted."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from applyprune.errors import EmptyInput, PruneRefused, UsageError
+from applyprune.model.events import Done, Outcome, Phase, Planned, Recorded, Started
+from applyprune.model.options import DryRun, Mode
+from applyprune.planning.tracking import PART_OF
+from tests.engine.stage import Stage, config_map
+
+if TYPE_CHECKING:
+    from tests.conftest import Api, AuditTrail, Kubectl
+
+SECRET: dict[str, Any] = {
+    "apiVersion": "v1",
+    "kind": "Secret",
+    "metadata": {"name": "s"},
+    "stringData": {"password": "hunter2-unique"},
+}
+SERVICE: dict[str, Any] = {
+    "apiVersion": "v1",
+    "kind": "Service",
+    "metadata": {"name": "web"},
+    "spec": {"selector": {"app": "web"}, "ports": [{"port": 80, "targetPort": 80}]},
+}
+DEPLOYMENT: dict[str, Any] = {
+    "apiVersion": "apps/v1",
+    "kind": "Deployment",
+    "metadata": {"name": "web"},
+    "spec": {
+        "replicas": 1,
+        "selector": {"matchLabels": {"app": "web"}},
+        "template": {
+            "metadata": {"labels": {"app": "web"}},
+            "spec": {"containers": [{"name": "web", "image": "web:1"}]},
+        },
+    },
+}
+WRITES = {"create", "update", "patch", "delete", "deletecollection"}
+
+
+def _writes(audit: AuditTrail) -> list[str]:
+    """Return the requests of applyprune that would have changed something, as the server saw."""
+    return [
+        f"{event['verb']} {event['requestURI']}"
+        for event in audit.events()
+        if event["userAgent"].startswith("applyprune/")
+        and event["verb"] in WRITES
+        and "dryRun=All" not in event["requestURI"]
+        and not (event.get("requestObject") or {}).get("dryRun")
+    ]
+
+
+def test_applied_again_nothing_is_written(stage: Stage, audit: AuditTrail) -> None:
+    """Every object unchanged, and by the server's own log no write of ours."""
+    bodies = (config_map("a"), SECRET, SERVICE, DEPLOYMENT)
+    first = stage.run(*bodies)
+    assert set(first.outcomes.values()) == {Outcome.CREATED}
+    assert _writes(audit), "the oracle sees writes where there are some"
+    audit.restart()
+    second = stage.run(*bodies)
+    assert first.outcomes.keys() == second.outcomes.keys()
+    assert set(second.outcomes.values()) == {Outcome.UNCHANGED}
+    assert _writes(audit) == []
+
+
+def test_a_no_op_run_costs_one_list_a_kind(stage: Stage, audit: AuditTrail) -> None:
+    """Discovery, the inventory, and a LIST for each kind, however many objects there are."""
+    bodies = [config_map(f"a-{number}") for number in range(40)] + [SERVICE, DEPLOYMENT]
+    stage.run(*bodies)
+    audit.restart()
+    stage.run(*bodies)
+    ours = [one for one in audit.events() if one["userAgent"].startswith("applyprune/")]
+    assert sorted(event["verb"] for event in ours) == ["get"] * 3 + ["list"] * 3
+
+
+def test_changed_added_gone(stage: Stage, api: Api) -> None:
+    """One of each, and the rest is left alone."""
+    stage.run(config_map("same"), config_map("change"), config_map("go"))
+    story = stage.run(config_map("same"), config_map("change", "new"), config_map("come"))
+    assert story.outcomes == {
+        "configmap/same": Outcome.UNCHANGED,
+        "configmap/change": Outcome.CONFIGURED,
+        "configmap/come": Outcome.CREATED,
+        "configmap/go": Outcome.PRUNED,
+    }
+    assert story.exit_code == 0
+    assert stage.listed() == {"configmap/same", "configmap/change", "configmap/come"}
+    assert not api.exists(f"/api/v1/namespaces/{stage.namespace}/configmaps/go")
+
+
+def test_the_order_of_events_is_the_order_of_the_run(stage: Stage) -> None:
+    """Started, planned, the union, the applies, the intent, the prunes, the shrunk inventory."""
+    stage.run(config_map("go"))
+    story = stage.run(config_map("come"))
+    words = [
+        str(one.phase if isinstance(one, Recorded) else one.outcome)
+        for one in story.events
+        if isinstance(one, Recorded | Done)
+    ]
+    assert isinstance(story.events[0], Started)
+    assert isinstance(story.events[1], Planned)
+    assert words == [Phase.UNION, "created", Phase.INTENT, "pruned", Phase.SHRUNK]
+
+
+def test_a_first_run_writes_the_inventory_twice_and_a_pruning_one_three_times(
+    stage: Stage, audit: AuditTrail
+) -> None:
+    """Design §7: two writes a run, three when something is pruned."""
+    name = f"configmaps/{stage.target.inventory.name}"
+
+    def writes() -> int:
+        found = [line for line in _writes(audit) if name in line or line.endswith("/configmaps")]
+        audit.restart()
+        return len(found)
+
+    audit.restart()
+    stage.run(config_map("a"), config_map("b"))
+    assert writes() == 2
+    stage.run(config_map("a"))
+    assert writes() == 3
+
+
+def test_every_delete_carries_both_preconditions_and_a_propagation(
+    stage: Stage, audit: AuditTrail
+) -> None:
+    """Safety rule 3, by the server's own record of the request bodies."""
+    stage.run(config_map("a"), DEPLOYMENT, SERVICE)
+    audit.restart()
+    stage.run(mode=Mode.DELETE)
+    deletes = [
+        event
+        for event in audit.events()
+        if event["verb"] == "delete" and event["userAgent"].startswith("applyprune/")
+    ]
+    assert len(deletes) == 4, "three objects and the inventory"
+    for event in deletes:
+        body = event["requestObject"]
+        assert set(body["preconditions"]) == {"uid", "resourceVersion"}
+        assert body["propagationPolicy"] == "Background"
+
+
+def test_delete_leaves_nothing_of_the_set_and_everything_else(
+    stage: Stage, api: Api, kubectl: Kubectl
+) -> None:
+    """The inventory goes last; a bystander stays as it was."""
+    kubectl("create", "configmap", "mine", "-n", stage.namespace)
+    path = f"/api/v1/namespaces/{stage.namespace}/configmaps"
+    before = api.get(f"{path}/mine")
+    stage.run(config_map("a"), DEPLOYMENT, SERVICE)
+    story = stage.run(mode=Mode.DELETE)
+    assert set(story.outcomes.values()) == {Outcome.DELETED}
+    assert api.get(f"{path}/mine") == before
+    assert {item["metadata"]["name"] for item in api.get(path)["items"]} == {
+        "mine",
+        "kube-root-ca.crt",
+    }
+
+
+def test_delete_of_a_set_that_is_not_there_is_no_error(stage: Stage) -> None:
+    """It is what the user wanted."""
+    story = stage.run(mode=Mode.DELETE)
+    assert (story.exit_code, story.outcomes) == (0, {})
+
+
+def test_no_prune_keeps_what_left_the_set_listed(stage: Stage, api: Api) -> None:
+    """The next run with prune still finds it."""
+    stage.run(config_map("a"), config_map("b"))
+    story = stage.run(config_map("a"), prune=False)
+    assert story.outcomes["configmap/b"] is Outcome.KEPT
+    assert stage.listed() == {"configmap/a", "configmap/b"}
+    assert stage.run(config_map("a")).outcomes["configmap/b"] is Outcome.PRUNED
+
+
+def test_prune_without_applying(stage: Stage) -> None:
+    """What is new or changed in the input is not touched by the verb prune."""
+    stage.run(config_map("a"), config_map("b"))
+    story = stage.run(config_map("a", "changed"), config_map("new"), mode=Mode.PRUNE)
+    assert story.outcomes == {"configmap/b": Outcome.PRUNED}
+    assert stage.listed() == {"configmap/a"}
+
+
+def test_an_empty_input_is_refused(stage: Stage) -> None:
+    """A missing mount looks just like it."""
+    with pytest.raises(EmptyInput):
+        stage.run()
+    stage.run(config_map("a"))
+    with pytest.raises(PruneRefused, match="no object in the input"):
+        stage.run()
+    assert stage.listed() == {"configmap/a"}
+
+
+@pytest.mark.parametrize("where", [DryRun.SERVER, DryRun.CLIENT])
+def test_a_dry_run_tells_and_writes_nothing(stage: Stage, audit: AuditTrail, where: DryRun) -> None:
+    """The same outcomes as the run itself; by the server's log no write at all."""
+    stage.run(config_map("same"), config_map("change"), config_map("go"))
+    audit.restart()
+    bodies = (config_map("same"), config_map("change", "new"), config_map("come"))
+    story = stage.run(*bodies, dry_run=where)
+    assert _writes(audit) == []
+    deletes = [one for one in audit.events() if one["verb"] == "delete"]
+    assert all(event["requestObject"]["dryRun"] == ["All"] for event in deletes)
+    assert story.outcomes == stage.run(*bodies).outcomes
+
+
+def test_a_missing_inventory_namespace_is_named_with_the_option_that_creates_it(
+    stage: Stage, api: Api
+) -> None:
+    """The namespace stays outside the set: it is there after the set is deleted."""
+    elsewhere = Stage(stage.kubeconfig, f"{stage.namespace}-new")
+    with pytest.raises(UsageError, match="does not exist") as caught:
+        elsewhere.run(config_map("a"))
+    assert "--create-namespace" in caught.value.hint
+    elsewhere.run(config_map("a"), create_namespace=True)
+    elsewhere.run(mode=Mode.DELETE)
+    found = api.get(f"/api/v1/namespaces/{elsewhere.namespace}")
+    assert PART_OF not in (found["metadata"].get("labels") or {})
+    api("DELETE", f"/api/v1/namespaces/{elsewhere.namespace}")
+
+
+def test_members_are_listed_by_the_standard_label(stage: Stage, kubectl: Kubectl) -> None:
+    """Any tool that knows ApplySets finds them."""
+    stage.run(config_map("a"), SERVICE)
+    listed = kubectl(
+        "get", "cm,svc", "-n", stage.namespace, "-l", f"{PART_OF}={stage.target.id}", "-o", "name"
+    )
+    assert set(listed.split()) == {"configmap/a", "service/web"}
+
+
+def test_one_set_over_several_namespaces(stage: Stage, api: Api) -> None:
+    """Its own Namespace among them: created first, deleted last."""
+    other = f"{stage.namespace}-b"
+    bodies = (
+        config_map("far", namespace=other),
+        config_map("near"),
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": other}},
+    )
+    assert stage.run(*bodies).exit_code == 0
+    assert api.exists(f"/api/v1/namespaces/{other}/configmaps/far")
+    story = stage.run(mode=Mode.DELETE, timeout=60.0)
+    assert list(story.outcomes)[-1] == f"namespace/{other}"
+    assert not api.exists(f"/api/v1/namespaces/{other}")
+
+
+def test_no_secret_value_reaches_the_inventory(stage: Stage, api: Api) -> None:
+    """Not raw, not as base64, not as a digest that trying would find."""
+    stage.run(SECRET)
+    (entry,) = stage.inventory().entries.values()
+    stage.run({**SECRET, "stringData": {"password": "another"}})
+    (changed,) = stage.inventory().entries.values()
+    assert entry.digest == changed.digest, "the digest says nothing about the value"
+    live = api.get(f"/api/v1/namespaces/{stage.namespace}/secrets/s")
+    assert live["data"] == {"password": "YW5vdGhlcg=="}
