@@ -15,6 +15,7 @@ from applyprune.errors import (
     NotFound,
     NotServed,
     RunFailed,
+    Unreachable,
     as_problem,
 )
 from applyprune.model.events import Done, Event, Outcome
@@ -56,6 +57,7 @@ class Applier:
     blocked_kinds: dict[GroupKind, str] = field(default_factory=dict)
     blocked_namespaces: dict[str, str] = field(default_factory=dict)
     coming: set[GroupKind] = field(default_factory=set)
+    lost: Unreachable | None = None
 
     def run(self, steps: Sequence[ApplyStep]) -> Iterator[Event]:
         """Yield an event for each step; a failed one blocks only what cannot be without it."""
@@ -91,6 +93,8 @@ class Applier:
         except LostRace:
             raise
         except ApplypruneError as error:
+            if isinstance(error, Unreachable):
+                self.lost = error
             return step, self._done(step, Outcome.FAILED, problem=self._problem(step, error))
 
     def _send(self, step: ApplyStep) -> Done:
@@ -247,6 +251,9 @@ class Applier:
             self.blocked_kinds.update(dict.fromkeys(defined_kinds(step.desired.body), why))
 
     def _why_blocked(self, step: ApplyStep) -> str | None:
+        if self.lost is not None:
+            # One request has used up its patience; a thousand need not do so one by one.
+            return f"the server has stopped answering: {self.lost.what}"
         ref = step.desired.ref
         return self.blocked_kinds.get(ref.group_kind) or self.blocked_namespaces.get(ref.namespace)
 

@@ -18,7 +18,6 @@ from applyprune.errors import (
     ApplypruneError,
     EmptyInput,
     Forbidden,
-    Interrupted,
     LostRace,
     NotFound,
     PruneRefused,
@@ -117,7 +116,10 @@ class _Run:
             yield from self._counted(applier.run(self.plan.applies))
             entries.update(applier.confirmed)
             yield from self._prune(entries, applier)
-        except Interrupted:
+        except LostRace:
+            raise
+        except ApplypruneError:
+            # What was done is recorded however the run ends.
             entries.update(applier.confirmed)
             yield from self._record_end(entries)
             raise

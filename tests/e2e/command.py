@@ -1,0 +1,56 @@
+"""The installed command, as a user or a pipeline runs it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How one call ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def lines(self) -> dict[str, str]:
+        """Return what became of each object, by what stands before it on its line."""
+        pairs = [line.split(" ", 1) for line in self.out.splitlines()]
+        return {pair[0]: pair[1] for pair in pairs if len(pair) == 2 and "/" in pair[0]}
+
+
+def start(
+    *arguments: str | Path, kubeconfig: str | Path, cwd: Path | None = None
+) -> subprocess.Popen[str]:
+    """Start ``applyprune ARGUMENTS`` with pipes for everything it says."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "applyprune", *map(str, arguments)],
+        env={**os.environ, "KUBECONFIG": str(kubeconfig)},
+        cwd=cwd,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def applyprune(
+    *arguments: str | Path,
+    kubeconfig: str | Path,
+    stdin: str = "",
+    cwd: Path | None = None,
+    timeout: float = 300,
+) -> Ended:
+    """Run ``applyprune ARGUMENTS`` to its end; standard input is no terminal."""
+    with start(*arguments, kubeconfig=kubeconfig, cwd=cwd) as process:
+        out, err = process.communicate(stdin, timeout=timeout)
+    assert "Traceback" not in err, err
+    return Ended(process.returncode, out, err)

@@ -1,0 +1,122 @@
+"""The manifests of three public projects, each in one command on an empty plane."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.conftest import Api, AuditTrail
+from tests.e2e.command import applyprune
+
+if TYPE_CHECKING:
+    from tests.conftest import FreshPlane
+
+SETS = Path(__file__).parents[2].parent / "shared" / "manifests"
+WRITES = {"create", "update", "patch", "delete", "deletecollection"}
+
+pytestmark = pytest.mark.skipif(not SETS.is_dir(), reason="the sets lie beside the project only")
+
+CASES = {
+    "monitoring": (SETS / "kube-prometheus", 131),
+    "boutique": (SETS / "online-boutique" / "kubernetes-manifests.yaml", 35),
+    "ingress": (SETS / "ingress-nginx" / "deploy.yaml", 19),
+}
+
+
+def _everything(api: Api) -> dict[str, str]:
+    """Return the UID of every object of every kind that discovery names, by its path."""
+    found: dict[str, str] = {}
+    groups = ["/api/v1"]
+    for group in api.get("/apis")["groups"]:
+        groups += [f"/apis/{version['groupVersion']}" for version in group["versions"]]
+    for group in groups:
+        status, resources = api("GET", group)
+        if status != 200:
+            continue  # an aggregated API whose backend never came up
+        for resource in resources["resources"]:
+            if "/" not in resource["name"] and {"list", "delete"} <= set(resource["verbs"]):
+                listed = api.get(f"{group}/{resource['name']}")
+                for item in listed.get("items") or ():
+                    metadata = item["metadata"]
+                    key = f"{resource['name']} {metadata.get('namespace', '')}/{metadata['name']}"
+                    found[key] = metadata["uid"]
+    return found
+
+
+def _lasting(things: dict[str, str]) -> dict[str, str]:
+    """Return the objects that neither time nor a controller's round makes or removes."""
+    passing = ("events ", "leases ", "endpoints ", "endpointslices ")
+    return {key: uid for key, uid in things.items() if not key.startswith(passing)}
+
+
+def _our_writes(audit: AuditTrail) -> list[str]:
+    return [
+        f"{event['verb']} {event['requestURI']}"
+        for event in audit.events()
+        if event["userAgent"].startswith("applyprune/") and event["verb"] in WRITES
+    ]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_apply_again_shrink_delete(fresh_plane: FreshPlane, tmp_path: Path, name: str) -> None:
+    """All of it in one command; again, nothing is written; deleted, nothing of it is left."""
+    source, count = CASES[name]
+    plane = fresh_plane()
+    api = Api(plane)
+    audit = AuditTrail(plane, api)
+    _bystander(api)
+    before = _lasting(_everything(api))
+
+    first = applyprune("apply", name, "-f", source, kubeconfig=plane.kubeconfig)
+    assert first.code == 0, first.err
+    words = [line.split()[1] for line in first.out.splitlines() if "/" in line.split()[0]]
+    assert words == ["created"] * count
+
+    audit.restart()
+    again = applyprune("apply", name, "-f", source, kubeconfig=plane.kubeconfig)
+    words = [line.split()[1] for line in again.out.splitlines() if "/" in line.split()[0]]
+    assert again.code == 0, again.err
+    assert words == ["unchanged"] * count
+    assert _our_writes(audit) == []
+
+    if name == "monitoring":
+        _without_grafana(api, source, tmp_path / "smaller", plane.kubeconfig)
+
+    gone = applyprune("delete", name, "--yes", kubeconfig=plane.kubeconfig)
+    assert gone.code == 0, gone.err
+    assert _lasting(_everything(api)) == before
+    api.close()
+
+
+def _bystander(api: Api) -> None:
+    """Make a few objects that belong to no set, of the kinds that a prune likes to take."""
+    metadata: dict[str, Any] = {
+        "name": "bystander",
+        "labels": {"app.kubernetes.io/name": "grafana"},
+    }
+    for path, kind in (("configmaps", "ConfigMap"), ("serviceaccounts", "ServiceAccount")):
+        body = {"apiVersion": "v1", "kind": kind, "metadata": metadata}
+        status, reply = api("POST", f"/api/v1/namespaces/default/{path}", body)
+        assert status == 201, reply
+
+
+def _without_grafana(api: Api, source: Path, smaller: Path, kubeconfig: Path) -> None:
+    """Take the grafana files away: exactly those objects go, and nothing else is touched."""
+    shutil.copytree(source, smaller, ignore=shutil.ignore_patterns("grafana-*"))
+    smaller.chmod(0o700)
+    before = _lasting(_everything(api))
+    target = ("apply", "monitoring", "-f", smaller)
+    told = applyprune(*target, "--dry-run=client", kubeconfig=kubeconfig)
+    ended = applyprune(*target, kubeconfig=kubeconfig)
+    assert ended.code == 0, ended.err
+    pruned = {name for name, word in ended.lines.items() if word == "pruned"}
+    assert pruned == {name for name, word in told.lines.items() if word.startswith("pruned")}
+    assert len(pruned) == 42
+    assert all("grafana" in name for name in pruned)
+    assert {word for word in ended.lines.values() if word != "pruned"} == {"unchanged"}
+    after = _lasting(_everything(api))
+    assert after.items() <= before.items()
+    assert all("grafana" in key for key in before.keys() - after.keys())
