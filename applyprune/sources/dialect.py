@@ -1,0 +1,337 @@
+"""The YAML dialect of Kubernetes: a stream of events → documents of plain JSON data.
+
+What Go's reader accepts is read as Go reads it. Refused beyond that is what Go loses without a
+word: keys that stand twice (as text: 1 and "1" are one key), a merge (``<<``) that overwrites a key
+before it, tags without a meaning in JSON, digits beyond 64 bits; and a nesting beyond 100 levels.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from ruamel.yaml.events import (
+    AliasEvent,
+    DocumentStartEvent,
+    MappingEndEvent,
+    MappingStartEvent,
+    ScalarEvent,
+    SequenceEndEvent,
+    SequenceStartEvent,
+    StreamEndEvent,
+)
+
+from applyprune.sources.events import events
+from applyprune.sources.refusal import Refused
+from applyprune.sources.scalars import (
+    Scalar,
+    check_collection_tag,
+    key_text,
+    resolve,
+    resolve_key,
+    resolve_tagged,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+MAX_DEPTH = 100
+"""How many mappings and sequences may stand in one another; Kubernetes objects stay below 40."""
+
+TOO_DEEP = f"nested deeper than {MAX_DEPTH} levels"
+
+_MERGE = "<<"
+_LONGEST_REMEMBERED = 64
+
+# Go's measure of an alias bomb (yaml.v2, decode.go): what part of the nodes may come from aliases.
+_FEW_ALIASED, _FEW_READ = 100, 1000
+_RATIO_FALLS_FROM, _RATIO_FALLS_TO = 400_000, 4_000_000
+_HIGHEST_RATIO, _LOWEST_RATIO = 0.99, 0.10
+
+_T = TypeVar("_T", bound=Scalar)
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One document that is not empty: plain JSON data, and the line of the text it begins in."""
+
+    value: Any
+    line: int
+
+
+class _Remembered(dict[str, _T], Generic[_T]):
+    """Plain scalars and what they mean: most of a manifest's texts stand in it many times."""
+
+    __slots__ = ("_resolve",)
+
+    def __init__(self, resolve_text: Callable[[str], _T]) -> None:
+        super().__init__()
+        self._resolve = resolve_text
+
+    def __missing__(self, text: str) -> _T:
+        value = self._resolve(text)
+        if len(text) <= _LONGEST_REMEMBERED:
+            self[text] = value
+        return value
+
+
+@dataclass(slots=True)
+class _Anchor:
+    """What an anchor names, and how many nodes and levels it has; ``open`` until it ends."""
+
+    value: Any = None
+    nodes: int = 0
+    height: int = 0
+    open: bool = True
+
+
+def read_stream(text: str, stand_in: str = "") -> tuple[list[Document], int]:
+    """Return the documents that are not empty, and how many began with ``---``.
+
+    ``stand_in`` stands for a colon, see ``events.without_flow_colons``. Raises Refused at the first
+    place that cannot be used, and ruamel's YAMLError where libyaml cannot go on.
+    """
+    builder = _Builder(text, stand_in)
+    documents: list[Document] = []
+    marked = 0
+    while (start := builder.take()) is not None:
+        kind = type(start)
+        if kind is StreamEndEvent:
+            break
+        if kind is not DocumentStartEvent:
+            continue
+        if start.version or start.tags:
+            raise Refused("a directive (%YAML, %TAG)", start.start_mark.line + 1)
+        marked += bool(start.explicit)
+        first = builder.take()
+        value = builder.document(first)
+        builder.take()
+        if value is not None:
+            documents.append(Document(value, first.start_mark.line + 1))
+    return documents, marked
+
+
+_SELF = "an alias stands inside what it names"
+_BOMB = "aliases repeat too much of the document"
+_TWICE = "kubectl would silently take the last one; keep one of them."
+_MERGED = (
+    "Whether << or the key wins differs between readers; put << first, or drop one of the two."
+)
+
+
+class _Builder:
+    """Builds one document after the other; what is remembered of scalars is shared by all."""
+
+    def __init__(self, text: str, stand_in: str) -> None:
+        self.take = events(text)
+        if stand_in:
+            take = self.take
+            self.take = lambda: _with_colons(take(), stand_in)
+        self._plain: _Remembered[Scalar] = _Remembered(resolve)
+        self._keys: _Remembered[str] = _Remembered(resolve_key)
+        self._anchors: dict[str, _Anchor] = {}
+        self._nodes = 0
+        self._aliased = 0
+
+    def document(self, first: Any) -> Any:
+        """Return the value that begins with the event ``first``."""
+        self._anchors = {}
+        # Go counts the document as a node.
+        self._nodes, self._aliased = 1, 0
+        return self._node(first, 1)
+
+    def _node(self, event: Any, depth: int) -> Any:
+        """Return the value of any node; ``depth`` is that of a collection, were it one."""
+        kind = type(event)
+        try:
+            if kind is AliasEvent:
+                return self._alias(event, depth).value
+            self._nodes += 1
+            if event.anchor is None:
+                return self._content(event, depth)
+            anchor = self._anchors[event.anchor] = _Anchor()
+            before = self._nodes - 1
+            anchor.value = self._content(event, depth)
+            anchor.nodes = self._nodes - before
+            anchor.height = _height(anchor.value)
+            anchor.open = False
+        except Refused as refused:
+            raise refused.at(event.start_mark.line + 1) from None
+        else:
+            return anchor.value
+
+    def _content(self, event: Any, depth: int) -> Any:
+        kind = type(event)
+        if kind is ScalarEvent:
+            if event.ctag is not None:
+                return resolve_tagged(event.tag, event.value)
+            return event.value if event.style else self._plain[event.value]
+        if depth > MAX_DEPTH:
+            raise Refused(TOO_DEEP)
+        if kind is MappingStartEvent:
+            if event.ctag is not None:
+                check_collection_tag(event.tag, "map")
+            return self._mapping(depth)
+        if event.ctag is not None:
+            check_collection_tag(event.tag, "seq")
+        return self._sequence(depth)
+
+    def _sequence(self, depth: int) -> list[Any]:
+        take, plain = self.take, self._plain
+        result: list[Any] = []
+        while True:
+            event = take()
+            kind = type(event)
+            if kind is SequenceEndEvent:
+                return result
+            if kind is ScalarEvent and event.ctag is None and event.anchor is None:
+                self._nodes += 1
+                if event.style:
+                    result.append(event.value)
+                    continue
+                try:
+                    result.append(plain[event.value])
+                except Refused as refused:
+                    raise refused.at(event.start_mark.line + 1) from None
+            else:
+                result.append(self._node(event, depth + 1))
+
+    def _mapping(self, depth: int) -> dict[str, Any]:
+        """Build a mapping: the hot loop, so what is rare is left to other methods.
+
+        ``ctag`` is the tag as the event stores it; ``tag`` is a property, a call for each scalar.
+        """
+        take, plain, keys = self.take, self._plain, self._keys
+        result: dict[str, Any] = {}
+        merged: set[str] = set()
+        while True:
+            event = take()
+            kind = type(event)
+            if kind is MappingEndEvent:
+                return result
+            try:
+                if kind is ScalarEvent and event.ctag is None and event.anchor is None:
+                    if event.style:
+                        key = event.value
+                    elif event.value == _MERGE:
+                        self._merge(take(), depth, result, merged)
+                        continue
+                    else:
+                        key = keys[event.value]
+                    self._nodes += 2
+                else:
+                    key = self._rare_key(event, depth)
+                    self._nodes += 1
+                if key in result:
+                    _override(key, merged)
+                event = take()
+                if type(event) is ScalarEvent and event.ctag is None and event.anchor is None:
+                    result[key] = event.value if event.style else plain[event.value]
+                    continue
+            except Refused as refused:
+                raise refused.at(event.start_mark.line + 1) from None
+            self._nodes -= 1
+            result[key] = self._node(event, depth + 1)
+
+    def _rare_key(self, event: Any, depth: int) -> str:
+        if type(event) is AliasEvent:
+            value = self._alias(event, depth).value
+        elif type(event) is not ScalarEvent:
+            raise Refused("a mapping or a list cannot be a key")
+        elif event.value == _MERGE and not (event.ctag is None and event.style):
+            raise Refused("a tag or an anchor on the key <<")
+        elif event.ctag is None and not event.style:
+            # The anchor keeps the value, which is not always the key: 1.0 is 1, and "1".
+            value = self._node(event, depth)
+            return self._keys[event.value]
+        else:
+            value = self._node(event, depth)
+        if not isinstance(value, str):
+            if type(event) is AliasEvent:
+                raise Refused("an alias as a key must name a text")
+            return key_text(value)
+        return value
+
+    def _merge(self, event: Any, depth: int, result: dict[str, Any], merged: set[str]) -> None:
+        """Take what ``<<`` brings into ``result``, and its keys into ``merged``."""
+        line = event.start_mark.line + 1
+        if type(event) is SequenceStartEvent:
+            brought: dict[str, Any] = {}
+            while type(event := self.take()) is not SequenceEndEvent:
+                # Earlier ones win: the one rule that all readers share.
+                brought = {**self._merge_source(event, depth), **brought}
+        else:
+            brought = self._merge_source(event, depth)
+        if clash := next((key for key in brought if key in result), None):
+            problem = f"<< brings the key {shown(clash)}, which stands before it"
+            raise Refused(problem, line, hint=_MERGED)
+        result.update(brought)
+        merged.update(brought)
+
+    def _merge_source(self, event: Any, depth: int) -> dict[str, Any]:
+        value = self._node(event, depth + 1)
+        if not isinstance(value, dict):
+            raise Refused("<< takes a mapping, or a list of mappings", event.start_mark.line + 1)
+        return value
+
+    def _alias(self, event: Any, depth: int) -> _Anchor:
+        """Return what an alias names, as a copy of its own; count it as Go does."""
+        anchor = self._anchors.get(event.anchor)
+        if anchor is None:
+            raise Refused("an alias names no anchor before it in this document")
+        if anchor.open:
+            raise Refused(_SELF)
+        self._nodes += 1 + anchor.nodes
+        self._aliased += anchor.nodes
+        if (
+            self._aliased > _FEW_ALIASED
+            and self._nodes > _FEW_READ
+            and self._aliased / self._nodes > _allowed_ratio(self._nodes)
+        ):
+            raise Refused(_BOMB)
+        if depth - 1 + anchor.height > MAX_DEPTH:
+            raise Refused(TOO_DEEP)
+        return _Anchor(_copy(anchor.value))
+
+
+def _override(key: str, merged: set[str]) -> None:
+    """Let a key say otherwise than a merge before it, once: that is what merges are for."""
+    if key not in merged:
+        raise Refused(f"the key {shown(key)} stands twice", hint=_TWICE)
+    merged.discard(key)
+
+
+def _with_colons(event: Any, stand_in: str) -> Any:
+    if type(event) is ScalarEvent and stand_in in event.value:
+        event.value = event.value.replace(stand_in, ":")
+    return event
+
+
+def _allowed_ratio(nodes: int) -> float:
+    if nodes <= _RATIO_FALLS_FROM:
+        return _HIGHEST_RATIO
+    if nodes >= _RATIO_FALLS_TO:
+        return _LOWEST_RATIO
+    fallen = (nodes - _RATIO_FALLS_FROM) / (_RATIO_FALLS_TO - _RATIO_FALLS_FROM)
+    return _HIGHEST_RATIO - (_HIGHEST_RATIO - _LOWEST_RATIO) * fallen
+
+
+def _height(value: Any) -> int:
+    if isinstance(value, dict):
+        return 1 + max(map(_height, value.values()), default=0)
+    if isinstance(value, list):
+        return 1 + max(map(_height, value), default=0)
+    return 0
+
+
+def _copy(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _copy(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_copy(inner) for inner in value]
+    return value
+
+
+def shown(key: str) -> str:
+    """Return a key fit for a message: quoted, on one line, and short."""
+    return ascii(key if len(key) <= 60 else f"{key[:57]}...")

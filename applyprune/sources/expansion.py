@@ -1,0 +1,54 @@
+"""A ``List``, or a typed list such as ``RoleList``, → the objects in it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from applyprune.sources.dialect import Document
+from applyprune.sources.refusal import Refused
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+
+def expand(
+    document: Document, lines_of: Callable[[int], list[int]]
+) -> Iterator[Document | Refused]:
+    """Give the objects of a document in order: itself, unless it is a list, also within a list.
+
+    An item with neither apiVersion nor kind has those of its list, as kubectl reads it.
+    ``lines_of`` tells the lines of the items of the list in a line, or nothing where it cannot.
+    """
+    body = document.value
+    kind = body.get("kind") if isinstance(body, dict) else None
+    if not isinstance(kind, str) or not _is_list(kind, body):
+        yield document
+        return
+    items = body.get("items", _MISSING)
+    if items is _MISSING or not isinstance(items, list | None):
+        yield Refused("a List whose items are no list", document.line)
+        return
+    items = items or []
+    lines = lines_of(document.line) if items else []
+    if len(lines) != len(items):
+        lines = [document.line] * len(items)
+    for item, line in zip(items, lines, strict=True):
+        yield from expand(Document(_typed(item, body, kind), line), lines_of)
+
+
+_MISSING = object()
+
+
+def _is_list(kind: str, body: dict[str, Any]) -> bool:
+    """Tell a list from a kind that merely ends so: that has a name, or no items."""
+    if kind == "List":
+        return body.get("apiVersion") == "v1"
+    metadata = body.get("metadata")
+    named = isinstance(metadata, dict) and bool(metadata.get("name"))
+    return kind.endswith("List") and not named and isinstance(body.get("items", 0), list | None)
+
+
+def _typed(item: Any, body: dict[str, Any], kind: str) -> Any:
+    if not isinstance(item, dict) or "kind" in item or "apiVersion" in item or kind == "List":
+        return item
+    return {"apiVersion": body.get("apiVersion"), "kind": kind.removesuffix("List"), **item}

@@ -1,0 +1,45 @@
+"""Which names, kinds and versions an API path can hold; the server's rules go further.
+
+Only what could end up in a URL, or in a terminal, as something else is refused here.
+"""
+
+from __future__ import annotations
+
+import re
+
+_LABEL = r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?"
+_NAMESPACE = re.compile(_LABEL)
+_API_VERSION = re.compile(rf"(?:{_LABEL}(?:\.{_LABEL})*/)?{_LABEL}")
+_KIND = re.compile(r"[A-Za-z](?:[-A-Za-z0-9]{0,61}[A-Za-z0-9])?")
+_LONGEST_API_VERSION = 253 + 1 + 63
+# apimachinery's IsValidPathSegmentName forbids the first two; the others would end the path.
+_UNSAFE = frozenset("/%?#")
+
+
+def name_problem(name: str) -> str:
+    """Return what keeps ``name`` out of a URL path, worded to follow ``metadata.name``; or ""."""
+    if not name:
+        return "is empty"
+    if name in {".", ".."}:
+        return f"is {name!r}"
+    for char in name:
+        if char in _UNSAFE:
+            return f"holds {char!r}"
+        if not char.isprintable() or char.isspace():
+            return f"holds the character U+{ord(char):04X}"
+    return ""
+
+
+def is_namespace(text: str) -> bool:
+    """Tell whether ``text`` can name a namespace: a DNS label."""
+    return _NAMESPACE.fullmatch(text) is not None
+
+
+def is_api_version(text: str) -> bool:
+    """Tell whether ``text`` has the form ``version`` or ``group/version``."""
+    return len(text) <= _LONGEST_API_VERSION and _API_VERSION.fullmatch(text) is not None
+
+
+def is_kind(text: str) -> bool:
+    """Tell whether ``text`` can name a kind: a DNS label with capitals."""
+    return _KIND.fullmatch(text) is not None

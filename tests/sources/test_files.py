@@ -1,0 +1,167 @@
+"""Paths → bytes: what a directory holds, what is read once, and that nothing unread is empty."""
+
+from __future__ import annotations
+
+import io
+import os
+from pathlib import Path
+
+import pytest
+
+from applyprune.errors import InputError, UsageError
+from applyprune.sources import files, read
+from tests.sources.reading_text import config_map, write
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def names(*paths: str, stdin: bytes | None = None) -> list[str]:
+    stream = io.BytesIO(stdin) if stdin is not None else None
+    return [manifest.name for manifest in read(paths, stdin=stream)]
+
+
+def message(*paths: str) -> str:
+    with pytest.raises(InputError) as caught:
+        read(paths)
+    return str(caught.value)
+
+
+def test_a_directory_is_read_with_all_below_it_in_the_order_of_names(folder: Path) -> None:
+    write(
+        folder,
+        {
+            "m/b.yaml": config_map("b"),
+            "m/a/z.yml": config_map("a-z"),
+            "m/a/c/x.json": '{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a-c-x"}}',
+            "m/c.yaml": config_map("c"),
+            "m/.hidden/h.yaml": config_map("h"),
+            "m/README.md": "no manifest",
+            "m/d.yaml.bak": "no: [manifest",
+        },
+    )
+    assert names("m") == ["h", "a-c-x", "a-z", "b", "c"]
+    assert [str(manifest.origin) for manifest in read(["m/"])][1:3] == [
+        "m/a/c/x.json:1",
+        "m/a/z.yml:1",
+    ]
+
+
+def test_a_file_may_be_called_anything(folder: Path) -> None:
+    write(folder, {"manifest": config_map("a"), "-": config_map("dash")})
+    assert names("manifest", "./-") == ["a", "dash"]
+
+
+def test_each_file_is_read_once(folder: Path) -> None:
+    write(folder, {"m/a.yaml": config_map("a"), "m/b.yaml": config_map("b")})
+    (folder / "link.yaml").symlink_to("m/b.yaml")
+    assert names("m/b.yaml", "m", "m/../m/a.yaml", "link.yaml") == ["b", "a"]
+
+
+def test_links_are_followed_and_loops_end(folder: Path) -> None:
+    write(folder, {"real/a.yaml": config_map("a"), "m/b.yaml": config_map("b")})
+    (folder / "m/linked").symlink_to(folder / "real")
+    (folder / "m/loop").symlink_to(folder / "m")
+    (folder / "m/up").symlink_to("..")
+    assert sorted(names("m")) == ["a", "b"]
+
+
+def test_a_mounted_config_map_is_read_once(folder: Path) -> None:
+    """The kubelet mounts one as files that are links into a hidden folder, by a hidden link."""
+    write(folder, {"m/..2026_01_01/a.yaml": config_map("a")})
+    (folder / "m/..data").symlink_to("..2026_01_01")
+    (folder / "m/a.yaml").symlink_to("..data/a.yaml")
+    assert names("m") == ["a"]
+
+
+def test_what_is_missing_is_an_error(folder: Path) -> None:
+    assert message("nowhere.yaml") == "nowhere.yaml: cannot be read: No such file or directory"
+    assert "cannot be read" in message("nowhere/")
+    assert "cannot be read" in message("a\0b")
+
+
+@pytest.mark.parametrize("name", ["dangling.yaml", "dangling"])
+def test_a_link_that_leads_nowhere_is_an_error(folder: Path, name: str) -> None:
+    write(folder, {"m/a.yaml": config_map("a")})
+    (folder / "m" / name).symlink_to("gone")
+    assert f"m/{name}: cannot be read" in message("m")
+
+
+def test_a_link_to_itself_is_an_error(folder: Path) -> None:
+    (folder / "m").mkdir()
+    (folder / "m/self.yaml").symlink_to("self.yaml")
+    assert "m/self.yaml: cannot be read" in message("m")
+    assert "m/self.yaml: cannot be read" in message("m/self.yaml")
+
+
+def test_an_unreadable_directory_is_not_empty(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Root may read everything, so the refusal is made here; so is the file that fails halfway."""
+    write(folder, {"m/a.yaml": config_map("a"), "m/n/b.yaml": config_map("b")})
+    honest = Path.iterdir
+
+    def denied(path: Path) -> object:
+        if path.name == "n":
+            raise PermissionError(13, "Permission denied")
+        return honest(path)
+
+    monkeypatch.setattr(Path, "iterdir", denied)
+    assert message("m") == "m/n: cannot be read: Permission denied"
+
+
+def test_a_read_that_fails_is_not_an_empty_file(folder: Path) -> None:
+    class Broken(io.BytesIO):
+        def read(self, size: int | None = -1) -> bytes:
+            raise OSError(5, "Input/output error")
+
+    with pytest.raises(InputError, match="<stdin>: cannot be read: Input/output error"):
+        read(["-"], stdin=Broken())
+
+
+def test_only_regular_files_of_a_directory(folder: Path) -> None:
+    (folder / "m").mkdir()
+    os.mkfifo(folder / "m/pipe.yaml")
+    os.mkfifo(folder / "m/pipe")
+    (folder / "m/zero.json").symlink_to("/dev/zero")
+    assert message("m") == "m/pipe.yaml: not a regular file\nm/zero.json: not a regular file"
+
+
+def test_an_empty_directory_and_empty_files_hold_no_manifests(folder: Path) -> None:
+    write(folder, {"m/README.md": "", "empty.yaml": "", "comments.yaml": "# none\n---\n"})
+    assert names("m", "empty.yaml", "comments.yaml") == []
+
+
+def test_standard_input(folder: Path) -> None:
+    write(folder, {"a.yaml": config_map("a")})
+    assert names("-", "a.yaml", stdin=config_map("in").encode()) == ["in", "a"]
+    with pytest.raises(UsageError, match="only once"):
+        names("-", "a.yaml", "-", stdin=b"")
+    with pytest.raises(UsageError, match="no standard input"):
+        names("-")
+    with pytest.raises(InputError, match=r"^<stdin>:2: "):
+        names("-", stdin=b"a: 1\na: 2\n")
+
+
+def test_an_empty_path_is_not_the_current_directory(folder: Path) -> None:
+    write(folder, {"a.yaml": config_map("a")})
+    with pytest.raises(UsageError, match="an empty path"):
+        names("")
+
+
+def test_a_limit_on_all_that_is_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(folder, {"a.yaml": config_map("a"), "b.yaml": config_map("b")})
+    monkeypatch.setattr(files, "MAX_BYTES", len(config_map("a")) + 5)
+    assert names("a.yaml") == ["a"]
+    assert "b.yaml: more than" in message("a.yaml", "b.yaml")
+    assert "/dev/zero: more than" in message("/dev/zero")
+
+
+def test_a_path_that_cannot_be_written_to_a_terminal_is_shown_escaped(folder: Path) -> None:
+    os.mkdir(b"m")  # noqa: PTH102 - a name that is no text
+    with open(b"m/\xff\x1b[31m.yaml", "w") as file:  # noqa: PTH123
+        file.write("a: [")
+    assert message("m").startswith(r"m/\xff\x1b[31m.yaml:1: ")

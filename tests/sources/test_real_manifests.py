@@ -1,0 +1,59 @@
+"""Real sets read the same by an independent reader: PyYAML, which comes with ``kubernetes``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml  # type: ignore[import-untyped]
+
+from applyprune.sources import read
+
+SHARED = Path(__file__).parents[3] / "shared" / "manifests"
+SETS = {
+    "kube-prometheus": 131,
+    "online-boutique/kubernetes-manifests.yaml": 35,
+    "ingress-nginx/deploy.yaml": 19,
+}
+
+pytestmark = pytest.mark.skipif(not SHARED.is_dir(), reason=f"{SHARED} is not there")
+
+
+class Independent(yaml.CSafeLoader):  # type: ignore[misc]
+    """PyYAML's safe loader, which by itself stumbles over an ``=`` in the Prometheus CRDs."""
+
+
+Independent.add_constructor("tag:yaml.org,2002:value", lambda _loader, node: node.value)
+
+
+def independent(path: Path) -> list[str]:
+    """Return the objects of a file or a folder as canonical JSON, lists expanded."""
+    files = sorted(path.rglob("*.yaml")) if path.is_dir() else [path]
+    found: list[Any] = []
+    for file in files:
+        found += yaml.load_all(file.read_text(), Loader=Independent)
+    bodies: list[Any] = []
+    for body in found:
+        bodies += body["items"] if body and body["kind"].endswith("List") else [body]
+    return [canonical(body) for body in bodies if body]
+
+
+def canonical(body: Any) -> str:
+    return json.dumps(body, sort_keys=True)
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_reads_what_another_reader_reads(name: str) -> None:
+    manifests = read([str(SHARED / name)])
+    assert len(manifests) == SETS[name]
+    assert [canonical(manifest.body) for manifest in manifests] == independent(SHARED / name)
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_every_manifest_begins_in_its_line(name: str) -> None:
+    for manifest in read([str(SHARED / name)]):
+        lines = Path(manifest.origin.path).read_text().split("\n")
+        first = lines[manifest.origin.line - 1].lstrip("- ")
+        assert first.partition(":")[0] in manifest.body

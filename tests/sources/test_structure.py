@@ -1,0 +1,147 @@
+"""Documents → manifests: what is taken from the text, and what is left out of the body."""
+
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING
+
+import pytest
+
+from applyprune.errors import InputError
+from applyprune.model.manifests import Origin
+from applyprune.model.refs import GVK
+from applyprune.sources import read
+from applyprune.sources.naming import is_api_version, is_kind, is_namespace, name_problem
+
+if TYPE_CHECKING:
+    from applyprune.model.manifests import Manifest
+
+
+def manifests(text: str) -> tuple[Manifest, ...]:
+    return read(["-"], stdin=io.BytesIO(text.encode()))
+
+
+def test_a_manifest() -> None:
+    text = """\
+---
+# comment
+apiVersion: apps/v1
+kind: Deployment
+metadata:
+  name: web
+  namespace: shop
+  labels: {app: web}
+spec: {replicas: 2}
+"""
+    (manifest,) = manifests(text)
+    assert manifest.gvk == GVK("apps", "v1", "Deployment")
+    assert (manifest.namespace, manifest.name) == ("shop", "web")
+    assert manifest.origin == Origin("<stdin>", 1, 3)
+    assert manifest.body == {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "web", "namespace": "shop", "labels": {"app": "web"}},
+        "spec": {"replicas": 2},
+    }
+
+
+def test_documents_are_counted_without_empty_ones() -> None:
+    text = "# none\n---\n---\nkind: A\napiVersion: v1\nmetadata: {name: a}\n---\n# none\n---\n" * 2
+    assert [str(manifest.origin) for manifest in manifests(text)] == [
+        "<stdin>:4",
+        "<stdin>:13 (document 2)",
+    ]
+
+
+@pytest.mark.parametrize(
+    "noise",
+    [
+        "creationTimestamp: null",
+        'resourceVersion: ""',
+        "uid:",
+        "managedFields: []",
+        "managedFields:",
+    ],
+)
+def test_what_go_writes_for_fields_that_are_not_set_is_left_out(noise: str) -> None:
+    text = f"apiVersion: v1\nkind: A\nmetadata:\n  name: a\n  {noise}\n  labels:\n"
+    (manifest,) = manifests(text)
+    assert manifest.body["metadata"] == {"name": "a", "labels": None}
+
+
+def test_status_and_string_data_stay() -> None:
+    text = "apiVersion: v1\nkind: Secret\nmetadata: {name: a}\nstringData: {a: b}\nstatus: {}\n"
+    (manifest,) = manifests(text)
+    assert manifest.body["stringData"] == {"a": "b"}
+    assert manifest.body["status"] == {}
+
+
+@pytest.mark.parametrize("namespace", ["", '""', "null"])
+def test_an_empty_namespace_is_none(namespace: str) -> None:
+    (manifest,) = manifests(
+        f"apiVersion: v1\nkind: A\nmetadata:\n  name: a\n  namespace: {namespace}\n"
+    )
+    assert manifest.namespace == ""
+
+
+def test_all_faults_of_a_document_in_the_order_of_lines() -> None:
+    text = """\
+kind: 1
+metadata:
+  annotations: {a: y}
+  namespace: A
+  name: a/b
+  uid: x
+  labels: [a]
+apiVersion: a/b/c
+"""
+    with pytest.raises(InputError) as caught:
+        manifests(text)
+    lines = [line for line in str(caught.value).split("\n") if not line.startswith("  ")]
+    assert [line.split(":")[1] for line in lines] == ["1", "3", "4", "5", "6", "7", "8"]
+
+
+def test_a_hint_tells_a_kustomization() -> None:
+    text = "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources: []\n"
+    with pytest.raises(InputError, match="kubectl kustomize"):
+        manifests(text)
+
+
+@pytest.mark.parametrize(
+    "name", ["a", "a.b-c", "system:node", "System:Ümlaut", "a_b@c", "...", "x" * 253, "a&b=c"]
+)
+def test_names_that_a_path_can_hold(name: str) -> None:
+    assert name_problem(name) == ""
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "",
+        ".",
+        "..",
+        "a/b",
+        "a%2fb",
+        "a?b",
+        "a#b",
+        "a b",
+        "a\nb",
+        "a\0",
+        "\x1b[31m",
+        "a\u202eb",
+        "\xa0",
+    ],
+)
+def test_names_that_would_become_another_path(name: str) -> None:
+    assert name_problem(name)
+
+
+def test_namespaces_kinds_and_versions() -> None:
+    assert all(map(is_namespace, ["a", "kube-system", "0", "x" * 63]))
+    assert not any(map(is_namespace, ["", "A", "a.b", "-a", "a-", "a\n", "x" * 64, "ä"]))
+    assert all(map(is_kind, ["A", "ConfigMap", "KNativeServing2", "My-Kind"]))
+    assert not any(map(is_kind, ["", "1A", "A/B", "A.b", "A ", "A\n", "..", "Ä", "A" * 64]))
+    assert all(map(is_api_version, ["v1", "apps/v1", "rbac.authorization.k8s.io/v1beta1"]))
+    assert not any(
+        map(is_api_version, ["", "/v1", "a/", "a/b/c", "../v1", "A/v1", "v1\n", "a..b/v1", "a b"])
+    )
