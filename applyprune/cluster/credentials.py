@@ -1,0 +1,175 @@
+"""Who we are to the API server: bearer tokens and client certificates, and how they are renewed."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+from applyprune.errors import AccessError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+# As client-go: a projected service account token is rotated long before the old one ends.
+FILE_MAX_AGE = 60.0
+FAILURE_HOLDS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """The credentials of one request: a bearer token, a client certificate, both or neither.
+
+    ``certificate`` and ``key`` are PEM. Nothing of it may be shown.
+    """
+
+    token: str = field(default="", repr=False)
+    certificate: bytes = field(default=b"", repr=False)
+    key: bytes = field(default=b"", repr=False)
+
+
+class Credentials(Protocol):
+    """A source of identities; both methods are thread-safe and raise AccessError."""
+
+    def current(self) -> Identity:
+        """Return the identity to use now; it costs nothing unless it is due for renewal."""
+
+    def renewed(self, refused: Identity) -> Identity:
+        """Return what to use after the server answered 401 to ``refused``; the same: give up."""
+
+
+class FixedCredentials:
+    """An identity that never changes: no credentials at all, a token, a certificate from data."""
+
+    def __init__(self, identity: Identity = Identity()) -> None:
+        """Keep the identity."""
+        self._identity = identity
+
+    def current(self) -> Identity:
+        """Return it."""
+        return self._identity
+
+    def renewed(self, refused: Identity) -> Identity:  # noqa: ARG002 -- the Protocol's
+        """Return it: nothing else is known."""
+        return self._identity
+
+
+@dataclass(frozen=True, slots=True)
+class Issued:
+    """An identity and for how many seconds it may be used without asking again."""
+
+    identity: Identity
+    seconds: float = math.inf
+
+
+class RenewableCredentials:
+    """What ``issue`` hands out, kept for as long as it says or until it is refused; thread-safe.
+
+    ``issue`` runs at the first use, in one thread at a time; a failure stands for five seconds, so
+    that many threads do not wait for it one after the other.
+    """
+
+    def __init__(self, issue: Callable[[], Issued]) -> None:
+        """Take the source; it raises AccessError when it has nothing to hand out."""
+        self._issue = issue
+        self._lock = threading.Lock()
+        self._identity: Identity | None = None
+        self._ends = 0.0
+        self._failure: AccessError | None = None
+        self._failure_ends = 0.0
+
+    def current(self) -> Identity:
+        """Return the identity, renewed when its time has come."""
+        with self._lock:
+            if self._identity is None or time.monotonic() >= self._ends:
+                self._identity = self._renew()
+            return self._identity
+
+    def renewed(self, refused: Identity) -> Identity:
+        """Renew the identity, unless that has been done since ``refused`` was in use."""
+        with self._lock:
+            if self._identity is None or self._identity == refused:
+                self._identity = self._renew()
+            return self._identity
+
+    def _renew(self) -> Identity:
+        if self._failure is not None and time.monotonic() < self._failure_ends:
+            raise self._failure
+        try:
+            issued = self._issue()
+        except AccessError as error:
+            self._failure, self._failure_ends = error, time.monotonic() + FAILURE_HOLDS
+            raise
+        self._failure = None
+        self._ends = time.monotonic() + issued.seconds
+        return issued.identity
+
+
+@dataclass(slots=True)
+class CredentialFiles:
+    """Files that others rotate: the token, the client certificate and its key.
+
+    ``fixed`` holds what the kubeconfig gives in place; a readable token file goes before its token,
+    as it does in client-go.
+    """
+
+    token: Path | None = None
+    certificate: Path | None = None
+    key: Path | None = None
+    fixed: Identity = Identity()
+    max_age: float = FILE_MAX_AGE
+    _last: Identity | None = field(default=None, init=False, repr=False)
+
+    def issue(self) -> Issued:
+        """Read the files; what was read before stays while one is gone, as between two renames."""
+        try:
+            self._last = self._read()
+        except AccessError:
+            if self._last is None:
+                raise
+        return Issued(self._last, self.max_age)
+
+    def _read(self) -> Identity:
+        fixed = self.fixed
+        return Identity(
+            token=_read_token(self.token, fixed.token) if self.token else fixed.token,
+            certificate=read_file(self.certificate) if self.certificate else fixed.certificate,
+            key=read_file(self.key) if self.key else fixed.key,
+        )
+
+
+def read_file(path: Path) -> bytes:
+    """Return the bytes of a file that the connection needs; raises AccessError naming it."""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise AccessError(
+            "cannot read a file that the connection needs",
+            where=str(path),
+            why=error.strerror or type(error).__name__,
+        ) from None
+
+
+def _read_token(path: Path, fallback: str) -> str:
+    """Return the token of a file; the one given in place when the file cannot be read."""
+    try:
+        token = read_file(path).decode("ascii", "replace")
+    except AccessError:
+        if fallback:
+            return fallback
+        raise
+    token = checked_token(token, str(path)) or fallback
+    if not token:
+        raise AccessError("the token file is empty", where=str(path))
+    return token
+
+
+def checked_token(token: str, where: str) -> str:
+    """Return the token, stripped; raises AccessError for one that cannot be a header's value."""
+    token = token.strip()
+    if any(not 0x21 <= ord(character) <= 0x7E for character in token):
+        raise AccessError("the token holds characters that no token has", where=where)
+    return token

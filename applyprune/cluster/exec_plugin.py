@@ -1,0 +1,164 @@
+"""Credentials that an ``exec`` plugin of the kubeconfig hands out, run by the official client."""
+
+from __future__ import annotations
+
+import math
+import queue
+import sys
+import threading
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from applyprune.cluster.credentials import Credentials, Identity, Issued, checked_token
+from applyprune.cluster.server_text import shown
+from applyprune.errors import AccessError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from applyprune.cluster.kubeconfig_files import Entry
+
+# Seconds; a plugin that may ask a person (standard output is a terminal) is waited for.
+PLUGIN_TIMEOUT = 60.0
+# Renewed this long before the plugin says that they end, for requests on their way.
+EXPIRY_SKEW = timedelta(seconds=10)
+
+
+class ExecPlugin:
+    """Runs an exec plugin of the kubeconfig and reads what it issues.
+
+    The official client's loader would log a failing plugin and go on without credentials, so only
+    its runner is used.
+    """
+
+    def __init__(self, plugin: Entry, cluster: Entry, plain: Credentials) -> None:
+        """Take the ``exec`` mapping; ``plain`` adds a certificate that the user has beside it."""
+        self._plugin = plugin
+        self._cluster = cluster
+        self._plain = plain
+
+    def issue(self) -> Issued:
+        """Run the plugin; raises AccessError for anything but usable credentials."""
+        run = self._runner()
+        # The child inherits no time limit from the official runner; a person is not hurried.
+        limit = None if sys.stdout is not None and sys.stdout.isatty() else PLUGIN_TIMEOUT
+        try:
+            status = _within(limit, run)
+        except FileNotFoundError:
+            raise self._failure("cannot be found", hint=self._plugin.text("installHint")) from None
+        except TimeoutError:
+            raise self._failure(f"did not finish within {limit:.0f} seconds") from None
+        except (OSError, ValueError) as error:
+            raise self._failure("failed", type(error).__name__) from None
+        except _config_exception() as error:
+            raise self._failure("failed", _last_line(str(error))) from None
+        if not isinstance(status, dict):
+            raise self._failure("printed no credentials")
+        return self._from_status(status)
+
+    def _runner(self) -> Callable[[], Any]:
+        # Imported here: it takes a quarter of a second, and most users have no plugin.
+        from kubernetes.config.exec_provider import ExecProvider  # noqa: PLC0415
+        from kubernetes.config.kube_config import ConfigNode  # noqa: PLC0415
+
+        environment = [
+            {"name": str(item.get("name", "")), "value": str(item.get("value", ""))}
+            for item in self._plugin.items("env")
+        ]
+        settings = {
+            "command": self._plugin.text("command"),
+            "apiVersion": self._plugin.text("apiVersion"),
+            "args": self._plugin.texts("args"),
+            "env": environment,
+            "provideClusterInfo": self._plugin.flag("provideClusterInfo"),
+        }
+        missing = [key for key in ("command", "apiVersion") if not settings[key]]
+        if missing:
+            raise AccessError(
+                "the kubeconfig is malformed",
+                where=f"user {self._plugin.name!r}",
+                why=f"exec names no {missing[0]}",
+            )
+        provider = ExecProvider(
+            ConfigNode("exec", settings),
+            str(self._plugin.base),
+            ConfigNode("cluster", dict(self._cluster.fields)),
+        )
+        run: Callable[[], Any] = provider.run
+        return run
+
+    def _from_status(self, status: dict[str, Any]) -> Issued:
+        def text(key: str) -> str:
+            value = status.get(key) or ""
+            if not isinstance(value, str):
+                raise self._failure("printed credentials of a wrong shape", f"{key} is not text")
+            return value
+
+        plain = self._plain.current()
+        certificate, key = text("clientCertificateData"), text("clientKeyData")
+        if bool(certificate) != bool(key):
+            raise self._failure("printed a client certificate without its key, or the reverse")
+        token = checked_token(text("token"), f"credential plugin of user {self._plugin.name!r}")
+        if not token and not certificate:
+            raise self._failure("printed neither a token nor a client certificate")
+        identity = Identity(
+            token, certificate.encode() or plain.certificate, key.encode() or plain.key
+        )
+        return Issued(identity, self._seconds_until(text("expirationTimestamp")))
+
+    def _seconds_until(self, expiration: str) -> float:
+        """Return the seconds until that RFC 3339 time, less the skew; forever when it is empty."""
+        if not expiration:
+            return math.inf
+        try:
+            until = datetime.fromisoformat(expiration)
+        except ValueError:
+            raise self._failure("printed an expiration time that is none") from None
+        if until.tzinfo is None:
+            until = until.replace(tzinfo=UTC)
+        return (until - datetime.now(UTC) - EXPIRY_SKEW).total_seconds()
+
+    def _failure(self, happened: str, why: str = "", hint: str = "") -> AccessError:
+        command = self._plugin.text("command")
+        return AccessError(
+            f"the credential plugin {command!r} of user {self._plugin.name!r} {happened}",
+            why=why,
+            hint=shown(hint) or f"Run {command} by hand to see what it needs, such as a login.",
+        )
+
+
+def _config_exception() -> type[Exception]:
+    from kubernetes.config.config_exception import ConfigException  # noqa: PLC0415
+
+    exception: type[Exception] = ConfigException
+    return exception
+
+
+def _last_line(text: str) -> str:
+    lines = [line for line in text.splitlines() if line.strip()]
+    return shown(lines[-1].strip()) if lines else ""
+
+
+def _within(seconds: float | None, run: Callable[[], Any]) -> Any:
+    """Return what ``run`` returns or raise what it raises; TimeoutError when it takes longer.
+
+    A plugin that is given up on is not killed: its runner keeps no handle to it.
+    """
+    if seconds is None:
+        return run()
+    outcome: queue.SimpleQueue[tuple[Any, Exception | None]] = queue.SimpleQueue()
+
+    def work() -> None:
+        try:
+            outcome.put((run(), None))
+        except Exception as error:  # noqa: BLE001 -- carried to the caller's thread
+            outcome.put((None, error))
+
+    threading.Thread(target=work, name="credential-plugin", daemon=True).start()
+    try:
+        result, error = outcome.get(timeout=seconds)
+    except queue.Empty:
+        raise TimeoutError from None
+    if error is not None:
+        raise error
+    return result

@@ -1,0 +1,218 @@
+"""Which API server to talk to, and as whom: kubectl's rules for kubeconfig files and pods."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import TYPE_CHECKING
+from urllib.parse import quote, urlsplit
+
+from applyprune.cluster.access import ClusterAccess, TLSTrust
+from applyprune.cluster.auth_provider import AuthProvider
+from applyprune.cluster.credentials import (
+    CredentialFiles,
+    Credentials,
+    FixedCredentials,
+    Identity,
+    RenewableCredentials,
+    checked_token,
+    read_file,
+)
+from applyprune.cluster.exec_plugin import ExecPlugin
+from applyprune.cluster.in_cluster import pod_access
+from applyprune.cluster.kubeconfig_files import Entry, Kubeconfig, candidate_files, load
+from applyprune.cluster.proxy_environment import proxy_for
+from applyprune.errors import AccessError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from pathlib import Path
+
+__all__ = ["ClusterAccess", "connect"]
+
+NO_CLUSTER_HINT = (
+    "Set KUBECONFIG or pass --kubeconfig; without a cluster, `applyprune local up` starts one here."
+)
+
+
+def connect(
+    *, kubeconfig: str = "", context: str = "", environ: Mapping[str, str]
+) -> ClusterAccess:
+    """Return the access that the option, ``KUBECONFIG``, ``~/.kube/config`` or the pod gives.
+
+    Nothing is sent: credential plugins run with the first request. Raises AccessError.
+    """
+    paths = candidate_files(kubeconfig, environ)
+    config = load(paths)
+    if not config.contexts and not config.clusters and not kubeconfig:
+        pod = None if context else pod_access(environ)
+        if pod is None:
+            raise _nothing_configured(paths, context)
+        return pod
+    return _from_context(config, context, environ)
+
+
+def _nothing_configured(paths: Iterable[Path], context: str) -> AccessError:
+    looked = [f"{path} (no such file, or empty)" for path in paths]
+    if not context:
+        looked.append("a service account of the pod (not in a pod)")
+    what = (
+        f"no cluster is configured, so no context {context!r}"
+        if context
+        else ("no cluster is configured")
+    )
+    return AccessError(what, why=f"looked at {', '.join(looked)}", hint=NO_CLUSTER_HINT)
+
+
+def _from_context(config: Kubeconfig, wanted: str, environ: Mapping[str, str]) -> ClusterAccess:
+    name = wanted or config.current_context
+    where = ", ".join(map(str, config.files))
+    if not name:
+        raise AccessError(
+            "no context is chosen",
+            where=where,
+            why="current-context is not set",
+            hint=f"Pass --context, or run kubectl config use-context. {_listed(config.contexts)}",
+        )
+    if name not in config.contexts:
+        raise AccessError(
+            f"there is no context {name!r}", where=where, hint=_listed(config.contexts)
+        )
+    context = config.contexts[name]
+    cluster = _named(config.clusters, context, "cluster", where)
+    user = _named(config.users, context, "user", where) if context.text("user") else None
+    trust = _trust(cluster)
+    server = _server(cluster, trust)
+    # As kubectl: nothing that proves who we are goes over plain HTTP.
+    secure = server.startswith("https://")
+    return ClusterAccess(
+        server=server,
+        namespace=context.text("namespace") or "default",
+        context=name,
+        user=context.text("user"),
+        credentials=(
+            _credentials(user, cluster, name, config) if user and secure else FixedCredentials()
+        ),
+        trust=trust,
+        proxy=cluster.text("proxy-url") or proxy_for(server, environ),
+        impersonation=_impersonation(user) if user else (),
+    )
+
+
+def _listed(contexts: Mapping[str, Entry]) -> str:
+    if not contexts:
+        return "The kubeconfig has no contexts."
+    return f"The contexts are: {', '.join(sorted(contexts))}."
+
+
+def _named(entries: Mapping[str, Entry], context: Entry, kind: str, where: str) -> Entry:
+    name = context.text(kind)
+    if name not in entries:
+        raise AccessError(
+            f"context {context.name!r} names the {kind} {name!r}, which is not there"
+            if name
+            else f"context {context.name!r} names no {kind}",
+            where=where,
+            hint=f"Each context needs an entry of its {kind} under {kind}s.",
+        )
+    return entries[name]
+
+
+def _server(cluster: Entry, trust: TLSTrust) -> str:
+    """Return the server's URL; without a scheme it is https when anything speaks of TLS."""
+    server = cluster.text("server")
+    if server and "://" not in server:
+        server = f"{'https' if trust != TLSTrust() else 'http'}://{server}"
+    try:
+        parts = urlsplit(server)
+        good = parts.scheme in {"http", "https"} and parts.hostname and (parts.port or 1)
+    except ValueError:
+        good = False
+    if not good or "@" in parts.netloc or parts.query or parts.fragment or not server.isprintable():
+        raise AccessError(
+            f"cluster {cluster.name!r} has no usable server",
+            # What goes before an @ is a password.
+            why=f"server is {server.rpartition('@')[2]!r}" if server else "server is empty",
+            hint="It must be a URL such as https://host:6443.",
+        )
+    return server.rstrip("/")
+
+
+def _trust(cluster: Entry) -> TLSTrust:
+    data = _data(cluster, "certificate-authority-data")
+    path = cluster.path("certificate-authority")
+    authorities = data or (read_file(path) if path else b"")
+    skip_verify = cluster.flag("insecure-skip-tls-verify")
+    if skip_verify and authorities:
+        raise AccessError(
+            f"cluster {cluster.name!r} both names a certificate authority and skips its check",
+            hint="Remove certificate-authority(-data) or insecure-skip-tls-verify.",
+        )
+    return TLSTrust(
+        authorities=authorities.decode("ascii", "replace"),
+        server_name=cluster.text("tls-server-name"),
+        skip_verify=skip_verify,
+    )
+
+
+def _credentials(user: Entry, cluster: Entry, context: str, config: Kubeconfig) -> Credentials:
+    """Return the source of credentials that client-go would choose for this user."""
+    where = f"user {user.name!r}"
+    certificate = _data(user, "client-certificate-data")
+    key = _data(user, "client-key-data")
+    token = user.path("tokenFile")
+    certificate_file = None if certificate else user.path("client-certificate")
+    key_file = None if key else user.path("client-key")
+    fixed = Identity(checked_token(user.text("token"), where), certificate, key)
+    if bool(certificate or certificate_file) != bool(key or key_file):
+        raise AccessError(f"{where} has a client certificate without its key, or the reverse")
+    plain: Credentials = FixedCredentials(fixed)
+    if token or certificate_file or key_file:
+        files = CredentialFiles(token, certificate_file, key_file, fixed)
+        plain = RenewableCredentials(files.issue)
+        plain.current()
+    if token or fixed.token:
+        return plain
+    if (plugin := user.mapping("exec")) is not None:
+        settings = Entry(user.name, plugin, user.base)
+        return RenewableCredentials(ExecPlugin(settings, cluster, plain).issue)
+    if (provider := user.mapping("auth-provider")) is not None:
+        settings = Entry(user.name, provider, user.base)
+        return RenewableCredentials(AuthProvider(settings, config.files, context).issue)
+    if user.text("username") and not (certificate or certificate_file):
+        raise AccessError(
+            f"{where} has a name and a password, which Kubernetes no longer accepts",
+            hint="Use a token, a client certificate or an exec plugin.",
+        )
+    return plain
+
+
+def _impersonation(user: Entry) -> tuple[tuple[str, str], ...]:
+    """Return the headers for ``as``, ``as-uid``, ``as-groups`` and ``as-user-extra``."""
+    headers = []
+    if user.text("as"):
+        headers.append(("Impersonate-User", user.text("as")))
+    if user.text("as-uid"):
+        headers.append(("Impersonate-Uid", user.text("as-uid")))
+    headers += [("Impersonate-Group", group) for group in user.texts("as-groups")]
+    extra = user.mapping("as-user-extra") or {}
+    values = Entry(user.name, extra, user.base)
+    for key in extra:
+        header = f"Impersonate-Extra-{quote(key.lower(), safe='!#$&*+-.^_`|~')}"
+        headers += [(header, value) for value in values.texts(key)]
+    if headers and not user.text("as"):
+        raise AccessError(f"user {user.name!r} impersonates groups without a user (as)")
+    for header, value in headers:
+        if not value.isascii() or not value.isprintable():
+            raise AccessError(f"user {user.name!r}: {header} cannot be sent as a header")
+    return tuple(headers)
+
+
+def _data(entry: Entry, key: str) -> bytes:
+    """Return a base64 field as bytes; empty when it is missing."""
+    try:
+        return base64.b64decode("".join(entry.text(key).split()), validate=True)
+    except (binascii.Error, ValueError):
+        raise AccessError(
+            "the kubeconfig is malformed", where=entry.name, why=f"{key} is not base64"
+        ) from None

@@ -1,0 +1,201 @@
+"""Finding, reading and merging kubeconfig files by kubectl's rules."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ruamel.yaml import YAML
+from ruamel.yaml.constructor import DuplicateKeyError
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.scanner import ScannerError
+
+from applyprune.errors import AccessError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+# How YAML spells nothing, and yes; every scalar is read as text.
+_NOTHING = frozenset({"", "~", "null", "Null", "NULL"})
+_YES = frozenset({"true", "yes", "on", "y", "1", "t"})
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One named cluster, user or context; relative paths in it start at the folder ``base``."""
+
+    name: str
+    fields: Mapping[str, Any] = field(repr=False)
+    base: Path
+
+    def text(self, key: str) -> str:
+        """Return a field that is text; empty when it is missing or null."""
+        value = self.fields.get(key, "")
+        if not isinstance(value, str):
+            raise AccessError(
+                "the kubeconfig is malformed", where=self.name, why=f"{key} must be text"
+            )
+        return "" if value in _NOTHING else value
+
+    def flag(self, key: str) -> bool:
+        """Return a field that is true or false; false when it is missing."""
+        return self.text(key).lower() in _YES
+
+    def path(self, key: str) -> Path | None:
+        """Return a field that is the path of a file, made absolute."""
+        value = self.text(key)
+        return self.base / value if value else None
+
+    def texts(self, key: str) -> list[str]:
+        """Return a field that is a list of texts; empty when it is missing or null."""
+        value = self.fields.get(key, [])
+        if isinstance(value, str) and value in _NOTHING:
+            return []
+        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+            raise AccessError(
+                "the kubeconfig is malformed", where=self.name, why=f"{key} must be a list of texts"
+            )
+        return value
+
+    def items(self, key: str) -> list[Mapping[str, Any]]:
+        """Return a field that is a list of mappings; empty when it is missing or null."""
+        value = self.fields.get(key, [])
+        if isinstance(value, str) and value in _NOTHING:
+            return []
+        if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
+            raise AccessError(
+                "the kubeconfig is malformed",
+                where=self.name,
+                why=f"{key} must be a list of mappings",
+            )
+        return value
+
+    def mapping(self, key: str) -> Mapping[str, Any] | None:
+        """Return a field that is a mapping; None when it is missing or null."""
+        value = self.fields.get(key, "")
+        if isinstance(value, str) and value in _NOTHING:
+            return None
+        if not isinstance(value, dict):
+            raise AccessError(
+                "the kubeconfig is malformed", where=self.name, why=f"{key} must be a mapping"
+            )
+        return value
+
+
+@dataclass(frozen=True, slots=True)
+class Kubeconfig:
+    """Kubeconfig files merged into one: for each name the first file that has it counts."""
+
+    files: tuple[Path, ...] = ()
+    current_context: str = ""
+    clusters: Mapping[str, Entry] = field(default_factory=dict)
+    users: Mapping[str, Entry] = field(default_factory=dict)
+    contexts: Mapping[str, Entry] = field(default_factory=dict)
+
+
+def candidate_files(kubeconfig: str, environ: Mapping[str, str]) -> tuple[Path, ...]:
+    """Return the files to look at: the option's, else those of ``KUBECONFIG``, else the default.
+
+    The option's file is the only one and must exist; raises AccessError.
+    """
+    if kubeconfig:
+        path = Path(kubeconfig).expanduser()
+        if not path.exists():
+            raise AccessError(
+                "there is no such kubeconfig file",
+                where=kubeconfig,
+                hint="--kubeconfig names exactly one file, and it must exist.",
+            )
+        return (path,)
+    listed = [part for part in environ.get("KUBECONFIG", "").split(os.pathsep) if part]
+    if listed:
+        return tuple(dict.fromkeys(Path(part) for part in listed))
+    home = environ.get("HOME") or environ.get("USERPROFILE")
+    return (Path(home) / ".kube" / "config",) if home else ()
+
+
+def load(paths: Iterable[Path]) -> Kubeconfig:
+    """Read the files that exist and merge them; raises AccessError for one that is not right."""
+    files: list[Path] = []
+    current = ""
+    merged: dict[str, dict[str, Entry]] = {"clusters": {}, "users": {}, "contexts": {}}
+    for path in paths:
+        content = _read(path)
+        if content is None:
+            continue
+        files.append(path)
+        whole = Entry(str(path), content, path.absolute().parent)
+        current = current or whole.text("current-context")
+        for section, kind in (("clusters", "cluster"), ("users", "user"), ("contexts", "context")):
+            for entry in _entries(whole, section, kind):
+                merged[section].setdefault(entry.name, entry)
+    return Kubeconfig(
+        tuple(files), current, merged["clusters"], merged["users"], merged["contexts"]
+    )
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    """Return the content of one file with every scalar as text; None when there is no such file."""
+    try:
+        raw = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise AccessError(
+            "cannot read the kubeconfig", where=str(path), why=error.strerror or ""
+        ) from None
+    try:
+        content = _parsed(raw)
+    except (YAMLError, UnicodeDecodeError, RecursionError) as error:
+        # The parser's own message may quote a value, and values here are tokens.
+        raise AccessError(
+            "the kubeconfig is not valid YAML", where=str(path), why=_problem(error)
+        ) from None
+    if content is None:
+        return {}
+    if not isinstance(content, dict):
+        raise AccessError(
+            "the kubeconfig is malformed", where=str(path), why="it must be a mapping"
+        )
+    return content
+
+
+def _parsed(raw: bytes) -> Any:
+    """Return the one YAML document with every scalar as text."""
+    try:
+        return YAML(typ="base").load(raw)
+    except ScannerError:
+        # The C parser is older than YAML 1.2: it takes no ``{server: https://host}``.
+        return YAML(typ="base", pure=True).load(raw)
+
+
+def _problem(error: Exception) -> str:
+    if not isinstance(error, MarkedYAMLError):
+        return ""
+    problem = "a key is given twice" if isinstance(error, DuplicateKeyError) else error.problem
+    line = f"line {error.problem_mark.line + 1}" if error.problem_mark else ""
+    return ": ".join(part for part in (line, problem) if part)
+
+
+def _entries(whole: Entry, section: str, kind: str) -> list[Entry]:
+    """Return the entries of ``clusters``, ``users`` or ``contexts`` of one file."""
+    items = whole.fields.get(section, [])
+    if isinstance(items, str) and items in _NOTHING:
+        return []
+    entries = []
+    for item in items if isinstance(items, list) else [items]:
+        named = Entry(f"{whole.name}: {section}", item, whole.base) if _is_named(item) else None
+        if named is None:
+            raise AccessError(
+                "the kubeconfig is malformed",
+                where=whole.name,
+                why=f"{section} must be a list of mappings with a name",
+            )
+        entries.append(Entry(item["name"], named.mapping(kind) or {}, whole.base))
+    return entries
+
+
+def _is_named(item: object) -> bool:
+    return isinstance(item, dict) and isinstance(item.get("name"), str) and bool(item["name"])

@@ -1,0 +1,34 @@
+"""When to send a request again: what the server asks for, else a growing, jittered wait."""
+
+from __future__ import annotations
+
+import random
+import re
+import time
+from email.utils import parsedate_to_datetime
+
+FIRST_WAIT = 0.1
+LONGEST_WAIT = 5.0
+
+
+def seconds_to_wait(header: str) -> float | None:
+    """Return the seconds that a Retry-After header asks for; None when it makes no sense."""
+    header = header.strip()
+    if re.fullmatch(r"[0-9]{1,9}", header):
+        return float(header)
+    if not re.fullmatch(r"[A-Za-z]{3,9},? [\x20-\x7e]{1,60}", header):
+        return None
+    try:
+        return max(0.0, parsedate_to_datetime(header).timestamp() - time.time())
+    except (ValueError, OverflowError):
+        return None
+
+
+def backoff(tries: int, asked: float | None) -> float:
+    """Return the seconds to wait after that many tries; never less than the server asked for.
+
+    The jitter keeps threads that failed together from coming back together.
+    """
+    spread = random.uniform(0.5, 1.0)  # noqa: S311 -- no secret depends on it
+    own = min(LONGEST_WAIT, FIRST_WAIT * 2.0 ** min(tries - 1, 16)) * spread
+    return asked + own * 0.5 if asked else own

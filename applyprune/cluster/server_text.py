@@ -1,0 +1,81 @@
+"""Text that others wrote, made fit to be shown: no control sequences, no secrets, not too long."""
+
+from __future__ import annotations
+
+import re
+
+MAX_SHOWN = 1024
+
+# Patterns are compiled when an error comes: that takes longer than a whole request.
+# Messages of the API server that hold names and paths but by their construction no values.
+# Each must match as a whole: a value could otherwise follow the part that is known.
+_WORD = r"[A-Za-z0-9_.:/-]+"
+_QUOTED = r"\"[^\"\n]{0,300}\""
+_OBJECT = rf"{_WORD}[ ]{_QUOTED}"
+_AMOUNTS = r"[\w./=,-]+"
+_WITHOUT_VALUES = rf"""
+      {_OBJECT}[ ]not[ ]found
+    | (?:object[ ]is[ ]being[ ]deleted:[ ])?{_OBJECT}[ ]already[ ]exists
+    | {_OBJECT}[ ]is[ ]forbidden:[ ](?:
+        User[ ]{_QUOTED}[ ]cannot[ ]\w+[ ]resource[ ]{_QUOTED}[ ]in[ ]API[ ]group[ ]{_QUOTED}
+        (?:[ ]in[ ]the[ ]namespace[ ]{_QUOTED}|[ ]at[ ]the[ ]cluster[ ]scope)
+      | unable[ ]to[ ]create[ ]new[ ]content[ ]in[ ]namespace[ ]{_WORD}
+        [ ]because[ ]it[ ]is[ ]being[ ]terminated
+      | exceeded[ ]quota:[ ]{_WORD},[ ]requested:[ ]{_AMOUNTS},[ ]used:[ ]{_AMOUNTS}
+        ,[ ]limited:[ ]{_AMOUNTS}
+      )
+    | Operation[ ]cannot[ ]be[ ]fulfilled[ ]on[ ]{_OBJECT}:[ ](?:
+        the[ ]object[ ]has[ ]been[ ]modified;[ ]please[ ]apply[ ]your[ ]changes[ ]to[ ]the
+        [ ]latest[ ]version[ ]and[ ]try[ ]again
+      | (?:Precondition[ ]failed:[ ])?
+        (?:UID|ResourceVersion)[ ]in[ ]precondition:[ ][\w-]*,
+        [ ](?:UID|ResourceVersion)[ ]in[ ]object[ ]meta:[ ][\w-]*
+      )
+    | \w+[ ]in[ ]version[ ]{_QUOTED}[ ]cannot[ ]be[ ]handled[ ]as[ ]a[ ]\w+:
+        [ ]illegal[ ]base64[ ]data[ ]at[ ]input[ ]byte[ ]\d+
+    | etcdserver:[ ][a-z ]{{1,80}}
+    | Request[ ]entity[ ]too[ ]large:[ ]limit[ ]is[ ]\d+
+    | Unauthorized
+"""
+# The beginning of messages whose end may quote a value.
+_BEGINNINGS = (
+    rf"admission webhook {_QUOTED} denied the request",
+    rf"Internal error occurred: failed calling webhook {_QUOTED}",
+    (
+        r"failed to create typed patch object \([\w./-]*; [\w./-]*, Kind=\w+\): "
+        r"(?:errors:\s+)?\.[\w.\[\]-]{1,300}: "
+        r"(?:field not declared in schema|expected \w+|duplicate entries for key)"
+    ),
+    r"Apply failed with \d+ conflicts?",
+)
+
+
+def shown(text: str, limit: int = MAX_SHOWN) -> str:
+    """Return the text on one line, invisible characters escaped, cut to ``limit`` characters."""
+    # Cut first: what comes may be a hundred megabytes.
+    cut = len(text) > limit
+    line = " ".join(text[:limit].split())
+    clean = "".join(_visible(character) for character in line)
+    return f"{clean[:limit]}…" if cut or len(clean) > limit else clean
+
+
+def without_values(message: str) -> str:
+    """Return the part of an API server's message that can hold no value of the object's fields.
+
+    For an error about a Secret: server-side apply quotes values in its schema errors, a webhook
+    says what it likes. Empty when nothing of the message is known to be free of values.
+    """
+    message = message.strip()
+    if len(message) <= 4 * MAX_SHOWN and re.fullmatch(_WITHOUT_VALUES, message, re.VERBOSE):
+        return shown(message)
+    for beginning in _BEGINNINGS:
+        if found := re.match(beginning, message):
+            return shown(found.group())
+    return ""
+
+
+def _visible(character: str) -> str:
+    if character.isprintable():
+        return character
+    code = ord(character)
+    return f"\\x{code:02x}" if code < 0x80 else f"\\u{code:04x}"

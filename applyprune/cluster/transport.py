@@ -1,0 +1,208 @@
+"""One request at a time to the API server: pooled connections, deadlines, and bounded retries."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from urllib3 import HTTPHeaderDict
+from urllib3.exceptions import HTTPError
+from urllib3.util import Retry, Timeout
+
+from applyprune._version import __version__
+from applyprune.cluster.answer import Answer
+from applyprune.cluster.connection import ServerPool, open_pool
+from applyprune.cluster.deadline import CONNECT_TIMEOUT, Try, one_try
+from applyprune.cluster.faults import judge_fault
+from applyprune.cluster.reply import believed, parsed, read_body
+from applyprune.cluster.request import Reply, Request
+from applyprune.cluster.retry_after import backoff
+from applyprune.cluster.status import Asker, Verdict, judge
+from applyprune.errors import ApiError, Unreachable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from applyprune.cluster.access import ClusterAccess
+    from applyprune.cluster.credentials import Identity
+
+__all__ = ["Reply", "Request", "Transport"]
+
+# Seconds for a server that has never answered: then waiting longer rarely helps.
+FIRST_CONTACT_BUDGET = 2.0
+MAX_TRIES = 32
+
+_USER_AGENT = f"applyprune/{__version__}"
+# Made once: each costs as much as the parsing of a small reply.
+_NO_RETRIES = Retry(False)  # noqa: FBT003 -- urllib3's word for "raise what happened"
+
+
+class Transport:
+    """Requests to one API server; thread-safe, at most ``pool_size`` at a time.
+
+    ``retry_budget`` is in seconds: a try begins no later than that after the first failure of its
+    request. ``trace`` is given one line for each try, without bodies or credentials.
+    """
+
+    def __init__(
+        self,
+        access: ClusterAccess,
+        *,
+        pool_size: int = 16,
+        retry_budget: float = 30.0,
+        trace: Callable[[str], None] | None = None,
+    ) -> None:
+        """Keep the settings; nothing is connected before the first request."""
+        self._access = access
+        self._asker = Asker(access.context, access.user, access.server)
+        self._pool_size = pool_size
+        self._retry_budget = retry_budget
+        self._trace = trace
+        self._lock = threading.Lock()
+        self._pool: tuple[bytes, ServerPool] | None = None
+        self._closed = threading.Event()
+        self._reached = False
+
+    def send(self, request: Request) -> Reply:
+        """Send the request, again where that is safe and may help, and return a reply to believe.
+
+        Raises ApiError for what the server answered, Unreachable where nothing usable came back,
+        AccessError for credentials that cannot be had.
+        """
+        identity = self._access.credentials.current()
+        renewed = False
+        tries = 0
+        gives_up: float | None = None
+        while True:
+            tries += 1
+            outcome = self._try(request, identity, tries)
+            if isinstance(outcome, Reply):
+                return outcome
+            now = time.monotonic()
+            if isinstance(outcome.error, ApiError) and outcome.error.code == 401 and not renewed:
+                renewed = True
+                fresh = self._access.credentials.renewed(identity)
+                if fresh != identity:
+                    identity = fresh
+                    continue
+            if gives_up is None:
+                gives_up = now + self._budget()
+            wait = self._wait_before_next(request, outcome, tries, gives_up - now)
+            if self._closed.wait(wait):
+                raise outcome.error
+            identity = self._access.credentials.current()
+
+    def close(self) -> None:
+        """Close the connections; requests that wait for their next try fail at once."""
+        self._closed.set()
+        with self._lock:
+            pool, self._pool = self._pool, None
+        if pool is not None:
+            pool[1].pool.close()
+
+    def _budget(self) -> float:
+        """Return the seconds after a first failure within which the last try may begin."""
+        if self._reached:
+            return self._retry_budget
+        return min(self._retry_budget, FIRST_CONTACT_BUDGET)
+
+    def _wait_before_next(
+        self, request: Request, outcome: Verdict, tries: int, seconds_left: float
+    ) -> float:
+        """Return the seconds to wait before the next try; raises the error when there is none."""
+        error = outcome.error
+        may_repeat = outcome.passing and (request.retry or outcome.refused_unseen)
+        if not may_repeat or self._closed.is_set():
+            raise error
+        asked = error.retry_after if isinstance(error, ApiError) else None
+        if request.expires is not None:
+            seconds_left = min(seconds_left, request.expires - time.monotonic())
+        wait = backoff(tries, asked)
+        if wait > seconds_left or tries >= MAX_TRIES:
+            told = f"the server asks to come back in {asked:.0f} s" if asked else ""
+            repeated = f"tried {tries} times" if tries > 1 else ""
+            error.why = "; ".join(part for part in (error.why, repeated, told) if part)
+            raise error
+        return wait
+
+    def _try(self, request: Request, identity: Identity, number: int) -> Reply | Verdict:
+        seconds = request.timeout
+        if request.expires is not None:
+            seconds = min(seconds, max(0.0, request.expires - time.monotonic()))
+        started = time.monotonic()
+        outcome: Reply | Verdict
+        with one_try(seconds) as current:
+            try:
+                answer = self._exchange(request, identity, current)
+            except (HTTPError, OSError) as error:
+                outcome = judge_fault(
+                    request, error, sent=current.sent, seconds=seconds, asker=self._asker
+                )
+                told = f"no reply ({outcome.error.what})"
+            else:
+                outcome = believed(request, answer) or judge(request, answer, self._asker)
+                # A login page or a redirect is not the server's answer.
+                if isinstance(outcome, Reply) or isinstance(outcome.error, ApiError):
+                    self._reached = True
+                told = str(answer.status)
+        if self._trace is not None:
+            elapsed = (time.monotonic() - started) * 1000
+            self._trace(f"{request.method} {request.target} {told} {elapsed:.0f} ms try {number}")
+        return outcome
+
+    def _exchange(self, request: Request, identity: Identity, current: Try) -> Answer:
+        server = self._server_pool(identity)
+        response = server.pool.urlopen(
+            request.method,
+            server.base + request.target,
+            body=request.body,
+            headers=self._headers(request, identity),
+            retries=_NO_RETRIES,
+            redirect=False,
+            assert_same_host=False,
+            timeout=Timeout(connect=min(CONNECT_TIMEOUT, current.seconds_left())),
+            pool_timeout=current.seconds_left(),  # type: ignore[arg-type]  # a float does
+            preload_content=False,
+            decode_content=False,
+        )
+        try:
+            raw = read_body(response, self._asker)
+        except BaseException:
+            response.close()
+            raise
+        finally:
+            response.release_conn()
+        return Answer(response.status, response.headers, raw, parsed(raw, response))
+
+    def _server_pool(self, identity: Identity) -> ServerPool:
+        """Return the pool for the identity's certificate, a new one when that has changed."""
+        with self._lock:
+            if self._closed.is_set():
+                raise Unreachable("the connection to the API server is closed")
+            if self._pool is None or self._pool[0] != identity.certificate:
+                # Requests under way keep the connections that they hold.
+                pool = open_pool(self._access, identity, self._pool_size)
+                if self._pool is not None:
+                    self._pool[1].pool.close()
+                self._pool = (identity.certificate, pool)
+            return self._pool[1]
+
+    def _headers(self, request: Request, identity: Identity) -> Mapping[str, str]:
+        headers = {
+            "User-Agent": _USER_AGENT,
+            "Accept": request.accept,
+            "Accept-Encoding": "identity",
+        }
+        if request.body is not None:
+            headers["Content-Type"] = request.content_type
+        if identity.token:
+            headers["Authorization"] = f"Bearer {identity.token}"
+        more = (*self._access.impersonation, *request.headers)
+        if not more:
+            return headers
+        # A name may come more than once: every group to impersonate has a header of its own.
+        several = HTTPHeaderDict(headers)
+        for name, value in more:
+            several.add(name, value)
+        return several

@@ -1,0 +1,286 @@
+"""Reaching the server, or a clear word on why not: TLS, names, proxies, and nothing there."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from applyprune.cluster.access import ClusterAccess, TLSTrust
+from applyprune.cluster.credentials import FixedCredentials, Identity
+from applyprune.cluster.kubeconfig import connect
+from applyprune.cluster.request import Request
+from applyprune.cluster.tls import tls_context
+from applyprune.cluster.transport import Transport
+from applyprune.errors import AccessError, ApiError, Unreachable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from applyprune.localplane import Plane
+
+VERSION = Request("GET", "/version", timeout=5)
+
+
+@pytest.fixture
+def access(plane: Plane) -> ClusterAccess:
+    """The run's plane, without any proxy."""
+    return connect(kubeconfig=str(plane.kubeconfig), environ={})
+
+
+def send(access: ClusterAccess, request: Request = VERSION, **settings: float) -> int:
+    transport = Transport(access, **settings)  # type: ignore[arg-type]
+    try:
+        return transport.send(request).status
+    finally:
+        transport.close()
+
+
+@contextlib.contextmanager
+def listening(serve: Callable[[socket.socket], None]) -> Iterator[int]:
+    """Accept connections on a free port and give each to ``serve`` in a thread of its own."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    threads: list[threading.Thread] = []
+    opened: list[socket.socket] = []
+
+    def accept() -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                connection, _ = listener.accept()
+                opened.append(connection)
+                threads.append(threading.Thread(target=guarded, args=(connection,)))
+                threads[-1].start()
+
+    def guarded(connection: socket.socket) -> None:
+        with contextlib.suppress(OSError), connection:
+            serve(connection)
+
+    acceptor = threading.Thread(target=accept)
+    acceptor.start()
+    try:
+        yield listener.getsockname()[1]
+    finally:
+        for item in (listener, *opened):
+            with contextlib.suppress(OSError):
+                item.shutdown(socket.SHUT_RDWR)
+        listener.close()
+        acceptor.join()
+        for thread in threads:
+            thread.join()
+
+
+def silence(connection: socket.socket) -> None:
+    while connection.recv(65536):
+        pass
+
+
+# Nothing there.
+
+
+def test_a_server_that_never_answered_is_not_waited_for() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    started = time.monotonic()
+
+    with pytest.raises(Unreachable) as caught:
+        send(ClusterAccess(f"https://127.0.0.1:{port}", "", "prod", "", FixedCredentials()))
+    assert time.monotonic() - started < 3
+    assert f"nothing listens at https://127.0.0.1:{port}" in str(caught.value)
+    assert "context 'prod'" in caught.value.hint
+    assert "applyprune local up" in caught.value.hint
+
+
+def test_a_name_that_does_not_resolve_is_told() -> None:
+    access = ClusterAccess("https://no-such-host.invalid", "", "", "", FixedCredentials())
+
+    with pytest.raises(Unreachable, match="the name of https://no-such-host"):
+        send(access, retry_budget=0)
+
+
+def test_a_server_that_takes_the_connection_and_says_nothing_is_given_up_on() -> None:
+    with listening(silence) as port:
+        access = ClusterAccess(f"https://127.0.0.1:{port}", "", "", "", FixedCredentials())
+        started = time.monotonic()
+        with pytest.raises(Unreachable, match=r"gave no complete reply in 0\.5 s"):
+            send(access, Request("GET", "/version", timeout=0.5), retry_budget=0)
+    assert time.monotonic() - started < 2
+
+
+def test_a_server_that_takes_a_big_body_a_sip_at_a_time_is_given_up_on() -> None:
+    def sip(connection: socket.socket) -> None:
+        while connection.recv(4096):
+            time.sleep(0.05)
+
+    body = b" " * 20_000_000
+    with listening(sip) as port:
+        access = ClusterAccess(f"http://127.0.0.1:{port}", "", "", "", FixedCredentials())
+        started = time.monotonic()
+        with pytest.raises(Unreachable):
+            send(access, Request("PUT", "/x", body=body, timeout=0.7), retry_budget=0)
+    assert time.monotonic() - started < 2
+
+
+# TLS.
+
+
+def test_the_system_authorities_do_not_vouch_for_the_cluster(access: ClusterAccess) -> None:
+    started = time.monotonic()
+
+    with pytest.raises(Unreachable, match=r"certificate .* is not to be trusted"):
+        send(replace(access, trust=TLSTrust()))
+    assert time.monotonic() - started < 2
+
+
+def test_the_check_can_be_skipped(access: ClusterAccess) -> None:
+    assert send(replace(access, trust=TLSTrust(skip_verify=True))) == 200
+
+
+def test_the_name_must_fit(access: ClusterAccess) -> None:
+    wrong = replace(access.trust, server_name="elsewhere.example")
+
+    with pytest.raises(Unreachable, match="'elsewhere"):
+        send(replace(access, trust=wrong))
+    for right in ("kubernetes.default.svc", "localhost"):
+        assert send(replace(access, trust=replace(access.trust, server_name=right))) == 200
+
+
+def test_a_server_is_reached_by_name(access: ClusterAccess) -> None:
+    assert send(replace(access, server=access.server.replace("127.0.0.1", "localhost"))) == 200
+
+
+def test_comments_in_the_authorities_do_no_harm(access: ClusterAccess) -> None:
+    chatty = f"# Müllers Zertifikat\n{access.trust.authorities}\nund mehr\n"
+
+    assert send(replace(access, trust=TLSTrust(chatty))) == 200
+
+
+def test_the_certificate_itself_may_be_the_authority(access: ClusterAccess, plane: Plane) -> None:
+    # As Go does: kubeconfigs exist that trust the server's own certificate and no more.
+    leaf = (plane.folder / "pki" / "server.crt").read_text()
+
+    assert send(replace(access, trust=TLSTrust(leaf))) == 200
+
+
+@pytest.mark.parametrize(
+    "pem", ["no pem", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----", " "]
+)
+def test_an_authority_that_is_none_is_told(pem: str) -> None:
+    with pytest.raises(AccessError, match="authority is not a PEM certificate"):
+        tls_context(TLSTrust(pem), Identity())
+
+
+def test_a_certificate_that_does_not_fit_its_key_is_told(plane: Plane) -> None:
+    certificate = plane.client_cert_file.read_bytes()
+    other_key = (plane.folder / "pki" / "server.key").read_bytes()
+
+    for key in (other_key, b"no key"):
+        with pytest.raises(AccessError, match="certificate and its key cannot be used"):
+            tls_context(TLSTrust("", skip_verify=True), Identity("", certificate, key))
+
+
+def test_keys_leave_no_file(plane: Plane, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    certificate = plane.client_cert_file.read_bytes()
+    key = plane.client_key_file.read_bytes()
+
+    tls_context(TLSTrust("", skip_verify=True), Identity("", certificate, key))
+
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_plain_http_where_tls_is_spoken_is_told(access: ClusterAccess) -> None:
+    with pytest.raises(ApiError) as caught:
+        send(replace(access, server=access.server.replace("https://", "http://")))
+    assert "expects https://" in caught.value.hint
+
+
+def test_tls_where_plain_http_is_spoken_is_told() -> None:
+    def answer(connection: socket.socket) -> None:
+        connection.recv(1)
+        connection.sendall(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
+        silence(connection)
+
+    with listening(answer) as port:
+        access = ClusterAccess(f"https://127.0.0.1:{port}", "", "", "", FixedCredentials())
+        with pytest.raises(Unreachable, match="does not speak TLS"):
+            send(access)
+
+
+# Proxies.
+
+
+def tunnel(to: str) -> Callable[[socket.socket], None]:
+    """Return what an HTTP proxy does with a connection: CONNECT, then bytes both ways."""
+    host, _, port = to.removeprefix("https://").partition(":")
+
+    def pump(source: socket.socket, target: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while data := source.recv(65536):
+                target.sendall(data)
+            target.shutdown(socket.SHUT_WR)
+
+    def serve(connection: socket.socket) -> None:
+        head = b""
+        while b"\r\n\r\n" not in head:
+            head += connection.recv(4096)
+        if b"Proxy-Authorization: Basic dTpwYXNz".lower() not in head.lower():
+            connection.sendall(b"HTTP/1.1 407 Proxy Authentication Required\r\n\r\n")
+            return
+        with socket.create_connection((host, int(port))) as server:
+            connection.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
+            back = threading.Thread(target=pump, args=(server, connection))
+            back.start()
+            pump(connection, server)
+            back.join()
+
+    return serve
+
+
+def test_a_proxy_is_tunnelled_through(access: ClusterAccess) -> None:
+    with listening(tunnel(access.server)) as port:
+        assert send(replace(access, proxy=f"http://u:pass@127.0.0.1:{port}")) == 200
+
+
+def test_a_proxy_that_refuses_is_told(access: ClusterAccess) -> None:
+    with (
+        listening(tunnel(access.server)) as port,
+        pytest.raises(Unreachable, match="407 Proxy Authentication Required") as caught,
+    ):
+        send(replace(access, proxy=f"http://u:s3cr3t@127.0.0.1:{port}"))
+    assert "s3cr3t" not in str(caught.value)
+    assert "HTTPS_PROXY" in caught.value.hint
+
+
+def test_a_proxy_that_stalls_is_given_up_on(access: ClusterAccess) -> None:
+    with listening(silence) as port:
+        started = time.monotonic()
+        request = Request("GET", "/version", timeout=0.5)
+        with pytest.raises(Unreachable):
+            send(replace(access, proxy=f"http://127.0.0.1:{port}"), request, retry_budget=0)
+    assert time.monotonic() - started < 2
+
+
+def test_an_unknown_kind_of_proxy_is_told(access: ClusterAccess) -> None:
+    with pytest.raises(AccessError, match="proxies of the kind 'socks5' are not supported"):
+        send(replace(access, proxy="socks5://127.0.0.1:1"))
+
+
+# The trace.
+
+
+def test_the_trace_has_a_line_for_each_try_and_no_secrets(access: ClusterAccess) -> None:
+    lines: list[str] = []
+    transport = Transport(access, trace=lines.append)
+    transport.send(Request("GET", "/api/v1/namespaces", query=(("limit", "1"),)))
+    transport.close()
+
+    assert len(lines) == 1
+    assert lines[0].startswith("GET /api/v1/namespaces?limit=1 200 ")
+    assert lines[0].endswith(" ms try 1")
+    assert access.credentials.current().token not in lines[0]

@@ -1,0 +1,421 @@
+"""Being someone to the real API server: tokens, certificates, plugins, and their renewal."""
+
+from __future__ import annotations
+
+import base64
+import json
+import sys
+import threading
+import time
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from applyprune.cluster.credentials import (
+    CredentialFiles,
+    Identity,
+    Issued,
+    RenewableCredentials,
+)
+from applyprune.cluster.kubeconfig import connect
+from applyprune.cluster.request import Request
+from applyprune.cluster.transport import Transport
+from applyprune.errors import AccessError, Forbidden, Unauthorized
+from tests.fault_proxy import faults, first
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from applyprune.localplane import Plane
+    from tests.cluster.conftest import OpenTransport
+    from tests.fault_proxy import FaultProxy
+
+VERSION = Request("GET", "/version")
+# Anyone may read /version; this one says who asks.
+WHO_AM_I = Request(
+    "POST",
+    "/apis/authentication.k8s.io/v1/selfsubjectreviews",
+    body=b'{"apiVersion":"authentication.k8s.io/v1","kind":"SelfSubjectReview"}',
+)
+NAMESPACES = Request("GET", "/api/v1/namespaces")
+
+
+def groups(transport: Transport) -> list[str]:
+    found: list[str] = transport.send(WHO_AM_I).body["status"]["userInfo"]["groups"]
+    return found
+
+
+def plugin(folder: Path, script: str, **more: Any) -> dict[str, Any]:
+    """Return a user whose exec plugin runs the Python script; each run adds a line to ``runs``."""
+    counted = f"open({str(folder / 'runs')!r}, 'a').write('run\\n')\n"
+    (folder / "plugin.py").write_text("import os, sys, json, time\n" + counted + script)
+    return {
+        "exec": {
+            "apiVersion": "client.authentication.k8s.io/v1",
+            "command": sys.executable,
+            "args": [str(folder / "plugin.py")],
+            "env": None,
+            "interactiveMode": "Never",
+            "provideClusterInfo": False,
+            **more,
+        }
+    }
+
+
+def prints(**status: Any) -> str:
+    credential = {
+        "apiVersion": "client.authentication.k8s.io/v1",
+        "kind": "ExecCredential",
+        "status": status,
+    }
+    return f"print(json.dumps({credential!r}))"
+
+
+def runs(folder: Path) -> int:
+    return len((folder / "runs").read_text().splitlines())
+
+
+# Token files.
+
+
+def test_a_rotated_token_is_read_at_once_on_a_401(
+    open_transport: OpenTransport, proxy: FaultProxy, plane: Plane, tmp_path: Path
+) -> None:
+    token = tmp_path / "token"
+    token.write_text("expired")
+    transport = open_transport(proxy.kubeconfig(tmp_path, user={"tokenFile": str(token)}))
+    token.write_text(plane.token)
+
+    assert "system:masters" in groups(transport)
+    assert [seen.status for seen in proxy.exchanges] == [401, 201]
+    assert "system:masters" in groups(transport)
+    assert [seen.status for seen in proxy.exchanges] == [401, 201, 201]
+
+
+def test_a_401_is_final_when_there_is_no_other_token(
+    open_transport: OpenTransport, proxy: FaultProxy, tmp_path: Path
+) -> None:
+    token = tmp_path / "token"
+    token.write_text("expired")
+    transport = open_transport(proxy.kubeconfig(tmp_path, user={"tokenFile": str(token)}))
+
+    with pytest.raises(Unauthorized, match=r"context 'proxied', user 'admin'.*log in again"):
+        transport.send(NAMESPACES)
+    assert [seen.status for seen in proxy.exchanges] == [401]
+
+
+def test_two_401s_in_a_row_are_final(
+    open_transport: OpenTransport, proxy: FaultProxy, tmp_path: Path
+) -> None:
+    token = tmp_path / "token"
+    token.write_text("expired")
+    transport = open_transport(proxy.kubeconfig(tmp_path, user={"tokenFile": str(token)}))
+    token.write_text("expired-too")
+
+    with pytest.raises(Unauthorized):
+        transport.send(NAMESPACES)
+    assert [seen.status for seen in proxy.exchanges] == [401, 401]
+
+
+def test_an_expired_token_is_one_clear_error(
+    open_transport: OpenTransport, proxy: FaultProxy, tmp_path: Path
+) -> None:
+    transport = open_transport(proxy.kubeconfig(tmp_path, user={"token": "expired"}))
+
+    with pytest.raises(Unauthorized) as caught:
+        transport.send(NAMESPACES)
+    assert len(str(caught.value).splitlines()) == 2
+    assert "expired" not in str(caught.value).splitlines()[0]
+
+
+def test_token_files_are_read_again_after_a_while(tmp_path: Path) -> None:
+    path = tmp_path / "token"
+    path.write_text("one")
+    credentials = RenewableCredentials(CredentialFiles(token=path, max_age=0.2).issue)
+    assert credentials.current().token == "one"
+    path.write_text("two")
+
+    assert credentials.current().token == "one"
+    time.sleep(0.25)
+    assert credentials.current().token == "two"
+
+
+def test_a_token_file_that_is_gone_for_a_moment_does_no_harm(tmp_path: Path) -> None:
+    path = tmp_path / "token"
+    path.write_text("one")
+    credentials = RenewableCredentials(CredentialFiles(token=path, max_age=0).issue)
+    assert credentials.current().token == "one"
+    path.unlink()
+
+    assert credentials.current().token == "one"
+    assert credentials.renewed(Identity(token="one")).token == "one"
+    path.write_text("two")
+    assert credentials.current().token == "two"
+
+
+def test_rotation_under_load_fails_no_request(
+    open_transport: OpenTransport, proxy: FaultProxy, plane: Plane, tmp_path: Path
+) -> None:
+    token = tmp_path / "token"
+    token.write_text("expired-0")
+    transport = open_transport(proxy.kubeconfig(tmp_path, user={"tokenFile": str(token)}))
+    token.write_text(plane.token)
+    failures: list[Exception] = []
+
+    def load() -> None:
+        try:
+            for _ in range(10):
+                transport.send(NAMESPACES)
+        except Exception as error:  # noqa: BLE001 -- asserted on below
+            failures.append(error)
+
+    workers = [threading.Thread(target=load) for _ in range(4)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+
+    assert failures == []
+    assert {seen.status for seen in proxy.exchanges[:1]} == {401}
+    assert all(seen.status == 200 for seen in proxy.exchanges[8:])
+
+
+def test_a_failing_source_is_not_asked_by_each_thread_in_turn() -> None:
+    asked: list[int] = []
+
+    def fail() -> Issued:
+        asked.append(1)
+        raise AccessError("no")
+
+    credentials = RenewableCredentials(fail)
+
+    for _ in range(16):
+        with pytest.raises(AccessError):
+            credentials.current()
+    assert len(asked) == 1
+
+
+def test_many_threads_that_are_refused_renew_once() -> None:
+    issued: list[int] = []
+
+    def issue() -> Issued:
+        issued.append(1)
+        return Issued(Identity(token=f"number-{len(issued)}"))
+
+    credentials = RenewableCredentials(issue)
+    refused = credentials.current()
+
+    assert {credentials.renewed(refused).token for _ in range(16)} == {"number-2"}
+
+
+# Certificates.
+
+
+def test_a_client_certificate_is_shown(plane: Plane, open_transport: OpenTransport) -> None:
+    access = connect(kubeconfig=str(plane.kubeconfig), context=f"{plane.name}-cert", environ={})
+    transport = Transport(access)
+
+    assert access.credentials.current().token == ""
+    assert "system:masters" in groups(transport)
+    transport.close()
+
+
+# Plugins.
+
+
+def test_a_plugin_is_run_once(
+    open_transport: OpenTransport, proxy: FaultProxy, plane: Plane, tmp_path: Path
+) -> None:
+    user = plugin(tmp_path, prints(token=plane.token))
+    transport = open_transport(proxy.kubeconfig(tmp_path, user=user))
+
+    assert "system:masters" in groups(transport)
+    assert "system:masters" in groups(transport)
+    assert runs(tmp_path) == 1
+
+
+def test_a_plugin_gets_its_environment(
+    open_transport: OpenTransport, proxy: FaultProxy, plane: Plane, tmp_path: Path
+) -> None:
+    script = (
+        "info = json.loads(os.environ['KUBERNETES_EXEC_INFO'])\n"
+        "assert info['spec']['cluster']['server'].startswith('https://')\n"
+        "token = os.environ['THE_TOKEN']\n"
+        "print(json.dumps({'apiVersion': info['apiVersion'], 'kind': 'ExecCredential',"
+        " 'status': {'token': token}}))"
+    )
+    env = [{"name": "THE_TOKEN", "value": plane.token}]
+    user = plugin(tmp_path, script, env=env, provideClusterInfo=True)
+
+    assert "system:masters" in groups(open_transport(proxy.kubeconfig(tmp_path, user=user)))
+
+
+def test_a_plugin_is_run_again_when_its_token_ends(
+    open_transport: OpenTransport, proxy: FaultProxy, plane: Plane, tmp_path: Path
+) -> None:
+    soon = (datetime.now(UTC) + timedelta(seconds=5)).isoformat()
+    user = plugin(tmp_path, prints(token=plane.token, expirationTimestamp=soon))
+    transport = open_transport(proxy.kubeconfig(tmp_path, user=user))
+
+    transport.send(VERSION)
+    transport.send(VERSION)
+    # Within ten seconds of its end a token counts as ended.
+    assert runs(tmp_path) == 2
+
+
+def test_a_plugin_is_run_again_on_a_401(
+    open_transport: OpenTransport, proxy: FaultProxy, plane: Plane, tmp_path: Path
+) -> None:
+    script = "first = not os.path.exists('once')\nopen('once', 'w').close()\n"
+    fresh = prints(token=plane.token)
+    stale = prints(token="expired")
+    user = plugin(tmp_path, f"{script}if first:\n    {stale}\nelse:\n    {fresh}")
+    transport = open_transport(proxy.kubeconfig(tmp_path, user=user))
+
+    assert "system:masters" in groups(transport)
+    assert [seen.status for seen in proxy.exchanges] == [401, 201]
+    assert runs(tmp_path) == 2
+
+
+def test_a_plugin_may_issue_a_certificate(plane: Plane, tmp_path: Path) -> None:
+    issued = prints(
+        clientCertificateData=plane.client_cert_file.read_text(),
+        clientKeyData=plane.client_key_file.read_text(),
+    )
+    config = json.loads(plane.kubeconfig.read_text())
+    config["users"][0]["user"] = plugin(tmp_path, issued)
+    path = tmp_path / "config"
+    path.write_text(json.dumps(config))
+    transport = Transport(connect(kubeconfig=str(path), environ={}))
+
+    assert "system:masters" in groups(transport)
+    transport.close()
+
+
+@pytest.mark.parametrize(
+    ("script", "message"),
+    [
+        (
+            "sys.exit('step one\\nyou are not logged in')",
+            "failed: you are not logged in",
+        ),
+        ("print('no json')", "failed: exec: failed to decode process output"),
+        ("print('{}')", "failed: exec: malformed response"),
+        (prints(), "printed neither a token nor a client certificate"),
+        (prints(clientCertificateData="x"), "a client certificate without its key"),
+        (prints(token=7), "of a wrong shape: token is not text"),
+        (prints(token="a\nb"), "the token holds characters that no token has"),
+        (prints(token="t", expirationTimestamp="soon"), "an expiration time that is none"),
+    ],
+)
+def test_a_plugin_that_fails_is_one_clear_error(
+    open_transport: OpenTransport, proxy: FaultProxy, tmp_path: Path, script: str, message: str
+) -> None:
+    transport = open_transport(proxy.kubeconfig(tmp_path, user=plugin(tmp_path, script)))
+
+    with pytest.raises(AccessError, match=message) as caught:
+        transport.send(VERSION)
+    assert "Traceback" not in str(caught.value)
+    assert caught.value.exit_code == 7
+    # Nothing is sent without the credentials.
+    assert proxy.exchanges == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"command": "no-such-program", "installHint": "get it\x1b[0m"},
+            r"(?s)cannot be found.*get it\\x1b",
+        ),
+        ({"command": ""}, "exec names no command"),
+        ({"apiVersion": None}, "exec names no apiVersion"),
+        ({"args": "x"}, "args must be a list"),
+    ],
+)
+def test_a_plugin_that_cannot_be_run_is_one_clear_error(
+    open_transport: OpenTransport,
+    proxy: FaultProxy,
+    tmp_path: Path,
+    changes: dict[str, Any],
+    message: str,
+) -> None:
+    user = plugin(tmp_path, "", **changes)
+
+    with pytest.raises(AccessError, match=message):
+        open_transport(proxy.kubeconfig(tmp_path, user=user)).send(VERSION)
+
+
+# Providers.
+
+
+def id_token(**claims: Any) -> str:
+    def part(content: object) -> str:
+        return base64.urlsafe_b64encode(json.dumps(content).encode()).decode().rstrip("=")
+
+    return f"{part({'alg': 'none'})}.{part(claims)}.c2ln"
+
+
+def oidc(token: str) -> dict[str, Any]:
+    settings = {
+        "id-token": token,
+        "refresh-token": "s3cr3t",
+        "client-id": "c",
+        "client-secret": "s3cr3t",
+        "idp-issuer-url": "https://127.0.0.1:1",
+    }
+    return {"auth-provider": {"name": "oidc", "config": settings}}
+
+
+def test_an_oidc_token_is_sent(
+    open_transport: OpenTransport, proxy: FaultProxy, tmp_path: Path
+) -> None:
+    token = id_token(exp=time.time() + 3600, iss="x")
+    transport = open_transport(proxy.kubeconfig(tmp_path, user=oidc(token)))
+
+    with pytest.raises(Unauthorized):
+        transport.send(NAMESPACES)
+    assert proxy.exchanges[0].header("Authorization") == f"Bearer {token}"
+
+
+@pytest.mark.parametrize("token", [id_token(exp=1), "no token", ""])
+def test_an_oidc_token_that_cannot_be_had_is_one_clear_error(
+    open_transport: OpenTransport, proxy: FaultProxy, tmp_path: Path, token: str
+) -> None:
+    transport = open_transport(proxy.kubeconfig(tmp_path, user=oidc(token)))
+
+    with pytest.raises(
+        AccessError, match="the auth-provider 'oidc' of user 'admin' failed"
+    ) as caught:
+        transport.send(NAMESPACES)
+    assert "s3cr3t" not in str(caught.value)
+    assert proxy.exchanges == []
+
+
+# Acting as somebody else.
+
+
+def test_impersonation_is_sent(
+    open_transport: OpenTransport, proxy: FaultProxy, plane: Plane, tmp_path: Path
+) -> None:
+    user = {"token": plane.token, "as": "alice", "as-groups": ["red", "blue"]}
+    transport = open_transport(proxy.kubeconfig(tmp_path, user=user))
+
+    who = transport.send(WHO_AM_I).body["status"]["userInfo"]
+    assert who["username"] == "alice"
+    assert set(who["groups"]) == {"red", "blue", "system:authenticated"}
+    with pytest.raises(Forbidden, match='User "alice" cannot list') as caught:
+        transport.send(NAMESPACES)
+    assert "Ask for the right to list namespaces" in caught.value.hint
+
+
+def test_no_credentials_are_anonymous(
+    open_transport: OpenTransport, proxy: FaultProxy, tmp_path: Path
+) -> None:
+    transport = open_transport(proxy.kubeconfig(tmp_path, user={"token": ""}))
+
+    with pytest.raises(Forbidden, match="system:anonymous"):
+        transport.send(NAMESPACES)
+    proxy.rule = first(1, faults.reset())
+    assert transport.send(VERSION).status == 200

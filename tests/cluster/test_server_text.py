@@ -1,0 +1,95 @@
+"""Text of others: harmless on a terminal, and without secrets."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from applyprune.cluster.server_text import MAX_SHOWN, shown, without_values
+
+CANARY = "c4n4ryc4n4ry"
+FORBIDDEN = 'secrets "s" is forbidden:'
+UNFULFILLED = 'Operation cannot be fulfilled on secrets "s":'
+MODIFIED = (
+    "the object has been modified; please apply your changes to the latest version and try again"
+)
+UNTYPED = "failed to create typed patch object (d/s; /v1, Kind=Secret):"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("plain", "plain"),
+        ("größer 猫", "größer 猫"),
+        ("two\n  lines\tand\ttabs", "two lines and tabs"),
+        ("\x1b[31mred\x1b[0m", "\\x1b[31mred\\x1b[0m"),
+        ("bell\x07 nul\x00 del\x7f", "bell\\x07 nul\\x00 del\\x7f"),
+        ("c1 \x9b31m", "c1 \\u009b31m"),
+        ("\u202eevil\u202c \u2066x\u2069", "\\u202eevil\\u202c \\u2066x\\u2069"),
+        ("zero\u200bwidth\ufeff", "zero\\u200bwidth\\ufeff"),
+        ("half a \ud83d pair", "half a \\ud83d pair"),
+    ],
+)
+def test_escapes_what_a_terminal_would_obey(text: str, expected: str) -> None:
+    assert shown(text) == expected
+
+
+def test_cuts_what_is_long() -> None:
+    assert len(shown("x" * 10_000_000)) <= MAX_SHOWN + 1
+
+
+@given(st.text())
+def test_is_always_one_printable_line(text: str) -> None:
+    result = shown(text)
+
+    assert len(result) <= MAX_SHOWN + 1
+    assert all(character == "…" or character.isprintable() for character in result)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        'secrets "s" not found',
+        'secrets "s" already exists',
+        f'{FORBIDDEN} User "u" cannot get resource "secrets" in API group "" in the namespace "n"',
+        f"{FORBIDDEN} unable to create new content in namespace n because it is being terminated",
+        f"{FORBIDDEN} exceeded quota: q, requested: secrets=1, used: secrets=5, limited: secrets=5",
+        f"{UNFULFILLED} {MODIFIED}",
+        f"{UNFULFILLED} Precondition failed: UID in precondition: 1b-2c, UID in object meta: 3d-4e",
+        'Secret in version "v1" cannot be handled as a Secret: illegal base64 data at input byte 4',
+        "etcdserver: request timed out",
+        "Unauthorized",
+    ],
+)
+def test_keeps_messages_that_hold_no_values(message: str) -> None:
+    assert without_values(message) == message
+
+
+@pytest.mark.parametrize(
+    ("message", "kept"),
+    [
+        (
+            f"{UNTYPED} .data: expected map, got &{{[{CANARY}]}}",
+            f"{UNTYPED} .data: expected map",
+        ),
+        (
+            f"{UNTYPED} errors:\n  .data.k: expected string, got &value{{Value:{CANARY}}}\n",
+            f"{UNTYPED} errors: .data.k: expected string",
+        ),
+        (
+            f'admission webhook "w.example.com" denied the request: I saw {CANARY}',
+            'admission webhook "w.example.com" denied the request',
+        ),
+        (f'Secret "s" is invalid: data[k]: Invalid value: "{CANARY}": no', ""),
+        (f"json: cannot unmarshal number {CANARY} into Go value", ""),
+        (f'secrets "s" not found {CANARY}', ""),
+        (f'{CANARY} secrets "s" not found', ""),
+        (f'secrets "s" not found\n{CANARY}', ""),
+        (f".data: expected map, got {CANARY}", ""),
+        (CANARY, ""),
+        (f'secrets "s" not found{"x" * 10_000_000}', ""),
+    ],
+)
+def test_leaves_out_what_may_be_a_value(message: str, kept: str) -> None:
+    assert without_values(message) == kept

@@ -1,0 +1,265 @@
+"""What each answer of a server means."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from applyprune.cluster.answer import Answer
+from applyprune.cluster.request import Request
+from applyprune.cluster.status import Asker, judge
+from applyprune.errors import (
+    AlreadyExists,
+    ApiError,
+    ApplypruneError,
+    Conflict,
+    Expired,
+    Forbidden,
+    Invalid,
+    NotFound,
+    NotServed,
+    Unauthorized,
+    Unavailable,
+    Unreachable,
+)
+
+ASKER = Asker(context="prod", user="alice", server="https://k8s.example:6443")
+PATH = "/apis/apps/v1/namespaces/shop/deployments/web"
+ABOUT = ("apps", "deployments", "web")
+SCHEMA_ERROR = (
+    "failed to create typed patch object (shop/web; apps/v1, Kind=Deployment): .spec.replica:"
+    " field not declared in schema"
+)
+HTML = b"<!DOCTYPE html><html><body>Please log in</body></html>"
+
+
+def status(code: int, reason: str = "", message: str = "it says so", **details: Any) -> Answer:
+    body: dict[str, Any] = {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "status": "Failure",
+        "code": code,
+        "message": message,
+        "details": details,
+    }
+    if reason:
+        body["reason"] = reason
+    return Answer(code, {}, json.dumps(body).encode(), body)
+
+
+def text(code: int, body: bytes = b"404 page not found\n", **headers: str) -> Answer:
+    return Answer(
+        code, {key.replace("_", "-"): value for key, value in headers.items()}, body, None
+    )
+
+
+GET = Request("GET", PATH, about=ABOUT)
+PATCH = Request("PATCH", PATH, about=ABOUT)
+NAMED = {"group": "apps", "kind": "deployments", "name": "web"}
+
+
+@pytest.mark.parametrize(
+    ("request_", "answer", "kind", "passing"),
+    [
+        (PATCH, status(400, "BadRequest"), Invalid, False),
+        (PATCH, text(400, b"Client sent an HTTP request"), ApiError, False),
+        (PATCH, status(401, "Unauthorized"), Unauthorized, False),
+        (PATCH, text(401, b"no"), Unauthorized, False),
+        (PATCH, status(403, "Forbidden"), Forbidden, False),
+        (PATCH, text(403, HTML), Forbidden, False),
+        (GET, status(404, "NotFound", **NAMED), NotFound, False),
+        (GET, status(404, "NotFound", **{**NAMED, "name": "other"}), NotServed, False),
+        (GET, status(404, "NotFound", **{**NAMED, "kind": "statefulsets"}), NotServed, False),
+        (GET, status(404, "NotFound", **{**NAMED, "group": ""}), NotServed, False),
+        (PATCH, status(404, "NotFound", kind="namespaces", name="shop"), NotServed, False),
+        (GET, status(404, "", **NAMED), NotServed, False),
+        (GET, status(404, "NotFound"), NotServed, False),
+        (GET, text(404), NotServed, False),
+        (GET, text(404, HTML), NotServed, False),
+        (Request("GET", PATH), status(404, "NotFound", **NAMED), NotServed, False),
+        (Request("GET", PATH, about=("", "", "")), status(404, "NotFound"), NotServed, False),
+        (PATCH, status(405, "MethodNotAllowed"), Invalid, False),
+        (PATCH, status(409, "Conflict", **NAMED), Conflict, False),
+        (PATCH, text(409, b"odd"), Conflict, False),
+        (PATCH, status(409, "AlreadyExists", **NAMED), AlreadyExists, False),
+        (PATCH, status(409, "Conflict", kind="resourcequotas", name="q"), Unavailable, True),
+        (
+            Request("PUT", PATH, about=("", "resourcequotas", "q")),
+            status(409, "Conflict", kind="resourcequotas", name="q"),
+            Conflict,
+            False,
+        ),
+        (GET, status(410, "Expired"), Expired, False),
+        (PATCH, status(413, "RequestEntityTooLarge"), Invalid, False),
+        (PATCH, text(413, b"too large"), Invalid, False),
+        (PATCH, status(415, "UnsupportedMediaType"), Invalid, False),
+        (PATCH, status(422, "Invalid"), Invalid, False),
+        (PATCH, status(429, "TooManyRequests"), Unavailable, True),
+        (PATCH, text(429, b"Too many requests, please try again later."), Unavailable, True),
+        (PATCH, status(500, "", SCHEMA_ERROR), Invalid, False),
+        (PATCH, status(500, "", ".spec.ports: duplicate entries for key [port=1]"), Invalid, False),
+        (PATCH, status(500, "", ".data: expected map, got &{[x]}"), Invalid, False),
+        (PATCH, status(500, "", "etcdserver: request is too large"), Invalid, False),
+        (
+            PATCH,
+            status(500, "", "rpc error: trying to send message larger than max"),
+            Invalid,
+            False,
+        ),
+        (PATCH, status(500, "InternalError", "jsonpatch add operation: no path"), ApiError, False),
+        (PATCH, status(500, "", "something new"), ApiError, False),
+        (
+            PATCH,
+            status(
+                500, "InternalError", 'Internal error occurred: failed calling webhook "w": EOF'
+            ),
+            Unavailable,
+            True,
+        ),
+        (PATCH, status(500, "", "etcdserver: leader changed"), Unavailable, True),
+        (PATCH, status(500, "", "etcdserver: request timed out"), Unavailable, True),
+        (PATCH, status(500, "", "etcdserver: too many requests"), Unavailable, True),
+        (PATCH, status(500, "ServerTimeout"), Unavailable, True),
+        (PATCH, text(500, b""), Unavailable, True),
+        (GET, status(500, "InternalError", "whatever"), Unavailable, True),
+        (PATCH, text(502, HTML), Unavailable, True),
+        (PATCH, text(503, b"service unavailable\n"), Unavailable, True),
+        (PATCH, status(503, "ServiceUnavailable"), Unavailable, True),
+        (PATCH, status(504, "Timeout"), Unavailable, True),
+        (PATCH, text(501, b"no"), ApiError, False),
+        (GET, text(301, b"", Location="https://elsewhere/"), Unreachable, False),
+        (GET, text(302, b"", Location="https://login/?token=x"), Unreachable, False),
+        (GET, text(200, HTML), Unreachable, True),
+        (GET, text(200, b""), Unavailable, True),
+        (GET, text(200, b"{"), Unavailable, True),
+        (GET, text(200, b"[]"), Unavailable, True),
+        (GET, text(204, b""), Unavailable, True),
+        (GET, text(304, b""), Unavailable, True),
+    ],
+)
+def test_each_answer_has_one_meaning(
+    request_: Request, answer: Answer, kind: type[ApplypruneError], passing: bool
+) -> None:
+    verdict = judge(request_, answer, ASKER)
+
+    assert type(verdict.error) is kind
+    assert verdict.passing is passing
+    assert not isinstance(verdict.error, ApiError) or verdict.error.code == answer.status
+
+
+def test_only_a_429_is_surely_unseen() -> None:
+    seen = [code for code in range(200, 600) if judge(PATCH, text(code, b""), ASKER).refused_unseen]
+
+    assert seen == [429]
+
+
+def test_keeps_reason_and_causes() -> None:
+    cause = {
+        "reason": "FieldManagerConflict",
+        "message": 'conflict with "kubectl" using apps/v1',
+        "field": ".spec.replicas",
+    }
+    error = judge(PATCH, status(409, "Conflict", causes=[cause, "odd", 7]), ASKER).error
+
+    assert isinstance(error, Conflict)
+    assert error.reason == "Conflict"
+    assert error.causes == (cause,)
+    assert str(error) == f"it says so: PATCH {PATH} was answered by 409"
+
+
+@pytest.mark.parametrize(
+    ("header", "details", "seconds"),
+    [("7", {}, 7.0), ("", {"retryAfterSeconds": 3}, 3.0), ("later", {}, None), ("", {}, None)],
+)
+def test_tells_when_to_come_back(
+    header: str, details: dict[str, Any], seconds: float | None
+) -> None:
+    plain = status(429, "TooManyRequests", **details)
+    error = judge(PATCH, Answer(429, {"Retry-After": header}, plain.raw, plain.body), ASKER).error
+
+    assert isinstance(error, ApiError)
+    assert error.retry_after == seconds
+
+
+def test_a_401_says_whose_credentials_were_refused() -> None:
+    assert "context 'prod', user 'alice'" in judge(GET, status(401), ASKER).error.hint
+
+
+def test_a_403_says_which_right_is_missing_and_to_whom() -> None:
+    message = (
+        'deployments.apps "web" is forbidden: User "alice@example.com" cannot patch resource'
+        ' "deployments" in API group "apps" in the namespace "shop"'
+    )
+    hint = judge(PATCH, status(403, "Forbidden", message), ASKER).error.hint
+
+    assert hint == (
+        "Ask for the right to patch deployments in namespace shop"
+        " (used: context 'prod', user 'alice')."
+    )
+
+
+def test_a_redirect_shows_where_to_without_its_query() -> None:
+    error = judge(GET, text(302, b"", Location="https://login/?token=x"), ASKER).error
+
+    assert "https://login/" in str(error)
+    assert "token" not in str(error)
+
+
+def test_a_web_page_is_called_one() -> None:
+    assert "sent a web page" in str(judge(GET, text(200, HTML), ASKER).error)
+    assert "web page" in str(judge(PATCH, text(502, HTML), ASKER).error)
+
+
+def test_an_encoded_reply_is_called_one() -> None:
+    assert "encoded as gzip" in str(
+        judge(GET, text(200, b"\x1f\x8b", Content_Encoding="gzip"), ASKER).error
+    )
+
+
+def test_control_sequences_are_taken_out() -> None:
+    error = judge(PATCH, status(422, "Inv\x1balid", "\x1b]0;owned\x07"), ASKER).error
+
+    assert isinstance(error, ApiError)
+    assert "\x1b" not in f"{error}{error.reason}"
+
+
+CANARY = "c4n4ryc4n4ry"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        status(500, "", f".data: expected map, got &{{[{CANARY}]}}"),
+        status(
+            422,
+            "Invalid",
+            f'Secret "s" is invalid: data[k]: Invalid value: "{CANARY}"',
+            causes=[{"reason": "FieldValueInvalid", "message": CANARY, "field": "data[k]"}],
+        ),
+        status(400, "BadRequest", f"admission webhook says {CANARY}"),
+        status(403, "Forbidden", f'admission webhook "w" denied the request: {CANARY}'),
+        status(500, "InternalError", f'failed calling webhook "w": {CANARY}'),
+        text(503, CANARY.encode()),
+        text(500, CANARY.encode()),
+        text(200, CANARY.encode()),
+        text(404, CANARY.encode()),
+    ],
+)
+def test_errors_about_a_secret_hold_no_value(answer: Answer) -> None:
+    request = Request("PATCH", "/api/v1/namespaces/n/secrets/s", secret=True)
+
+    error = judge(request, answer, ASKER).error
+
+    assert CANARY not in f"{error!s} {error!r} {vars(error)}"
+    assert str(error)
+
+
+def test_an_error_about_a_secret_still_names_the_field() -> None:
+    answer = status(
+        422, "Invalid", CANARY, causes=[{"reason": "X", "message": CANARY, "field": "data[k]"}]
+    )
+    request = Request("PATCH", "/api/v1/namespaces/n/secrets/s", secret=True)
+
+    assert "refused it at data[k] (Invalid)" in str(judge(request, answer, ASKER).error)

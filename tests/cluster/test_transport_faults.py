@@ -1,0 +1,515 @@
+"""What the wire does to a client (failures.md §1.6), each in front of the real API server."""
+
+from __future__ import annotations
+
+import contextlib
+import email.utils
+import gzip
+import json
+import threading
+import time
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+import pytest
+
+from applyprune.cluster.request import Request
+from applyprune.errors import (
+    ApplypruneError,
+    Expired,
+    NotFound,
+    NotServed,
+    Unavailable,
+    Unreachable,
+)
+from tests.fault_proxy import always, faults, first
+
+if TYPE_CHECKING:
+    from tests.cluster.conftest import OpenTransport
+    from tests.fault_proxy import Fault, FaultProxy
+
+VERSION = Request("GET", "/version")
+APPLY = "application/apply-patch+yaml"
+
+
+def config_map(namespace: str, value: str = "one") -> bytes:
+    return json.dumps(
+        {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": "probe", "namespace": namespace},
+            "data": {"value": value},
+        }
+    ).encode()
+
+
+def path_in(namespace: str, name: str = "probe") -> str:
+    return f"/api/v1/namespaces/{namespace}/configmaps/{name}"
+
+
+def apply(namespace: str, value: str = "one") -> Request:
+    return Request(
+        "PATCH",
+        path_in(namespace),
+        query=(("fieldManager", "test"),),
+        body=config_map(namespace, value),
+        content_type=APPLY,
+        about=("", "configmaps", "probe"),
+    )
+
+
+def create(namespace: str) -> Request:
+    return Request(
+        "POST",
+        f"/api/v1/namespaces/{namespace}/configmaps",
+        body=config_map(namespace),
+        retry=False,
+    )
+
+
+def read(namespace: str) -> Request:
+    return Request("GET", path_in(namespace), about=("", "configmaps", "probe"))
+
+
+# Write reply lost: was it done?
+
+
+@pytest.mark.parametrize("fault", [faults.lose_reply(), faults.close_before_reply()])
+def test_a_lost_reply_to_an_apply_is_asked_for_again(
+    open_transport: OpenTransport, proxy: FaultProxy, namespace: str, fault: Fault
+) -> None:
+    proxy.rule = first(1, fault)
+
+    reply = open_transport().send(apply(namespace))
+
+    assert reply.body["data"] == {"value": "one"}
+    # The first try did it: the second one finds the object there.
+    assert [seen.server_status for seen in proxy.exchanges] == [201, 200]
+
+
+def test_a_lost_reply_to_a_delete_is_asked_for_again_and_proves_the_absence(
+    open_transport: OpenTransport, proxy: FaultProxy, namespace: str
+) -> None:
+    transport = open_transport()
+    transport.send(apply(namespace))
+    proxy.rule = first(1, faults.lose_reply())
+    request = Request("DELETE", path_in(namespace), about=("", "configmaps", "probe"))
+
+    with pytest.raises(NotFound):
+        transport.send(request)
+    assert [seen.server_status for seen in proxy.exchanges] == [201, 200, 404]
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        faults.lose_reply(),
+        faults.close_before_reply(),
+        faults.truncate(0.5),
+        faults.truncate_headers(),
+        faults.text(502, "bad gateway"),
+        faults.text(503, "unavailable"),
+        faults.web_page(),
+        faults.reset(),
+    ],
+)
+def test_a_lost_reply_to_a_create_is_left_to_the_caller(
+    open_transport: OpenTransport, proxy: FaultProxy, namespace: str, fault: Fault
+) -> None:
+    proxy.rule = always(fault)
+
+    with pytest.raises((Unreachable, Unavailable)):
+        open_transport().send(create(namespace))
+    assert len(proxy.exchanges) == 1
+
+
+def test_a_create_that_was_turned_away_is_sent_again(
+    open_transport: OpenTransport, proxy: FaultProxy, namespace: str
+) -> None:
+    proxy.rule = first(2, faults.text(429, "later"))
+
+    assert open_transport().send(create(namespace)).status == 201
+    assert [seen.status for seen in proxy.exchanges] == [429, 429, 201]
+
+
+def test_a_create_that_was_never_sent_is_sent_again(
+    open_transport: OpenTransport, proxy: FaultProxy, namespace: str
+) -> None:
+    transport = open_transport()
+    proxy.refuse_connections()
+    timer = threading.Timer(0.5, proxy.accept_connections)
+    timer.start()
+
+    assert transport.send(create(namespace)).status == 201
+    timer.join()
+    assert [seen.server_status for seen in proxy.exchanges] == [201]
+
+
+# Hang.
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        faults.hang(),
+        faults.hang(forward=True),
+        faults.drip(seconds_a_byte=0.2),
+        faults.drip(seconds_a_byte=0.2, headers=True),
+    ],
+    ids=["silence", "silence-after-the-fact", "one-byte-at-a-time", "header-bytes-at-a-time"],
+)
+def test_a_server_that_never_finishes_is_given_up_on_in_time(
+    open_transport: OpenTransport, proxy: FaultProxy, fault: Fault
+) -> None:
+    proxy.rule = always(fault)
+    started = time.monotonic()
+
+    with pytest.raises(Unreachable, match=r"no complete reply in 0\.5 s"):
+        open_transport(retry_budget=0).send(Request("GET", "/version", timeout=0.5))
+    assert time.monotonic() - started < 2
+
+
+def test_a_hang_is_tried_again(open_transport: OpenTransport, proxy: FaultProxy) -> None:
+    proxy.rule = first(1, faults.hang())
+
+    assert open_transport().send(Request("GET", "/version", timeout=0.5)).status == 200
+
+
+def test_a_request_that_expires_is_over_then_retries_included(
+    open_transport: OpenTransport, proxy: FaultProxy
+) -> None:
+    transport = open_transport(retry_budget=60)
+    transport.send(VERSION)
+    proxy.rule = always(faults.hang())
+    started = time.monotonic()
+
+    with pytest.raises(Unreachable):
+        transport.send(Request("GET", "/version", timeout=0.4, expires=started + 1.0))
+    assert time.monotonic() - started < 2
+    assert len(proxy.exchanges) > 2
+
+
+# The API server rolls.
+
+
+def test_a_server_that_restarts_is_waited_for(
+    open_transport: OpenTransport, proxy: FaultProxy, namespace: str
+) -> None:
+    transport = open_transport()
+    transport.send(VERSION)
+    proxy.rule = first(1, faults.refuse(0.8))
+
+    assert transport.send(apply(namespace)).status == 201
+
+
+def test_a_connection_that_was_closed_while_idle_costs_nothing(
+    open_transport: OpenTransport, proxy: FaultProxy
+) -> None:
+    lines: list[str] = []
+    transport = open_transport(trace=lines.append)
+    transport.send(VERSION)
+    proxy.refuse_connections()
+    proxy.accept_connections()
+
+    assert transport.send(VERSION).status == 200
+    assert [line.split()[2] for line in lines] == ["200", "200"]
+
+
+@pytest.mark.parametrize("fault", [faults.reset(), faults.not_http(), faults.truncate_headers()])
+def test_a_broken_connection_is_tried_again(
+    open_transport: OpenTransport, proxy: FaultProxy, fault: Fault
+) -> None:
+    proxy.rule = first(2, fault)
+
+    assert open_transport().send(VERSION).status == 200
+    assert len(proxy.exchanges) == 3
+
+
+# 429 and the others that pass.
+
+
+@pytest.mark.parametrize(
+    ("retry_after", "at_least", "at_most"),
+    [
+        ("", 0, 3),
+        ("0", 0, 3),
+        ("1", 1, 4),
+        ("soon", 0, 3),
+        ("-7", 0, 3),
+        ("Wed, 21 Oct 2015 07:28:00 GMT", 0, 3),
+    ],
+)
+def test_a_429_is_obeyed(
+    open_transport: OpenTransport,
+    proxy: FaultProxy,
+    retry_after: str,
+    at_least: int,
+    at_most: int,
+) -> None:
+    headers = (("Retry-After", retry_after),) if retry_after else ()
+    proxy.rule = first(1, faults.status(429, "TooManyRequests", headers=headers))
+    transport = open_transport()
+    started = time.monotonic()
+
+    assert transport.send(VERSION).status == 200
+    assert at_least <= time.monotonic() - started < at_most
+
+
+def test_a_429_until_a_date_is_obeyed(open_transport: OpenTransport, proxy: FaultProxy) -> None:
+    # HTTP dates have whole seconds.
+    date = email.utils.formatdate(time.time() + 2, usegmt=True)
+    proxy.rule = first(1, faults.text(429, headers=(("Retry-After", date),)))
+    started = time.monotonic()
+
+    assert open_transport().send(VERSION).status == 200
+    assert 0.9 < time.monotonic() - started < 5
+
+
+@pytest.mark.parametrize("wish", ["3600", "Wed, 21 Oct 2099 07:28:00 GMT"])
+def test_a_429_for_longer_than_we_would_wait_fails_at_once_and_says_so(
+    open_transport: OpenTransport, proxy: FaultProxy, wish: str
+) -> None:
+    proxy.rule = always(faults.text(429, "later", (("Retry-After", wish),)))
+    started = time.monotonic()
+
+    with pytest.raises(Unavailable, match=r"later.*asks to come back in \d+ s"):
+        open_transport().send(VERSION)
+    assert time.monotonic() - started < 2
+
+
+def test_many_429s_in_a_row_are_outlasted(open_transport: OpenTransport, proxy: FaultProxy) -> None:
+    proxy.rule = first(5, faults.status(429, "TooManyRequests"))
+
+    assert open_transport().send(VERSION).status == 200
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        faults.text(429, "later"),
+        faults.text(500, "oops"),
+        faults.text(502, "bad gateway"),
+        faults.text(503, "service unavailable"),
+        faults.status(503, "ServiceUnavailable", "shutting down"),
+        faults.text(504, "gateway timeout"),
+        faults.status(500, "InternalError", 'failed calling webhook "w": connection refused'),
+        faults.status(500, "", "etcdserver: leader changed"),
+    ],
+)
+def test_what_never_passes_fails_within_the_budget(
+    open_transport: OpenTransport, proxy: FaultProxy, namespace: str, fault: Fault
+) -> None:
+    transport = open_transport(retry_budget=0.5)
+    transport.send(VERSION)
+    proxy.rule = always(fault)
+    started = time.monotonic()
+
+    with pytest.raises(Unavailable, match=r"tried [3-9] times"):
+        transport.send(apply(namespace))
+    assert time.monotonic() - started < 3
+
+
+def test_a_schema_error_is_not_tried_again(
+    open_transport: OpenTransport, proxy: FaultProxy, namespace: str
+) -> None:
+    bad = Request(
+        "PATCH",
+        path_in(namespace),
+        query=(("fieldManager", "test"),),
+        body=config_map(namespace).replace(b'"data"', b'"dato"'),
+        content_type=APPLY,
+    )
+
+    with pytest.raises(Exception, match="field not declared in schema") as caught:
+        open_transport().send(bad)
+    assert type(caught.value).__name__ == "Invalid"
+    assert [seen.server_status for seen in proxy.exchanges] == [500]
+
+
+# Truncated and garbage replies.
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        faults.truncate(0),
+        faults.truncate(0.5),
+        faults.truncate(1, less=1),
+        faults.unterminated_chunks(),
+        faults.shortened(0),
+        faults.shortened(40),
+        faults.garbage(),
+        faults.web_page(),
+        faults.answer(200, b"[]"),
+        faults.answer(200, b"null"),
+        faults.answer(200, b'{"a": NaN}'),
+        faults.answer(200, b"[" * 100_000),
+        faults.answer(200, b'{"a": ' + b"9" * 5000 + b"}"),
+        faults.answer(200, b'{"kind": "ConfigMap"}', (("Content-Encoding", "br"),)),
+        faults.answer(204),
+        faults.answer(206, b'{"kind": "ConfigMap"}'),
+        faults.answer(304),
+    ],
+)
+def test_a_reply_that_cannot_be_believed_is_never_returned(
+    open_transport: OpenTransport, proxy: FaultProxy, namespace: str, fault: Fault
+) -> None:
+    transport = open_transport(retry_budget=0.2)
+    transport.send(apply(namespace))
+    proxy.rule = always(fault)
+
+    with pytest.raises((Unavailable, Unreachable)):
+        transport.send(read(namespace))
+    proxy.rule = first(1, fault)
+    assert transport.send(read(namespace)).body["data"] == {"value": "one"}
+
+
+def test_a_captive_portal_is_called_one(open_transport: OpenTransport, proxy: FaultProxy) -> None:
+    proxy.rule = always(faults.web_page())
+
+    with pytest.raises(Unreachable, match="did not answer as an API server: it sent a web page"):
+        open_transport(retry_budget=0.2).send(VERSION)
+
+
+def test_a_compression_bomb_is_not_unpacked(
+    open_transport: OpenTransport, proxy: FaultProxy
+) -> None:
+    bomb = gzip.compress(b" " * 10_000_000)
+    proxy.rule = always(faults.answer(200, bomb, (("Content-Encoding", "gzip"),)))
+
+    with pytest.raises(Unavailable, match="encoded as gzip, which was not asked for"):
+        open_transport(retry_budget=0.1).send(VERSION)
+    assert proxy.exchanges[0].header("Accept-Encoding") == "identity"
+
+
+@pytest.mark.parametrize("code", [301, 302, 303, 307, 308])
+def test_a_redirect_is_never_followed(
+    open_transport: OpenTransport, proxy: FaultProxy, namespace: str, code: int
+) -> None:
+    elsewhere = (("Location", f"{proxy.server}/version"),)
+    proxy.rule = always(faults.answer(code, headers=elsewhere))
+
+    with pytest.raises(Unreachable, match="is not an API server: it redirects"):
+        open_transport().send(apply(namespace))
+    assert len(proxy.exchanges) == 1
+
+
+# LIST pages: 410. And what is no proof of absence.
+
+
+def test_an_expired_continue_token_is_told_apart(
+    open_transport: OpenTransport, proxy: FaultProxy, namespace: str
+) -> None:
+    proxy.rule = always(faults.status(410, "Expired", "The provided continue parameter is too old"))
+
+    with pytest.raises(Expired):
+        open_transport().send(Request("GET", f"/api/v1/namespaces/{namespace}/configmaps"))
+    assert len(proxy.exchanges) == 1
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        faults.text(404, "404 page not found\n"),
+        faults.web_page(404),
+        faults.status(404, "NotFound", "no", name="other", kind="configmaps"),
+        faults.status(404, "NotFound", "no", name="probe", kind="secrets"),
+        faults.status(404, "NotFound", "no", name="probe", kind="configmaps", group="x.io"),
+        faults.status(404, "", "no", name="probe", kind="configmaps"),
+        faults.status(404, "NotFound", "no"),
+    ],
+)
+def test_only_a_status_that_names_the_object_proves_its_absence(
+    open_transport: OpenTransport, proxy: FaultProxy, namespace: str, fault: Fault
+) -> None:
+    transport = open_transport()
+    with pytest.raises(NotFound):
+        transport.send(read(namespace))
+    proxy.rule = always(fault)
+
+    with pytest.raises(NotServed):
+        transport.send(read(namespace))
+
+
+# Names on the wire.
+
+
+def test_the_request_line_is_what_was_asked_for(
+    open_transport: OpenTransport, proxy: FaultProxy, namespace: str
+) -> None:
+    transport = open_transport()
+    names = [
+        "a",
+        "a.b-c",
+        "A%41",
+        "x?dryRun=All",
+        "a/b",
+        "..x",
+        "ü",
+        "a b",
+        "a:b",
+        "a;b",
+        "%2e",
+        "#",
+    ]
+    requests = [
+        Request("GET", path_in(namespace, quote(name, safe="")), query=(("k", name),))
+        for name in names
+    ]
+
+    for request in requests:
+        with contextlib.suppress(ApplypruneError):
+            transport.send(request)
+    assert [seen.target for seen in proxy.exchanges] == [request.target for request in requests]
+
+
+# Memory and threads.
+
+
+def test_many_requests_leave_nothing_behind(
+    open_transport: OpenTransport, proxy: FaultProxy
+) -> None:
+    transport = open_transport(pool_size=2)
+    proxy.rule = first(5, faults.truncate(0.5))
+    before = threading.active_count()
+
+    workers = [
+        threading.Thread(target=lambda: [transport.send(VERSION) for _ in range(10)])
+        for _ in range(4)
+    ]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+
+    # Two connections for four threads, and a new one for each that a fault has cost.
+    assert len({seen.connection for seen in proxy.exchanges}) <= 7
+    assert len(proxy.exchanges) == 45
+    transport.close()
+    deadline = time.monotonic() + 5
+    while threading.active_count() > before and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert threading.active_count() <= before
+
+
+def test_closing_wakes_who_waits_for_the_next_try(
+    open_transport: OpenTransport, proxy: FaultProxy
+) -> None:
+    transport = open_transport(retry_budget=60)
+    proxy.rule = always(faults.text(429, "later", (("Retry-After", "30"),)))
+    failed = threading.Event()
+
+    def send() -> None:
+        with pytest.raises(Unavailable):
+            transport.send(VERSION)
+        failed.set()
+
+    sender = threading.Thread(target=send)
+    sender.start()
+    while not proxy.exchanges:
+        time.sleep(0.01)
+    transport.close()
+    assert failed.wait(5)
+    sender.join()
+    with pytest.raises(Unreachable, match="closed"):
+        transport.send(VERSION)

@@ -1,0 +1,14 @@
+"""A proxy in front of a real API server that records every request and can spoil any of them.
+
+with FaultProxy(plane) as proxy:
+    proxy.rule = first(2, faults.lose_reply(), where=lambda seen: seen.method == "PATCH")
+    run(proxy.kubeconfig(tmp_path))
+    assert [seen.method for seen in proxy.exchanges] == ["PATCH", "PATCH", "PATCH"]
+"""
+
+from tests.fault_proxy import faults
+from tests.fault_proxy.exchange import Exchange, Fault, Rule
+from tests.fault_proxy.proxy import FaultProxy
+from tests.fault_proxy.rules import always, first, number
+
+__all__ = ["Exchange", "Fault", "FaultProxy", "Rule", "always", "faults", "first", "number"]

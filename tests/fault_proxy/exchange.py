@@ -1,0 +1,83 @@
+"""What the proxy knows of one request, and what a fault may do to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+from urllib.parse import parse_qsl, urlsplit
+
+Headers = Sequence[tuple[str, str]]
+
+
+@dataclass(slots=True)
+class ServerReply:
+    """A whole reply, of the server or made up."""
+
+    status: int
+    headers: Headers
+    body: bytes
+
+
+@dataclass(slots=True)
+class Exchange:
+    """One request as it came in, and what became of it; ``number`` counts from 1.
+
+    ``connection`` counts the client's connections. ``forwarded`` tells whether the server has been
+    sent it; ``server_status`` is the server's answer, ``status`` what the client was sent, None
+    when it was sent no whole reply.
+    """
+
+    number: int
+    connection: int
+    method: str
+    target: str
+    headers: Headers = field(repr=False)
+    body: bytes = field(repr=False)
+    forwarded: bool = False
+    server_status: int | None = None
+    status: int | None = None
+    reply: bytes = field(default=b"", repr=False)
+
+    @property
+    def path(self) -> str:
+        """Return the target without its query."""
+        return urlsplit(self.target).path
+
+    @property
+    def query(self) -> dict[str, str]:
+        """Return the query; of a key that is given twice the last value."""
+        return dict(parse_qsl(urlsplit(self.target).query, keep_blank_values=True))
+
+    def header(self, name: str) -> str:
+        """Return a header of the request; empty when it is missing."""
+        return next((value for key, value in self.headers if key.lower() == name.lower()), "")
+
+
+class Wire(Protocol):
+    """What a fault may do with the connection to the client, and with the server behind."""
+
+    def forward(self) -> ServerReply:
+        """Send the request to the real server and return its reply."""
+
+    def send(self, data: bytes) -> None:
+        """Send bytes to the client as they are."""
+
+    def reply(self, reply: ServerReply) -> None:
+        """Send a whole reply to the client and keep the connection."""
+
+    def close(self) -> None:
+        """Close the connection in good order."""
+
+    def reset(self) -> None:
+        """Reset the connection, as a crash or a firewall does."""
+
+    def refuse_connections(self, seconds: float) -> None:
+        """Reset the connection and every other one, and refuse new ones for that long."""
+
+    def wait(self, seconds: float) -> bool:
+        """Wait; return False at once when the client or the proxy has gone."""
+
+
+Fault = Callable[[Wire], None]
+Rule = Callable[[Exchange], Fault | None]

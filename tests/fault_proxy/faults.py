@@ -1,0 +1,221 @@
+"""The faults: each is a function of the wire, made by a function that takes its details."""
+
+from __future__ import annotations
+
+import json
+import threading
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.fault_proxy.exchange import Fault, Headers, ServerReply, Wire
+
+HOUR = 3600.0
+
+
+def reset() -> Fault:
+    """Reset the connection; the server never sees the request."""
+
+    def fault(wire: Wire) -> None:
+        wire.reset()
+
+    return fault
+
+
+def refuse(seconds: float) -> Fault:
+    """Reset every connection and refuse new ones for that long, as a server that restarts."""
+
+    def fault(wire: Wire) -> None:
+        wire.refuse_connections(seconds)
+
+    return fault
+
+
+def lose_reply() -> Fault:
+    """Let the server do it, then reset the connection without a byte of the reply."""
+
+    def fault(wire: Wire) -> None:
+        wire.forward()
+        wire.reset()
+
+    return fault
+
+
+def close_before_reply() -> Fault:
+    """Let the server do it, then close in good order without a byte of the reply."""
+
+    def fault(wire: Wire) -> None:
+        wire.forward()
+        wire.close()
+
+    return fault
+
+
+def truncate(fraction: float = 0.5, *, less: int = 0) -> Fault:
+    """Let the server do it, then send that part of the body, ``less`` bytes fewer, and close.
+
+    ``truncate(0)`` cuts right after the headers, ``truncate(1, less=1)`` before the last byte.
+    """
+
+    def fault(wire: Wire) -> None:
+        reply = wire.forward()
+        end = int(len(reply.body) * fraction) - less
+        wire.send(head(reply.status, _framed(reply)) + reply.body[: max(0, end)])
+        wire.close()
+
+    return fault
+
+
+def truncate_headers() -> Fault:
+    """Let the server do it, then close in the middle of the headers."""
+
+    def fault(wire: Wire) -> None:
+        reply = wire.forward()
+        whole = head(reply.status, _framed(reply))
+        wire.send(whole[: len(whole) // 2])
+        wire.close()
+
+    return fault
+
+
+def unterminated_chunks() -> Fault:
+    """Let the server do it, then send the whole body in chunks without the last, and close."""
+
+    def fault(wire: Wire) -> None:
+        reply = wire.forward()
+        headers = [*_bare(reply.headers), ("Transfer-Encoding", "chunked")]
+        wire.send(head(reply.status, headers))
+        wire.send(b"%x\r\n%b\r\n" % (len(reply.body), reply.body))
+        wire.close()
+
+    return fault
+
+
+def shortened(size: int) -> Fault:
+    """Let the server do it, then send the first bytes of the body as if they were all of it."""
+
+    def fault(wire: Wire) -> None:
+        reply = wire.forward()
+        wire.reply(ServerReply(reply.status, _bare(reply.headers), reply.body[:size]))
+
+    return fault
+
+
+def hang(*, forward: bool = False) -> Fault:
+    """Take the request and never say a word."""
+
+    def fault(wire: Wire) -> None:
+        if forward:
+            wire.forward()
+        while wire.wait(HOUR):
+            pass
+
+    return fault
+
+
+def drip(*, seconds_a_byte: float = 1.0, headers: bool = False) -> Fault:
+    """Let the server do it, then send its reply byte by byte; the headers too, if asked."""
+
+    def fault(wire: Wire) -> None:
+        reply = wire.forward()
+        whole = head(reply.status, _framed(reply))
+        slow = reply.body
+        if headers:
+            slow = whole + slow
+        else:
+            wire.send(whole)
+        for byte in slow:
+            wire.send(bytes([byte]))
+            if not wire.wait(seconds_a_byte):
+                return
+
+    return fault
+
+
+def answer(
+    status: int, body: bytes = b"", headers: Headers = (), *, forward: bool = False
+) -> Fault:
+    """Answer this instead; with ``forward`` the server does what it was asked all the same."""
+
+    def fault(wire: Wire) -> None:
+        if forward:
+            wire.forward()
+        wire.reply(ServerReply(status, headers, body))
+
+    return fault
+
+
+def status(
+    code: int, reason: str = "", message: str = "", *, headers: Headers = (), **details: Any
+) -> Fault:
+    """Answer a Status, as an API server does; ``details`` are those of the Status."""
+    body: dict[str, Any] = {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Failure",
+        "message": message,
+        "code": code,
+    }
+    if reason:
+        body["reason"] = reason
+    if details:
+        body["details"] = details
+    typed = (("Content-Type", "application/json"), *headers)
+    return answer(code, json.dumps(body).encode(), typed)
+
+
+def text(code: int, body: str = "", headers: Headers = ()) -> Fault:
+    """Answer plain text, as Go's net/http and load balancers do."""
+    return answer(code, body.encode(), (("Content-Type", "text/plain; charset=utf-8"), *headers))
+
+
+def web_page(code: int = 200) -> Fault:
+    """Answer the login page of a captive portal."""
+    page = b"<!DOCTYPE html>\n<html><head><title>Welcome</title></head><body>Log in</body></html>\n"
+    return answer(code, page, (("Content-Type", "text/html; charset=utf-8"),))
+
+
+def garbage() -> Fault:
+    """Answer 200 with bytes that are no JSON."""
+    return answer(200, b'{"kind":"ConfigMap","apiVersion":"v1","data":{"a":\xff\x00!')
+
+
+def not_http() -> Fault:
+    """Answer something that is not HTTP at all, and close."""
+
+    def fault(wire: Wire) -> None:
+        wire.send(b"SSH-2.0-OpenSSH_9.6\r\n")
+        wire.close()
+
+    return fault
+
+
+@dataclass(slots=True)
+class Pause:
+    """A fault that holds a request until the test lets it go on; then nothing else is wrong."""
+
+    reached: threading.Event = field(default_factory=threading.Event)
+    go_on: threading.Event = field(default_factory=threading.Event)
+
+    def __call__(self, wire: Wire) -> None:
+        """Tell that the request has come, wait, forward it, and send the reply."""
+        self.reached.set()
+        while not self.go_on.is_set():
+            if not wire.wait(0.01):
+                return
+        wire.reply(wire.forward())
+
+
+def head(status_code: int, headers: Headers) -> bytes:
+    """Return a status line and headers as bytes."""
+    lines = [f"HTTP/1.1 {status_code} Fault", *(f"{name}: {value}" for name, value in headers)]
+    return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
+
+
+def _framed(reply: ServerReply) -> Headers:
+    return [*_bare(reply.headers), ("Content-Length", str(len(reply.body)))]
+
+
+def _bare(headers: Headers) -> list[tuple[str, str]]:
+    framing = {"content-length", "transfer-encoding", "connection"}
+    return [(name, value) for name, value in headers if name.lower() not in framing]

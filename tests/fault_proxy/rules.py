@@ -1,0 +1,44 @@
+"""Rules: which request meets which fault."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.fault_proxy.exchange import Exchange, Fault, Rule
+
+
+def always(fault: Fault, *, where: Callable[[Exchange], bool] | None = None) -> Rule:
+    """Spoil every request, or every one that ``where`` picks."""
+
+    def rule(exchange: Exchange) -> Fault | None:
+        return fault if where is None or where(exchange) else None
+
+    return rule
+
+
+def first(count: int, fault: Fault, *, where: Callable[[Exchange], bool] | None = None) -> Rule:
+    """Spoil the first ``count`` requests from now on, or of those that ``where`` picks."""
+    seen = itertools.count(1)
+    lock = threading.Lock()
+
+    def rule(exchange: Exchange) -> Fault | None:
+        if where is not None and not where(exchange):
+            return None
+        with lock:
+            return fault if next(seen) <= count else None
+
+    return rule
+
+
+def number(wanted: int, fault: Fault) -> Rule:
+    """Spoil the request of that number, counted from the proxy's start."""
+
+    def rule(exchange: Exchange) -> Fault | None:
+        return fault if exchange.number == wanted else None
+
+    return rule
