@@ -1,0 +1,20 @@
+"""The embedded control plane: a real Kubernetes API server of one's own, on one's own machine."""
+
+from applyprune.localplane.build import Binaries, ensure_built
+from applyprune.localplane.plane import Plane
+from applyprune.localplane.progress import Progress, progress_on
+from applyprune.localplane.spec import API_SERVER_ONLY, FULL, PlaneSpec
+from applyprune.localplane.starter import StartedPlane, start
+
+__all__ = [
+    "API_SERVER_ONLY",
+    "FULL",
+    "Binaries",
+    "Plane",
+    "PlaneSpec",
+    "Progress",
+    "StartedPlane",
+    "ensure_built",
+    "progress_on",
+    "start",
+]

@@ -1,0 +1,166 @@
+"""Builds the control plane's one program out of the Go module in this package, and caches it."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import re
+import shutil
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from applyprune.errors import AccessError
+from applyprune.localplane.folders import cache_folder
+from applyprune.localplane.guard import guarded
+from applyprune.localplane.oncefolder import make_once
+from applyprune.localplane.progress import Silence, clock
+from applyprune.localplane.toolchain import Toolchain, find_go
+
+if TYPE_CHECKING:
+    from applyprune.localplane.progress import Progress
+
+MODULE = Path(__file__).parent / "gomodule"
+
+# A user's GOFLAGS may say otherwise. -modcacherw: a module cache of ours must be easy to remove.
+FLAGS = ("-mod=readonly", "-trimpath", "-buildvcs=false", "-modcacherw")
+
+
+@dataclass(frozen=True, slots=True)
+class Binaries:
+    """A finished build: ``program COMPONENT …`` runs a component, ``kubectl`` is kubectl itself."""
+
+    program: Path
+    kubectl: Path
+
+
+def ensure_built(progress: Progress | None = None) -> Binaries:
+    """Return the built control plane, building it when the cache has none (about 6 minutes).
+
+    Raises AccessError when there is no Go to build with, or when the build fails. Several processes
+    may call it at once: one builds, the others wait.
+    """
+    progress = progress or Silence()
+    folder = cache_folder() / "controlplane" / module_digest()
+    try:
+        make_once(
+            folder, lambda target: _build(target, progress), "building the control plane", progress
+        )
+    finally:
+        progress.clear()
+    return Binaries(folder / "controlplane", folder / "kubectl")
+
+
+def module_digest() -> str:
+    """Return the name that a build is cached under: what is built, and for which machine."""
+    digest = hashlib.sha256(f"{platform.system()}/{platform.machine()}".encode())
+    for path in sorted(MODULE.rglob("*")):
+        if path.is_file():
+            content = path.read_bytes()
+            digest.update(f"\n{path.relative_to(MODULE).as_posix()} {len(content)}\n".encode())
+            digest.update(content)
+    return digest.hexdigest()[:20]
+
+
+def kubernetes_version() -> str:
+    """Return the version of Kubernetes that go.mod pins, ``v1.36.3`` for example."""
+    return _pinned(r"k8s\.io/kubernetes (v\S+)")
+
+
+def _pinned(pattern: str) -> str:
+    match = re.search(
+        rf"^\s*(?:require )?{pattern}$", (MODULE / "go.mod").read_text(), re.MULTILINE
+    )
+    if match is None:
+        raise AccessError(
+            "the control plane cannot be built",
+            where=str(MODULE / "go.mod"),
+            why=f"no line matches {pattern}",
+            hint="Install applyprune again: this file is not the one that it came with.",
+        )
+    return match[1]
+
+
+def _build(target: Path, progress: Progress) -> None:
+    start = time.monotonic()
+    go = find_go(_pinned(r"go (\S+)"), progress)
+    env = go.environment(os.environ)
+    progress.step(
+        f"building the control plane (Kubernetes {kubernetes_version()}, Go {go.version}):"
+        " once, about 6 minutes on 2 cores"
+    )
+    if not (MODULE / "go.sum").is_file():
+        raise _failure("go.sum is missing", "")
+    total = _count_packages(go, env, progress)
+    # -v names each package once it is to be compiled: the measure of how far the build is.
+    command = [str(go.go), "build", "-v", *FLAGS]
+    command += ["-ldflags", _linker_flags(), "-o", f"{target}/", "./..."]
+    tail: list[str] = []
+    compiled = 0
+    with guarded(command, env=env, cwd=MODULE) as (process, output):
+        for line in output:
+            tail = [*tail[-19:], line.rstrip()]
+            compiled += not line.startswith("go: ")
+            progress.tick(
+                f"building the control plane: {compiled} of at most {total} packages,"
+                f" {clock(time.monotonic() - start)}"
+            )
+        code = process.wait()
+    if code != 0:
+        raise _failure(f"go build ended with exit code {code}", "\n".join(tail))
+    if go.own_caches is not None:
+        # Gigabytes, in nobody's interest once the program is there.
+        shutil.rmtree(go.own_caches, ignore_errors=True)
+    progress.step(f"built the control plane in {clock(time.monotonic() - start)}")
+
+
+def _count_packages(go: Toolchain, env: dict[str, str], progress: Progress) -> int:
+    """Return how many packages the program is made of; fetches the modules on the way."""
+    fetched = packages = 0
+    tail: list[str] = []
+    command = [str(go.go), "list", *FLAGS, "-deps", "./..."]
+    with guarded(command, env=env, cwd=MODULE) as (process, output):
+        for line in output:
+            tail = [*tail[-19:], line.rstrip()]
+            if line.startswith("go: downloading"):
+                fetched += 1
+                progress.tick(f"fetching the sources: {fetched} modules")
+            else:
+                packages += 1
+        code = process.wait()
+    if code != 0:
+        raise _failure("its sources could not be fetched", "\n".join(tail))
+    return packages
+
+
+def _linker_flags() -> str:
+    """Return flags that leave out debug data, and set the version that `go build` cannot know."""
+    version = kubernetes_version()
+    major, minor, _ = version.removeprefix("v").split(".", 2)
+    facts = {
+        "gitVersion": version,
+        "gitMajor": major,
+        "gitMinor": minor,
+        "gitTreeState": "clean",
+        "gitCommit": "",
+    }
+    packages = ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
+    settings = [
+        f"-X {package}.{key}={value}" for package in packages for key, value in facts.items()
+    ]
+    return " ".join(["-s", "-w", *settings])
+
+
+def _failure(why: str, output: str) -> AccessError:
+    return AccessError(
+        "the control plane could not be built",
+        where=str(MODULE),
+        why=f"{why}\n{output}".rstrip(),
+        hint=(
+            "It needs the Go module proxy (GOPROXY) or the sources in Go's module cache. Run it"
+            " again: what was fetched and compiled is kept. Or set KUBECONFIG to a cluster of"
+            " your own."
+        ),
+    )

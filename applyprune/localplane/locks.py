@@ -1,0 +1,65 @@
+"""File locks that the kernel gives back when their holder dies, whatever killed it."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+
+def try_lock(path: Path) -> int | None:
+    """Return the descriptor of the locked file, or None when another process has it.
+
+    The lock belongs to the open file, not to the process: it holds until every process that
+    inherited the descriptor has closed it.
+    """
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            return None
+        # Whoever held it may have removed the file in between: that lock would guard nothing.
+        try:
+            if os.path.samestat(os.fstat(descriptor), path.stat()):
+                return descriptor
+        except FileNotFoundError:
+            pass
+        os.close(descriptor)
+
+
+def is_locked(path: Path) -> bool:
+    """Say whether a living process holds the lock."""
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        # Shared, so that two who only look do not see one another.
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    else:
+        return False
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def locked(path: Path, while_waiting: Callable[[float], None]) -> Iterator[None]:
+    """Hold the lock; while another has it, call ``while_waiting`` with the seconds waited."""
+    start = time.monotonic()
+    while (descriptor := try_lock(path)) is None:
+        while_waiting(time.monotonic() - start)
+        time.sleep(0.2)
+    try:
+        yield
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,126 @@
+"""Planes by name, which outlive the command that started them: ``applyprune local``."""
+
+from __future__ import annotations
+
+import re
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from applyprune.errors import AccessError, UsageError
+from applyprune.localplane.build import ensure_built
+from applyprune.localplane.folders import planes_folder
+from applyprune.localplane.layout import Layout
+from applyprune.localplane.locks import is_locked
+from applyprune.localplane.plane import Plane, plane_in
+from applyprune.localplane.starter import PlaneRuns, start, stop_plane
+from applyprune.localplane.state import Phase, State, read_state
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from applyprune.localplane.progress import Progress
+    from applyprune.localplane.spec import PlaneSpec
+
+
+@dataclass(frozen=True, slots=True)
+class PlaneStatus:
+    """What there is of a named plane; ``plane`` is None unless it is ready.
+
+    ``reason`` says why a plane FAILED.
+    """
+
+    name: str
+    phase: Phase
+    folder: Path
+    plane: Plane | None = None
+    reason: str = ""
+
+
+def bring_up(name: str, spec: PlaneSpec, progress: Progress) -> tuple[Plane, bool]:
+    """Return the plane of that name, and whether it had to be started; it lives on by itself.
+
+    Builds the control plane when the cache has none. Raises AccessError when it cannot be started.
+    """
+    folder = _folder(name)
+    try:
+        while True:
+            status = plane_status(name)
+            if status.plane is not None:
+                return status.plane, False
+            if status.phase not in {Phase.STARTING, Phase.STOPPING}:
+                binaries = ensure_built(progress)
+                # Another process may have been faster: then it is that one's plane.
+                with suppress(PlaneRuns):
+                    started = start(binaries, spec, folder, name=name, progress=progress)
+                    started.detach()
+                    return started.plane, True
+            progress.tick(f"the plane {name} is {status.phase}: waiting")
+            time.sleep(0.2)
+    finally:
+        progress.clear()
+
+
+def bring_down(name: str) -> bool:
+    """Stop the plane of that name and remove its data; say whether there was anything to do."""
+    folder = _folder(name)
+    if not folder.is_dir():
+        return False
+    stop_plane(folder)
+    return True
+
+
+def plane_names() -> tuple[str, ...]:
+    """Return the names of all planes, running or not, in order."""
+    folder = planes_folder()
+    return tuple(sorted(path.name for path in folder.iterdir())) if folder.is_dir() else ()
+
+
+def plane_status(name: str) -> PlaneStatus:
+    """Return what there is of the plane of that name."""
+    folder = _folder(name)
+    layout = Layout(folder)
+    # The locks last: a plane that stops in between is then seen as stopped, not as running.
+    state = read_state(layout.state)
+    if not is_locked(layout.lock):
+        return _ended(name, folder, state)
+    if state is None:
+        return PlaneStatus(name, Phase.STARTING, folder)
+    if not is_locked(layout.supervisor_lock):
+        return PlaneStatus(name, Phase.STOPPING, folder)
+    plane = plane_in(folder, state) if state.phase is Phase.READY else None
+    return PlaneStatus(name, state.phase, folder, plane, state.reason)
+
+
+def running_plane(name: str) -> Plane:
+    """Return the ready plane of that name; raises AccessError when it is not."""
+    status = plane_status(name)
+    if status.plane is None:
+        option = "" if name == "default" else f" --name {name}"
+        raise AccessError(
+            f"the plane {name} is not running",
+            why=f"it is {status.phase}{f': {status.reason}' if status.reason else ''}",
+            hint=f"Start it with `applyprune local up{option}`.",
+        )
+    return status.plane
+
+
+def _ended(name: str, folder: Path, state: State | None) -> PlaneStatus:
+    if state is None:
+        return PlaneStatus(name, Phase.STOPPED, folder)
+    if state.phase not in {Phase.STOPPED, Phase.FAILED}:
+        # Nobody had the time to write down why.
+        return PlaneStatus(name, Phase.FAILED, folder, reason="its supervisor was killed")
+    return PlaneStatus(name, state.phase, folder, reason=state.reason)
+
+
+def _folder(name: str) -> Path:
+    # The name becomes a folder, and the name of kubeconfig contexts.
+    if not re.fullmatch(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", name):
+        raise UsageError(
+            f"{name!r} cannot be the name of a plane",
+            why="it must be lower-case letters, digits and dashes, at most 63",
+            hint="For example: --name trial-2",
+        )
+    return planes_folder() / name

@@ -1,0 +1,261 @@
+"""Starts a plane: a supervisor process of its own session, and the channel to it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from applyprune.errors import AccessError, UsageError
+from applyprune.localplane.layout import Layout
+from applyprune.localplane.locks import is_locked, try_lock
+from applyprune.localplane.plane import Plane, plane_in
+from applyprune.localplane.progress import Silence
+from applyprune.localplane.state import read_state
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from types import TracebackType
+
+    from applyprune.localplane.build import Binaries
+    from applyprune.localplane.progress import Progress
+    from applyprune.localplane.spec import PlaneSpec
+
+# Seconds: three stages of stopping at 1 s each, and a machine that is busy.
+STOP_TIMEOUT = 30.0
+
+
+class PlaneRuns(AccessError):
+    """The folder is that of a plane that runs, or is being started."""
+
+
+class StartedPlane:
+    """A ready plane that ends with this process, unless it is detached; a context manager."""
+
+    def __init__(
+        self, plane: Plane, process: subprocess.Popen[bytes], channel: socket.socket
+    ) -> None:
+        """Take over what ``start`` has opened."""
+        self.plane = plane
+        self._process = process
+        self._channel = channel
+
+    def __enter__(self) -> Plane:
+        """Return the plane."""
+        return self.plane
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Stop the plane and remove its folder."""
+        self.stop()
+
+    def stop(self) -> None:
+        """Stop the plane, wait until none of its processes is left, and remove its folder."""
+        self._channel.close()
+        _wait_or_kill(self._process)
+        remove_folder(self.plane.folder)
+
+    def detach(self) -> None:
+        """Let the plane live on when this process ends."""
+        self._channel.sendall(b"detach\n")
+        self._channel.close()
+
+
+def start(
+    binaries: Binaries,
+    spec: PlaneSpec,
+    folder: Path,
+    *,
+    name: str | None = None,
+    progress: Progress | None = None,
+) -> StartedPlane:
+    """Start a plane in the folder, which is made or emptied, and wait until it is ready (3 to 5 s).
+
+    ``name`` is that of its kubeconfig contexts, by default the folder's. Raises PlaneRuns when a
+    plane runs there already, AccessError when it does not get ready (then the folder keeps the
+    logs), and UsageError for a folder that holds anything else. When interrupted, nothing is left.
+    """
+    progress = progress or Silence()
+    folder = folder.absolute()
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    folder.chmod(0o700)
+    layout = Layout(folder)
+    if not layout.lock.exists() and any(folder.iterdir()):
+        raise UsageError(
+            "this folder is not empty, and not a plane's",
+            where=str(folder),
+            why="starting a plane would empty it",
+            hint="Give a folder that does not exist yet.",
+        )
+    lock = try_lock(layout.lock)
+    if lock is None:
+        raise PlaneRuns(
+            "a plane runs here already", where=str(folder), hint="Stop it first, or use another."
+        )
+    name = name or folder.name
+    try:
+        _empty(folder, keep=layout.lock)
+        process, channel = _spawn(layout, lock)
+    finally:
+        # The supervisor has inherited it: there is no moment at which nobody holds the lock.
+        os.close(lock)
+    try:
+        config = {
+            "name": name,
+            "program": str(binaries.program),
+            "kubectl": str(binaries.kubectl),
+            "spec": asdict(spec),
+        }
+        channel.sendall(f"{json.dumps(config)}\n".encode())
+        plane = _follow(channel, layout, name, progress)
+        return StartedPlane(plane, process, channel)
+    except AccessError:
+        channel.close()
+        _wait_or_kill(process)
+        raise
+    except BaseException:
+        channel.close()
+        _wait_or_kill(process)
+        remove_folder(folder)
+        raise
+    finally:
+        progress.clear()
+
+
+def stop_plane(folder: Path) -> None:
+    """Stop the plane that runs in the folder, if one does, and remove the folder."""
+    layout = Layout(folder)
+    deadline = time.monotonic() + STOP_TIMEOUT
+    told: int | None = None
+    while is_locked(layout.lock):
+        state = read_state(layout.state)
+        # A pid alone may be that of any process by now.
+        if state is not None and told != state.pid and is_locked(layout.supervisor_lock):
+            told = state.pid
+            with suppress(ProcessLookupError):
+                os.kill(told, signal.SIGTERM)
+        if time.monotonic() > deadline:
+            if told is None or not is_locked(layout.supervisor_lock):
+                raise AccessError(
+                    "the plane could not be stopped",
+                    where=str(folder),
+                    why="its lock is held, but nothing says by which process",
+                    hint=f"Find it with `lsof {layout.lock}`.",
+                )
+            with suppress(ProcessLookupError):
+                os.kill(told, signal.SIGKILL)
+        time.sleep(0.05)
+    remove_folder(folder)
+
+
+def remove_folder(folder: Path) -> None:
+    """Remove a plane's folder, unless one has been started there in the meantime."""
+    layout = Layout(folder)
+    if not folder.is_dir():
+        return
+    # A killed process keeps its lock for as long as the kernel takes to clear it away.
+    deadline = time.monotonic() + 5.0
+    while (lock := try_lock(layout.lock)) is None:
+        if time.monotonic() > deadline:
+            return
+        time.sleep(0.02)
+    try:
+        _empty(folder, keep=layout.lock)
+        shutil.rmtree(folder, ignore_errors=True)
+    finally:
+        os.close(lock)
+
+
+def _spawn(layout: Layout, lock: int) -> tuple[subprocess.Popen[bytes], socket.socket]:
+    ours, theirs = socket.socketpair()
+    try:
+        with theirs, layout.log("supervisor").open("wb") as log:
+            process = subprocess.Popen(
+                [
+                    sys.executable,
+                    "-m",
+                    "applyprune.localplane.supervisor",
+                    str(layout.folder),
+                    str(theirs.fileno()),
+                    str(lock),
+                ],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                pass_fds=(theirs.fileno(), lock),
+                # Ctrl-C at the starter's terminal must not reach it: a detached plane lives on.
+                start_new_session=True,
+            )
+    except BaseException:
+        ours.close()
+        raise
+    return process, ours
+
+
+def _follow(channel: socket.socket, layout: Layout, name: str, progress: Progress) -> Plane:
+    """Read what the supervisor says until the plane is ready; raise when it will not be."""
+    start = time.monotonic()
+    with channel.makefile("r") as messages:
+        for line in messages:
+            message = json.loads(line)
+            if "waiting_for" in message:
+                progress.tick(f"starting the plane {name}: waiting for {message['waiting_for']}")
+            elif "failed" in message:
+                raise _failure(name, message["failed"], message["log"])
+            else:
+                progress.step(f"the plane {name} is ready after {time.monotonic() - start:.1f} s")
+                state = read_state(layout.state)
+                if state is None:
+                    raise _failure(name, "its state file is gone", layout.log("supervisor"))
+                return plane_in(layout.folder, state)
+    raise _failure(name, "its supervisor died", layout.log("supervisor"))
+
+
+def _failure(name: str, why: str, log: Path | str) -> AccessError:
+    hint = f"The whole log is {log}." if log else ""
+    return AccessError(
+        f"the plane {name} could not be started", why=f"{why}{last_words(log)}", hint=hint
+    )
+
+
+def last_words(log: Path | str) -> str:
+    """Return the last line of a log, to be added to a message; empty when there is none."""
+    if not log:
+        return ""
+    try:
+        with open(log, "rb") as file:  # noqa: PTH123 - a str or a Path
+            file.seek(0, os.SEEK_END)
+            file.seek(max(0, file.tell() - 4096))
+            lines = file.read().decode(errors="replace").split("\n")
+    except OSError:
+        return ""
+    last = next((line.strip() for line in reversed(lines) if line.strip()), "")
+    return f": {last[:500]}" if last else ""
+
+
+def _wait_or_kill(process: subprocess.Popen[bytes]) -> None:
+    try:
+        process.wait(STOP_TIMEOUT)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def _empty(folder: Path, keep: Path) -> None:
+    for path in folder.iterdir():
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        elif path != keep:
+            path.unlink()

@@ -1,0 +1,302 @@
+"""The process that owns a plane: ``python -m …localplane.supervisor FOLDER CHANNEL LOCK``.
+
+CHANNEL and LOCK are inherited descriptors. Over the channel, a socket, the starter first sends the
+configuration, one JSON line; the supervisor answers with lines of progress and then with ``ready``
+or ``failed``. Until the starter sends ``detach`` the channel is a lifeline: at its end the plane is
+stopped.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING
+
+from applyprune.localplane.components import (
+    ETCD_SOCKET,
+    Component,
+    api_server,
+    audit_policy,
+    controllers,
+    etcd,
+    node,
+)
+from applyprune.localplane.kubeconfig import certificate_user, kubeconfig
+from applyprune.localplane.layout import Layout
+from applyprune.localplane.locks import try_lock
+from applyprune.localplane.readiness import ServerProbe
+from applyprune.localplane.spec import PlaneSpec
+from applyprune.localplane.state import Phase, State, write_state
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import TextIO
+
+LIFELINE = "APPLYPRUNE_LIFELINE_FD"
+# Seconds. A start takes 3 to 5 on an idle machine; this is for one that does much else besides.
+START_TIMEOUT = 180.0
+# Seconds between SIGTERM and SIGKILL. What is lost by the latter is thrown away anyway.
+GRACE = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """What the starter asks for."""
+
+    name: str
+    program: str
+    kubectl: str
+    spec: PlaneSpec
+
+    @classmethod
+    def from_json(cls, line: str) -> Config:
+        """Read the channel's first line."""
+        facts = json.loads(line)
+        return cls(**facts | {"spec": PlaneSpec(**facts["spec"])})
+
+
+class _End(Exception):
+    """The plane is to stop: ``reason`` is empty when somebody wished it."""
+
+    def __init__(self, reason: str = "", *, log: Path | None = None, remove: bool = False) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.log = log
+        self.remove = remove
+
+
+class Supervisor:
+    """One plane, from its first file to its last process."""
+
+    def __init__(self, layout: Layout, config: Config, channel: socket.socket, lock: int) -> None:
+        """Take the folder, which is empty but for the locked file ``lock``."""
+        self._layout = layout
+        self._config = config
+        self._channel = channel
+        self._lock = lock
+        self._events: SimpleQueue[_End] = SimpleQueue()
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        # Only this process has the write end: when it dies, all that it started does.
+        self._lifeline, self._lifeline_held = os.pipe()
+        self._state = State(
+            name=config.name,
+            phase=Phase.STARTING,
+            pid=os.getpid(),
+            started=time.time(),
+            program=config.program,
+            kubectl=config.kubectl,
+            nodes=config.spec.nodes if config.spec.kwok else 0,
+            audit=config.spec.audit,
+        )
+
+    def run(self) -> int:
+        """Start, watch and stop the plane; return the exit code."""
+        self._record(Phase.STARTING)
+        end = _End("the supervisor failed", log=self._layout.log("supervisor"))
+        try:
+            self._start()
+            self._record(Phase.READY)
+            self._send(ready=True)
+            # Whoever removes the folder by hand must not be left with processes that no command
+            # can find any more.
+            while self._layout.lock.exists():
+                self._pause(2.0)
+            end = _End(remove=True)
+        except _End as ended:
+            end = ended
+        finally:
+            self._record(Phase.STOPPING)
+            self._stop_processes()
+            self._record(Phase.FAILED if end.reason else Phase.STOPPED, reason=end.reason)
+            if end.reason:
+                self._send(failed=end.reason, log=str(end.log or ""))
+            if end.remove:
+                shutil.rmtree(self._layout.folder, ignore_errors=True)
+        return 1 if end.reason else 0
+
+    def listen(self, commands: TextIO) -> None:
+        """Turn signals and the end of the channel into events; ``commands`` is its reading side."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: self._events.put(_End()))
+
+        def read() -> None:
+            if commands.readline() == "":
+                # Nobody is left to read the logs, or to remove them.
+                self._events.put(_End(remove=True))
+
+        threading.Thread(target=read, daemon=True).start()
+
+    # -- starting
+
+    def _start(self) -> None:
+        layout, spec = self._layout, self._config.spec
+        deadline = time.monotonic() + START_TIMEOUT
+        self._run("pki", str(layout.pki))
+        token = secrets.token_urlsafe(32)
+        layout.tokens.write_text(f'{token},admin,admin,"system:masters"\n')
+        layout.audit_policy.write_text(audit_policy())
+        # Bound, but not listening: the port is ours until the API server shares it, and no other
+        # process can be given it in between.
+        with socket.socket() as reserved:
+            reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+            reserved.bind(("127.0.0.1", 0))
+            port = reserved.getsockname()[1]
+            server = f"https://127.0.0.1:{port}"
+            self._state = replace(self._state, server=server)
+            self._write_kubeconfigs(server, token)
+            self._launch(etcd(layout))
+            # An API server that finds no etcd yet loses a second or more in its retries.
+            self._await((layout.folder / ETCD_SOCKET).exists, deadline, "etcd")
+            self._launch(api_server(layout, port, audit=spec.audit))
+            probe = ServerProbe(server, layout.certificate("ca"), token)
+            self._await(probe.is_ready, deadline, "the API server")
+        for component in controllers(layout, spec):
+            self._launch(component)
+        nodes = spec.nodes if spec.kwok else 0
+        for number in range(nodes):
+            probe.create("/api/v1/nodes", node(number))
+        self._await(probe.has_default_namespace, deadline, "the default namespace")
+        if spec.controller_manager:
+            self._await(probe.has_default_account, deadline, "the controller manager")
+        self._await(
+            lambda: probe.ready_nodes(untainted=spec.controller_manager) >= nodes,
+            deadline,
+            f"{nodes} ready nodes",
+        )
+
+    def _write_kubeconfigs(self, server: str, token: str) -> None:
+        layout, name = self._layout, self._config.name
+        admins = {name: {"token": token}, f"{name}-cert": certificate_user(layout, "admin")}
+        layout.kubeconfig.write_text(kubeconfig(name, server, layout, admins))
+        for component in controllers(layout, self._config.spec):
+            user = {component.name: certificate_user(layout, component.name)}
+            path = layout.component_kubeconfig(component.name)
+            path.write_text(kubeconfig(name, server, layout, user))
+        if self._config.spec.kwok:
+            layout.stages.write_text(self._run("kwok-stages"))
+
+    def _await(self, condition: Callable[[], bool], deadline: float, what: str) -> None:
+        self._send(waiting_for=what)
+        while not condition():
+            if time.monotonic() > deadline:
+                raise _End(
+                    f"{what} did not get ready in {START_TIMEOUT:.0f} seconds",
+                    log=self._layout.log("kube-apiserver"),
+                )
+            self._pause(0.05)
+
+    # -- processes
+
+    def _run(self, *arguments: str) -> str:
+        reply = subprocess.run(
+            [self._config.program, *arguments], capture_output=True, text=True, check=False
+        )
+        if reply.returncode != 0:
+            raise _End(f"controlplane {arguments[0]} failed: {reply.stderr.strip()}")
+        return reply.stdout
+
+    def _launch(self, component: Component) -> None:
+        log = self._layout.log(component.name)
+        with log.open("ab") as output:
+            process = subprocess.Popen(
+                [self._config.program, component.name, *component.arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                cwd=self._layout.folder,
+                env=self._environment(),
+                # The lock too: it is free only when nothing of the plane is alive any more.
+                pass_fds=(self._lifeline, self._lock),
+            )
+        self._processes[component.name] = process
+
+        def wait() -> None:
+            code = process.wait()
+            how = f"exit code {code}" if code >= 0 else f"signal {-code}"
+            self._events.put(_End(f"{component.name} ended with {how}", log=log))
+
+        threading.Thread(target=wait, daemon=True).start()
+
+    def _environment(self) -> dict[str, str]:
+        """Return what components need; a user's proxies are none of their business."""
+        passed_on = {key: os.environ[key] for key in ("PATH", "TMPDIR", "TZ") if key in os.environ}
+        folder = str(self._layout.folder)
+        return passed_on | {
+            "HOME": folder,
+            "KWOK_WORKDIR": folder,
+            # A third less CPU until the API server is ready, for 50 MB.
+            "GOGC": "200",
+            LIFELINE: str(self._lifeline),
+        }
+
+    def _stop_processes(self) -> None:
+        """Stop in the reverse order of starting, so that none logs the loss of what it needs."""
+        stages = [{"etcd"}, {"kube-apiserver"}]
+        stages.append(self._processes.keys() - {"etcd", "kube-apiserver"})
+        for names in reversed(stages):
+            processes = [self._processes[name] for name in names if name in self._processes]
+            for process in processes:
+                process.terminate()
+            patience = time.monotonic() + GRACE
+            for process in processes:
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(max(0.0, patience - time.monotonic()))
+                process.kill()
+                process.wait()
+
+    # -- events
+
+    def _pause(self, seconds: float) -> None:
+        """Wait for an event that ends the plane, or for ``seconds``."""
+        with suppress(Empty):
+            raise self._events.get(timeout=seconds)
+
+    def _record(self, phase: Phase, reason: str = "") -> None:
+        self._state = replace(self._state, phase=phase, reason=reason)
+        with suppress(FileNotFoundError):
+            write_state(self._layout.state, self._state)
+
+    def _send(self, **message: object) -> None:
+        # A starter that is gone is an event of its own.
+        with suppress(OSError):
+            self._channel.sendall(f"{json.dumps(message)}\n".encode())
+
+
+def main(arguments: list[str]) -> int:
+    """Run the plane that the channel asks for; return the exit code."""
+    os.umask(0o077)
+    layout = Layout(Path(arguments[0]))
+    channel = socket.socket(fileno=int(arguments[1]))
+    lock = int(arguments[2])
+    for descriptor in (channel.fileno(), lock):
+        # Components get the lock by name; what else this process starts gets neither.
+        os.set_inheritable(descriptor, False)  # noqa: FBT003 - the function has no other form
+    commands = channel.makefile("r")
+    line = commands.readline()
+    if not line:
+        # The starter died before it could say anything.
+        shutil.rmtree(layout.folder, ignore_errors=True)
+        return 1
+    layout.pki.mkdir()
+    # Components outlive a killed supervisor by a moment, and with them the plane's lock. This one
+    # is the supervisor's alone, and makes its pid in the state file believable.
+    try_lock(layout.supervisor_lock)
+    supervisor = Supervisor(layout, Config.from_json(line), channel, lock)
+    supervisor.listen(commands)
+    return supervisor.run()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,161 @@
+"""``applyprune local`` as a user runs it: the installed command, real processes, real signals."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from applyprune.errors import AccessError, UsageError
+from applyprune.localplane import API_SERVER_ONLY, start
+from applyprune.localplane.layout import Layout
+from applyprune.localplane.locks import is_locked
+from tests.localplane.conftest import eventually, processes_with
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from applyprune.localplane import Binaries
+    from tests.localplane.conftest import Home
+
+COMPONENTS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok")
+
+
+def component(home: Home, plane: str, name: str) -> int:
+    """Return the pid of a plane's component, or of its supervisor."""
+    (pid,) = (
+        pid
+        for pid, command in processes_with(home.planes / plane).items()
+        if re.search(rf"(controlplane |localplane\.){name} ", command)
+    )
+    return pid
+
+
+def test_two_planes_from_up_to_down(home: Home) -> None:
+    with (
+        home.begin("local", "up") as first,
+        home.begin("local", "up") as same,
+        home.begin("local", "up", "--name", "two") as second,
+    ):
+        results = [process.communicate(timeout=300) for process in (first, same, second)]
+    assert [process.returncode for process in (first, same, second)] == [0, 0, 0], results
+    kubeconfig = home.planes / "default" / "kubeconfig"
+    assert results[0][0] == results[1][0] == f"export KUBECONFIG={kubeconfig}\n"
+    assert sorted("running already" in errors for _, errors in results) == [False, False, True]
+    assert "applyprune local kubectl --name two get nodes" in results[2][1]
+
+    rows = [line.split() for line in home.run("local", "status").stdout.splitlines()]
+    assert [row[:2] for row in rows] == [["NAME", "PHASE"], ["default", "ready"], ["two", "ready"]]
+    assert rows[1][2] != rows[2][2], "each has an API server of its own"
+    assert home.planes.joinpath("default").stat().st_mode & 0o777 == 0o700
+    assert kubeconfig.stat().st_mode & 0o777 == 0o600
+
+    again = home.run("local", "up")
+    assert (again.returncode, again.stdout) == (0, results[0][0])
+    assert "running already" in again.stderr
+
+    # kubectl's options are kubectl's, and so is its exit code.
+    nodes = home.run("local", "kubectl", "-n", "default", "get", "nodes", "-o", "name")
+    assert (nodes.returncode, nodes.stdout) == (0, "node/node-0\n")
+    assert "kubectl controls" in home.run("local", "kubectl", "--help").stdout
+    missing = home.run("local", "kubectl", "--name=two", "get", "configmap", "missing")
+    assert missing.returncode == 1
+    assert "NotFound" in missing.stderr
+
+    # No process outlives its supervisor, and the other plane does not care.
+    assert {name for name in COMPONENTS if component(home, "two", name)} == set(COMPONENTS)
+    os.kill(component(home, "two", "supervisor"), signal.SIGKILL)
+    assert eventually(lambda: processes_with(home.planes / "two") == {}, 10)
+    assert eventually(lambda: "supervisor was killed" in home.run("local", "status").stdout)
+    assert home.run("local", "down", "--name", "two").returncode == 0
+    assert not home.planes.joinpath("two").exists()
+    assert component(home, "default", "etcd")
+
+    # A component that dies takes its plane along, and the status says which.
+    os.kill(component(home, "default", "kube-scheduler"), signal.SIGKILL)
+    assert eventually(lambda: home.processes() == {})
+    assert eventually(lambda: "failed" in home.run("local", "status").stdout)
+    assert "kube-scheduler ended with signal 9" in home.run("local", "status").stdout
+    refused = home.run("local", "kubectl", "get", "nodes")
+    assert refused.returncode == 7
+    assert "kube-scheduler ended" in refused.stderr
+    assert "applyprune local up" in refused.stderr
+    down = home.run("local", "down", "--all")
+    assert (down.returncode, home.run("local", "status").stdout) == (0, "")
+    assert list(home.planes.iterdir()) == []
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGKILL, -9), (signal.SIGINT, 130)])
+def test_nothing_is_left_of_a_start_that_is_cut_short(
+    home: Home, number: signal.Signals, code: int
+) -> None:
+    with home.begin("local", "up") as up:
+        assert eventually(
+            lambda: any("kube-apiserver" in command for command in home.processes().values())
+        )
+        up.send_signal(number)
+        assert up.wait(20) == code
+    assert eventually(lambda: home.processes() == {})
+    assert not home.planes.joinpath("default").exists()
+
+
+def test_nothing_survives_its_supervisor_and_the_next_plane_takes_its_place(
+    binaries: Binaries, tmp_path: Path
+) -> None:
+    folder = tmp_path / "plane"
+    killed = start(binaries, API_SERVER_ONLY, folder)
+    assert len(processes_with(folder)) == 3
+    os.kill(killed.plane.supervisor_pid, signal.SIGKILL)
+    assert eventually(lambda: not is_locked(Layout(folder).lock), 10)
+    assert processes_with(folder) == {}
+    with start(binaries, API_SERVER_ONLY, folder) as plane:
+        assert plane.token != killed.plane.token
+        with pytest.raises(AccessError, match="runs here already"):
+            start(binaries, API_SERVER_ONLY, folder)
+        # Without its folder no command could find it any more.
+        shutil.rmtree(folder, ignore_errors=True)
+        assert eventually(lambda: processes_with(folder) == {})
+    killed.stop()
+    assert not folder.exists()
+
+
+def test_a_plane_dies_with_the_process_that_started_it(binaries: Binaries, tmp_path: Path) -> None:
+    folder = tmp_path / "plane"
+    script = f"""
+import pathlib, time
+from applyprune.localplane import API_SERVER_ONLY, ensure_built, start
+started = start(ensure_built(), API_SERVER_ONLY, pathlib.Path({str(folder)!r}))
+print("ready", flush=True)
+time.sleep(1000)
+"""
+    command = [sys.executable, "-c", script]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as starter:
+        assert starter.stdout is not None
+        assert starter.stdout.readline() == "ready\n"
+        starter.kill()
+    assert eventually(lambda: processes_with(folder) == {} and not folder.exists())
+
+
+def test_a_folder_with_anything_else_in_it_is_not_touched(
+    binaries: Binaries, tmp_path: Path
+) -> None:
+    (tmp_path / "precious").touch()
+    with pytest.raises(UsageError, match="would empty it"):
+        start(binaries, API_SERVER_ONLY, tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["precious"]
+
+
+def test_a_plane_that_is_not_there(empty_home: Home) -> None:
+    refused = empty_home.run("local", "kubectl", "--name", "none", "get", "nodes")
+    assert refused.returncode == 7
+    assert "applyprune local up --name none" in refused.stderr
+    assert empty_home.run("local", "down").returncode == 0
+    bad = empty_home.run("local", "up", "--name", "../x")
+    assert bad.returncode == 2
+    assert "lower-case letters" in bad.stderr
