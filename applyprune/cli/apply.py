@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import click
 
 from applyprune.cli.options import cluster_options, input_option, run_options
@@ -67,7 +69,7 @@ def apply(
     return carry_out(
         Where(kubeconfig, context, namespace),
         name,
-        read(paths, stdin=click.get_binary_stream("stdin")),
+        read(paths, stdin=sys.stdin.buffer),
         Options(
             mode=Mode.APPLY,
             prune=prune,

@@ -19,8 +19,8 @@ from applyprune.model.refs import GroupKind, Ref
 from applyprune.model.resources import Resource
 from applyprune.planning.evidence import SECRET, needs_values
 from applyprune.planning.ordering import CRD, NAMESPACE, is_built_in
-from applyprune.planning.planner import World
 from applyprune.planning.tracking import PART_OF, SET_ID
+from applyprune.planning.world import World
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from applyprune.model.options import Options
     from applyprune.model.problems import Problem
     from applyprune.model.refs import Ref
-    from applyprune.planning.planner import World
     from applyprune.planning.tracking import SetIdentity
+    from applyprune.planning.world import World
 
 _DELETE_TIMEOUT = 5.0
 _TRIES = 8

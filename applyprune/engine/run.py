@@ -41,9 +41,10 @@ from applyprune.model.options import DryRun, Mode, Options
 from applyprune.model.plan import Action, Plan
 from applyprune.model.refs import Ref
 from applyprune.model.resources import Resource
-from applyprune.planning.planner import World, make_plan
+from applyprune.planning.planner import make_plan
 from applyprune.planning.report import verdict
 from applyprune.planning.scope import resolve
+from applyprune.planning.world import World
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from applyprune.errors import PruneRefused, RunFailed, as_problem
 from applyprune.model.inventory import ABSENT, Entry, Inventory, Made
-from applyprune.model.live import Absent, Live, State, Unknown
+from applyprune.model.live import Absent, Live, Unknown
 from applyprune.model.options import Adopt, Mode, Options
 from applyprune.model.plan import Action, ApplyStep, Desired, Plan, RemoveStep
 from applyprune.planning.definitions import defined_kinds
@@ -18,30 +18,11 @@ from applyprune.planning.removal import removal_order, remove_step
 from applyprune.planning.tracking import PART_OF
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from applyprune.model.problems import Problem
-    from applyprune.model.refs import GroupKind, Ref
-    from applyprune.model.resources import Resource
-    from applyprune.planning.cascade import Cascade
     from applyprune.planning.tracking import SetIdentity
-
-
-@dataclass(frozen=True, slots=True)
-class World:
-    """What was read before the plan.
-
-    ``states`` covers every desired object and every entry; ``schemas`` holds the generation of the
-    CRD behind each custom resource, None where it could not be read; ``resources`` the endpoint of
-    each recorded kind that is still served; ``occupied`` the namespaces that hold an inventory;
-    ``cascades`` what the delete of a Namespace or CRD would take along.
-    """
-
-    states: Mapping[Ref, State] = field(hash=False)
-    schemas: Mapping[GroupKind, int | None] = field(default_factory=dict, hash=False)
-    resources: Mapping[GroupKind, Resource] = field(default_factory=dict, hash=False)
-    occupied: frozenset[str] = frozenset()
-    cascades: Mapping[Ref, Cascade] = field(default_factory=dict, hash=False)
+    from applyprune.planning.world import World
 
 
 def make_plan(

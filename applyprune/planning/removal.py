@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from applyprune.model.live import Live
     from applyprune.model.options import Options
     from applyprune.model.resources import Resource
-    from applyprune.planning.planner import World
     from applyprune.planning.tracking import SetIdentity
+    from applyprune.planning.world import World
 
 _SYSTEM_NAMESPACES = frozenset({"default", "kube-system", "kube-public", "kube-node-lease"})
 
@@ -37,8 +37,8 @@ def remove_step(entry: Entry, world: World, target: SetIdentity, options: Option
     if isinstance(state, Absent):
         if state.proven:
             return RemoveStep(entry, resource, Action.FORGET, reason="it is gone")
-        problem = RunFailed(f"cannot tell whether {entry.ref} exists")
-        return RemoveStep(entry, resource, Action.REFUSE, problem=as_problem(problem))
+        doubt = as_problem(RunFailed(f"cannot tell whether {entry.ref} exists"))
+        return RemoveStep(entry, resource, Action.REFUSE, problem=doubt)
     step = _of_live(entry, resource, state, world, target)
     if step.action is Action.DELETE and allowed(entry.ref, options.keep):
         return replace(step, action=Action.ABANDON, reason="--keep")

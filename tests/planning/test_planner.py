@@ -12,7 +12,8 @@ from applyprune.model.live import Absent, State, Unknown
 from applyprune.model.options import Adopt, Mode, Options
 from applyprune.model.plan import Action, ApplyStep, Plan, RemoveStep
 from applyprune.model.problems import Problem
-from applyprune.planning.planner import World, make_plan
+from applyprune.planning.planner import make_plan
+from applyprune.planning.world import World
 from tests.planning.builders import (
     CONFIG_MAPS,
     DEPLOYMENTS,

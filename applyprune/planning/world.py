@@ -1,0 +1,31 @@
+"""What was read before the plan, as one value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from applyprune.model.live import State
+    from applyprune.model.refs import GroupKind, Ref
+    from applyprune.model.resources import Resource
+    from applyprune.planning.cascade import Cascade
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """What was read before the plan.
+
+    ``states`` covers every desired object and every entry; ``schemas`` holds the generation of the
+    CRD behind each custom resource, None where it could not be read; ``resources`` the endpoint of
+    each recorded kind that is still served; ``occupied`` the namespaces that hold an inventory;
+    ``cascades`` what the delete of a Namespace or CRD would take along.
+    """
+
+    states: Mapping[Ref, State] = field(hash=False)
+    schemas: Mapping[GroupKind, int | None] = field(default_factory=dict, hash=False)
+    resources: Mapping[GroupKind, Resource] = field(default_factory=dict, hash=False)
+    occupied: frozenset[str] = frozenset()
+    cascades: Mapping[Ref, Cascade] = field(default_factory=dict, hash=False)

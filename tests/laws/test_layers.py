@@ -1,0 +1,213 @@
+"""The laws of the house (design §3): who may import whom, and what every module owes its reader."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from functools import cache
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+PACKAGE = Path(__file__).parents[2] / "applyprune"
+NAME = PACKAGE.name
+
+CORE = frozenset({"model", "errors", "planning"})
+ALLOWED: Mapping[str, frozenset[str]] = {
+    "__init__": frozenset(),
+    "__main__": frozenset({"cli"}),
+    "_version": frozenset(),
+    "model": frozenset(),
+    "errors": frozenset({"model"}),
+    "planning": frozenset({"model", "errors"}),
+    "engine": CORE,
+    # These three sit beside the engine and are put together with it in `cli` only.
+    "sources": CORE,
+    "cluster": CORE,
+    "output": CORE,
+    "localplane": frozenset({"model", "errors"}),
+    "cli": CORE | {"engine", "sources", "cluster", "output", "localplane"},
+}
+"""What each layer may import beside itself and ``_version``, which is a constant."""
+STANDARD_LIBRARY_ONLY = ("_version", "model", "errors", "planning", "engine")
+DRAWERS = {"common", "helper", "helpers", "manager", "managers", "misc", "util", "utils"}
+LONGEST = 400
+HEAVY = ("kubernetes", "ruamel", "deepdiff", "urllib3")
+
+
+@cache
+def modules() -> Mapping[str, Path]:
+    """Return every module of the package by its dotted name; a package's is that of its folder."""
+    found = {}
+    for path in sorted(PACKAGE.rglob("*.py")):
+        parts = path.relative_to(PACKAGE).with_suffix("").parts
+        found[".".join((NAME, *(part for part in parts if part != "__init__")))] = path
+    return found
+
+
+@cache
+def tree(module: str) -> ast.Module:
+    """Return a module's syntax tree."""
+    path = modules()[module]
+    return ast.parse(path.read_text(encoding="utf-8"), str(path))
+
+
+@cache
+def imports(module: str) -> frozenset[str]:
+    """Return every module that one imports, wherever in it: TYPE_CHECKING and functions count."""
+    found: set[str] = set()
+    for node in ast.walk(tree(module)):
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = _absolute(module, node)
+            # `from applyprune import engine` imports a module by what looks like a plain name.
+            named = {f"{base}.{alias.name}" for alias in node.names}
+            submodules = named & modules().keys()
+            found.update(submodules)
+            if submodules != named:
+                found.add(base)
+    return frozenset(found)
+
+
+def _absolute(module: str, node: ast.ImportFrom) -> str:
+    if not node.level:
+        return node.module or ""
+    parts = module.split(".")
+    if modules()[module].stem == "__init__":
+        parts.append("__init__")
+    return ".".join(part for part in (*parts[: -node.level], node.module) if part)
+
+
+def layer(module: str) -> str:
+    """Return the layer of one of the package's modules: the first name below ``applyprune``."""
+    parts = module.split(".")
+    return parts[1] if len(parts) > 1 else "__init__"
+
+
+def is_ours(module: str) -> bool:
+    """Say whether a module is the package's."""
+    return module.partition(".")[0] == NAME
+
+
+def test_every_module_belongs_to_a_layer() -> None:
+    """A new folder or top-level module needs a line in the table first."""
+    assert {layer(module) for module in modules()} - ALLOWED.keys() == set()
+
+
+@pytest.mark.parametrize("name", sorted(ALLOWED))
+def test_a_layer_imports_only_what_it_may(name: str) -> None:
+    """Imports point one way: model ← errors ← planning ← engine ← cli."""
+    may = ALLOWED[name] | {name, "_version"}
+    wrong = [
+        f"{module} imports {imported}"
+        for module in modules()
+        if layer(module) == name
+        for imported in sorted(imports(module))
+        if is_ours(imported) and layer(imported) not in may
+    ]
+    assert wrong == []
+
+
+@pytest.mark.parametrize("name", STANDARD_LIBRARY_ONLY)
+def test_the_core_needs_no_package_of_others(name: str) -> None:
+    """What decides and what carries out needs nothing but Python, so that it can be tested bare."""
+    wrong = [
+        f"{module} imports {imported}"
+        for module in modules()
+        if layer(module) == name
+        for imported in sorted(imports(module))
+        if not is_ours(imported) and imported.split(".")[0] not in sys.stdlib_module_names
+    ]
+    assert wrong == []
+
+
+def test_there_is_no_import_cycle() -> None:
+    """Not even one for type checking only: two modules that know each other are one module."""
+    graph = {
+        module: {one for one in imports(module) if is_ours(one)} - {module} for module in modules()
+    }
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        pytest.fail(f"a cycle: {' → '.join(reversed(error.args[1]))}")
+
+
+def test_every_module_imports_alone() -> None:
+    """Each in a fresh state: none may work only because another was imported before it."""
+    script = (
+        # What others have made is loaded once: it is our modules that must stand alone.
+        "import importlib, os, sys, traceback, click, urllib3\n"
+        "for name in sys.argv[1:]:\n"
+        "    child = os.fork()\n"
+        "    if child == 0:\n"
+        "        try:\n"
+        "            importlib.import_module(name)\n"
+        "        except BaseException:\n"
+        "            traceback.print_exc()\n"
+        "            os._exit(1)\n"
+        "        os._exit(0)\n"
+        "    if os.waitpid(child, 0)[1]:\n"
+        "        print(name)\n"
+    )
+    reply = _python(script, *modules())
+    assert (reply.returncode, reply.stdout) == (0, ""), reply.stderr
+
+
+def test_the_command_line_is_light() -> None:
+    """``--help`` and ``--version`` wait for no library but click."""
+    script = "import sys, applyprune.cli.main\nprint(*sorted(sys.modules))"
+    loaded = {name.split(".")[0] for name in _python(script).stdout.split()}
+    assert loaded & set(HEAVY) == set()
+    assert "click" in loaded
+
+
+def test_no_module_is_a_drawer() -> None:
+    """A name that says nothing takes in everything."""
+    named = [module for module in modules() if DRAWERS & set(module.split("."))]
+    assert named == []
+
+
+def test_no_module_is_too_long() -> None:
+    """A module is read in one sitting."""
+    lengths = {
+        module: len(path.read_text(encoding="utf-8").splitlines())
+        for module, path in modules().items()
+    }
+    too_long = {module: length for module, length in lengths.items() if length > LONGEST}
+    assert too_long == {}
+
+
+def test_whatever_is_public_says_what_it_is() -> None:
+    """A docstring for each module, and each public class, method and function."""
+    silent = [
+        name
+        for module in modules()
+        for name, node in _public(module, tree(module))
+        if not ast.get_docstring(node)
+    ]
+    assert silent == []
+
+
+_Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def _public(name: str, node: _Documented) -> Iterator[tuple[str, _Documented]]:
+    """Yield a module or class and what is public in it; what is inside functions is not."""
+    yield name, node
+    if isinstance(node, ast.Module | ast.ClassDef):
+        for child in node.body:
+            if isinstance(child, _Documented) and not child.name.startswith("_"):
+                yield from _public(f"{name}.{child.name}", child)
+
+
+def _python(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", script, *arguments], capture_output=True, text=True, check=False
+    )

@@ -1,0 +1,98 @@
+"""The built wheel in an empty environment: what it carries, and that the demo runs from it."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import venv
+from pathlib import Path
+from typing import TYPE_CHECKING
+from zipfile import ZipFile
+
+import pytest
+
+from applyprune import __version__
+from applyprune.localplane.build import module_digest
+
+if TYPE_CHECKING:
+    from applyprune.localplane import Binaries
+
+ROOT = Path(__file__).parents[2]
+OFFLINE = re.compile(r"NewConnectionError|NameResolutionError|Network is unreachable|ProxyError")
+
+
+def run(*command: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """Run a command away from the checkout's modules; the test is skipped without an index."""
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    reply = subprocess.run(
+        command, cwd=cwd, env=environment, capture_output=True, text=True, check=False
+    )
+    if reply.returncode != 0 and OFFLINE.search(reply.stderr):
+        pytest.skip("the package index cannot be reached")
+    assert reply.returncode == 0, f"{reply.stdout}\n{reply.stderr}"
+    return reply
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel, built from this checkout."""
+    folder = tmp_path_factory.mktemp("dist")
+    run(sys.executable, "-m", "build", "--wheel", "--outdir", folder, ROOT, cwd=folder)
+    (built,) = folder.glob("*.whl")
+    return built
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of programs of an environment that has nothing but the wheel and what it needs."""
+    folder = tmp_path_factory.mktemp("environment")
+    venv.create(folder)
+    # Compiling all of what it needs would take longer than everything else here.
+    pip = (sys.executable, "-m", "pip", "--python", folder, "install", "--quiet", "--no-compile")
+    run(*pip, wheel, cwd=folder)
+    return folder / "bin"
+
+
+def test_it_carries_what_is_needed_beside_the_code(wheel: Path) -> None:
+    """The demo's manifests, ``deploy/``, the control plane's sources, and the mark of its types."""
+    expected = {"applyprune/py.typed"}
+    for source, target in (
+        ("fixtures/demo", "applyprune/_data/demo"),
+        ("deploy", "applyprune/_data/deploy"),
+        ("applyprune/localplane/gomodule", "applyprune/localplane/gomodule"),
+    ):
+        folder = ROOT / source
+        files = [path for path in folder.rglob("*") if path.is_file()]
+        assert files, folder
+        expected |= {f"{target}/{path.relative_to(folder).as_posix()}" for path in files}
+    with ZipFile(wheel) as archive:
+        carried = set(archive.namelist())
+    assert expected - carried == set()
+
+
+def test_it_carries_nothing_else(wheel: Path) -> None:
+    """No tests, no fixtures, no leftovers of a build."""
+    with ZipFile(wheel) as archive:
+        carried = archive.namelist()
+    tops = {name.partition("/")[0] for name in carried}
+    assert tops == {"applyprune", f"applyprune-{__version__}.dist-info"}
+    assert [name for name in carried if "__pycache__" in name] == []
+
+
+def test_it_runs(installed: Path, tmp_path: Path) -> None:
+    """The program is there, and is the one that was built."""
+    reply = run(installed / "applyprune", "--version", cwd=tmp_path)
+    assert reply.stdout.strip() == f"applyprune, version {__version__}"
+
+
+def test_the_demo_runs_from_it(installed: Path, binaries: Binaries, tmp_path: Path) -> None:
+    """With the control plane that the test run has built already: same sources, same build."""
+    assert binaries.program.exists()
+    script = "from applyprune.localplane.build import module_digest; print(module_digest())"
+    reply = run(installed / "python", "-c", script, cwd=tmp_path)
+    assert reply.stdout.strip() == module_digest(), "it would build another control plane"
+    reply = run(installed / "applyprune", "demo", cwd=tmp_path)
+    assert "applyprune/_data/demo" in reply.stdout
+    assert "All of it went as told." in reply.stdout
