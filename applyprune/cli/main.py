@@ -52,7 +52,7 @@ def main() -> NoReturn:
         error.show()
         code = 2
     except click.Abort:
-        click.echo("aborted: nothing was changed", err=True)
+        click.echo("aborted", err=True)
         code = 130
     except ApplypruneError as error:
         click.echo(f"error: {error}", err=True)

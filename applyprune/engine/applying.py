@@ -21,11 +21,13 @@ from applyprune.errors import (
 from applyprune.model.events import Done, Event, Outcome
 from applyprune.model.options import DryRun
 from applyprune.model.plan import Action, ApplyStep
+from applyprune.planning.abandoning import release_patch
 from applyprune.planning.conflicts import explain
 from applyprune.planning.definitions import defined_kinds
 from applyprune.planning.evidence import take
 from applyprune.planning.ordering import CRD, NAMESPACE
 from applyprune.planning.ownership import Owner, owner_of
+from applyprune.planning.tracking import PART_OF
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -99,6 +101,8 @@ class Applier:
 
     def _send(self, step: ApplyStep) -> Done:
         dry = self.options.dry_run is DryRun.SERVER
+        if not dry and step.live is not None and self._is_anothers(step.live):
+            step = replace(step, live=self._released(step, step.live))
         try:
             live, created = self._apply(step, dry_run=dry)
         except (NotFound, NotServed) as error:
@@ -114,6 +118,14 @@ class Applier:
                 raise  # another manager's fields: nothing has moved
             return self._after_guard(step, error)
         return self._confirm(step, live, created=created)
+
+    def _is_anothers(self, live: Live) -> bool:
+        return live.labels.get(PART_OF, self.target.id) != self.target.id
+
+    def _released(self, step: ApplyStep, live: Live) -> Live:
+        """Take another set's label off an object that the user told us to take over."""
+        one = step.desired
+        return self.cluster.patch(one.resource, one.ref, release_patch(live))
 
     def _apply(self, step: ApplyStep, *, dry_run: bool) -> tuple[Live, bool]:
         """Send one manifest; a kind whose CRD has just come is given a moment to be served."""
@@ -267,7 +279,7 @@ class Applier:
         if isinstance(error, Conflict) and error.causes:
             error = explain(error, step.desired.ref)
         problem = as_problem(error, where=step.desired.origin)
-        if not error.where:
+        if not error.where and str(step.desired.ref) not in problem.what:
             problem = replace(problem, what=f"{step.desired.ref}: {problem.what}")
         return problem
 

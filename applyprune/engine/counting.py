@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from applyprune.errors import ApplypruneError, NotFound, NotServed
 from applyprune.model.refs import GroupKind
-from applyprune.planning.cascade import Cascade, cascade_of
+from applyprune.planning.cascade import Contents
 from applyprune.planning.ordering import CRD, NAMESPACE
 
 if TYPE_CHECKING:
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
     from applyprune.engine.ports import Cluster
     from applyprune.engine.workers import Workers
-    from applyprune.model.inventory import Inventory
     from applyprune.model.live import Live
     from applyprune.model.refs import Ref
     from applyprune.model.resources import Catalogue, Resource
@@ -30,18 +29,17 @@ class Census:
     cluster: Cluster
     workers: Workers
     catalogue: Catalogue
-    inventory: Inventory
     leaving: frozenset[Ref]
 
-    def take(self) -> Mapping[Ref, Cascade]:
-        """Return the cascade of each Namespace and CRD that is leaving."""
+    def take(self) -> Mapping[Ref, Contents]:
+        """Return the contents of each Namespace and CRD that is leaving."""
         return {
             ref: self._namespace(ref) if ref.group_kind == NAMESPACE else self._definition(ref)
             for ref in sorted(self.leaving)
             if ref.group_kind in {NAMESPACE, CRD}
         }
 
-    def _namespace(self, ref: Ref) -> Cascade:
+    def _namespace(self, ref: Ref) -> Contents:
         kinds = [one for one in self.catalogue.preferred.values() if one.namespaced]
         contents, failures = self._all(kinds, ref.name)
         # The groups whose server is down, unless that APIService goes in this very run.
@@ -49,9 +47,9 @@ class Census:
             gone.name.partition(".")[2] for gone in self.leaving if gone.group_kind == _API_SERVICE
         }
         failures += [f"the API group {group} does not answer" for group in sorted(unseen)]
-        return cascade_of(contents, self.inventory.entries, uncounted="; ".join(failures[:3]))
+        return Contents(tuple(contents), "; ".join(failures[:3]))
 
-    def _definition(self, ref: Ref) -> Cascade:
+    def _definition(self, ref: Ref) -> Contents:
         plural, _, group = ref.name.partition(".")
         kinds = [
             one
@@ -61,7 +59,7 @@ class Census:
         contents, failures = self._all(kinds, "")
         if not kinds and group in self.catalogue.stale:
             failures.append(f"the API group {group} does not answer")
-        return cascade_of(contents, self.inventory.entries, uncounted="; ".join(failures[:3]))
+        return Contents(tuple(contents), "; ".join(failures[:3]))
 
     def _all(self, kinds: Iterable[Resource], namespace: str) -> tuple[list[Live], list[str]]:
         contents: list[Live] = []

@@ -85,13 +85,13 @@ class Reader:
             states.update(part)
         self._values(wanted, inventory, resources, states)
         leaving = frozenset(set(inventory.entries) - set(wanted) if prunes else ())
-        census = Census(self.cluster, self.workers, catalogue, inventory, leaving)
+        census = Census(self.cluster, self.workers, catalogue, leaving)
         return World(
             states=states,
             schemas=self._schemas(desired),
             resources=resources,
             occupied=self._occupied(leaving),
-            cascades=census.take(),
+            contents=census.take(),
         )
 
     def one(self, resource: Resource, ref: Ref, *, full: bool = False) -> State:

@@ -39,6 +39,7 @@ from applyprune.model.events import (
 from applyprune.model.inventory import Entry, Inventory
 from applyprune.model.options import DryRun, Mode, Options
 from applyprune.model.plan import Action, Plan
+from applyprune.model.problems import Problem
 from applyprune.model.refs import Ref
 from applyprune.model.resources import Resource
 from applyprune.planning.planner import make_plan
@@ -51,10 +52,16 @@ if TYPE_CHECKING:
 
     from applyprune.engine.ports import Cluster, Store
     from applyprune.model.manifests import Manifest
-    from applyprune.model.problems import Problem
     from applyprune.planning.tracking import SetIdentity
 
 _NAMESPACE = Resource("", "v1", "Namespace", "namespaces", namespaced=False)
+
+_COPIED = Problem(
+    kind="CopiedInventory",
+    what="the inventory is a copy or a restored backup",
+    why="its header names another UID than it has",
+    hint="Nothing is pruned in this run; what it lists is held against the live objects.",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +142,8 @@ class _Run:
             else:
                 self.inventory = turn
         self._refuse_empty()
+        if self.inventory.copied:
+            yield Warned(_COPIED)
         catalogue = self.cluster.catalogue()
         resolved = resolve(request.manifests, catalogue, target, namespace=request.namespace)
         yield from (Warned(warning) for warning in resolved.warnings)

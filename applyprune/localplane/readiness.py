@@ -28,7 +28,8 @@ class ServerProbe:
                 "User-Agent": "applyprune-localplane",
             },
             retries=False,
-            timeout=urllib3.Timeout(connect=5.0, read=20.0),
+            # Short: while one waits here, no signal is acted on.
+            timeout=urllib3.Timeout(connect=2.0, read=5.0),
         )
 
     def is_ready(self) -> bool:

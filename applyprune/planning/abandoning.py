@@ -1,4 +1,4 @@
-"""Forgetting an object without deleting it, as one guarded JSON patch.
+"""Letting go of an object without deleting it, as one guarded JSON patch.
 
 Applying an object stripped to its name instead would wipe its data: fields that we alone own go
 with our ownership. So the label and our managedFields entry are taken off together, and the patch
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     from applyprune.model.live import Live
 
+_LABEL = f"/metadata/labels/{PART_OF.replace('/', '~1')}"
+
 
 def abandon_patch(live: Live, manager: str) -> Sequence[Mapping[str, Any]]:
     """Return the operations (RFC 6902) that take our label and our manager off ``live``."""
@@ -26,7 +28,7 @@ def abandon_patch(live: Live, manager: str) -> Sequence[Mapping[str, Any]]:
         {"op": "test", "path": "/metadata/resourceVersion", "value": live.resource_version},
     ]
     if PART_OF in live.labels:
-        operations.append({"op": "remove", "path": f"/metadata/labels/{_escaped(PART_OF)}"})
+        operations.append({"op": "remove", "path": _LABEL})
     if live.managed_fields:
         # An empty list would make the server start anew with an entry for everything.
         operations.append(
@@ -35,5 +37,14 @@ def abandon_patch(live: Live, manager: str) -> Sequence[Mapping[str, Any]]:
     return operations
 
 
-def _escaped(key: str) -> str:
-    return key.replace("~", "~0").replace("/", "~1")
+def release_patch(live: Live) -> Sequence[Mapping[str, Any]]:
+    """Return the operations that take another set's label off ``live``, so that ours can go on it.
+
+    That set's manager owns the label; without this every take-over would be a conflict about it.
+    Its next run finds its label gone, or ours in its place, and deletes nothing.
+    """
+    return [
+        {"op": "test", "path": "/metadata/uid", "value": live.uid},
+        {"op": "test", "path": _LABEL, "value": live.labels[PART_OF]},
+        {"op": "remove", "path": _LABEL},
+    ]

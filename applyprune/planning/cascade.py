@@ -1,7 +1,7 @@
 """What goes along: the contents of a Namespace, the custom resources of a CRD, and whose they are.
 
 The API server asks nobody before it takes them along, so they are counted before the delete, and
-what the set did not make forbids it unless the user allows exactly that by name.
+what would not go by itself forbids it unless the user allows exactly that by name.
 """
 
 from __future__ import annotations
@@ -13,9 +13,8 @@ from applyprune.errors import PruneRefused, as_problem
 from applyprune.model.refs import GroupKind, Ref
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable
 
-    from applyprune.model.inventory import Entry
     from applyprune.model.live import Live
     from applyprune.model.options import Options
     from applyprune.model.problems import Problem
@@ -35,36 +34,48 @@ _PASSING = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
+class Contents:
+    """What a Namespace or a CRD holds; ``uncounted`` says what could not be read, and why."""
+
+    lives: tuple[Live, ...]
+    uncounted: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Cascade:
     """What a delete takes along.
 
-    ``total`` counts everything; ``foreign`` is what neither the set nor an object of the set made;
-    ``uncounted`` says what could not be read, and why, empty when all could.
+    ``total`` counts everything; ``foreign`` is what would not go by itself: neither an object that
+    this prune deletes anyway, nor what such an object has made.
     """
 
     total: int
     foreign: tuple[Ref, ...]
-    uncounted: str = ""
 
 
-def cascade_of(
-    contents: Iterable[Live], entries: Mapping[Ref, Entry], *, uncounted: str = ""
-) -> Cascade:
-    """Return whose the contents are; an object served under two groups counts once, by its UID."""
-    unique = {live.uid: live for live in contents}
-    ours = {uid for uid, live in unique.items() if _is_ours(live, entries)}
+def cascade_of(contents: Contents, going: Collection[str]) -> Cascade:
+    """Return whose the contents are; an object served under two groups counts once, by its UID.
+
+    ``going`` holds the UIDs of what this prune deletes. What the set keeps, abandons or still
+    wants is not among them: it would die with its namespace all the same.
+    """
+    unique = {live.uid: live for live in contents.lives}
+    ours = set(going)
     left = {uid: live for uid, live in unique.items() if uid not in ours and not _is_passing(live)}
     # What an object of ours has made is ours, and so is what that has made.
     while made := {uid for uid, live in left.items() if _owners(live) & ours}:
         ours |= made
         left = {uid: live for uid, live in left.items() if uid not in made}
-    return Cascade(len(unique), tuple(sorted(live.ref for live in left.values())), uncounted)
+    return Cascade(len(unique), tuple(sorted(live.ref for live in left.values())))
 
 
-def refusal(ref: Ref, cascade: Cascade | None, options: Options) -> Problem | None:
-    """Return why a Namespace or CRD may not be deleted; None when it may."""
-    if cascade is None or allowed(ref, options.allow_cascade):
+def refusal(
+    ref: Ref, contents: Contents | None, going: Collection[str], options: Options
+) -> Problem | None:
+    """Return why an object may not be deleted for what it holds; None when it may."""
+    if contents is None or allowed(ref, options.allow_cascade):
         return None
+    cascade = cascade_of(contents, going)
     hint = (
         f"Allow exactly that with --allow-cascade {ref.short}, or leave it standing with "
         f"--keep {ref.short}."
@@ -74,10 +85,10 @@ def refusal(ref: Ref, cascade: Cascade | None, options: Options) -> Problem | No
         more = len(cascade.foreign) - _SHOWN
         why = (
             f"it would take along {cascade.total} objects, {len(cascade.foreign)} of which are "
-            f"not of this set: {names}{f' and {more} more' if more > 0 else ''}"
+            f"not to be deleted: {names}{f' and {more} more' if more > 0 else ''}"
         )
-    elif cascade.uncounted:
-        why = f"what it would take along cannot be counted: {cascade.uncounted}"
+    elif contents.uncounted:
+        why = f"what it would take along cannot be counted: {contents.uncounted}"
     else:
         return None
     return as_problem(PruneRefused(f"{ref.short} was not deleted", why=why, hint=hint))
@@ -86,11 +97,6 @@ def refusal(ref: Ref, cascade: Cascade | None, options: Options) -> Problem | No
 def allowed(ref: Ref, names: Iterable[str]) -> bool:
     """Return whether a ref is among names given as ``kind/name`` or ``kind.group/name``."""
     return bool({ref.short, f"{ref.kind.lower()}/{ref.name}"} & {name.lower() for name in names})
-
-
-def _is_ours(live: Live, entries: Mapping[Ref, Entry]) -> bool:
-    entry = entries.get(live.ref)
-    return entry is not None and entry.uid in {"", live.uid}
 
 
 def _is_passing(live: Live) -> bool:

@@ -14,8 +14,8 @@ from applyprune.planning.definitions import defined_kinds
 from applyprune.planning.evidence import unchanged
 from applyprune.planning.ordering import CRD
 from applyprune.planning.ownership import Owner, owner_of
-from applyprune.planning.removal import removal_order, remove_step
-from applyprune.planning.tracking import PART_OF
+from applyprune.planning.removal import remove_steps
+from applyprune.planning.tracking import PART_OF, SET_ID
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,13 +35,9 @@ def make_plan(
     """Decide about every object of the input and every entry of the inventory."""
     applies = _apply_steps(desired, inventory, world, target, options)
     wanted = {one.ref for one in desired}
-    removals = tuple(
-        remove_step(entry, world, target, options)
-        for ref, entry in inventory.entries.items()
-        if ref not in wanted
-    )
-    ordered = removal_order(removals)
-    return Plan(applies, ordered, _no_prune(applies, ordered, inventory, options))
+    left = [entry for ref, entry in inventory.entries.items() if ref not in wanted]
+    removals = remove_steps(left, world, target, options)
+    return Plan(applies, removals, _no_prune(applies, removals, inventory, options))
 
 
 def _apply_steps(
@@ -169,8 +165,8 @@ def _obstacle(one: Desired, live: Live, owner: Owner, options: Options) -> Probl
             one,
             f"{one.ref} belongs to another set",
             why=f"its label {PART_OF} is {live.labels[PART_OF]}",
-            hint="`--adopt=all` takes it from there; "
-            f"`kubectl get cm -A -l applyset.kubernetes.io/id={live.labels[PART_OF]}` names it.",
+            hint="--adopt=all takes it from there. To see which set it is: "
+            f"kubectl get cm -A -l {SET_ID}={live.labels[PART_OF]}",
         )
     if owner is Owner.NOBODY and options.adopt is Adopt.NONE:
         return _failed(

@@ -16,7 +16,7 @@ from applyprune.planning.ownership import Owner, owner_of
 from applyprune.planning.tracking import PART_OF
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
     from applyprune.model.inventory import Entry
     from applyprune.model.live import Live
@@ -28,8 +28,33 @@ if TYPE_CHECKING:
 _SYSTEM_NAMESPACES = frozenset({"default", "kube-system", "kube-public", "kube-node-lease"})
 
 
+def remove_steps(
+    entries: Iterable[Entry], world: World, target: SetIdentity, options: Options
+) -> tuple[RemoveStep, ...]:
+    """Decide about what has left the set, in the order of deletion: last wave first.
+
+    A Namespace or CRD is refused for what it holds and this prune does not delete by itself.
+    """
+    steps = [remove_step(entry, world, target, options) for entry in entries]
+    going = {
+        step.live.uid for step in steps if step.action is Action.DELETE and step.live is not None
+    }
+    judged = (_judge_cascade(step, world, going, options) for step in steps)
+    return tuple(sorted(judged, key=lambda step: (-step.entry.wave, step.entry.ref)))
+
+
+def _judge_cascade(
+    step: RemoveStep, world: World, going: Collection[str], options: Options
+) -> RemoveStep:
+    ref = step.entry.ref
+    if step.action is not Action.DELETE:
+        return step
+    problem = refusal(ref, world.contents.get(ref), going, options)
+    return replace(step, action=Action.REFUSE, problem=problem) if problem else step
+
+
 def remove_step(entry: Entry, world: World, target: SetIdentity, options: Options) -> RemoveStep:
-    """Decide about one entry: delete, abandon, forget, or leave it and say why."""
+    """Decide about one entry by itself: delete, abandon, forget, or leave it and say why."""
     state = world.states[entry.ref]
     resource = world.resources.get(entry.ref.group_kind)
     if isinstance(state, Unknown):
@@ -42,10 +67,6 @@ def remove_step(entry: Entry, world: World, target: SetIdentity, options: Option
     step = _of_live(entry, resource, state, world, target)
     if step.action is Action.DELETE and allowed(entry.ref, options.keep):
         return replace(step, action=Action.ABANDON, reason="--keep")
-    if step.action is Action.DELETE and (
-        problem := refusal(entry.ref, world.cascades.get(entry.ref), options)
-    ):
-        return replace(step, action=Action.REFUSE, problem=problem)
     return step
 
 
@@ -90,8 +111,3 @@ def _why_left(entry: Entry, live: Live, world: World, target: SetIdentity) -> st
         if name in world.occupied:
             return "it holds another set's inventory"
     return ""
-
-
-def removal_order(steps: Iterable[RemoveStep]) -> tuple[RemoveStep, ...]:
-    """Return the steps with the last wave first, by ref within a wave."""
-    return tuple(sorted(steps, key=lambda step: (-step.entry.wave, step.entry.ref)))

@@ -10,6 +10,7 @@ import base64
 import hashlib
 import re
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING
 
 from applyprune.errors import UsageError
@@ -44,16 +45,20 @@ class SetIdentity:
     @property
     def id(self) -> str:
         """Return the ApplySet id: a hash of name, namespace, kind and group of the inventory."""
-        ref = self.inventory
-        text = f"{ref.name}.{ref.namespace}.{ref.kind}.{ref.group}"
-        digest = base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest())
-        return f"applyset-{digest.decode().rstrip('=')}-v1"
+        return _applyset_id(self.inventory)
 
     @property
     def manager(self) -> str:
         """Return this set's own field manager: one shared by two sets lets each strip the other."""
         manager = f"applyprune/{self.namespace}/{self.name}"
         return manager if len(manager) <= _MANAGER_LIMIT else f"applyprune/{self.id}"
+
+
+@cache
+def _applyset_id(ref: Ref) -> str:
+    text = f"{ref.name}.{ref.namespace}.{ref.kind}.{ref.group}"
+    digest = base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest())
+    return f"applyset-{digest.decode().rstrip('=')}-v1"
 
 
 def identity(name: str, namespace: str) -> SetIdentity:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from applyprune.model.live import State
     from applyprune.model.refs import GroupKind, Ref
     from applyprune.model.resources import Resource
-    from applyprune.planning.cascade import Cascade
+    from applyprune.planning.cascade import Contents
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,11 +21,11 @@ class World:
     ``states`` covers every desired object and every entry; ``schemas`` holds the generation of the
     CRD behind each custom resource, None where it could not be read; ``resources`` the endpoint of
     each recorded kind that is still served; ``occupied`` the namespaces that hold an inventory;
-    ``cascades`` what the delete of a Namespace or CRD would take along.
+    ``contents`` what each Namespace and CRD that is leaving holds.
     """
 
     states: Mapping[Ref, State] = field(hash=False)
     schemas: Mapping[GroupKind, int | None] = field(default_factory=dict, hash=False)
     resources: Mapping[GroupKind, Resource] = field(default_factory=dict, hash=False)
     occupied: frozenset[str] = frozenset()
-    cascades: Mapping[Ref, Cascade] = field(default_factory=dict, hash=False)
+    contents: Mapping[Ref, Contents] = field(default_factory=dict, hash=False)

@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 
     from applyprune.localplane import Plane
 
-VERSION = Request("GET", "/version", timeout=5)
+VERSION = Request("GET", "/version", timeout=20)
+# Seconds: long for a busy machine, short beside what must not happen.
+SOON = 10.0
 
 
 @pytest.fixture
@@ -90,7 +92,7 @@ def test_a_server_that_never_answered_is_not_waited_for() -> None:
 
     with pytest.raises(Unreachable) as caught:
         send(ClusterAccess(f"https://127.0.0.1:{port}", "", "prod", "", FixedCredentials()))
-    assert time.monotonic() - started < 3
+    assert time.monotonic() - started < SOON
     assert f"nothing listens at https://127.0.0.1:{port}" in str(caught.value)
     assert "context 'prod'" in caught.value.hint
     assert "applyprune local up" in caught.value.hint
@@ -109,7 +111,7 @@ def test_a_server_that_takes_the_connection_and_says_nothing_is_given_up_on() ->
         started = time.monotonic()
         with pytest.raises(Unreachable, match=r"gave no complete reply in 0\.5 s"):
             send(access, Request("GET", "/version", timeout=0.5), retry_budget=0)
-    assert time.monotonic() - started < 2
+    assert time.monotonic() - started < SOON
 
 
 def test_a_server_that_takes_a_big_body_a_sip_at_a_time_is_given_up_on() -> None:
@@ -123,7 +125,7 @@ def test_a_server_that_takes_a_big_body_a_sip_at_a_time_is_given_up_on() -> None
         started = time.monotonic()
         with pytest.raises(Unreachable):
             send(access, Request("PUT", "/x", body=body, timeout=0.7), retry_budget=0)
-    assert time.monotonic() - started < 2
+    assert time.monotonic() - started < SOON
 
 
 # TLS.
@@ -134,7 +136,7 @@ def test_the_system_authorities_do_not_vouch_for_the_cluster(access: ClusterAcce
 
     with pytest.raises(Unreachable, match=r"certificate .* is not to be trusted"):
         send(replace(access, trust=TLSTrust()))
-    assert time.monotonic() - started < 2
+    assert time.monotonic() - started < SOON
 
 
 def test_the_check_can_be_skipped(access: ClusterAccess) -> None:
@@ -263,7 +265,7 @@ def test_a_proxy_that_stalls_is_given_up_on(access: ClusterAccess) -> None:
         request = Request("GET", "/version", timeout=0.5)
         with pytest.raises(Unreachable):
             send(replace(access, proxy=f"http://127.0.0.1:{port}"), request, retry_budget=0)
-    assert time.monotonic() - started < 2
+    assert time.monotonic() - started < SOON
 
 
 def test_an_unknown_kind_of_proxy_is_told(access: ClusterAccess) -> None:

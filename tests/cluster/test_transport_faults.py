@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 VERSION = Request("GET", "/version")
 APPLY = "application/apply-patch+yaml"
+# Seconds: long for a busy machine, short beside what must not happen.
+SOON = 10.0
 
 
 def config_map(namespace: str, value: str = "one") -> bytes:
@@ -166,13 +168,13 @@ def test_a_server_that_never_finishes_is_given_up_on_in_time(
 
     with pytest.raises(Unreachable, match=r"no complete reply in 0\.5 s"):
         open_transport(retry_budget=0).send(Request("GET", "/version", timeout=0.5))
-    assert time.monotonic() - started < 2
+    assert time.monotonic() - started < SOON
 
 
 def test_a_hang_is_tried_again(open_transport: OpenTransport, proxy: FaultProxy) -> None:
     proxy.rule = first(1, faults.hang())
 
-    assert open_transport().send(Request("GET", "/version", timeout=0.5)).status == 200
+    assert open_transport().send(Request("GET", "/version", timeout=1)).status == 200
 
 
 def test_a_request_that_expires_is_over_then_retries_included(
@@ -185,7 +187,7 @@ def test_a_request_that_expires_is_over_then_retries_included(
 
     with pytest.raises(Unreachable):
         transport.send(Request("GET", "/version", timeout=0.4, expires=started + 1.0))
-    assert time.monotonic() - started < 2
+    assert time.monotonic() - started < SOON
     assert len(proxy.exchanges) > 2
 
 
@@ -229,14 +231,14 @@ def test_a_broken_connection_is_tried_again(
 
 
 @pytest.mark.parametrize(
-    ("retry_after", "at_least", "at_most"),
+    ("retry_after", "at_least"),
     [
-        ("", 0, 3),
-        ("0", 0, 3),
-        ("1", 1, 4),
-        ("soon", 0, 3),
-        ("-7", 0, 3),
-        ("Wed, 21 Oct 2015 07:28:00 GMT", 0, 3),
+        ("", 0),
+        ("0", 0),
+        ("1", 1),
+        ("soon", 0),
+        ("-7", 0),
+        ("Wed, 21 Oct 2015 07:28:00 GMT", 0),
     ],
 )
 def test_a_429_is_obeyed(
@@ -244,7 +246,6 @@ def test_a_429_is_obeyed(
     proxy: FaultProxy,
     retry_after: str,
     at_least: int,
-    at_most: int,
 ) -> None:
     headers = (("Retry-After", retry_after),) if retry_after else ()
     proxy.rule = first(1, faults.status(429, "TooManyRequests", headers=headers))
@@ -252,7 +253,7 @@ def test_a_429_is_obeyed(
     started = time.monotonic()
 
     assert transport.send(VERSION).status == 200
-    assert at_least <= time.monotonic() - started < at_most
+    assert at_least <= time.monotonic() - started < SOON
 
 
 def test_a_429_until_a_date_is_obeyed(open_transport: OpenTransport, proxy: FaultProxy) -> None:
@@ -262,7 +263,7 @@ def test_a_429_until_a_date_is_obeyed(open_transport: OpenTransport, proxy: Faul
     started = time.monotonic()
 
     assert open_transport().send(VERSION).status == 200
-    assert 0.9 < time.monotonic() - started < 5
+    assert 0.9 < time.monotonic() - started < SOON
 
 
 @pytest.mark.parametrize("wish", ["3600", "Wed, 21 Oct 2099 07:28:00 GMT"])
@@ -274,7 +275,8 @@ def test_a_429_for_longer_than_we_would_wait_fails_at_once_and_says_so(
 
     with pytest.raises(Unavailable, match=r"later.*asks to come back in \d+ s"):
         open_transport().send(VERSION)
-    assert time.monotonic() - started < 2
+    assert time.monotonic() - started < SOON
+    assert len(proxy.exchanges) == 1
 
 
 def test_many_429s_in_a_row_are_outlasted(open_transport: OpenTransport, proxy: FaultProxy) -> None:
@@ -306,7 +308,7 @@ def test_what_never_passes_fails_within_the_budget(
 
     with pytest.raises(Unavailable, match=r"tried [3-9] times"):
         transport.send(apply(namespace))
-    assert time.monotonic() - started < 3
+    assert time.monotonic() - started < SOON
 
 
 def test_a_schema_error_is_not_tried_again(

@@ -9,7 +9,7 @@ import pytest
 
 from applyprune.localplane import PlaneSpec
 from applyprune.model.events import Outcome
-from applyprune.model.options import Mode
+from applyprune.model.options import Adopt, Mode
 from tests.engine.stage import Stage, config_map
 from tests.engine.test_set import DEPLOYMENT
 
@@ -130,7 +130,9 @@ def test_a_crd_with_foreign_custom_resources_is_not_deleted(stage: Stage) -> Non
         crd: Outcome.FAILED,
     }
     problem = story.problem(crd)
-    assert "2 objects, 1 of which are not of this set: default/foo.x.example.com/theirs" in problem
+    assert (
+        "2 objects, 1 of which are not to be deleted: default/foo.x.example.com/theirs" in problem
+    )
     assert f"--allow-cascade {crd}" in problem
     allowed = stage.run(config_map("a"), allow_cascade=frozenset({crd}))
     assert (allowed.exit_code, allowed.outcomes[crd]) == (0, Outcome.PRUNED)
@@ -144,7 +146,7 @@ def test_a_namespace_with_foreign_contents_is_not_deleted(stage: Stage) -> None:
     other.run(config_map("theirs", namespace="shop"))
     refused = stage.run(mode=Mode.DELETE)
     assert refused.exit_code == 6
-    assert "1 of which are not of this set: shop/configmap/theirs" in refused.problem(
+    assert "1 of which are not to be deleted: shop/configmap/theirs" in refused.problem(
         "namespace/shop"
     )
     assert refused.outcomes["configmap/ours"] is Outcome.KEPT
@@ -166,3 +168,31 @@ def test_what_the_sets_own_objects_made_is_not_foreign(stage: Stage) -> None:
     stage.run(home, deployment)
     story = stage.run(mode=Mode.DELETE, timeout=60.0)
     assert set(story.outcomes.values()) == {Outcome.DELETED}, story.events
+
+
+@pytest.mark.parametrize("how", ["annotated", "adopted", "--keep", "still wanted"])
+def test_what_is_to_stay_does_not_die_with_its_namespace(stage: Stage, how: str) -> None:
+    """Kept, adopted or still in the input: the Namespace around it is refused."""
+    home: dict[str, Any] = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}}
+    marks = {"applyprune.dev/prune": "disabled"} if how == "annotated" else {}
+    precious = config_map("precious", namespace="shop", annotations=marks)
+    if how == "adopted":
+        other = Stage(stage.kubeconfig, "default", name="other")
+        other.run(home)
+        other.run(home, precious, prune=False)
+        stage.run(home, precious, adopt=Adopt.ALL)
+        other.run(mode=Mode.DELETE)
+    stage.run(home, precious, config_map("plain", namespace="shop"))
+    keep = frozenset({"configmap/precious"} if how == "--keep" else ())
+    if how == "still wanted":
+        story = stage.run(precious, keep=keep)
+    else:
+        story = stage.run(mode=Mode.DELETE, keep=keep)
+    if how == "adopted":
+        # Its Namespace was adopted with it, and an adopted Namespace is not deleted at all.
+        assert story.outcomes["namespace/shop"] is Outcome.ABANDONED
+    else:
+        assert story.exit_code == 6, story.events
+        assert "shop/configmap/precious" in story.problem("namespace/shop")
+    lives = stage.run(precious, adopt=Adopt.ALL, prune=False)
+    assert lives.outcomes["configmap/precious"] is not Outcome.CREATED

@@ -80,7 +80,7 @@ def test_an_object_of_another_set_is_refused_and_survives_that_sets_prune_after_
     assert "belongs to another set" in refused.problem("configmap/moved")
     assert other.inventory().entries == {}
 
-    taken = other.run(config_map("moved"), adopt=Adopt.ALL, force_conflicts=True)
+    taken = other.run(config_map("moved"), adopt=Adopt.ALL)
     assert taken.outcomes == {"configmap/moved": Outcome.CONFIGURED}
     uid = api.get(_path(stage, "moved"))["metadata"]["uid"]
     assert stage.run(config_map("a")).outcomes["configmap/moved"] is Outcome.FORGOTTEN

@@ -12,6 +12,8 @@ from applyprune.model.live import Absent, State, Unknown
 from applyprune.model.options import Adopt, Mode, Options
 from applyprune.model.plan import Action, ApplyStep, Plan, RemoveStep
 from applyprune.model.problems import Problem
+from applyprune.model.refs import Ref
+from applyprune.planning.cascade import Contents
 from applyprune.planning.planner import make_plan
 from applyprune.planning.world import World
 from tests.planning.builders import (
@@ -170,6 +172,53 @@ def test_a_namespace_that_must_stay_is_abandoned(name: str) -> None:
     options = Options(mode=Mode.DELETE)
     plan = make_plan((), inventory(recorded(one, state)), world, TARGET, options)
     assert plan.removals[0].action is Action.ABANDON
+
+
+HOME = desired(body("Namespace", "shop"), NAMESPACES)
+INSIDE = Ref("", "ConfigMap", "shop", "inside")
+HELD: dict[str, tuple[dict[str, Any], dict[str, Any], bool]] = {
+    "created by us, and leaving too": ({}, {}, True),
+    "kept by its manifest": ({"keep": "x: y"}, {}, False),
+    "adopted": ({"made": Made.ADOPTED}, {}, False),
+    "of another set now": ({}, {"label": "applyset-other-v1"}, False),
+    "re-created by somebody": ({}, {"uid": "u9"}, False),
+    "made by an object of ours": ({}, {"uid": "u9", "ownerReferences": [{"uid": "u-ns"}]}, True),
+}
+
+
+@pytest.mark.parametrize("name", HELD)
+def test_a_namespace_goes_only_with_what_goes_anyway(name: str) -> None:
+    """Whatever is to stay, for whatever reason, would die with it."""
+    changes, marks, goes = HELD[name]
+    inside = live(INSIDE, **{"uid": "u2", **marks})
+    outside = live(HOME.ref, uid="u-ns")
+    entry = Entry(INSIDE, "configmaps", "v1", ABSENT, uid="u2", wave=2, **changes)
+    world = World(
+        {INSIDE: inside, HOME.ref: outside},
+        resources={NAMESPACES.group_kind: NAMESPACES, CONFIG_MAPS.group_kind: CONFIG_MAPS},
+        contents={HOME.ref: Contents((inside,))},
+    )
+    listed = inventory(recorded(HOME, outside), entry)
+    plan = make_plan((), listed, world, TARGET, Options(mode=Mode.DELETE))
+    step = next(step for step in plan.removals if step.entry.ref == HOME.ref)
+    assert step.action is (Action.DELETE if goes else Action.REFUSE)
+    allowed = Options(mode=Mode.DELETE, allow_cascade=frozenset({"namespace/shop"}))
+    plan = make_plan((), listed, world, TARGET, allowed)
+    assert plan.removals[-1].action is Action.DELETE
+
+
+def test_a_namespace_whose_contents_cannot_be_counted_stays() -> None:
+    """Safety rule 7: not knowing is no permission."""
+    state = live(HOME.ref)
+    world = World(
+        {HOME.ref: state},
+        resources={NAMESPACES.group_kind: NAMESPACES},
+        contents={HOME.ref: Contents((), "secrets: forbidden")},
+    )
+    plan = make_plan((), inventory(recorded(HOME, state)), world, TARGET, Options(mode=Mode.DELETE))
+    assert plan.removals[0].action is Action.REFUSE
+    assert "cannot be counted: secrets: forbidden" in str(plan.removals[0].problem)
+    assert plan.no_prune
 
 
 def test_removal_takes_the_waves_in_reverse() -> None:
