@@ -192,8 +192,9 @@ class _Run:
         if options.dry_run is not DryRun.OFF or not self._has_work():
             return
         record = Record(self.store, self.inventory, new_holder(self.id, lease=options.lease))
+        recorded = record.write(self._union(), Phase.UNION)
         self.record = record
-        yield record.write(self._union(), Phase.UNION)
+        yield recorded
 
     def _has_work(self) -> bool:
         removes_set = self.request.options.mode is Mode.DELETE and not self.plan.no_prune

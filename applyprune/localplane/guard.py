@@ -8,10 +8,11 @@ It is run as a file, isolated, which halves its start-up time: standard library 
 from __future__ import annotations
 
 import os
+import select
 import signal
+import socket
 import subprocess
 import sys
-import threading
 from contextlib import contextmanager, suppress
 from typing import IO, TYPE_CHECKING
 
@@ -60,15 +61,21 @@ def guarded(
 def main(arguments: Sequence[str]) -> int:
     """Run the command and return its exit code; 137 when the starter died."""
     lifeline = int(arguments[0])
+    woken, waker = socket.socketpair()
+    waker.setblocking(False)  # noqa: FBT003 - the function has no other form
+    signal.set_wakeup_fd(waker.fileno())
+    # Without a handler there is no waking.
+    signal.signal(signal.SIGCHLD, lambda *_: None)
     # A group of its own, so that everything that the command starts is killed with it.
     process = subprocess.Popen(list(arguments[1:]), start_new_session=True)
-
-    def kill_at_the_end_of_the_pipe() -> None:
-        os.read(lifeline, 1)
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-
-    threading.Thread(target=kill_at_the_end_of_the_pipe, daemon=True).start()
+    while process.poll() is None:
+        ready, _, _ = select.select([woken, lifeline], [], [])
+        if woken in ready:
+            woken.recv(4096)
+        if lifeline in ready:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            break
     code = process.wait()
     return code if code >= 0 else 128 - code
 

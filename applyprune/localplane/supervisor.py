@@ -11,17 +11,16 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import selectors
 import shutil
 import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING
 
 from applyprune.localplane.components import (
@@ -42,7 +41,6 @@ from applyprune.localplane.state import Phase, State, write_state
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import TextIO
 
 LIFELINE = "APPLYPRUNE_LIFELINE_FD"
 # Seconds. A start takes 3 to 5 on an idle machine; this is for one that does much else besides.
@@ -86,7 +84,8 @@ class Supervisor:
         self._config = config
         self._channel = channel
         self._lock = lock
-        self._events: SimpleQueue[_End] = SimpleQueue()
+        self._selector = selectors.DefaultSelector()
+        self._asked_to_stop = False
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         # Only this process has the write end: when it dies, all that it started does.
         self._lifeline, self._lifeline_held = os.pipe()
@@ -126,17 +125,25 @@ class Supervisor:
                 shutil.rmtree(self._layout.folder, ignore_errors=True)
         return 1 if end.reason else 0
 
-    def listen(self, commands: TextIO) -> None:
-        """Turn signals and the end of the channel into events; ``commands`` is its reading side."""
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: self._events.put(_End()))
+    def listen(self) -> None:
+        """Have signals, the end of a child and the channel wake ``_pause``.
 
-        def read() -> None:
-            if commands.readline() == "":
-                # Nobody is left to read the logs, or to remove them.
-                self._events.put(_End(remove=True))
+        One thread: an interpreter that ends while threads of its own still wait can hang.
+        """
+        woken, waker = socket.socketpair()
+        for end in (woken, waker):
+            end.setblocking(False)  # noqa: FBT003 - the function has no other form
+        signal.set_wakeup_fd(waker.detach())
+        self._selector.register(woken, selectors.EVENT_READ)
+        self._selector.register(self._channel, selectors.EVENT_READ)
 
-        threading.Thread(target=read, daemon=True).start()
+        def ask_to_stop(*_: object) -> None:
+            self._asked_to_stop = True
+
+        signal.signal(signal.SIGTERM, ask_to_stop)
+        signal.signal(signal.SIGINT, ask_to_stop)
+        # Without a handler there is no waking; the work is done by who wakes.
+        signal.signal(signal.SIGCHLD, lambda *_: None)
 
     # -- starting
 
@@ -222,13 +229,6 @@ class Supervisor:
             )
         self._processes[component.name] = process
 
-        def wait() -> None:
-            code = process.wait()
-            how = f"exit code {code}" if code >= 0 else f"signal {-code}"
-            self._events.put(_End(f"{component.name} ended with {how}", log=log))
-
-        threading.Thread(target=wait, daemon=True).start()
-
     def _environment(self) -> dict[str, str]:
         """Return what components need; a user's proxies are none of their business."""
         passed_on = {key: os.environ[key] for key in ("PATH", "TMPDIR", "TZ") if key in os.environ}
@@ -259,9 +259,31 @@ class Supervisor:
     # -- events
 
     def _pause(self, seconds: float) -> None:
-        """Wait for an event that ends the plane, or for ``seconds``."""
-        with suppress(Empty):
-            raise self._events.get(timeout=seconds)
+        """Wait for at most ``seconds``; raise when something happened that ends the plane."""
+        for key, _ in self._selector.select(seconds):
+            if key.fileobj is self._channel:
+                self._read_channel()
+            elif isinstance(key.fileobj, socket.socket):
+                key.fileobj.recv(4096)
+        if self._asked_to_stop:
+            raise _End
+        # In the order of starting: when etcd dies, the API server's death says nothing new.
+        for name, process in self._processes.items():
+            code = process.poll()
+            if code is not None:
+                how = f"exit code {code}" if code >= 0 else f"signal {-code}"
+                raise _End(f"{name} ended with {how}", log=self._layout.log(name))
+
+    def _read_channel(self) -> None:
+        """Tell a starter that detaches from one that died."""
+        try:
+            said = self._channel.recv(4096)
+        except ConnectionError:
+            said = b""
+        if not said:
+            # Nobody is left to read the logs, or to remove them.
+            raise _End(remove=True)
+        self._selector.unregister(self._channel)
 
     def _record(self, phase: Phase, reason: str = "") -> None:
         self._state = replace(self._state, phase=phase, reason=reason)
@@ -283,8 +305,8 @@ def main(arguments: list[str]) -> int:
     for descriptor in (channel.fileno(), lock):
         # Components get the lock by name; what else this process starts gets neither.
         os.set_inheritable(descriptor, False)  # noqa: FBT003 - the function has no other form
-    commands = channel.makefile("r")
-    line = commands.readline()
+    with channel.makefile("r") as commands:
+        line = commands.readline()
     if not line:
         # The starter died before it could say anything.
         shutil.rmtree(layout.folder, ignore_errors=True)
@@ -294,7 +316,7 @@ def main(arguments: list[str]) -> int:
     # is the supervisor's alone, and makes its pid in the state file believable.
     try_lock(layout.supervisor_lock)
     supervisor = Supervisor(layout, Config.from_json(line), channel, lock)
-    supervisor.listen(commands)
+    supervisor.listen()
     return supervisor.run()
 
 
