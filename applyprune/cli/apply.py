@@ -6,11 +6,11 @@ import sys
 
 import click
 
-from applyprune.cli.options import cluster_options, input_option, run_options
+from applyprune.cli.options import RunCommand, cluster_options, input_option, run_options
 from applyprune.model.options import Adopt, DryRun, Mode, Options, Propagation
 
 
-@click.command()
+@click.command(cls=RunCommand)
 @click.argument("name")
 @input_option
 @cluster_options

@@ -6,12 +6,12 @@ import sys
 
 import click
 
-from applyprune.cli.options import cluster_options, run_options
+from applyprune.cli.options import RunCommand, cluster_options, run_options
 from applyprune.errors import UsageError
 from applyprune.model.options import DryRun, Mode, Options, Propagation
 
 
-@click.command()
+@click.command(cls=RunCommand)
 @click.argument("name")
 @cluster_options
 @run_options

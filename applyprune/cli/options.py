@@ -14,6 +14,19 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound="Callable[..., Any]")
 
 
+class RunCommand(click.Command):
+    """A verb whose ``--dry-run`` takes a value only after ``=``, as kubectl's does.
+
+    Without this the set's name would be taken for it in ``apply --dry-run web -f …``.
+    """
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Write a bare ``--dry-run`` out before click reads the arguments."""
+        end = args.index("--") if "--" in args else len(args)
+        bare = ["--dry-run=server" if arg == "--dry-run" else arg for arg in args[:end]]
+        return super().parse_args(ctx, bare + args[end:])
+
+
 def cluster_options(command: F) -> F:
     """Add what finds the cluster: --kubeconfig, --context, --namespace."""
     for option in (

@@ -69,8 +69,8 @@ def main(arguments: Sequence[str]) -> int:
     # A group of its own, so that everything that the command starts is killed with it.
     process = subprocess.Popen(list(arguments[1:]), start_new_session=True)
     while process.poll() is None:
-        ready, _, _ = select.select([woken, lifeline], [], [])
-        if woken in ready:
+        ready, _, _ = select.select([woken.fileno(), lifeline], [], [])
+        if woken.fileno() in ready:
             woken.recv(4096)
         if lifeline in ready:
             with suppress(ProcessLookupError):

@@ -29,7 +29,7 @@ class ServerProbe:
             },
             retries=False,
             # Short: while one waits here, no signal is acted on.
-            timeout=urllib3.Timeout(connect=2.0, read=5.0),
+            timeout=urllib3.Timeout(connect=1.0, read=3.0),
         )
 
     def is_ready(self) -> bool:
@@ -60,16 +60,18 @@ class ServerProbe:
         )
 
     def create(self, path: str, body: Mapping[str, object]) -> bool:
-        """POST an object; say whether it is there now."""
-        return self._request("POST", path, json.dumps(body).encode()) is not None
+        """POST an object; say whether it is there now. May be called again and again."""
+        return self._request("POST", path, json.dumps(body).encode(), fine=409) is not None
 
     def _get(self, path: str) -> dict[str, Any] | None:
         return self._request("GET", path, None)
 
-    def _request(self, method: str, path: str, body: bytes | None) -> dict[str, Any] | None:
+    def _request(
+        self, method: str, path: str, body: bytes | None, fine: int = 200
+    ) -> dict[str, Any] | None:
         try:
             reply = self._pool.request(method, f"{self._server}{path}", body=body)
-            if not 200 <= reply.status < 300:
+            if not (200 <= reply.status < 300 or reply.status == fine):
                 return None
             content = reply.json() if "json" in reply.headers.get("Content-Type", "") else {}
         except (urllib3.exceptions.HTTPError, ValueError):

@@ -20,6 +20,7 @@ import sys
 import time
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -173,7 +174,8 @@ class Supervisor:
             self._launch(component)
         nodes = spec.nodes if spec.kwok else 0
         for number in range(nodes):
-            probe.create("/api/v1/nodes", node(number))
+            create = partial(probe.create, "/api/v1/nodes", node(number))
+            self._await(create, deadline, f"node {number}")
         self._await(probe.has_default_namespace, deadline, "the default namespace")
         if spec.controller_manager:
             self._await(probe.has_default_account, deadline, "the controller manager")
