@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import click
 
 from applyprune.cli.options import RunCommand, cluster_options, input_option, run_options
-from applyprune.model.options import Adopt, DryRun, Mode, Options, Propagation
+from applyprune.model.options import Adopt, Mode
+
+if TYPE_CHECKING:
+    from applyprune.cli.options import Where
+    from applyprune.model.options import Options
 
 
 @click.command(cls=RunCommand)
@@ -37,15 +43,8 @@ from applyprune.model.options import Adopt, DryRun, Mode, Options, Propagation
 def apply(
     name: str,
     paths: tuple[str, ...],
-    namespace: str,
-    context: str,
-    kubeconfig: str,
-    dry_run: DryRun,
-    propagation: str,
-    keep: tuple[str, ...],
-    allow_cascade: tuple[str, ...],
-    timeout: float,
-    lock_timeout: float,
+    where: Where,
+    options: Options,
     prune: bool,
     adopt: str,
     force_conflicts: bool,
@@ -63,25 +62,16 @@ def apply(
       applyprune apply web -f manifests/ --dry-run
       kustomize build . | applyprune apply web -f - -n shop --create-namespace
     """
-    from applyprune.cli.session import Where, carry_out
+    from applyprune.cli.session import carry_out
     from applyprune.sources import read
 
-    return carry_out(
-        Where(kubeconfig, context, namespace),
-        name,
-        read(paths, stdin=sys.stdin.buffer),
-        Options(
-            mode=Mode.APPLY,
-            prune=prune,
-            dry_run=dry_run,
-            adopt=Adopt(adopt),
-            force_conflicts=force_conflicts,
-            full=full,
-            create_namespace=create_namespace,
-            keep=frozenset(keep),
-            allow_cascade=frozenset(allow_cascade),
-            propagation=Propagation(propagation.capitalize()),
-            timeout=timeout,
-            lock_timeout=lock_timeout,
-        ),
+    decided = replace(
+        options,
+        mode=Mode.APPLY,
+        prune=prune,
+        adopt=Adopt(adopt),
+        force_conflicts=force_conflicts,
+        create_namespace=create_namespace,
+        full=full,
     )
+    return carry_out(where, name, read(paths, stdin=sys.stdin.buffer), decided)

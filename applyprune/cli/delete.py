@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import click
 
 from applyprune.cli.options import RunCommand, cluster_options, run_options
 from applyprune.errors import UsageError
-from applyprune.model.options import DryRun, Mode, Options, Propagation
+from applyprune.model.options import DryRun, Mode
+
+if TYPE_CHECKING:
+    from applyprune.cli.options import Where
+    from applyprune.model.options import Options
 
 
 @click.command(cls=RunCommand)
@@ -16,19 +22,7 @@ from applyprune.model.options import DryRun, Mode, Options, Propagation
 @cluster_options
 @run_options
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
-def delete(
-    name: str,
-    namespace: str,
-    context: str,
-    kubeconfig: str,
-    dry_run: DryRun,
-    propagation: str,
-    keep: tuple[str, ...],
-    allow_cascade: tuple[str, ...],
-    timeout: float,
-    lock_timeout: float,
-    yes: bool,
-) -> int:
+def delete(name: str, where: Where, options: Options, yes: bool) -> int:
     """Delete everything that the set NAME created, then its inventory.
 
     What the set adopted, and what is marked to be kept, is abandoned: it stays, without our label.
@@ -38,10 +32,9 @@ def delete(
       applyprune delete web --dry-run
       applyprune delete web --yes
     """
-    from applyprune.cli.session import Where, carry_out, describe
+    from applyprune.cli.session import carry_out, describe
 
-    where = Where(kubeconfig, context, namespace)
-    if dry_run is DryRun.OFF and not yes:
+    if options.dry_run is DryRun.OFF and not yes:
         if not sys.stdin.isatty():
             raise UsageError(
                 f"deleting the set {name} needs a yes",
@@ -49,17 +42,4 @@ def delete(
                 hint="Add --yes, or look first with --dry-run.",
             )
         click.confirm(describe(where, name), abort=True, err=True)
-    return carry_out(
-        where,
-        name,
-        (),
-        Options(
-            mode=Mode.DELETE,
-            dry_run=dry_run,
-            keep=frozenset(keep),
-            allow_cascade=frozenset(allow_cascade),
-            propagation=Propagation(propagation.capitalize()),
-            timeout=timeout,
-            lock_timeout=lock_timeout,
-        ),
-    )
+    return carry_out(where, name, (), replace(options, mode=Mode.DELETE))

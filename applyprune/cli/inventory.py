@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from applyprune.cli.options import cluster_options
 from applyprune.errors import UsageError
+
+if TYPE_CHECKING:
+    from applyprune.cli.options import Where
 
 
 @click.group()
@@ -16,13 +21,13 @@ def inventory() -> None:
 @inventory.command("list")
 @cluster_options
 @click.option("-A", "--all-namespaces", is_flag=True, help="All namespaces.")
-def list_(namespace: str, context: str, kubeconfig: str, all_namespaces: bool) -> None:
+def list_(where: Where, all_namespaces: bool) -> None:
     """List the sets, a line each: namespace, name, objects, who works on it now."""
-    from applyprune.cli.session import Where, transport_to
+    from applyprune.cli.session import transport_to
     from applyprune.cluster.inventory_store import list_inventories
     from applyprune.output.tables import table
 
-    with transport_to(Where(kubeconfig, context, namespace)) as (transport, _, home):
+    with transport_to(where) as (transport, _, home):
         found = list_inventories(transport, "" if all_namespaces else home)
     if not found:
         click.echo(f"no sets in {'any namespace' if all_namespaces else home}", err=True)
@@ -37,14 +42,14 @@ def list_(namespace: str, context: str, kubeconfig: str, all_namespaces: bool) -
 @inventory.command()
 @click.argument("name")
 @cluster_options
-def show(name: str, namespace: str, context: str, kubeconfig: str) -> None:
+def show(name: str, where: Where) -> None:
     """List the objects that the set NAME records, a line each."""
-    from applyprune.cli.session import Where, transport_to
+    from applyprune.cli.session import transport_to
     from applyprune.cluster.inventory_store import ConfigMapStore
     from applyprune.output.tables import table
     from applyprune.planning.tracking import identity
 
-    with transport_to(Where(kubeconfig, context, namespace)) as (transport, _, home):
+    with transport_to(where) as (transport, _, home):
         found = ConfigMapStore(transport, identity(name, home)).read()
     if not found.exists:
         raise UsageError(

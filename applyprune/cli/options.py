@@ -1,17 +1,28 @@
-"""Options that several verbs share, said once."""
+"""Options that several verbs share, said once, and handed to them as one value each."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from applyprune.model.options import DryRun, Propagation
+from applyprune.model.options import DryRun, Options, Propagation
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 F = TypeVar("F", bound="Callable[..., Any]")
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """What the user said about the cluster; every part may be empty."""
+
+    kubeconfig: str
+    context: str
+    namespace: str
 
 
 class RunCommand(click.Command):
@@ -27,8 +38,13 @@ class RunCommand(click.Command):
         return super().parse_args(ctx, bare + args[end:])
 
 
-def cluster_options(command: F) -> F:
-    """Add what finds the cluster: --kubeconfig, --context, --namespace."""
+def cluster_options(verb: Callable[..., Any]) -> Callable[..., Any]:
+    """Add what finds the cluster; the verb gets it as ``where``."""
+
+    @wraps(verb)
+    def command(kubeconfig: str, context: str, namespace: str, **others: Any) -> Any:
+        return verb(where=Where(kubeconfig, context, namespace), **others)
+
     for option in (
         click.option(
             "-n",
@@ -64,8 +80,29 @@ def input_option(command: F) -> F:
     )(command)
 
 
-def run_options(command: F) -> F:
-    """Add what every run that deletes has."""
+def run_options(verb: Callable[..., Any]) -> Callable[..., Any]:
+    """Add what every run that deletes has; the verb gets it as ``options``."""
+
+    @wraps(verb)
+    def command(
+        dry_run: DryRun,
+        propagation: str,
+        timeout: float,
+        lock_timeout: float,
+        keep: tuple[str, ...],
+        allow_cascade: tuple[str, ...],
+        **others: Any,
+    ) -> Any:
+        options = Options(
+            dry_run=dry_run,
+            propagation=Propagation(propagation.capitalize()),
+            timeout=timeout,
+            lock_timeout=lock_timeout,
+            keep=frozenset(keep),
+            allow_cascade=frozenset(allow_cascade),
+        )
+        return verb(options=options, **others)
+
     for option in (
         click.option(
             "--allow-cascade",

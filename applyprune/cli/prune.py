@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import click
 
 from applyprune.cli.options import RunCommand, cluster_options, input_option, run_options
-from applyprune.model.options import DryRun, Mode, Options, Propagation
+from applyprune.model.options import Mode
+
+if TYPE_CHECKING:
+    from applyprune.cli.options import Where
+    from applyprune.model.options import Options
 
 
 @click.command(cls=RunCommand)
@@ -15,19 +21,7 @@ from applyprune.model.options import DryRun, Mode, Options, Propagation
 @input_option
 @cluster_options
 @run_options
-def prune(
-    name: str,
-    paths: tuple[str, ...],
-    namespace: str,
-    context: str,
-    kubeconfig: str,
-    dry_run: DryRun,
-    propagation: str,
-    keep: tuple[str, ...],
-    allow_cascade: tuple[str, ...],
-    timeout: float,
-    lock_timeout: float,
-) -> int:
+def prune(name: str, paths: tuple[str, ...], where: Where, options: Options) -> int:
     """Delete what the set NAME created and the manifests no longer hold; apply nothing.
 
     \b
@@ -35,20 +29,8 @@ def prune(
       applyprune prune web -f manifests/ --dry-run
       applyprune prune web -f manifests/
     """
-    from applyprune.cli.session import Where, carry_out
+    from applyprune.cli.session import carry_out
     from applyprune.sources import read
 
-    return carry_out(
-        Where(kubeconfig, context, namespace),
-        name,
-        read(paths, stdin=sys.stdin.buffer),
-        Options(
-            mode=Mode.PRUNE,
-            dry_run=dry_run,
-            keep=frozenset(keep),
-            allow_cascade=frozenset(allow_cascade),
-            propagation=Propagation(propagation.capitalize()),
-            timeout=timeout,
-            lock_timeout=lock_timeout,
-        ),
-    )
+    decided = replace(options, mode=Mode.PRUNE)
+    return carry_out(where, name, read(paths, stdin=sys.stdin.buffer), decided)

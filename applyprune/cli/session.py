@@ -6,7 +6,6 @@ import os
 import signal
 import sys
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import click
@@ -26,17 +25,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from types import FrameType
 
+    from applyprune.cli.options import Where
     from applyprune.model.manifests import Manifest
     from applyprune.model.options import Options
-
-
-@dataclass(frozen=True, slots=True)
-class Where:
-    """What the user said about the cluster; every part may be empty."""
-
-    kubeconfig: str
-    context: str
-    namespace: str
 
 
 @contextmanager

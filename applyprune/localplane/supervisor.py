@@ -134,7 +134,7 @@ class Supervisor:
         woken, waker = socket.socketpair()
         for end in (woken, waker):
             end.setblocking(False)  # noqa: FBT003 - the function has no other form
-        signal.set_wakeup_fd(waker.detach())
+        signal.set_wakeup_fd(waker.detach(), warn_on_full_buffer=False)
         self._selector.register(woken, selectors.EVENT_READ)
         self._selector.register(self._channel, selectors.EVENT_READ)
 
