@@ -13,10 +13,12 @@ from applyprune.errors import (
     NotFound,
     NotReady,
     RunFailed,
+    Unavailable,
+    Unreachable,
     as_problem,
 )
 from applyprune.model.events import Done, Event, Outcome, Waiting
-from applyprune.model.live import Live, Unknown
+from applyprune.model.live import Absent, Live, Unknown
 from applyprune.model.options import DryRun, Mode
 from applyprune.model.plan import Action, RemoveStep
 from applyprune.planning.abandoning import abandon_patch
@@ -34,7 +36,7 @@ if TYPE_CHECKING:
     from applyprune.planning.tracking import SetIdentity
     from applyprune.planning.world import World
 
-_DELETE_TIMEOUT = 5.0
+_DELETE_TIMEOUT = 8.0
 _TRIES = 8
 _FIRST_PAUSE = 0.05
 _LONGEST_PAUSE = 2.0
@@ -150,9 +152,23 @@ class Remover:
                 )
             except NotFound:
                 gone = True
+            except (Unreachable, Unavailable):
+                # The reply is lost, the delete perhaps not.
+                if dry or not self._is_going(step, live):
+                    raise
+                gone = False
             if gone or dry:
                 return self._done(step, self._deleted())
         return None
+
+    def _is_going(self, step: RemoveStep, live: Live) -> bool:
+        """Return whether the object is gone, or on its way."""
+        if step.resource is None:
+            return False
+        state = self.reader.one(step.resource, step.entry.ref)
+        if isinstance(state, Live):
+            return state.uid == live.uid and state.terminating
+        return isinstance(state, Absent) and state.proven
 
     def _decide_again(self, step: RemoveStep) -> RemoveStep:
         if step.resource is None:

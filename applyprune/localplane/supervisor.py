@@ -118,7 +118,8 @@ class Supervisor:
             end = ended
         finally:
             self._record(Phase.STOPPING)
-            self._stop_processes()
+            # What is to be removed needs no time to be tidied up.
+            self._stop_processes(0.0 if end.remove else GRACE)
             self._record(Phase.FAILED if end.reason else Phase.STOPPED, reason=end.reason)
             if end.reason:
                 self._send(failed=end.reason, log=str(end.log or ""))
@@ -243,7 +244,7 @@ class Supervisor:
             LIFELINE: str(self._lifeline),
         }
 
-    def _stop_processes(self) -> None:
+    def _stop_processes(self, grace: float) -> None:
         """Stop in the reverse order of starting, so that none logs the loss of what it needs."""
         stages = [{"etcd"}, {"kube-apiserver"}]
         stages.append(self._processes.keys() - {"etcd", "kube-apiserver"})
@@ -251,7 +252,7 @@ class Supervisor:
             processes = [self._processes[name] for name in names if name in self._processes]
             for process in processes:
                 process.terminate()
-            patience = time.monotonic() + GRACE
+            patience = time.monotonic() + grace
             for process in processes:
                 with suppress(subprocess.TimeoutExpired):
                     process.wait(max(0.0, patience - time.monotonic()))

@@ -142,6 +142,17 @@ def test_a_lost_reply_to_a_delete_is_a_success(spoiled: Stage, proxy: FaultProxy
     assert spoiled.listed() == {"configmap/a"}
 
 
+def test_a_delete_whose_replies_are_all_lost_is_a_success(
+    spoiled: Stage, proxy: FaultProxy
+) -> None:
+    """A look tells what became of it."""
+    spoiled.budget = 0.3
+    spoiled.run(config_map("a"), config_map("b"))
+    proxy.rule = always(faults.lose_reply(), where=lambda seen: seen.method == "DELETE")
+    assert spoiled.run(config_map("a")).outcomes["configmap/b"] is Outcome.PRUNED
+    assert spoiled.listed() == {"configmap/a"}
+
+
 @pytest.mark.parametrize("count", [1, 2, 3])
 def test_a_lost_reply_to_a_write_of_the_inventory_is_found_again(
     spoiled: Stage, proxy: FaultProxy, count: int
