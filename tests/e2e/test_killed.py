@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from applyprune.model.options import Mode
 from tests.e2e.command import applyprune, start
+from tests.engine.stage import Stage, config_map
 from tests.fault_proxy import Exchange, FaultProxy
 
 if TYPE_CHECKING:
@@ -51,15 +53,15 @@ def _kill_at(
     def hook(exchange: Exchange) -> None:
         if exchange.number - seen == number:
             reached.append(number)
-            ready.wait(10)
+            ready.wait(60)
             process[0].send_signal(signal.SIGKILL)
-            process[0].wait(10)
+            process[0].wait(60)
 
     setattr(proxy, "before_forward" if moment == "before" else "before_reply", hook)
     with start(*arguments, kubeconfig=kubeconfig) as running:
         process.append(running)
         ready.set()
-        running.communicate("", timeout=60)
+        running.communicate("", timeout=300)
     proxy.before_forward = proxy.before_reply = lambda _: None
     return bool(reached)
 
@@ -72,7 +74,7 @@ def test_killed_at_every_request_of_a_create(
 
     The number of requests is asserted, so that a new one cannot go untested.
     """
-    whole, less = _write(tmp_path, *NAMES), _write(tmp_path, "a")
+    whole = _write(tmp_path, *NAMES)
     with FaultProxy(plane) as proxy:
         kubeconfig = proxy.kubeconfig(tmp_path)
         number = 0
@@ -82,11 +84,10 @@ def test_killed_at_every_request_of_a_create(
             target: list[str | Path] = ["apply", name, "-n", namespace, "-f"]
             if not _kill_at(proxy, number, moment, [*target, whole], kubeconfig):
                 break
-            ended = applyprune(*target, less, kubeconfig=plane.kubeconfig)
-            assert ended.code == 0, (number, ended.err)
+            next_run = Stage(plane.kubeconfig, namespace, name=name)
+            assert next_run.run(config_map("a")).exit_code == 0, number
             assert _there(api, namespace) == {"a", f"applyprune-{name}"}, number
-            gone = applyprune("delete", name, "--yes", "-n", namespace, kubeconfig=plane.kubeconfig)
-            assert gone.code == 0, (number, gone.err)
+            assert next_run.run(mode=Mode.DELETE).exit_code == 0, number
             assert _there(api, namespace) == set(), number
         # Discovery 2, inventory, namespace, three reads, union, three applies, shrunk: 12.
         assert number - 1 == 12
@@ -112,7 +113,7 @@ def test_a_signal_finishes_what_is_in_flight_and_records_it(
         target: list[str | Path] = ["apply", "web", "-n", namespace, "-f", source]
         with start(*target, kubeconfig=proxy.kubeconfig(tmp_path)) as running:
             process.append(running)
-            out, err = running.communicate("", timeout=60)
+            out, err = running.communicate("", timeout=300)
     assert running.returncode == 128 + number, err
     assert "interrupted" in err
     done = {line.split()[0].removeprefix("configmap/") for line in out.splitlines()}
@@ -133,7 +134,7 @@ def test_two_runs_at_once_take_turns(
     ]
     for process in running:
         with process:
-            _, err = process.communicate("", timeout=120)
+            _, err = process.communicate("", timeout=300)
             assert process.returncode == 0, err
     assert _there(api, namespace) - {"applyprune-web"} in ({"a", "b"}, {"b", "c"})
 
@@ -149,15 +150,15 @@ def test_a_live_holder_is_named_and_not_pushed_aside(
         def hook(exchange: Exchange) -> None:
             if exchange.method == "PATCH":
                 holds.set()
-                go_on.wait(60)
+                go_on.wait(300)
 
         proxy.before_forward = hook
         target: list[str | Path] = ["apply", "web", "-n", namespace, "-f", source]
         with start(*target, kubeconfig=proxy.kubeconfig(tmp_path)) as first:
-            assert holds.wait(30)
+            assert holds.wait(120)
             second = applyprune(*target, "--lock-timeout=2s", kubeconfig=plane.kubeconfig)
             go_on.set()
-            _, err = first.communicate("", timeout=60)
+            _, err = first.communicate("", timeout=300)
     assert second.code == 8
     assert "is held by another run" in second.err
     assert first.returncode == 0, err
