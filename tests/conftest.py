@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import secrets
 import subprocess
 import sys
@@ -18,6 +19,11 @@ from applyprune.localplane import FULL, Binaries, Plane, PlaneSpec, ensure_built
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
+
+
+# A user's Python keeps its bytecode; without it each command that a test starts would compile the
+# whole program first.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
 class Kubectl(Protocol):

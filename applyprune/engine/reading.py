@@ -83,6 +83,7 @@ class Reader:
                 )
         for part in self.workers.each(lambda task: task(), tasks):
             states.update(part)
+        self.workers.check()
         self._values(wanted, inventory, resources, states)
         leaving = frozenset(set(inventory.entries) - set(wanted) if prunes else ())
         census = Census(self.cluster, self.workers, catalogue, leaving)

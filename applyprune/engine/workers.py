@@ -65,6 +65,10 @@ class Workers:
             for future in futures:
                 future.cancel()
 
+    def check(self) -> None:
+        """Raise Interrupted when the run was asked to end, and results are missing for it."""
+        self._stop.check()
+
     def _one(self, call: Callable[[T], R], item: T) -> tuple[R] | None:
         return None if self._stop.requested else (call(item),)
 

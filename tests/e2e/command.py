@@ -11,9 +11,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
-# A user's Python keeps its bytecode; without it each call would compile the whole program.
-_ENVIRONMENT = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
-
 
 @dataclass(frozen=True, slots=True)
 class Ended:
@@ -36,7 +33,7 @@ def start(
     """Start ``applyprune ARGUMENTS`` with pipes for everything it says."""
     return subprocess.Popen(
         [sys.executable, "-m", "applyprune", *map(str, arguments)],
-        env={**_ENVIRONMENT, "KUBECONFIG": str(kubeconfig)},
+        env={**os.environ, "KUBECONFIG": str(kubeconfig)},
         cwd=cwd,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

@@ -162,3 +162,27 @@ def test_a_live_holder_is_named_and_not_pushed_aside(
     assert second.code == 8
     assert "is held by another run" in second.err
     assert first.returncode == 0, err
+
+
+def test_a_signal_while_reading_ends_the_run_before_any_write(
+    plane: Plane, api: Api, namespace: str, tmp_path: Path
+) -> None:
+    """Nothing is planned on half of what was to be read."""
+    source = _write(tmp_path, *NAMES)
+    target: list[str | Path] = ["apply", "web", "-n", namespace, "-f", source]
+    assert applyprune(*target, kubeconfig=plane.kubeconfig).code == 0
+    with FaultProxy(plane) as proxy:
+        process: list[subprocess.Popen[str]] = []
+
+        def hook(exchange: Exchange) -> None:
+            if exchange.method == "GET" and exchange.path == "/api/v1/configmaps":
+                process[0].send_signal(signal.SIGTERM)
+
+        proxy.before_reply = hook
+        less: list[str | Path] = [*target[:-1], _write(tmp_path, "a")]
+        with start(*less, kubeconfig=proxy.kubeconfig(tmp_path)) as running:
+            process.append(running)
+            _, err = running.communicate("", timeout=300)
+    assert running.returncode == 128 + signal.SIGTERM, err
+    assert "Traceback" not in err
+    assert _there(api, namespace) == {*NAMES, "applyprune-web"}
