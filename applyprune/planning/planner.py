@@ -84,22 +84,22 @@ def _apply_step(
     if isinstance(state, Unknown):
         return _refused(one, entry or fresh, state.problem, None)
     if isinstance(state, Absent):
-        if _has_done_its_work(one, entry, state):
-            return ApplyStep(
-                one, Action.NOTHING, entry or fresh, reason="finished, and removed by its TTL"
-            )
+        if entry is not None and state.proven and _has_done_its_work(one, entry):
+            return ApplyStep(one, Action.NOTHING, entry, reason="finished, and removed by its TTL")
         return ApplyStep(one, Action.CREATE, fresh)
+    if (
+        entry is not None
+        and state.terminating
+        and state.uid == entry.uid
+        and _has_done_its_work(one, entry)
+    ):
+        return ApplyStep(one, Action.NOTHING, entry, state, "finished, and going by its TTL")
     return _existing(one, entry, state, world, target, options)
 
 
-def _has_done_its_work(one: Desired, entry: Entry | None, state: Absent) -> bool:
-    return (
-        one.once
-        and entry is not None
-        and bool(entry.uid)
-        and entry.digest == one.digest
-        and state.proven
-    )
+def _has_done_its_work(one: Desired, entry: Entry) -> bool:
+    """Return whether a Job with a TTL that is gone, or going, needs no second run."""
+    return one.once and bool(entry.uid) and entry.digest == one.digest
 
 
 def _existing(

@@ -270,3 +270,7 @@ def test_a_finished_job_with_a_ttl_is_not_created_again() -> None:
     assert action(Absent(), entry) is Action.CREATE
     assert action(Absent(proven=True), replace(entry, digest="x")) is Action.CREATE
     assert action(Absent(proven=True), replace(entry, uid="")) is Action.CREATE
+    going = live(job.ref, deletionTimestamp="x", finalizers=["foregroundDeletion"])
+    assert action(going, entry) is Action.NOTHING
+    assert action(going, replace(entry, digest="x")) is Action.REFUSE
+    assert action(replace(going, uid="u2"), entry) is Action.REFUSE
