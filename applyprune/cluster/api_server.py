@@ -13,9 +13,9 @@ from applyprune.cluster.discovery import discover
 from applyprune.cluster.paths import collection_path, object_path
 from applyprune.cluster.request import Request
 from applyprune.errors import AlreadyExists, Expired, NotFound, NotServed, Unavailable
+from applyprune.model.builtin import NAMESPACES
 from applyprune.model.live import Live
 from applyprune.model.refs import Ref
-from applyprune.model.resources import Resource
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -24,13 +24,12 @@ if TYPE_CHECKING:
     from applyprune.cluster.request import Reply
     from applyprune.cluster.transport import Transport
     from applyprune.model.options import Propagation
-    from applyprune.model.resources import Catalogue
+    from applyprune.model.resources import Catalogue, Resource
 
 _PARTIAL = "application/json;as=PartialObjectMetadata{list};g=meta.k8s.io;v=v1"
 _PAGE = 500
 _TIMEOUT = 30.0
 _RESTARTS = 5
-_NAMESPACE = Resource("", "v1", "Namespace", "namespaces", namespaced=False)
 
 
 class ApiServer:
@@ -206,7 +205,7 @@ class ApiServer:
         body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
         try:
             self._transport.send(
-                Request("POST", collection_path(_NAMESPACE), body=json.dumps(body).encode())
+                Request("POST", collection_path(NAMESPACES), body=json.dumps(body).encode())
             )
         except AlreadyExists:
             return

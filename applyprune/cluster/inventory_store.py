@@ -19,8 +19,8 @@ from applyprune.errors import (
     Unavailable,
     Unreachable,
 )
+from applyprune.model.builtin import CONFIG_MAPS
 from applyprune.model.inventory import Inventory
-from applyprune.model.resources import Resource
 from applyprune.planning.tracking import SET_ID, identity
 
 if TYPE_CHECKING:
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
     from applyprune.cluster.transport import Transport
     from applyprune.planning.tracking import SetIdentity
-
-_CONFIG_MAP = Resource("", "v1", "ConfigMap", "configmaps", namespaced=True)
 
 
 class ConfigMapStore:
@@ -39,7 +37,7 @@ class ConfigMapStore:
         """Take a transport and the set; nothing is read yet."""
         self._transport = transport
         self._target = target
-        self._path = object_path(_CONFIG_MAP, target.inventory)
+        self._path = object_path(CONFIG_MAPS, target.inventory)
 
     def read(self) -> Inventory:
         """Return the inventory; one that does not exist when there is none.
@@ -65,7 +63,7 @@ class ConfigMapStore:
             if inventory.exists
             else Request(
                 "POST",
-                collection_path(_CONFIG_MAP, self._target.namespace),
+                collection_path(CONFIG_MAPS, self._target.namespace),
                 body=body,
                 retry=False,
             )
@@ -103,7 +101,7 @@ class ConfigMapStore:
 
     @property
     def _about(self) -> tuple[str, str, str]:
-        return (_CONFIG_MAP.group, _CONFIG_MAP.plural, self._target.inventory.name)
+        return (CONFIG_MAPS.group, CONFIG_MAPS.plural, self._target.inventory.name)
 
     def _stored(self) -> Stored | None:
         try:
@@ -146,7 +144,7 @@ def list_inventories(transport: Transport, namespace: str = "") -> Sequence[Inve
         if token:
             query.append(("continue", token))
         reply = transport.send(
-            Request("GET", collection_path(_CONFIG_MAP, namespace), query=tuple(query))
+            Request("GET", collection_path(CONFIG_MAPS, namespace), query=tuple(query))
         )
         for item in reply.body.get("items") or ():
             metadata = item["metadata"]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from applyprune.errors import ApplypruneError, NotFound, NotServed
-from applyprune.model.refs import GroupKind
+from applyprune.model.builtin import API_SERVICES
 from applyprune.planning.cascade import Contents
 from applyprune.planning.ordering import CRD, NAMESPACE
 
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from applyprune.model.live import Live
     from applyprune.model.refs import Ref
     from applyprune.model.resources import Catalogue, Resource
-
-_API_SERVICE = GroupKind("apiregistration.k8s.io", "APIService")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +42,9 @@ class Census:
         contents, failures = self._all(kinds, ref.name)
         # The groups whose server is down, unless that APIService goes in this very run.
         unseen = self.catalogue.stale - {
-            gone.name.partition(".")[2] for gone in self.leaving if gone.group_kind == _API_SERVICE
+            gone.name.partition(".")[2]
+            for gone in self.leaving
+            if gone.group_kind == API_SERVICES.group_kind
         }
         failures += [f"the API group {group} does not answer" for group in sorted(unseen)]
         return Contents(tuple(contents), "; ".join(failures[:3]))

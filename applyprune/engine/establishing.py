@@ -11,8 +11,8 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from applyprune.engine.reading import CRD_RESOURCE
 from applyprune.errors import ApplypruneError, NotReady, as_problem
+from applyprune.model.builtin import DEFINITIONS
 from applyprune.model.events import Event, Waiting, Warned
 from applyprune.planning.definitions import defined_resources, refused_names
 
@@ -77,7 +77,7 @@ class Establisher:
         """Give up on CRDs whose names another one has already."""
         for one in pending:
             try:
-                body = self.cluster.get(CRD_RESOURCE, one.ref, full=True).body or {}
+                body = self.cluster.get(DEFINITIONS, one.ref, full=True).body or {}
             except ApplypruneError:
                 continue
             if why := refused_names(body):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from applyprune.engine.counting import Census
 from applyprune.errors import ApplypruneError, Forbidden, NotFound, as_problem
+from applyprune.model.builtin import API_SERVICES, CONFIG_MAPS, DEFINITIONS
 from applyprune.model.live import Absent, Live, State, Unknown
 from applyprune.model.problems import Problem
 from applyprune.model.refs import GroupKind, Ref
@@ -35,11 +36,6 @@ if TYPE_CHECKING:
 States: TypeAlias = "dict[Ref, State]"
 
 _FEW = 4
-CRD_RESOURCE = Resource(CRD.group, "v1", CRD.kind, "customresourcedefinitions", namespaced=False)
-_API_SERVICE = Resource(
-    "apiregistration.k8s.io", "v1", "APIService", "apiservices", namespaced=False
-)
-_CONFIG_MAP = Resource("", "v1", "ConfigMap", "configmaps", namespaced=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,8 +161,8 @@ class Reader:
             return dict.fromkeys(refs, Unknown(problem))
         service = f"{resource.version}.{resource.group}"
         proofs = (
-            self.one(CRD_RESOURCE, Ref(CRD.group, CRD.kind, "", resource.full_plural)),
-            self.one(_API_SERVICE, Ref(_API_SERVICE.group, _API_SERVICE.kind, "", service)),
+            self.one(DEFINITIONS, Ref(CRD.group, CRD.kind, "", resource.full_plural)),
+            self.one(API_SERVICES, Ref(API_SERVICES.group, API_SERVICES.kind, "", service)),
         )
         for proof in proofs:
             if isinstance(proof, Unknown):
@@ -218,7 +214,7 @@ class Reader:
         if not names:
             return {}
         try:
-            definitions = self.cluster.list(CRD_RESOURCE)
+            definitions = self.cluster.list(DEFINITIONS)
         except ApplypruneError:
             return dict.fromkeys(names.values())
         return {
@@ -233,7 +229,7 @@ class Reader:
 
         def holds(name: str) -> tuple[str, bool]:
             try:
-                return name, bool(self.cluster.list(_CONFIG_MAP, namespace=name, selector=SET_ID))
+                return name, bool(self.cluster.list(CONFIG_MAPS, namespace=name, selector=SET_ID))
             except ApplypruneError:
                 return name, True
 
@@ -248,7 +244,7 @@ def _unread(error: ApplypruneError, resource: Resource) -> Unknown:
 
 def _is_aggregated(live: Live, cluster: Cluster) -> bool:
     """Return whether an APIService is served by a backend of its own."""
-    full = cluster.get(_API_SERVICE, live.ref, full=True)
+    full = cluster.get(API_SERVICES, live.ref, full=True)
     return bool(((full.body or {}).get("spec") or {}).get("service"))
 
 

@@ -24,6 +24,7 @@ from applyprune.errors import (
     UsageError,
     as_problem,
 )
+from applyprune.model.builtin import NAMESPACES
 from applyprune.model.events import (
     Done,
     Event,
@@ -31,7 +32,6 @@ from applyprune.model.events import (
     Outcome,
     Phase,
     Planned,
-    Recorded,
     Started,
     Waiting,
     Warned,
@@ -41,7 +41,6 @@ from applyprune.model.options import DryRun, Mode, Options
 from applyprune.model.plan import Action, Plan
 from applyprune.model.problems import Problem
 from applyprune.model.refs import Ref
-from applyprune.model.resources import Resource
 from applyprune.planning.planner import make_plan
 from applyprune.planning.report import verdict
 from applyprune.planning.scope import resolve
@@ -54,7 +53,6 @@ if TYPE_CHECKING:
     from applyprune.model.manifests import Manifest
     from applyprune.planning.tracking import SetIdentity
 
-_NAMESPACE = Resource("", "v1", "Namespace", "namespaces", namespaced=False)
 
 _COPIED = Problem(
     kind="CopiedInventory",
@@ -173,7 +171,7 @@ class _Run:
         if self.inventory.exists or options.mode is not Mode.APPLY:
             return
         try:
-            self.cluster.get(_NAMESPACE, Ref("", "Namespace", "", home))
+            self.cluster.get(NAMESPACES, Ref("", "Namespace", "", home))
         except NotFound:
             if not options.create_namespace:
                 raise UsageError(
@@ -277,8 +275,6 @@ class _Run:
                 self.counts[event.outcome] += 1
                 if event.problem is not None:
                     self.problems.append(event.problem)
-            elif isinstance(event, Recorded):
-                self.inventory = replace(self.inventory, generation=event.generation)
             yield event
 
     def _finished(self) -> Finished:

@@ -1,0 +1,16 @@
+"""The few endpoints that the program itself needs, whatever discovery says."""
+
+from applyprune.model.resources import Resource
+
+NAMESPACES = Resource("", "v1", "Namespace", "namespaces", namespaced=False)
+CONFIG_MAPS = Resource("", "v1", "ConfigMap", "configmaps", namespaced=True)
+DEFINITIONS = Resource(
+    "apiextensions.k8s.io",
+    "v1",
+    "CustomResourceDefinition",
+    "customresourcedefinitions",
+    namespaced=False,
+)
+API_SERVICES = Resource(
+    "apiregistration.k8s.io", "v1", "APIService", "apiservices", namespaced=False
+)
