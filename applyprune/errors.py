@@ -21,6 +21,7 @@ ApplypruneError
 │       ├── Invalid            7    400, 413, 422 and schema errors that come as a 500
 │       └── Unavailable        7    429, 5xx and replies that cannot be believed
 ├── InventoryError             3    the inventory cannot be read, or does not fit
+│   └── InventoryIncomplete    6    a part of it is missing: nothing is applied or pruned
 ├── LostRace                   8    another run holds the inventory or changed it
 └── Interrupted                130/143
 """
@@ -190,6 +191,12 @@ class Unavailable(ApiError):
 
 class InventoryError(ApplypruneError):
     """The inventory cannot be read or does not fit: never taken for empty, nothing is pruned."""
+
+
+class InventoryIncomplete(InventoryError):
+    """Shards of the inventory are missing or not what they should be: a guard, so exit code 6."""
+
+    exit_code = 6
 
 
 class LostRace(ApplypruneError):

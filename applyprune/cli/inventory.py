@@ -33,7 +33,12 @@ def list_(where: Where, all_namespaces: bool) -> None:
         click.echo(f"no sets in {'any namespace' if all_namespaces else home}", err=True)
         return
     rows = [
-        (one.namespace, one.name, str(len(one.entries)), one.holder.who if one.holder else "-")
+        (
+            one.inventory.namespace,
+            one.inventory.name,
+            str(one.count),
+            one.inventory.holder.who if one.inventory.holder else "-",
+        )
         for one in found
     ]
     click.echo(table(("NAMESPACE", "NAME", "OBJECTS", "HELD BY"), rows))

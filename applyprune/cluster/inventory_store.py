@@ -5,15 +5,19 @@ from __future__ import annotations
 import json
 import uuid
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from applyprune.cluster.inventory_codec import Stored, decode, encode
+from applyprune.cluster.inventory_codec import Root, decode, encode, entries_in, entries_left
+from applyprune.cluster.inventory_packing import pack
+from applyprune.cluster.inventory_shards import Shards
 from applyprune.cluster.paths import collection_path, object_path
 from applyprune.cluster.request import Request
 from applyprune.errors import (
+    AccessError,
     AlreadyExists,
     Conflict,
     InventoryError,
+    InventoryIncomplete,
     LostRace,
     NotFound,
     Unavailable,
@@ -24,40 +28,102 @@ from applyprune.model.inventory import Inventory
 from applyprune.planning.tracking import SET_ID, identity
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
+    from applyprune.cluster.inventory_packing import Packed, Shard
     from applyprune.cluster.transport import Transport
+    from applyprune.model.inventory import Entry
+    from applyprune.model.refs import Ref
     from applyprune.planning.tracking import SetIdentity
+
+_TRIES = 5
 
 
 class ConfigMapStore:
-    """The inventory of one set, in its ConfigMap."""
+    """The inventory of one set, in its ConfigMap and, when it is large, the shards that it names.
+
+    One run uses one store; a store is not thread-safe.
+    """
 
     def __init__(self, transport: Transport, target: SetIdentity) -> None:
         """Take a transport and the set; nothing is read yet."""
         self._transport = transport
         self._target = target
         self._path = object_path(CONFIG_MAPS, target.inventory)
+        self._shards = Shards(transport, target)
+        # The shards that the root names now; and what was written last, for renewals write the
+        # same entries again and again.
+        self._named: tuple[Shard, ...] = ()
+        self._written: Mapping[Ref, Entry] | None = None
+        self._packed = pack(())
 
     def read(self) -> Inventory:
         """Return the inventory; one that does not exist when there is none.
 
-        Raises InventoryError when there is something that cannot be read.
+        Raises InventoryError when there is something that cannot be read, InventoryIncomplete when
+        a shard is missing or spoiled.
         """
-        stored = self._stored()
-        if stored is None:
-            return Inventory(self._target.name, self._target.namespace)
-        return stored.inventory
+        inventory, missing = self._read()
+        if missing:
+            raise InventoryIncomplete(
+                f"{len(missing)} of the inventory's shards cannot be used",
+                where=str(self._target.inventory),
+                why="; ".join(missing[:3]),
+                hint="Nothing was applied or pruned. Restore the ConfigMap, or take what it listed "
+                f"from the labels: applyprune inventory repair {self._target.name}",
+            )
+        return inventory
+
+    def salvage(self) -> tuple[Inventory, Sequence[str]]:
+        """Return what can be read of the inventory, and what cannot: for its repair only."""
+        try:
+            return self._read()
+        except InventoryError as error:
+            body = self._body()
+            if body is None:
+                raise
+            metadata = body["metadata"]
+            # Enough to write over it, and no more.
+            empty = Inventory(
+                self._target.name,
+                self._target.namespace,
+                uid=metadata["uid"],
+                resource_version=metadata["resourceVersion"],
+            )
+            return empty, (str(error.why or error.what),)
+
+    def strays(self) -> Sequence[str]:
+        """Return the names of shards that the inventory, as read, does not name."""
+        there = self._shards.listed()
+        return [stray.name for stray in self._shards.spare(there, self._named)]
 
     def write(self, inventory: Inventory) -> Inventory:
         """Write over what was read and return what is stored now.
 
-        Raises LostRace when it is no longer as it was read, InventoryError when it does not fit.
+        The shards go first; the root, which names them, commits them all at once. Raises LostRace
+        when the root is no longer as it was read, InventoryError when there are too many entries.
         A reply that got lost is found again by the mark that each write leaves.
         """
+        if inventory.entries is not self._written:
+            self._packed = pack(inventory.entries.values())
+            self._written = inventory.entries
+        packed = self._packed
+        named = {shard.digest for shard in self._named}
+        wanted = {shard.digest for shard in packed.shards}
+        there = self._shards.listed() if wanted != named else {}
+        self._shards.put(
+            inventory, (shard for shard in packed.shards if shard.digest not in named), there
+        )
+        stored = self._commit(inventory, packed)
+        self._named = packed.shards
+        self._shards.remove(self._shards.spare(there, packed.shards))
+        return stored
+
+    def _commit(self, inventory: Inventory, packed: Packed) -> Inventory:
         mark = uuid.uuid4().hex
-        fresh = replace(inventory, generation=inventory.generation + 1, copied=False)
-        body = json.dumps(encode(fresh, write=mark), ensure_ascii=False).encode()
+        fresh = replace(inventory, generation=inventory.generation + 1)
+        sent = encode(fresh, packed, write=mark)
+        body = json.dumps(sent, ensure_ascii=False).encode()
         request = (
             Request("PUT", self._path, body=body, about=self._about)
             if inventory.exists
@@ -69,18 +135,29 @@ class ConfigMapStore:
             )
         )
         try:
-            reply = self._transport.send(request)
+            reply: Mapping[str, Any] = self._transport.send(request).body
         except (AlreadyExists, Conflict, NotFound, Unavailable, Unreachable) as error:
-            stored = self._stored()
-            if stored is not None and stored.write == mark:
-                return stored.inventory
-            if isinstance(error, AlreadyExists | Conflict | NotFound):
-                raise self._lost() from error
-            raise
-        return self._believed(decode(reply.body), mark)
+            stored = self._body()
+            if stored is None or not _is_ours(stored, mark):
+                if isinstance(error, AlreadyExists | Conflict | NotFound):
+                    raise self._lost() from error
+                raise
+            reply = stored
+        if reply.get("data") != sent["data"] or reply.get("binaryData") != sent.get("binaryData"):
+            raise Unavailable(
+                f"{self._target.inventory}: the server's reply cannot be believed",
+                code=200,
+                why="it is not what was written",
+            )
+        metadata = reply["metadata"]
+        return replace(fresh, uid=metadata["uid"], resource_version=metadata["resourceVersion"])
 
     def remove(self, inventory: Inventory) -> None:
-        """Delete the ConfigMap just as it was read; LostRace when it has changed."""
+        """Delete the root just as it was read, then every shard; LostRace when it has changed."""
+        try:
+            there = self._shards.listed()
+        except AccessError:
+            there = {}  # a shard that is left behind names nothing any more
         options = {
             "kind": "DeleteOptions",
             "apiVersion": "v1",
@@ -95,15 +172,42 @@ class ConfigMapStore:
                 Request("DELETE", self._path, body=json.dumps(options).encode(), about=self._about)
             )
         except NotFound:
-            return
+            pass
         except Conflict as error:
             raise self._lost() from error
+        self._shards.remove(there.values())
 
     @property
     def _about(self) -> tuple[str, str, str]:
         return (CONFIG_MAPS.group, CONFIG_MAPS.plural, self._target.inventory.name)
 
-    def _stored(self) -> Stored | None:
+    def _read(self) -> tuple[Inventory, Sequence[str]]:
+        """Return what could be read, and of each shard that could not be why."""
+        for _ in range(_TRIES):
+            body = self._body()
+            if body is None:
+                self._named, self._written = (), None
+                return Inventory(self._target.name, self._target.namespace), ()
+            root = decode(body)
+            self._named, self._written = root.shards, None
+            parts: list[bytes] = [root.inline] if root.inline is not None else []
+            missing: list[str] = []
+            for shard in root.shards:
+                try:
+                    parts.append(self._shards.read(shard))
+                except NotFound:
+                    missing.append(f"the shard {shard.digest[:32]} ({shard.count} objects) is gone")
+                except ValueError as error:
+                    missing.append(f"the shard {shard.digest[:32]}: {error}")
+            if not missing:
+                return replace(root.inventory, entries=entries_in(root, parts)), ()
+            # Somebody may have replaced the root, and then removed what the old one named.
+            now = self._body()
+            if now is not None and decode(now).write == root.write:
+                return replace(root.inventory, entries=entries_left(root, parts)), missing
+        raise LostRace(f"{self._target.inventory} changes faster than it can be read")
+
+    def _body(self) -> Mapping[str, Any] | None:
         try:
             reply = self._transport.send(Request("GET", self._path, about=self._about))
         except NotFound:
@@ -117,16 +221,7 @@ class ConfigMapStore:
                 hint="Was it copied from another set, or made by something else? "
                 "Choose another name for this set, or remove that ConfigMap.",
             )
-        return decode(reply.body)
-
-    def _believed(self, stored: Stored, mark: str) -> Inventory:
-        if stored.write != mark:
-            raise Unavailable(
-                f"{self._target.inventory}: the server's reply cannot be believed",
-                code=200,
-                why="it is not what was written",
-            )
-        return stored.inventory
+        return reply.body
 
     def _lost(self) -> LostRace:
         return LostRace(
@@ -135,9 +230,16 @@ class ConfigMapStore:
         )
 
 
-def list_inventories(transport: Transport, namespace: str = "") -> Sequence[Inventory]:
-    """Return every inventory of applyprune, in one namespace or in all; raises InventoryError."""
-    found: list[Inventory] = []
+def _is_ours(body: Mapping[str, Any], mark: str) -> bool:
+    try:
+        return decode(body).write == mark
+    except InventoryError:
+        return False
+
+
+def list_inventories(transport: Transport, namespace: str = "") -> Sequence[Root]:
+    """Return the root of every inventory, in one namespace or in all; raises InventoryError."""
+    found: list[Root] = []
     token = ""
     while True:
         query = [("labelSelector", SET_ID), ("limit", "50")]
@@ -153,7 +255,7 @@ def list_inventories(transport: Transport, namespace: str = "") -> Sequence[Inve
                 continue  # another tool's ApplySet parent
             owner = identity(name.removeprefix("applyprune-"), metadata["namespace"])
             if metadata["labels"][SET_ID] == owner.id:
-                found.append(decode(item).inventory)
+                found.append(decode(item))
         token = str((reply.body.get("metadata") or {}).get("continue") or "")
         if not token:
             return found

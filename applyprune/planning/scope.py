@@ -137,7 +137,7 @@ def _check(
                 why="applyprune sets it: it says which set an object belongs to",
                 hint="Remove the label from the manifest.",
             )
-    if one.ref == target.inventory:
+    if target.records_in(one.ref):
         raise InputError(
             f"{one.ref} is the inventory of this very set",
             where=manifest.origin,

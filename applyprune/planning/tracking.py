@@ -14,7 +14,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from applyprune.errors import UsageError
-from applyprune.model.refs import Ref
+from applyprune.model.refs import GroupKind, Ref
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -25,7 +25,10 @@ TOOLING = "applyset.kubernetes.io/tooling"
 GROUP_KINDS = "applyset.kubernetes.io/contains-group-kinds"
 NAMESPACES = "applyset.kubernetes.io/additional-namespaces"
 
+SHARD_OF = "applyprune.dev/inventory"
+
 _PREFIX = "applyprune-"
+_NAMESPACES_LIMIT = 128 * 1024
 _MANAGER_LIMIT = 128
 _DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
@@ -41,6 +44,14 @@ class SetIdentity:
     def inventory(self) -> Ref:
         """Return the ref of the inventory's ConfigMap."""
         return Ref("", "ConfigMap", self.namespace, _PREFIX + self.name)
+
+    def records_in(self, ref: Ref) -> bool:
+        """Return whether an object is this set's inventory, or a shard of it."""
+        root = self.inventory
+        return ref == root or (
+            (ref.group_kind, ref.namespace) == (root.group_kind, root.namespace)
+            and ref.name.startswith(f"{root.name}.")
+        )
 
     @property
     def id(self) -> str:
@@ -76,11 +87,22 @@ def set_name(config_map: str) -> str:
     return config_map.removeprefix(_PREFIX)
 
 
+def shard_ref(name: str, namespace: str, digest: str) -> Ref:
+    """Return the ref of the ConfigMap that holds one shard of the inventory of the set NAME."""
+    return Ref("", "ConfigMap", namespace, f"{_PREFIX}{name}.{digest[:32]}")
+
+
 def applyset_annotations(refs: Iterable[Ref], *, namespace: str, tooling: str) -> Mapping[str, str]:
-    """Return the parent's annotations for a set that holds ``refs``; lists are sorted."""
+    """Return the parent's annotations for a set that holds ``refs``; lists are sorted.
+
+    The namespaces are a hint by the specification, and left out when they are too many for the
+    256 KiB that all annotations of an object may take.
+    """
     refs = tuple(refs)
+    kinds = {(ref.group, ref.kind) for ref in refs}
+    namespaces = ",".join(sorted({ref.namespace for ref in refs} - {"", namespace}))
     return {
         TOOLING: tooling,
-        GROUP_KINDS: ",".join(sorted({str(ref.group_kind) for ref in refs})),
-        NAMESPACES: ",".join(sorted({ref.namespace for ref in refs} - {"", namespace})),
+        GROUP_KINDS: ",".join(sorted(str(GroupKind(*kind)) for kind in kinds)),
+        NAMESPACES: namespaces if len(namespaces) <= _NAMESPACES_LIMIT else "",
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from copy import deepcopy
 from dataclasses import replace
@@ -11,7 +12,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from applyprune.cluster.inventory_codec import READABLE, decode, encode
+from applyprune.cluster.inventory_codec import (
+    decode,
+    decode_shard,
+    encode,
+    encode_shard,
+    entries_in,
+)
+from applyprune.cluster.inventory_packing import LIMIT, MOST, READABLE, pack
 from applyprune.errors import InventoryError
 from applyprune.model.inventory import ABSENT, Entry, Evidence, Holder, Inventory, Made
 from applyprune.model.refs import Ref
@@ -55,48 +63,105 @@ def _inventory(*entries: Entry, **changes: Any) -> Inventory:
     return Inventory("web", "home", entries=listed, **{**facts, **changes})
 
 
+def _stored(inventory: Inventory) -> dict[str, Any]:
+    """Return the root as the server keeps it."""
+    body = encode(inventory, pack(inventory.entries.values()), write="w")
+    return dict(json.loads(json.dumps(body)))
+
+
+def _read(body: dict[str, Any]) -> Inventory:
+    """Return what a root that holds its own entries says."""
+    root = decode(body)
+    assert root.inline is not None
+    return replace(root.inventory, entries=entries_in(root, [root.inline]))
+
+
 @settings(max_examples=150, deadline=None)
 @given(st.lists(ENTRIES, max_size=8), st.none() | st.just(HOLDER))
 def test_what_goes_in_comes_out(entries: list[Entry], holder: Holder | None) -> None:
     """For every legal name, and through JSON as the server keeps it."""
     inventory = _inventory(*entries, holder=holder)
-    stored = decode(json.loads(json.dumps(encode(inventory, write="w"))))
-    assert stored.inventory == inventory
-    assert dict(stored.inventory.entries) == dict(inventory.entries)
-    assert stored.write == "w"
+    body = _stored(inventory)
+    assert _read(body) == inventory
+    assert dict(_read(body).entries) == dict(inventory.entries)
+    assert decode(body).write == "w"
 
 
 @pytest.mark.parametrize("count", [1, 2_000])
 def test_small_is_readable_and_large_is_packed(count: int) -> None:
     """And both come out as they went in."""
     inventory = _inventory(*(_entry(number) for number in range(count)))
-    body = encode(inventory, write="w")
+    body = _stored(inventory)
     assert ("entries" in body["data"]) == (count == 1)
     assert len(json.dumps(body)) < max(2 * READABLE, 400 * count)
-    assert dict(decode(body).inventory.entries) == dict(inventory.entries)
+    assert dict(_read(body).entries) == dict(inventory.entries)
 
 
-def test_what_cannot_fit_is_refused_before_anything_is_written() -> None:
-    """The size counts every entry as confirmed: UIDs do not compress."""
+def test_many_are_cut_into_shards_of_which_a_change_moves_one() -> None:
+    """Each is one ConfigMap that the server takes, immutable and named by what it holds."""
+    many = [_entry(number) for number in range(10_000)]
+    inventory = _inventory(*many)
+    packed = pack(many)
+    assert len(packed.shards) > 1
+    assert sum(shard.count for shard in packed.shards) == len(many)
+    parts = []
+    for shard in packed.shards:
+        body = json.loads(json.dumps(encode_shard(inventory, shard)))
+        assert body["immutable"] is True
+        assert shard.digest.startswith(body["metadata"]["name"].rpartition(".")[2])
+        assert len(shard.packed) <= LIMIT
+        parts.append(decode_shard(body, shard))
+    root = decode(_stored(inventory))
+    assert root.inline is None
+    assert dict(entries_in(root, parts)) == dict(inventory.entries)
+    with pytest.raises(InventoryError, match="digest"):
+        entries_in(root, parts[1:])
+
+    less = pack(many[:5_000] + many[5_001:])
+    assert len({shard.digest for shard in less.shards} - {one.digest for one in packed.shards}) == 1
+
+
+def test_entries_that_do_not_compress_still_fit() -> None:
+    """The longest names that there are, all different: more shards, none too large."""
+    names = [hashlib.sha512(str(number).encode()).hexdigest() * 2 for number in range(9_000)]
+    many = [replace(_entry(0), ref=Ref("", "ConfigMap", "home", name[:253])) for name in names]
+    packed = pack(many)
+    assert max(len(shard.packed) for shard in packed.shards) <= LIMIT
+    assert sum(shard.count for shard in packed.shards) == len(many)
+
+
+def test_a_spoiled_shard_is_not_taken_for_the_one_that_the_root_names() -> None:
+    """Another's content under its name, no content, no base64: an error each."""
+    one, other = pack(_entry(number) for number in range(10_000)).shards[:2]
+    body = encode_shard(_inventory(), one)
+    for held in ({"entries.gz": other.packed}, {"entries.gz": "?"}, {}, None):
+        with pytest.raises(ValueError, match=r"it does not hold|its entries|it holds no"):
+            decode_shard({**body, "binaryData": held}, one)
+
+
+def test_too_many_are_refused_before_anything_is_written() -> None:
+    """The limit is one of objects: shards hold any size."""
     with pytest.raises(InventoryError, match="does not fit"):
-        encode(_inventory(*(_entry(number) for number in range(20_000))), write="w")
+        pack(_entry(number) for number in range(MOST + 1))
 
 
 def test_a_header_that_names_another_uid_is_a_copy() -> None:
     """A restored backup, or a copy by hand; the first write of all names none yet."""
-    body = encode(_inventory(_entry(1)), write="w")
+    body = _stored(_inventory(_entry(1)))
     assert not decode(body).inventory.copied
     body["metadata"]["uid"] = "i2"
     assert decode(body).inventory.copied
-    first = encode(_inventory(_entry(1), uid="", resource_version=""), write="w")
+    first = _stored(_inventory(_entry(1), uid="", resource_version=""))
     first["metadata"] |= {"uid": "i9", "resourceVersion": "1"}
     assert not decode(first).inventory.copied
+    # It stays one, whatever is written, until it is repaired.
+    assert decode(_stored(_inventory(_entry(1), copied=True))).inventory.copied
 
 
 @pytest.mark.parametrize("count", [3, 2_000])
 def test_no_flipped_byte_is_taken_for_an_inventory(count: int) -> None:
     """Whichever byte of the entries changes, readable or packed: an error, never fewer entries."""
-    body = encode(_inventory(*(_entry(number) for number in range(count))), write="w")
+    body = _stored(_inventory(*(_entry(number) for number in range(count))))
     part, key = ("data", "entries") if count == 3 else ("binaryData", "entries.gz")
     text = body[part][key]
     for at in range(0, len(text), max(1, len(text) // 200)):
@@ -104,7 +169,7 @@ def test_no_flipped_byte_is_taken_for_an_inventory(count: int) -> None:
         flipped = "A" if text[at] != "A" else "B"
         torn[part][key] = text[:at] + flipped + text[at + 1 :]
         with pytest.raises(InventoryError, match="cannot be read"):
-            decode(torn)
+            _read(torn)
 
 
 HEADERS: dict[str, dict[str, Any]] = {
@@ -120,25 +185,25 @@ HEADERS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("name", HEADERS)
 def test_a_header_is_read_strictly(name: str) -> None:
     """No value of another type, no missing key."""
-    body = encode(_inventory(_entry(1)), write="w")
+    body = _stored(_inventory(_entry(1)))
     header = json.loads(body["data"]["header"]) | HEADERS[name]
     body["data"]["header"] = json.dumps(header)
     with pytest.raises(InventoryError, match="cannot be read"):
-        decode(body)
+        _read(body)
 
 
 @pytest.mark.parametrize("key", ["header", "entries"])
 def test_half_a_record_is_an_error(key: str) -> None:
     """Never an empty inventory."""
-    body = encode(_inventory(_entry(1)), write="w")
+    body = _stored(_inventory(_entry(1)))
     del body["data"][key]
     with pytest.raises(InventoryError):
-        decode(body)
+        _read(body)
 
 
 def test_a_newer_format_is_named() -> None:
     """With what to do about it."""
-    body = encode(_inventory(_entry(1)), write="w")
+    body = _stored(_inventory(_entry(1)))
     header = json.loads(body["data"]["header"]) | {"schema": 99}
     body["data"]["header"] = json.dumps(header)
     with pytest.raises(InventoryError, match="format 99") as caught:
@@ -149,7 +214,7 @@ def test_a_newer_format_is_named() -> None:
 def test_the_configmap_is_a_valid_applyset_parent() -> None:
     """Label and annotations of KEP-3659, and the guards of a compare-and-swap."""
     entries = [_entry(1), replace(_entry(2), ref=Ref("apps", "Deployment", "b", "x"))]
-    metadata = encode(_inventory(*entries), write="w")["metadata"]
+    metadata = _stored(_inventory(*entries))["metadata"]
     assert metadata["labels"]["applyset.kubernetes.io/id"].startswith("applyset-")
     annotations = metadata["annotations"]
     assert annotations["applyset.kubernetes.io/contains-group-kinds"] == "ConfigMap,Deployment.apps"

@@ -1,0 +1,129 @@
+"""How the entries of an inventory are stored: readable, packed, or cut into shards.
+
+Few entries stand in the root ConfigMap as they are, more of them as one gzip stream there, and many
+in shards: immutable ConfigMaps that are named by the digest of what they hold, so that one cannot
+be half written, changed, or taken for another. A cut between two shards depends on the entry
+before it alone: one more or one less entry makes one new shard, and every other one stays.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import gzip
+import hashlib
+import zlib
+from dataclasses import dataclass, field
+from io import BytesIO
+from typing import TYPE_CHECKING
+
+from applyprune.cluster.inventory_entries import lines_of
+from applyprune.errors import InventoryError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from applyprune.model.inventory import Entry
+    from applyprune.model.refs import Ref
+
+READABLE = 64 * 1024
+"""Bytes of entries that stand in the root as they are; about 150 objects."""
+PACKED = 256 * 1024
+"""Bytes of a packed stream that the root holds: it is written again at every renewal."""
+LIMIT = 1_000_000
+"""Bytes that a shard may hold; the server's own limit for one ConfigMap is 1,048,576."""
+MOST = 100_000
+"""Objects that one set may have."""
+
+_UNPACKED_LIMIT = 64 * 1024 * 1024
+# One shard in so many entries on average, and never more than four times that.
+_PER_SHARD = 2048
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """A part of the entries; ``digest`` is that of its lines, ``packed`` its gzip stream."""
+
+    digest: str
+    count: int
+    packed: str = field(default="", repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """The entries in the one form that they are stored in; ``digest`` is that of all lines."""
+
+    count: int
+    digest: str
+    readable: str = field(default="", repr=False)
+    stream: str = field(default="", repr=False)
+    shards: tuple[Shard, ...] = ()
+
+
+def pack(entries: Iterable[Entry]) -> Packed:
+    """Return entries as they are to be stored; raises InventoryError when they are too many."""
+    lines = lines_of(entries)
+    if len(lines) > MOST:
+        raise InventoryError(
+            f"an inventory of {len(lines)} objects does not fit",
+            why=f"a set may have {MOST} objects",
+            hint="Split the set in two.",
+        )
+    whole = b"".join(line for _, line in lines)
+    digest = digest_of(whole)
+    if len(whole) <= READABLE:
+        return Packed(len(lines), digest, readable=whole.decode())
+    # Only when it may fit: packing all of a large one would be for nothing.
+    if len(lines) <= 2 * _PER_SHARD and len(stream := _packed(whole)) <= PACKED:
+        return Packed(len(lines), digest, stream=stream)
+    shards = [shard for part in _cut(lines) for shard in _shards(part)]
+    return Packed(len(lines), digest, shards=tuple(shards))
+
+
+def unpack(stream: str) -> bytes:
+    """Return the lines in a stream; raises ValueError when it is none, or unpacks to too much."""
+    try:
+        with gzip.GzipFile(fileobj=BytesIO(base64.b64decode(stream, validate=True))) as opened:
+            lines = opened.read(_UNPACKED_LIMIT + 1)
+    except binascii.Error as error:
+        raise ValueError("its entries are not base64") from error
+    except (zlib.error, EOFError, OSError) as error:
+        raise ValueError("its entries cannot be unpacked") from error
+    if len(lines) > _UNPACKED_LIMIT:
+        raise ValueError("its entries unpack to more than they may")
+    return lines
+
+
+def digest_of(lines: bytes) -> str:
+    """Return the digest by which lines are known again."""
+    return hashlib.sha256(lines).hexdigest()
+
+
+def _cut(lines: Sequence[tuple[Ref, bytes]]) -> Iterator[Sequence[bytes]]:
+    part: list[bytes] = []
+    for ref, line in lines:
+        part.append(line)
+        name = f"{ref.group}\0{ref.kind}\0{ref.namespace}\0{ref.name}"
+        if zlib.crc32(name.encode()) % _PER_SHARD == 0 or len(part) == 4 * _PER_SHARD:
+            yield part
+            part = []
+    if part:
+        yield part
+
+
+def _shards(part: Sequence[bytes]) -> Iterator[Shard]:
+    """Make one shard of a part, or as many as it takes when its names do not compress."""
+    lines = b"".join(part)
+    stream = _packed(lines) if len(lines) <= _UNPACKED_LIMIT else ""
+    if stream and len(stream) <= LIMIT:
+        yield Shard(digest_of(lines), len(part), stream)
+        return
+    if len(part) == 1:
+        raise InventoryError("one entry of the inventory is larger than a ConfigMap")
+    half = len(part) // 2
+    yield from _shards(part[:half])
+    yield from _shards(part[half:])
+
+
+def _packed(lines: bytes) -> str:
+    return base64.b64encode(gzip.compress(lines, compresslevel=6, mtime=0)).decode()
