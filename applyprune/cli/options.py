@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from applyprune.model.options import DryRun, Options, Propagation
+from applyprune.model.options import DryRun, Options, Propagation, PruneLimit
+from applyprune.planning.budget import GUARDED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -91,6 +92,7 @@ def run_options(verb: Callable[..., Any]) -> Callable[..., Any]:
         lock_timeout: float,
         keep: tuple[str, ...],
         allow_cascade: tuple[str, ...],
+        prune_adopted: bool,
         **others: Any,
     ) -> Any:
         options = Options(
@@ -100,10 +102,16 @@ def run_options(verb: Callable[..., Any]) -> Callable[..., Any]:
             lock_timeout=lock_timeout,
             keep=frozenset(keep),
             allow_cascade=frozenset(allow_cascade),
+            prune_adopted=prune_adopted,
         )
         return verb(options=options, **others)
 
     for option in (
+        click.option(
+            "--prune-adopted",
+            is_flag=True,
+            help="Delete adopted objects as well, rather than abandon them.",
+        ),
         click.option(
             "--allow-cascade",
             multiple=True,
@@ -151,6 +159,64 @@ def run_options(verb: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
+def guard_options(verb: Callable[..., Any]) -> Callable[..., Any]:
+    """Add what lifts the guards of a prune; they become part of the verb's ``options``."""
+
+    @wraps(verb)
+    def command(
+        options: Options,
+        max_prune: PruneLimit,
+        allow_kind: tuple[str, ...],
+        allow_empty: bool,
+        **others: Any,
+    ) -> Any:
+        decided = replace(
+            options,
+            max_prune=max_prune,
+            allow_kinds=frozenset(allow_kind),
+            allow_empty=allow_empty,
+        )
+        return verb(options=decided, **others)
+
+    for option in (
+        click.option(
+            "--allow-empty",
+            is_flag=True,
+            help="Take an input without objects for what is meant.",
+        ),
+        click.option(
+            "--allow-kind",
+            multiple=True,
+            type=click.Choice(sorted(GUARDED.values()), case_sensitive=False),
+            metavar="KIND",
+            help="A kind that is never pruned otherwise: "
+            + ", ".join(sorted(GUARDED.values()))
+            + ".",
+        ),
+        click.option(
+            "--max-prune",
+            metavar="N|N%",
+            callback=_prune_limit,
+            help="How many objects a prune may delete, what goes along with them counted.  "
+            "[default: 5 or 30% of the set, the larger of the two]",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def _prune_limit(ctx: click.Context, param: click.Parameter, value: str | None) -> PruneLimit:
+    if value is None:
+        return PruneLimit()
+    number = value.removesuffix("%")
+    if not number.isdecimal() or (number != value and int(number) > _WHOLE):
+        raise click.BadParameter(f"{value!r} is neither a number nor a percentage", ctx, param)
+    if number != value:
+        return PruneLimit(count=0, percent=float(number))
+    return PruneLimit(count=int(number), percent=0.0)
+
+
+_WHOLE = 100
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 

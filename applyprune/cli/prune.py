@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from applyprune.cli.options import RunCommand, cluster_options, input_option, run_options
+from applyprune.cli.options import (
+    RunCommand,
+    cluster_options,
+    guard_options,
+    input_option,
+    run_options,
+)
 from applyprune.model.options import Mode
 
 if TYPE_CHECKING:
@@ -21,6 +27,7 @@ if TYPE_CHECKING:
 @input_option
 @cluster_options
 @run_options
+@guard_options
 def prune(name: str, paths: tuple[str, ...], where: Where, options: Options) -> int:
     """Delete what the set NAME created and the manifests no longer hold; apply nothing.
 

@@ -32,14 +32,18 @@ class Census:
     def take(self) -> Mapping[Ref, Contents]:
         """Return the contents of each Namespace and CRD that is leaving."""
         return {
-            ref: self._namespace(ref) if ref.group_kind == NAMESPACE else self._definition(ref)
+            ref: self.contents(ref)
             for ref in sorted(self.leaving)
             if ref.group_kind in {NAMESPACE, CRD}
         }
 
+    def contents(self, ref: Ref) -> Contents:
+        """Return the contents of one Namespace or CRD."""
+        return self._namespace(ref) if ref.group_kind == NAMESPACE else self._definition(ref)
+
     def _namespace(self, ref: Ref) -> Contents:
         kinds = [one for one in self.catalogue.preferred.values() if one.namespaced]
-        contents, failures = self._all(kinds, ref.name)
+        contents, failures = list_all(self.cluster, self.workers, kinds, namespace=ref.name)
         # The groups whose server is down, unless that APIService goes in this very run.
         unseen = self.catalogue.stale - {
             gone.name.partition(".")[2]
@@ -56,25 +60,35 @@ class Census:
             for one in self.catalogue.preferred.values()
             if (one.plural, one.group) == (plural, group)
         ]
-        contents, failures = self._all(kinds, "")
+        contents, failures = list_all(self.cluster, self.workers, kinds)
         if not kinds and group in self.catalogue.stale:
             failures.append(f"the API group {group} does not answer")
         return Contents(tuple(contents), "; ".join(failures[:3]))
 
-    def _all(self, kinds: Iterable[Resource], namespace: str) -> tuple[list[Live], list[str]]:
-        contents: list[Live] = []
-        failures: list[str] = []
 
-        def read(resource: Resource) -> tuple[Sequence[Live], str]:
-            try:
-                return self.cluster.list(resource, namespace=namespace), ""
-            except (NotFound, NotServed):
-                return (), ""  # the kind has gone since discovery, and its objects with it
-            except ApplypruneError as error:
-                return (), f"{resource.full_plural}: {error.what}"
+def list_all(
+    cluster: Cluster,
+    workers: Workers,
+    kinds: Iterable[Resource],
+    *,
+    namespace: str = "",
+    selector: str = "",
+    full: bool = False,
+) -> tuple[list[Live], list[str]]:
+    """Return every object of some kinds, and for each kind that could not be read why."""
+    contents: list[Live] = []
+    failures: list[str] = []
 
-        for found, failure in self.workers.each(read, kinds):
-            contents += found
-            if failure:
-                failures.append(failure)
-        return contents, failures
+    def read(resource: Resource) -> tuple[Sequence[Live], str]:
+        try:
+            return cluster.list(resource, namespace=namespace, selector=selector, full=full), ""
+        except (NotFound, NotServed):
+            return (), ""  # the kind has gone since discovery, and its objects with it
+        except ApplypruneError as error:
+            return (), f"{resource.full_plural}: {error.what}"
+
+    for found, failure in workers.each(read, kinds):
+        contents += found
+        if failure:
+            failures.append(failure)
+    return contents, failures

@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from applyprune.engine.counting import Census
+from applyprune.engine.searching import Marked, search
 from applyprune.errors import ApplypruneError, Forbidden, NotFound, as_problem
 from applyprune.model.builtin import API_SERVICES, CONFIG_MAPS, DEFINITIONS
 from applyprune.model.live import Absent, Live, State, Unknown
@@ -83,12 +84,17 @@ class Reader:
         self._values(wanted, inventory, resources, states)
         leaving = frozenset(set(inventory.entries) - set(wanted) if prunes else ())
         census = Census(self.cluster, self.workers, catalogue, leaving)
+        marked = Marked((), ()) if inventory.exists else self._marked(desired, catalogue)
+        kinds = {live.ref.group_kind for live in marked.lives}
+        found = {kind: catalogue.preferred[kind] for kind in kinds}
         return World(
             states=states,
             schemas=self._schemas(desired),
-            resources=resources,
+            resources={**resources, **found},
             occupied=self._occupied(leaving),
             contents=census.take(),
+            marked=marked.lives,
+            unseen=marked.unseen,
         )
 
     def one(self, resource: Resource, ref: Ref, *, full: bool = False) -> State:
@@ -99,6 +105,14 @@ class Reader:
             return Absent(proven=True)
         except ApplypruneError as error:
             return _unread(error, resource)
+
+    def _marked(self, desired: Sequence[Desired], catalogue: Catalogue) -> Marked:
+        """Look for what a lost inventory listed: everywhere, once the input's kinds show any."""
+        kinds = {one.ref.group_kind for one in desired}
+        own = [catalogue.preferred[kind] for kind in kinds if kind in catalogue.preferred]
+        if own and not search(self.cluster, self.workers, own, self.target).lives:
+            return Marked((), ())
+        return search(self.cluster, self.workers, catalogue.preferred.values(), self.target)
 
     def _recorded(self, resource: Resource, refs: Sequence[Ref]) -> States:
         """Read what the inventory lists of one kind: by label, and what that misses one by one."""

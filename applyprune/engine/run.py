@@ -18,6 +18,7 @@ from applyprune.errors import (
     ApplypruneError,
     EmptyInput,
     Forbidden,
+    InventoryError,
     LostRace,
     NotFound,
     PruneRefused,
@@ -32,6 +33,7 @@ from applyprune.model.events import (
     Outcome,
     Phase,
     Planned,
+    Refused,
     Started,
     Waiting,
     Warned,
@@ -39,9 +41,9 @@ from applyprune.model.events import (
 from applyprune.model.inventory import Entry, Inventory
 from applyprune.model.options import DryRun, Mode, Options
 from applyprune.model.plan import Action, Plan
-from applyprune.model.problems import Problem
 from applyprune.model.refs import Ref
 from applyprune.planning.planner import make_plan
+from applyprune.planning.recovery import recovered_problem, restored_problem
 from applyprune.planning.report import verdict
 from applyprune.planning.scope import resolve
 from applyprune.planning.world import World
@@ -51,15 +53,8 @@ if TYPE_CHECKING:
 
     from applyprune.engine.ports import Cluster, Store
     from applyprune.model.manifests import Manifest
+    from applyprune.model.problems import Problem
     from applyprune.planning.tracking import SetIdentity
-
-
-_COPIED = Problem(
-    kind="CopiedInventory",
-    what="the inventory is a copy or a restored backup",
-    why="its header names another UID than it has",
-    hint="Nothing is pruned in this run; what it lists is held against the live objects.",
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,8 +135,6 @@ class _Run:
             else:
                 self.inventory = turn
         self._refuse_empty()
-        if self.inventory.copied:
-            yield Warned(_COPIED)
         catalogue = self.cluster.catalogue()
         resolved = resolve(request.manifests, catalogue, target, namespace=request.namespace)
         yield from (Warned(warning) for warning in resolved.warnings)
@@ -149,20 +142,42 @@ class _Run:
         reader = Reader(self.cluster, self.workers, target)
         self.world = reader.world(resolved.desired, self.inventory, catalogue, prunes=options.prune)
         self.stop.check()
+        self._refuse_unrecorded()
         self.plan = make_plan(resolved.desired, self.inventory, self.world, target, options)
+        self.inventory = replace(self.inventory, copied=self.plan.restored)
+        if self.plan.restored:
+            yield Warned(restored_problem(self.inventory))
+        if self.plan.recovered:
+            yield Warned(recovered_problem(self.plan.recovered, self.world, self.inventory))
         yield Planned(self.plan)
 
     def _refuse_empty(self) -> None:
         """Refuse an input without objects: a missing mount looks just like it."""
-        if self.request.manifests or self.request.options.mode is Mode.DELETE:
+        options = self.request.options
+        if self.request.manifests or options.allow_empty or options.mode is Mode.DELETE:
             return
         listed = len(self.inventory.entries)
         if not listed:
-            raise EmptyInput("there is no object in the input")
+            raise EmptyInput(
+                "there is no object in the input", hint="If that is meant: --allow-empty."
+            )
         raise PruneRefused(
             "there is no object in the input",
             why=f"all {listed} objects of the set would be pruned",
-            hint=f"To remove the whole set: applyprune delete {self.request.target.name}",
+            hint=f"If that is meant: --allow-empty --max-prune {listed}. To remove the set and its "
+            f"inventory: applyprune delete {self.request.target.name}",
+        )
+
+    def _refuse_unrecorded(self) -> None:
+        """Refuse to remove a set whose inventory is gone while its objects are not."""
+        if not self.world.marked or self.request.options.mode is Mode.APPLY:
+            return
+        raise InventoryError(
+            f"the set {self.request.target.name} has no inventory, and "
+            f"{len(self.world.marked)} objects bear its marks",
+            why="without it nobody can say which of them the set created",
+            hint="Make it anew, dry run first: "
+            f"applyprune inventory repair {self.request.target.name} --dry-run",
         )
 
     def _ensure_home(self) -> None:
@@ -205,7 +220,8 @@ class _Run:
             for step in self.plan.applies
             if step.action is not Action.REFUSE
         }
-        return {**self.inventory.entries, **sent}
+        recovered = {entry.ref: entry for entry in self.plan.recovered}
+        return {**self.inventory.entries, **recovered, **sent}
 
     def _applier(self) -> Applier:
         return Applier(
@@ -218,6 +234,9 @@ class _Run:
         )
 
     def _prune(self, entries: dict[Ref, Entry], applier: Applier) -> Iterator[Event]:
+        for entry in self.plan.recovered:
+            reason = "back in the inventory; it is not in the input"
+            yield from self._counted(iter((Done(entry.ref, Outcome.KEPT, reason=reason),)))
         steps = self.plan.removals
         if not steps:
             return
@@ -256,8 +275,12 @@ class _Run:
             if step.action is Action.REFUSE and step.problem is not None:
                 done = Done(step.entry.ref, Outcome.FAILED, problem=step.problem)
             else:
-                done = Done(step.entry.ref, Outcome.KEPT, reason=f"not pruned: {why}")
+                would = " (it would be deleted)" if step.action is Action.DELETE else ""
+                done = Done(step.entry.ref, Outcome.KEPT, reason=f"not pruned: {why}{would}")
             yield from self._counted(iter((done,)))
+        if self.plan.refusal is not None and self.request.options.prune:
+            self.problems.append(self.plan.refusal)
+            yield Refused(self.plan.refusal)
 
     def _record_end(self, entries: dict[Ref, Entry]) -> Iterator[Event]:
         if self.record is None:

@@ -99,6 +99,13 @@ class Warned:
 
 
 @dataclass(frozen=True, slots=True)
+class Refused:
+    """A guard refused the prune as a whole; nothing was deleted."""
+
+    problem: Problem
+
+
+@dataclass(frozen=True, slots=True)
 class Finished:
     """The run came to its end; ``problem`` says what keeps it from being a success."""
 
@@ -108,4 +115,4 @@ class Finished:
     problem: Problem | None = None
 
 
-Event: TypeAlias = Started | Planned | Recorded | Done | Waiting | Warned | Finished
+Event: TypeAlias = Started | Planned | Recorded | Done | Waiting | Warned | Refused | Finished

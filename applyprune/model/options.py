@@ -39,6 +39,18 @@ class Propagation(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class PruneLimit:
+    """How many objects one prune may delete: the larger of ``count`` and ``percent`` of the set."""
+
+    count: int = 5
+    percent: float = 30.0
+
+    def of(self, listed: int) -> int:
+        """Return the number for a set that lists so many objects."""
+        return max(self.count, int(listed * self.percent / 100))
+
+
+@dataclass(frozen=True, slots=True)
 class Options:
     """The decisions of one run.
 
@@ -46,7 +58,9 @@ class Options:
     run's end, both in seconds; ``lease`` is how long this run's hold outlives its last sign of
     life. ``full`` sends everything, changed or not. ``keep`` and ``allow_cascade`` hold objects as
     ``kind/name`` or ``kind.group/name``: those to abandon rather than delete, and the Namespaces
-    and CRDs that may take along what is not of the set.
+    and CRDs that may take along what is not of the set. ``allow_kinds`` holds the guarded kinds
+    that a prune may delete, by their words in ``planning.budget.GUARDED``. ``prune_adopted``
+    deletes adopted objects as if the set had created them.
     """
 
     mode: Mode = Mode.APPLY
@@ -58,6 +72,10 @@ class Options:
     create_namespace: bool = False
     keep: frozenset[str] = frozenset()
     allow_cascade: frozenset[str] = frozenset()
+    allow_empty: bool = False
+    allow_kinds: frozenset[str] = frozenset()
+    max_prune: PruneLimit = PruneLimit()
+    prune_adopted: bool = False
     propagation: Propagation = Propagation.BACKGROUND
     timeout: float = 300.0
     lock_timeout: float = 60.0

@@ -81,16 +81,26 @@ class Plan:
     """Everything that one run means to do, in order.
 
     ``removals`` are in the order of deletion. ``no_prune`` says why nothing of them may be done
-    in this run, empty when they may.
+    in this run, empty when they may; ``refusal`` is the guard's word when one forbids it.
+    ``recovered`` are entries for what bears the set's marks and no inventory lists. ``restored``
+    says that the inventory is a copy, or lists other objects than those that are there.
     """
 
     applies: tuple[ApplyStep, ...]
     removals: tuple[RemoveStep, ...]
     no_prune: str = ""
+    refusal: Problem | None = None
+    recovered: tuple[Entry, ...] = ()
+    restored: bool = False
 
     @property
     def writes(self) -> bool:
         """Return whether any of it needs a request that changes something."""
-        return any(step.action in {Action.CREATE, Action.UPDATE} for step in self.applies) or (
-            not self.no_prune and any(step.action is not Action.REFUSE for step in self.removals)
+        return (
+            bool(self.recovered)
+            or any(step.action in {Action.CREATE, Action.UPDATE} for step in self.applies)
+            or (
+                not self.no_prune
+                and any(step.action is not Action.REFUSE for step in self.removals)
+            )
         )

@@ -9,6 +9,7 @@ from applyprune.model.events import (
     Event,
     Finished,
     Outcome,
+    Refused,
     Started,
     Waiting,
     Warned,
@@ -60,6 +61,8 @@ class TextPrinter:
                 self._done(event)
             case Warned(problem=problem):
                 self._err(f"warning: {problem}")
+            case Refused(problem=problem):
+                self._err(f"error: {problem}")
             case Waiting(ref=ref, what=what, elapsed=elapsed):
                 if self._talks:
                     subject = f"{ref.short}: " if ref else ""

@@ -6,14 +6,14 @@ what would not go by itself forbids it unless the user allows exactly that by na
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from applyprune.errors import PruneRefused, as_problem
 from applyprune.model.refs import GroupKind, Ref
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Iterable, Mapping
 
     from applyprune.model.live import Live
     from applyprune.model.options import Options
@@ -45,12 +45,58 @@ class Contents:
 class Cascade:
     """What a delete takes along.
 
-    ``total`` counts everything; ``foreign`` is what would not go by itself: neither an object that
-    this prune deletes anyway, nor what such an object has made.
+    ``total`` counts everything that matters; ``foreign`` is what would not go by itself: neither
+    an object that this prune deletes anyway, nor what such an object has made. ``uncounted`` says
+    what could not be read.
     """
 
     total: int
     foreign: tuple[Ref, ...]
+    uncounted: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Cascades:
+    """What each Namespace and CRD that is leaving would take along; ``listed`` is the set's own."""
+
+    found: Mapping[Ref, Cascade] = field(hash=False)
+    listed: Collection[Ref]
+
+    def foreign(self, ref: Ref) -> tuple[Ref, ...]:
+        """Return what would go along with an object and not by itself."""
+        cascade = self.found.get(ref)
+        return cascade.foreign if cascade is not None else ()
+
+    def described(self, ref: Ref) -> str:
+        """Return in words what would go along with an object; empty when nothing would."""
+        cascade = self.found.get(ref)
+        if cascade is None or not cascade.total:
+            return ""
+        text = f"takes along {cascade.total} objects"
+        if not cascade.foreign:
+            return text
+        strangers = [one for one in cascade.foreign if one not in self.listed]
+        parts = []
+        if strangers:
+            parts.append(f"{len(strangers)} of which are not of this set")
+        if stay := len(cascade.foreign) - len(strangers):
+            parts.append(f"{stay} of which are to stay")
+        names = ", ".join(_named(one) for one in cascade.foreign[:_SHOWN])
+        more = len(cascade.foreign) - _SHOWN
+        return f"{text}, {' and '.join(parts)}: {names}{f' and {more} more' if more > 0 else ''}"
+
+    def refusal(self, ref: Ref, options: Options) -> Problem | None:
+        """Return why an object may not be deleted for what it holds; None when it may."""
+        cascade = self.found.get(ref)
+        if cascade is None or allowed(ref, options.allow_cascade):
+            return None
+        if cascade.foreign:
+            why = f"it {self.described(ref)}"
+        elif cascade.uncounted:
+            why = f"what it would take along cannot be counted: {cascade.uncounted}"
+        else:
+            return None
+        return as_problem(PruneRefused(f"{ref.short} was not deleted", why=why))
 
 
 def cascade_of(contents: Contents, going: Collection[str]) -> Cascade:
@@ -59,39 +105,15 @@ def cascade_of(contents: Contents, going: Collection[str]) -> Cascade:
     ``going`` holds the UIDs of what this prune deletes. What the set keeps, abandons or still
     wants is not among them: it would die with its namespace all the same.
     """
-    unique = {live.uid: live for live in contents.lives}
+    unique = {live.uid: live for live in contents.lives if not _is_passing(live)}
     ours = set(going)
-    left = {uid: live for uid, live in unique.items() if uid not in ours and not _is_passing(live)}
+    left = {uid: live for uid, live in unique.items() if uid not in ours}
     # What an object of ours has made is ours, and so is what that has made.
     while made := {uid for uid, live in left.items() if _owners(live) & ours}:
         ours |= made
         left = {uid: live for uid, live in left.items() if uid not in made}
-    return Cascade(len(unique), tuple(sorted(live.ref for live in left.values())))
-
-
-def refusal(
-    ref: Ref, contents: Contents | None, going: Collection[str], options: Options
-) -> Problem | None:
-    """Return why an object may not be deleted for what it holds; None when it may."""
-    if contents is None or allowed(ref, options.allow_cascade):
-        return None
-    cascade = cascade_of(contents, going)
-    hint = (
-        f"Allow exactly that with --allow-cascade {ref.short}, or leave it standing with "
-        f"--keep {ref.short}."
-    )
-    if cascade.foreign:
-        names = ", ".join(_named(one) for one in cascade.foreign[:_SHOWN])
-        more = len(cascade.foreign) - _SHOWN
-        why = (
-            f"it would take along {cascade.total} objects, {len(cascade.foreign)} of which are "
-            f"not to be deleted: {names}{f' and {more} more' if more > 0 else ''}"
-        )
-    elif contents.uncounted:
-        why = f"what it would take along cannot be counted: {contents.uncounted}"
-    else:
-        return None
-    return as_problem(PruneRefused(f"{ref.short} was not deleted", why=why, hint=hint))
+    foreign = tuple(sorted(live.ref for live in left.values()))
+    return Cascade(len(unique), foreign, contents.uncounted)
 
 
 def allowed(ref: Ref, names: Iterable[str]) -> bool:

@@ -50,3 +50,17 @@ def owner_of(live: Live, entry: Entry | None, target: SetIdentity) -> Owner:
         if recorded:
             return Owner.RECORDED
     return Owner.CLAIMED if marked else Owner.NOBODY
+
+
+def foreign_owner(live: Live, manager: str) -> str:
+    """Return the owner that somebody else has put on an object, as ``Kind/name``; empty for none.
+
+    KEP-3659 has a pruner leave such an object alone. An ownerReference that our own manifest holds
+    is ours by managedFields.
+    """
+    entry = own_apply_entry(live, manager) or {}
+    ours = ((entry.get("fieldsV1") or {}).get("f:metadata") or {}).get("f:ownerReferences") or {}
+    for owner in live.metadata.get("ownerReferences") or ():
+        if f'k:{{"uid":"{owner.get("uid")}"}}' not in ours:
+            return f"{owner.get('kind')}/{owner.get('name')}"
+    return ""

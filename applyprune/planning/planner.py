@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from applyprune.errors import PruneRefused, RunFailed, as_problem
+from applyprune.errors import RunFailed, as_problem
 from applyprune.model.inventory import ABSENT, Entry, Inventory, Made
 from applyprune.model.live import Absent, Live, Unknown
 from applyprune.model.options import Adopt, Mode, Options
@@ -14,13 +14,20 @@ from applyprune.planning.definitions import defined_kinds
 from applyprune.planning.evidence import unchanged
 from applyprune.planning.ordering import CRD
 from applyprune.planning.ownership import Owner, owner_of
+from applyprune.planning.recovery import (
+    is_restored,
+    recorded,
+    recovered_entries,
+    restored_problem,
+)
 from applyprune.planning.removal import remove_steps
 from applyprune.planning.tracking import PART_OF, SET_ID
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from applyprune.model.problems import Problem
+    from applyprune.model.refs import Ref
     from applyprune.planning.tracking import SetIdentity
     from applyprune.planning.world import World
 
@@ -33,16 +40,34 @@ def make_plan(
     options: Options,
 ) -> Plan:
     """Decide about every object of the input and every entry of the inventory."""
-    applies = _apply_steps(desired, inventory, world, target, options)
+    restored = is_restored(inventory, world)
+    entries = recorded(desired, inventory, world, target, restored=restored)
+    applies = _apply_steps(desired, entries, world, target, options)
     wanted = {one.ref for one in desired}
     left = [entry for ref, entry in inventory.entries.items() if ref not in wanted]
-    removals = remove_steps(left, world, target, options)
-    return Plan(applies, removals, _no_prune(applies, removals, inventory, options))
+    removals, refusal = remove_steps(
+        left,
+        world,
+        target,
+        options,
+        wanted={step.live.uid for step in applies if step.live is not None},
+        listed=inventory.entries.keys(),
+    )
+    if removals and restored:
+        refusal = restored_problem(inventory)
+    return Plan(
+        applies,
+        removals,
+        _no_prune(applies, removals, refusal, options),
+        refusal,
+        tuple(recovered_entries(world.marked, world.resources, but=wanted)),
+        restored,
+    )
 
 
 def _apply_steps(
     desired: Sequence[Desired],
-    inventory: Inventory,
+    entries: Mapping[Ref, Entry],
     world: World,
     target: SetIdentity,
     options: Options,
@@ -50,7 +75,7 @@ def _apply_steps(
     if options.mode is not Mode.APPLY:
         return ()
     definitions = {
-        one.ref: _apply_step(one, inventory.entries.get(one.ref), world, target, options)
+        one.ref: _apply_step(one, entries.get(one.ref), world, target, options)
         for one in desired
         if one.ref.group_kind == CRD
     }
@@ -63,8 +88,7 @@ def _apply_steps(
     }
     world = replace(world, schemas={**world.schemas, **moving})
     return tuple(
-        definitions.get(one.ref)
-        or _apply_step(one, inventory.entries.get(one.ref), world, target, options)
+        definitions.get(one.ref) or _apply_step(one, entries.get(one.ref), world, target, options)
         for one in desired
     )
 
@@ -189,7 +213,7 @@ def _refused(one: Desired, entry: Entry, problem: Problem, live: Live | None) ->
 def _no_prune(
     applies: Sequence[ApplyStep],
     removals: Sequence[RemoveStep],
-    inventory: Inventory,
+    refusal: Problem | None,
     options: Options,
 ) -> str:
     """Return why nothing may be pruned in this run; empty when it may."""
@@ -197,13 +221,10 @@ def _no_prune(
         return ""
     if not options.prune:
         return "--no-prune"
-    if inventory.copied:
-        return "the inventory is a copy or a restored backup"
-    refused = [step.problem for step in removals if step.problem is not None]
-    if any(problem.kind == PruneRefused.__name__ for problem in refused):
-        return "a guard refused it"
+    if refusal is not None:
+        return "the prune was refused"
     if any(step.action is Action.REFUSE for step in applies):
         return "not everything in the input can be applied"
-    if refused and options.mode is not Mode.DELETE:
+    if options.mode is not Mode.DELETE and any(step.problem is not None for step in removals):
         return "the state of an object to be pruned is not known"
     return ""

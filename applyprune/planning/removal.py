@@ -9,10 +9,11 @@ from applyprune.errors import RunFailed, as_problem
 from applyprune.model.inventory import Made
 from applyprune.model.live import Absent, Unknown
 from applyprune.model.plan import Action, RemoveStep
-from applyprune.planning.cascade import allowed, refusal
+from applyprune.planning.budget import judge
+from applyprune.planning.cascade import Cascades, allowed, cascade_of
 from applyprune.planning.keeping import keep_rule
 from applyprune.planning.ordering import NAMESPACE
-from applyprune.planning.ownership import Owner, owner_of
+from applyprune.planning.ownership import Owner, foreign_owner, owner_of
 from applyprune.planning.tracking import PART_OF
 
 if TYPE_CHECKING:
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from applyprune.model.inventory import Entry
     from applyprune.model.live import Live
     from applyprune.model.options import Options
+    from applyprune.model.problems import Problem
+    from applyprune.model.refs import Ref
     from applyprune.model.resources import Resource
     from applyprune.planning.tracking import SetIdentity
     from applyprune.planning.world import World
@@ -29,28 +32,44 @@ _SYSTEM_NAMESPACES = frozenset({"default", "kube-system", "kube-public", "kube-n
 
 
 def remove_steps(
-    entries: Iterable[Entry], world: World, target: SetIdentity, options: Options
-) -> tuple[RemoveStep, ...]:
-    """Decide about what has left the set, in the order of deletion: last wave first.
+    entries: Iterable[Entry],
+    world: World,
+    target: SetIdentity,
+    options: Options,
+    *,
+    wanted: Collection[str],
+    listed: Collection[Ref],
+) -> tuple[tuple[RemoveStep, ...], Problem | None]:
+    """Decide about what has left the set, in the order of deletion, and about the prune itself.
 
-    A Namespace or CRD is refused for what it holds and this prune does not delete by itself.
+    ``wanted`` holds the UIDs of the objects that the set still wants: one object may be served
+    under two groups. ``listed`` is all that the inventory lists. A Namespace or CRD is refused for
+    what it holds and this prune does not delete by itself.
     """
-    steps = [remove_step(entry, world, target, options) for entry in entries]
+    steps = [_unless_wanted(remove_step(one, world, target, options), wanted) for one in entries]
     going = {
         step.live.uid for step in steps if step.action is Action.DELETE and step.live is not None
     }
-    judged = (_judge_cascade(step, world, going, options) for step in steps)
-    return tuple(sorted(judged, key=lambda step: (-step.entry.wave, step.entry.ref)))
+    found = {ref: cascade_of(contents, going) for ref, contents in world.contents.items()}
+    cascades = Cascades(found, listed)
+    judged = [_with_cascade(step, cascades, options) for step in steps]
+    ordered = sorted(judged, key=lambda step: (-step.entry.wave, step.entry.ref))
+    return judge(ordered, cascades, len(listed), options)
 
 
-def _judge_cascade(
-    step: RemoveStep, world: World, going: Collection[str], options: Options
-) -> RemoveStep:
-    ref = step.entry.ref
+def _unless_wanted(step: RemoveStep, wanted: Collection[str]) -> RemoveStep:
+    if step.live is None or step.live.uid not in wanted:
+        return step
+    reason = "it is in the set under another group"
+    return replace(step, action=Action.FORGET, reason=reason, problem=None)
+
+
+def _with_cascade(step: RemoveStep, cascades: Cascades, options: Options) -> RemoveStep:
     if step.action is not Action.DELETE:
         return step
-    problem = refusal(ref, world.contents.get(ref), going, options)
-    return replace(step, action=Action.REFUSE, problem=problem) if problem else step
+    if problem := cascades.refusal(step.entry.ref, options):
+        return replace(step, action=Action.REFUSE, problem=problem)
+    return replace(step, reason=cascades.described(step.entry.ref))
 
 
 def remove_step(entry: Entry, world: World, target: SetIdentity, options: Options) -> RemoveStep:
@@ -64,14 +83,19 @@ def remove_step(entry: Entry, world: World, target: SetIdentity, options: Option
             return RemoveStep(entry, resource, Action.FORGET, reason="it is gone")
         doubt = as_problem(RunFailed(f"cannot tell whether {entry.ref} exists"))
         return RemoveStep(entry, resource, Action.REFUSE, problem=doubt)
-    step = _of_live(entry, resource, state, world, target)
+    step = _of_live(entry, resource, state, world, target, options)
     if step.action is Action.DELETE and allowed(entry.ref, options.keep):
         return replace(step, action=Action.ABANDON, reason="--keep")
     return step
 
 
 def _of_live(
-    entry: Entry, resource: Resource | None, live: Live, world: World, target: SetIdentity
+    entry: Entry,
+    resource: Resource | None,
+    live: Live,
+    world: World,
+    target: SetIdentity,
+    options: Options,
 ) -> RemoveStep:
     owner = owner_of(live, entry, target)
     if owner is Owner.OTHER:
@@ -91,17 +115,19 @@ def _of_live(
             + f" {PART_OF}={target.id}",
         )
         return RemoveStep(entry, resource, Action.REFUSE, live, problem=as_problem(problem))
-    if reason := _why_left(entry, live, world, target):
+    if reason := _why_left(entry, live, world, target, options):
         return RemoveStep(entry, resource, Action.ABANDON, live, reason)
     return RemoveStep(entry, resource, Action.DELETE, live)
 
 
-def _why_left(entry: Entry, live: Live, world: World, target: SetIdentity) -> str:
+def _why_left(entry: Entry, live: Live, world: World, target: SetIdentity, options: Options) -> str:
     """Return why an object of ours is left standing; empty when it may be deleted."""
     if rule := entry.keep or keep_rule(live.metadata):
         return f"kept by {rule}"
-    if entry.made is Made.ADOPTED:
+    if entry.made is Made.ADOPTED and not options.prune_adopted:
         return "it was adopted, not created, by this set"
+    if owner := foreign_owner(live, target.manager):
+        return f"it belongs to {owner} now, by its ownerReferences"
     if entry.ref.group_kind == NAMESPACE:
         name = entry.ref.name
         if name in _SYSTEM_NAMESPACES:

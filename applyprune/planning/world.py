@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from applyprune.model.live import State
+    from applyprune.model.live import Live, State
     from applyprune.model.refs import GroupKind, Ref
     from applyprune.model.resources import Resource
     from applyprune.planning.cascade import Contents
@@ -21,7 +21,9 @@ class World:
     ``states`` covers every desired object and every entry; ``schemas`` holds the generation of the
     CRD behind each custom resource, None where it could not be read; ``resources`` the endpoint of
     each recorded kind that is still served; ``occupied`` the namespaces that hold an inventory;
-    ``contents`` what each Namespace and CRD that is leaving holds.
+    ``contents`` what each Namespace and CRD that is leaving holds. ``marked`` is looked for only
+    where there is no inventory: objects that bear the set's marks all the same;
+    ``unseen`` says what could not be looked at for them.
     """
 
     states: Mapping[Ref, State] = field(hash=False)
@@ -29,3 +31,5 @@ class World:
     resources: Mapping[GroupKind, Resource] = field(default_factory=dict, hash=False)
     occupied: frozenset[str] = frozenset()
     contents: Mapping[Ref, Contents] = field(default_factory=dict, hash=False)
+    marked: tuple[Live, ...] = ()
+    unseen: tuple[str, ...] = ()

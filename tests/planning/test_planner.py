@@ -254,7 +254,10 @@ def test_nothing_is_pruned_by_a_copied_inventory() -> None:
     gone = desired(body(name="gone"))
     listed = replace(inventory(recorded(gone, live(gone.ref))), copied=True)
     plan = make_plan((), listed, World({gone.ref: live(gone.ref)}), TARGET, Options())
-    assert "copy" in plan.no_prune
+    assert plan.no_prune
+    assert plan.restored
+    assert plan.refusal is not None
+    assert "inventory repair" in plan.refusal.hint
 
 
 def test_a_finished_job_with_a_ttl_is_not_created_again() -> None:

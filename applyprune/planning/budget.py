@@ -1,0 +1,101 @@
+"""The prune as a whole: how much it may delete, and which kinds, without being told by name.
+
+A source that renders empty, a moved directory, a mistyped selector: each looks just like a wish to
+delete. So a prune beyond a few objects, or one of a kind that holds data or other objects, is the
+user's word and not the input's. ``delete`` is that word already; only what it would take along of
+others is asked about there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from applyprune.errors import PruneRefused, as_problem
+from applyprune.model.options import Mode
+from applyprune.model.plan import Action
+from applyprune.model.refs import GroupKind
+from applyprune.planning.cascade import allowed
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from applyprune.model.options import Options
+    from applyprune.model.plan import RemoveStep
+    from applyprune.model.problems import Problem
+    from applyprune.model.refs import Ref
+    from applyprune.planning.cascade import Cascades
+
+GUARDED = {
+    GroupKind("", "Namespace"): "namespace",
+    GroupKind("", "PersistentVolume"): "persistentvolume",
+    GroupKind("", "PersistentVolumeClaim"): "persistentvolumeclaim",
+    GroupKind("apiextensions.k8s.io", "CustomResourceDefinition"): "customresourcedefinition",
+    GroupKind("apps", "StatefulSet"): "statefulset",
+}
+"""The kinds that no prune deletes unless they are allowed, by the word that allows each."""
+
+
+def judge(
+    steps: Sequence[RemoveStep], cascades: Cascades, listed: int, options: Options
+) -> tuple[tuple[RemoveStep, ...], Problem | None]:
+    """Return the steps, those refused for what they take along with their hint, and the refusal.
+
+    The hint names every option that this very prune needs, and no wider one. ``listed`` is how
+    many objects the inventory lists.
+    """
+    doomed = [step for step in steps if _is_doomed(step)]
+    taken = {ref for step in doomed for ref in cascades.foreign(step.entry.ref)}
+    count = len(doomed) + len(taken - {step.entry.ref for step in doomed})
+    most = options.max_prune.of(listed)
+    over = options.mode is not Mode.DELETE and count > most
+    cascading = [step.entry.ref for step in doomed if step.action is Action.REFUSE]
+    others = [step.entry.ref for step in doomed if step.action is not Action.REFUSE]
+    kinds = [] if options.mode is Mode.DELETE else _kinds_in_need(others, options)
+    needed = [
+        *([f"--max-prune {count}"] if over else []),
+        *(f"--allow-kind {kind}" for kind in kinds),
+        *(f"--allow-cascade {ref.short}" for ref in cascading),
+    ]
+    if not needed:
+        return tuple(steps), None
+    hint = f"To allow exactly this: {' '.join(needed)}"
+    reasons = [
+        *([f"a prune may delete {most} of the {listed} objects listed"] if over else []),
+        *(f"no {kind} is pruned unless that is allowed" for kind in kinds),
+        *(f"{ref.short} would take along what is to stay" for ref in cascading[:3]),
+    ]
+    along = f", {count - len(doomed)} of them along with others" if count > len(doomed) else ""
+    error = PruneRefused(
+        f"the prune was refused: it would delete {count} objects{along}",
+        why="; ".join(reasons),
+        hint=hint,
+    )
+    told = (_told(step, hint) for step in steps)
+    return tuple(told), as_problem(error)
+
+
+def _is_doomed(step: RemoveStep) -> bool:
+    return step.action is Action.DELETE or (
+        step.problem is not None and step.problem.kind == PruneRefused.__name__
+    )
+
+
+def _kinds_in_need(doomed: Sequence[Ref], options: Options) -> list[str]:
+    """Return the guarded kinds among them; an object that is named itself needs no more."""
+    return sorted(
+        {
+            word
+            for ref in doomed
+            if (word := GUARDED.get(ref.group_kind, ""))
+            and word not in options.allow_kinds
+            and not allowed(ref, options.allow_cascade)
+        }
+    )
+
+
+def _told(step: RemoveStep, hint: str) -> RemoveStep:
+    if step.problem is None or step.problem.kind != PruneRefused.__name__:
+        return step
+    keep = f"{hint}. To leave it standing: --keep {step.entry.ref.short}"
+    return replace(step, problem=replace(step.problem, hint=keep))

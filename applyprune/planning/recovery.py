@@ -1,0 +1,131 @@
+"""When the record and the cluster have lost each other: a restored inventory, or none at all.
+
+What bears a set's label and its manager's Apply entry is the set's, but whether the set created it
+or adopted it nobody can tell any more. So it is taken back as adopted, which is never deleted
+unless somebody says so, and nothing is pruned in the run that takes it back.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from applyprune.errors import InventoryError, PruneRefused, as_problem
+from applyprune.model.inventory import Entry, Made
+from applyprune.model.live import Live
+from applyprune.planning.keeping import keep_rule
+from applyprune.planning.ordering import wave_of
+from applyprune.planning.ownership import Owner, owner_of
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+
+    from applyprune.model.inventory import Inventory
+    from applyprune.model.plan import Desired
+    from applyprune.model.problems import Problem
+    from applyprune.model.refs import GroupKind, Ref
+    from applyprune.model.resources import Resource
+    from applyprune.planning.tracking import SetIdentity
+    from applyprune.planning.world import World
+
+# One object that somebody re-created says nothing about the others.
+_FEWEST = 2
+
+
+def is_restored(inventory: Inventory, world: World) -> bool:
+    """Return whether the inventory is about other objects than those that are there.
+
+    So it is after a restore from a backup, or in a clone of the cluster: the ConfigMap says so
+    itself, or every object that it lists is there under another UID.
+    """
+    if inventory.copied:
+        return True
+    uids = [
+        (entry.uid, state.uid)
+        for ref, entry in inventory.entries.items()
+        if entry.uid and isinstance(state := world.states[ref], Live)
+    ]
+    return len(uids) >= _FEWEST and all(ours != theirs for ours, theirs in uids)
+
+
+def restored_problem(inventory: Inventory) -> Problem:
+    """Return why a restored inventory prunes nothing, and what to do about it."""
+    return as_problem(
+        PruneRefused(
+            "the prune was refused: the inventory is a copy, or was restored from a backup",
+            why="its ConfigMap, or every object that it lists, has another UID than it says",
+            hint="To take the objects of now for those that it lists: "
+            f"applyprune inventory repair {inventory.name} --dry-run",
+        )
+    )
+
+
+def recovered_problem(entries: Sequence[Entry], world: World, inventory: Inventory) -> Problem:
+    """Return what is to be said of objects that are taken back into a new inventory."""
+    seen = ""
+    if world.unseen:
+        seen = f"; not all could be looked at: {'; '.join(world.unseen[:3])}"
+    return as_problem(
+        InventoryError(
+            f"the inventory of the set {inventory.name} is gone, and {len(world.marked)} objects "
+            "bear its marks",
+            why=f"they are listed again as adopted, and nothing is pruned in this run{seen}",
+            hint=f"{len(entries)} of them are not in the input: a later run abandons these, and "
+            "with --prune-adopted deletes them.",
+        )
+    )
+
+
+def recorded(
+    desired: Sequence[Desired],
+    inventory: Inventory,
+    world: World,
+    target: SetIdentity,
+    *,
+    restored: bool,
+) -> Mapping[Ref, Entry]:
+    """Return the entry of each desired object, as it is to be understood now.
+
+    An object of a restored inventory that bears the set's marks is the listed one, under its new
+    UID. One that is listed under another group, by its UID, is the same object.
+    """
+    twins = {entry.uid: entry for entry in inventory.entries.values() if entry.uid}
+    found: dict[Ref, Entry] = {}
+    for one in desired:
+        entry = inventory.entries.get(one.ref)
+        live = world.states[one.ref]
+        if isinstance(live, Live):
+            if entry is None and (twin := twins.get(live.uid)) is not None:
+                plural, version = one.resource.plural, one.resource.version
+                entry = replace(
+                    twin, ref=one.ref, plural=plural, version=version, evidence=None, digest=""
+                )
+            elif entry is not None and restored and owner_of(live, entry, target) is Owner.CLAIMED:
+                entry = replace(entry, uid=live.uid, evidence=None)
+        if entry is not None:
+            found[one.ref] = entry
+    return found
+
+
+def recovered_entries(
+    lives: Iterable[Live],
+    resources: Mapping[GroupKind, Resource],
+    *,
+    but: Collection[Ref] = (),
+    made: Made = Made.ADOPTED,
+) -> Iterator[Entry]:
+    """Yield an entry for each object that bears the set's marks and is not in ``but``."""
+    for live in lives:
+        if live.ref in but:
+            continue
+        resource = resources[live.ref.group_kind]
+        yield Entry(
+            ref=live.ref,
+            plural=resource.plural,
+            version=resource.version,
+            found=live.uid,
+            uid=live.uid,
+            made=made,
+            wave=wave_of(live.ref.group_kind),
+            keep=keep_rule(live.metadata),
+        )
