@@ -1,21 +1,29 @@
-"""``applyprune inventory``: look at what the sets record."""
+"""``applyprune inventory``: look at what the sets record, check it, mend it, hand it on."""
 
 from __future__ import annotations
 
+import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
 
-from applyprune.cli.options import cluster_options
+from applyprune.cli.options import RunCommand, cluster_options, record_options
 from applyprune.errors import UsageError
+from applyprune.model.events import Found
+from applyprune.model.inventory import Made
+from applyprune.model.options import DryRun, Mode, Options
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     from applyprune.cli.options import Where
+    from applyprune.model.events import Event
 
 
 @click.group()
 def inventory() -> None:
-    """Look at the inventories."""
+    """Look at the inventories, check and repair them, hand objects on."""
 
 
 @inventory.command("list")
@@ -66,3 +74,153 @@ def show(name: str, where: Where) -> None:
         for entry in found.entries.values()
     ]
     click.echo(table(("NAMESPACE", "OBJECT", "MADE", "UID"), rows))
+
+
+@inventory.command()
+@click.argument("name")
+@cluster_options
+def check(name: str, where: Where) -> int:
+    """Compare what the set NAME records with what is there; change nothing.
+
+    Exit code 1 when there is a difference. What a repair would do stands after each.
+    """
+    from applyprune.cli.session import at_work, follow
+    from applyprune.engine.repairing import repair as mend
+    from applyprune.planning.tracking import identity
+
+    found: list[Found] = []
+    with at_work(where) as work:
+        target = identity(name, work.namespace)
+        options = Options(dry_run=DryRun.SERVER)
+        events = mend(target, options, Made.ADOPTED, work.cluster, work.store(target), work.stop)
+        code = follow(_kept(events, found))
+    return code or (1 if found else 0)
+
+
+@inventory.command(cls=RunCommand)
+@click.argument("name")
+@cluster_options
+@record_options
+@click.option(
+    "--as",
+    "made",
+    type=click.Choice([str(one) for one in Made]),
+    default=str(Made.ADOPTED),
+    show_default=True,
+    help="What an object counts as that bears the set's marks and is not listed.",
+)
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+def repair(name: str, where: Where, options: Options, made: str, yes: bool) -> int:
+    """Make the record of the set NAME fit what is there.
+
+    Deletes and creates no object: it lists, takes off the list, and puts a lost label back. What
+    is listed as adopted is abandoned rather than deleted when it leaves the set.
+
+    \b
+    Examples:
+      applyprune inventory repair web --dry-run
+      applyprune inventory repair web --yes
+    """
+    from applyprune.cli.session import at_work, follow
+    from applyprune.engine.repairing import repair as mend
+    from applyprune.planning.tracking import identity
+
+    if options.dry_run is DryRun.OFF and not yes:
+        if not sys.stdin.isatty():
+            raise UsageError(
+                f"repairing the record of the set {name} needs a yes",
+                why="there is no terminal to ask on",
+                hint="Add --yes, or look first with --dry-run.",
+            )
+        click.confirm(f"Make the record of the set {name} fit what is there?", abort=True, err=True)
+    with at_work(where) as work:
+        target = identity(name, work.namespace)
+        store = work.store(target)
+        return follow(mend(target, options, Made(made), work.cluster, store, work.stop))
+
+
+@inventory.command(cls=RunCommand)
+@click.argument("name")
+@click.argument("objects", nargs=-1, metavar="[KIND/NAME]...")
+@cluster_options
+@record_options
+@click.option("--all", "everything", is_flag=True, help="All objects, and the set itself.")
+def abandon(
+    name: str, objects: tuple[str, ...], where: Where, options: Options, everything: bool
+) -> int:
+    """Forget objects of the set NAME without deleting them.
+
+    Takes the set's label and its ownership of fields off them.
+
+    \b
+    Examples:
+      applyprune inventory abandon web deployment.apps/web
+      applyprune inventory abandon web --all
+    """
+    from applyprune.cli.session import carry_out
+
+    select = _selected(objects, everything=everything)
+    return carry_out(where, name, (), replace(options, mode=Mode.ABANDON, select=select))
+
+
+@inventory.command(cls=RunCommand)
+@click.argument("source", metavar="FROM")
+@click.argument("to", metavar="TO")
+@click.argument("objects", nargs=-1, metavar="[KIND/NAME]...")
+@cluster_options
+@record_options
+@click.option("--all", "everything", is_flag=True, help="All objects; the set FROM is removed.")
+@click.option(
+    "--to-namespace", default="", metavar="NS", help="Namespace of the inventory of TO, if another."
+)
+def move(
+    source: str,
+    to: str,
+    objects: tuple[str, ...],
+    where: Where,
+    options: Options,
+    everything: bool,
+    to_namespace: str,
+) -> int:
+    """Hand objects of the set FROM to the set TO without deleting them.
+
+    A move that was cut off is gone on with by the same command.
+
+    \b
+    Examples:
+      applyprune inventory move web shop service/web deployment.apps/web
+      applyprune inventory move web shop --all --to-namespace shop
+    """
+    from applyprune.cli.session import at_work, follow
+    from applyprune.engine.moving import Side
+    from applyprune.engine.moving import move as hand_on
+    from applyprune.planning.tracking import identity
+
+    select = _selected(objects, everything=everything)
+    with at_work(where) as work:
+        leaving = identity(source, work.namespace)
+        joining = identity(to, to_namespace or work.namespace)
+        return follow(
+            hand_on(
+                Side(leaving, work.store(leaving)),
+                Side(joining, work.store(joining)),
+                replace(options, select=select),
+                work.cluster,
+                work.stop,
+            )
+        )
+
+
+def _selected(objects: tuple[str, ...], *, everything: bool) -> frozenset[str]:
+    """Return the names that were given; none of them means all, which must be said."""
+    if bool(objects) == everything:
+        raise UsageError("name the objects, as KIND/NAME, or say --all")
+    return frozenset(objects)
+
+
+def _kept(events: Iterable[Event], found: list[Found]) -> Iterator[Event]:
+    """Pass events on, and keep what was found among them."""
+    for event in events:
+        if isinstance(event, Found):
+            found.append(event)
+        yield event

@@ -124,13 +124,7 @@ def run_options(verb: Callable[..., Any]) -> Callable[..., Any]:
             metavar="KIND/NAME",
             help="An object to leave standing rather than delete.",
         ),
-        click.option(
-            "--lock-timeout",
-            default="60s",
-            metavar="TIME",
-            callback=_seconds,
-            help="How long to wait for another run on the same set.  [default: 60s]",
-        ),
+        _lock_timeout_option,
         click.option(
             "--timeout",
             default="5m",
@@ -145,18 +139,20 @@ def run_options(verb: Callable[..., Any]) -> Callable[..., Any]:
             show_default=True,
             help="What becomes of a deleted object's dependents.",
         ),
-        click.option(
-            "--dry-run",
-            is_flag=False,
-            flag_value="server",
-            default="none",
-            metavar="[server|client]",
-            callback=_dry_run,
-            help="Change nothing; the server checks everything unless it is 'client'.",
-        ),
+        _dry_run_option,
     ):
         command = option(command)
     return command
+
+
+def record_options(verb: Callable[..., Any]) -> Callable[..., Any]:
+    """Add what every change to an inventory has; the verb gets it as ``options``."""
+
+    @wraps(verb)
+    def command(dry_run: DryRun, lock_timeout: float, **others: Any) -> Any:
+        return verb(options=Options(dry_run=dry_run, lock_timeout=lock_timeout), **others)
+
+    return _dry_run_option(_lock_timeout_option(command))
 
 
 def guard_options(verb: Callable[..., Any]) -> Callable[..., Any]:
@@ -246,3 +242,21 @@ def _dry_run(ctx: click.Context, param: click.Parameter, value: str) -> DryRun:
         return DryRun(value)
     except ValueError:
         raise click.BadParameter(f"{value!r} is neither server nor client", ctx, param) from None
+
+
+_lock_timeout_option = click.option(
+    "--lock-timeout",
+    default="60s",
+    metavar="TIME",
+    callback=_seconds,
+    help="How long to wait for another run on the same set.  [default: 60s]",
+)
+_dry_run_option = click.option(
+    "--dry-run",
+    is_flag=False,
+    flag_value="server",
+    default="none",
+    metavar="[server|client]",
+    callback=_dry_run,
+    help="Change nothing; the server checks everything unless it is 'client'.",
+)

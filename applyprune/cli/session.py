@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import click
@@ -22,12 +23,14 @@ from applyprune.output.text import TextPrinter
 from applyprune.planning.tracking import identity
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from types import FrameType
 
     from applyprune.cli.options import Where
+    from applyprune.model.events import Event
     from applyprune.model.manifests import Manifest
     from applyprune.model.options import Options
+    from applyprune.planning.tracking import SetIdentity
 
 
 @contextmanager
@@ -41,27 +44,50 @@ def transport_to(where: Where) -> Iterator[tuple[Transport, str, str]]:
         transport.close()
 
 
+@dataclass(frozen=True, slots=True)
+class AtWork:
+    """One call's connection; ``namespace`` is the one that ``-n`` or the context names."""
+
+    transport: Transport
+    cluster: ApiServer
+    namespace: str
+    stop: Stop
+
+    def store(self, target: SetIdentity) -> ConfigMapStore:
+        """Return the store of one set's inventory."""
+        return ConfigMapStore(self.transport, target)
+
+
+@contextmanager
+def at_work(where: Where) -> Iterator[AtWork]:
+    """Yield what a run needs; SIGINT and SIGTERM ask it to stop meanwhile."""
+    with transport_to(where) as (transport, server, namespace), stopping() as stop:
+        cluster = ApiServer(transport, server, cache=cache_folder())
+        yield AtWork(transport, cluster, namespace, stop)
+
+
+def follow(events: Iterable[Event]) -> int:
+    """Print events as they come and return the exit code that the last one carries."""
+    printer = TextPrinter(
+        out=click.echo,
+        err=lambda line: click.echo(line, err=True),
+        colour=sys.stdout.isatty() and "NO_COLOR" not in os.environ,
+        talks=sys.stderr.isatty(),
+    )
+    code = 0
+    for event in events:
+        printer.show(event)
+        if isinstance(event, Finished):
+            code = event.exit_code
+    return code
+
+
 def carry_out(where: Where, name: str, manifests: Sequence[Manifest], options: Options) -> int:
     """Run once, print its events, and return the exit code."""
-    with transport_to(where) as (transport, server, namespace), stopping() as stop:
-        target = identity(name, namespace)
-        printer = TextPrinter(
-            out=click.echo,
-            err=lambda line: click.echo(line, err=True),
-            colour=sys.stdout.isatty() and "NO_COLOR" not in os.environ,
-            talks=sys.stderr.isatty(),
-        )
-        code = 0
-        for event in run(
-            Request(target, manifests, namespace, options),
-            ApiServer(transport, server, cache=cache_folder()),
-            ConfigMapStore(transport, target),
-            stop,
-        ):
-            printer.show(event)
-            if isinstance(event, Finished):
-                code = event.exit_code
-        return code
+    with at_work(where) as work:
+        target = identity(name, work.namespace)
+        request = Request(target, manifests, work.namespace, options)
+        return follow(run(request, work.cluster, work.store(target), work.stop))
 
 
 @contextmanager

@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING, Any
 from applyprune.cluster.discovery import discover
 from applyprune.cluster.paths import collection_path, object_path
 from applyprune.cluster.request import Request
-from applyprune.errors import AlreadyExists, Expired, NotFound, NotServed, Unavailable
+from applyprune.errors import (
+    AlreadyExists,
+    Conflict,
+    Expired,
+    Invalid,
+    NotFound,
+    NotServed,
+    Unavailable,
+)
 from applyprune.model.builtin import NAMESPACES
 from applyprune.model.live import Live
 from applyprune.model.refs import Ref
@@ -172,16 +180,25 @@ class ApiServer:
         return False
 
     def patch(self, resource: Resource, ref: Ref, operations: Sequence[Mapping[str, Any]]) -> Live:
-        """Apply a JSON patch (RFC 6902), guarded by its own test operations."""
-        reply = self._transport.send(
-            self._about(
-                "PATCH",
-                resource,
-                ref,
-                body=json.dumps(operations).encode(),
-                content_type="application/json-patch+json",
+        """Apply a JSON patch (RFC 6902), guarded by its own test operations.
+
+        Raises Conflict when one of these does not hold any more: the server says 422 to that, as
+        it does to a patch that is wrong.
+        """
+        try:
+            reply = self._transport.send(
+                self._about(
+                    "PATCH",
+                    resource,
+                    ref,
+                    body=json.dumps(operations).encode(),
+                    content_type="application/json-patch+json",
+                )
             )
-        )
+        except Invalid as error:
+            if _hold(operations, self.get(resource, ref)):
+                raise
+            raise Conflict(f"{ref} has changed since it was read", code=409) from error
         return _believe(resource, ref, reply)
 
     def serves(self, resource: Resource) -> bool:
@@ -234,6 +251,19 @@ class ApiServer:
             timeout=within or _TIMEOUT,
             expires=time.monotonic() + within if within else None,
         )
+
+
+def _hold(operations: Sequence[Mapping[str, Any]], live: Live) -> bool:
+    """Return whether the tests of a patch hold for an object as it is now."""
+    # Imported here: few runs ever patch, and fewer are refused.
+    from jsonpatch import JsonPatchException, JsonPointerException, apply_patch
+
+    tests = [operation for operation in operations if operation["op"] == "test"]
+    try:
+        apply_patch({"metadata": live.metadata}, tests)
+    except (JsonPatchException, JsonPointerException):
+        return False
+    return True
 
 
 def _is_secret(resource: Resource) -> bool:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from applyprune.engine.establishing import Establisher
+from applyprune.engine.handing_over import hand_over
 from applyprune.errors import (
     ApplypruneError,
     Conflict,
@@ -21,10 +22,10 @@ from applyprune.errors import (
 from applyprune.model.events import Done, Event, Outcome
 from applyprune.model.options import DryRun
 from applyprune.model.plan import Action, ApplyStep
-from applyprune.planning.abandoning import release_patch
 from applyprune.planning.conflicts import explain
 from applyprune.planning.definitions import defined_kinds
 from applyprune.planning.evidence import take
+from applyprune.planning.managed_fields import release_patch, set_manager
 from applyprune.planning.ordering import CRD, NAMESPACE
 from applyprune.planning.ownership import Owner, owner_of
 from applyprune.planning.tracking import PART_OF
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 
 _SERVED_SOON = 10.0
 _POLL = 0.1
+_TRIES = 8
 
 
 @dataclass(slots=True)
@@ -101,7 +103,8 @@ class Applier:
 
     def _send(self, step: ApplyStep) -> Done:
         dry = self.options.dry_run is DryRun.SERVER
-        if not dry and step.live is not None and self._is_anothers(step.live):
+        taken = step.live is not None and self._is_anothers(step.live)
+        if not dry and taken and step.live is not None:
             step = replace(step, live=self._released(step, step.live))
         try:
             live, created = self._apply(step, dry_run=dry)
@@ -117,15 +120,28 @@ class Applier:
             if isinstance(error, Conflict) and error.causes:
                 raise  # another manager's fields: nothing has moved
             return self._after_guard(step, error)
-        return self._confirm(step, live, created=created)
+        return self._confirm(step, live, created=created, taken=taken)
 
     def _is_anothers(self, live: Live) -> bool:
         return live.labels.get(PART_OF, self.target.id) != self.target.id
 
     def _released(self, step: ApplyStep, live: Live) -> Live:
-        """Take another set's label off an object that the user told us to take over."""
+        """Take over an object of another set, as the user told us to.
+
+        That set's manager becomes ours, so that a field which only its manifest held goes with our
+        apply. Where its manager is not known, for it is another tool's, only its label comes off.
+        """
         one = step.desired
-        return self.cluster.patch(one.resource, one.ref, release_patch(live))
+        for _ in range(_TRIES):
+            try:
+                if old := set_manager(live):
+                    return hand_over(self.cluster, one.resource, live, old=old, target=self.target)
+                return self.cluster.patch(one.resource, one.ref, release_patch(live))
+            except Conflict:
+                live = self.cluster.get(one.resource, one.ref)
+                if not self._is_anothers(live):
+                    return live
+        raise RunFailed(f"{one.ref} changes faster than it can be taken over", where=one.origin)
 
     def _apply(self, step: ApplyStep, *, dry_run: bool) -> tuple[Live, bool]:
         """Send one manifest; a kind whose CRD has just come is given a moment to be served."""
@@ -193,7 +209,7 @@ class Applier:
             ) from error
         raise error
 
-    def _confirm(self, step: ApplyStep, live: Live, *, created: bool) -> Done:
+    def _confirm(self, step: ApplyStep, live: Live, *, created: bool, taken: bool = False) -> Done:
         """Believe a reply only when it is about a live object that is the one we meant."""
         one = step.desired
         if step.live is not None and live.uid != step.live.uid:
@@ -221,7 +237,7 @@ class Applier:
             )
         if created:
             return self._done(step, Outcome.CREATED, reason=step.reason)
-        moved = step.live is None or self._moved(step, step.live, live)
+        moved = taken or step.live is None or self._moved(step, step.live, live)
         return self._done(
             step, Outcome.CONFIGURED if moved else Outcome.UNCHANGED, reason=step.reason
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from applyprune.errors import ApplypruneError, NotFound, NotServed
+from applyprune.errors import ApplypruneError
 from applyprune.model.builtin import API_SERVICES
 from applyprune.planning.cascade import Contents
 from applyprune.planning.ordering import CRD, NAMESPACE
@@ -82,8 +82,6 @@ def list_all(
     def read(resource: Resource) -> tuple[Sequence[Live], str]:
         try:
             return cluster.list(resource, namespace=namespace, selector=selector, full=full), ""
-        except (NotFound, NotServed):
-            return (), ""  # the kind has gone since discovery, and its objects with it
         except ApplypruneError as error:
             return (), f"{resource.full_plural}: {error.what}"
 

@@ -63,14 +63,28 @@ class Cluster(Protocol):
         """Create a namespace that belongs to no set; it may exist already."""
 
 
-class Store(Protocol):
-    """Where the inventory of one set is kept; every write is compare-and-swap."""
+class Readable(Protocol):
+    """What an inventory can be read from."""
 
     def read(self) -> Inventory:
         """Return the inventory, an empty one that does not exist when there is none."""
+
+
+class Store(Readable, Protocol):
+    """Where the inventory of one set is kept; every write is compare-and-swap."""
 
     def write(self, inventory: Inventory) -> Inventory:
         """Write it over what was read and return it as stored; LostRace when that has changed."""
 
     def remove(self, inventory: Inventory) -> None:
         """Delete the ConfigMap, as read."""
+
+
+class DamagedStore(Store, Protocol):
+    """A store whose inventory may be damaged."""
+
+    def salvage(self) -> tuple[Inventory, Sequence[str]]:
+        """Return what can be read of the inventory, and what cannot."""
+
+    def strays(self) -> Sequence[str]:
+        """Return the names of parts that the inventory, as read, does not name."""

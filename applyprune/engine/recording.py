@@ -19,7 +19,7 @@ from applyprune.model.events import Phase, Recorded, Waiting
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from applyprune.engine.ports import Store
+    from applyprune.engine.ports import Readable, Store
     from applyprune.engine.workers import Stop
     from applyprune.model.inventory import Entry, Holder, Inventory
     from applyprune.model.refs import Ref
@@ -87,12 +87,19 @@ class Record:
                     hint="Nothing more was deleted. Run again.",
                 )
 
-    def release(self) -> None:
-        """Let go without recording anything: for a run that ends by an error."""
+    def let_go(self) -> None:
+        """Let go without recording anything, for a run that ends by an error.
+
+        A hold that cannot be let go of runs out by itself.
+        """
         self._stop_renewing()
         with self._lock:
-            if self._stored.holder is not None and self._lost is None:
+            if self._stored.holder is None or self._lost is not None:
+                return
+            try:
                 self._put(replace(self._stored, holder=None))
+            except ApplypruneError:
+                return
 
     def close(self) -> None:
         """End the renewals; a hold that was not let go of runs out by itself."""
@@ -138,7 +145,7 @@ class Record:
             self._renewer = None
 
 
-def await_turn(store: Store, *, timeout: float, stop: Stop) -> Iterator[Inventory | Waiting]:
+def await_turn(store: Readable, *, timeout: float, stop: Stop) -> Iterator[Inventory | Waiting]:
     """Yield what is waited for, and last the inventory that nobody holds any more.
 
     A holder that has not moved for the length of its lease has crashed; one that is known to be

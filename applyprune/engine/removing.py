@@ -6,6 +6,7 @@ import time
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from applyprune.engine.diagnosing import diagnoses
 from applyprune.errors import (
     ApplypruneError,
     Conflict,
@@ -21,9 +22,8 @@ from applyprune.model.events import Done, Event, Outcome, Waiting
 from applyprune.model.live import Absent, Live, Unknown
 from applyprune.model.options import DryRun, Mode
 from applyprune.model.plan import Action, RemoveStep
-from applyprune.planning.abandoning import abandon_patch
+from applyprune.planning.managed_fields import abandon_patch
 from applyprune.planning.removal import remove_step
-from applyprune.planning.stuck import why_terminating
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -78,7 +78,7 @@ class Remover:
                 if done.outcome is Outcome.FAILED:
                     failed = failed or f"{step.entry.ref.short} could not be removed"
                 yield done
-            for event in self._await_gone(pending):
+            for event in self._await_gone(pending, steps):
                 if isinstance(event, Done) and event.outcome is Outcome.FAILED:
                     failed = failed or f"{event.ref.short} is still there"
                 yield event
@@ -181,7 +181,9 @@ class Remover:
             entry = replace(entry, uid=step.live.uid)
         return replace(remove_step(entry, world, self.target, self.options), entry=entry)
 
-    def _await_gone(self, pending: Sequence[RemoveStep]) -> Iterator[Event]:
+    def _await_gone(
+        self, pending: Sequence[RemoveStep], steps: Sequence[RemoveStep]
+    ) -> Iterator[Event]:
         """Wait until each object is gone, by its UID: the same name again is another object."""
         began = time.monotonic()
         pause, said = _FIRST_PAUSE, 0.0
@@ -207,12 +209,14 @@ class Remover:
                 yield Waiting(pending[0].entry.ref, "it to be gone", elapsed)
             self.stop.wait(pause)
             pause = min(pause * 1.5, _LONGEST_PAUSE)
+        stuck = [last[step.entry.ref] for step in pending if step.entry.ref in last]
+        pruning = {step.entry.ref for step in steps if step.action is Action.DELETE}
+        whys = diagnoses(stuck, pruning, self.reader.cluster, self.workers)
         for step in pending:
             ref = step.entry.ref
-            live = last.get(ref)
             error = NotReady(
                 f"{ref} is deleted but not gone yet",
-                why=why_terminating(live) if live else "its state could not be read",
+                why=whys.get(ref, "its state could not be read"),
                 hint="It stays in the inventory; run again to go on.",
             )
             yield Done(ref, Outcome.FAILED, problem=as_problem(error))

@@ -23,7 +23,6 @@ from applyprune.errors import (
     NotFound,
     PruneRefused,
     UsageError,
-    as_problem,
 )
 from applyprune.model.builtin import NAMESPACES
 from applyprune.model.events import (
@@ -42,9 +41,10 @@ from applyprune.model.inventory import Entry, Inventory
 from applyprune.model.options import DryRun, Mode, Options
 from applyprune.model.plan import Action, Plan
 from applyprune.model.refs import Ref
+from applyprune.planning.moving import unlisted
 from applyprune.planning.planner import make_plan
 from applyprune.planning.recovery import recovered_problem, restored_problem
-from applyprune.planning.report import verdict
+from applyprune.planning.report import finished
 from applyprune.planning.scope import resolve
 from applyprune.planning.world import World
 
@@ -135,12 +135,18 @@ class _Run:
             else:
                 self.inventory = turn
         self._refuse_empty()
+        self._refuse_unlisted()
         catalogue = self.cluster.catalogue()
         resolved = resolve(request.manifests, catalogue, target, namespace=request.namespace)
         yield from (Warned(warning) for warning in resolved.warnings)
         self._ensure_home()
         reader = Reader(self.cluster, self.workers, target)
-        self.world = reader.world(resolved.desired, self.inventory, catalogue, prunes=options.prune)
+        self.world = reader.world(
+            resolved.desired,
+            self.inventory,
+            catalogue,
+            prunes=options.prune and options.mode is not Mode.ABANDON,
+        )
         self.stop.check()
         self._refuse_unrecorded()
         self.plan = make_plan(resolved.desired, self.inventory, self.world, target, options)
@@ -154,7 +160,9 @@ class _Run:
     def _refuse_empty(self) -> None:
         """Refuse an input without objects: a missing mount looks just like it."""
         options = self.request.options
-        if self.request.manifests or options.allow_empty or options.mode is Mode.DELETE:
+        if options.mode in {Mode.DELETE, Mode.ABANDON}:
+            return
+        if self.request.manifests or options.allow_empty:
             return
         listed = len(self.inventory.entries)
         if not listed:
@@ -167,6 +175,15 @@ class _Run:
             hint=f"If that is meant: --allow-empty --max-prune {listed}. To remove the set and its "
             f"inventory: applyprune delete {self.request.target.name}",
         )
+
+    def _refuse_unlisted(self) -> None:
+        """Refuse names that the inventory does not list: a typing error must not pass for done."""
+        names = self.request.options.select
+        if missing := unlisted(names, self.inventory.entries):
+            raise UsageError(
+                f"the set {self.request.target.name} does not list {', '.join(missing)}",
+                hint=f"What it lists: applyprune inventory show {self.request.target.name}",
+            )
 
     def _refuse_unrecorded(self) -> None:
         """Refuse to remove a set whose inventory is gone while its objects are not."""
@@ -210,8 +227,12 @@ class _Run:
         yield recorded
 
     def _has_work(self) -> bool:
-        removes_set = self.request.options.mode is Mode.DELETE and not self.plan.no_prune
+        removes_set = self._removes_set() and not self.plan.no_prune
         return self.plan.writes or (removes_set and self.inventory.exists)
+
+    def _removes_set(self) -> bool:
+        options = self.request.options
+        return options.mode is Mode.DELETE or (options.mode is Mode.ABANDON and not options.select)
 
     def _union(self) -> dict[Ref, Entry]:
         """Return what was recorded and what is to be sent; nothing of what is refused."""
@@ -246,12 +267,14 @@ class _Run:
             return
         if self.record is not None:
             for step in steps:
-                if step.action is Action.DELETE and step.live is not None:
-                    entry = step.entry
-                    # From here on the record says which very object is meant to go.
-                    entries[entry.ref] = replace(
-                        entry, uid=entry.uid or step.live.uid, deleting=True
-                    )
+                if step.live is None:
+                    continue
+                # From here on the record says which very object is meant to go, or to be let go.
+                entry = replace(step.entry, uid=step.entry.uid or step.live.uid)
+                if step.action is Action.DELETE:
+                    entries[entry.ref] = replace(entry, deleting=True)
+                elif step.action is Action.ABANDON:
+                    entries[entry.ref] = replace(entry, keep=entry.keep or step.reason)
             yield self.record.write(entries, Phase.INTENT)
         remover = Remover(
             reader=Reader(self.cluster, self.workers, self.request.target),
@@ -285,8 +308,7 @@ class _Run:
     def _record_end(self, entries: dict[Ref, Entry]) -> Iterator[Event]:
         if self.record is None:
             return
-        mode = self.request.options.mode
-        if mode is Mode.DELETE and not entries:
+        if not entries and self._removes_set():
             yield self.record.remove()
         else:
             yield self.record.write(entries, Phase.SHRUNK)
@@ -301,19 +323,9 @@ class _Run:
             yield event
 
     def _finished(self) -> Finished:
-        error = verdict(self.problems)
-        return Finished(
-            counts=dict(self.counts),
-            exit_code=error.exit_code if error else 0,
-            elapsed=time.monotonic() - self.began,
-            problem=as_problem(error) if error else None,
-        )
+        return finished(self.counts, self.problems, time.monotonic() - self.began)
 
     def close(self) -> None:
         """Let go of the set when the run ended before its end."""
-        if self.record is None:
-            return
-        try:
-            self.record.release()
-        except ApplypruneError:
-            self.record.close()  # the lease runs out by itself
+        if self.record is not None:
+            self.record.let_go()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from applyprune.errors import ApplypruneError, Forbidden, NotFound, NotServed
+from applyprune.errors import ApplypruneError, Forbidden
 from applyprune.planning.evidence import own_apply_entry
 from applyprune.planning.tracking import PART_OF
 
@@ -41,8 +41,6 @@ def search(
         selector = f"{PART_OF}={target.id}"
         try:
             return cluster.list(resource, selector=selector), ""
-        except (NotFound, NotServed):
-            return (), ""  # the kind has gone since discovery, and its objects with it
         except Forbidden as error:
             what = f"{resource.full_plural}: {error.what}"
             if not resource.namespaced:

@@ -14,3 +14,6 @@ DEFINITIONS = Resource(
 API_SERVICES = Resource(
     "apiregistration.k8s.io", "v1", "APIService", "apiservices", namespaced=False
 )
+DEPLOYMENTS = Resource("apps", "v1", "Deployment", "deployments", namespaced=True)
+STATEFUL_SETS = Resource("apps", "v1", "StatefulSet", "statefulsets", namespaced=True)
+DAEMON_SETS = Resource("apps", "v1", "DaemonSet", "daemonsets", namespaced=True)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from applyprune.model.findings import Finding
     from applyprune.model.manifests import Origin
     from applyprune.model.options import DryRun, Mode
     from applyprune.model.plan import Plan
@@ -29,6 +30,8 @@ class Outcome(StrEnum):
     PRUNED = "pruned"
     DELETED = "deleted"
     ABANDONED = "abandoned"
+    MOVED = "moved"
+    REPAIRED = "repaired"
     FORGOTTEN = "forgotten"
     KEPT = "kept"
     SKIPPED = "skipped"
@@ -99,6 +102,13 @@ class Warned:
 
 
 @dataclass(frozen=True, slots=True)
+class Found:
+    """A check found a difference between the record and the cluster."""
+
+    finding: Finding
+
+
+@dataclass(frozen=True, slots=True)
 class Refused:
     """A guard refused the prune as a whole; nothing was deleted."""
 
@@ -115,4 +125,6 @@ class Finished:
     problem: Problem | None = None
 
 
-Event: TypeAlias = Started | Planned | Recorded | Done | Waiting | Warned | Refused | Finished
+Event: TypeAlias = (
+    Started | Planned | Recorded | Done | Waiting | Warned | Found | Refused | Finished
+)

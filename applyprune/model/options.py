@@ -12,6 +12,9 @@ class Mode(StrEnum):
     APPLY = "apply"
     PRUNE = "prune"
     DELETE = "delete"
+    ABANDON = "abandon"
+    MOVE = "move"
+    REPAIR = "repair"
 
 
 class Adopt(StrEnum):
@@ -56,11 +59,12 @@ class Options:
 
     ``timeout`` bounds each wait (for CRDs, for deletions) and ``lock_timeout`` the wait for another
     run's end, both in seconds; ``lease`` is how long this run's hold outlives its last sign of
-    life. ``full`` sends everything, changed or not. ``keep`` and ``allow_cascade`` hold objects as
-    ``kind/name`` or ``kind.group/name``: those to abandon rather than delete, and the Namespaces
-    and CRDs that may take along what is not of the set. ``allow_kinds`` holds the guarded kinds
-    that a prune may delete, by their words in ``planning.budget.GUARDED``. ``prune_adopted``
-    deletes adopted objects as if the set had created them.
+    life. ``full`` sends everything, changed or not. ``keep`` and ``allow_cascade`` name objects as
+    ``Ref.is_among`` takes them: those to abandon rather than delete, and the Namespaces and CRDs
+    that may take along what is not of the set. ``allow_kinds`` holds the guarded kinds that a
+    prune may delete, by their words in ``planning.budget.GUARDED``. ``prune_adopted`` deletes
+    adopted objects as if the set had created them. ``select`` names the objects to abandon in that
+    mode, all of them when it is empty.
     """
 
     mode: Mode = Mode.APPLY
@@ -76,6 +80,7 @@ class Options:
     allow_kinds: frozenset[str] = frozenset()
     max_prune: PruneLimit = PruneLimit()
     prune_adopted: bool = False
+    select: frozenset[str] = frozenset()
     propagation: Propagation = Propagation.BACKGROUND
     timeout: float = 300.0
     lock_timeout: float = 60.0

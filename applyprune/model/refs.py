@@ -7,6 +7,10 @@ version are one object, and a stored inventory survives a version bump.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -69,6 +73,17 @@ class Ref:
         """Return ``deployment.apps/web``, the form that kubectl prints; no namespace."""
         kind = self.kind.lower()
         return f"{kind}.{self.group}/{self.name}" if self.group else f"{kind}/{self.name}"
+
+    def is_among(self, names: Collection[str]) -> bool:
+        """Return whether the object is named: ``kind/name`` or ``kind.group/name``, in any case.
+
+        A namespace and a slash may stand before it; without them it is meant in every namespace.
+        """
+        if not names:
+            return False
+        forms = {self.short, f"{self.kind.lower()}/{self.name}"}
+        forms |= {f"{self.namespace}/{form}" for form in forms}
+        return bool(forms & {name.lower() for name in names})
 
     def __str__(self) -> str:
         """Return ``deployment.apps/web`` and, where there is one, ``in namespace shop``."""

@@ -8,13 +8,14 @@ from applyprune.model.events import (
     Done,
     Event,
     Finished,
+    Found,
     Outcome,
     Refused,
     Started,
     Waiting,
     Warned,
 )
-from applyprune.model.options import DryRun
+from applyprune.model.options import DryRun, Mode
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,7 +34,7 @@ _DRY = {DryRun.SERVER: " (server dry run)", DryRun.CLIENT: " (dry run)"}
 class TextPrinter:
     """Writes lines as a run goes on: objects and the summary to ``out``, the rest to ``err``.
 
-    ``talks`` says whether waiting is worth a line of its own: on a terminal it is.
+    ``talks`` says whether every sign of waiting is a line, as on a terminal, or the first only.
     """
 
     def __init__(
@@ -51,21 +52,29 @@ class TextPrinter:
         self._talks = talks
         self._name = ""
         self._dry = ""
+        self._mode = Mode.APPLY
+        self._found = 0
+        self._waited_for = ""
 
     def show(self, event: Event) -> None:
         """Write what one event is worth."""
         match event:
-            case Started(name=name, dry_run=dry_run):
-                self._name, self._dry = name, _DRY.get(dry_run, "")
+            case Started(mode=mode, name=name, dry_run=dry_run):
+                self._mode, self._name, self._dry = mode, name, _DRY.get(dry_run, "")
             case Done():
                 self._done(event)
             case Warned(problem=problem):
                 self._err(f"warning: {problem}")
+            case Found(finding=finding):
+                about = f"{finding.ref}: " if finding.ref else ""
+                self._found += 1
+                self._out(f"{finding.fault}: {about}{finding.what} → {finding.remedy}")
             case Refused(problem=problem):
                 self._err(f"error: {problem}")
             case Waiting(ref=ref, what=what, elapsed=elapsed):
-                if self._talks:
-                    subject = f"{ref.short}: " if ref else ""
+                subject = f"{ref.short}: " if ref else ""
+                if self._talks or subject + what != self._waited_for:
+                    self._waited_for = subject + what
                     self._err(f"waiting for {subject}{what} ({elapsed:.0f} s)")
             case Finished():
                 self._finished(event)
@@ -83,6 +92,8 @@ class TextPrinter:
     def _finished(self, event: Finished) -> None:
         parts = [f"{count} {outcome}" for outcome, count in _ordered(event)]
         what = ", ".join(parts) or "nothing to do"
+        if self._mode is Mode.REPAIR and not parts:
+            what = f"{self._found or 'no'} difference{'' if self._found == 1 else 's'}"
         self._out(f"{self._name}: {what}{self._dry} in {event.elapsed:.1f} s")
         if event.problem is not None:
             self._err(f"error: {event.problem}")

@@ -15,7 +15,6 @@ from applyprune.errors import PruneRefused, as_problem
 from applyprune.model.options import Mode
 from applyprune.model.plan import Action
 from applyprune.model.refs import GroupKind
-from applyprune.planning.cascade import allowed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -48,10 +47,11 @@ def judge(
     taken = {ref for step in doomed for ref in cascades.foreign(step.entry.ref)}
     count = len(doomed) + len(taken - {step.entry.ref for step in doomed})
     most = options.max_prune.of(listed)
-    over = options.mode is not Mode.DELETE and count > most
+    limited = options.mode in {Mode.APPLY, Mode.PRUNE}
+    over = limited and count > most
     cascading = [step.entry.ref for step in doomed if step.action is Action.REFUSE]
     others = [step.entry.ref for step in doomed if step.action is not Action.REFUSE]
-    kinds = [] if options.mode is Mode.DELETE else _kinds_in_need(others, options)
+    kinds = _kinds_in_need(others, options) if limited else []
     needed = [
         *([f"--max-prune {count}"] if over else []),
         *(f"--allow-kind {kind}" for kind in kinds),
@@ -89,7 +89,7 @@ def _kinds_in_need(doomed: Sequence[Ref], options: Options) -> list[str]:
             for ref in doomed
             if (word := GUARDED.get(ref.group_kind, ""))
             and word not in options.allow_kinds
-            and not allowed(ref, options.allow_cascade)
+            and not ref.is_among(options.allow_cascade)
         }
     )
 

@@ -13,7 +13,7 @@ from applyprune.errors import PruneRefused, as_problem
 from applyprune.model.refs import GroupKind, Ref
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Collection, Mapping
 
     from applyprune.model.live import Live
     from applyprune.model.options import Options
@@ -88,7 +88,7 @@ class Cascades:
     def refusal(self, ref: Ref, options: Options) -> Problem | None:
         """Return why an object may not be deleted for what it holds; None when it may."""
         cascade = self.found.get(ref)
-        if cascade is None or allowed(ref, options.allow_cascade):
+        if cascade is None or ref.is_among(options.allow_cascade):
             return None
         if cascade.foreign:
             why = f"it {self.described(ref)}"
@@ -114,11 +114,6 @@ def cascade_of(contents: Contents, going: Collection[str]) -> Cascade:
         left = {uid: live for uid, live in left.items() if uid not in made}
     foreign = tuple(sorted(live.ref for live in left.values()))
     return Cascade(len(unique), foreign, contents.uncounted)
-
-
-def allowed(ref: Ref, names: Iterable[str]) -> bool:
-    """Return whether a ref is among names given as ``kind/name`` or ``kind.group/name``."""
-    return bool({ref.short, f"{ref.kind.lower()}/{ref.name}"} & {name.lower() for name in names})
 
 
 def _is_passing(live: Live) -> bool:

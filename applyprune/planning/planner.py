@@ -44,7 +44,11 @@ def make_plan(
     entries = recorded(desired, inventory, world, target, restored=restored)
     applies = _apply_steps(desired, entries, world, target, options)
     wanted = {one.ref for one in desired}
-    left = [entry for ref, entry in inventory.entries.items() if ref not in wanted]
+    left = [
+        entry
+        for ref, entry in inventory.entries.items()
+        if ref not in wanted and (not options.select or ref.is_among(options.select))
+    ]
     removals, refusal = remove_steps(
         left,
         world,
@@ -53,7 +57,7 @@ def make_plan(
         wanted={step.live.uid for step in applies if step.live is not None},
         listed=inventory.entries.keys(),
     )
-    if removals and restored:
+    if removals and restored and options.mode is not Mode.ABANDON:
         refusal = restored_problem(inventory)
     return Plan(
         applies,
@@ -225,6 +229,8 @@ def _no_prune(
         return "the prune was refused"
     if any(step.action is Action.REFUSE for step in applies):
         return "not everything in the input can be applied"
-    if options.mode is not Mode.DELETE and any(step.problem is not None for step in removals):
+    if options.mode in {Mode.APPLY, Mode.PRUNE} and any(
+        step.problem is not None for step in removals
+    ):
         return "the state of an object to be pruned is not known"
     return ""

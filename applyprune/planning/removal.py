@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 from applyprune.errors import RunFailed, as_problem
 from applyprune.model.inventory import Made
 from applyprune.model.live import Absent, Unknown
+from applyprune.model.options import Mode
 from applyprune.model.plan import Action, RemoveStep
 from applyprune.planning.budget import judge
-from applyprune.planning.cascade import Cascades, allowed, cascade_of
+from applyprune.planning.cascade import Cascades, cascade_of
+from applyprune.planning.evidence import own_apply_entry
 from applyprune.planning.keeping import keep_rule
 from applyprune.planning.ordering import NAMESPACE
 from applyprune.planning.ownership import Owner, foreign_owner, owner_of
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from applyprune.planning.tracking import SetIdentity
     from applyprune.planning.world import World
 
+ABANDONED = "as asked"
 _SYSTEM_NAMESPACES = frozenset({"default", "kube-system", "kube-public", "kube-node-lease"})
 
 
@@ -83,10 +86,22 @@ def remove_step(entry: Entry, world: World, target: SetIdentity, options: Option
             return RemoveStep(entry, resource, Action.FORGET, reason="it is gone")
         doubt = as_problem(RunFailed(f"cannot tell whether {entry.ref} exists"))
         return RemoveStep(entry, resource, Action.REFUSE, problem=doubt)
+    if options.mode is Mode.ABANDON:
+        return _let_go(entry, resource, state, target)
     step = _of_live(entry, resource, state, world, target, options)
-    if step.action is Action.DELETE and allowed(entry.ref, options.keep):
+    if step.action is Action.DELETE and entry.ref.is_among(options.keep):
         return replace(step, action=Action.ABANDON, reason="--keep")
     return step
+
+
+def _let_go(entry: Entry, resource: Resource | None, live: Live, target: SetIdentity) -> RemoveStep:
+    """Abandon whatever bears our marks, all of them or one; what bears none is only forgotten."""
+    owner = owner_of(live, entry, target)
+    marked = live.labels.get(PART_OF) == target.id or own_apply_entry(live, target.manager)
+    if owner is Owner.OTHER or not marked:
+        reason = "it is another set's" if owner is Owner.OTHER else "it bears no mark of this set"
+        return RemoveStep(entry, resource, Action.FORGET, live, reason)
+    return RemoveStep(entry, resource, Action.ABANDON, live, ABANDONED)
 
 
 def _of_live(
@@ -105,7 +120,8 @@ def _of_live(
         reason = "it was re-created by somebody else" if entry.uid else "this set did not create it"
         return RemoveStep(entry, resource, Action.FORGET, live, reason)
     if live.labels.get(PART_OF) != target.id:
-        if entry.made is Made.ADOPTED or not entry.uid:
+        # Let go of already, when the run that did so was cut off before it could record it.
+        if entry.made is Made.ADOPTED or not entry.uid or entry.keep:
             return RemoveStep(entry, resource, Action.FORGET, live, "the set's label is off it")
         problem = RunFailed(
             f"{entry.ref} has lost the set's label",

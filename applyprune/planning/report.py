@@ -4,13 +4,35 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from applyprune.errors import Conflict, ConflictsFound, NotReady, PruneRefused, RunFailed
+from applyprune.errors import (
+    Conflict,
+    ConflictsFound,
+    NotReady,
+    PruneRefused,
+    RunFailed,
+    as_problem,
+)
+from applyprune.model.events import Finished
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping, Sequence
 
     from applyprune.errors import ApplypruneError
+    from applyprune.model.events import Outcome
     from applyprune.model.problems import Problem
+
+
+def finished(
+    counts: Mapping[Outcome, int], problems: Sequence[Problem], elapsed: float
+) -> Finished:
+    """Return the event that ends a run; ``elapsed`` in seconds."""
+    error = verdict(problems)
+    return Finished(
+        counts=dict(counts),
+        exit_code=error.exit_code if error else 0,
+        elapsed=elapsed,
+        problem=as_problem(error) if error else None,
+    )
 
 
 def verdict(problems: Iterable[Problem]) -> ApplypruneError | None:

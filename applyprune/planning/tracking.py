@@ -26,6 +26,8 @@ GROUP_KINDS = "applyset.kubernetes.io/contains-group-kinds"
 NAMESPACES = "applyset.kubernetes.io/additional-namespaces"
 
 SHARD_OF = "applyprune.dev/inventory"
+MANAGERS = "applyprune/"
+"""What the field manager of every set begins with."""
 
 _PREFIX = "applyprune-"
 _NAMESPACES_LIMIT = 128 * 1024
@@ -61,8 +63,8 @@ class SetIdentity:
     @property
     def manager(self) -> str:
         """Return this set's own field manager: one shared by two sets lets each strip the other."""
-        manager = f"applyprune/{self.namespace}/{self.name}"
-        return manager if len(manager) <= _MANAGER_LIMIT else f"applyprune/{self.id}"
+        manager = f"{MANAGERS}{self.namespace}/{self.name}"
+        return manager if len(manager) <= _MANAGER_LIMIT else f"{MANAGERS}{self.id}"
 
 
 @cache
@@ -80,6 +82,14 @@ def identity(name: str, namespace: str) -> SetIdentity:
             why="a name is a DNS label: lower-case letters, digits and '-', at most 63 characters",
         )
     return SetIdentity(name, namespace)
+
+
+def set_of(manager: str) -> str:
+    """Return the id of the set whose field manager this is; empty when it is no set's."""
+    if not manager.startswith(MANAGERS):
+        return ""
+    namespace, slash, name = manager.removeprefix(MANAGERS).partition("/")
+    return SetIdentity(name, namespace).id if slash else namespace
 
 
 def set_name(config_map: str) -> str:

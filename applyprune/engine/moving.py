@@ -1,0 +1,224 @@
+"""Moving objects from one set to another without deleting or re-creating any (safety rule 12).
+
+Both sets are held from the first write to the last. The set that gets an object lists it before its
+label changes; the set that loses it, until after.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from applyprune.engine.handing_over import hand_over
+from applyprune.engine.holding import new_holder
+from applyprune.engine.reading import Reader
+from applyprune.engine.recording import Record, await_turn
+from applyprune.engine.workers import Stop, Workers
+from applyprune.errors import (
+    ApplypruneError,
+    Conflict,
+    LostRace,
+    NotFound,
+    RunFailed,
+    Unavailable,
+    Unreachable,
+    UsageError,
+    as_problem,
+)
+from applyprune.model.events import Done, Event, Finished, Outcome, Phase, Started, Waiting
+from applyprune.model.options import DryRun, Mode, Options
+from applyprune.planning.moving import Move, MoveStep, chosen, move_step, unlisted
+from applyprune.planning.report import finished
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping, Sequence
+
+    from applyprune.engine.ports import Cluster, Store
+    from applyprune.model.inventory import Entry, Inventory
+    from applyprune.model.live import State
+    from applyprune.model.problems import Problem
+    from applyprune.model.refs import Ref
+    from applyprune.model.resources import Resource
+    from applyprune.planning.tracking import SetIdentity
+
+_TRIES = 8
+_LISTED = frozenset({Move.HAND_OVER, Move.DONE})
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One of the two sets, and where its inventory is kept."""
+
+    target: SetIdentity
+    store: Store
+
+
+def move(
+    source: Side, target: Side, options: Options, cluster: Cluster, stop: Stop
+) -> Iterator[Event]:
+    """Hand the objects that ``options.select`` names (all when it is empty) to the target set.
+
+    Failures of single objects are events; UsageError, InventoryError, AccessError, LostRace and
+    Interrupted are raised.
+    """
+    if source.target == target.target:
+        raise UsageError("a set cannot be moved into itself")
+    workers = Workers(options.concurrency, stop)
+    one = _Move(source, target, options, cluster, stop, workers)
+    try:
+        yield from one.events()
+    finally:
+        workers.close()
+        one.close()
+
+
+@dataclass(slots=True)
+class _Move:
+    source: Side
+    target: Side
+    options: Options
+    cluster: Cluster
+    stop: Stop
+    workers: Workers
+    id: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
+    began: float = field(default_factory=time.monotonic)
+    counts: Counter[Outcome] = field(default_factory=Counter)
+    problems: list[Problem] = field(default_factory=list)
+    records: dict[str, Record] = field(default_factory=dict)
+
+    def events(self) -> Iterator[Event]:
+        """Read both inventories, hold both, list, hand over, and take off the old list."""
+        mode, dry = Mode.MOVE, self.options.dry_run
+        name, home = self.source.target.name, self.source.target.namespace
+        yield Started(self.id, mode, name, home, dry)
+        before: dict[str, Inventory] = {}
+        for side in self._in_order():
+            for turn in await_turn(side.store, timeout=self.options.lock_timeout, stop=self.stop):
+                if isinstance(turn, Waiting):
+                    yield turn
+                else:
+                    before[side.target.id] = turn
+        leaving, joining = (before[side.target.id] for side in (self.source, self.target))
+        self._refuse(leaving, joining)
+        steps = self._steps(leaving)
+        if dry is not DryRun.OFF:
+            yield from (self._counted(step, step.problem) for step in steps)
+            yield self._finished()
+            return
+        joined = dict(joining.entries)
+        joined |= {step.entry.ref: step.entry for step in steps if step.action in _LISTED}
+        for side in self._in_order():
+            inventory = before[side.target.id]
+            record = Record(side.store, inventory, new_holder(self.id, lease=self.options.lease))
+            entries = joined if side is self.target else inventory.entries
+            yield record.write(entries, Phase.UNION)
+            self.records[side.target.id] = record
+        moved: set[Ref] = set()
+        try:
+            for step, problem in self.workers.each(self._carry_out, steps):
+                if problem is None:
+                    moved.add(step.entry.ref)
+                yield self._counted(step, problem)
+        except ApplypruneError as error:
+            if not isinstance(error, LostRace):
+                self._end(joined, leaving, moved)
+            raise
+        yield from self._end(joined, leaving, moved)
+        self.stop.check()
+        yield self._finished()
+
+    def _end(
+        self, joined: Mapping[Ref, Entry], leaving: Inventory, moved: Collection[Ref]
+    ) -> Sequence[Event]:
+        """Record the end, the new set first: an object that did not move may stay in both."""
+        joins, leaves = (self.records[one.target.id] for one in (self.target, self.source))
+        first = joins.write(joined, Phase.SHRUNK)
+        left = {ref: entry for ref, entry in leaving.entries.items() if ref not in moved}
+        if left or self.options.select:
+            return first, leaves.write(left, Phase.SHRUNK)
+        leaves.write(left, Phase.UNION)
+        return first, leaves.remove()
+
+    def _in_order(self) -> Sequence[Side]:
+        """Return the two sides in the one order in which all moves take their sets."""
+        return sorted(
+            (self.source, self.target), key=lambda one: (one.target.namespace, one.target.name)
+        )
+
+    def _refuse(self, leaving: Inventory, joining: Inventory) -> None:
+        for inventory in (leaving, joining):
+            if inventory.copied:
+                raise RunFailed(
+                    f"the inventory of the set {inventory.name} is a copy, or was restored",
+                    hint=f"First: applyprune inventory repair {inventory.name} --dry-run",
+                )
+        if not leaving.exists:
+            raise UsageError(
+                f"there is no set {leaving.name} in namespace {leaving.namespace}",
+                hint="`applyprune inventory list -A` lists those that there are.",
+            )
+        # What has been moved already is listed by the other set.
+        known = {**leaving.entries, **joining.entries}
+        if missing := unlisted(self.options.select, known):
+            raise UsageError(
+                f"the set {leaving.name} does not list {', '.join(missing)}",
+                hint=f"What it lists: applyprune inventory show {leaving.name}",
+            )
+
+    def _steps(self, leaving: Inventory) -> Sequence[MoveStep]:
+        """Read the objects that are to move, and decide about each."""
+        entries = {one.ref: one for one in chosen(self.options.select, leaving.entries.values())}
+        catalogue = self.cluster.catalogue()
+        world = self._reader.world((), replace(leaving, entries=entries), catalogue, prunes=False)
+        return [
+            self._step(entry, world.resources.get(ref.group_kind), world.states[ref])
+            for ref, entry in sorted(entries.items())
+        ]
+
+    def _step(self, entry: Entry, resource: Resource | None, state: State) -> MoveStep:
+        return move_step(entry, resource, state, self.source.target, self.target.target)
+
+    @property
+    def _reader(self) -> Reader:
+        return Reader(self.cluster, self.workers, self.source.target)
+
+    def _carry_out(self, step: MoveStep) -> tuple[MoveStep, Problem | None]:
+        for _ in range(_TRIES):
+            if step.action is not Move.HAND_OVER or step.live is None or step.resource is None:
+                return step, step.problem
+            try:
+                old = self.source.target.manager
+                hand_over(
+                    self.cluster, step.resource, step.live, old=old, target=self.target.target
+                )
+            except NotFound:
+                return replace(step, action=Move.FORGET, reason="it is gone"), None
+            except (Conflict, Unavailable, Unreachable):
+                # It has moved since it was read, or only the reply is lost: look again.
+                state = self._reader.one(step.resource, step.entry.ref)
+                step = self._step(step.entry, step.resource, state)
+            except ApplypruneError as error:
+                return step, as_problem(error, where=str(step.entry.ref))
+            else:
+                return step, None
+        return step, as_problem(RunFailed(f"{step.entry.ref} changes faster than it can be moved"))
+
+    def _counted(self, step: MoveStep, problem: Problem | None) -> Done:
+        outcome = Outcome.FORGOTTEN if step.action is Move.FORGET else Outcome.MOVED
+        if problem is not None:
+            outcome = Outcome.FAILED
+            self.problems.append(problem)
+        self.counts[outcome] += 1
+        reason = step.reason or f"to the set {self.target.target.name}"
+        return Done(step.entry.ref, outcome, reason="" if problem else reason, problem=problem)
+
+    def _finished(self) -> Finished:
+        return finished(self.counts, self.problems, time.monotonic() - self.began)
+
+    def close(self) -> None:
+        """Let go of both sets when the move ended before its end."""
+        for record in self.records.values():
+            record.let_go()

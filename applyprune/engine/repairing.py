@@ -1,0 +1,160 @@
+"""Checking an inventory against the cluster, and mending it: no object is created or deleted."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from applyprune.engine.holding import new_holder
+from applyprune.engine.reading import Reader
+from applyprune.engine.recording import Record, await_turn
+from applyprune.engine.searching import search
+from applyprune.engine.workers import Stop, Workers
+from applyprune.errors import ApplypruneError, LostRace, as_problem
+from applyprune.model.events import (
+    Done,
+    Event,
+    Finished,
+    Found,
+    Outcome,
+    Phase,
+    Started,
+    Waiting,
+)
+from applyprune.model.findings import Remedy
+from applyprune.model.options import DryRun, Mode, Options
+from applyprune.planning.checking import check, repaired
+from applyprune.planning.managed_fields import label_patch
+from applyprune.planning.report import finished
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from applyprune.engine.ports import Cluster, DamagedStore
+    from applyprune.model.findings import Finding
+    from applyprune.model.inventory import Inventory, Made
+    from applyprune.model.problems import Problem
+    from applyprune.planning.tracking import SetIdentity
+
+
+def repair(
+    target: SetIdentity,
+    options: Options,
+    made: Made,
+    cluster: Cluster,
+    store: DamagedStore,
+    stop: Stop,
+) -> Iterator[Event]:
+    """Yield what is found; mend it unless ``options.dry_run`` says to look only.
+
+    ``made`` is what an object counts as from then on that nothing but its marks speaks for.
+    Raises AccessError, LostRace and Interrupted; InventoryError when it is no inventory at all.
+    """
+    workers = Workers(options.concurrency, stop)
+    one = _Repair(target, options, made, cluster, store, stop, workers)
+    try:
+        yield from one.events()
+    finally:
+        workers.close()
+        one.close()
+
+
+@dataclass(slots=True)
+class _Repair:
+    target: SetIdentity
+    options: Options
+    made: Made
+    cluster: Cluster
+    store: DamagedStore
+    stop: Stop
+    workers: Workers
+    id: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
+    began: float = field(default_factory=time.monotonic)
+    counts: Counter[Outcome] = field(default_factory=Counter)
+    problems: list[Problem] = field(default_factory=list)
+    inventory: Inventory | None = None
+    damage: Sequence[str] = ()
+    record: Record | None = None
+
+    def events(self) -> Iterator[Event]:
+        """Read, compare, say, write, put the labels back, write again."""
+        options, target = self.options, self.target
+        yield Started(self.id, Mode.REPAIR, target.name, target.namespace, options.dry_run)
+        if options.dry_run is DryRun.OFF:
+            for turn in await_turn(self, timeout=options.lock_timeout, stop=self.stop):
+                if isinstance(turn, Waiting):
+                    yield turn
+        inventory = self.inventory or self.read()
+        findings = self._findings(inventory)
+        yield from (Found(finding) for finding in findings)
+        mends = [one for one in findings if one.remedy is not Remedy.NONE]
+        if mends and options.dry_run is DryRun.OFF:
+            yield from self._mend(inventory, mends)
+        yield self._finished()
+
+    def read(self) -> Inventory:
+        """Read what can be read, and keep in mind what cannot."""
+        self.inventory, self.damage = self.store.salvage()
+        return self.inventory
+
+    def _findings(self, inventory: Inventory) -> Sequence[Finding]:
+        catalogue = self.cluster.catalogue()
+        # An inventory that does not exist has nothing that could be read.
+        reader = Reader(self.cluster, self.workers, self.target)
+        world = reader.world((), replace(inventory, uid="read"), catalogue, prunes=False)
+        marked = search(self.cluster, self.workers, catalogue.preferred.values(), self.target)
+        self.stop.check()
+        world = replace(
+            world,
+            marked=marked.lives,
+            unseen=marked.unseen,
+            resources={**catalogue.preferred, **world.resources},
+        )
+        strays = self.store.strays()
+        return check(inventory, self.damage, strays, world, self.target, made=self.made)
+
+    def _mend(self, inventory: Inventory, findings: Sequence[Finding]) -> Iterator[Event]:
+        entries = repaired(inventory, findings)
+        holder = new_holder(self.id, lease=self.options.lease)
+        self.record = Record(self.store, replace(inventory, copied=False), holder)
+        yield self.record.write(entries, Phase.UNION)
+        labels = [one for one in findings if one.remedy is Remedy.LABEL]
+        for finding, problem in self.workers.each(self._label, labels):
+            yield from self._done(finding, problem)
+        for finding in findings:
+            if finding.remedy is not Remedy.LABEL:
+                yield from self._done(finding, None)
+        yield self.record.write(entries, Phase.SHRUNK)
+        self.stop.check()
+
+    def _label(self, finding: Finding) -> tuple[Finding, Problem | None]:
+        if finding.live is None or finding.resource is None or finding.ref is None:
+            return finding, None
+        try:
+            operations = label_patch(finding.live, self.target.id)
+            self.cluster.patch(finding.resource, finding.ref, operations)
+        except LostRace:
+            raise
+        except ApplypruneError as error:
+            return finding, as_problem(error, where=str(finding.ref))
+        return finding, None
+
+    def _done(self, finding: Finding, problem: Problem | None) -> Iterator[Event]:
+        if finding.ref is None:
+            return  # about the inventory itself, which is written anew as a whole
+        outcome = Outcome.FAILED if problem else Outcome.REPAIRED
+        self.counts[outcome] += 1
+        if problem is not None:
+            self.problems.append(problem)
+        yield Done(finding.ref, outcome, reason=str(finding.remedy), problem=problem)
+
+    def _finished(self) -> Finished:
+        return finished(self.counts, self.problems, time.monotonic() - self.began)
+
+    def close(self) -> None:
+        """Let go of the set when the repair ended before its end."""
+        if self.record is not None:
+            self.record.let_go()

@@ -1,0 +1,149 @@
+"""The inventory held against the cluster: what differs, and what mends it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from applyprune.model.findings import Fault, Finding, Remedy
+from applyprune.model.inventory import Entry, Inventory, Made
+from applyprune.model.live import Absent, Live, Unknown
+from applyprune.planning.evidence import own_apply_entry
+from applyprune.planning.ownership import Owner, owner_of
+from applyprune.planning.recovery import is_restored, recovered_entries
+from applyprune.planning.tracking import MANAGERS, PART_OF
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from applyprune.model.refs import Ref
+    from applyprune.planning.tracking import SetIdentity
+    from applyprune.planning.world import World
+
+
+def check(
+    inventory: Inventory,
+    damage: Sequence[str],
+    strays: Sequence[str],
+    world: World,
+    target: SetIdentity,
+    *,
+    made: Made,
+) -> tuple[Finding, ...]:
+    """Return every difference; ``world.marked`` are all objects that bear the set's marks.
+
+    ``damage`` says what could not be read of the inventory and ``strays`` names shards that it
+    does not. ``made`` is what an object counts as from now on that only its marks speak for.
+    """
+    restored = is_restored(inventory, world)
+    found: list[Finding] = [*_of_inventory(inventory, damage, strays, world, restored=restored)]
+    for _, entry in sorted(inventory.entries.items()):
+        found.extend(_of_entry(entry, world, target, restored=restored))
+    uids = {entry.uid for entry in inventory.entries.values()}
+    unlisted = [live for live in world.marked if live.uid not in uids]
+    listed = inventory.entries.keys()
+    for entry in recovered_entries(unlisted, world.resources, but=listed, made=made):
+        what = f"it bears the set's label and its manager's fields; counts as {made} from then on"
+        found.append(Finding(Fault.UNLISTED, Remedy.LIST, what, entry.ref, entry))
+    found.extend(
+        Finding(Fault.UNKNOWN, Remedy.NONE, f"could not be looked at: {what}")
+        for what in world.unseen
+    )
+    return tuple(found)
+
+
+def repaired(inventory: Inventory, findings: Sequence[Finding]) -> Mapping[Ref, Entry]:
+    """Return the entries as they are once every finding has had its remedy."""
+    entries = dict(inventory.entries)
+    for one in findings:
+        if one.ref is None:
+            continue
+        if one.remedy is Remedy.UNLIST:
+            entries.pop(one.ref, None)
+        elif one.remedy is Remedy.LIST and one.entry is not None:
+            entries[one.ref] = one.entry
+    return entries
+
+
+def _of_inventory(
+    inventory: Inventory,
+    damage: Sequence[str],
+    strays: Sequence[str],
+    world: World,
+    *,
+    restored: bool,
+) -> Iterator[Finding]:
+    for what in damage:
+        yield Finding(Fault.DAMAGED, Remedy.REWRITE, what)
+    if not inventory.exists and world.marked:
+        what = f"{len(world.marked)} objects bear its marks"
+        yield Finding(Fault.LOST, Remedy.REWRITE, what)
+    if restored:
+        what = "its ConfigMap, or every object that it lists, has another UID than it says"
+        yield Finding(Fault.COPIED, Remedy.REWRITE, what)
+    for name in strays:
+        what = f"configmap/{name} is a shard that the inventory does not name"
+        yield Finding(Fault.STRAY_SHARD, Remedy.REWRITE, what)
+
+
+def _of_entry(
+    entry: Entry, world: World, target: SetIdentity, *, restored: bool
+) -> Iterator[Finding]:
+    ref, state = entry.ref, world.states[entry.ref]
+    resource = world.resources.get(ref.group_kind)
+    if isinstance(state, Unknown):
+        yield Finding(Fault.UNKNOWN, Remedy.NONE, str(state.problem), ref)
+    elif isinstance(state, Absent):
+        if not state.proven:
+            yield Finding(Fault.UNKNOWN, Remedy.NONE, "it cannot be told whether it exists", ref)
+        elif resource is None:
+            what = "the server does not know its kind any more, and no CRD defines it"
+            yield Finding(Fault.KIND_GONE, Remedy.UNLIST, what, ref)
+        elif entry.uid:
+            what = "the next run creates it again if it is in the input, and else forgets it"
+            yield Finding(Fault.GONE, Remedy.NONE, what, ref)
+    else:
+        yield from _of_live(entry, state, world, target, restored=restored)
+
+
+def _of_live(
+    entry: Entry, live: Live, world: World, target: SetIdentity, *, restored: bool
+) -> Iterator[Finding]:
+    ref, owner = entry.ref, owner_of(live, entry, target)
+    label = live.labels.get(PART_OF, "")
+    resource = world.resources.get(ref.group_kind)
+    if owner is Owner.OTHER:
+        what = f"its label names another set: {label}"
+        yield Finding(Fault.TWO_OWNERS, Remedy.UNLIST, what, ref)
+    elif owner is Owner.RECORDED and not label:
+        if entry.keep and own_apply_entry(live, target.manager) is None:
+            what = "it was let go of, and that was not recorded"
+            yield Finding(Fault.UNLABELLED, Remedy.UNLIST, what, ref)
+        else:
+            what = f"somebody has taken off its label {PART_OF}"
+            yield Finding(Fault.UNLABELLED, Remedy.LABEL, what, ref, live=live, resource=resource)
+    elif owner is Owner.RECORDED:
+        for manager in _other_sets(live, target):
+            what = f"it is this set's by its label, and {manager} owns fields of it"
+            yield Finding(Fault.TWO_OWNERS, Remedy.NONE, what, ref)
+    elif owner is Owner.CLAIMED:
+        what = "it was created again, and bears the set's marks"
+        made = entry.made if restored else Made.ADOPTED
+        fresh = replace(entry, uid=live.uid, found=live.uid, made=made, digest="", evidence=None)
+        yield Finding(Fault.OTHER_UID, Remedy.LIST, f"{what}; counts as {made}", ref, fresh)
+    elif entry.uid:
+        what = "it was created again by somebody else, and bears no mark of the set"
+        yield Finding(Fault.OTHER_UID, Remedy.UNLIST, what, ref)
+
+
+def _other_sets(live: Live, target: SetIdentity) -> Sequence[str]:
+    """Return the field managers of other sets that have applied the object."""
+    managers = {
+        str(one.get("manager", ""))
+        for one in live.managed_fields
+        if one.get("operation") == "Apply"
+    }
+    ours = target.manager
+    return sorted(
+        one for one in managers if one.startswith(MANAGERS) and one not in {ours, f"{ours}-yielded"}
+    )

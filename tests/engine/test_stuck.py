@@ -1,0 +1,212 @@
+"""Deletions that do not finish: said whose finalizer holds them, and no finalizer is taken off."""
+
+from __future__ import annotations
+
+import copy
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from applyprune.localplane import API_SERVER_ONLY
+from applyprune.model.events import Done, Outcome
+from applyprune.model.options import Mode
+from tests.conftest import Api
+from tests.engine.stage import Stage, config_map
+from tests.engine.test_definitions import GC, custom, definition
+from tests.engine.test_set import DEPLOYMENT
+from tests.fault_proxy import FaultProxy, always, faults
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from tests.conftest import FreshPlane, Kubectl
+    from tests.engine.stage import Story
+
+HOLD = "example.com/hold"
+CRD = "customresourcedefinition.apiextensions.k8s.io/foos.x.example.com"
+
+
+def _path(stage: Stage, name: str) -> str:
+    return f"/api/v1/namespaces/{stage.namespace}/configmaps/{name}"
+
+
+def _finalize(api: Api, path: str, *finalizers: str, manager: str) -> None:
+    """Set an object's finalizers as a controller does; an object that is gone has none."""
+    status, reply = api(
+        "PATCH",
+        f"{path}?fieldManager={manager}",
+        {"metadata": {"finalizers": list(finalizers)}},
+        content_type="application/merge-patch+json",
+    )
+    assert status == 200 or (status == 404 and not finalizers), reply
+
+
+def _controller(name: str) -> dict[str, Any]:
+    body = copy.deepcopy(DEPLOYMENT)
+    body["metadata"]["name"] = name
+    return body
+
+
+def _why(story: Story, name: str) -> Sequence[str]:
+    """Return the clauses of a diagnosis."""
+    (done,) = (one for one in story.events if isinstance(one, Done) and one.ref.short == name)
+    assert done.problem is not None
+    assert done.problem.what.endswith("is deleted but not gone yet")
+    return done.problem.why.split("; ")
+
+
+@pytest.fixture
+def hold(stage: Stage, api: Api) -> Iterator[Callable[[str, str], None]]:
+    """Puts a finalizer on a ConfigMap in a controller's name; in the end it is taken off."""
+    paths = []
+
+    def put_on(name: str, manager: str) -> None:
+        paths.append(_path(stage, name))
+        _finalize(api, paths[-1], HOLD, manager=manager)
+
+    yield put_on
+    for path in paths:
+        _finalize(api, path, manager="test")
+
+
+def test_whose_finalizer_it_is_and_whether_that_controller_runs(
+    stage: Stage, api: Api, kubectl: Kubectl
+) -> None:
+    """With its Deployment, and without; the object stays listed until it is really gone."""
+    stage.run(config_map("a"), config_map("held"))
+    kubectl(
+        "patch", "configmap/held", "-n", stage.namespace, "--type=merge", "--field-manager=holder",
+        "-p", json.dumps({"metadata": {"finalizers": [HOLD]}}),
+    )  # fmt: skip
+    kubectl("apply", "-n", stage.namespace, "-f", "-", stdin=json.dumps(_controller("holder")))
+    kubectl(
+        "wait", "deployment/holder", "-n", stage.namespace, "--for=condition=Available",
+        "--timeout=60s",
+    )  # fmt: skip
+    story = stage.run(config_map("a"), timeout=3.0)
+    assert (story.exit_code, story.outcomes["configmap/held"]) == (5, Outcome.FAILED)
+    holder = f"deployment.apps/holder in namespace {stage.namespace}"
+    assert _why(story, "configmap/held") == [
+        f"finalizer {HOLD}, put on by holder: {holder} runs (1 of 1 ready)"
+    ]
+
+    kubectl("delete", "deployment/holder", "-n", stage.namespace)
+    story = stage.run(config_map("a"), timeout=3.0)
+    assert _why(story, "configmap/held") == [
+        f"finalizer {HOLD}, put on by holder: no workload of that name runs"
+    ]
+    assert api.get(_path(stage, "held"))["metadata"]["finalizers"] == [HOLD]
+    assert "configmap/held" in stage.listed()
+
+    _finalize(api, _path(stage, "held"), manager="holder")
+    story = stage.run(config_map("a"))
+    assert (story.exit_code, stage.listed()) == (0, {"configmap/a"})
+
+
+def test_a_controller_that_the_same_run_deletes(
+    stage: Stage, api: Api, hold: Callable[[str, str], None]
+) -> None:
+    """It went first, and now nobody takes its finalizer off."""
+    stage.run(config_map("held"), _controller("keeper"))
+    hold("held", "keeper")
+    story = stage.run(mode=Mode.DELETE, timeout=3.0)
+    assert story.outcomes == {
+        "deployment.apps/keeper": Outcome.DELETED,
+        "configmap/held": Outcome.FAILED,
+    }
+    keeper = f"deployment.apps/keeper in namespace {stage.namespace}"
+    assert _why(story, "configmap/held") == [
+        f"finalizer {HOLD}, put on by keeper: {keeper} is deleted by this very prune"
+    ]
+    assert api.get(_path(stage, "held"))["metadata"]["finalizers"] == [HOLD]
+    assert stage.listed() == {"configmap/held"}
+
+
+def test_a_finalizer_of_the_manifest(stage: Stage, api: Api) -> None:
+    """Our own field manager has put it on, and no more is known."""
+    stage.run(config_map("a"), config_map("held", finalizers=[HOLD]))
+    story = stage.run(config_map("a"), timeout=3.0)
+    assert _why(story, "configmap/held") == [
+        f"finalizer {HOLD}, set by the manifest: nothing says who is to remove it"
+    ]
+    assert api.get(_path(stage, "held"))["metadata"]["finalizers"] == [HOLD]
+    assert "configmap/held" in stage.listed()
+    _finalize(api, _path(stage, "held"), manager="test")
+
+
+def test_workloads_that_cannot_be_read_make_it_poorer(
+    spoiled: Stage, proxy: FaultProxy, hold: Callable[[str, str], None]
+) -> None:
+    """The owner is named all the same, and nothing is claimed about its controller."""
+    spoiled.run(config_map("a"), config_map("held"))
+    hold("held", "holder")
+    proxy.rule = always(
+        faults.status(403, reason="Forbidden", message="deployments.apps is forbidden"),
+        where=lambda seen: seen.path == "/apis/apps/v1/deployments",
+    )
+    story = spoiled.run(config_map("a"), timeout=3.0)
+    assert (story.exit_code, story.outcomes["configmap/held"]) == (5, Outcome.FAILED)
+    (why,) = _why(story, "configmap/held")
+    unread = "deployments.apps: deployments.apps is forbidden"
+    assert why.startswith(
+        f"finalizer {HOLD}, put on by holder: whether it runs cannot be told ({unread}"
+    )
+
+
+def test_a_namespace_says_what_holds_it(fresh_plane: FreshPlane, kubectl: Kubectl) -> None:
+    """Somebody else's ConfigMap in it waits for its controller; nothing of it is touched."""
+    plane = fresh_plane(GC)
+    api, stage = Api(plane), Stage(plane.kubeconfig, "default")
+    path = "/api/v1/namespaces/shop/configmaps/theirs"
+    home: dict[str, Any] = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}}
+    stage.run(home)
+    kubectl("create", "configmap", "theirs", "-n", "shop", "--from-literal=mine=1", plane=plane)
+    _finalize(api, path, HOLD, manager="holder")
+    cascade = frozenset({"namespace/shop"})
+    stage.run(mode=Mode.DELETE, timeout=1.0, allow_cascade=cascade)
+    kubectl(
+        "wait", "namespace/shop", "--for=condition=NamespaceFinalizersRemaining",
+        "--timeout=60s", plane=plane,
+    )  # fmt: skip
+    story = stage.run(mode=Mode.DELETE, timeout=1.0, allow_cascade=cascade)
+    assert (story.exit_code, story.outcomes) == (5, {"namespace/shop": Outcome.FAILED})
+    assert _why(story, "namespace/shop") == [
+        "finalizer kubernetes: the namespace controller removes it once nothing is left",
+        "Some resources are remaining: configmaps. has 1 resource instances",
+        f"Some content in the namespace has finalizers remaining: {HOLD} in 1 resource instances",
+        f"it still holds configmap/theirs (finalizer {HOLD})",
+        f"finalizer {HOLD}, put on by holder: no workload of that name runs",
+    ]
+    assert api.get(path)["metadata"]["finalizers"] == [HOLD]
+    assert stage.listed() == {"namespace/shop"}
+
+    _finalize(api, path, manager="holder")
+    story = stage.run(mode=Mode.DELETE, timeout=60.0, allow_cascade=cascade)
+    assert (story.exit_code, stage.inventory().exists) == (0, False)
+    api.close()
+
+
+def test_a_crd_says_which_custom_resource_holds_it(
+    fresh_plane: FreshPlane, kubectl: Kubectl
+) -> None:
+    """The API server waits for it, and it for its controller."""
+    plane = fresh_plane(API_SERVER_ONLY)
+    api, stage = Api(plane), Stage(plane.kubeconfig, "default")
+    stage.run(definition())
+    kubectl("apply", "-n", "kube-public", "-f", "-", stdin=json.dumps(custom("f")), plane=plane)
+    path = "/apis/x.example.com/v1/namespaces/kube-public/foos/f"
+    _finalize(api, path, HOLD, manager="foo-operator")
+    story = stage.run(mode=Mode.DELETE, timeout=2.0, allow_cascade=frozenset({CRD}))
+    assert (story.exit_code, story.outcomes) == (5, {CRD: Outcome.FAILED})
+    first, *others = _why(story, CRD)
+    assert first.startswith(
+        "finalizer customresourcecleanup.apiextensions.k8s.io: the API server removes it once "
+    )
+    assert others == [
+        f"it still holds foo.x.example.com/f in namespace kube-public (finalizer {HOLD})",
+        f"finalizer {HOLD}, put on by foo-operator: no workload of that name runs",
+    ]
+    assert api.get(path)["metadata"]["finalizers"] == [HOLD]
+    _finalize(api, path, manager="foo-operator")
+    api.close()

@@ -1,0 +1,327 @@
+"""Why a deleted object is still there, from what it says and from what runs around it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from applyprune.model.refs import Ref
+from applyprune.planning.cascade import Contents
+from applyprune.planning.stuck import diagnose
+from tests.planning.builders import TARGET, TIME, live, managed
+
+if TYPE_CHECKING:
+    from applyprune.model.live import Live
+
+STUCK = Ref("", "ConfigMap", "home", "a")
+SHOP = Ref("", "Namespace", "", "shop")
+HOLD = "example.com/hold"
+NOTHING = Contents(())
+PUT_ON = f"finalizer {HOLD}, put on by holder: "
+
+
+def owns(manager: str, *finalizers: str, part: str = "metadata") -> dict[str, Any]:
+    """Return a manager's entry as the API server writes it for the finalizers it put on."""
+    items: dict[str, Any] = {f'v:"{name}"': {} for name in finalizers}
+    return managed(manager, fieldsV1={f"f:{part}": {"f:finalizers": {".": {}, **items}}})
+
+
+def held(*finalizers: str, entries: list[dict[str, Any]] | None = None, ref: Ref = STUCK) -> Live:
+    """Return an object that was deleted and is held."""
+    return live(
+        ref, entries=entries or [], finalizers=list(finalizers), deletionTimestamp=TIME, full={}
+    )
+
+
+def workload(
+    name: str = "holder",
+    *,
+    kind: str = "Deployment",
+    container: dict[str, Any] | None = None,
+    ready: int = 2,
+    wanted: int = 2,
+    **metadata: Any,
+) -> Live:
+    """Return a workload as a full read shows it."""
+    ref = Ref("apps", kind, "system", name)
+    containers = [container or {"name": "main", "image": "main:1"}]
+    spec: dict[str, Any] = {"template": {"spec": {"containers": containers}}}
+    if kind == "DaemonSet":
+        status = {"numberReady": ready, "desiredNumberScheduled": wanted}
+    else:
+        spec["replicas"] = wanted
+        status = {"readyReplicas": ready} if ready else {}
+    return live(ref, uid=f"u-{name}", full={"spec": spec, "status": status}, **metadata)
+
+
+def told(
+    stuck: Live,
+    *workloads: Live,
+    pruning: tuple[Ref, ...] = (),
+    remains: Contents | None = None,
+    unread: str = "",
+) -> str:
+    """Return the diagnosis."""
+    return diagnose(stuck, workloads=Contents(workloads, unread), pruning=pruning, remains=remains)
+
+
+@pytest.mark.parametrize(
+    ("finalizer", "who"),
+    [
+        ("foregroundDeletion", "the garbage collector"),
+        ("orphan", "the garbage collector"),
+        ("kubernetes.io/pvc-protection", "the PVC protection controller"),
+        ("kubernetes.io/pv-protection", "the PV protection controller"),
+        ("batch.kubernetes.io/job-tracking", "the Job controller"),
+        ("service.kubernetes.io/load-balancer-cleanup", "the cloud controller manager"),
+        ("customresourcecleanup.apiextensions.k8s.io", "the API server"),
+    ],
+)
+def test_a_finalizer_of_kubernetes_is_explained(finalizer: str, who: str) -> None:
+    """Who removes it, and when; whoever owns the field does not matter."""
+    said = told(held(finalizer, entries=[owns("kube-controller-manager", finalizer)]))
+    assert said.startswith(f"finalizer {finalizer}: {who} removes it once ")
+
+
+def test_without_a_finalizer_the_server_is_waited_for() -> None:
+    """Nothing is made up."""
+    assert told(held()) == "the server has not removed it yet"
+
+
+@pytest.mark.parametrize(
+    ("entries", "owner"),
+    [
+        ([owns("holder", HOLD)], "put on by holder: no workload of that name runs"),
+        # Who owns another finalizer of the same list does not own this one.
+        (
+            [owns("other", "example.com/other"), owns("holder", HOLD)],
+            "put on by holder: no workload of that name runs",
+        ),
+        # An atomic list, or one emptied once, is its manager's as a whole.
+        ([owns("holder")], "put on by holder: no workload of that name runs"),
+        (
+            [managed("holder", fieldsV1={"f:metadata": {"f:finalizers": {}}})],
+            "put on by holder: no workload of that name runs",
+        ),
+        (
+            [owns("whole"), owns("holder", HOLD)],
+            "put on by holder: no workload of that name runs",
+        ),
+        ([owns(TARGET.manager, HOLD)], "set by the manifest: nothing says who is to remove it"),
+        (
+            [owns("applyprune/elsewhere/db", HOLD)],
+            "set by the manifest: nothing says who is to remove it",
+        ),
+        ([owns("kubectl-edit", HOLD)], "put on by kubectl-edit: nothing says who is to remove it"),
+        (
+            [owns("kube-controller-manager", HOLD)],
+            "put on by kube-controller-manager: a part of the control plane",
+        ),
+        ([], "owned by no field manager: nothing says who is to remove it"),
+        (
+            [owns("other", "example.com/other")],
+            "owned by no field manager: nothing says who is to remove it",
+        ),
+        # Malformed: no owner, and no exception.
+        (
+            [managed("x", fieldsV1={"f:metadata": {"f:finalizers": None}}), {"manager": "y"}],
+            "owned by no field manager: nothing says who is to remove it",
+        ),
+    ],
+)
+def test_the_owner_is_read_from_managed_fields(entries: list[dict[str, Any]], owner: str) -> None:
+    """By the very item of the list first, by the list as a whole when no one owns the item."""
+    assert told(held(HOLD, entries=entries)) == f"finalizer {HOLD}, {owner}"
+
+
+def test_every_finalizer_and_every_owner_is_told() -> None:
+    """One clause each."""
+    entries = [owns("holder", HOLD), owns(TARGET.manager, HOLD)]
+    clauses = told(held(HOLD, "orphan", entries=entries)).split("; ")
+    assert [clause.partition(":")[0] for clause in clauses] == [
+        f"finalizer {HOLD}, put on by holder",
+        f"finalizer {HOLD}, set by the manifest",
+        "finalizer orphan",
+    ]
+
+
+@pytest.mark.parametrize(
+    "controller",
+    [
+        workload(),
+        workload("x", container={"name": "holder", "image": "x:1"}),
+        workload("x", container={"name": "c", "image": "registry:5000/team/holder:v1"}),
+        workload("x", container={"name": "c", "image": "holder@sha256:abc"}),
+        workload("x", container={"name": "c", "image": "team/holder:v1@sha256:abc"}),
+        workload("x", container={"name": "c", "image": "x", "command": ["/bin/holder", "--all"]}),
+    ],
+)
+def test_the_controller_is_found_by_what_it_goes_by(controller: Live) -> None:
+    """Its name, a container's, its image's, or that of the program."""
+    stuck = held(HOLD, entries=[owns("holder", HOLD)])
+    assert told(stuck, workload("other"), controller) == (
+        f"{PUT_ON}{controller.ref} runs (2 of 2 ready)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("controller", "state"),
+    [
+        (workload(), "deployment.apps/holder in namespace system runs (2 of 2 ready)"),
+        (workload(ready=1), "deployment.apps/holder in namespace system runs (1 of 2 ready)"),
+        (workload(ready=0), "deployment.apps/holder in namespace system has no ready replica"),
+        (
+            workload(ready=0, wanted=0),
+            "deployment.apps/holder in namespace system has no ready replica",
+        ),
+        (
+            workload(kind="StatefulSet", wanted=3),
+            "statefulset.apps/holder in namespace system runs (2 of 3 ready)",
+        ),
+        (
+            workload(kind="DaemonSet", wanted=4),
+            "daemonset.apps/holder in namespace system runs (2 of 4 ready)",
+        ),
+        (
+            workload(deletionTimestamp=TIME),
+            "deployment.apps/holder in namespace system is being deleted",
+        ),
+        # Read by its metadata only: nothing is known to be ready.
+        (
+            live(Ref("apps", "Deployment", "system", "holder")),
+            "deployment.apps/holder in namespace system has no ready replica",
+        ),
+    ],
+)
+def test_whether_the_controller_is_alive(controller: Live, state: str) -> None:
+    """By its ready replicas."""
+    assert told(held(HOLD, entries=[owns("holder", HOLD)]), controller) == PUT_ON + state
+
+
+@pytest.mark.parametrize(
+    ("alive", "state"),
+    [
+        ((), "is deleted by this very prune"),
+        ((workload(),), "runs (2 of 2 ready) and is deleted by this very prune"),
+        ((workload(deletionTimestamp=TIME),), "is deleted by this very prune"),
+    ],
+)
+def test_a_controller_that_goes_in_the_same_prune(alive: tuple[Live, ...], state: str) -> None:
+    """Before its turn, on its way, and when it is gone."""
+    controller = workload().ref
+    namesake = Ref("", "Service", "system", "holder")
+    said = told(held(HOLD, entries=[owns("holder", HOLD)]), *alive, pruning=(namesake, controller))
+    assert said == f"{PUT_ON}{controller} {state}"
+
+
+def test_a_workload_of_that_name_comes_before_one_with_such_a_container() -> None:
+    """The plainer evidence alone."""
+    sidecar = workload("x", container={"name": "holder", "image": "x:1"})
+    said = told(held(HOLD, entries=[owns("holder", HOLD)]), sidecar, workload())
+    assert said == f"{PUT_ON}{workload().ref} runs (2 of 2 ready)"
+
+
+def test_of_many_candidates_a_few_are_named() -> None:
+    """Operators of one framework all run a program called "manager"."""
+    many = [
+        workload(f"operator-{number}", container={"name": "manager", "image": "x"})
+        for number in range(5)
+    ]
+    said = told(held(HOLD, entries=[owns("manager", HOLD)]), *many)
+    assert said.count(", or deployment.apps/operator-") == 2
+    last = "deployment.apps/operator-2 in namespace system runs (2 of 2 ready) and 2 more"
+    assert said.endswith(last)
+
+
+def test_workloads_that_could_not_be_read_are_not_called_absent() -> None:
+    """One that was found counts all the same."""
+    stuck, unread = held(HOLD, entries=[owns("holder", HOLD)]), "daemonsets.apps: forbidden"
+    assert told(stuck, unread=unread) == (
+        f"{PUT_ON}whether it runs cannot be told (daemonsets.apps: forbidden)"
+    )
+    assert told(stuck, workload(), unread=unread).endswith("runs (2 of 2 ready)")
+
+
+def namespace(*finalizers: str, conditions: object = (), **metadata: Any) -> Live:
+    """Return a terminating Namespace, read in full."""
+    full = {"spec": {"finalizers": list(finalizers)}, "status": {"conditions": conditions}}
+    return live(SHOP, deletionTimestamp=TIME, full=full, **metadata)
+
+
+def test_a_namespace_says_what_remains_in_it() -> None:
+    """Its own finalizer, its conditions, its contents, and what holds these, each once."""
+    conditions = [
+        {"type": "NamespaceContentRemaining", "status": "True", "message": "Some remain"},
+        {"type": "NamespaceDeletionDiscoveryFailure", "status": "False", "message": "All found"},
+        {"type": "Other", "status": "True", "message": "Other"},
+    ]
+    inside = [
+        live(
+            Ref("", "ConfigMap", "shop", name),
+            uid=name,
+            entries=[owns("holder", HOLD)],
+            finalizers=[HOLD],
+        )
+        for name in "ab"
+    ]
+    free = live(Ref("", "Secret", "shop", "free"), uid="free")
+    stuck = namespace("kubernetes", conditions=conditions)
+    held_ones = f"configmap/a (finalizer {HOLD}), configmap/b (finalizer {HOLD})"
+    assert told(stuck, remains=Contents((free, *inside))).split("; ") == [
+        "finalizer kubernetes: the namespace controller removes it once nothing is left",
+        "Some remain",
+        f"it still holds {held_ones}, secret/free",
+        f"finalizer {HOLD}, put on by holder: no workload of that name runs",
+    ]
+
+
+def test_what_remains_is_cut_short_and_counted_once() -> None:
+    """Five, what is held first, and how many more; one UID under two groups is one object."""
+    inside = [live(Ref("", "Event", "shop", f"e{n}"), uid=f"u{n}") for n in range(7)]
+    again = live(Ref("events.k8s.io", "Event", "shop", "e0"), uid="u0")
+    kept = live(Ref("", "Secret", "shop", "z"), uid="z", finalizers=["orphan", HOLD], entries=[])
+    said = told(namespace(), remains=Contents((*inside, again, kept)))
+    assert said.startswith(
+        f"it still holds secret/z (finalizers orphan, {HOLD}), event/e1, event/e2, event/e3, "
+        "event/e4 and 3 more; "
+    )
+
+
+@pytest.mark.parametrize(
+    ("remains", "said"),
+    [
+        (None, "the server has not removed it yet"),
+        (NOTHING, "nothing is left in it"),
+        (Contents((), "pods: forbidden"), "not everything in it could be read (pods: forbidden)"),
+    ],
+)
+def test_a_namespace_that_shows_nothing(remains: Contents | None, said: str) -> None:
+    """Empty is said only of what was read."""
+    assert told(namespace(), remains=remains) == said
+
+
+def test_other_finalizers_of_a_namespace() -> None:
+    """It has two lists of them, each with owners of its own."""
+    stuck = namespace(
+        "example.com/spec",
+        finalizers=[HOLD],
+        entries=[owns("holder", HOLD), owns("origin", "example.com/spec", part="spec")],
+    )
+    assert told(stuck).split("; ") == [
+        f"finalizer {HOLD}, put on by holder: no workload of that name runs",
+        "finalizer example.com/spec, put on by origin: no workload of that name runs",
+    ]
+
+
+def test_what_remains_of_a_crd_is_told_with_its_namespace() -> None:
+    """Custom resources are anywhere."""
+    name = "customresourcecleanup.apiextensions.k8s.io"
+    crd = Ref("apiextensions.k8s.io", "CustomResourceDefinition", "", "foos.x.example.com")
+    foo = live(Ref("x.example.com", "Foo", "shop", "f"), uid="f", entries=[], finalizers=[HOLD])
+    first, *others = told(held(name, ref=crd), remains=Contents((foo,))).split("; ")
+    assert first.startswith(f"finalizer {name}: the API server removes it once ")
+    assert others == [
+        f"it still holds foo.x.example.com/f in namespace shop (finalizer {HOLD})",
+        f"finalizer {HOLD}, owned by no field manager: nothing says who is to remove it",
+    ]
