@@ -1,18 +1,18 @@
-"""A run that is killed, interrupted, or not alone: the next one goes on from what it left."""
+"""A run that is interrupted, or not alone: the next one goes on from what it left."""
 
 from __future__ import annotations
 
-import json
 import signal
 import threading
 from typing import TYPE_CHECKING
 
 import pytest
 
-from applyprune.model.options import Mode
 from tests.e2e.command import applyprune, start
-from tests.engine.stage import Stage, config_map
+from tests.engine.stage import config_map
 from tests.fault_proxy import Exchange, FaultProxy
+from tests.sweeps.inputs import write_input
+from tests.sweeps.living import config_maps
 
 if TYPE_CHECKING:
     import subprocess
@@ -22,75 +22,15 @@ if TYPE_CHECKING:
     from tests.conftest import Api
 
 NAMES = ("a", "b", "c")
-MOMENTS = ("before", "after")
 
 
 def _write(folder: Path, *names: str) -> Path:
     """Write ConfigMaps of these names into one file."""
-    items = [
-        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"k": "v"}}
-        for name in names
-    ]
-    path = folder / f"{'-'.join(names)}.json"
-    path.write_text("\n".join(json.dumps(item) for item in items))
-    return path
+    return write_input(folder / f"{'-'.join(names)}.json", map(config_map, names))
 
 
 def _there(api: Api, namespace: str) -> set[str]:
-    items = api.get(f"/api/v1/namespaces/{namespace}/configmaps")["items"]
-    return {item["metadata"]["name"] for item in items} - {"kube-root-ca.crt"}
-
-
-def _kill_at(
-    proxy: FaultProxy, number: int, moment: str, arguments: list[str | Path], kubeconfig: Path
-) -> bool:
-    """Run and SIGKILL at the request of that number; return whether it got so far."""
-    process: list[subprocess.Popen[str]] = []
-    ready = threading.Event()
-    reached: list[int] = []
-    seen = len(proxy.exchanges)
-
-    def hook(exchange: Exchange) -> None:
-        if exchange.number - seen == number:
-            reached.append(number)
-            ready.wait(60)
-            process[0].send_signal(signal.SIGKILL)
-            process[0].wait(60)
-
-    setattr(proxy, "before_forward" if moment == "before" else "before_reply", hook)
-    with start(*arguments, kubeconfig=kubeconfig) as running:
-        process.append(running)
-        ready.set()
-        running.communicate("", timeout=300)
-    proxy.before_forward = proxy.before_reply = lambda _: None
-    return bool(reached)
-
-
-@pytest.mark.parametrize("moment", MOMENTS)
-def test_killed_at_every_request_of_a_create(
-    plane: Plane, api: Api, namespace: str, tmp_path: Path, moment: str
-) -> None:
-    """SIGKILL before and after each request; then a smaller input: exactly that, nothing leaked.
-
-    The number of requests is asserted, so that a new one cannot go untested.
-    """
-    whole = _write(tmp_path, *NAMES)
-    with FaultProxy(plane) as proxy:
-        kubeconfig = proxy.kubeconfig(tmp_path)
-        number = 0
-        while True:
-            number += 1
-            name = f"s{number}"
-            target: list[str | Path] = ["apply", name, "-n", namespace, "-f"]
-            if not _kill_at(proxy, number, moment, [*target, whole], kubeconfig):
-                break
-            next_run = Stage(plane.kubeconfig, namespace, name=name)
-            assert next_run.run(config_map("a")).exit_code == 0, number
-            assert _there(api, namespace) == {"a", f"applyprune-{name}"}, number
-            assert next_run.run(mode=Mode.DELETE).exit_code == 0, number
-            assert _there(api, namespace) == set(), number
-        # Discovery 2, inventory, namespace, three reads, union, three applies, shrunk: 12.
-        assert number - 1 == 12
+    return set(config_maps(api, namespace))
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -99,9 +39,7 @@ def test_a_signal_finishes_what_is_in_flight_and_records_it(
 ) -> None:
     """Exit code 128 plus the signal's number; nothing that was applied is missing in the record."""
     names = [f"c-{index}" for index in range(60)]
-    source = _write(tmp_path, *names[:3]).with_name("many.json")
-    source.write_text(_write(tmp_path, "x").read_text().replace('"x"', '"c-0"'))
-    source.write_text("\n".join(source.read_text().replace('"c-0"', f'"{name}"') for name in names))
+    source = write_input(tmp_path / "many.json", map(config_map, names))
     with FaultProxy(plane) as proxy:
         process: list[subprocess.Popen[str]] = []
 

@@ -1,0 +1,163 @@
+"""What a guard is for: each story ends badly when that one guard is taken out (tests/mutations)."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from applyprune.errors import LostRace
+from applyprune.model.events import Outcome
+from applyprune.model.options import Mode
+from tests.engine.stage import Stage, config_map
+from tests.fault_proxy import Exchange, FaultProxy, always, faults
+from tests.sweeps.holding import ELSEWHERE, take_from_elsewhere
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.conftest import Api, Kubectl
+
+
+def _path(stage: Stage, name: str) -> str:
+    return f"/api/v1/namespaces/{stage.namespace}/configmaps/{name}"
+
+
+def _once(
+    method: str, path: str, then: Callable[[], object], happened: list[int]
+) -> Callable[[Exchange], None]:
+    """Return a hook that does something when the first such request is on its way."""
+
+    def hook(seen: Exchange) -> None:
+        if not happened and (seen.method, seen.path) == (method, path):
+            happened.append(seen.number)
+            then()
+
+    return hook
+
+
+def test_an_object_recreated_between_read_and_apply_is_not_written_to(
+    spoiled: Stage, proxy: FaultProxy, api: Api, kubectl: Kubectl
+) -> None:
+    """An apply names the UID that was read: what somebody else put there keeps its data."""
+    spoiled.run(config_map("a"))
+
+    def recreate() -> None:
+        kubectl("delete", "configmap", "a", "-n", spoiled.namespace)
+        kubectl("create", "configmap", "a", "-n", spoiled.namespace, "--from-literal=mine=1")
+
+    happened: list[int] = []
+    proxy.before_forward = _once("PATCH", _path(spoiled, "a"), recreate, happened)
+    story = spoiled.run(config_map("a", "new"))
+    assert happened
+    assert story.outcomes == {"configmap/a": Outcome.FAILED}
+    assert api.get(_path(spoiled, "a"))["data"] == {"mine": "1"}
+
+
+def test_a_forced_apply_does_not_overwrite_what_it_was_not_judged_on(
+    spoiled: Stage, proxy: FaultProxy, api: Api, kubectl: Kubectl
+) -> None:
+    """Force carries the resourceVersion: a change of the last moment is somebody's, and stays."""
+    spoiled.run(config_map("a"))
+
+    def change() -> None:
+        kubectl(
+            "patch", "configmap/a", "-n", spoiled.namespace, "--type=merge", "-p",
+            '{"data":{"key":"theirs"}}', "--field-manager=someone",
+        )  # fmt: skip
+
+    happened: list[int] = []
+    proxy.before_forward = _once("PATCH", _path(spoiled, "a"), change, happened)
+    story = spoiled.run(config_map("a", "new"), force_conflicts=True)
+    assert happened
+    assert story.outcomes == {"configmap/a": Outcome.FAILED}
+    assert api.get(_path(spoiled, "a"))["data"] == {"key": "theirs"}
+
+
+def test_every_delete_names_the_very_object_and_its_state(
+    spoiled: Stage, proxy: FaultProxy, api: Api
+) -> None:
+    """No resourceVersion is given twice, so that the UID is there too can only be seen."""
+    spoiled.run(config_map("a"), config_map("b"))
+    there = {name: api.get(_path(spoiled, name))["metadata"] for name in ("a", "b")}
+    spoiled.run(config_map("a"))
+    spoiled.run(mode=Mode.DELETE)
+    sent = {
+        seen.path: json.loads(seen.body)["preconditions"]
+        for seen in proxy.exchanges
+        if seen.method == "DELETE"
+    }
+    assert sent.pop(_path(spoiled, spoiled.target.inventory.name)).keys() == {
+        "uid",
+        "resourceVersion",
+    }
+    assert sent == {
+        _path(spoiled, name): {key: metadata[key] for key in ("uid", "resourceVersion")}
+        for name, metadata in there.items()
+    }
+
+
+def test_an_entry_stays_until_its_delete_is_confirmed(
+    spoiled: Stage, stage: Stage, proxy: FaultProxy, api: Api
+) -> None:
+    """A delete that was refused has deleted nothing; the next run goes on."""
+    spoiled.run(config_map("a"), config_map("b"))
+    proxy.rule = always(
+        faults.status(403, reason="Forbidden"), where=lambda seen: seen.method == "DELETE"
+    )
+    assert spoiled.run(config_map("a")).outcomes["configmap/b"] is Outcome.FAILED
+    assert stage.listed() == {"configmap/a", "configmap/b"}
+    assert stage.run(config_map("a")).outcomes["configmap/b"] is Outcome.PRUNED
+    assert not api.exists(_path(stage, "b"))
+    assert stage.listed() == {"configmap/a"}
+
+
+def test_an_inventory_that_another_run_has_written_is_read_again_and_not_written_over(
+    spoiled: Stage, stage: Stage, proxy: FaultProxy, api: Api
+) -> None:
+    """What the other run created is in the record, so it is pruned and not leaked."""
+    spoiled.run(config_map("a"))
+    happened: list[int] = []
+    proxy.before_forward = _once(
+        "PUT",
+        _path(stage, stage.target.inventory.name),
+        lambda: stage.run(config_map("a"), config_map("theirs")),
+        happened,
+    )
+    story = spoiled.run(config_map("a"), config_map("ours"))
+    assert happened
+    assert not api.exists(_path(stage, "theirs"))
+    assert story.outcomes["configmap/theirs"] is Outcome.PRUNED
+    assert stage.listed() == {"configmap/a", "configmap/ours"}
+
+
+def test_every_write_of_an_inventory_that_exists_names_the_one_that_was_read(
+    spoiled: Stage, proxy: FaultProxy
+) -> None:
+    """Both its UID and its resourceVersion: a PUT without them takes whatever is there."""
+    spoiled.run(config_map("a"))
+    spoiled.run(config_map("b"))
+    path = _path(spoiled, spoiled.target.inventory.name)
+    bodies = [
+        json.loads(seen.body)["metadata"]
+        for seen in proxy.exchanges
+        if (seen.method, seen.path) == ("PUT", path)
+    ]
+    assert bodies
+    assert all(metadata.get("uid") for metadata in bodies)
+    assert all(metadata.get("resourceVersion") for metadata in bodies)
+
+
+def test_an_inventory_that_another_run_has_written_is_not_removed(
+    spoiled: Stage, stage: Stage, proxy: FaultProxy
+) -> None:
+    """The delete of the set ends as a lost race, and what the other recorded stays."""
+    spoiled.run(config_map("a"))
+    path = _path(stage, stage.target.inventory.name)
+    happened: list[int] = []
+    proxy.before_forward = _once("DELETE", path, lambda: take_from_elsewhere(stage), happened)
+    with pytest.raises(LostRace):
+        spoiled.run(mode=Mode.DELETE)
+    assert happened
+    assert stage.inventory().holder == ELSEWHERE

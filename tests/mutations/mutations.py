@@ -1,0 +1,110 @@
+"""What is taken out, one guard at a time, and the test that must not pass without it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Mutation:
+    """A change of one place in the package: ``text`` stands in ``file`` exactly once."""
+
+    takes_out: str
+    file: str
+    text: str
+    replacement: str
+    test: str
+
+
+_FAULTS = "tests/engine/test_faults.py::"
+_GUARDS = "tests/engine/test_guards_hold.py::"
+_SET = "tests/engine/test_set.py::"
+_SWEEP = "tests/sweeps/test_kill_sweep.py::"
+
+MUTATIONS = (
+    Mutation(
+        "the write-ahead",
+        "engine/run.py",
+        ", **sent}",
+        "}",
+        f"{_SWEEP}test_killed_at_every_request[create]",
+    ),
+    Mutation(
+        "the wait for a delete's confirmation before its entry goes",
+        "engine/run.py",
+        "for ref in remover.gone:",
+        "for ref in [step.entry.ref for step in steps]:",
+        f"{_GUARDS}test_an_entry_stays_until_its_delete_is_confirmed",
+    ),
+    Mutation(
+        "the refusal of an empty input",
+        "engine/run.py",
+        "self._refuse_empty()",
+        "pass",
+        f"{_SET}test_an_empty_input_is_refused",
+    ),
+    Mutation(
+        "the UID of a delete",
+        "cluster/api_server.py",
+        '"preconditions": {"uid": uid, "resourceVersion": resource_version}',
+        '"preconditions": {"resourceVersion": resource_version}',
+        f"{_GUARDS}test_every_delete_names_the_very_object_and_its_state",
+    ),
+    Mutation(
+        "the resourceVersion of a delete",
+        "cluster/api_server.py",
+        '"preconditions": {"uid": uid, "resourceVersion": resource_version}',
+        '"preconditions": {"uid": uid}',
+        f"{_FAULTS}test_an_object_changed_between_read_and_delete_is_judged_again",
+    ),
+    Mutation(
+        "both preconditions of a delete",
+        "cluster/api_server.py",
+        '"preconditions": {"uid": uid, "resourceVersion": resource_version}',
+        '"preconditions": {}',
+        f"{_FAULTS}test_an_object_recreated_between_read_and_delete_survives",
+    ),
+    Mutation(
+        "create-only",
+        "engine/applying.py",
+        'guard: dict[str, str] = {"resourceVersion": "1"}',
+        "guard: dict[str, str] = {}",
+        f"{_FAULTS}test_an_object_created_between_read_and_apply_is_not_taken",
+    ),
+    Mutation(
+        "the UID of an apply",
+        "engine/applying.py",
+        'guard = {"uid": step.live.uid}',
+        "guard = {}",
+        f"{_GUARDS}test_an_object_recreated_between_read_and_apply_is_not_written_to",
+    ),
+    Mutation(
+        "the resourceVersion of a forced apply",
+        "engine/applying.py",
+        'guard["resourceVersion"] = step.live.resource_version',
+        "pass",
+        f"{_GUARDS}test_a_forced_apply_does_not_overwrite_what_it_was_not_judged_on",
+    ),
+    Mutation(
+        "the UID of a write of the inventory",
+        "cluster/inventory_codec.py",
+        'metadata["uid"] = inventory.uid',
+        "pass",
+        f"{_GUARDS}test_every_write_of_an_inventory_that_exists_names_the_one_that_was_read",
+    ),
+    Mutation(
+        "the compare-and-swap of the inventory",
+        "cluster/inventory_codec.py",
+        'metadata["resourceVersion"] = inventory.resource_version',
+        "pass",
+        f"{_GUARDS}"
+        "test_an_inventory_that_another_run_has_written_is_read_again_and_not_written_over",
+    ),
+    Mutation(
+        "the compare-and-swap of the inventory's removal",
+        "cluster/inventory_store.py",
+        '"resourceVersion": inventory.resource_version,',
+        "",
+        f"{_GUARDS}test_an_inventory_that_another_run_has_written_is_not_removed",
+    ),
+)

@@ -1,0 +1,24 @@
+"""A holder on another machine: nothing here can tell whether it still lives."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from applyprune.cluster.inventory_store import ConfigMapStore
+from applyprune.model.inventory import Holder
+
+if TYPE_CHECKING:
+    from tests.engine.stage import Stage
+
+ELSEWHERE = Holder("r0", "them@elsewhere", "another boot/1", "7@99", lease=15.0)
+
+
+def take_from_elsewhere(stage: Stage) -> None:
+    """Write that holder into the inventory of a set, whoever holds it now."""
+    transport = stage.transport()
+    try:
+        store = ConfigMapStore(transport, stage.target)
+        store.write(replace(store.read(), holder=ELSEWHERE))
+    finally:
+        transport.close()

@@ -1,0 +1,81 @@
+"""Many processes at one inventory: the end is one of their inputs; a crashed holder runs out."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from applyprune.errors import LostRace
+from applyprune.model.events import Event, Outcome, Waiting
+from tests.e2e.command import start
+from tests.engine.stage import Stage, config_map
+from tests.sweeps.holding import ELSEWHERE, take_from_elsewhere
+from tests.sweeps.inputs import write_input
+from tests.sweeps.living import config_maps, members
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from applyprune.localplane import Plane
+    from tests.conftest import Api
+    from tests.sweeps.living import Body
+
+RACERS = 8
+
+
+def _input(racer: int, value: str) -> list[Body]:
+    """Return four ConfigMaps: one that all racers have, one that two have, two of its own."""
+    names = ("all", f"pair-{racer // 2}", f"own-{racer}-a", f"own-{racer}-b")
+    return [config_map(name, f"{value} of {racer}") for name in names]
+
+
+@pytest.mark.parametrize("rounds", [3, pytest.param(50, marks=pytest.mark.sweep)])
+def test_many_at_once_leave_exactly_one_of_their_inputs(
+    plane: Plane, api: Api, namespace: str, tmp_path: Path, rounds: int
+) -> None:
+    """Values tell which; every process ends well or loses the race, and at least one ends well."""
+    stage = Stage(plane.kubeconfig, namespace)
+    for number in range(rounds):
+        inputs = [_input(racer, f"round {number}") for racer in range(RACERS)]
+        codes = _race(stage, inputs, tmp_path)
+        assert set(codes) <= {0, LostRace.exit_code}, number
+
+        there = config_maps(api, namespace)
+        del there[stage.target.inventory.name]
+        winners = [
+            {body["metadata"]["name"]: body["data"] for body in bodies}
+            for bodies, code in zip(inputs, codes, strict=True)
+            if code == 0
+        ]
+        assert {name: item["data"] for name, item in there.items()} in winners, number
+        uids = {f"configmap/{name}": item["metadata"]["uid"] for name, item in there.items()}
+        listed = stage.inventory().entries.values()
+        assert {entry.ref.short: entry.uid for entry in listed} == uids, number
+        assert members(api, stage.target.id) == uids, number
+
+
+def _race(stage: Stage, inputs: list[list[Body]], folder: Path) -> list[int]:
+    """Apply all inputs at once, a process for each, and return the exit codes."""
+    files = [write_input(folder / f"{racer}.json", bodies) for racer, bodies in enumerate(inputs)]
+    target = ("apply", stage.name, "-n", stage.namespace, "--lock-timeout=300s", "-f")
+    processes = [start(*target, path, kubeconfig=stage.kubeconfig) for path in files]
+    errors = [process.communicate("", timeout=600)[1] for process in processes]
+    assert not any("Traceback" in error for error in errors), errors
+    return [process.returncode for process in processes]
+
+
+def test_a_holder_that_crashed_on_another_machine_runs_out(plane: Plane, namespace: str) -> None:
+    """Nothing tells that it is dead but that it does not renew: its lease is waited for."""
+    stage = Stage(plane.kubeconfig, namespace)
+    stage.run(config_map("a"), config_map("b"))
+    take_from_elsewhere(stage)
+    said: list[Event] = []
+    stage.seen = said.append
+    began = time.monotonic()
+    assert stage.run(config_map("a")).outcomes["configmap/b"] is Outcome.PRUNED
+    assert ELSEWHERE.lease <= time.monotonic() - began < 20
+    waits = {event.what for event in said if isinstance(event, Waiting)}
+    assert waits == {f"{ELSEWHERE.who} holds the set {stage.name}"}
+    assert stage.inventory().holder is None
