@@ -18,7 +18,7 @@ from applyprune.cluster.request import Request
 from applyprune.errors import AccessError, AlreadyExists, NotFound, Unavailable
 from applyprune.model.builtin import CONFIG_MAPS
 from applyprune.model.refs import Ref
-from applyprune.planning.tracking import SHARD_OF, shard_ref
+from applyprune.planning.tracking import SHARD_OF, WANTED, shard_ref
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from applyprune.planning.tracking import SetIdentity
 
 _METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
-_WANTED = "applyprune.dev/wanted"
 _TRIES = 3
 
 
@@ -114,7 +113,7 @@ class Shards:
     def _claimed(self, shard: Shard) -> bool:
         """Move the resourceVersion of a shard; False when it is missing or spoiled."""
         ref = self._ref(shard)
-        mark = {"metadata": {"annotations": {_WANTED: uuid.uuid4().hex}}}
+        mark = {"metadata": {"annotations": {WANTED: uuid.uuid4().hex}}}
         try:
             body = self.transport.send(
                 Request(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import uuid
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +29,7 @@ from applyprune.planning.evidence import take
 from applyprune.planning.managed_fields import release_patch, set_manager
 from applyprune.planning.ordering import CRD, NAMESPACE
 from applyprune.planning.ownership import Owner, owner_of
-from applyprune.planning.tracking import PART_OF
+from applyprune.planning.tracking import PART_OF, WANTED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -107,6 +108,8 @@ class Applier:
         if not dry and taken and step.live is not None:
             step = replace(step, live=self._released(step, step.live))
         try:
+            if step.fence and not dry:
+                step = replace(step, live=self._fenced(step))
             live, created = self._apply(step, dry_run=dry)
         except (NotFound, NotServed) as error:
             if dry and self._is_to_come(step, error):
@@ -121,6 +124,19 @@ class Applier:
                 raise  # another manager's fields: nothing has moved
             return self._after_guard(step, error)
         return self._confirm(step, live, created=created, taken=taken)
+
+    def _fenced(self, step: ApplyStep) -> Live:
+        """Move the resourceVersion of an object that a run which was cut off meant to delete.
+
+        That delete may still be on its way, and a repeated apply alone moves nothing. Its
+        precondition does not hold any more then.
+        """
+        one = step.desired
+        metadata = one.body["metadata"]
+        annotations = {**(metadata.get("annotations") or {}), WANTED: uuid.uuid4().hex}
+        body = {**one.body, "metadata": {**metadata, "annotations": annotations}}
+        live, _ = self._apply(replace(step, desired=replace(one, body=body)), dry_run=False)
+        return live
 
     def _is_anothers(self, live: Live) -> bool:
         return live.labels.get(PART_OF, self.target.id) != self.target.id
@@ -233,7 +249,7 @@ class Applier:
             if one.ref.group_kind in self.schemas and schema is None:
                 evidence = None
             self.confirmed[one.ref] = replace(
-                step.entry, uid=live.uid, digest=one.digest, evidence=evidence
+                step.entry, uid=live.uid, digest=one.digest, evidence=evidence, deleting=False
             )
         if created:
             return self._done(step, Outcome.CREATED, reason=step.reason)

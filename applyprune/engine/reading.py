@@ -19,7 +19,7 @@ from applyprune.model.live import Absent, Live, State, Unknown
 from applyprune.model.problems import Problem
 from applyprune.model.refs import GroupKind, Ref
 from applyprune.model.resources import Resource
-from applyprune.planning.evidence import SECRET, needs_values
+from applyprune.planning.evidence import SECRET, needs_values, own_apply_entry
 from applyprune.planning.ordering import CRD, NAMESPACE, is_built_in
 from applyprune.planning.tracking import PART_OF, SET_ID
 from applyprune.planning.world import World
@@ -123,9 +123,14 @@ class Reader:
             if not isinstance(error, Forbidden):
                 return dict.fromkeys(refs, _unread(error, resource))
             found = {}
-        return {
-            ref: found[ref] if ref in found else self.one(resource, ref, full=full) for ref in refs
+        states: States = {
+            ref: live
+            for ref, live in found.items()
+            if own_apply_entry(live, self.target.manager) is not None
         }
+        for ref in refs:
+            states[ref] = found[ref] if ref in found else self.one(resource, ref, full=full)
+        return states
 
     def _labelled(
         self, resource: Resource, refs: Sequence[Ref], *, full: bool

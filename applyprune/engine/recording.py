@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 _RENEWALS_PER_LEASE = 3
 _POLL = 0.5
+_SETTLE = 2.0
 
 
 class Record:
@@ -70,6 +71,7 @@ class Record:
         with self._lock:
             self._check()
             self._store.remove(self._stored)
+            self._stored = replace(self._stored, holder=None)  # nothing is left to let go of
             return Recorded(Phase.REMOVED, 0, self._stored.generation)
 
     def ensure(self, seconds: float) -> None:
@@ -149,8 +151,8 @@ def await_turn(store: Readable, *, timeout: float, stop: Stop) -> Iterator[Inven
     """Yield what is waited for, and last the inventory that nobody holds any more.
 
     A holder that has not moved for the length of its lease has crashed; one that is known to be
-    dead (a process of this very machine) is not waited for. Raises LostRace when the holder still
-    lives after ``timeout`` seconds.
+    dead (a process of this very machine) is given two seconds. Raises LostRace when the holder
+    still lives after ``timeout`` seconds.
     """
     inventory = store.read()
     began = time.monotonic()
@@ -159,7 +161,9 @@ def await_turn(store: Readable, *, timeout: float, stop: Stop) -> Iterator[Inven
         now = time.monotonic()
         if holder != seen:
             seen, since = holder, now
-        if now - since >= holder.lease or is_dead(holder):
+        # What a dead process has sent may still be on its way to the server.
+        dead = now - since >= _SETTLE and is_dead(holder)
+        if dead or now - since >= holder.lease:
             break
         if now - began >= timeout:
             raise LostRace(

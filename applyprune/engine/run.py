@@ -43,7 +43,11 @@ from applyprune.model.plan import Action, Plan
 from applyprune.model.refs import Ref
 from applyprune.planning.moving import unlisted
 from applyprune.planning.planner import make_plan
-from applyprune.planning.recovery import recovered_problem, restored_problem
+from applyprune.planning.recovery import (
+    recovered_problem,
+    restored_problem,
+    unlisted_problem,
+)
 from applyprune.planning.report import finished
 from applyprune.planning.scope import resolve
 from applyprune.planning.world import World
@@ -151,6 +155,8 @@ class _Run:
         self._refuse_unrecorded()
         self.plan = make_plan(resolved.desired, self.inventory, self.world, target, options)
         self.inventory = replace(self.inventory, copied=self.plan.restored)
+        if (stray := unlisted_problem(resolved.desired, self.inventory, self.world)) is not None:
+            yield Warned(stray)
         if self.plan.restored:
             yield Warned(restored_problem(self.inventory))
         if self.plan.recovered:

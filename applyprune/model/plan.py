@@ -53,7 +53,8 @@ class Action(StrEnum):
 class ApplyStep:
     """One object of the input: CREATE, UPDATE, NOTHING or REFUSE.
 
-    ``entry`` is what the union write records of it; ``live`` what the read found.
+    ``entry`` is what the union write records of it; ``live`` what the read found. ``fence`` says
+    that a run which was cut off may have sent a delete that is still on its way.
     """
 
     desired: Desired
@@ -62,6 +63,7 @@ class ApplyStep:
     live: Live | None = None
     reason: str = ""
     problem: Problem | None = None
+    fence: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -140,6 +140,7 @@ def _existing(
 ) -> ApplyStep:
     owner = owner_of(live, entry, target)
     known = owner is Owner.RECORDED and entry is not None
+    fence = known and entry is not None and entry.deleting
     union = Entry(
         ref=one.ref,
         plural=one.resource.plural,
@@ -149,17 +150,18 @@ def _existing(
         made=_made(entry, known=known),
         wave=one.wave,
         keep=one.keep,
+        deleting=fence,
     )
     if (problem := _obstacle(one, live, owner, options)) is not None:
         # What was recorded before stays recorded; what is not ours is not recorded at all.
         return _refused(one, entry or replace(union, found=live.uid), problem, live)
-    if known and entry is not None and not options.full:
+    if known and entry is not None and not options.full and not fence:
         schema = world.schemas.get(one.ref.group_kind)
         knows_schema = one.ref.group_kind not in world.schemas or schema is not None
         if knows_schema and unchanged(one, entry, live, manager=target.manager, schema=schema):
             return ApplyStep(one, Action.NOTHING, entry, live)
     reason = "" if known else f"adopted: it existed and belonged to {_whom(owner)}"
-    return ApplyStep(one, Action.UPDATE, union, live, reason=reason)
+    return ApplyStep(one, Action.UPDATE, union, live, reason=reason, fence=fence)
 
 
 def _made(entry: Entry | None, *, known: bool) -> Made:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 # One object that somebody re-created says nothing about the others.
 _FEWEST = 2
+_SHOWN = 3
 
 
 def is_restored(inventory: Inventory, world: World) -> bool:
@@ -64,7 +65,7 @@ def recovered_problem(entries: Sequence[Entry], world: World, inventory: Invento
     """Return what is to be said of objects that are taken back into a new inventory."""
     seen = ""
     if world.unseen:
-        seen = f"; not all could be looked at: {'; '.join(world.unseen[:3])}"
+        seen = f"; not all could be looked at: {'; '.join(world.unseen[:_SHOWN])}"
     return as_problem(
         InventoryError(
             f"the inventory of the set {inventory.name} is gone, and {len(world.marked)} objects "
@@ -72,6 +73,34 @@ def recovered_problem(entries: Sequence[Entry], world: World, inventory: Invento
             why=f"they are listed again as adopted, and nothing is pruned in this run{seen}",
             hint=f"{len(entries)} of them are not in the input: a later run abandons these, and "
             "with --prune-adopted deletes them.",
+        )
+    )
+
+
+def unlisted_problem(
+    desired: Sequence[Desired], inventory: Inventory, world: World
+) -> Problem | None:
+    """Return what is to be said of objects that bear the set's marks and are not listed.
+
+    So is one whose create came to the server when the run that had sent it was dead and forgotten.
+    """
+    known = {one.ref for one in desired} | inventory.entries.keys()
+    uids = {entry.uid for entry in inventory.entries.values()}
+    strays = sorted(
+        ref
+        for ref, state in world.states.items()
+        if ref not in known and isinstance(state, Live) and state.uid not in uids
+    )
+    if not strays:
+        return None
+    names = ", ".join(str(ref) for ref in strays[:_SHOWN])
+    more = f" and {len(strays) - _SHOWN} more" if len(strays) > _SHOWN else ""
+    return as_problem(
+        InventoryError(
+            f"{len(strays)} objects bear the marks of the set {inventory.name}, and its inventory "
+            "does not list them",
+            why=f"{names}{more}",
+            hint=f"What to do about them: applyprune inventory repair {inventory.name} --dry-run",
         )
     )
 

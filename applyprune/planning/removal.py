@@ -133,6 +133,15 @@ def _of_live(
         return RemoveStep(entry, resource, Action.REFUSE, live, problem=as_problem(problem))
     if reason := _why_left(entry, live, world, target, options):
         return RemoveStep(entry, resource, Action.ABANDON, live, reason)
+    if own_apply_entry(live, target.manager) is None:
+        # An inventory that somebody has edited, and a label that anybody may set, are no proof.
+        problem = RunFailed(
+            f"{entry.ref} shows no trace of an apply by this set",
+            why=f"{target.manager} is not among its field managers",
+            hint="Put it into the input once more, or let go of it: "
+            f"applyprune inventory abandon {target.name} {entry.ref.short}",
+        )
+        return RemoveStep(entry, resource, Action.REFUSE, live, problem=as_problem(problem))
     return RemoveStep(entry, resource, Action.DELETE, live)
 
 

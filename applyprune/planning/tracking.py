@@ -26,6 +26,8 @@ GROUP_KINDS = "applyset.kubernetes.io/contains-group-kinds"
 NAMESPACES = "applyset.kubernetes.io/additional-namespaces"
 
 SHARD_OF = "applyprune.dev/inventory"
+WANTED = "applyprune.dev/wanted"
+"""An annotation that does nothing but move the resourceVersion of what a delete may be aimed at."""
 MANAGERS = "applyprune/"
 """What the field manager of every set begins with."""
 

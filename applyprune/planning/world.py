@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 class World:
     """What was read before the plan.
 
-    ``states`` covers every desired object and every entry; ``schemas`` holds the generation of the
+    ``states`` covers every desired object and every entry, and what else of a recorded kind was
+    found to bear the set's marks; ``schemas`` holds the generation of the
     CRD behind each custom resource, None where it could not be read; ``resources`` the endpoint of
     each recorded kind that is still served; ``occupied`` the namespaces that hold an inventory;
     ``contents`` what each Namespace and CRD that is leaving holds. ``marked`` is looked for only

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -10,18 +11,22 @@ from applyprune.cluster.api_server import ApiServer
 from applyprune.cluster.inventory_store import ConfigMapStore
 from applyprune.cluster.kubeconfig import connect
 from applyprune.cluster.transport import Transport
+from applyprune.engine.moving import Side, move
+from applyprune.engine.repairing import repair
 from applyprune.engine.run import Request, run
 from applyprune.engine.workers import Stop
-from applyprune.model.events import Done, Event, Finished, Outcome
+from applyprune.model.events import Done, Event, Finished, Found, Outcome, Refused, Warned
+from applyprune.model.inventory import Made
 from applyprune.model.manifests import Manifest, Origin
-from applyprune.model.options import Options
+from applyprune.model.options import DryRun, Mode, Options
 from applyprune.model.refs import GVK
 from applyprune.planning.tracking import identity
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
+    from applyprune.model.findings import Fault
     from applyprune.model.inventory import Inventory
     from applyprune.planning.tracking import SetIdentity
 
@@ -62,6 +67,25 @@ class Story:
         (end,) = (one for one in self.events if isinstance(one, Finished))
         return end.exit_code
 
+    @property
+    def refusal(self) -> str:
+        """Return why the prune as a whole was refused, as the user reads it; empty when not."""
+        return "".join(str(one.problem) for one in self.events if isinstance(one, Refused))
+
+    @property
+    def warnings(self) -> list[str]:
+        """Return what the run warned of."""
+        return [str(one.problem) for one in self.events if isinstance(one, Warned)]
+
+    @property
+    def found(self) -> dict[str, Fault]:
+        """Return what a check found, by ``kind/name``; the inventory's own faults by their word."""
+        return {
+            one.finding.ref.short if one.finding.ref else str(one.finding.fault): one.finding.fault
+            for one in self.events
+            if isinstance(one, Found)
+        }
+
     def problem(self, name: str) -> str:
         """Return the problem of one object, as the user reads it."""
         (done,) = (one for one in self.events if isinstance(one, Done) and one.ref.short == name)
@@ -86,22 +110,33 @@ class Stage:
 
     def run(self, *bodies: dict[str, Any], **options: Any) -> Story:
         """Run once and return what was said; what concerns the run as a whole is raised."""
-        transport = self.transport()
         manifests = [manifest(raw, line) for line, raw in enumerate(bodies, 1)]
         request = Request(self.target, manifests, self.namespace, Options(**options))
-        said: list[Event] = []
-        try:
-            for event in run(
-                request,
-                ApiServer(transport, "test"),
-                ConfigMapStore(transport, self.target),
-                self.stop,
-            ):
-                said.append(event)
-                self.seen(event)
-        finally:
-            transport.close()
-        return Story(tuple(said))
+        with self._at_work() as (transport, cluster):
+            store = ConfigMapStore(transport, self.target)
+            return self._story(run(request, cluster, store, self.stop))
+
+    def move(self, to: Stage, *names: str, **options: Any) -> Story:
+        """Hand objects to another set, all of them when none is named."""
+        with self._at_work() as (transport, cluster):
+            sides = [Side(one.target, ConfigMapStore(transport, one.target)) for one in (self, to)]
+            chosen = Options(select=frozenset(names), **options)
+            return self._story(move(sides[0], sides[1], chosen, cluster, self.stop))
+
+    def abandon(self, *names: str, **options: Any) -> Story:
+        """Let go of objects, all of them when none is named."""
+        return self.run(mode=Mode.ABANDON, select=frozenset(names), **options)
+
+    def check(self) -> Story:
+        """Compare the record with what is there."""
+        return self.repair(dry_run=DryRun.SERVER)
+
+    def repair(self, made: Made = Made.ADOPTED, **options: Any) -> Story:
+        """Make the record fit what is there."""
+        with self._at_work() as (transport, cluster):
+            store = ConfigMapStore(transport, self.target)
+            chosen = Options(**options)
+            return self._story(repair(self.target, chosen, made, cluster, store, self.stop))
 
     def inventory(self) -> Inventory:
         """Return the inventory as it is stored."""
@@ -111,9 +146,28 @@ class Stage:
         finally:
             transport.close()
 
+    @contextmanager
+    def _at_work(self) -> Iterator[tuple[Transport, ApiServer]]:
+        transport = self.transport()
+        try:
+            yield transport, ApiServer(transport, "test")
+        finally:
+            transport.close()
+
+    def _story(self, events: Iterable[Event]) -> Story:
+        said: list[Event] = []
+        for event in events:
+            said.append(event)
+            self.seen(event)
+        return Story(tuple(said))
+
     def listed(self) -> set[str]:
         """Return what the inventory lists, by ``kind/name``."""
         return {ref.short for ref in self.inventory().entries}
+
+    def store(self, transport: Transport) -> ConfigMapStore:
+        """Return the store of the inventory."""
+        return ConfigMapStore(transport, self.target)
 
     def transport(self) -> Transport:
         """Return a transport of one's own."""

@@ -1,0 +1,1 @@
+"""The rows of failures.md, each with a test named after it."""

@@ -1,0 +1,487 @@
+"""failures §1.1: the inventory and the crash. A test a row, named after it."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from base64 import b64encode
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from applyprune.cluster.inventory_packing import digest_of
+from applyprune.engine.holding import new_holder
+from applyprune.errors import InventoryError, LostRace
+from applyprune.model.events import Outcome, Waiting
+from applyprune.model.inventory import ABSENT, Entry, Holder, Made
+from applyprune.model.options import Mode
+from applyprune.model.refs import Ref
+from applyprune.planning.tracking import PART_OF, SET_ID
+from tests.engine.stage import Stage, config_map
+from tests.fault_proxy import Exchange, FaultProxy, always, faults
+from tests.sweeps.inputs import write_input
+from tests.sweeps.killing import Moment, kill_at
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.conftest import Api, Kubectl
+
+
+def _path(stage: Stage, name: str) -> str:
+    return f"/api/v1/namespaces/{stage.namespace}/configmaps/{name}"
+
+
+def _applies(seen: Exchange) -> bool:
+    return seen.method == "PATCH" and seen.path.endswith("/configmaps/b")
+
+
+def _stored(api: Api, stage: Stage) -> dict[str, Any]:
+    return dict(api.get(_path(stage, f"applyprune-{stage.name}")))
+
+
+def _rewrite(api: Api, stage: Stage, header: dict[str, Any], **data: str) -> None:
+    """Put other data into the inventory, as a hand with the right to update it would."""
+    body = _stored(api, stage)
+    body["data"] |= data
+    body["data"]["header"] = json.dumps(json.loads(body["data"]["header"]) | header)
+    status, reply = api("PUT", _path(stage, f"applyprune-{stage.name}"), body)
+    assert status == 200, reply
+
+
+def test_crash_between_apply_and_inventory_write(
+    stage: Stage, proxy: FaultProxy, api: Api, tmp_path: Path
+) -> None:
+    """Killed at the write that confirms: a smaller input next prunes what was never confirmed.
+
+    Every other request of every kind of run: tests/sweeps.
+    """
+    source = write_input(tmp_path / "set.json", [config_map("a"), config_map("b")])
+    command: list[str | Path] = ["apply", "web", "-n", stage.namespace, "-f", source]
+    # The last of the eleven requests is that write.
+    killed = kill_at(proxy, 11, Moment.BEFORE, command, proxy.kubeconfig(tmp_path))
+    assert killed is not None
+    assert killed.method == "PUT"
+    assert api.exists(_path(stage, "b"))
+    assert stage.run(config_map("a")).outcomes["configmap/b"] is Outcome.PRUNED
+    assert not api.exists(_path(stage, "b"))
+
+
+def test_write_ahead_entry_has_no_uid_yet(
+    spoiled: Stage, stage: Stage, proxy: FaultProxy, api: Api, kubectl: Kubectl
+) -> None:
+    """Ours is known by its marks; an object of that name without them is somebody else's."""
+    spoiled.budget = 0.3
+    proxy.rule = always(faults.lose_reply(), where=_applies)
+    spoiled.run(config_map("a"), config_map("b"))
+    assert {entry.uid for entry in stage.inventory().entries.values()} != {""}
+    assert stage.inventory().entries[Ref("", "ConfigMap", stage.namespace, "b")].uid == ""
+    kubectl("delete", "configmap/b", "-n", stage.namespace)
+    kubectl("create", "configmap", "b", "-n", stage.namespace, "--from-literal=mine=1")
+    kubectl("label", "configmap/b", "-n", stage.namespace, f"{PART_OF}={stage.target.id}")
+    assert stage.run(config_map("a")).outcomes["configmap/b"] is Outcome.FORGOTTEN
+    assert api.get(_path(stage, "b"))["data"] == {"mine": "1"}
+
+
+def test_apply_error_for_a_new_object_drops_it_from_the_inventory(
+    spoiled: Stage, stage: Stage, proxy: FaultProxy, api: Api
+) -> None:
+    """The server may have created it: it stays listed, and the next run prunes it."""
+    spoiled.budget = 0.3
+    proxy.rule = always(faults.lose_reply(), where=_applies)
+    assert spoiled.run(config_map("a"), config_map("b")).exit_code == 3
+    assert stage.listed() == {"configmap/a", "configmap/b"}
+    assert stage.run(config_map("a")).outcomes["configmap/b"] is Outcome.PRUNED
+    assert not api.exists(_path(stage, "b"))
+
+
+def test_failed_prune_forgotten(stage: Stage, api: Api, kubectl: Kubectl) -> None:
+    """A policy denies the delete: the entry stays until the object is gone."""
+    name = f"deny-{stage.namespace}"
+    policy = {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingAdmissionPolicy",
+        "metadata": {"name": name},
+        "spec": {
+            "failurePolicy": "Fail",
+            "matchConstraints": {
+                "resourceRules": [
+                    {
+                        "apiGroups": [""],
+                        "apiVersions": ["v1"],
+                        "operations": ["DELETE"],
+                        "resources": ["configmaps"],
+                    }
+                ],
+                "namespaceSelector": {
+                    "matchLabels": {"kubernetes.io/metadata.name": stage.namespace}
+                },
+            },
+            "validations": [{"expression": "false", "message": "not today"}],
+        },
+    }
+    binding = {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingAdmissionPolicyBinding",
+        "metadata": {"name": name},
+        "spec": {"policyName": name, "validationActions": ["Deny"]},
+    }
+    stage.run(config_map("a"), config_map("b"))
+    for body in (policy, binding):
+        kubectl("create", "-f", "-", stdin=json.dumps(body))
+    try:
+        _until_denied(stage, kubectl)
+        story = stage.run(config_map("a"))
+        assert (story.exit_code, story.outcomes["configmap/b"]) == (3, Outcome.FAILED)
+        assert "not today" in story.problem("configmap/b")
+        assert stage.listed() == {"configmap/a", "configmap/b"}
+    finally:
+        for kind in ("validatingadmissionpolicybinding", "validatingadmissionpolicy"):
+            kubectl("delete", kind, name)
+    _until_allowed(stage, kubectl)
+    assert stage.run(config_map("a")).outcomes["configmap/b"] is Outcome.PRUNED
+    assert stage.listed() == {"configmap/a"}
+
+
+def _until_denied(stage: Stage, kubectl: Kubectl) -> None:
+    """Wait until the policy is in force: the API server takes a moment to load it."""
+    for _ in range(100):
+        try:
+            kubectl("delete", "configmap", "a", "-n", stage.namespace, "--dry-run=server")
+        except AssertionError:
+            return
+    raise AssertionError("the policy never came into force")
+
+
+def _until_allowed(stage: Stage, kubectl: Kubectl) -> None:
+    for _ in range(100):
+        try:
+            kubectl("delete", "configmap", "a", "-n", stage.namespace, "--dry-run=server")
+        except AssertionError:
+            continue
+        return
+    raise AssertionError("the policy is still in force")
+
+
+def test_inventory_deleted_with_the_objects_left(stage: Stage, api: Api, kubectl: Kubectl) -> None:
+    """The next run warns, takes back what bears both marks as adopted, and prunes nothing."""
+    stage.run(config_map("a"), config_map("b"), config_map("c"))
+    kubectl("create", "configmap", "copied", "-n", stage.namespace)
+    kubectl("label", "configmap/copied", "-n", stage.namespace, f"{PART_OF}={stage.target.id}")
+    kubectl("delete", "configmap/applyprune-web", "-n", stage.namespace)
+    story = stage.run(config_map("a"))
+    assert story.outcomes == {
+        "configmap/a": Outcome.UNCHANGED,
+        "configmap/b": Outcome.KEPT,
+        "configmap/c": Outcome.KEPT,
+    }
+    (warning,) = story.warnings
+    assert "the inventory of the set web is gone, and 3 objects bear its marks" in warning
+    assert stage.listed() == {"configmap/a", "configmap/b", "configmap/c"}
+    # Nobody can say any more who created them: the word for deleting them is the user's.
+    later = stage.run(config_map("a"), config_map("c"))
+    assert later.outcomes["configmap/b"] is Outcome.ABANDONED
+    assert stage.run(config_map("a"), prune_adopted=True).outcomes["configmap/c"] is Outcome.PRUNED
+    assert api.exists(_path(stage, "b"))
+    assert not api.exists(_path(stage, "c"))
+
+
+def test_destroy_removes_the_inventory_first(stage: Stage, api: Api, kubectl: Kubectl) -> None:
+    """It goes last, and not while anything that it lists is there; without it nothing goes."""
+    stage.run(config_map("a"), config_map("b", finalizers=["example.com/hold"]))
+    story = stage.run(mode=Mode.DELETE, timeout=1.0)
+    assert story.exit_code == 5
+    assert stage.listed() == {"configmap/b"}
+    kubectl("delete", "configmap/applyprune-web", "-n", stage.namespace)
+    with pytest.raises(InventoryError, match="has no inventory, and 1 objects bear its marks"):
+        stage.run(mode=Mode.DELETE)
+    assert api.exists(_path(stage, "b"))
+    release = '{"metadata":{"finalizers":null}}'
+    kubectl("patch", "configmap/b", "-n", stage.namespace, "--type=merge", "-p", release)
+
+
+@pytest.mark.parametrize("how", ["deleted", "deleted and made anew", "edited"])
+def test_inventory_vanishes_while_running(
+    spoiled: Stage, stage: Stage, proxy: FaultProxy, api: Api, kubectl: Kubectl, how: str
+) -> None:
+    """The run stops before any delete, and writes no inventory of its own over it."""
+    stage.run(config_map("a"), config_map("b"))
+    mine = f"configmap/applyprune-{stage.name}"
+    done: list[int] = []
+
+    def before(seen: Exchange) -> None:
+        # The change of `a` comes after the union write and before the intent to delete.
+        if seen.method != "PATCH" or done:
+            return
+        done.append(seen.number)
+        body = _stored(api, stage)
+        if how == "edited":
+            kubectl("annotate", mine, "-n", stage.namespace, "somebody=was-here")
+            return
+        kubectl("delete", mine, "-n", stage.namespace)
+        if how == "deleted and made anew":
+            for key in ("uid", "resourceVersion", "creationTimestamp", "managedFields"):
+                body["metadata"].pop(key, None)
+            kubectl("create", "-f", "-", stdin=json.dumps(body))
+
+    proxy.before_forward = before
+    with pytest.raises(LostRace):
+        spoiled.run(config_map("a", "changed"))
+    assert done
+    assert api.exists(_path(stage, "b"))
+    assert api.exists(_path(stage, "applyprune-web")) is (how != "deleted")
+
+
+def test_lost_update_by_a_second_runner(
+    spoiled: Stage, stage: Stage, proxy: FaultProxy, api: Api
+) -> None:
+    """Both have read the same inventory: the loser plans again, on what the winner left."""
+    stage.run(config_map("a"))
+    done: list[int] = []
+
+    def before(seen: Exchange) -> None:
+        if seen.method == "PUT" and not done:
+            done.append(seen.number)
+            assert stage.run(config_map("a"), config_map("theirs")).exit_code == 0
+
+    proxy.before_forward = before
+    story = spoiled.run(config_map("a"), config_map("ours"))
+    assert done
+    assert story.outcomes == {
+        "configmap/a": Outcome.UNCHANGED,
+        "configmap/ours": Outcome.CREATED,
+        "configmap/theirs": Outcome.PRUNED,
+    }
+    assert not api.exists(_path(stage, "theirs"))
+    assert stage.listed() == {"configmap/a", "configmap/ours"}
+
+
+def test_crash_lock_never_released(stage: Stage) -> None:
+    """A holder that does not move is timed by our own clock, whatever its own one says."""
+    stage.run(config_map("a"))
+    crashed = Holder("r", "ci@elsewhere", "another/boot", "1@1", lease=2.0)
+    transport = stage.transport()
+    store = stage.store(transport)
+    store.write(replace(store.read(), holder=crashed))
+    transport.close()
+    story = stage.run(config_map("a"), config_map("b"))
+    waited = [one for one in story.events if isinstance(one, Waiting)]
+    assert "ci@elsewhere" in waited[0].what
+    assert story.exit_code == 0
+    assert waited[-1].elapsed < 4.0
+
+
+def test_too_large(stage: Stage, api: Api) -> None:
+    """Counted before anything is applied; how much fits is in tests/engine/test_shards.py."""
+    stage.run(config_map("a"))
+    transport = stage.transport()
+    store = stage.store(transport)
+    inventory = store.read()
+    refs = (Ref("", "ConfigMap", stage.namespace, f"c-{number}") for number in range(100_001))
+    many = {ref: Entry(ref, "configmaps", "v1", ABSENT) for ref in refs}
+    with pytest.raises(InventoryError, match="a set may have 100000 objects"):
+        store.write(replace(inventory, entries=many))
+    transport.close()
+    assert stage.listed() == {"configmap/a"}
+
+
+def test_key_encoding_collides(stage: Stage, api: Api) -> None:
+    """RBAC names hold nearly anything; each comes out as it went in, and only its own goes."""
+    names = ["a_b", "a__b", "A.B", "system:x", "x" * 253]
+
+    def role(name: str) -> dict[str, Any]:
+        return {
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "Role",
+            "metadata": {"name": name},
+            "rules": [],
+        }
+
+    assert set(stage.run(*map(role, names)).outcomes.values()) == {Outcome.CREATED}
+    left = [name for name in names if name != "a__b"]
+    story = stage.run(*map(role, left))
+    assert story.outcomes["role.rbac.authorization.k8s.io/a__b"] is Outcome.PRUNED
+    path = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{stage.namespace}/roles"
+    assert {item["metadata"]["name"] for item in api.get(path)["items"]} == set(left)
+
+
+@pytest.mark.parametrize("how", ["no data", "another digest", "a newer format", "half", "garbage"])
+def test_unreadable_inventory_read_as_empty(stage: Stage, api: Api, how: str) -> None:
+    """An error, with what to do; nothing is applied, nothing pruned, the inventory untouched."""
+    stage.run(config_map("a"), config_map("b"))
+    entries = _stored(api, stage)["data"]["entries"]
+    match how:
+        case "no data":
+            body = _stored(api, stage)
+            del body["data"]
+            api("PUT", _path(stage, "applyprune-web"), body)
+        case "another digest":
+            _rewrite(api, stage, {"digest": "0" * 64})
+        case "a newer format":
+            _rewrite(api, stage, {"schema": 99})
+        case "half":
+            _rewrite(api, stage, {}, entries=entries[: len(entries) // 2])
+        case _:
+            _rewrite(api, stage, {}, entries="?")
+    before = _stored(api, stage)
+    for options in ({}, {"mode": Mode.DELETE}, {"mode": Mode.PRUNE}):
+        bodies = () if options.get("mode") is Mode.DELETE else (config_map("c"),)
+        with pytest.raises(InventoryError):
+            stage.run(*bodies, **options)
+    assert _stored(api, stage) == before
+    assert api.exists(_path(stage, "a"))
+    assert not api.exists(_path(stage, "c"))
+
+
+def test_hand_edited_inventory_is_a_confused_deputy(
+    stage: Stage, api: Api, kubectl: Kubectl
+) -> None:
+    """An entry added by hand, for an object that the set never made, deletes nothing.
+
+    Not with its right UID, and not with our label forged on it besides.
+    """
+    stage.run(config_map("a"))
+    other = Stage(stage.kubeconfig, stage.namespace, name="other")
+    other.run(config_map("theirs"))
+    kubectl("create", "configmap", "plain", "-n", stage.namespace)
+    kubectl("create", "configmap", "forged", "-n", stage.namespace)
+    kubectl("label", "configmap/forged", "-n", stage.namespace, f"{PART_OF}={stage.target.id}")
+    line = _stored(api, stage)["data"]["entries"]
+    lines = [line]
+    for name in ("theirs", "plain", "forged"):
+        uid = api.get(_path(stage, name))["metadata"]["uid"]
+        entry = json.loads(line) | {"name": name, "uid": uid, "found": ABSENT}
+        lines.append(json.dumps(entry, separators=(",", ":")) + "\n")
+    text = "".join(sorted(lines))
+    _rewrite(api, stage, {"count": 4, "digest": digest_of(text.encode())}, entries=text)
+    assert len(stage.listed()) == 4
+    story = stage.run(config_map("a"))
+    assert Outcome.PRUNED not in story.outcomes.values()
+    assert "has lost the set's label" in story.problem("configmap/plain")
+    assert "shows no trace of an apply by this set" in story.problem("configmap/forged")
+    for name in ("theirs", "plain", "forged"):
+        assert api.exists(_path(stage, name)), name
+
+
+def test_an_inventory_copied_to_another_name_is_not_believed(stage: Stage, api: Api) -> None:
+    """The id is derived from name and namespace; another one's is an error."""
+    stage.run(config_map("a"))
+    body = _stored(api, stage)
+    body["metadata"] = {
+        "name": "applyprune-evil",
+        "labels": {SET_ID: body["metadata"]["labels"][SET_ID]},
+    }
+    api("POST", f"/api/v1/namespaces/{stage.namespace}/configmaps", body)
+    evil = Stage(stage.kubeconfig, stage.namespace, name="evil")
+    with pytest.raises(InventoryError, match="is not this set's inventory"):
+        evil.run(mode=Mode.DELETE)
+    assert api.exists(_path(stage, "a"))
+
+
+def test_inventorys_own_namespace_pruned(stage: Stage, api: Api, kubectl: Kubectl) -> None:
+    """It was adopted, created, or made by hand: it stays, whatever is allowed."""
+    home = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": stage.namespace}}
+    stage.run(home, config_map("a"))
+    allowed = {"prune_adopted": True, "allow_kinds": frozenset({"namespace"})}
+    story = stage.run(config_map("a"), **allowed)
+    name = f"namespace/{stage.namespace}"
+    assert story.outcomes[name] is Outcome.ABANDONED
+    assert not api.get(f"/api/v1/namespaces/{stage.namespace}")["metadata"].get("deletionTimestamp")
+
+
+@pytest.mark.parametrize("first", ["from", "to"])
+def test_object_moved_between_inventories(stage: Stage, api: Api, first: str) -> None:
+    """From A to B in the manifests: whichever set runs first, the object lives on, then in B."""
+    other = Stage(stage.kubeconfig, stage.namespace, name="other")
+    stage.run(config_map("moved"), config_map("a"))
+    uid = api.get(_path(stage, "moved"))["metadata"]["uid"]
+    stage.move(other, "configmap/moved")
+    runs = [(stage, [config_map("a")]), (other, [config_map("moved"), config_map("b")])]
+    for one, bodies in runs if first == "from" else reversed(runs):
+        assert one.run(*bodies).exit_code == 0
+    assert api.get(_path(stage, "moved"))["metadata"]["uid"] == uid
+    assert other.listed() == {"configmap/moved", "configmap/b"}
+    assert stage.listed() == {"configmap/a"}
+
+
+def test_grows_without_bound(stage: Stage, api: Api, kubectl: Kubectl) -> None:
+    """Run after run that fails: the same ConfigMaps, the same size."""
+    stage.run(config_map("a"), config_map("b", finalizers=["example.com/hold"]))
+    sizes = set()
+    for _ in range(12):
+        assert stage.run(config_map("a"), timeout=0.2).exit_code == 5
+        items = api.get(f"/api/v1/namespaces/{stage.namespace}/configmaps")["items"]
+        sizes.add((len(items), len(_stored(api, stage)["data"]["entries"])))
+    assert len(sizes) == 1
+    release = '{"metadata":{"finalizers":null}}'
+    kubectl("patch", "configmap/b", "-n", stage.namespace, "--type=merge", "-p", release)
+
+
+def test_a_bomb_in_the_inventory_does_not_unpack(stage: Stage, api: Api) -> None:
+    """What unpacks to more than an inventory may hold is an error like any other."""
+    stage.run(config_map("a"))
+    body = _stored(api, stage)
+    bomb = b64encode(gzip.compress(b"\0" * (65 * 1024 * 1024))).decode()
+    del body["data"]["entries"]
+    body["binaryData"] = {"entries.gz": bomb}
+    api("PUT", _path(stage, "applyprune-web"), body)
+    with pytest.raises(InventoryError, match="cannot be read"):
+        stage.run(config_map("a"))
+
+
+def test_a_delete_that_comes_late_finds_another_object(
+    stage: Stage, proxy: FaultProxy, api: Api, tmp_path: Path
+) -> None:
+    """Its run was killed, and the next one wants the object again: the delete misses."""
+    stage.run(config_map("a"), config_map("b"))
+    less = write_input(tmp_path / "set.json", [config_map("a")])
+    command: list[str | Path] = ["apply", "web", "-n", stage.namespace, "-f", less]
+    # Inventory, discovery 2, list, union, intent, delete.
+    killed = kill_at(proxy, 7, Moment.BEFORE, command, proxy.kubeconfig(tmp_path))
+    assert killed is not None
+    assert killed.method == "DELETE"
+    story = stage.run(config_map("a"), config_map("b"))
+    assert story.exit_code == 0
+    status, reply = api("DELETE", killed.target, json.loads(killed.body))
+    assert status == 409, reply
+    assert api.exists(_path(stage, "b"))
+    assert stage.run(config_map("a"), config_map("b")).outcomes == {
+        "configmap/a": Outcome.UNCHANGED,
+        "configmap/b": Outcome.UNCHANGED,
+    }
+
+
+def test_a_create_that_comes_late_is_found(
+    stage: Stage, proxy: FaultProxy, api: Api, tmp_path: Path
+) -> None:
+    """It came after the next run had proved it absent: every later run says so."""
+    both = write_input(tmp_path / "set.json", [config_map("a"), config_map("b")])
+    command: list[str | Path] = ["apply", "web", "-n", stage.namespace, "-f", both]
+    proxy.rule = always(faults.reset(), where=_applies)
+    killed = kill_at(proxy, 10, Moment.BEFORE, command, proxy.kubeconfig(tmp_path))
+    assert killed is not None
+    assert killed.method == "PATCH"
+    name = killed.path.rpartition("/")[2]
+    left = "b" if name == "a" else "a"
+    assert stage.run(config_map(left)).exit_code == 0
+    status, reply = api(
+        "PATCH", killed.target, json.loads(killed.body), content_type="application/apply-patch+yaml"
+    )
+    assert status == 201, reply
+    (warning,) = stage.run(config_map(left)).warnings
+    assert f"configmap/{name} in namespace" in warning
+    assert "inventory repair web" in warning
+    assert stage.repair(made=Made.CREATED).exit_code == 0
+    assert stage.run(config_map(left)).outcomes[f"configmap/{name}"] is Outcome.PRUNED
+
+
+def test_this_process_is_not_taken_for_dead(stage: Stage) -> None:
+    """A holder of this very machine and process is alive: the lease decides about no other."""
+    stage.run(config_map("a"))
+    transport = stage.transport()
+    store = stage.store(transport)
+    store.write(replace(store.read(), holder=new_holder("r", lease=30.0)))
+    transport.close()
+    with pytest.raises(LostRace, match="held by another run"):
+        stage.run(config_map("a"), lock_timeout=1.0)
