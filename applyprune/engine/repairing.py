@@ -13,7 +13,7 @@ from applyprune.engine.reading import Reader
 from applyprune.engine.recording import Record, await_turn
 from applyprune.engine.searching import search
 from applyprune.engine.workers import Stop, Workers
-from applyprune.errors import ApplypruneError, LostRace, as_problem
+from applyprune.errors import ApplypruneError, as_problem
 from applyprune.model.events import (
     Done,
     Event,
@@ -27,7 +27,8 @@ from applyprune.model.events import (
 from applyprune.model.findings import Remedy
 from applyprune.model.options import DryRun, Mode, Options
 from applyprune.planning.checking import check, repaired
-from applyprune.planning.managed_fields import label_patch
+from applyprune.planning.evidence import own_apply_entry
+from applyprune.planning.managed_fields import mark_patch
 from applyprune.planning.report import finished
 
 if TYPE_CHECKING:
@@ -121,23 +122,23 @@ class _Repair:
         holder = new_holder(self.id, lease=self.options.lease)
         self.record = Record(self.store, replace(inventory, copied=False), holder)
         yield self.record.write(entries, Phase.UNION)
-        labels = [one for one in findings if one.remedy is Remedy.LABEL]
-        for finding, problem in self.workers.each(self._label, labels):
+        for finding, problem in self.workers.each(self._mark, findings):
             yield from self._done(finding, problem)
-        for finding in findings:
-            if finding.remedy is not Remedy.LABEL:
-                yield from self._done(finding, None)
         yield self.record.write(entries, Phase.SHRUNK)
         self.stop.check()
 
-    def _label(self, finding: Finding) -> tuple[Finding, Problem | None]:
+    def _mark(self, finding: Finding) -> tuple[Finding, Problem | None]:
         if finding.live is None or finding.resource is None or finding.ref is None:
             return finding, None
         try:
-            operations = label_patch(finding.live, self.target.id)
-            self.cluster.patch(finding.resource, finding.ref, operations)
-        except LostRace:
-            raise
+            version, live = finding.resource.gvk.api_version, finding.live
+            # The server gives a label that comes with a patch to the patch's own manager: where it
+            # was all that ours owned, a second one has to give it back.
+            for _ in range(2):
+                operations = mark_patch(live, version, self.target)
+                live = self.cluster.patch(finding.resource, finding.ref, operations)
+                if own_apply_entry(live, self.target.manager) is not None:
+                    break
         except ApplypruneError as error:
             return finding, as_problem(error, where=str(finding.ref))
         return finding, None

@@ -36,14 +36,15 @@ class Remedy(StrEnum):
     REWRITE = "write the inventory anew"
     LIST = "list it"
     UNLIST = "take it off the list"
-    LABEL = "put the label back"
+    MARK = "put the set's marks back"
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
     """One difference: about an object, or about the inventory itself when there is no ``ref``.
 
-    ``entry`` is what LIST is to write. ``live`` and ``resource`` are what LABEL is to patch.
+    ``entry`` is what LIST is to write. Where there are ``live`` and ``resource``, the object is to
+    get the set's marks back.
     """
 
     fault: Fault

@@ -121,16 +121,16 @@ def _of_live(
             yield Finding(Fault.UNLABELLED, Remedy.UNLIST, what, ref)
         else:
             what = f"somebody has taken off its label {PART_OF}"
-            yield Finding(Fault.UNLABELLED, Remedy.LABEL, what, ref, live=live, resource=resource)
+            yield Finding(Fault.UNLABELLED, Remedy.MARK, what, ref, live=live, resource=resource)
     elif owner is Owner.RECORDED:
         for manager in _other_sets(live, target):
             what = f"it is this set's by its label, and {manager} owns fields of it"
             yield Finding(Fault.TWO_OWNERS, Remedy.NONE, what, ref)
-    elif owner is Owner.CLAIMED:
-        what = "it was created again, and bears the set's marks"
+    elif owner is Owner.CLAIMED or (restored and label):
         made = entry.made if restored else Made.ADOPTED
         fresh = replace(entry, uid=live.uid, found=live.uid, made=made, digest="", evidence=None)
-        yield Finding(Fault.OTHER_UID, Remedy.LIST, f"{what}; counts as {made}", ref, fresh)
+        what = f"it was created again, and bears the set's marks; counts as {made}"
+        yield Finding(Fault.OTHER_UID, Remedy.LIST, what, ref, fresh, live=live, resource=resource)
     elif entry.uid:
         what = "it was created again by somebody else, and bears no mark of the set"
         yield Finding(Fault.OTHER_UID, Remedy.UNLIST, what, ref)

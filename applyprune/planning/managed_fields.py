@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from applyprune.planning.evidence import own_apply_entry
 from applyprune.planning.tracking import PART_OF, set_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from applyprune.model.live import Live
+    from applyprune.planning.tracking import SetIdentity
 
     Operations = Sequence[Mapping[str, Any]]
     Managers = Sequence[Mapping[str, Any]]
@@ -60,9 +62,23 @@ def settle_patch(after: Live, before: Live, *, old: str, new: str) -> Operations
     return _patch(after, dict(after.labels), _renamed(before.managed_fields, old, new))
 
 
-def label_patch(live: Live, label: str) -> Operations:
-    """Return the operations that put a set's label on ``live``."""
-    return _patch(live, {**live.labels, PART_OF: label}, live.managed_fields)
+def mark_patch(live: Live, api_version: str, target: SetIdentity) -> Operations:
+    """Return the operations that put a set's marks on ``live``, those of the two that it lacks.
+
+    They are the label, and an Apply entry of the set's manager, which then owns that label.
+    """
+    managers = list(live.managed_fields)
+    if own_apply_entry(live, target.manager) is None:
+        managers.append(
+            {
+                "manager": target.manager,
+                "operation": "Apply",
+                "apiVersion": api_version,
+                "fieldsType": "FieldsV1",
+                "fieldsV1": {"f:metadata": {"f:labels": {f"f:{PART_OF}": {}}}},
+            }
+        )
+    return _patch(live, {**live.labels, PART_OF: target.id}, managers)
 
 
 def _renamed(managers: Managers, old: str, new: str) -> Managers:

@@ -15,7 +15,7 @@ from applyprune.model.inventory import Entry, Made
 from applyprune.model.live import Live
 from applyprune.planning.keeping import keep_rule
 from applyprune.planning.ordering import wave_of
-from applyprune.planning.ownership import Owner, owner_of
+from applyprune.planning.tracking import PART_OF
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -115,8 +115,9 @@ def recorded(
 ) -> Mapping[Ref, Entry]:
     """Return the entry of each desired object, as it is to be understood now.
 
-    An object of a restored inventory that bears the set's marks is the listed one, under its new
-    UID. One that is listed under another group, by its UID, is the same object.
+    An object of a restored inventory that bears the set's label is the listed one, under its new
+    UID: a restore leaves no managedFields of ours. One that is listed under another group, by its
+    UID, is the same object.
     """
     twins = {entry.uid: entry for entry in inventory.entries.values() if entry.uid}
     found: dict[Ref, Entry] = {}
@@ -129,7 +130,7 @@ def recorded(
                 entry = replace(
                     twin, ref=one.ref, plural=plural, version=version, evidence=None, digest=""
                 )
-            elif entry is not None and restored and owner_of(live, entry, target) is Owner.CLAIMED:
+            elif entry is not None and restored and live.labels.get(PART_OF) == target.id:
                 entry = replace(entry, uid=live.uid, evidence=None)
         if entry is not None:
             found[one.ref] = entry

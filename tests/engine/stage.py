@@ -18,7 +18,7 @@ from applyprune.engine.workers import Stop
 from applyprune.model.events import Done, Event, Finished, Found, Outcome, Refused, Warned
 from applyprune.model.inventory import Made
 from applyprune.model.manifests import Manifest, Origin
-from applyprune.model.options import DryRun, Mode, Options
+from applyprune.model.options import DryRun, Mode, Options, PruneLimit
 from applyprune.model.refs import GVK
 from applyprune.planning.tracking import identity
 
@@ -115,6 +115,11 @@ class Stage:
         with self._at_work() as (transport, cluster):
             store = ConfigMapStore(transport, self.target)
             return self._story(run(request, cluster, store, self.stop))
+
+    @staticmethod
+    def most(count: int) -> PruneLimit:
+        """Return ``--max-prune COUNT``."""
+        return PruneLimit(count=count, percent=0.0)
 
     def move(self, to: Stage, *names: str, **options: Any) -> Story:
         """Hand objects to another set, all of them when none is named."""

@@ -1,0 +1,462 @@
+"""failures §1.2: what deletes the wrong thing. A test a row, named after it."""
+
+from __future__ import annotations
+
+import copy
+import json
+import subprocess
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from applyprune.errors import UsageError
+from applyprune.model.events import Outcome
+from applyprune.model.options import Adopt, DryRun, Mode
+from applyprune.planning.tracking import PART_OF
+from tests.conftest import Api
+from tests.engine.stage import Stage, config_map
+from tests.engine.test_definitions import GC, custom, definition
+from tests.engine.test_set import DEPLOYMENT, SERVICE
+from tests.fault_proxy import Exchange, FaultProxy, always
+
+if TYPE_CHECKING:
+    from applyprune.localplane import Plane
+    from tests.conftest import FreshPlane, Kubectl
+    from tests.fault_proxy.exchange import Wire
+
+CRD = "customresourcedefinition.apiextensions.k8s.io/foos.x.example.com"
+
+
+def _path(stage: Stage, name: str, plural: str = "configmaps") -> str:
+    return f"/api/v1/namespaces/{stage.namespace}/{plural}/{name}"
+
+
+def _event(stage: Stage, group: str) -> dict[str, Any]:
+    """Return one Event, as one of the two groups that serve it has it."""
+    about = {"apiVersion": "v1", "kind": "ConfigMap", "name": "a", "namespace": stage.namespace}
+    named = {"metadata": {"name": "told", "namespace": stage.namespace}, "reason": "Told"}
+    if group:
+        return {
+            "apiVersion": "events.k8s.io/v1",
+            "kind": "Event",
+            "regarding": about,
+            "action": "tell",
+            "type": "Normal",
+            "eventTime": "2026-11-21T10:00:00.000000Z",
+            "reportingController": "example.com/teller",
+            "reportingInstance": "t-1",
+            **named,
+        }
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "involvedObject": about,
+        "action": "tell",
+        "type": "Normal",
+        "eventTime": "2026-11-21T10:00:00.000000Z",
+        "reportingComponent": "example.com/teller",
+        "reportingInstance": "t-1",
+        **named,
+    }
+
+
+@pytest.mark.parametrize("order", [("", "events.k8s.io"), ("events.k8s.io", "")])
+def test_same_uid_under_two_groups(stage: Stage, api: Api, order: tuple[str, str]) -> None:
+    """A manifest that changes its group names the same object: it is not pruned, then or later."""
+    old, new = order
+    first = stage.run(_event(stage, old), config_map("a"))
+    assert first.exit_code == 0, first.events
+    uid = api.get(_path(stage, "told", "events"))["metadata"]["uid"]
+    for _ in range(2):
+        story = stage.run(_event(stage, new), config_map("a"))
+        assert story.exit_code == 0, story.events
+        assert Outcome.PRUNED not in story.outcomes.values()
+        assert api.get(_path(stage, "told", "events"))["metadata"]["uid"] == uid
+    assert len(stage.listed()) == 2
+    # It is still the object that this set created, and goes as one.
+    last = stage.run(config_map("a"))
+    assert list(last.outcomes.values()).count(Outcome.PRUNED) == 1, last.events
+    assert not api.exists(_path(stage, "told", "events"))
+
+
+def test_a_version_bump_is_no_prune(stage: Stage, api: Api) -> None:
+    """autoscaling/v1 to v2: the version is not identity."""
+    target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
+    scaler = {
+        "apiVersion": "autoscaling/v1",
+        "kind": "HorizontalPodAutoscaler",
+        "metadata": {"name": "web"},
+        "spec": {"maxReplicas": 3, "minReplicas": 1, "scaleTargetRef": target},
+    }
+    stage.run(scaler)
+    story = stage.run({**scaler, "apiVersion": "autoscaling/v2"})
+    assert story.exit_code == 0
+    assert set(story.outcomes) == {"horizontalpodautoscaler.autoscaling/web"}
+
+
+def test_labels_copied_to_children(stage: Stage, api: Api, kubectl: Kubectl) -> None:
+    """Endpoints, EndpointSlices, ReplicaSets, Pods, StatefulSet PVCs: in no list of ours.
+
+    Not even where our label is in the templates, by hand, and after the inventory was lost.
+    """
+    ours = {PART_OF: stage.target.id}
+    claim = {
+        "metadata": {"name": "data", "labels": ours},
+        "spec": {
+            "accessModes": ["ReadWriteOnce"],
+            "resources": {"requests": {"storage": "1Mi"}},
+        },
+    }
+    labels = {"app": "db", **ours}
+    stateful = {
+        "apiVersion": "apps/v1",
+        "kind": "StatefulSet",
+        "metadata": {"name": "db"},
+        "spec": {
+            "serviceName": "db",
+            "selector": {"matchLabels": {"app": "db"}},
+            "template": {
+                "metadata": {"labels": labels},
+                "spec": {"containers": [{"name": "c", "image": "x"}]},
+            },
+            "volumeClaimTemplates": [claim],
+        },
+    }
+    deployment = copy.deepcopy(DEPLOYMENT)
+    deployment["spec"]["template"]["metadata"]["labels"] |= ours
+    bodies = (SERVICE, stateful, deployment)
+    assert stage.run(*bodies).exit_code == 0
+    for what in ("pvc/data-db-0", "replicaset", "endpointslice", "endpoints/web"):
+        name = what if "/" in what else f"{what}"
+        selector = () if "/" in what else ("-l", f"{PART_OF}={stage.target.id}")
+        kubectl("wait", name, "-n", stage.namespace, "--for=create", "--timeout=30s", *selector)
+    kubectl("delete", "configmap/applyprune-web", "-n", stage.namespace)
+    story = stage.run(*bodies)
+    assert set(story.outcomes) == {"service/web", "statefulset.apps/db", "deployment.apps/web"}
+    assert len(stage.listed()) == 3
+    assert not stage.check().found
+    everything = frozenset({"statefulset"})
+    story = stage.run(config_map("a"), prune_adopted=True, allow_kinds=everything, timeout=60.0)
+    assert story.exit_code == 0, story.events
+    assert api.exists(_path(stage, "data-db-0", "persistentvolumeclaims"))
+
+
+def test_kep_rule_not_implemented(stage: Stage, api: Api, kubectl: Kubectl) -> None:
+    """KEP-3659: an object that somebody has made his own by an ownerReference is left to him."""
+    stage.run(config_map("a"), config_map("taken"), config_map("owned"))
+    owner = api.get(_path(stage, "a"))["metadata"]
+    reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": "a", "uid": owner["uid"]}
+    patch = json.dumps({"metadata": {"ownerReferences": [reference]}})
+    kubectl("patch", "configmap/taken", "-n", stage.namespace, "--type=merge", "-p", patch)
+    # One that our own manifest holds is no such claim.
+    mine = config_map("owned", ownerReferences=[reference])
+    assert stage.run(config_map("a"), config_map("taken"), mine).exit_code == 0
+    story = stage.run(config_map("a"))
+    assert story.outcomes["configmap/taken"] is Outcome.ABANDONED
+    assert story.outcomes["configmap/owned"] is Outcome.PRUNED
+    assert api.exists(_path(stage, "taken"))
+
+
+def test_recreated_object_new_uid_deleted(stage: Stage, api: Api, kubectl: Kubectl) -> None:
+    """Re-created between two runs: not the object that was recorded, whatever it is labelled.
+
+    Between our read and our delete: tests/engine/test_faults.py and test_guards_hold.py.
+    """
+    stage.run(config_map("a"), config_map("b"))
+    kubectl("delete", "configmap/b", "-n", stage.namespace)
+    kubectl("create", "configmap", "b", "-n", stage.namespace)
+    kubectl("label", "configmap/b", "-n", stage.namespace, f"{PART_OF}={stage.target.id}")
+    assert stage.run(config_map("a")).outcomes["configmap/b"] is Outcome.FORGOTTEN
+    assert api.exists(_path(stage, "b"))
+
+
+def test_wait_for_delete_hangs_because_name_was_recreated(
+    spoiled: Stage, proxy: FaultProxy, api: Api, kubectl: Kubectl
+) -> None:
+    """It waits for the UID to go: the same name again is another object, and stays."""
+    held = config_map("b", finalizers=["example.com/hold"])
+    spoiled.run(config_map("a"), held)
+    done: list[int] = []
+
+    def after(seen: Exchange) -> None:
+        if seen.method != "GET" or not seen.path.endswith("/configmaps/b") or done:
+            return
+        done.append(seen.number)
+        release = '{"metadata":{"finalizers":null}}'
+        kubectl("patch", "configmap/b", "-n", spoiled.namespace, "--type=merge", "-p", release)
+        kubectl("create", "configmap", "b", "-n", spoiled.namespace, "--from-literal=mine=1")
+
+    proxy.after_reply = after
+    story = spoiled.run(config_map("a"), timeout=20.0)
+    assert done
+    assert story.outcomes["configmap/b"] is Outcome.PRUNED
+    assert api.get(_path(spoiled, "b"))["data"] == {"mine": "1"}
+
+
+def test_scope_confusion(stage: Stage, api: Api) -> None:
+    """A namespace on a cluster-scoped object, put on and taken off: one object, never pruned."""
+    name = f"reader-{stage.namespace}"
+    role: dict[str, Any] = {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRole",
+        "metadata": {"name": name},
+        "rules": [],
+    }
+    scoped = {**role, "metadata": {"name": name, "namespace": stage.namespace}}
+    path = f"/apis/rbac.authorization.k8s.io/v1/clusterroles/{name}"
+    stage.run(role)
+    uid = api.get(path)["metadata"]["uid"]
+    for body in (scoped, role, scoped):
+        assert stage.run(body).outcomes == {
+            f"clusterrole.rbac.authorization.k8s.io/{name}": Outcome.UNCHANGED
+        }
+    assert api.get(path)["metadata"]["uid"] == uid
+    stage.run(mode=Mode.DELETE)
+
+
+def test_a_crds_scope_changes(fresh_plane: FreshPlane, kubectl: Kubectl) -> None:
+    """From Namespaced to Cluster, by hand: what is listed is not taken for what is there."""
+    plane = fresh_plane(GC)
+    stage = Stage(plane.kubeconfig, "default")
+    api = Api(plane)
+    stage.run(definition(), custom("f"))
+    crd = "customresourcedefinition/foos.x.example.com"
+    kubectl("delete", crd, "--wait", "--timeout=60s", plane=plane)
+    other = Stage(plane.kubeconfig, "default", name="other")
+    story = other.run(definition(scope="Cluster"), custom("f"), adopt=Adopt.ALL)
+    assert story.exit_code == 0, story.events
+    story = stage.run(config_map("a"))
+    assert Outcome.PRUNED not in story.outcomes.values()
+    assert api.exists("/apis/x.example.com/v1/foos/f")
+
+
+def test_default_namespace_or_context_changed(
+    stage: Stage, api: Api, fresh_plane: FreshPlane
+) -> None:
+    """Another namespace, another cluster: another set, which knows nothing of this one's."""
+    stage.run(config_map("a"), config_map("b"))
+    elsewhere = Stage(stage.kubeconfig, "default")
+    assert elsewhere.run(config_map("a")).outcomes == {"configmap/a": Outcome.CREATED}
+    elsewhere.run(mode=Mode.DELETE)
+    other = fresh_plane(GC)
+    there = Stage(other.kubeconfig, stage.namespace)
+    with pytest.raises(UsageError, match="does not exist"):
+        there.run(config_map("a"))
+    story = there.run(config_map("a"), create_namespace=True)
+    assert story.outcomes == {"configmap/a": Outcome.CREATED}
+    assert api.exists(_path(stage, "b"))
+    assert stage.listed() == {"configmap/a", "configmap/b"}
+
+
+def test_kustomize_namespace_renames_namespace_objects(
+    stage: Stage, api: Api, kubectl: Kubectl
+) -> None:
+    """A Namespace that was there before is let go of; with --prune-adopted it goes, if allowed."""
+    name = f"{stage.namespace}-old"
+    kubectl("create", "namespace", name)
+    home = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+    stage.run(home, config_map("a"))
+    assert stage.run(config_map("a")).outcomes[f"namespace/{name}"] is Outcome.ABANDONED
+    assert not api.get(f"/api/v1/namespaces/{name}")["metadata"].get("deletionTimestamp")
+    stage.run(home, config_map("a"))
+    refused = stage.run(config_map("a"), prune_adopted=True)
+    assert refused.exit_code == 6
+    assert "--allow-kind namespace" in refused.refusal
+    allowed = frozenset({"namespace"})
+    story = stage.run(config_map("a"), prune_adopted=True, allow_kinds=allowed, timeout=60.0)
+    assert story.outcomes[f"namespace/{name}"] is Outcome.PRUNED, story.events
+
+
+def test_aggregated_api_ignores_label_selector(
+    spoiled: Stage, stage: Stage, proxy: FaultProxy, api: Api, kubectl: Kubectl
+) -> None:
+    """The proxy takes the selector off each list: what does not bear the label is dropped here."""
+    stage.run(config_map("a"), config_map("b"))
+    kubectl("create", "configmap", "foreign", "-n", stage.namespace)
+    unselected: list[str] = []
+
+    def unselective(wire: Wire) -> None:
+        wire.reply(wire.forward())
+
+    def where(seen: Exchange) -> bool:
+        if "labelSelector=" not in seen.target or seen.method != "GET":
+            return False
+        head, _, query = seen.target.partition("?")
+        kept = "&".join(one for one in query.split("&") if not one.startswith("labelSelector="))
+        seen.target = f"{head}?{kept}"
+        unselected.append(seen.target)
+        return True
+
+    proxy.rule = always(unselective, where=where)
+    story = spoiled.run(config_map("a"))
+    assert unselected
+    assert story.outcomes == {
+        "configmap/a": Outcome.UNCHANGED,
+        "configmap/b": Outcome.PRUNED,
+    }
+    assert not story.warnings
+    assert api.exists(_path(stage, "foreign"))
+
+
+def test_crd_pruned_takes_all_custom_resources(fresh_plane: FreshPlane) -> None:
+    """30 custom resources, 20 of them not ours: refused with these numbers; allowed, in order."""
+    plane = fresh_plane(GC)
+    stage, other = (Stage(plane.kubeconfig, "default", name=name) for name in ("web", "other"))
+    ours = [custom(f"ours-{number}") for number in range(10)]
+    theirs = [custom(f"theirs-{number}") for number in range(20)]
+    assert stage.run(definition(), *ours, config_map("a")).exit_code == 0
+    assert other.run(*theirs).exit_code == 0
+    api = Api(plane)
+    path = "/apis/x.example.com/v1/namespaces/default/foos"
+    for dry_run in (DryRun.SERVER, DryRun.CLIENT, DryRun.OFF):
+        story = stage.run(config_map("a"), dry_run=dry_run)
+        assert story.exit_code == 6
+        assert "takes along 30 objects, 20 of which are not of this set" in story.problem(CRD)
+        # Ours and the CRD are 11, and with them go 20 that are not ours.
+        assert "it would delete 31 objects, 20 of them along with others" in story.refusal
+        needed = f"--max-prune 31 --allow-cascade {CRD}"
+        assert story.refusal.endswith(f"To allow exactly this: {needed}")
+        assert story.outcomes["foo.x.example.com/ours-0"] is Outcome.KEPT
+        assert len(api.get(path)["items"]) == 30
+    almost = stage.run(config_map("a"), allow_cascade=frozenset({CRD}))
+    assert almost.exit_code == 6
+    assert "--max-prune 31" in almost.refusal
+    assert len(api.get(path)["items"]) == 30
+    story = stage.run(
+        config_map("a"),
+        allow_cascade=frozenset({CRD}),
+        max_prune=stage.most(31),
+        timeout=60.0,
+    )
+    assert story.exit_code == 0, story.events
+    order = [name for name, outcome in story.outcomes.items() if outcome is Outcome.PRUNED]
+    assert len(order) == 11
+    assert order[-1] == CRD
+    assert api("GET", path)[0] == 404
+
+
+def test_force_or_recreate_on_an_immutable_field(stage: Stage, api: Api) -> None:
+    """The object fails and stays, forced or not; nothing is deleted to make room for it."""
+    stage.run(SERVICE, DEPLOYMENT, config_map("go"))
+    uid = api.get(f"/apis/apps/v1/namespaces/{stage.namespace}/deployments/web")["metadata"]["uid"]
+    changed = copy.deepcopy(DEPLOYMENT)
+    changed["spec"]["selector"]["matchLabels"] = {"app": "other"}
+    changed["spec"]["template"]["metadata"]["labels"] = {"app": "other"}
+    for force in (False, True):
+        story = stage.run(SERVICE, changed, force_conflicts=force)
+        assert story.outcomes["deployment.apps/web"] is Outcome.FAILED
+        assert "immutable" in story.problem("deployment.apps/web")
+        assert story.outcomes["configmap/go"] is Outcome.KEPT
+    now = api.get(f"/apis/apps/v1/namespaces/{stage.namespace}/deployments/web")["metadata"]
+    assert (now["uid"], now.get("deletionTimestamp")) == (uid, None)
+
+
+def test_children_deleted_before_parents(stage: Stage, proxy: FaultProxy, api: Api) -> None:
+    """Only recorded roots are deleted, never what their controllers made and would re-make."""
+    stage.run(SERVICE, DEPLOYMENT, config_map("a"))
+    watched = Stage(proxy.kubeconfig(stage.kubeconfig.parent), stage.namespace)
+    story = watched.run(config_map("a"), timeout=60.0)
+    assert story.exit_code == 0, story.events
+    deleted = [seen.path.split("/")[-2] for seen in proxy.exchanges if seen.method == "DELETE"]
+    assert set(deleted) == {"deployments", "services"}
+    assert deleted[0] == "deployments"
+
+
+def test_default_propagation_orphans(stage: Stage, api: Api, kubectl: Kubectl) -> None:
+    """A Job without a propagation policy leaves its Pods; every delete of ours carries one."""
+    job = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "once"},
+        "spec": {
+            "template": {
+                "spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "x"}]}
+            }
+        },
+    }
+    stage.run(job, config_map("a"))
+    selector = ("-l", "job-name=once")
+    kubectl("wait", "pod", "-n", stage.namespace, "--for=create", "--timeout=30s", *selector)
+    assert stage.run(config_map("a"), timeout=60.0).exit_code == 0
+    kubectl("wait", "pod", "-n", stage.namespace, "--for=delete", "--timeout=30s", *selector)
+
+
+def test_backup_restore_or_cluster_clone_gives_every_object_a_new_uid(
+    stage: Stage, fresh_plane: FreshPlane, plane: Plane
+) -> None:
+    """Objects and inventory restored into another cluster: nothing is pruned until repaired.
+
+    Runs in between do not forget that: what they apply they know by its marks.
+    """
+    stage.run(*(config_map(name) for name in "abc"))
+    restored = fresh_plane(GC)
+    _restore(plane, restored, stage)
+    there = Stage(restored.kubeconfig, stage.namespace)
+    api = Api(restored)
+    for _ in range(2):
+        story = there.run(config_map("a"))
+        assert story.exit_code == 6
+        assert "restored from a backup" in story.refusal
+        assert "inventory repair web --dry-run" in story.refusal
+        assert story.outcomes["configmap/b"] is Outcome.KEPT
+        assert api.exists(_path(stage, "b"))
+    assert len(there.check().found) >= 2
+    assert there.repair().exit_code == 0
+    assert not there.check().found
+    # They count as what they were: created by this set.
+    story = there.run(config_map("a"))
+    assert (story.exit_code, story.outcomes["configmap/b"]) == (0, Outcome.PRUNED), story.events
+
+
+def test_every_uid_differs_though_the_inventory_is_the_same(
+    stage: Stage, api: Api, kubectl: Kubectl
+) -> None:
+    """Only the objects were restored: that is seen by their UIDs, all of which are others."""
+    stage.run(*(config_map(name) for name in "abc"))
+    items = [api.get(_path(stage, name)) for name in "abc"]
+    kubectl("delete", "configmap", "a", "b", "c", "-n", stage.namespace)
+    for item in items:
+        for key in ("uid", "resourceVersion", "creationTimestamp"):
+            del item["metadata"][key]
+        status, reply = api("POST", f"/api/v1/namespaces/{stage.namespace}/configmaps", item)
+        assert status == 201, reply
+    assert stage.run(config_map("a")).exit_code == 6
+    assert stage.run(config_map("a")).exit_code == 6
+    assert api.exists(_path(stage, "b"))
+    assert stage.repair().exit_code == 0
+    assert stage.run(config_map("a")).outcomes["configmap/b"] is Outcome.PRUNED
+
+
+def _restore(source: Plane, target: Plane, stage: Stage) -> None:
+    """Copy a namespace's ConfigMaps as a backup does: everything but UIDs and versions."""
+    old, new = Api(source), Api(target)
+    home = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": stage.namespace}}
+    new("POST", "/api/v1/namespaces", home)
+    path = f"/api/v1/namespaces/{stage.namespace}/configmaps"
+    for item in old.get(path)["items"]:
+        for key in ("uid", "resourceVersion", "creationTimestamp"):
+            del item["metadata"][key]
+        if item["metadata"]["name"] != "kube-root-ca.crt":
+            status, reply = new("POST", path, item)
+            assert status == 201, reply
+
+
+def test_shared_label_across_environments(stage: Stage, api: Api) -> None:
+    """The same name in two namespaces is two sets, with an id and a field manager each."""
+    other = Stage(stage.kubeconfig, "default", name=stage.name)
+    assert other.target.id != stage.target.id
+    stage.run(config_map("a"))
+    other.run(config_map("a", namespace=stage.namespace), config_map("b"), adopt=Adopt.UNOWNED)
+    assert other.listed() == {"configmap/b"}
+    other.run(mode=Mode.DELETE)
+    assert api.exists(_path(stage, "a"))
+
+
+def test_the_control_plane_is_the_oracle(plane: Plane) -> None:
+    """The rows above stand on the version of Kubernetes that they were verified with."""
+    out = subprocess.run(
+        [plane.kubectl, "--kubeconfig", plane.kubeconfig, "version", "-o", "json"],
+        capture_output=True,
+        check=True,
+    ).stdout
+    assert json.loads(out)["serverVersion"]["minor"].startswith("36")
