@@ -56,6 +56,7 @@ class ConfigMapStore:
         self._named: tuple[Shard, ...] = ()
         self._written: Mapping[Ref, Entry] | None = None
         self._packed = pack(())
+        self._sweeps = False
 
     def read(self) -> Inventory:
         """Return the inventory; one that does not exist when there is none.
@@ -93,7 +94,11 @@ class ConfigMapStore:
             return empty, (str(error.why or error.what),)
 
     def strays(self) -> Sequence[str]:
-        """Return the names of shards that the inventory, as read, does not name."""
+        """Return the names of shards that the inventory, as read, does not name.
+
+        The next write removes them.
+        """
+        self._sweeps = True
         there = self._shards.listed()
         return [stray.name for stray in self._shards.spare(there, self._named)]
 
@@ -110,12 +115,12 @@ class ConfigMapStore:
         packed = self._packed
         named = {shard.digest for shard in self._named}
         wanted = {shard.digest for shard in packed.shards}
-        there = self._shards.listed() if wanted != named else {}
+        there = self._shards.listed() if wanted != named or self._sweeps else {}
         self._shards.put(
             inventory, (shard for shard in packed.shards if shard.digest not in named), there
         )
         stored = self._commit(inventory, packed)
-        self._named = packed.shards
+        self._named, self._sweeps = packed.shards, False
         self._shards.remove(self._shards.spare(there, packed.shards))
         return stored
 
@@ -191,10 +196,12 @@ class ConfigMapStore:
             root = decode(body)
             self._named, self._written = root.shards, None
             parts: list[bytes] = [root.inline] if root.inline is not None else []
+            good: list[Shard] = []
             missing: list[str] = []
             for shard in root.shards:
                 try:
                     parts.append(self._shards.read(shard))
+                    good.append(shard)
                 except NotFound:
                     missing.append(f"the shard {shard.digest[:32]} ({shard.count} objects) is gone")
                 except ValueError as error:
@@ -204,6 +211,7 @@ class ConfigMapStore:
             # Somebody may have replaced the root, and then removed what the old one named.
             now = self._body()
             if now is not None and decode(now).write == root.write:
+                self._named = tuple(good)
                 return replace(root.inventory, entries=entries_left(root, parts)), missing
         raise LostRace(f"{self._target.inventory} changes faster than it can be read")
 

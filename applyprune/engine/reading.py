@@ -54,10 +54,12 @@ class Reader:
         catalogue: Catalogue,
         *,
         prunes: bool,
+        proves: bool = True,
     ) -> World:
         """Return the state of every desired object and of every entry.
 
-        What a prune would take along is counted only when ``prunes`` says that it may happen.
+        What a prune would take along is counted only when ``prunes`` says that it may happen. A
+        listed object that is gone is proved so, with a look at each, when ``proves`` asks for it.
         """
         wanted = {one.ref: one for one in desired}
         resources = _resources(inventory, catalogue)
@@ -65,7 +67,7 @@ class Reader:
         states: States = {}
         for kind, refs in _by_kind(inventory.entries).items():
             if (resource := resources.get(kind)) is not None:
-                tasks.append(partial(self._recorded, resource, refs))
+                tasks.append(partial(self._recorded, resource, refs, proves=proves))
             else:
                 plural = inventory.entries[refs[0]].plural
                 version = inventory.entries[refs[0]].version
@@ -114,7 +116,7 @@ class Reader:
             return Marked((), ())
         return search(self.cluster, self.workers, catalogue.preferred.values(), self.target)
 
-    def _recorded(self, resource: Resource, refs: Sequence[Ref]) -> States:
+    def _recorded(self, resource: Resource, refs: Sequence[Ref], *, proves: bool) -> States:
         """Read what the inventory lists of one kind: by label, and what that misses one by one."""
         full = (resource.group, resource.kind) == SECRET
         try:
@@ -128,8 +130,13 @@ class Reader:
             for ref, live in found.items()
             if own_apply_entry(live, self.target.manager) is not None
         }
-        for ref in refs:
-            states[ref] = found[ref] if ref in found else self.one(resource, ref, full=full)
+        states.update((ref, found[ref]) for ref in refs if ref in found)
+        missing = [ref for ref in refs if ref not in found]
+        if proves:
+            states.update((ref, self.one(resource, ref, full=full)) for ref in missing)
+        else:
+            for part in _by_namespace(missing):
+                states.update(self._unrecorded(resource, part))
         return states
 
     def _labelled(

@@ -105,7 +105,9 @@ class _Repair:
         catalogue = self.cluster.catalogue()
         # An inventory that does not exist has nothing that could be read.
         reader = Reader(self.cluster, self.workers, self.target)
-        world = reader.world((), replace(inventory, uid="read"), catalogue, prunes=False)
+        world = reader.world(
+            (), replace(inventory, uid="read"), catalogue, prunes=False, proves=False
+        )
         marked = search(self.cluster, self.workers, catalogue.preferred.values(), self.target)
         self.stop.check()
         world = replace(

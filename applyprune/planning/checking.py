@@ -94,9 +94,7 @@ def _of_entry(
     if isinstance(state, Unknown):
         yield Finding(Fault.UNKNOWN, Remedy.NONE, str(state.problem), ref)
     elif isinstance(state, Absent):
-        if not state.proven:
-            yield Finding(Fault.UNKNOWN, Remedy.NONE, "it cannot be told whether it exists", ref)
-        elif resource is None:
+        if resource is None:
             what = "the server does not know its kind any more, and no CRD defines it"
             yield Finding(Fault.KIND_GONE, Remedy.UNLIST, what, ref)
         elif entry.uid:

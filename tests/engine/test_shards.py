@@ -1,0 +1,215 @@
+"""Large inventories on a real API server: sharded, read back whole, or refused."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+import uuid
+from collections import Counter
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from applyprune.cluster.inventory_packing import MOST, pack
+from applyprune.errors import InventoryError, InventoryIncomplete, LostRace
+from applyprune.model.events import Outcome
+from applyprune.model.findings import Fault
+from applyprune.model.inventory import ABSENT, Entry, Evidence, Inventory, Made
+from applyprune.model.options import Mode
+from applyprune.model.refs import Ref
+from applyprune.planning.tracking import SHARD_OF
+from tests.engine.stage import Stage, config_map
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from tests.conftest import Api
+
+
+def _entry(ref: Ref) -> Entry:
+    """Return an entry of the size that a confirmed apply leaves."""
+    mark = hashlib.sha256(repr(ref).encode()).hexdigest()
+    evidence = Evidence(str(int(mark[:6], 16)), 1, mark[:32], "2026-11-21T10:00:00Z")
+    uid = str(uuid.UUID(mark[:32]))
+    return Entry(ref, "configmaps", "v1", ABSENT, uid=uid, digest=mark[32:], evidence=evidence)
+
+
+def _dead(count: int) -> dict[Ref, Entry]:
+    """Return entries of objects in a namespace that sorts before every other and is not there."""
+    refs = (Ref("", "ConfigMap", "a-gone", f"c-{number:06}") for number in range(count))
+    return {ref: _entry(ref) for ref in refs}
+
+
+def _write(stage: Stage, entries: Mapping[Ref, Entry]) -> Inventory:
+    """Write these entries into the set's inventory."""
+    transport = stage.transport()
+    try:
+        store = stage.store(transport)
+        return store.write(replace(store.read(), entries=dict(entries)))
+    finally:
+        transport.close()
+
+
+def _shards(api: Api, stage: Stage) -> list[str]:
+    path = f"/api/v1/namespaces/{stage.namespace}/configmaps?labelSelector={SHARD_OF}={stage.name}"
+    return sorted(item["metadata"]["name"] for item in api.get(path)["items"])
+
+
+def _remove(api: Api, stage: Stage, names: Iterable[str]) -> None:
+    for name in names:
+        path = f"/api/v1/namespaces/{stage.namespace}/configmaps/{name}"
+        assert api("DELETE", path)[0] == 200
+
+
+def test_a_hundred_thousand_entries_are_written_read_and_checked_in_seconds(
+    stage: Stage, api: Api
+) -> None:
+    """The limit of objects is the limit: one more is refused before anything is written."""
+    entries = _dead(MOST)
+    began = time.monotonic()
+    _write(stage, entries)
+    written = time.monotonic() - began
+    began = time.monotonic()
+    found = stage.inventory()
+    read = time.monotonic() - began
+    assert dict(found.entries) == entries
+    shards = _shards(api, stage)
+    assert len(shards) > 10
+    # No race against the clock: only that it is seconds, and not minutes, on any machine.
+    assert (written < 60.0, read < 60.0) == (True, True)
+    one_more = Ref("", "ConfigMap", "a-gone", "one-more")
+    with pytest.raises(InventoryError, match="does not fit"):
+        _write(stage, {**entries, one_more: _entry(one_more)})
+    assert _shards(api, stage) == shards
+
+    # A change of one entry writes one shard and removes one; the others stay as they are.
+    first = next(iter(entries))
+    _write(stage, {**entries, first: replace(entries[first], digest="changed")})
+    now = _shards(api, stage)
+    assert len(set(now) - set(shards)) == len(set(shards) - set(now)) == 1
+
+
+def test_fifty_thousand_entries_and_the_shard_of_those_that_live(stage: Stage, api: Api) -> None:
+    """500 of them are live, all in one shard: without it, no prune; repaired from the labels."""
+    live = [config_map(f"c-{number:03}", namespace=stage.namespace) for number in range(500)]
+    assert stage.run(*live).exit_code == 0
+    listed = dict(stage.inventory().entries)
+    assert {ref.namespace for ref in listed} == {stage.namespace}
+    _write(stage, {**_dead(49_500), **listed})
+    assert len(stage.inventory().entries) == 50_000
+    packed = pack(stage.inventory().entries.values())
+    everything = _shards(api, stage)
+    assert len(everything) == len(packed.shards)
+    # The live ones sort last, and the cut depends on names that differ from run to run: they are
+    # in the last shard, or in it and the one before.
+    held = Counter[str]()
+    for shard in packed.shards[-2:]:
+        held[f"applyprune-web.{shard.digest[:32]}"] = shard.count
+    lost = [name for name in held if name.endswith(packed.shards[-1].digest[:32])]
+    if packed.shards[-1].count < len(live):
+        lost = list(held)
+    _remove(api, stage, lost)
+
+    for options in ({}, {"mode": Mode.DELETE}, {"mode": Mode.PRUNE}):
+        bodies = () if options.get("mode") is Mode.DELETE else live[:490]
+        with pytest.raises(InventoryIncomplete, match="shards cannot be used") as refused:
+            stage.run(*bodies, **options)
+        assert refused.value.exit_code == 6
+        assert "inventory repair web" in refused.value.hint
+    path = f"/api/v1/namespaces/{stage.namespace}/configmaps"
+    names = {item["metadata"]["name"] for item in api.get(path)["items"]}
+    assert {f"c-{number:03}" for number in range(500)} <= names
+
+    found = stage.check().found
+    assert found["damaged inventory"] is Fault.DAMAGED
+    assert len([fault for fault in found.values() if fault is Fault.UNLISTED]) == 500
+    assert stage.repair(made=Made.CREATED).exit_code == 0
+    again = stage.inventory().entries
+    assert {ref for ref in again if ref.namespace == stage.namespace} == set(listed)
+    # What is gone is forgotten with a look at each, a minute for so many: not here.
+    _write(stage, {ref: entry for ref, entry in again.items() if ref in listed})
+    story = stage.run(*live[:498])
+    assert story.exit_code == 0, [event for event in story.events if hasattr(event, "problem")][:3]
+    pruned = {name for name, outcome in story.outcomes.items() if outcome is Outcome.PRUNED}
+    assert pruned == {"configmap/c-498", "configmap/c-499"}
+
+
+def test_a_spoiled_shard_is_as_good_as_none(stage: Stage, api: Api) -> None:
+    """Somebody put other entries under its name; a repair puts its own there again."""
+    _write(stage, _dead(6_000))
+    one, other = _shards(api, stage)[:2]
+    path = f"/api/v1/namespaces/{stage.namespace}/configmaps"
+    body = api.get(f"{path}/{one}")
+    body["binaryData"] = api.get(f"{path}/{other}")["binaryData"]
+    _remove(api, stage, [one])
+    for key in ("uid", "resourceVersion", "creationTimestamp", "managedFields"):
+        del body["metadata"][key]
+    assert api("POST", path, body)[0] == 201
+    with pytest.raises(InventoryIncomplete, match="shards cannot be used"):
+        stage.inventory()
+    # Written anew, the same entries want a shard of that very name.
+    transport = stage.transport()
+    store = stage.store(transport)
+    inventory, damage = store.salvage()
+    assert len(damage) == 1
+    store.write(replace(inventory, entries=_dead(6_000)))
+    transport.close()
+    assert dict(stage.inventory().entries) == _dead(6_000)
+
+
+def test_shards_that_no_root_names_are_found_and_removed(stage: Stage, api: Api) -> None:
+    """A run that died between the shards and the root leaves some; a repair takes them away."""
+    _write(stage, _dead(6_000))
+    path = f"/api/v1/namespaces/{stage.namespace}/configmaps"
+    body = api.get(f"{path}/{_shards(api, stage)[0]}")
+    for key in ("uid", "resourceVersion", "creationTimestamp", "managedFields"):
+        del body["metadata"][key]
+    body["metadata"]["name"] = "applyprune-web.0123456789abcdef0123456789abcdef"
+    assert api("POST", path, body)[0] == 201
+    assert len(stage.inventory().entries) == 6_000
+    assert stage.check().found["stray shard"] is Fault.STRAY_SHARD
+    assert stage.repair().exit_code == 0
+    assert body["metadata"]["name"] not in _shards(api, stage)
+    assert "stray shard" not in stage.check().found
+
+
+def test_a_writer_that_lost_the_race_leaves_the_winners_shards(stage: Stage, api: Api) -> None:
+    """Both wrote shards before their roots; the loser's are removed, the winner's are all there."""
+    transport, other = stage.transport(), stage.transport()
+    mine, theirs = stage.store(transport), stage.store(other)
+    _write(stage, _dead(6_000))
+    read, also_read = mine.read(), theirs.read()
+    theirs.write(replace(also_read, entries=_dead(7_000)))
+    with pytest.raises(LostRace):
+        mine.write(replace(read, entries=_dead(8_000)))
+    assert len(stage.inventory().entries) == 7_000
+    # The next write lists what is there, and takes away what the loser has left.
+    _write(stage, _dead(7_001))
+    assert len(_shards(api, stage)) == len(pack(_dead(7_001).values()).shards)
+    transport.close()
+    other.close()
+
+
+def test_a_reader_that_is_overtaken_reads_again(stage: Stage) -> None:
+    """The root names shards that the next writer removes: that is no damage."""
+    _write(stage, _dead(6_000))
+    transport = stage.transport()
+    store = stage.store(transport)
+    store.read()
+    _write(stage, {**_dead(5_000), **{ref: _entry(ref) for ref in list(_dead(6_100))[5_000:]}})
+    assert len(store.read().entries) == 6_100
+    transport.close()
+
+
+def test_a_set_grows_and_shrinks_across_its_forms(stage: Stage, api: Api) -> None:
+    """Readable, packed, sharded, and back; the last write leaves no shard behind."""
+    for count in (10, 1_000, 6_000, 1_000, 10):
+        _write(stage, _dead(count))
+        assert dict(stage.inventory().entries) == _dead(count)
+    assert _shards(api, stage) == []
+    _write(stage, _dead(6_000))
+    story = stage.run(mode=Mode.DELETE)
+    assert set(story.outcomes.values()) == {Outcome.FORGOTTEN}
+    assert not stage.inventory().exists
+    assert _shards(api, stage) == []
