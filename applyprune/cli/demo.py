@@ -70,6 +70,9 @@ def _tell(shell: _Shell) -> None:
     shell.run("kubectl get cronjobs -n shop", holds="No resources found")
     shell.run("kubectl get networkpolicies -n shop", holds="catalogue")
 
+    shell.say("The wrong path, one file instead of all: refused, with all that it would take.")
+    shell.run("applyprune apply shop -f v2/settings.yaml", code=6, holds="--max-prune")
+
     shell.say("What the set is, by its own record: the inventory, a ConfigMap in the cluster.")
     shell.run("applyprune inventory show shop", holds="promotion.shop.example.com/summer-sale")
 
@@ -97,11 +100,16 @@ class _Shell:
         click.secho(f"$ {command}", fg="cyan")
 
     def run(
-        self, command: str, *, counts: Mapping[str, int] | None = None, holds: str = ""
+        self,
+        command: str,
+        *,
+        code: int = 0,
+        counts: Mapping[str, int] | None = None,
+        holds: str = "",
     ) -> None:
         """Run a command and show its output; raise RunFailed when it is not as expected.
 
-        Its exit code must be 0, its output hold ``holds``, and its summary say just ``counts``.
+        Its exit code must be ``code``, its output hold ``holds``, its summary say just ``counts``.
         """
         self.show(command)
         output: list[str] = []
@@ -117,7 +125,7 @@ class _Shell:
             for line in process.stdout or ():
                 click.echo(line, nl=False)
                 output.append(line)
-        if process.returncode != 0:
+        if process.returncode != code:
             raise _not_as_told(command, f"its exit code is {process.returncode}")
         if holds not in "".join(output):
             raise _not_as_told(command, f"its output does not say {holds!r}")

@@ -304,8 +304,8 @@ class _Run:
             if step.action is Action.REFUSE and step.problem is not None:
                 done = Done(step.entry.ref, Outcome.FAILED, problem=step.problem)
             else:
-                would = " (it would be deleted)" if step.action is Action.DELETE else ""
-                done = Done(step.entry.ref, Outcome.KEPT, reason=f"not pruned: {why}{would}")
+                told = "it would be deleted" if step.action is Action.DELETE else "not pruned"
+                done = Done(step.entry.ref, Outcome.KEPT, reason=f"{told}: {why}")
             yield from self._counted(iter((done,)))
         if self.plan.refusal is not None and self.request.options.prune:
             self.problems.append(self.plan.refusal)

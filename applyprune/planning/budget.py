@@ -65,7 +65,7 @@ def judge(
         *(f"no {kind} is pruned unless that is allowed" for kind in kinds),
         *(f"{ref.short} would take along what is to stay" for ref in cascading[:3]),
     ]
-    along = f", {count - len(doomed)} of them along with others" if count > len(doomed) else ""
+    along = f", {count - len(doomed)} of them taken along" if count > len(doomed) else ""
     error = PruneRefused(
         f"the prune was refused: it would delete {count} objects{along}",
         why="; ".join(reasons),

@@ -228,7 +228,7 @@ def _no_prune(
     if not options.prune:
         return "--no-prune"
     if refusal is not None:
-        return "the prune was refused"
+        return "refused"
     if any(step.action is Action.REFUSE for step in applies):
         return "not everything in the input can be applied"
     if options.mode in {Mode.APPLY, Mode.PRUNE} and any(

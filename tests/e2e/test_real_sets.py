@@ -112,8 +112,12 @@ def _without_grafana(api: Api, source: Path, smaller: Path, kubeconfig: Path) ->
     smaller.chmod(0o700)
     before = _lasting(_everything(api))
     target = ("apply", "monitoring", "-f", smaller)
-    told = applyprune(*target, "--dry-run=client", kubeconfig=kubeconfig)
-    ended = applyprune(*target, kubeconfig=kubeconfig)
+    # 42 of 131 is more than the 30 % that go without a word.
+    refused = applyprune(*target, kubeconfig=kubeconfig)
+    assert refused.code == 6
+    assert "To allow exactly this: --max-prune 42\n" in refused.err
+    told = applyprune(*target, "--max-prune=42", "--dry-run=client", kubeconfig=kubeconfig)
+    ended = applyprune(*target, "--max-prune=42", kubeconfig=kubeconfig)
     assert ended.code == 0, ended.err
     pruned = {name for name, word in ended.lines.items() if word == "pruned"}
     assert pruned == {name for name, word in told.lines.items() if word.startswith("pruned")}

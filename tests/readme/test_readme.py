@@ -29,8 +29,8 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 RUN_ELSEWHERE = {"pip install .", "applyprune demo"}
 PROMISE = "# → "
 """Before what a command's output must hold; any other comment is for the reader only."""
-LATER_CODES = {1}
-"""Exit codes that are spoken for and that no error has yet."""
+NO_ERRORS = {0, 1}
+"""Exit codes that no error has: done, and differences found."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +153,7 @@ def test_it_knows_the_exit_codes() -> None:
         if isinstance(value, type) and issubclass(value, errors.ApplypruneError)
     ]
     interrupted = {errors.Interrupted(number).exit_code for number in (2, 15)}
-    assert said == {0} | LATER_CODES | interrupted | {one.exit_code for one in classes}
+    assert said == NO_ERRORS | interrupted | {one.exit_code for one in classes}
 
 
 def test_it_lists_every_mark_that_keeps_an_object() -> None:

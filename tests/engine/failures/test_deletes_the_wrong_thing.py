@@ -313,7 +313,7 @@ def test_crd_pruned_takes_all_custom_resources(fresh_plane: FreshPlane) -> None:
         assert story.exit_code == 6
         assert "takes along 30 objects, 20 of which are not of this set" in story.problem(CRD)
         # Ours and the CRD are 11, and with them go 20 that are not ours.
-        assert "it would delete 31 objects, 20 of them along with others" in story.refusal
+        assert "it would delete 31 objects, 20 of them taken along" in story.refusal
         needed = f"--max-prune 31 --allow-cascade {CRD}"
         assert story.refusal.endswith(f"To allow exactly this: {needed}")
         assert story.outcomes["foo.x.example.com/ours-0"] is Outcome.KEPT

@@ -1,0 +1,226 @@
+"""An inventory that does not fit the cluster: what a check finds, and what a repair mends."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from applyprune.errors import InventoryError, LostRace
+from applyprune.model.events import Outcome
+from applyprune.model.findings import Fault
+from applyprune.model.inventory import Holder, Made
+from applyprune.model.options import DryRun
+from applyprune.planning.tracking import PART_OF
+from tests.engine.stage import Stage, config_map
+from tests.engine.test_definitions import GC, custom, definition
+
+if TYPE_CHECKING:
+    from tests.conftest import Api, AuditTrail, FreshPlane, Kubectl
+
+
+def _path(stage: Stage, name: str) -> str:
+    return f"/api/v1/namespaces/{stage.namespace}/configmaps/{name}"
+
+
+def _drop(stage: Stage, name: str) -> None:
+    """Take one object off the list, as a bug or an old backup would."""
+    transport = stage.transport()
+    store = stage.store(transport)
+    inventory = store.read()
+    entries = {ref: one for ref, one in inventory.entries.items() if ref.name != name}
+    store.write(replace(inventory, entries=entries))
+    transport.close()
+
+
+def test_nothing_is_found_where_nothing_is_wrong(stage: Stage) -> None:
+    """Right after an apply, and where there is no set at all."""
+    assert not stage.check().found
+    stage.run(config_map("a"), config_map("b"))
+    assert not stage.check().found
+    before = stage.inventory()
+    assert stage.repair().exit_code == 0
+    assert stage.inventory() == before
+
+
+def test_labelled_but_not_listed(stage: Stage, api: Api, kubectl: Kubectl) -> None:
+    """Said by every run, mended by a repair; what bears the label alone is nobody's business."""
+    stage.run(config_map("a"), config_map("b"))
+    kubectl("create", "configmap", "copied", "-n", stage.namespace)
+    kubectl("label", "configmap/copied", "-n", stage.namespace, f"{PART_OF}={stage.target.id}")
+    _drop(stage, "b")
+    (warning,) = stage.run(config_map("a")).warnings
+    assert "configmap/b" in warning
+    assert stage.check().found == {"configmap/b": Fault.UNLISTED}
+    assert stage.listed() == {"configmap/a"}
+    story = stage.repair()
+    assert story.outcomes == {"configmap/b": Outcome.REPAIRED}
+    assert {entry.ref.name: entry.made for entry in stage.inventory().entries.values()} == {
+        "a": Made.CREATED,
+        "b": Made.ADOPTED,
+    }
+    assert not stage.check().found
+    assert stage.run(config_map("a")).outcomes["configmap/b"] is Outcome.ABANDONED
+    assert api.exists(_path(stage, "b"))
+
+
+@pytest.mark.parametrize("bare", [False, True])
+def test_listed_but_not_labelled(stage: Stage, kubectl: Kubectl, bare: bool) -> None:
+    """The label comes back, and our Apply entry where the label was all that it owned."""
+    body = config_map("b")
+    if bare:
+        del body["data"]
+    stage.run(config_map("a"), body)
+    kubectl("label", "configmap/b", "-n", stage.namespace, f"{PART_OF}-")
+    assert stage.check().found == {"configmap/b": Fault.UNLABELLED}
+    assert stage.run(config_map("a")).outcomes["configmap/b"] is Outcome.FAILED
+    assert stage.repair().outcomes == {"configmap/b": Outcome.REPAIRED}
+    assert not stage.check().found
+    assert stage.run(config_map("a")).outcomes["configmap/b"] is Outcome.PRUNED
+
+
+def test_uid_changed(stage: Stage, api: Api, kubectl: Kubectl) -> None:
+    """Somebody's own object of that name is taken off the list and left alone."""
+    stage.run(config_map("a"), config_map("b"))
+    kubectl("delete", "configmap/b", "-n", stage.namespace)
+    kubectl("create", "configmap", "b", "-n", stage.namespace, "--from-literal=mine=1")
+    assert stage.check().found == {"configmap/b": Fault.OTHER_UID}
+    assert stage.repair().outcomes == {"configmap/b": Outcome.REPAIRED}
+    assert stage.listed() == {"configmap/a"}
+    assert api.get(_path(stage, "b"))["data"] == {"mine": "1"}
+
+
+def test_gone_is_said_and_left_to_the_next_run(stage: Stage, kubectl: Kubectl) -> None:
+    """A finished Job that its TTL removed is gone, too, and must not be made again."""
+    stage.run(config_map("a"), config_map("b"))
+    kubectl("delete", "configmap/b", "-n", stage.namespace)
+    assert stage.check().found == {"configmap/b": Fault.GONE}
+    assert stage.repair().outcomes == {}
+    assert stage.listed() == {"configmap/a", "configmap/b"}
+    assert stage.run(config_map("a")).outcomes["configmap/b"] is Outcome.FORGOTTEN
+
+
+def test_kind_vanished(fresh_plane: FreshPlane, kubectl: Kubectl) -> None:
+    """The CRD is gone, and every object of it: the entries go."""
+    plane = fresh_plane(GC)
+    owner, stage = (Stage(plane.kubeconfig, "default", name=name) for name in ("owner", "web"))
+    owner.run(definition())
+    stage.run(custom("f"), config_map("a"))
+    crd = "customresourcedefinition/foos.x.example.com"
+    kubectl("delete", crd, "--wait", "--timeout=60s", plane=plane)
+    assert stage.check().found == {"foo.x.example.com/f": Fault.KIND_GONE}
+    assert stage.repair().exit_code == 0
+    assert stage.listed() == {"configmap/a"}
+
+
+def test_two_owners(stage: Stage, api: Api) -> None:
+    """The label decides: the set whose label is gone takes it off its list, the other keeps it."""
+    other = Stage(stage.kubeconfig, stage.namespace, name="other")
+    stage.run(config_map("a"), config_map("shared"))
+    other.run(config_map("b"))
+    transport = stage.transport()
+    theirs, ours = other.store(transport), stage.store(transport)
+    both = {**theirs.read().entries, **ours.read().entries}
+    del both[next(ref for ref in both if ref.name == "a")]
+    theirs.write(replace(theirs.read(), entries=both))
+    transport.close()
+    assert other.check().found == {"configmap/shared": Fault.TWO_OWNERS}
+    assert not stage.check().found
+    assert other.repair().outcomes == {"configmap/shared": Outcome.REPAIRED}
+    assert other.listed() == {"configmap/b"}
+    assert api.exists(_path(stage, "shared"))
+
+
+def test_another_sets_manager_on_an_object_of_ours_is_said(stage: Stage, kubectl: Kubectl) -> None:
+    """It owns fields that our applies cannot take away."""
+    stage.run(config_map("a"))
+    body = config_map("a")
+    body["data"] = {"theirs": "1"}
+    kubectl(
+        "apply", "--server-side", "-n", stage.namespace,
+        f"--field-manager=applyprune/{stage.namespace}/other", "-f", "-", stdin=json.dumps(body),
+    )  # fmt: skip
+    assert stage.check().found == {"configmap/a": Fault.TWO_OWNERS}
+    assert stage.repair().outcomes == {}
+
+
+def test_no_inventory_at_all(stage: Stage, kubectl: Kubectl) -> None:
+    """It is made anew from the marks; the user says what the objects count as."""
+    stage.run(config_map("a"), config_map("b"))
+    kubectl("delete", "configmap/applyprune-web", "-n", stage.namespace)
+    assert stage.check().found == {
+        str(Fault.LOST): Fault.LOST,
+        "configmap/a": Fault.UNLISTED,
+        "configmap/b": Fault.UNLISTED,
+    }
+    assert not stage.inventory().exists
+    assert stage.repair(made=Made.CREATED).exit_code == 0
+    assert stage.run(config_map("a")).outcomes["configmap/b"] is Outcome.PRUNED
+
+
+@pytest.mark.parametrize("how", ["garbage", "no header", "half"])
+def test_an_inventory_that_cannot_be_read(stage: Stage, api: Api, how: str) -> None:
+    """What it listed comes back from the marks."""
+    stage.run(config_map("a"), config_map("b"))
+    body = api.get(_path(stage, "applyprune-web"))
+    if how == "no header":
+        del body["data"]["header"]
+    else:
+        body["data"]["entries"] = "?" if how == "garbage" else body["data"]["entries"][:99]
+    assert api("PUT", _path(stage, "applyprune-web"), body)[0] == 200
+    with pytest.raises(InventoryError, match="cannot be read") as caught:
+        stage.run(config_map("a"))
+    assert "applyprune inventory repair web" in caught.value.hint
+    assert stage.check().found == {
+        str(Fault.DAMAGED): Fault.DAMAGED,
+        "configmap/a": Fault.UNLISTED,
+        "configmap/b": Fault.UNLISTED,
+    }
+    assert stage.repair(made=Made.CREATED).exit_code == 0
+    assert not stage.check().found
+    assert stage.run(config_map("a")).outcomes["configmap/b"] is Outcome.PRUNED
+
+
+def test_a_copy_is_mended_where_its_objects_are_the_listed_ones(
+    stage: Stage, api: Api, kubectl: Kubectl
+) -> None:
+    """The ConfigMap was restored, the objects never went: one repair, and prunes go on."""
+    stage.run(config_map("a"), config_map("b"))
+    body = api.get(_path(stage, "applyprune-web"))
+    for key in ("uid", "resourceVersion", "creationTimestamp", "managedFields"):
+        del body["metadata"][key]
+    kubectl("delete", "configmap/applyprune-web", "-n", stage.namespace)
+    kubectl("create", "-f", "-", stdin=json.dumps(body))
+    refused = stage.run(config_map("a"))
+    assert (refused.exit_code, refused.outcomes["configmap/b"]) == (6, Outcome.KEPT)
+    assert stage.check().found == {str(Fault.COPIED): Fault.COPIED}
+    assert stage.repair().exit_code == 0
+    assert stage.run(config_map("a")).outcomes["configmap/b"] is Outcome.PRUNED
+
+
+def test_a_dry_run_writes_nothing(stage: Stage, audit: AuditTrail, kubectl: Kubectl) -> None:
+    """It says what it would do about each."""
+    stage.run(config_map("a"), config_map("b"), config_map("c"))
+    _drop(stage, "b")
+    kubectl("label", "configmap/c", "-n", stage.namespace, f"{PART_OF}-")
+    audit.restart()
+    story = stage.repair(dry_run=DryRun.SERVER)
+    assert story.found == {"configmap/b": Fault.UNLISTED, "configmap/c": Fault.UNLABELLED}
+    verbs = {event["verb"] for event in audit.events() if "applyprune/" in event["userAgent"]}
+    assert verbs == {"get", "list"}
+
+
+def test_a_repair_waits_for_the_run_that_holds_the_set(stage: Stage) -> None:
+    """And touches nothing while it lives."""
+    stage.run(config_map("a"), config_map("b"))
+    _drop(stage, "b")
+    transport = stage.transport()
+    store = stage.store(transport)
+    holder = Holder("r", "ci@elsewhere", "another/boot", "1@1", lease=30.0)
+    store.write(replace(store.read(), holder=holder))
+    transport.close()
+    with pytest.raises(LostRace, match="ci@elsewhere"):
+        stage.repair(lock_timeout=1.0)
+    assert stage.listed() == {"configmap/a"}
