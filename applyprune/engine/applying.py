@@ -59,8 +59,7 @@ class Applier:
     options: Options
     schemas: dict[GroupKind, int | None]
     confirmed: dict[Ref, Entry] = field(default_factory=dict)
-    blocked_kinds: dict[GroupKind, str] = field(default_factory=dict)
-    blocked_namespaces: dict[str, str] = field(default_factory=dict)
+    failed: dict[Ref, str] = field(default_factory=dict)
     coming: set[GroupKind] = field(default_factory=set)
     lost: Unreachable | None = None
 
@@ -71,7 +70,7 @@ class Applier:
             changed: list[ApplyStep] = []
             for step, done in self.workers.each(self._step, batch):
                 if done.problem is not None:
-                    self._block(step, done)
+                    self._block(step)
                 elif done.outcome in {Outcome.CREATED, Outcome.CONFIGURED}:
                     changed.append(step)
                 yield done
@@ -282,24 +281,23 @@ class Applier:
         establisher = Establisher(self.cluster, self.workers, self.stop, self.options.timeout)
         yield from establisher.run([step.desired for step in steps])
         for step in steps:
-            kinds = defined_kinds(step.desired.body)
-            self.coming.update(kinds)
+            self.coming.update(defined_kinds(step.desired.body))
             if (problem := establisher.failed.get(step.desired.ref)) is not None:
-                self.blocked_kinds.update(dict.fromkeys(kinds, str(problem)))
+                self.failed[step.desired.ref] = f"is not served: {problem.why}"
 
-    def _block(self, step: ApplyStep, done: Done) -> None:
-        why = f"{step.desired.ref} failed"
-        if done.ref.group_kind == NAMESPACE:
-            self.blocked_namespaces[done.ref.name] = why
-        elif _is_definition(step) and step.live is None:
-            self.blocked_kinds.update(dict.fromkeys(defined_kinds(step.desired.body), why))
+    def _block(self, step: ApplyStep) -> None:
+        """Keep back what depends on an object that was not applied."""
+        if step.live is not None and step.desired.ref.group_kind in {NAMESPACE, CRD}:
+            return  # it is there: what is in it, or of it, can be applied all the same
+        self.failed[step.desired.ref] = "was not applied"
 
     def _why_blocked(self, step: ApplyStep) -> str | None:
         if self.lost is not None:
             # One request has used up its patience; a thousand need not do so one by one.
             return f"the server has stopped answering: {self.lost.what}"
-        ref = step.desired.ref
-        return self.blocked_kinds.get(ref.group_kind) or self.blocked_namespaces.get(ref.namespace)
+        one = step.desired
+        failed = next((ref for ref in (*one.after, *sorted(one.needs)) if ref in self.failed), None)
+        return f"{failed}, on which it depends, {self.failed[failed]}" if failed else None
 
     def _is_to_come(self, step: ApplyStep, error: NotFound | NotServed) -> bool:
         """Return whether a dry run fails only because its namespace or CRD is not there yet."""

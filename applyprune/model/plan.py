@@ -23,7 +23,8 @@ class Desired:
     """A manifest with every question about it answered: endpoint, namespace, label, wave.
 
     ``body`` is what is sent, but for the guard; ``digest`` stands for it in the inventory.
-    ``once`` marks a Job with a TTL, which may be gone because it has done its work.
+    ``once`` marks a Job with a TTL, which may be gone because it has done its work. ``after`` are
+    the objects of the set that its manifest says it depends on, ``needs`` those that it names.
     """
 
     ref: Ref
@@ -34,6 +35,8 @@ class Desired:
     keep: str
     once: bool
     origin: Origin
+    after: tuple[Ref, ...] = ()
+    needs: frozenset[Ref] = frozenset()
 
 
 class Action(StrEnum):

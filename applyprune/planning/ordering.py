@@ -1,4 +1,4 @@
-"""Which objects go before which: waves by group-kind; within a wave everything goes at once.
+"""Which objects go before which: waves by kind and dependency; all of a wave goes at once.
 
 Deletion takes the waves in reverse, so custom resources go before their CRD and contents before
 their namespace. The table is by group and kind: a bare kind may belong to anybody's CRD.
@@ -91,6 +91,9 @@ _LAST = frozenset(
         GroupKind(_ADMISSION, "ValidatingWebhookConfiguration"),
     }
 )
+DEEPEST = 1_000
+"""How long a chain of dependencies within one rank may be."""
+_RANKS_IN_A_WAVE = 10
 _RANKS = {kind: rank for rank, kinds in enumerate(_FIRST) for kind in kinds} | dict.fromkeys(
     _LAST, _CUSTOM + 1
 )
@@ -101,6 +104,15 @@ def is_built_in(group: str) -> bool:
     return group in _BUILT_IN
 
 
-def wave_of(group_kind: GroupKind) -> int:
-    """Return the wave of a kind, from 0."""
+def rank_of(group_kind: GroupKind) -> int:
+    """Return the rank of a kind, from 0."""
     return _RANKS.get(group_kind, _WORKLOADS if is_built_in(group_kind.group) else _CUSTOM)
+
+
+def wave_of(group_kind: GroupKind, *, asked: int = 0, depth: int = 0) -> int:
+    """Return the number of a wave, which orders objects of different runs as well.
+
+    ``asked`` is the wave that the manifest asks for and comes first, then the rank of the kind,
+    then how deep an object stands in a chain of dependencies.
+    """
+    return (asked * _RANKS_IN_A_WAVE + rank_of(group_kind)) * DEEPEST + depth

@@ -107,6 +107,7 @@ def _apply_step(
         version=one.resource.version,
         found=ABSENT,
         wave=one.wave,
+        after=one.after,
         keep=one.keep,
     )
     if isinstance(state, Unknown):
@@ -149,6 +150,7 @@ def _existing(
         uid=live.uid if known else "",
         made=_made(entry, known=known),
         wave=one.wave,
+        after=one.after,
         keep=one.keep,
         deleting=fence,
     )
@@ -159,7 +161,9 @@ def _existing(
         schema = world.schemas.get(one.ref.group_kind)
         knows_schema = one.ref.group_kind not in world.schemas or schema is not None
         if knows_schema and unchanged(one, entry, live, manager=target.manager, schema=schema):
-            return ApplyStep(one, Action.NOTHING, entry, live)
+            # Others may have moved it in the order; that is recorded when anything is.
+            listed = replace(entry, wave=one.wave, after=one.after)
+            return ApplyStep(one, Action.NOTHING, listed, live)
     reason = "" if known else f"adopted: it existed and belonged to {_whom(owner)}"
     return ApplyStep(one, Action.UPDATE, union, live, reason=reason, fence=fence)
 

@@ -16,7 +16,8 @@ from applyprune.planning.definitions import defined_resources, mapping
 from applyprune.planning.digests import manifest_digest
 from applyprune.planning.keeping import keep_rule
 from applyprune.planning.normalization import normalize
-from applyprune.planning.ordering import CRD, wave_of
+from applyprune.planning.ordering import CRD
+from applyprune.planning.sorting import in_order
 from applyprune.planning.tracking import PART_OF, SET_ID, SetIdentity
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """The desired objects in the order of the input, and what the user should know of them."""
+    """The desired objects in the order of their waves, and what the user should know of them."""
 
     desired: tuple[Desired, ...]
     warnings: tuple[Problem, ...]
@@ -41,7 +42,8 @@ def resolve(
     """Settle every manifest; ``namespace`` fills in a missing one and never overrides one.
 
     Raises InputErrors with everything that is wrong: an unknown kind, one object twice, an
-    ApplySet label that is already there, the set's own inventory.
+    ApplySet label that is already there, the set's own inventory, a dependency that is missing
+    or goes round in a circle.
     """
     coming = {
         resource.gvk: resource
@@ -72,7 +74,7 @@ def resolve(
             )
     if errors:
         raise errors[0] if len(errors) == 1 else InputErrors(errors)
-    return Resolved(tuple(desired.values()), tuple(warnings))
+    return Resolved(in_order(desired), tuple(warnings))
 
 
 def _resource(manifest: Manifest, catalogue: Catalogue, coming: Mapping[GVK, Resource]) -> Resource:
@@ -110,7 +112,7 @@ def _settle(manifest: Manifest, resource: Resource, target: SetIdentity, namespa
         resource=resource,
         body=body,
         digest=manifest_digest(body),
-        wave=wave_of(resource.group_kind),
+        wave=0,
         keep=keep_rule(body["metadata"]),
         once=(ref.group, ref.kind) == ("batch", "Job")
         and spec.get("ttlSecondsAfterFinished") is not None,

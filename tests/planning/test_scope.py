@@ -55,7 +55,7 @@ def test_a_kind_that_is_yet_to_come_is_taken_from_the_crd_in_the_input(
 ) -> None:
     """Also when the custom resource stands before its CRD."""
     custom = {"apiVersion": "x.io/v1", "kind": "Foo", "metadata": {"name": "f"}}
-    assert _refs(custom, _definition("v1", scope=scope))[0] == Ref("x.io", "Foo", namespace, "f")
+    assert _refs(custom, _definition("v1", scope=scope))[1] == Ref("x.io", "Foo", namespace, "f")
 
 
 ERRORS: dict[str, tuple[list[dict[str, Any]], str]] = {

@@ -1,0 +1,146 @@
+"""What an object needs before it: what its manifest says, and what it names.
+
+``config.kubernetes.io/depends-on`` is kustomize's and cli-utils' annotation, with their syntax:
+``GROUP/KIND/NAME`` or ``GROUP/namespaces/NAMESPACE/KIND/NAME``, comma-separated, GROUP empty for
+the core group.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from applyprune.errors import InputError
+from applyprune.model.refs import Ref
+from applyprune.planning.definitions import defined_kinds, mapping
+from applyprune.planning.ordering import CRD, NAMESPACE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from applyprune.model.manifests import Origin
+    from applyprune.model.plan import Desired
+    from applyprune.model.refs import GroupKind
+
+DEPENDS_ON = "config.kubernetes.io/depends-on"
+
+_RBAC = "rbac.authorization.k8s.io"
+_BINDINGS = frozenset({(_RBAC, "RoleBinding"), (_RBAC, "ClusterRoleBinding")})
+_WEBHOOKS = frozenset(
+    {
+        ("admissionregistration.k8s.io", "MutatingWebhookConfiguration"),
+        ("admissionregistration.k8s.io", "ValidatingWebhookConfiguration"),
+    }
+)
+
+
+def asked_for(metadata: Mapping[str, Any], origin: Origin) -> tuple[Ref, ...]:
+    """Return what the depends-on annotation names; raises InputError for what it cannot mean."""
+    text = str(mapping(metadata.get("annotations")).get(DEPENDS_ON, ""))
+    if not text.strip():
+        return ()
+    found: list[Ref] = []
+    for part in text.split(","):
+        fields = part.strip().split("/")
+        match fields:
+            case [group, kind, name] if kind and name:
+                found.append(Ref(group, kind, "", name))
+            case [group, "namespaces", namespace, kind, name] if namespace and kind and name:
+                found.append(Ref(group, kind, namespace, name))
+            case _:
+                raise InputError(
+                    f"{DEPENDS_ON} cannot be read",
+                    where=origin,
+                    why=f"{part.strip()!r} names no object",
+                    hint="Write GROUP/KIND/NAME, or GROUP/namespaces/NAMESPACE/KIND/NAME; GROUP is "
+                    "empty for ConfigMaps and the like: /namespaces/shop/ConfigMap/web.",
+                )
+    return tuple(found)
+
+
+def needed(one: Desired, brings: Mapping[GroupKind, Ref]) -> Iterator[Ref]:
+    """Yield what an object names by its own fields, in the set or not.
+
+    ``brings`` holds the CRD of each kind that the set defines.
+    """
+    ref, body = one.ref, one.body
+    if ref.namespace:
+        yield Ref(NAMESPACE.group, NAMESPACE.kind, "", ref.namespace)
+    if (definition := brings.get(ref.group_kind)) is not None:
+        yield definition
+    spec = mapping(body.get("spec"))
+    kind = (ref.group, ref.kind)
+    for pod in _pod_specs(kind, spec):
+        yield from (_core(kind_name, ref.namespace, name) for kind_name, name in _mounted(pod))
+    if kind in _BINDINGS:
+        role = mapping(body.get("roleRef"))
+        home = ref.namespace if role.get("kind") == "Role" else ""
+        yield Ref(_RBAC, str(role.get("kind", "")), home, str(role.get("name", "")))
+        for subject in _items(body.get("subjects")):
+            if subject.get("kind") == "ServiceAccount":
+                home = str(subject.get("namespace") or ref.namespace)
+                yield _core("ServiceAccount", home, str(subject.get("name", "")))
+    services = [mapping(spec.get("service"))] if kind[1] == "APIService" else []
+    if kind in _WEBHOOKS:
+        clients = (mapping(hook.get("clientConfig")) for hook in _items(body.get("webhooks")))
+        services += [mapping(client.get("service")) for client in clients]
+    for service in services:
+        yield _core("Service", str(service.get("namespace", "")), str(service.get("name", "")))
+
+
+def brought(desired: Mapping[Ref, Desired]) -> Mapping[GroupKind, Ref]:
+    """Return the CRD of each kind that the set defines."""
+    return {
+        kind: ref
+        for ref, one in desired.items()
+        if ref.group_kind == CRD
+        for kind in defined_kinds(one.body)
+    }
+
+
+def _core(kind: str, namespace: str, name: str) -> Ref:
+    return Ref("", kind, namespace, name)
+
+
+def _pod_specs(kind: tuple[str, str], spec: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Yield the Pod specification in a workload of the built-in groups."""
+    if kind == ("", "Pod"):
+        yield spec
+    elif kind[0] in {"", "apps", "batch"}:
+        if kind[1] == "CronJob":
+            spec = mapping(mapping(spec.get("jobTemplate")).get("spec"))
+        yield mapping(mapping(spec.get("template")).get("spec"))
+
+
+def _mounted(pod: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield kind and name of what a Pod cannot start without."""
+    for account in ("serviceAccountName", "serviceAccount"):
+        yield "ServiceAccount", str(pod.get(account, ""))
+    for secret in _items(pod.get("imagePullSecrets")):
+        yield "Secret", str(secret.get("name", ""))
+    for volume in _items(pod.get("volumes")):
+        yield from _sources(volume)
+        for source in _items(mapping(volume.get("projected")).get("sources")):
+            yield from _sources(source)
+        claim = mapping(volume.get("persistentVolumeClaim"))
+        yield "PersistentVolumeClaim", str(claim.get("claimName", ""))
+    for containers in ("containers", "initContainers"):
+        for container in _items(pod.get(containers)):
+            for source in _items(container.get("envFrom")):
+                yield "ConfigMap", str(mapping(source.get("configMapRef")).get("name", ""))
+                yield "Secret", str(mapping(source.get("secretRef")).get("name", ""))
+            for variable in _items(container.get("env")):
+                source = mapping(variable.get("valueFrom"))
+                yield "ConfigMap", str(mapping(source.get("configMapKeyRef")).get("name", ""))
+                yield "Secret", str(mapping(source.get("secretKeyRef")).get("name", ""))
+
+
+def _sources(volume: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    yield "ConfigMap", str(mapping(volume.get("configMap")).get("name", ""))
+    secret = mapping(volume.get("secret"))
+    # A volume of its own calls it secretName, a projected one name.
+    yield "Secret", str(secret.get("secretName") or secret.get("name") or "")
+
+
+def _items(value: object) -> Iterator[Mapping[str, Any]]:
+    for item in value if isinstance(value, list) else ():
+        yield mapping(item)
