@@ -15,6 +15,7 @@ from applyprune.cli.options import (
     input_option,
     run_options,
 )
+from applyprune.errors import UsageError
 from applyprune.model.options import Adopt, Mode
 
 if TYPE_CHECKING:
@@ -40,6 +41,12 @@ if TYPE_CHECKING:
     show_default=True,
     help="Which existing objects the set may take in.",
 )
+@click.option(
+    "--take-over",
+    multiple=True,
+    metavar="MANAGER",
+    help="A field manager whose fields become the set's own; kubectl's and Helm's do at adoption.",
+)
 @click.option("--force-conflicts", is_flag=True, help="Take fields that other managers own.")
 @click.option(
     "--create-namespace",
@@ -54,6 +61,7 @@ def apply(
     options: Options,
     prune: bool,
     adopt: str,
+    take_over: tuple[str, ...],
     force_conflicts: bool,
     create_namespace: bool,
     full: bool,
@@ -70,13 +78,20 @@ def apply(
       kustomize build . | applyprune apply web -f - -n shop --create-namespace
     """
     from applyprune.cli.session import carry_out
+    from applyprune.planning.tracking import MANAGERS
     from applyprune.sources import read
 
+    if others := sorted(one for one in take_over if one.startswith(MANAGERS)):
+        raise UsageError(
+            f"{others[0]} is the field manager of a set",
+            hint="--adopt=all takes objects from another set.",
+        )
     decided = replace(
         options,
         mode=Mode.APPLY,
         prune=prune,
         adopt=Adopt(adopt),
+        take_over=frozenset(take_over),
         force_conflicts=force_conflicts,
         create_namespace=create_namespace,
         full=full,

@@ -26,7 +26,7 @@ from applyprune.model.plan import Action, ApplyStep
 from applyprune.planning.conflicts import explain
 from applyprune.planning.definitions import defined_kinds
 from applyprune.planning.evidence import take
-from applyprune.planning.managed_fields import release_patch, set_manager
+from applyprune.planning.managed_fields import migrate_patch, release_patch, set_manager
 from applyprune.planning.ordering import CRD, NAMESPACE
 from applyprune.planning.ownership import Owner, owner_of
 from applyprune.planning.tracking import PART_OF, WANTED
@@ -106,6 +106,8 @@ class Applier:
         taken = step.live is not None and self._is_anothers(step.live)
         if not dry and taken and step.live is not None:
             step = replace(step, live=self._released(step, step.live))
+        if not dry and step.migrate and step.live is not None:
+            taken, step = True, replace(step, live=self._migrated(step, step.live))
         try:
             if step.fence and not dry:
                 step = replace(step, live=self._fenced(step))
@@ -123,6 +125,20 @@ class Applier:
                 raise  # another manager's fields: nothing has moved
             return self._after_guard(step, error)
         return self._confirm(step, live, created=created, taken=taken)
+
+    def _migrated(self, step: ApplyStep, live: Live) -> Live:
+        """Make the fields of other managers ours, so that what our manifest lacks goes."""
+        one, manager = step.desired, self.target.manager
+        api_version = one.resource.gvk.api_version
+        for _ in range(_TRIES):
+            patch = migrate_patch(live, step.migrate, manager, api_version)
+            try:
+                return self.cluster.patch(one.resource, one.ref, patch)
+            except Conflict:
+                live = self.cluster.get(one.resource, one.ref)
+                if step.live is None or live.uid != step.live.uid:
+                    break
+        raise RunFailed(f"{one.ref} changes faster than it can be taken over", where=one.origin)
 
     def _fenced(self, step: ApplyStep) -> Live:
         """Move the resourceVersion of an object that a run which was cut off meant to delete.

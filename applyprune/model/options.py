@@ -64,7 +64,8 @@ class Options:
     that may take along what is not of the set. ``allow_kinds`` holds the guarded kinds that a
     prune may delete, by their words in ``planning.budget.GUARDED``. ``prune_adopted`` deletes
     adopted objects as if the set had created them. ``select`` names the objects to abandon in that
-    mode, all of them when it is empty.
+    mode, all of them when it is empty. ``take_over`` names field managers whose fields become
+    the set's own.
     """
 
     mode: Mode = Mode.APPLY
@@ -81,6 +82,7 @@ class Options:
     max_prune: PruneLimit = PruneLimit()
     prune_adopted: bool = False
     select: frozenset[str] = frozenset()
+    take_over: frozenset[str] = frozenset()
     propagation: Propagation = Propagation.BACKGROUND
     timeout: float = 300.0
     lock_timeout: float = 60.0

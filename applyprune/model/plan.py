@@ -57,7 +57,8 @@ class ApplyStep:
     """One object of the input: CREATE, UPDATE, NOTHING or REFUSE.
 
     ``entry`` is what the union write records of it; ``live`` what the read found. ``fence`` says
-    that a run which was cut off may have sent a delete that is still on its way.
+    that a run which was cut off may have sent a delete that is still on its way; ``migrate`` names
+    the field managers whose fields are to become ours first.
     """
 
     desired: Desired
@@ -67,6 +68,7 @@ class ApplyStep:
     reason: str = ""
     problem: Problem | None = None
     fence: bool = False
+    migrate: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

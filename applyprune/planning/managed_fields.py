@@ -2,7 +2,8 @@
 
 Nothing else can take a manager off an object. Applying it stripped to its name would wipe its
 data: fields that we alone own go with our ownership. Every patch tests that the object is still the
-one that was read, and touches labels and managedFields only.
+one that was read, and touches labels, managedFields and
+kubectl's own annotation only.
 """
 
 from __future__ import annotations
@@ -10,10 +11,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from applyprune.planning.evidence import own_apply_entry
-from applyprune.planning.tracking import PART_OF, set_of
+from applyprune.planning.tracking import LAST_APPLIED, PART_OF, set_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from applyprune.model.live import Live
     from applyprune.planning.tracking import SetIdentity
@@ -43,6 +44,63 @@ def release_patch(live: Live) -> Operations:
     """
     labels = {key: value for key, value in live.labels.items() if key != PART_OF}
     return _patch(live, labels, live.managed_fields)
+
+
+def foreign_managers(live: Live, asked: Collection[str], *, adopts: bool) -> frozenset[str]:
+    """Return the managers whose fields become ours, those that are on ``live``.
+
+    At an adoption these are kubectl's and Helm's, by whatever operation: they are how the object's
+    owner has managed it until now. ``asked`` are taken over at any time.
+    """
+    return frozenset(
+        manager
+        for entry in live.managed_fields
+        if not entry.get("subresource")
+        and (manager := str(entry.get("manager", "")))
+        and (manager in asked or (adopts and _is_users_own(manager)))
+    )
+
+
+def migrate_patch(
+    live: Live, managers: Collection[str], manager: str, api_version: str
+) -> Operations:
+    """Return the operations that give our manager the fields of others, as its own applies.
+
+    A field that they set and our manifest lacks goes with our next apply then; left with them it
+    would stay for ever (kubernetes#99003). The annotation in which client-side apply keeps the
+    whole manifest goes as well. client-go's csaupgrade does the same for kubectl's own managers.
+    """
+    moved = [one for one in live.managed_fields if _is_of(one, {*managers, manager})]
+    others = [one for one in live.managed_fields if one not in moved]
+    fields: dict[str, Any] = {}
+    for one in moved:
+        fields = _united(fields, one.get("fieldsV1") or {})
+    ours = {
+        "manager": manager,
+        "operation": "Apply",
+        "apiVersion": api_version,
+        "fieldsType": "FieldsV1",
+        "fieldsV1": fields,
+    }
+    annotations = {key: one for key, one in live.annotations.items() if key != LAST_APPLIED}
+    return _patch(live, live.labels, [*others, ours], annotations)
+
+
+def _is_users_own(manager: str) -> bool:
+    return manager in {"before-first-apply", "helm"} or manager.startswith("kubectl")
+
+
+def _is_of(entry: Mapping[str, Any], managers: Collection[str]) -> bool:
+    return entry.get("manager") in managers and not entry.get("subresource")
+
+
+def _united(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the union of two sets of fields (FieldsV1 is a tree of names)."""
+    both = {**one, **other}
+    return {
+        key: _united(one[key], other[key]) if key in one and key in other else value
+        for key, value in both.items()
+    }
 
 
 def hand_over_patch(live: Live, *, old: str, new: str, label: str) -> Operations:
@@ -91,12 +149,26 @@ def _without(managers: Managers, is_out: Callable[[Mapping[str, Any]], bool]) ->
     return [one for one in managers if not is_out(one)]
 
 
-def _patch(live: Live, labels: Mapping[str, str], managers: Managers) -> Operations:
+def _patch(
+    live: Live,
+    labels: Mapping[str, str],
+    managers: Managers,
+    annotations: Mapping[str, str] | None = None,
+) -> Operations:
     # Imported here: most runs never edit managedFields.
     from jsonpatch import make_patch
 
-    before = {"labels": dict(live.labels), "managedFields": list(live.managed_fields)}
-    after = {"labels": dict(labels), "managedFields": list(managers)}
+    before = {
+        "labels": dict(live.labels),
+        "annotations": dict(live.annotations),
+        "managedFields": list(live.managed_fields),
+    }
+    kept = live.annotations if annotations is None else annotations
+    after = {
+        "labels": dict(labels),
+        "annotations": dict(kept),
+        "managedFields": list(managers),
+    }
     # The server leaves out what is empty, so there is nothing to change a part of.
     changes = make_patch({"metadata": _filled(before)}, {"metadata": _filled(after)}).patch
     return [

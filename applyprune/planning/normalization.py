@@ -6,7 +6,7 @@ import base64
 from typing import TYPE_CHECKING, Any
 
 from applyprune.planning.digests import is_secret
-from applyprune.planning.tracking import PART_OF
+from applyprune.planning.tracking import LAST_APPLIED, PART_OF
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def normalize(body: Mapping[str, Any], *, namespace: str, set_id: str) -> JSONObject:
-    """Return a new body with the namespace resolved, the set's label on it, and no ``stringData``.
+    """Return a new body with its namespace, the set's label, and no ``stringData``.
 
     The server folds ``stringData`` into ``data`` without owning it, so a key that leaves the
     manifest would stay in the Secret for ever (failures of server-side apply, verified on 1.36).
@@ -23,6 +23,11 @@ def normalize(body: Mapping[str, Any], *, namespace: str, set_id: str) -> JSONOb
     metadata = {key: value for key, value in body["metadata"].items() if key != "namespace"}
     if namespace:
         metadata["namespace"] = namespace
+    if LAST_APPLIED in (annotations := metadata.get("annotations") or {}):
+        # kubectl's own note, in a manifest that was copied from a live object: never written.
+        metadata["annotations"] = {
+            key: value for key, value in annotations.items() if key != LAST_APPLIED
+        }
     metadata["labels"] = {**(metadata.get("labels") or {}), PART_OF: set_id}
     sent: JSONObject = {**body, "metadata": metadata}
     if is_secret(body) and "stringData" in body:

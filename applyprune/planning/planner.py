@@ -12,6 +12,7 @@ from applyprune.model.options import Adopt, Mode, Options
 from applyprune.model.plan import Action, ApplyStep, Desired, Plan, RemoveStep
 from applyprune.planning.definitions import defined_kinds
 from applyprune.planning.evidence import unchanged
+from applyprune.planning.managed_fields import foreign_managers
 from applyprune.planning.ordering import CRD
 from applyprune.planning.ownership import Owner, owner_of
 from applyprune.planning.recovery import (
@@ -157,7 +158,10 @@ def _existing(
     if (problem := _obstacle(one, live, owner, options)) is not None:
         # What was recorded before stays recorded; what is not ours is not recorded at all.
         return _refused(one, entry or replace(union, found=live.uid), problem, live)
-    if known and entry is not None and not options.full and not fence:
+    # An adoption is one until a reply has confirmed it.
+    adopts = not known or entry is None or (not entry.uid and entry.found != ABSENT)
+    migrate = foreign_managers(live, options.take_over, adopts=adopts)
+    if known and entry is not None and not (options.full or fence or migrate):
         schema = world.schemas.get(one.ref.group_kind)
         knows_schema = one.ref.group_kind not in world.schemas or schema is not None
         if knows_schema and unchanged(one, entry, live, manager=target.manager, schema=schema):
@@ -165,7 +169,7 @@ def _existing(
             listed = replace(entry, wave=one.wave, after=one.after)
             return ApplyStep(one, Action.NOTHING, listed, live)
     reason = "" if known else f"adopted: it existed and belonged to {_whom(owner)}"
-    return ApplyStep(one, Action.UPDATE, union, live, reason=reason, fence=fence)
+    return ApplyStep(one, Action.UPDATE, union, live, reason=reason, fence=fence, migrate=migrate)
 
 
 def _made(entry: Entry | None, *, known: bool) -> Made:

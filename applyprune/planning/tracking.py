@@ -25,6 +25,7 @@ TOOLING = "applyset.kubernetes.io/tooling"
 GROUP_KINDS = "applyset.kubernetes.io/contains-group-kinds"
 NAMESPACES = "applyset.kubernetes.io/additional-namespaces"
 
+LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 SHARD_OF = "applyprune.dev/inventory"
 WANTED = "applyprune.dev/wanted"
 """An annotation that does nothing but move the resourceVersion of what a delete may be aimed at."""
