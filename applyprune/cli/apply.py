@@ -49,6 +49,12 @@ if TYPE_CHECKING:
 )
 @click.option("--force-conflicts", is_flag=True, help="Take fields that other managers own.")
 @click.option(
+    "--recreate",
+    is_flag=True,
+    help="Delete and create anew what cannot be changed in place; never a PersistentVolumeClaim, "
+    "PersistentVolume, Namespace or CRD.",
+)
+@click.option(
     "--create-namespace",
     is_flag=True,
     help="Create the inventory's namespace; it stays outside the set.",
@@ -63,6 +69,7 @@ def apply(
     adopt: str,
     take_over: tuple[str, ...],
     force_conflicts: bool,
+    recreate: bool,
     create_namespace: bool,
     full: bool,
 ) -> int:
@@ -93,6 +100,7 @@ def apply(
         adopt=Adopt(adopt),
         take_over=frozenset(take_over),
         force_conflicts=force_conflicts,
+        recreate=recreate,
         create_namespace=create_namespace,
         full=full,
     )

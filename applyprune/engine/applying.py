@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from applyprune.engine.ports import Cluster
+    from applyprune.engine.recreating import Recreator
     from applyprune.engine.workers import Stop, Workers
     from applyprune.model.inventory import Entry
     from applyprune.model.live import Live
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
 _SERVED_SOON = 10.0
 _POLL = 0.1
 _TRIES = 8
+_WRITTEN = frozenset({Outcome.CREATED, Outcome.CONFIGURED, Outcome.RECREATED})
 
 
 @dataclass(slots=True)
@@ -58,6 +60,7 @@ class Applier:
     target: SetIdentity
     options: Options
     schemas: dict[GroupKind, int | None]
+    recreator: Recreator
     confirmed: dict[Ref, Entry] = field(default_factory=dict)
     failed: dict[Ref, str] = field(default_factory=dict)
     coming: set[GroupKind] = field(default_factory=set)
@@ -71,7 +74,7 @@ class Applier:
             for step, done in self.workers.each(self._step, batch):
                 if done.problem is not None:
                     self._block(step)
-                elif done.outcome in {Outcome.CREATED, Outcome.CONFIGURED}:
+                elif done.outcome in _WRITTEN:
                     changed.append(step)
                 yield done
             self.stop.check()
@@ -238,7 +241,10 @@ class Applier:
                 where=one.origin,
                 hint="Run again.",
             ) from error
-        raise error
+        self.recreator.judge(step, live, error)
+        if self.options.dry_run is DryRun.OFF:
+            self._send(self.recreator.clear(step, live))
+        return self._done(step, Outcome.RECREATED, reason="it cannot be changed in place")
 
     def _confirm(self, step: ApplyStep, live: Live, *, created: bool, taken: bool = False) -> Done:
         """Believe a reply only when it is about a live object that is the one we meant."""

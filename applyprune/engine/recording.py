@@ -65,6 +65,13 @@ class Record:
                 self._renewer.start()
             return Recorded(phase, len(self._stored.entries), self._stored.generation)
 
+    def note(self, entry: Entry) -> None:
+        """Store one entry in the place of what is recorded of its object, and hold on."""
+        with self._lock:
+            self._check()
+            entries = {**self._stored.entries, entry.ref: entry}
+            self._put(replace(self._stored, entries=entries, holder=self._holder))
+
     def remove(self) -> Recorded:
         """Delete the inventory itself, once it lists nothing more."""
         self._stop_renewing()

@@ -12,6 +12,7 @@ from applyprune.engine.applying import Applier
 from applyprune.engine.holding import new_holder
 from applyprune.engine.reading import Reader
 from applyprune.engine.recording import Record, await_turn
+from applyprune.engine.recreating import Recreator
 from applyprune.engine.removing import Remover
 from applyprune.engine.workers import Stop, Workers
 from applyprune.errors import (
@@ -258,7 +259,21 @@ class _Run:
             target=self.request.target,
             options=self.request.options,
             schemas=dict(self.world.schemas),
+            recreator=Recreator(
+                self.cluster,
+                self.stop,
+                self.request.target,
+                self.request.options,
+                note=self._note,
+                ensure=self.record.ensure if self.record else lambda _: None,
+            ),
         )
+
+    def _note(self, entry: Entry) -> None:
+        """Record one entry at once; nothing that needs it is done in a dry run."""
+        if self.record is None:
+            raise LostRace("nothing is recorded in this run, so nothing may be deleted")
+        self.record.note(entry)
 
     def _prune(self, entries: dict[Ref, Entry], applier: Applier) -> Iterator[Event]:
         for entry in self.plan.recovered:

@@ -26,6 +26,7 @@ class Outcome(StrEnum):
 
     CREATED = "created"
     CONFIGURED = "configured"
+    RECREATED = "recreated"
     UNCHANGED = "unchanged"
     PRUNED = "pruned"
     DELETED = "deleted"

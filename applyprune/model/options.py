@@ -65,7 +65,7 @@ class Options:
     prune may delete, by their words in ``planning.budget.GUARDED``. ``prune_adopted`` deletes
     adopted objects as if the set had created them. ``select`` names the objects to abandon in that
     mode, all of them when it is empty. ``take_over`` names field managers whose fields become
-    the set's own.
+    the set's own. ``recreate`` lets what cannot be changed in place be deleted and created anew.
     """
 
     mode: Mode = Mode.APPLY
@@ -83,6 +83,7 @@ class Options:
     prune_adopted: bool = False
     select: frozenset[str] = frozenset()
     take_over: frozenset[str] = frozenset()
+    recreate: bool = False
     propagation: Propagation = Propagation.BACKGROUND
     timeout: float = 300.0
     lock_timeout: float = 60.0

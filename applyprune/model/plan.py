@@ -25,6 +25,7 @@ class Desired:
     ``body`` is what is sent, but for the guard; ``digest`` stands for it in the inventory.
     ``once`` marks a Job with a TTL, which may be gone because it has done its work. ``after`` are
     the objects of the set that its manifest says it depends on, ``needs`` those that it names.
+    ``recreate`` says that its manifest lets it be deleted and created anew.
     """
 
     ref: Ref
@@ -37,6 +38,7 @@ class Desired:
     origin: Origin
     after: tuple[Ref, ...] = ()
     needs: frozenset[Ref] = frozenset()
+    recreate: bool = False
 
 
 class Action(StrEnum):

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 _COLOURS = {
     Outcome.CREATED: "32",
     Outcome.CONFIGURED: "33",
+    Outcome.RECREATED: "33",
     Outcome.PRUNED: "35",
     Outcome.DELETED: "35",
     Outcome.FAILED: "31",

@@ -14,6 +14,7 @@ from applyprune.model.problems import Problem
 from applyprune.model.refs import Ref
 from applyprune.planning.definitions import defined_resources, mapping
 from applyprune.planning.digests import manifest_digest
+from applyprune.planning.immutability import is_recreation_allowed
 from applyprune.planning.keeping import keep_rule
 from applyprune.planning.normalization import normalize
 from applyprune.planning.ordering import CRD
@@ -117,6 +118,7 @@ def _settle(manifest: Manifest, resource: Resource, target: SetIdentity, namespa
         once=(ref.group, ref.kind) == ("batch", "Job")
         and spec.get("ttlSecondsAfterFinished") is not None,
         origin=manifest.origin,
+        recreate=is_recreation_allowed(body["metadata"], manifest.origin),
     )
 
 

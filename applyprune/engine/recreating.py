@@ -1,0 +1,133 @@
+"""Deleting an object and creating it anew, where it cannot be changed and that is allowed.
+
+Each step is recorded before it is taken, so that a run that is cut off leaves an entry that is
+true: first the intent to delete this very object, then that there is none, and only then comes the
+create, which can do nothing but create.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from applyprune.errors import ApplypruneError, Invalid, NotFound, NotReady, RunFailed
+from applyprune.model.inventory import ABSENT, Made
+from applyprune.planning.immutability import explained, is_worth_a_trial, why_not
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from applyprune.engine.ports import Cluster
+    from applyprune.engine.workers import Stop
+    from applyprune.model.inventory import Entry
+    from applyprune.model.live import Live
+    from applyprune.model.options import Options
+    from applyprune.model.plan import ApplyStep, Desired
+    from applyprune.planning.tracking import SetIdentity
+
+_DELETE_TIMEOUT = 8.0
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 2.0
+_NAME = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Recreator:
+    """Makes objects anew for one run.
+
+    ``note`` records one entry; ``ensure`` returns only when so many seconds of the run's lease are
+    left.
+    """
+
+    cluster: Cluster
+    stop: Stop
+    target: SetIdentity
+    options: Options
+    note: Callable[[Entry], None]
+    ensure: Callable[[float], None]
+
+    def judge(self, step: ApplyStep, live: Live, error: ApplypruneError) -> None:
+        """Return when the object may be made anew.
+
+        Raises ``error`` itself when it is about anything but a field that cannot be changed, and
+        RunFailed, which names the field, when the object may not be made anew.
+        """
+        one = step.desired
+        if not (isinstance(error, Invalid) and is_worth_a_trial(error) and self._is_valid(one)):
+            raise error
+        if why := why_not(one, step.entry, live, self.target, self.options):
+            raise explained(one, error, why) from error
+
+    def clear(self, step: ApplyStep, live: Live) -> ApplyStep:
+        """Delete the object, wait until it is gone, and return the step that creates it.
+
+        Raises NotReady when it does not go in time.
+        """
+        one = step.desired
+        self.note(replace(step.entry, uid=live.uid, deleting=True))
+        self.ensure(_DELETE_TIMEOUT)
+        with suppress(NotFound):
+            self.cluster.delete(
+                one.resource,
+                one.ref,
+                uid=live.uid,
+                resource_version=live.resource_version,
+                propagation=self.options.propagation,
+                dry_run=False,
+                timeout=_DELETE_TIMEOUT,
+            )
+        self._await_gone(one, live)
+        fresh = replace(
+            step.entry,
+            found=ABSENT,
+            uid="",
+            made=Made.CREATED,
+            digest="",
+            evidence=None,
+            deleting=False,
+        )
+        self.note(fresh)
+        return replace(step, entry=fresh, live=None, fence=False, migrate=frozenset())
+
+    def _is_valid(self, one: Desired) -> bool:
+        """Return whether the server would create the manifest as it is, under another name."""
+        name = f"{one.ref.name[:_NAME].rstrip('-.')}-{secrets.token_hex(4)}"
+        metadata = {**one.body["metadata"], "name": name, "resourceVersion": "1"}
+        try:
+            self.cluster.apply(
+                one.resource,
+                replace(one.ref, name=name),
+                {**one.body, "metadata": metadata},
+                manager=self.target.manager,
+                force=False,
+                dry_run=True,
+            )
+        except ApplypruneError:
+            return False
+        return True
+
+    def _await_gone(self, one: Desired, live: Live) -> None:
+        began, pause = time.monotonic(), _FIRST_PAUSE
+        while time.monotonic() - began < self.options.timeout:
+            try:
+                now = self.cluster.get(one.resource, one.ref)
+            except NotFound:
+                return
+            if now.uid != live.uid:
+                raise RunFailed(
+                    f"{one.ref} was created by somebody else while this run was under way",
+                    where=one.origin,
+                    hint="Run again to decide about it.",
+                )
+            if self.stop.wait(pause):
+                self.stop.check()
+            pause = min(pause * 1.5, _LONGEST_PAUSE)
+        held = ", ".join(live.finalizers)
+        raise NotReady(
+            f"{one.ref} is deleted, to be made anew, but not gone yet",
+            where=one.origin,
+            why=f"its finalizers have not finished: {held}" if held else "",
+            hint="Run again when it is gone.",
+        )

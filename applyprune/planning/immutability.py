@@ -1,0 +1,89 @@
+"""What cannot be changed in place: whether it may be made anew, and how to say that it may not."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from applyprune.errors import InputError, Invalid, RunFailed
+from applyprune.model.inventory import Made
+from applyprune.model.refs import GroupKind
+from applyprune.planning.definitions import mapping
+from applyprune.planning.keeping import keep_rule
+from applyprune.planning.ordering import CRD, NAMESPACE
+from applyprune.planning.ownership import foreign_owner
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from applyprune.errors import ApplypruneError
+    from applyprune.model.inventory import Entry
+    from applyprune.model.live import Live
+    from applyprune.model.manifests import Origin
+    from applyprune.model.options import Options
+    from applyprune.model.plan import Desired
+    from applyprune.planning.tracking import SetIdentity
+
+RECREATE = "applyprune.dev/recreate"
+
+_UNPROCESSABLE = 422
+_NEVER = frozenset(
+    {
+        NAMESPACE,
+        CRD,
+        GroupKind("", "PersistentVolume"),
+        GroupKind("", "PersistentVolumeClaim"),
+    }
+)
+
+
+def is_recreation_allowed(metadata: Mapping[str, object], origin: Origin) -> bool:
+    """Return whether the manifest itself allows it; raises InputError for a word it cannot mean."""
+    word = mapping(metadata.get("annotations")).get(RECREATE)
+    if word not in {None, "allowed"}:
+        raise InputError(f"{RECREATE} is {word!r}", where=origin, hint='It may be "allowed".')
+    return word is not None
+
+
+def is_worth_a_trial(error: ApplypruneError) -> bool:
+    """Return whether a refused update may be about a field that cannot be changed.
+
+    Neither the code nor the text says so by itself: the trial is a server dry run of a create. A
+    refusal about metadata is never one.
+    """
+    if not isinstance(error, Invalid) or error.code != _UNPROCESSABLE:
+        return False
+    fields = [cause.get("field", "") for cause in error.causes]
+    return not any(field.split(".")[0] == "metadata" for field in fields)
+
+
+def why_not(one: Desired, entry: Entry, live: Live, target: SetIdentity, options: Options) -> str:
+    """Return why an object may not be deleted and created anew; empty when it may."""
+    kind = one.ref.group_kind
+    if kind in _NEVER:
+        return f"a {kind.kind} is never deleted to be made anew"
+    if rule := keep_rule(live.metadata) or one.keep:
+        return f"it is kept by {rule}"
+    if entry.made is Made.ADOPTED and not options.prune_adopted:
+        return "it was adopted, not created, by this set (--prune-adopted)"
+    if owner := foreign_owner(live, target.manager):
+        return f"it belongs to {owner}, by its ownerReferences"
+    if not (options.recreate or one.recreate):
+        return "that is not allowed"
+    return ""
+
+
+def explained(one: Desired, error: Invalid, why: str) -> RunFailed:
+    """Return the failure of an object that is refused a change; it names the fields."""
+    fields = sorted({cause["field"] for cause in error.causes if cause.get("field")})
+    named = f": {', '.join(fields)}" if fields else ""
+    hint = (
+        f"To delete it and create it anew: --recreate, or the annotation {RECREATE}: allowed."
+        if why == "that is not allowed"
+        else f"It cannot be made anew: {why}."
+    )
+    return RunFailed(
+        f"{one.ref} cannot be changed in place{named}",
+        where=one.origin,
+        why=error.what,
+        hint=hint,
+    )

@@ -1,0 +1,276 @@
+"""What cannot be changed in place: refused with its field, made anew only where that is allowed."""
+
+from __future__ import annotations
+
+import copy
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from applyprune.errors import InputError
+from applyprune.model.events import Outcome
+from applyprune.model.inventory import Made
+from applyprune.model.options import DryRun
+from tests.engine.stage import Stage, config_map
+from tests.engine.test_set import DEPLOYMENT
+from tests.fault_proxy import Exchange, FaultProxy, always, faults, first
+from tests.sweeps.inputs import write_input
+from tests.sweeps.killing import Moment, kill_at
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.conftest import Api, Kubectl
+
+
+def _changed_deployment() -> dict[str, Any]:
+    body = copy.deepcopy(DEPLOYMENT)
+    body["spec"]["selector"]["matchLabels"] = {"app": "other"}
+    body["spec"]["template"]["metadata"]["labels"] = {"app": "other"}
+    return body
+
+
+def _service(address: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": "web"},
+        "spec": {"clusterIP": address, "selector": {"app": "web"}, "ports": [{"port": 80}]},
+    }
+
+
+def _job(image: str) -> dict[str, Any]:
+    pod = {"restartPolicy": "Never", "containers": [{"name": "c", "image": image}]}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "once"},
+        "spec": {"template": {"spec": pod}},
+    }
+
+
+def _claim(mode: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": "data"},
+        "spec": {
+            "accessModes": [mode],
+            "storageClassName": "none",
+            "resources": {"requests": {"storage": "1Mi"}},
+        },
+    }
+
+
+def _secret(kind: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "type": kind,
+        "metadata": {"name": "s"},
+        "stringData": {"username": "u", "password": "geheim-4711"},
+    }
+
+
+def _immutable(value: str) -> dict[str, Any]:
+    return {**config_map("fixed", value), "immutable": True}
+
+
+CASES: dict[str, tuple[dict[str, Any], dict[str, Any], str, str]] = {
+    "Deployment selector": (
+        DEPLOYMENT,
+        _changed_deployment(),
+        "deployment.apps/web",
+        "spec.selector",
+    ),
+    "Service clusterIP": (_service(""), _service("None"), "service/web", "spec.clusterIP"),
+    "Job template": (_job("x"), _job("y"), "job.batch/once", "spec.template"),
+    "Secret type": (_secret("Opaque"), _secret("kubernetes.io/basic-auth"), "secret/s", "type"),
+    "immutable ConfigMap": (_immutable("a"), _immutable("b"), "configmap/fixed", "data"),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_refused_with_the_field_and_made_anew_where_allowed(
+    stage: Stage, kubectl: Kubectl, name: str
+) -> None:
+    """By the option, and by the annotation in the manifest; the object is ours as before."""
+    before, after, ref, field = CASES[name]
+    stage.run(before, config_map("a"))
+    uid = _uid(stage, ref)
+    refused = stage.run(after, config_map("a", "changed"))
+    assert refused.exit_code == 3
+    assert refused.outcomes == {ref: Outcome.FAILED, "configmap/a": Outcome.CONFIGURED}
+    assert "cannot be changed in place" in refused.problem(ref)
+    assert field in refused.problem(ref)
+    assert "--recreate" in refused.problem(ref)
+    assert "geheim" not in refused.problem(ref)
+    assert _uid(stage, ref) == uid
+
+    told = stage.run(after, config_map("a"), recreate=True, dry_run=DryRun.SERVER)
+    assert told.outcomes[ref] is Outcome.RECREATED
+    assert _uid(stage, ref) == uid
+    story = stage.run(after, config_map("a"), recreate=True, timeout=60.0)
+    assert (story.exit_code, story.outcomes[ref]) == (0, Outcome.RECREATED), story.events
+    assert _uid(stage, ref) != uid
+    assert stage.run(after, config_map("a")).outcomes[ref] is Outcome.UNCHANGED
+    assert {entry.made for entry in stage.inventory().entries.values()} == {Made.CREATED}
+
+    if name == "Service clusterIP":
+        return  # to leave the address to the server again is no change at all
+    marked = copy.deepcopy(before)
+    marked["metadata"]["annotations"] = {"applyprune.dev/recreate": "allowed"}
+    story = stage.run(marked, config_map("a"), timeout=60.0)
+    assert (story.exit_code, story.outcomes[ref]) == (0, Outcome.RECREATED), story.events
+    assert stage.run(config_map("a"), timeout=60.0).outcomes[ref] is Outcome.PRUNED
+
+
+def _uid(stage: Stage, ref: str) -> str:
+    (uid,) = [one.uid for one in stage.inventory().entries.values() if one.ref.short == ref]
+    return uid
+
+
+def test_a_claim_is_never_made_anew(stage: Stage, api: Api) -> None:
+    """It holds data: refused with the field named, whatever is allowed."""
+    stage.run(_claim("ReadWriteOnce"))
+    path = f"/api/v1/namespaces/{stage.namespace}/persistentvolumeclaims/data"
+    uid = api.get(path)["metadata"]["uid"]
+    marked = _claim("ReadWriteMany")
+    marked["metadata"]["annotations"] = {"applyprune.dev/recreate": "allowed"}
+    story = stage.run(marked, recreate=True)
+    problem = story.problem("persistentvolumeclaim/data")
+    assert story.exit_code == 3
+    assert "spec" in problem
+    assert "never deleted to be made anew" in problem
+    now = api.get(path)["metadata"]
+    assert (now["uid"], now.get("deletionTimestamp")) == (uid, None)
+
+
+def test_what_is_simply_wrong_is_not_taken_for_immutable(stage: Stage, api: Api) -> None:
+    """The manifest would be refused at its creation, too: nothing is deleted for it."""
+    stage.run(DEPLOYMENT)
+    path = f"/apis/apps/v1/namespaces/{stage.namespace}/deployments/web"
+    uid = api.get(path)["metadata"]["uid"]
+    wrong = copy.deepcopy(DEPLOYMENT)
+    wrong["spec"]["template"]["metadata"]["labels"] = {"app": "does-not-match"}
+    labelled = copy.deepcopy(DEPLOYMENT)
+    labelled["metadata"]["labels"] = {"app": "not a label"}
+    for body in (wrong, labelled):
+        story = stage.run(body, recreate=True)
+        assert story.outcomes == {"deployment.apps/web": Outcome.FAILED}
+        assert "in place" not in story.problem("deployment.apps/web")
+        assert api.get(path)["metadata"]["uid"] == uid
+
+
+@pytest.mark.parametrize("how", ["adopted", "kept", "owned"])
+def test_what_is_not_ours_to_delete_is_not_made_anew(
+    stage: Stage, api: Api, kubectl: Kubectl, how: str
+) -> None:
+    """Adopted, marked to be kept, or somebody else's by an ownerReference."""
+    before, after = _immutable("a"), _immutable("b")
+    if how == "adopted":
+        kubectl("create", "-n", stage.namespace, "-f", "-", stdin=json.dumps(before))
+    stage.run(before, config_map("a"))
+    if how == "kept":
+        kubectl(
+            "annotate", "configmap/fixed", "-n", stage.namespace, "applyprune.dev/prune=disabled"
+        )
+    path = f"/api/v1/namespaces/{stage.namespace}/configmaps"
+    if how == "owned":
+        owner = api.get(f"{path}/a")["metadata"]
+        reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": "a", "uid": owner["uid"]}
+        patch = json.dumps({"metadata": {"ownerReferences": [reference]}})
+        kubectl("patch", "configmap/fixed", "-n", stage.namespace, "--type=merge", "-p", patch)
+    uid = api.get(f"{path}/fixed")["metadata"]["uid"]
+    story = stage.run(after, config_map("a"), recreate=True)
+    assert story.outcomes["configmap/fixed"] is Outcome.FAILED
+    assert "It cannot be made anew" in story.problem("configmap/fixed")
+    assert api.get(f"{path}/fixed")["metadata"]["uid"] == uid
+
+
+@pytest.mark.parametrize("smaller", [False, True])
+@pytest.mark.parametrize("moment", [*Moment])
+def test_killed_anywhere_between_delete_and_create(
+    stage: Stage,
+    proxy: FaultProxy,
+    api: Api,
+    tmp_path: Path,
+    moment: Moment,
+    smaller: bool,
+) -> None:
+    """At each request from the trial on: the next run ends with what it is given, nothing more."""
+    number, killed_at = 6, []
+    while True:
+        number += 1
+        here = Stage(stage.kubeconfig, stage.namespace, name=f"s{number}")
+        name = f"fixed-{number}"
+        old, new = ({**config_map(name, v), "immutable": True} for v in "ab")
+        here.run(old)
+        source = write_input(tmp_path / f"{number}.json", [new])
+        command: list[str | Path] = ["apply", here.name, "-n", stage.namespace, "--recreate"]
+        killed = kill_at(
+            proxy, number, moment, [*command, "-f", source], proxy.kubeconfig(tmp_path)
+        )
+        if killed is None:
+            break
+        killed_at.append(f"{killed.method} {killed.path.rpartition('/')[2]}")
+        bodies = () if smaller else (new,)
+        story = here.run(*bodies, recreate=True, allow_empty=True)
+        assert story.exit_code == 0, (killed_at, story.events)
+        path = f"/api/v1/namespaces/{stage.namespace}/configmaps/{name}"
+        if smaller:
+            assert not api.exists(path), killed_at
+            assert here.listed() == set()
+        else:
+            assert api.get(path)["data"] == {"key": "b"}
+            assert {one.made for one in here.inventory().entries.values()} == {Made.CREATED}
+    # The look after the refusal, the trial, the intent, the delete, the look that finds it gone,
+    # the note that it is gone, the create, the end.
+    assert len(killed_at) == 8, killed_at
+
+
+def test_a_create_that_fails_after_the_delete_is_made_up_for(
+    spoiled: Stage, stage: Stage, proxy: FaultProxy, api: Api
+) -> None:
+    """The object is away for a moment, and listed all the same."""
+    stage.run(_immutable("a"))
+    spoiled.budget = 0.2
+
+    def creates(seen: Exchange) -> bool:
+        return (
+            seen.method == "PATCH"
+            and b'"resourceVersion":"1"' in seen.body
+            and (seen.path.endswith("/fixed"))
+        )
+
+    proxy.rule = always(faults.status(500, reason="InternalError"), where=creates)
+    assert spoiled.run(_immutable("b"), recreate=True).exit_code == 3
+    assert not api.exists(f"/api/v1/namespaces/{stage.namespace}/configmaps/fixed")
+    assert stage.listed() == {"configmap/fixed"}
+    assert stage.run(_immutable("b")).outcomes == {"configmap/fixed": Outcome.CREATED}
+
+
+def test_a_lost_reply_to_that_create_is_known_to_be_ours(
+    spoiled: Stage, stage: Stage, proxy: FaultProxy
+) -> None:
+    """The retry answers 409; the object must not look adopted."""
+    stage.run(_immutable("a"))
+
+    def creates(seen: Exchange) -> bool:
+        return (
+            seen.method == "PATCH"
+            and seen.path.endswith("/fixed")
+            and (b'"resourceVersion":"1"' in seen.body)
+        )
+
+    proxy.rule = first(1, faults.lose_reply(), where=creates)
+    story = spoiled.run(_immutable("b"), recreate=True)
+    assert story.outcomes == {"configmap/fixed": Outcome.RECREATED}, story.events
+    assert {one.made for one in stage.inventory().entries.values()} == {Made.CREATED}
+
+
+def test_another_word_than_allowed_is_an_input_error(stage: Stage) -> None:
+    """With its place, before anything is applied."""
+    with pytest.raises(InputError, match=r"applyprune\.dev/recreate"):
+        stage.run(config_map("a", annotations={"applyprune.dev/recreate": "true"}))
