@@ -21,7 +21,8 @@ ApplypruneError
 │       ├── Invalid            7    400, 413, 422 and schema errors that come as a 500
 │       └── Unavailable        7    429, 5xx and replies that cannot be believed
 ├── InventoryError             3    the inventory cannot be read, or does not fit
-│   └── InventoryIncomplete    6    a part of it is missing: nothing is applied or pruned
+│   ├── InventoryIncomplete    6    a part of it is missing: nothing is applied or pruned
+│   └── InventoryTooNew        3    another version of applyprune has written it
 ├── LostRace                   8    another run holds the inventory or changed it
 └── Interrupted                130/143
 """
@@ -197,6 +198,10 @@ class InventoryIncomplete(InventoryError):
     """Shards of the inventory are missing or not what they should be: a guard, so exit code 6."""
 
     exit_code = 6
+
+
+class InventoryTooNew(InventoryError):
+    """The inventory has a format that this version does not know: nobody may write over it."""
 
 
 class LostRace(ApplypruneError):

@@ -42,14 +42,22 @@ def list_(where: Where, all_namespaces: bool) -> None:
         return
     rows = [
         (
-            one.inventory.namespace,
-            one.inventory.name,
-            str(one.count),
-            one.inventory.holder.who if one.inventory.holder else "-",
+            one.namespace,
+            one.name,
+            str(one.root.count) if one.root else "?",
+            one.root.inventory.holder.who if one.root and one.root.inventory.holder else "-",
         )
         for one in found
     ]
     click.echo(table(("NAMESPACE", "NAME", "OBJECTS", "HELD BY"), rows))
+    for one in found:
+        if one.root is None:
+            called = f"{one.name} -n {one.namespace}"
+            click.echo(
+                f"warning: the inventory of {one.name} in namespace {one.namespace} cannot be "
+                f"read: {one.reason}\n  See: applyprune inventory check {called}",
+                err=True,
+            )
 
 
 @inventory.command()
@@ -109,8 +117,11 @@ def check(name: str, where: Where) -> int:
     show_default=True,
     help="What an object counts as that bears the set's marks and is not listed.",
 )
+@click.option(
+    "--partly", is_flag=True, help="Make a lost record anew though not every kind could be seen."
+)
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
-def repair(name: str, where: Where, options: Options, made: str, yes: bool) -> int:
+def repair(name: str, where: Where, options: Options, made: str, partly: bool, yes: bool) -> int:
     """Make the record of the set NAME fit what is there.
 
     Deletes and creates no object: it lists, takes off the list, and puts a lost label back. What
@@ -136,6 +147,7 @@ def repair(name: str, where: Where, options: Options, made: str, yes: bool) -> i
     with at_work(where) as work:
         target = identity(name, work.namespace)
         store = work.store(target)
+        options = replace(options, partly=partly)
         return follow(mend(target, options, Made(made), work.cluster, store, work.stop))
 
 

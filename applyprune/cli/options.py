@@ -205,7 +205,8 @@ def _prune_limit(ctx: click.Context, param: click.Parameter, value: str | None) 
     if value is None:
         return PruneLimit()
     number = value.removesuffix("%")
-    if not number.isdecimal() or (number != value and int(number) > _WHOLE):
+    is_number = number.isascii() and number.isdecimal() and len(number) < _DIGITS
+    if not is_number or (number != value and int(number) > _WHOLE):
         raise click.BadParameter(f"{value!r} is neither a number nor a percentage", ctx, param)
     if number != value:
         return PruneLimit(count=0, percent=float(number))
@@ -213,6 +214,7 @@ def _prune_limit(ctx: click.Context, param: click.Parameter, value: str | None) 
 
 
 _WHOLE = 100
+_DIGITS = 10
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 

@@ -10,8 +10,10 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from applyprune.cluster.discovery import discover
+from applyprune.cluster.objects import is_secret, live_object, matches, unbelievable
 from applyprune.cluster.paths import collection_path, object_path
 from applyprune.cluster.request import Request
+from applyprune.cluster.watching import watch
 from applyprune.errors import (
     AlreadyExists,
     Conflict,
@@ -22,16 +24,16 @@ from applyprune.errors import (
     Unavailable,
 )
 from applyprune.model.builtin import NAMESPACES
-from applyprune.model.live import Live
-from applyprune.model.refs import Ref
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from applyprune.cluster.request import Reply
     from applyprune.cluster.transport import Transport
+    from applyprune.model.live import Change, Live
     from applyprune.model.options import Propagation
+    from applyprune.model.refs import Ref
     from applyprune.model.resources import Catalogue, Resource
 
 _PARTIAL = "application/json;as=PartialObjectMetadata{list};g=meta.k8s.io;v=v1"
@@ -61,13 +63,19 @@ class ApiServer:
         ``selector`` is a label selector; objects that do not match it are dropped here as well:
         some aggregated APIs ignore it.
         """
+        return self.list_at(resource, namespace=namespace, selector=selector, full=full)[0]
+
+    def list_at(
+        self, resource: Resource, *, namespace: str = "", selector: str = "", full: bool = False
+    ) -> tuple[Sequence[Live], str]:
+        """Return what ``list`` does, and the resourceVersion from which to watch on.
+
+        That is the first page's; an aggregated API may give none, then it is empty.
+        """
         for _ in range(_RESTARTS):
             try:
-                return [
-                    live
-                    for live in self._pages(resource, namespace, selector, full=full)
-                    if _matches(live, selector)
-                ]
+                pages = [*self._pages(resource, namespace, selector, full=full)]
+                return [live for lives, _ in pages for live in lives], pages[0][1]
             except Expired:
                 continue  # the token ran out: begin again, from the first page
         raise Unavailable(
@@ -78,7 +86,7 @@ class ApiServer:
 
     def _pages(
         self, resource: Resource, namespace: str, selector: str, *, full: bool
-    ) -> Iterator[Live]:
+    ) -> Iterator[tuple[Sequence[Live], str]]:
         token = ""
         while True:
             query = [("limit", str(_PAGE))]
@@ -92,20 +100,53 @@ class ApiServer:
                     collection_path(resource, namespace),
                     query=tuple(query),
                     accept="application/json" if full else _PARTIAL.format(list="List"),
-                    secret=_is_secret(resource),
+                    secret=is_secret(resource),
                 )
             )
             items = reply.body.get("items")
             kind = str(reply.body.get("kind", ""))
             # An empty list of metadata comes as null.
             if "items" not in reply.body or not isinstance(items, list | None):
-                raise _unbelievable(f"the list of {resource.full_plural}", f"its kind is {kind!r}")
-            for item in items or ():
-                if (live := _live(resource, item, full=full)) is not None:
-                    yield live
-            token = str((reply.body.get("metadata") or {}).get("continue") or "")
+                raise unbelievable(f"the list of {resource.full_plural}", f"its kind is {kind!r}")
+            lives = (live_object(resource, item, full=full) for item in items or ())
+            metadata = reply.body.get("metadata") or {}
+            yield (
+                [live for live in lives if live is not None and matches(live, selector)],
+                str(metadata.get("resourceVersion") or ""),
+            )
+            token = str(metadata.get("continue") or "")
             if not token:
                 return
+
+    def watch(
+        self,
+        resource: Resource,
+        *,
+        namespace: str = "",
+        selector: str = "",
+        resource_version: str,
+        stop: Callable[[], bool],
+        seconds: float,
+    ) -> Iterator[Change]:
+        """Yield what happens to the objects of a resource after a resourceVersion, in order.
+
+        It ends when ``seconds`` are over, when ``stop`` says so, which is asked several times a
+        second in the caller's thread, and when the server ends it, as it is asked to after half a
+        minute: whoever wants more watches on from the last resourceVersion.
+
+        Raises Expired when the server does not know that resourceVersion any more, Unreachable or
+        Unavailable when the connection or what came over it was broken: then list again. With a
+        ``selector`` a DELETED object may be one that has left the selection.
+        """
+        return watch(
+            self._transport,
+            resource,
+            namespace=namespace,
+            selector=selector,
+            resource_version=resource_version,
+            stop=stop,
+            seconds=seconds,
+        )
 
     def get(self, resource: Resource, ref: Ref, *, full: bool = False) -> Live:
         """Return one object, by a consistent read; NotFound is the proof that there is none."""
@@ -174,7 +215,7 @@ class ApiServer:
             details = body.get("details") or {}
             if body.get("status") == "Success" and details.get("uid", uid) == uid:
                 return True
-            raise _unbelievable(f"the delete of {ref}", "the reply is about another object")
+            raise unbelievable(f"the delete of {ref}", "the reply is about another object")
         # Some kinds answer with the object, gone or not: only a look can tell.
         _believe(resource, ref, reply)
         return False
@@ -210,7 +251,7 @@ class ApiServer:
                     collection_path(resource),
                     query=(("limit", "1"),),
                     accept=_PARTIAL.format(list="List"),
-                    secret=_is_secret(resource),
+                    secret=is_secret(resource),
                 )
             )
         except (NotServed, NotFound):
@@ -247,7 +288,7 @@ class ApiServer:
             content_type=content_type,
             accept=accept,
             about=(resource.group, resource.plural, ref.name),
-            secret=_is_secret(resource),
+            secret=is_secret(resource),
             timeout=within or _TIMEOUT,
             expires=time.monotonic() + within if within else None,
         )
@@ -266,45 +307,12 @@ def _hold(operations: Sequence[Mapping[str, Any]], live: Live) -> bool:
     return True
 
 
-def _is_secret(resource: Resource) -> bool:
-    return (resource.group, resource.kind) == ("", "Secret")
-
-
-def _matches(live: Live, selector: str) -> bool:
-    """Return whether an object bears the label; selectors here are ``key`` or ``key=value``."""
-    key, equals, value = selector.partition("=")
-    if not key:
-        return True
-    return key in live.labels and (not equals or live.labels[key] == value)
-
-
-def _live(resource: Resource, item: object, *, full: bool) -> Live | None:
-    """Return an item of a list; None for what can be no member of a set (no name or no UID)."""
-    metadata = item.get("metadata") if isinstance(item, dict) else None
-    if not isinstance(metadata, dict) or not metadata.get("name") or not metadata.get("uid"):
-        return None
-    ref = Ref(resource.group, resource.kind, str(metadata.get("namespace") or ""), metadata["name"])
-    # Items of a list do not say what they are.
-    what = {"apiVersion": resource.gvk.api_version, "kind": resource.kind}
-    return Live(
-        ref=ref,
-        uid=str(metadata["uid"]),
-        resource_version=str(metadata.get("resourceVersion", "")),
-        metadata=metadata,
-        body={**what, **item} if full and isinstance(item, dict) else None,
-    )
-
-
 def _believe(
     resource: Resource, ref: Ref, reply: Reply, *, full: bool = False, partial: bool = False
 ) -> Live:
     """Return the object of a reply; raises Unavailable when it is not the one asked for."""
     kind = "PartialObjectMetadata" if partial else resource.kind
-    live = _live(resource, reply.body, full=full)
+    live = live_object(resource, reply.body, full=full)
     if live is None or live.ref != ref or reply.body.get("kind") != kind:
-        raise _unbelievable(str(ref), "the reply is about something else")
+        raise unbelievable(str(ref), "the reply is about something else")
     return live
-
-
-def _unbelievable(what: str, why: str) -> Unavailable:
-    return Unavailable(f"{what}: the server's reply cannot be believed", code=200, why=why)

@@ -8,13 +8,14 @@ a record is never taken for the whole. The entries stand beside it, readable wit
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from applyprune._version import __version__
 from applyprune.cluster.inventory_entries import entries_of, typed
 from applyprune.cluster.inventory_packing import Shard, digest_of, unpack
-from applyprune.errors import InventoryError
+from applyprune.errors import InventoryError, InventoryTooNew
 from applyprune.model.inventory import Holder, Inventory
 from applyprune.planning.tracking import (
     SET_ID,
@@ -101,15 +102,15 @@ def decode(body: Mapping[str, Any]) -> Root:
     where = f"configmap/{metadata['name']} in namespace {metadata['namespace']}"
     try:
         header = json.loads((body.get("data") or {})[_HEADER])
-        if header["schema"] != SCHEMA:
-            raise InventoryError(
+        if typed(int, header["schema"]) != SCHEMA:
+            raise InventoryTooNew(
                 f"the inventory has format {header['schema']}",
                 where=where,
                 why=f"this applyprune {__version__} reads format {SCHEMA}",
                 hint="Use the version of applyprune that wrote it, or a newer one.",
             )
         shards = tuple(
-            Shard(typed(str, digest), typed(int, count)) for digest, count in header["shards"]
+            Shard(_hexadecimal(digest), typed(int, count)) for digest, count in header["shards"]
         )
         inventory = Inventory(
             name=set_name(metadata["name"]),
@@ -187,17 +188,24 @@ def decode_shard(body: Mapping[str, Any], shard: Shard) -> bytes:
 
 def unreadable(where: str, error: Exception) -> InventoryError:
     """Return the error about an inventory that is there and cannot be read."""
-    name = where.partition(" ")[0].partition("/")[2]
+    name, _, namespace = where.partition("/")[2].partition(" in namespace ")
     return InventoryError(
         "the inventory cannot be read",
         where=where,
         why=str(error),
         hint="Nothing was applied or pruned. Restore the ConfigMap from a backup, or make it anew "
-        f"from what is live: applyprune inventory repair {set_name(name)}",
+        f"from what is live: applyprune inventory repair {set_name(name)} -n {namespace}",
     )
 
 
 _UNREADABLE = (KeyError, TypeError, ValueError, EOFError, OSError, RecursionError)
+
+
+def _hexadecimal(digest: object) -> str:
+    # It becomes part of a name, and so of a path.
+    if not re.fullmatch(r"[0-9a-f]{64}", text := typed(str, digest)):
+        raise ValueError("a shard is named by no digest")
+    return text
 
 
 def _inline(body: Mapping[str, Any]) -> bytes:

@@ -57,6 +57,7 @@ def _entry_out(entry: Entry) -> dict[str, Any]:
         "after": [_ref_out(ref) for ref in entry.after],
         "keep": entry.keep,
         "deleting": entry.deleting,
+        "lettingGo": entry.letting_go,
     }
     if (evidence := entry.evidence) is not None:
         out["evidence"] = {
@@ -71,12 +72,16 @@ def _entry_out(entry: Entry) -> dict[str, Any]:
 
 def _entry_in(raw: Mapping[str, Any]) -> Entry:
     found = raw["evidence"]
-    evidence = found and Evidence(
-        resource_version=typed(str, found["resourceVersion"]),
-        generation=_maybe_int(found["generation"]),
-        managed=typed(str, found["managed"]),
-        time=typed(str, found["time"]),
-        schema=_maybe_int(found["schema"]),
+    evidence = (
+        None
+        if found is None
+        else Evidence(
+            resource_version=typed(str, found["resourceVersion"]),
+            generation=_maybe_int(found["generation"]),
+            managed=typed(str, found["managed"]),
+            time=typed(str, found["time"]),
+            schema=_maybe_int(found["schema"]),
+        )
     )
     return Entry(
         ref=_ref_in(raw),
@@ -86,11 +91,12 @@ def _entry_in(raw: Mapping[str, Any]) -> Entry:
         uid=typed(str, raw["uid"]),
         made=Made(raw["made"]),
         digest=typed(str, raw["digest"]),
-        evidence=evidence or None,
+        evidence=evidence,
         wave=typed(int, raw["wave"]),
         after=tuple(_ref_in(one) for one in raw["after"]),
         keep=typed(str, raw["keep"]),
         deleting=typed(bool, raw["deleting"]),
+        letting_go=typed(bool, raw["lettingGo"]),
     )
 
 

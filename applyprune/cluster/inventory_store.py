@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from applyprune.cluster.inventory_codec import Root, decode, encode, entries_in, entries_left
@@ -18,14 +18,16 @@ from applyprune.errors import (
     Conflict,
     InventoryError,
     InventoryIncomplete,
+    InventoryTooNew,
     LostRace,
     NotFound,
     Unavailable,
     Unreachable,
+    UsageError,
 )
 from applyprune.model.builtin import CONFIG_MAPS
 from applyprune.model.inventory import Inventory
-from applyprune.planning.tracking import SET_ID, identity
+from applyprune.planning.tracking import SET_ID, identity, set_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -71,7 +73,7 @@ class ConfigMapStore:
                 where=str(self._target.inventory),
                 why="; ".join(missing[:3]),
                 hint="Nothing was applied or pruned. Restore the ConfigMap, or take what it listed "
-                f"from the labels: applyprune inventory repair {self._target.name}",
+                f"from the labels: applyprune inventory repair {self._target.arguments}",
             )
         return inventory
 
@@ -79,6 +81,8 @@ class ConfigMapStore:
         """Return what can be read of the inventory, and what cannot: for its repair only."""
         try:
             return self._read()
+        except InventoryTooNew:
+            raise
         except InventoryError as error:
             body = self._body()
             if body is None:
@@ -245,9 +249,19 @@ def _is_ours(body: Mapping[str, Any], mark: str) -> bool:
         return False
 
 
-def list_inventories(transport: Transport, namespace: str = "") -> Sequence[Root]:
-    """Return the root of every inventory, in one namespace or in all; raises InventoryError."""
-    found: list[Root] = []
+@dataclass(frozen=True, slots=True)
+class Entered:
+    """One inventory of a list; ``root`` is None when it cannot be read, for the reason given."""
+
+    namespace: str
+    name: str
+    root: Root | None
+    reason: str = ""
+
+
+def list_inventories(transport: Transport, namespace: str = "") -> Sequence[Entered]:
+    """Return every inventory in one namespace or in all; one that cannot be read is no obstacle."""
+    found: list[Entered] = []
     token = ""
     while True:
         query = [("labelSelector", SET_ID), ("limit", "50")]
@@ -258,12 +272,17 @@ def list_inventories(transport: Transport, namespace: str = "") -> Sequence[Root
         )
         for item in reply.body.get("items") or ():
             metadata = item["metadata"]
-            name = metadata["name"]
-            if not name.startswith("applyprune-"):
+            try:
+                owner = identity(set_name(metadata["name"]), metadata["namespace"])
+            except UsageError:
                 continue  # another tool's ApplySet parent
-            owner = identity(name.removeprefix("applyprune-"), metadata["namespace"])
-            if metadata["labels"][SET_ID] == owner.id:
-                found.append(decode(item))
+            if metadata["name"] != owner.inventory.name or metadata["labels"][SET_ID] != owner.id:
+                continue
+            try:
+                found.append(Entered(owner.namespace, owner.name, decode(item)))
+            except InventoryError as error:
+                reason = error.why or error.what
+                found.append(Entered(owner.namespace, owner.name, None, reason))
         token = str((reply.body.get("metadata") or {}).get("continue") or "")
         if not token:
             return found

@@ -57,6 +57,11 @@ def parsed(raw: bytes, response: BaseHTTPResponse) -> dict[str, Any] | None:
     """Return the body as a JSON object; None when it is not one, or encoded unasked."""
     if response.headers.get("Content-Encoding", "identity") != "identity":
         return None
+    return json_object(raw)
+
+
+def json_object(raw: bytes) -> dict[str, Any] | None:
+    """Return the JSON object that the bytes are; None when they are not one."""
     try:
         body = _DECODER.decode(raw.decode("utf-8"))
     except (ValueError, RecursionError):

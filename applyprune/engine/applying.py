@@ -8,7 +8,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from applyprune.engine.establishing import Establisher
+from applyprune.engine.explaining import explained
 from applyprune.engine.handing_over import hand_over
+from applyprune.engine.yielding import Yielder
 from applyprune.errors import (
     ApplypruneError,
     Conflict,
@@ -22,17 +24,18 @@ from applyprune.errors import (
 )
 from applyprune.model.events import Done, Event, Outcome
 from applyprune.model.options import DryRun
-from applyprune.model.plan import Action, ApplyStep
-from applyprune.planning.conflicts import explain
+from applyprune.model.plan import Action, ApplyStep, OnConflict
+from applyprune.planning.conflicts import forces, managers, settled_first, skips
 from applyprune.planning.definitions import defined_kinds
-from applyprune.planning.evidence import take
+from applyprune.planning.evidence import stands, take
 from applyprune.planning.managed_fields import migrate_patch, release_patch, set_manager
+from applyprune.planning.normalization import sent
 from applyprune.planning.ordering import CRD, NAMESPACE
 from applyprune.planning.ownership import Owner, owner_of
 from applyprune.planning.tracking import PART_OF, WANTED
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from applyprune.engine.ports import Cluster
     from applyprune.engine.recreating import Recreator
@@ -47,12 +50,16 @@ if TYPE_CHECKING:
 _SERVED_SOON = 10.0
 _POLL = 0.1
 _TRIES = 8
+_MARGIN = 3.0
 _WRITTEN = frozenset({Outcome.CREATED, Outcome.CONFIGURED, Outcome.RECREATED})
 
 
 @dataclass(slots=True)
 class Applier:
-    """Applies one plan; ``confirmed`` grows as replies come in."""
+    """Applies one plan; ``confirmed`` grows as replies come in.
+
+    ``untouched`` is what was passed over before anything of it was changed.
+    """
 
     cluster: Cluster
     workers: Workers
@@ -61,8 +68,10 @@ class Applier:
     options: Options
     schemas: dict[GroupKind, int | None]
     recreator: Recreator
+    ensure: Callable[[float], None]
     confirmed: dict[Ref, Entry] = field(default_factory=dict)
     failed: dict[Ref, str] = field(default_factory=dict)
+    untouched: set[Ref] = field(default_factory=set)
     coming: set[GroupKind] = field(default_factory=set)
     lost: Unreachable | None = None
 
@@ -96,22 +105,30 @@ class Applier:
             outcome = Outcome.CREATED if step.action is Action.CREATE else Outcome.CONFIGURED
             return step, self._done(step, outcome, reason=step.reason)
         try:
+            # A run that was stopped for a while may have been taken over meanwhile.
+            self.ensure(_MARGIN)
             return step, self._send(step)
         except LostRace:
             raise
         except ApplypruneError as error:
             if isinstance(error, Unreachable):
                 self.lost = error
+            if reason := skips(step.desired, error):
+                return step, self._done(step, Outcome.SKIPPED, reason=reason)
             return step, self._done(step, Outcome.FAILED, problem=self._problem(step, error))
 
     def _send(self, step: ApplyStep) -> Done:
         dry = self.options.dry_run is DryRun.SERVER
+        if step.desired.conflicts is OnConflict.SKIP and step.live is not None and not dry:
+            self._try_first(step)
         taken = step.live is not None and self._is_anothers(step.live)
         if not dry and taken and step.live is not None:
             step = replace(step, live=self._released(step, step.live))
         if not dry and step.migrate and step.live is not None:
             taken, step = True, replace(step, live=self._migrated(step, step.live))
         try:
+            yielder = Yielder(self.cluster, self.target)
+            step = yielder.prepare(step, forced=self._forces(step), dry_run=dry)
             if step.fence and not dry:
                 step = replace(step, live=self._fenced(step))
             live, created = self._apply(step, dry_run=dry)
@@ -125,9 +142,26 @@ class Applier:
             raise
         except (Conflict, Invalid) as error:
             if isinstance(error, Conflict) and error.causes:
+                if dry and managers(error) <= settled_first(step, self.target):
+                    reason = "not checked by the server in full: some fields have to change hands"
+                    return self._done(step, Outcome.CONFIGURED, reason=reason)
                 raise  # another manager's fields: nothing has moved
             return self._after_guard(step, error)
         return self._confirm(step, live, created=created, taken=taken)
+
+    def _try_first(self, step: ApplyStep) -> None:
+        """Raise the conflict for which an object is to be passed over, before any of it changes."""
+        try:
+            self._apply(step, dry_run=True)
+        except Conflict as error:
+            if error.causes and not managers(error) <= settled_first(step, self.target):
+                self.untouched.add(step.desired.ref)
+                raise
+        except ApplypruneError:
+            return  # what is wrong is said when it is sent
+
+    def _forces(self, step: ApplyStep) -> bool:
+        return forces(step.desired, step.live, self.options, self.target)
 
     def _migrated(self, step: ApplyStep, live: Live) -> Live:
         """Make the fields of other managers ours, so that what our manifest lacks goes."""
@@ -189,7 +223,7 @@ class Applier:
                     one.ref,
                     body,
                     manager=self.target.manager,
-                    force=self.options.force_conflicts,
+                    force=self._forces(step),
                     dry_run=dry_run,
                 )
             except NotServed:
@@ -208,9 +242,9 @@ class Applier:
         guard: dict[str, str] = {"resourceVersion": "1"}
         if step.live is not None:
             guard = {"uid": step.live.uid}
-            if self.options.force_conflicts:
+            if self._forces(step):
                 guard["resourceVersion"] = step.live.resource_version
-        body = step.desired.body
+        body = step.desired.body if step.live is None else sent(step.desired)
         return {**body, "metadata": {**body["metadata"], **guard}}
 
     def _after_guard(self, step: ApplyStep, error: ApplypruneError) -> Done:
@@ -234,7 +268,7 @@ class Applier:
                 where=one.origin,
                 hint="Run again to decide about it.",
             ) from error
-        if self.options.force_conflicts and live.resource_version != step.live.resource_version:
+        if self._forces(step) and live.resource_version != step.live.resource_version:
             raise RunFailed(
                 f"{one.ref} changed while this run was under way, and force was judged on what "
                 "it was before",
@@ -296,6 +330,8 @@ class Applier:
             then is None
             or now_taken is None
             or (then.managed, then.time) != (now_taken.managed, now_taken.time)
+            # Under our own manager's name, and within the second that the time is good for.
+            or not stands(step.desired, before)
         )
 
     def _establish(self, steps: Sequence[ApplyStep]) -> Iterator[Event]:
@@ -329,7 +365,7 @@ class Applier:
 
     def _problem(self, step: ApplyStep, error: ApplypruneError) -> Problem:
         if isinstance(error, Conflict) and error.causes:
-            error = explain(error, step.desired.ref)
+            error = explained(error, step.desired, self.cluster)
         problem = as_problem(error, where=step.desired.origin)
         if not error.where and str(step.desired.ref) not in problem.what:
             problem = replace(problem, what=f"{step.desired.ref}: {problem.what}")

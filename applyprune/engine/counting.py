@@ -61,8 +61,10 @@ class Census:
             if (one.plural, one.group) == (plural, group)
         ]
         contents, failures = list_all(self.cluster, self.workers, kinds)
-        if not kinds and group in self.catalogue.stale:
-            failures.append(f"the API group {group} does not answer")
+        if not kinds:
+            # It may hold objects all the same: a version that is not served hides them.
+            what = f"the API group {group} does not answer"
+            failures.append(what if group in self.catalogue.stale else "its kind is not served")
         return Contents(tuple(contents), "; ".join(failures[:3]))
 
 

@@ -20,6 +20,7 @@ from applyprune.engine.workers import Stop, Workers
 from applyprune.errors import (
     ApplypruneError,
     Conflict,
+    Forbidden,
     LostRace,
     NotFound,
     RunFailed,
@@ -28,8 +29,10 @@ from applyprune.errors import (
     UsageError,
     as_problem,
 )
+from applyprune.model.builtin import NAMESPACES
 from applyprune.model.events import Done, Event, Finished, Outcome, Phase, Started, Waiting
 from applyprune.model.options import DryRun, Mode, Options
+from applyprune.model.refs import Ref
 from applyprune.planning.moving import Move, MoveStep, chosen, move_step, unlisted
 from applyprune.planning.report import finished
 
@@ -40,11 +43,11 @@ if TYPE_CHECKING:
     from applyprune.model.inventory import Entry, Inventory
     from applyprune.model.live import State
     from applyprune.model.problems import Problem
-    from applyprune.model.refs import Ref
     from applyprune.model.resources import Resource
     from applyprune.planning.tracking import SetIdentity
 
 _TRIES = 8
+_MARGIN = 3.0
 _LISTED = frozenset({Move.HAND_OVER, Move.DONE})
 
 
@@ -153,20 +156,39 @@ class _Move:
             if inventory.copied:
                 raise RunFailed(
                     f"the inventory of the set {inventory.name} is a copy, or was restored",
-                    hint=f"First: applyprune inventory repair {inventory.name} --dry-run",
+                    hint="First: applyprune inventory repair "
+                    f"{inventory.name} -n {inventory.namespace} --dry-run",
                 )
         if not leaving.exists:
             raise UsageError(
                 f"there is no set {leaving.name} in namespace {leaving.namespace}",
                 hint="`applyprune inventory list -A` lists those that there are.",
             )
+        self._ensure_home(joining)
         # What has been moved already is listed by the other set.
         known = {**leaving.entries, **joining.entries}
         if missing := unlisted(self.options.select, known):
             raise UsageError(
                 f"the set {leaving.name} does not list {', '.join(missing)}",
-                hint=f"What it lists: applyprune inventory show {leaving.name}",
+                hint="What it lists: applyprune inventory show "
+                f"{leaving.name} -n {leaving.namespace}",
             )
+
+    def _ensure_home(self, joining: Inventory) -> None:
+        """See that the namespace of a new inventory is there, before the old one is written."""
+        if joining.exists:
+            return
+        home = joining.namespace
+        try:
+            self.cluster.get(NAMESPACES, Ref("", "Namespace", "", home))
+        except NotFound:
+            raise UsageError(
+                f"the namespace {home} does not exist",
+                why=f"it is to hold the inventory of the set {joining.name}",
+                hint="Create it first, or name another one with --to-namespace.",
+            ) from None
+        except Forbidden:
+            return  # without the right to look, the write of the inventory will tell
 
     def _steps(self, leaving: Inventory) -> Sequence[MoveStep]:
         """Read the objects that are to move, and decide about each."""
@@ -190,10 +212,15 @@ class _Move:
             if step.action is not Move.HAND_OVER or step.live is None or step.resource is None:
                 return step, step.problem
             try:
+                # A move that was stopped for a while may have lost either set meanwhile.
+                for record in self.records.values():
+                    record.ensure(_MARGIN)
                 old = self.source.target.manager
                 hand_over(
                     self.cluster, step.resource, step.live, old=old, target=self.target.target
                 )
+            except LostRace:
+                raise
             except NotFound:
                 return replace(step, action=Move.FORGET, reason="it is gone"), None
             except (Conflict, Unavailable, Unreachable):

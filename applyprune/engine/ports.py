@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from applyprune.model.inventory import Inventory
-    from applyprune.model.live import Live
+    from applyprune.model.live import Change, Live
     from applyprune.model.options import Propagation
     from applyprune.model.refs import Ref
     from applyprune.model.resources import Catalogue, Resource
@@ -24,6 +24,23 @@ class Cluster(Protocol):
         self, resource: Resource, *, namespace: str = "", selector: str = "", full: bool = False
     ) -> Sequence[Live]:
         """Return all objects, complete or an error; metadata only unless ``full``."""
+
+    def list_at(
+        self, resource: Resource, *, namespace: str = "", selector: str = "", full: bool = False
+    ) -> tuple[Sequence[Live], str]:
+        """Return what ``list`` does, and the resourceVersion from which to watch on."""
+
+    def watch(
+        self,
+        resource: Resource,
+        *,
+        namespace: str = "",
+        selector: str = "",
+        resource_version: str,
+        stop: Callable[[], bool],
+        seconds: float,
+    ) -> Iterator[Change]:
+        """Yield what happens from a resourceVersion on, until server, ``stop`` or time ends it."""
 
     def get(self, resource: Resource, ref: Ref, *, full: bool = False) -> Live:
         """Return one object; NotFound is the proof that there is none."""

@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from applyprune.engine.counting import Census
-from applyprune.engine.searching import Marked, search
+from applyprune.engine.searching import Marked, search, search_all
 from applyprune.errors import ApplypruneError, Forbidden, NotFound, as_problem
 from applyprune.model.builtin import API_SERVICES, CONFIG_MAPS, DEFINITIONS
 from applyprune.model.live import Absent, Live, State, Unknown
@@ -114,7 +114,7 @@ class Reader:
         own = [catalogue.preferred[kind] for kind in kinds if kind in catalogue.preferred]
         if own and not search(self.cluster, self.workers, own, self.target).lives:
             return Marked((), ())
-        return search(self.cluster, self.workers, catalogue.preferred.values(), self.target)
+        return search_all(self.cluster, self.workers, catalogue, self.target)
 
     def _recorded(self, resource: Resource, refs: Sequence[Ref], *, proves: bool) -> States:
         """Read what the inventory lists of one kind: by label, and what that misses one by one."""

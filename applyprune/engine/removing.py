@@ -13,6 +13,7 @@ from applyprune.errors import (
     LostRace,
     NotFound,
     NotReady,
+    PruneRefused,
     RunFailed,
     Unavailable,
     Unreachable,
@@ -22,7 +23,9 @@ from applyprune.model.events import Done, Event, Outcome, Waiting
 from applyprune.model.live import Absent, Live, Unknown
 from applyprune.model.options import DryRun, Mode
 from applyprune.model.plan import Action, RemoveStep
+from applyprune.planning.cascade import Contents, cascade_of
 from applyprune.planning.managed_fields import abandon_patch
+from applyprune.planning.ordering import CRD, NAMESPACE
 from applyprune.planning.removal import remove_step
 
 if TYPE_CHECKING:
@@ -37,6 +40,8 @@ if TYPE_CHECKING:
     from applyprune.planning.world import World
 
 _DELETE_TIMEOUT = 8.0
+_PATCH_MARGIN = 3.0
+_SHOWN = 3
 _TRIES = 8
 _FIRST_PAUSE = 0.05
 _LONGEST_PAUSE = 2.0
@@ -58,11 +63,16 @@ class Remover:
     options: Options
     world: World
     ensure: Callable[[float], None]
+    recount: Callable[[Ref], Contents]
     applied: frozenset[str]
     gone: set[Ref] = field(default_factory=set)
+    going: frozenset[str] = frozenset()
 
     def run(self, steps: Sequence[RemoveStep]) -> Iterator[Event]:
         """Yield an event for each step; a wave that fails keeps every wave below it."""
+        self.going = frozenset(
+            step.live.uid for step in steps if step.action is Action.DELETE and step.live
+        )
         waves = sorted({step.entry.wave for step in steps}, reverse=True)
         failed = ""
         for wave in waves:
@@ -70,6 +80,7 @@ class Remover:
             if failed:
                 yield from (self._skipped(step, failed) for step in batch)
                 continue
+            batch = [self._recounted(step) for step in batch]
             pending: list[RemoveStep] = []
             for step, done in self.workers.each(self._step, batch):
                 if done is None:
@@ -117,6 +128,7 @@ class Remover:
 
     def _abandon(self, step: RemoveStep, live: Live) -> Done:
         if self.options.dry_run is DryRun.OFF and step.resource is not None:
+            self.ensure(_PATCH_MARGIN)
             cluster = self.reader.cluster
             live = cluster.get(step.resource, step.entry.ref)
             self._still_the_same(step, live)
@@ -161,6 +173,34 @@ class Remover:
                 return self._done(step, self._deleted())
         return None
 
+    def _recounted(self, step: RemoveStep) -> RemoveStep:
+        """Refuse a Namespace or CRD that has come to hold more since its contents were counted."""
+        ref = step.entry.ref
+        if (
+            step.action is not Action.DELETE
+            or ref.group_kind not in {NAMESPACE, CRD}
+            or ref.is_among(self.options.allow_cascade)
+            or self.options.dry_run is not DryRun.OFF
+        ):
+            return step
+        contents = self.recount(ref)
+        before = self.world.contents.get(ref, Contents(()))
+        # What was there has been judged, and what is on its way out needs no judgement.
+        known = self.going | {live.uid for live in before.lives}
+        here = tuple(live for live in contents.lives if not live.terminating)
+        cascade = cascade_of(Contents(here, contents.uncounted), known)
+        if not (cascade.foreign or cascade.uncounted):
+            return step
+        why = f"cannot be counted: {cascade.uncounted}"
+        if cascade.foreign:
+            why = ", ".join(str(one) for one in cascade.foreign[:_SHOWN])
+        problem = PruneRefused(
+            f"{ref.short} was not deleted",
+            why=f"since the plan was made there is more that it would take along: {why}",
+            hint="Run again to decide about it.",
+        )
+        return replace(step, action=Action.REFUSE, problem=as_problem(problem))
+
     def _is_going(self, step: RemoveStep, live: Live) -> bool:
         """Return whether the object is gone, or on its way."""
         if step.resource is None:
@@ -179,7 +219,14 @@ class Remover:
         entry = step.entry
         if not entry.uid and step.live is not None:
             entry = replace(entry, uid=step.live.uid)
-        return replace(remove_step(entry, world, self.target, self.options), entry=entry)
+        again = remove_step(entry, world, self.target, self.options)
+        if again.action is Action.DELETE and step.action is not Action.DELETE:
+            # Only the plan, as a whole, may say that something is deleted.
+            raise RunFailed(
+                f"{entry.ref} changed while this run was under way, and could be deleted now",
+                hint="Run again to decide about it.",
+            )
+        return replace(again, entry=entry)
 
     def _await_gone(
         self, pending: Sequence[RemoveStep], steps: Sequence[RemoveStep]

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 from applyprune.engine.holding import new_holder
 from applyprune.engine.reading import Reader
 from applyprune.engine.recording import Record, await_turn
-from applyprune.engine.searching import search
+from applyprune.engine.searching import search_all
 from applyprune.engine.workers import Stop, Workers
-from applyprune.errors import ApplypruneError, as_problem
+from applyprune.errors import ApplypruneError, InventoryError, UsageError, as_problem
 from applyprune.model.events import (
     Done,
     Event,
@@ -24,7 +24,7 @@ from applyprune.model.events import (
     Started,
     Waiting,
 )
-from applyprune.model.findings import Remedy
+from applyprune.model.findings import Fault, Remedy
 from applyprune.model.options import DryRun, Mode, Options
 from applyprune.planning.checking import check, repaired
 from applyprune.planning.evidence import own_apply_entry
@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from applyprune.model.inventory import Inventory, Made
     from applyprune.model.problems import Problem
     from applyprune.planning.tracking import SetIdentity
+
+_MARGIN = 3.0
 
 
 def repair(
@@ -78,6 +80,7 @@ class _Repair:
     problems: list[Problem] = field(default_factory=list)
     inventory: Inventory | None = None
     damage: Sequence[str] = ()
+    unseen: Sequence[str] = ()
     record: Record | None = None
 
     def events(self) -> Iterator[Event]:
@@ -108,18 +111,25 @@ class _Repair:
         world = reader.world(
             (), replace(inventory, uid="read"), catalogue, prunes=False, proves=False
         )
-        marked = search(self.cluster, self.workers, catalogue.preferred.values(), self.target)
+        marked = search_all(self.cluster, self.workers, catalogue, self.target)
         self.stop.check()
+        if not (inventory.exists or marked.lives):
+            raise UsageError(
+                f"there is no set {self.target.name} in namespace {self.target.namespace}",
+                hint="`applyprune inventory list -A` lists those that there are.",
+            )
         world = replace(
             world,
             marked=marked.lives,
             unseen=marked.unseen,
             resources={**catalogue.preferred, **world.resources},
         )
+        self.unseen = marked.unseen
         strays = self.store.strays()
         return check(inventory, self.damage, strays, world, self.target, made=self.made)
 
     def _mend(self, inventory: Inventory, findings: Sequence[Finding]) -> Iterator[Event]:
+        self._refuse_partial(findings)
         entries = repaired(inventory, findings)
         holder = new_holder(self.id, lease=self.options.lease)
         self.record = Record(self.store, replace(inventory, copied=False), holder)
@@ -129,9 +139,22 @@ class _Repair:
         yield self.record.write(entries, Phase.SHRUNK)
         self.stop.check()
 
+    def _refuse_partial(self, findings: Sequence[Finding]) -> None:
+        """Refuse to write half of what was lost in the place of what is left of the record."""
+        rebuilt = any(one.fault in {Fault.DAMAGED, Fault.LOST} for one in findings)
+        if rebuilt and self.unseen and not self.options.partly:
+            raise InventoryError(
+                f"the record of the set {self.target.name} was not made anew",
+                why=f"not everything could be looked at: {'; '.join(self.unseen[:3])}",
+                hint="What is there and was not seen would be listed nowhere. Look again when it "
+                "can be, or with more rights; --partly does without it.",
+            )
+
     def _mark(self, finding: Finding) -> tuple[Finding, Problem | None]:
         if finding.live is None or finding.resource is None or finding.ref is None:
             return finding, None
+        if self.record is not None:
+            self.record.ensure(_MARGIN)
         try:
             version, live = finding.resource.gvk.api_version, finding.live
             # The server gives a label that comes with a patch to the patch's own manager: where it

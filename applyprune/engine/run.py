@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from applyprune.engine.applying import Applier
+from applyprune.engine.counting import Census
 from applyprune.engine.holding import new_holder
 from applyprune.engine.reading import Reader
 from applyprune.engine.recording import Record, await_turn
@@ -22,8 +23,8 @@ from applyprune.errors import (
     InventoryError,
     LostRace,
     NotFound,
-    PruneRefused,
     UsageError,
+    as_problem,
 )
 from applyprune.model.builtin import NAMESPACES
 from applyprune.model.events import (
@@ -59,6 +60,7 @@ if TYPE_CHECKING:
     from applyprune.engine.ports import Cluster, Store
     from applyprune.model.manifests import Manifest
     from applyprune.model.problems import Problem
+    from applyprune.planning.cascade import Contents
     from applyprune.planning.tracking import SetIdentity
 
 
@@ -98,6 +100,7 @@ class _Run:
     began: float = field(default_factory=time.monotonic)
     problems: list[Problem] = field(default_factory=list)
     counts: Counter[Outcome] = field(default_factory=Counter)
+    noted: dict[Ref, Entry] = field(default_factory=dict)
     record: Record | None = None
     inventory: Inventory = field(default_factory=lambda: Inventory("", ""))
     plan: Plan = field(default_factory=lambda: Plan((), ()))
@@ -120,13 +123,13 @@ class _Run:
         try:
             applier = self._applier()
             yield from self._counted(applier.run(self.plan.applies))
-            entries.update(applier.confirmed)
+            self._take_note(entries, applier)
             yield from self._prune(entries, applier)
         except LostRace:
             raise
         except ApplypruneError:
             # What was done is recorded however the run ends.
-            entries.update(applier.confirmed)
+            self._take_note(entries, applier)
             yield from self._record_end(entries)
             raise
         yield from self._record_end(entries)
@@ -154,6 +157,9 @@ class _Run:
         )
         self.stop.check()
         self._refuse_unrecorded()
+        if not self.inventory.exists and options.mode is Mode.DELETE:
+            # To delete twice is no failure; a mistyped name is to be seen all the same.
+            yield Warned(as_problem(self._no_set()))
         self.plan = make_plan(resolved.desired, self.inventory, self.world, target, options)
         self.inventory = replace(self.inventory, copied=self.plan.restored)
         if (stray := unlisted_problem(resolved.desired, self.inventory, self.world)) is not None:
@@ -171,17 +177,11 @@ class _Run:
             return
         if self.request.manifests or options.allow_empty:
             return
-        listed = len(self.inventory.entries)
-        if not listed:
+        # Where the set lists objects, the plan tells which would go, and the guard refuses it.
+        if not self.inventory.entries:
             raise EmptyInput(
                 "there is no object in the input", hint="If that is meant: --allow-empty."
             )
-        raise PruneRefused(
-            "there is no object in the input",
-            why=f"all {listed} objects of the set would be pruned",
-            hint=f"If that is meant: --allow-empty --max-prune {listed}. To remove the set and its "
-            f"inventory: applyprune delete {self.request.target.name}",
-        )
 
     def _refuse_unlisted(self) -> None:
         """Refuse names that the inventory does not list: a typing error must not pass for done."""
@@ -189,19 +189,30 @@ class _Run:
         if missing := unlisted(names, self.inventory.entries):
             raise UsageError(
                 f"the set {self.request.target.name} does not list {', '.join(missing)}",
-                hint=f"What it lists: applyprune inventory show {self.request.target.name}",
+                hint=f"What it lists: applyprune inventory show {self.request.target.arguments}",
             )
 
     def _refuse_unrecorded(self) -> None:
-        """Refuse to remove a set whose inventory is gone while its objects are not."""
-        if not self.world.marked or self.request.options.mode is Mode.APPLY:
+        """Refuse to remove what there is no inventory of."""
+        target, mode = self.request.target, self.request.options.mode
+        if self.inventory.exists or mode is Mode.APPLY:
             return
-        raise InventoryError(
-            f"the set {self.request.target.name} has no inventory, and "
-            f"{len(self.world.marked)} objects bear its marks",
-            why="without it nobody can say which of them the set created",
-            hint="Make it anew, dry run first: "
-            f"applyprune inventory repair {self.request.target.name} --dry-run",
+        if self.world.marked:
+            raise InventoryError(
+                f"the set {target.name} has no inventory, and {len(self.world.marked)} objects "
+                "bear its marks",
+                why="without it nobody can say which of them the set created",
+                hint="Make it anew, dry run first: "
+                f"applyprune inventory repair {target.arguments} --dry-run",
+            )
+        if mode is not Mode.DELETE:
+            raise self._no_set()
+
+    def _no_set(self) -> UsageError:
+        target = self.request.target
+        return UsageError(
+            f"there is no set {target.name} in namespace {target.namespace}",
+            hint="`applyprune inventory list -A` lists those that there are.",
         )
 
     def _ensure_home(self) -> None:
@@ -251,6 +262,12 @@ class _Run:
         recovered = {entry.ref: entry for entry in self.plan.recovered}
         return {**self.inventory.entries, **recovered, **sent}
 
+    def _take_note(self, entries: dict[Ref, Entry], applier: Applier) -> None:
+        """Enter what was confirmed; what was passed over and nobody had listed is not ours."""
+        entries.update(self.noted | applier.confirmed)
+        for ref in applier.untouched - self.inventory.entries.keys():
+            entries.pop(ref, None)
+
     def _applier(self) -> Applier:
         return Applier(
             cluster=self.cluster,
@@ -265,15 +282,28 @@ class _Run:
                 self.request.target,
                 self.request.options,
                 note=self._note,
-                ensure=self.record.ensure if self.record else lambda _: None,
+                ensure=self._ensure,
             ),
+            ensure=self._ensure,
         )
+
+    def _ensure(self, seconds: float) -> None:
+        """Return while the set is this run's for so long; a dry run holds nothing."""
+        if self.record is not None:
+            self.record.ensure(seconds)
+
+    def _recount(self, ref: Ref) -> Contents:
+        """Count once more what a Namespace or a CRD holds, right before it goes."""
+        leaving = frozenset(step.entry.ref for step in self.plan.removals)
+        catalogue = self.cluster.catalogue()
+        return Census(self.cluster, self.workers, catalogue, leaving).contents(ref)
 
     def _note(self, entry: Entry) -> None:
         """Record one entry at once; nothing that needs it is done in a dry run."""
         if self.record is None:
             raise LostRace("nothing is recorded in this run, so nothing may be deleted")
         self.record.note(entry)
+        self.noted[entry.ref] = entry
 
     def _prune(self, entries: dict[Ref, Entry], applier: Applier) -> Iterator[Event]:
         for entry in self.plan.recovered:
@@ -295,7 +325,7 @@ class _Run:
                 if step.action is Action.DELETE:
                     entries[entry.ref] = replace(entry, deleting=True)
                 elif step.action is Action.ABANDON:
-                    entries[entry.ref] = replace(entry, keep=entry.keep or step.reason)
+                    entries[entry.ref] = replace(entry, letting_go=True)
             yield self.record.write(entries, Phase.INTENT)
         remover = Remover(
             reader=Reader(self.cluster, self.workers, self.request.target),
@@ -304,7 +334,8 @@ class _Run:
             target=self.request.target,
             options=self.request.options,
             world=self.world,
-            ensure=self.record.ensure if self.record else lambda _: None,
+            ensure=self._ensure,
+            recount=self._recount,
             applied=frozenset(entry.uid for entry in applier.confirmed.values()),
         )
         try:

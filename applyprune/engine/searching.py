@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from applyprune.engine.ports import Cluster
     from applyprune.engine.workers import Workers
     from applyprune.model.live import Live
-    from applyprune.model.resources import Resource
+    from applyprune.model.resources import Catalogue, Resource
     from applyprune.planning.tracking import SetIdentity
 
 
@@ -25,6 +25,15 @@ class Marked:
 
     lives: tuple[Live, ...]
     unseen: tuple[str, ...]
+
+
+def search_all(
+    cluster: Cluster, workers: Workers, catalogue: Catalogue, target: SetIdentity
+) -> Marked:
+    """Return the objects of every kind that bear the set's marks."""
+    marked = search(cluster, workers, catalogue.preferred.values(), target)
+    silent = (f"the API group {group} does not answer" for group in sorted(catalogue.stale))
+    return Marked(marked.lives, (*marked.unseen, *silent))
 
 
 def search(

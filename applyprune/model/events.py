@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from applyprune.model.options import DryRun, Mode
     from applyprune.model.plan import Plan
     from applyprune.model.problems import Problem
+    from applyprune.model.readiness import Readiness
     from applyprune.model.refs import Ref
 
 
@@ -43,6 +44,7 @@ class Phase(StrEnum):
     """Which of its writes a run made to the inventory."""
 
     UNION = "union"
+    APPLIED = "applied"
     INTENT = "intent"
     SHRUNK = "shrunk"
     REMOVED = "removed"
@@ -77,12 +79,25 @@ class Recorded:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """One object is dealt with; ``problem`` is set when it FAILED or was SKIPPED."""
+    """One object is dealt with; ``problem`` is set when it FAILED, or was SKIPPED for a failure."""
 
     ref: Ref
     outcome: Outcome
     origin: Origin | None = None
     reason: str = ""
+    problem: Problem | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Assessed:
+    """The wait for one object is over: it is ready, or ``problem`` says why it is not.
+
+    ``elapsed`` in seconds since the wait began.
+    """
+
+    ref: Ref
+    readiness: Readiness
+    elapsed: float
     problem: Problem | None = None
 
 
@@ -127,5 +142,5 @@ class Finished:
 
 
 Event: TypeAlias = (
-    Started | Planned | Recorded | Done | Waiting | Warned | Found | Refused | Finished
+    Started | Planned | Recorded | Done | Assessed | Waiting | Warned | Found | Refused | Finished
 )

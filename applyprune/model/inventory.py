@@ -44,8 +44,8 @@ class Entry:
     ``found`` is what the union write saw before the apply: ABSENT, or the UID that was there.
     ``uid`` is empty until a reply confirmed the apply. ``digest`` (of the manifest, without Secret
     values) and ``evidence`` are empty from the union write until the confirmed reply. ``deleting``
-    is the recorded intent to delete. ``wave``, ``after`` and ``keep`` are as they were at the
-    apply: when the object is pruned its manifest is gone.
+    is the recorded intent to delete, ``letting_go`` that to abandon. ``wave``, ``after`` and
+    ``keep`` are as they were at the apply: when the object is pruned its manifest is gone.
     """
 
     ref: Ref
@@ -60,6 +60,7 @@ class Entry:
     after: tuple[Ref, ...] = ()
     keep: str = ""
     deleting: bool = False
+    letting_go: bool = False
 
 
 @dataclass(frozen=True, slots=True)

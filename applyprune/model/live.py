@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
@@ -52,6 +53,28 @@ class Live:
     def managed_fields(self) -> tuple[Mapping[str, Any], ...]:
         """Return the managedFields entries as the server gave them."""
         return tuple(self.metadata.get("managedFields") or ())
+
+
+class ChangeKind(StrEnum):
+    """What a watch says of an object."""
+
+    ADDED = "ADDED"
+    MODIFIED = "MODIFIED"
+    # Deleted, or left the watch's selection: then the object is there, and its labels are others.
+    DELETED = "DELETED"
+    # Of no object: how far the watch has come.
+    BOOKMARK = "BOOKMARK"
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One event of a watch, with the object read in full; of a deleted one its last state.
+
+    The ``live`` of a BOOKMARK has no name and no UID: only its resourceVersion says something.
+    """
+
+    kind: ChangeKind
+    live: Live
 
 
 @dataclass(frozen=True, slots=True)

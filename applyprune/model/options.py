@@ -66,6 +66,7 @@ class Options:
     adopted objects as if the set had created them. ``select`` names the objects to abandon in that
     mode, all of them when it is empty. ``take_over`` names field managers whose fields become
     the set's own. ``recreate`` lets what cannot be changed in place be deleted and created anew.
+    ``partly`` lets a repair make a lost record anew from what it could see.
     """
 
     mode: Mode = Mode.APPLY
@@ -84,6 +85,7 @@ class Options:
     select: frozenset[str] = frozenset()
     take_over: frozenset[str] = frozenset()
     recreate: bool = False
+    partly: bool = False
     propagation: Propagation = Propagation.BACKGROUND
     timeout: float = 300.0
     lock_timeout: float = 60.0

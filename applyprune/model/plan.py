@@ -18,6 +18,14 @@ if TYPE_CHECKING:
     from applyprune.model.resources import Resource
 
 
+class OnConflict(StrEnum):
+    """What a manifest asks for where other managers own its fields."""
+
+    FAIL = "fail"
+    FORCE = "force"
+    SKIP = "skip"
+
+
 @dataclass(frozen=True, slots=True)
 class Desired:
     """A manifest with every question about it answered: endpoint, namespace, label, wave.
@@ -25,7 +33,9 @@ class Desired:
     ``body`` is what is sent, but for the guard; ``digest`` stands for it in the inventory.
     ``once`` marks a Job with a TTL, which may be gone because it has done its work. ``after`` are
     the objects of the set that its manifest says it depends on, ``needs`` those that it names.
-    ``recreate`` says that its manifest lets it be deleted and created anew.
+    ``recreate`` says that its manifest lets it be deleted and created anew. ``ignored`` are the
+    JSON pointers of what is sent at creation only. ``wait`` is "skip" or "started", and
+    ``ready_when`` a CEL expression by which it is ready.
     """
 
     ref: Ref
@@ -39,6 +49,10 @@ class Desired:
     after: tuple[Ref, ...] = ()
     needs: frozenset[Ref] = frozenset()
     recreate: bool = False
+    conflicts: OnConflict = OnConflict.FAIL
+    ignored: tuple[str, ...] = ()
+    wait: str = ""
+    ready_when: str = ""
 
 
 class Action(StrEnum):

@@ -75,16 +75,22 @@ class Ref:
         return f"{kind}.{self.group}/{self.name}" if self.group else f"{kind}/{self.name}"
 
     def is_among(self, names: Collection[str]) -> bool:
-        """Return whether the object is named: ``kind/name`` or ``kind.group/name``, in any case.
+        """Return whether the object is named: ``kind/name`` or ``kind.group/name``.
 
-        A namespace and a slash may stand before it; without them it is meant in every namespace.
+        The kind may be in any case, the name may not: names of RBAC know upper and lower. A
+        namespace and a slash may stand before it; without them it is meant in every namespace.
         """
         if not names:
             return False
         forms = {self.short, f"{self.kind.lower()}/{self.name}"}
         forms |= {f"{self.namespace}/{form}" for form in forms}
-        return bool(forms & {name.lower() for name in names})
+        return any(_with_kind_lowered(name) in forms for name in names)
 
     def __str__(self) -> str:
         """Return ``deployment.apps/web`` and, where there is one, ``in namespace shop``."""
         return f"{self.short} in namespace {self.namespace}" if self.namespace else self.short
+
+
+def _with_kind_lowered(text: str) -> str:
+    *namespace, kind, name = text.split("/") if "/" in text else ("", text)
+    return "/".join((*namespace, kind.lower(), name))

@@ -17,7 +17,7 @@ from applyprune.model.plan import Action
 from applyprune.model.refs import GroupKind
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from applyprune.model.options import Options
     from applyprune.model.plan import RemoveStep
@@ -36,32 +36,48 @@ GUARDED = {
 
 
 def judge(
-    steps: Sequence[RemoveStep], cascades: Cascades, listed: int, options: Options
+    steps: Sequence[RemoveStep],
+    cascades: Cascades,
+    listed: Collection[Ref],
+    options: Options,
+    *,
+    empty: bool,
 ) -> tuple[tuple[RemoveStep, ...], Problem | None]:
     """Return the steps, those refused for what they take along with their hint, and the refusal.
 
-    The hint names every option that this very prune needs, and no wider one. ``listed`` is how
-    many objects the inventory lists.
+    The hint names every option that this very prune needs, and no wider one. ``listed`` is what
+    the inventory lists, and ``empty`` says that the input holds nothing.
     """
     doomed = [step for step in steps if _is_doomed(step)]
     taken = {ref for step in doomed for ref in cascades.foreign(step.entry.ref)}
     count = len(doomed) + len(taken - {step.entry.ref for step in doomed})
-    most = options.max_prune.of(listed)
+    most = options.max_prune.of(len(listed))
     limited = options.mode in {Mode.APPLY, Mode.PRUNE}
     over = limited and count > most
+    empty = empty and limited and not options.allow_empty
+    lost = [
+        name
+        for name in sorted(options.keep)
+        if doomed and not any(ref.is_among((name,)) for ref in listed)
+    ]
     cascading = [step.entry.ref for step in doomed if step.action is Action.REFUSE]
     others = [step.entry.ref for step in doomed if step.action is not Action.REFUSE]
     kinds = _kinds_in_need(others, options) if limited else []
     needed = [
+        *(["--allow-empty"] if empty else []),
         *([f"--max-prune {count}"] if over else []),
         *(f"--allow-kind {kind}" for kind in kinds),
         *(f"--allow-cascade {ref.short}" for ref in cascading),
     ]
-    if not needed:
+    if not (needed or lost):
         return tuple(steps), None
     hint = f"To allow exactly this: {' '.join(needed)}"
+    if lost:
+        hint = f"Correct or drop {' '.join(f'--keep {name}' for name in lost)}."
     reasons = [
-        *([f"a prune may delete {most} of the {listed} objects listed"] if over else []),
+        *(["there is no object in the input"] if empty else []),
+        *(f"--keep {name} names nothing that the set lists" for name in lost),
+        *([f"a prune may delete {most} of the {len(listed)} objects listed"] if over else []),
         *(f"no {kind} is pruned unless that is allowed" for kind in kinds),
         *(f"{ref.short} would take along what is to stay" for ref in cascading[:3]),
     ]

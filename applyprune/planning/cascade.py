@@ -57,42 +57,50 @@ class Cascade:
 
 @dataclass(frozen=True, slots=True)
 class Cascades:
-    """What each Namespace and CRD that is leaving would take along; ``listed`` is the set's own."""
+    """What each Namespace and CRD that is leaving would take along; ``listed`` is the set's own.
+
+    ``coming`` is what of the input would be in a Namespace, or of a CRD, that is leaving.
+    """
 
     found: Mapping[Ref, Cascade] = field(hash=False)
     listed: Collection[Ref]
+    coming: Mapping[Ref, frozenset[Ref]] = field(default_factory=dict, hash=False)
 
     def foreign(self, ref: Ref) -> tuple[Ref, ...]:
         """Return what would go along with an object and not by itself."""
         cascade = self.found.get(ref)
-        return cascade.foreign if cascade is not None else ()
+        there = cascade.foreign if cascade is not None else ()
+        return tuple(sorted({*there, *self.coming.get(ref, ())}))
 
     def described(self, ref: Ref) -> str:
         """Return in words what would go along with an object; empty when nothing would."""
-        cascade = self.found.get(ref)
-        if cascade is None or not cascade.total:
+        cascade, coming = self.found.get(ref), self.coming.get(ref, frozenset())
+        foreign = self.foreign(ref)
+        there = set(cascade.foreign) if cascade is not None else set()
+        total = (cascade.total if cascade is not None else 0) + len(coming - there)
+        if not total:
             return ""
-        text = f"takes along {cascade.total} objects"
-        if not cascade.foreign:
+        text = f"takes along {total} objects"
+        if not foreign:
             return text
-        strangers = [one for one in cascade.foreign if one not in self.listed]
+        strangers = [one for one in foreign if one not in self.listed and one not in coming]
         parts = []
         if strangers:
             parts.append(f"{len(strangers)} of which are not of this set")
-        if stay := len(cascade.foreign) - len(strangers):
+        if stay := len(foreign) - len(strangers):
             parts.append(f"{stay} of which are to stay")
-        names = ", ".join(_named(one) for one in cascade.foreign[:_SHOWN])
-        more = len(cascade.foreign) - _SHOWN
+        names = ", ".join(_named(one) for one in foreign[:_SHOWN])
+        more = len(foreign) - _SHOWN
         return f"{text}, {' and '.join(parts)}: {names}{f' and {more} more' if more > 0 else ''}"
 
     def refusal(self, ref: Ref, options: Options) -> Problem | None:
         """Return why an object may not be deleted for what it holds; None when it may."""
         cascade = self.found.get(ref)
-        if cascade is None or ref.is_among(options.allow_cascade):
+        if ref.is_among(options.allow_cascade):
             return None
-        if cascade.foreign:
+        if self.foreign(ref):
             why = f"it {self.described(ref)}"
-        elif cascade.uncounted:
+        elif cascade is not None and cascade.uncounted:
             why = f"what it would take along cannot be counted: {cascade.uncounted}"
         else:
             return None

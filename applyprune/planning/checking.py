@@ -114,7 +114,10 @@ def _of_live(
         what = f"its label names another set: {label}"
         yield Finding(Fault.TWO_OWNERS, Remedy.UNLIST, what, ref)
     elif owner is Owner.RECORDED and not label:
-        if entry.keep and own_apply_entry(live, target.manager) is None:
+        if not entry.uid:
+            what = "it was to be adopted, and never was"
+            yield Finding(Fault.UNLABELLED, Remedy.UNLIST, what, ref)
+        elif entry.letting_go and own_apply_entry(live, target.manager) is None:
             what = "it was let go of, and that was not recorded"
             yield Finding(Fault.UNLABELLED, Remedy.UNLIST, what, ref)
         else:
@@ -141,7 +144,5 @@ def _other_sets(live: Live, target: SetIdentity) -> Sequence[str]:
         for one in live.managed_fields
         if one.get("operation") == "Apply"
     }
-    ours = target.manager
-    return sorted(
-        one for one in managers if one.startswith(MANAGERS) and one not in {ours, f"{ours}-yielded"}
-    )
+    ours = {target.manager, target.yielded}
+    return sorted(one for one in managers if one.startswith(MANAGERS) and one not in ours)

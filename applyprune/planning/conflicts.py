@@ -1,35 +1,283 @@
-"""A field conflict in words: which field, whose, and the option that takes it."""
+"""A field conflict in words: which field, what both sides want, whose it is, and what to do."""
 
 from __future__ import annotations
 
+import json
 import re
 from collections import defaultdict
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
 
 from applyprune.errors import Conflict
+from applyprune.model.options import Adopt
+from applyprune.model.plan import OnConflict
+from applyprune.planning.definitions import mapping
+from applyprune.planning.digests import is_secret
+from applyprune.planning.field_paths import MISSING, from_server, to_pointer, value_at
+from applyprune.planning.managed_fields import set_manager
+from applyprune.planning.tracking import MANAGERS, PART_OF
+from applyprune.planning.yielding import CONFLICTS, IGNORED
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    from applyprune.errors import ApplypruneError
+    from applyprune.model.live import Live
+    from applyprune.model.options import Options
+    from applyprune.model.plan import ApplyStep, Desired
     from applyprune.model.refs import Ref
+    from applyprune.planning.tracking import SetIdentity
 
-_CAUSE = re.compile(r'conflict with "(?P<manager>(?:[^"\\]|\\.)*)"(?P<rest>.*)', re.DOTALL)
+# As apimachinery's managedfields/internal/conflict.go words it; an Update says its version.
+_CAUSE = re.compile(
+    r'conflict with "(?P<manager>(?:[^"\\]|\\.)*)"'
+    r'(?: with subresource "(?P<subresource>[^"]*)")?'
+    r"(?P<update> using \S+)?(?: at (?P<time>\S+))?"
+)
+_REPLICAS = ".spec.replicas"
+_LONGEST = 60
+_LINES = 20
+_SECRET = "(secret)"  # noqa: S105  # what is shown instead of one
+_STEPS = ((86_400.0, "days"), (3_600.0, "h"), (60.0, "min"), (1.0, "s"))
+_KNOWN: tuple[tuple[re.Pattern[str], str], ...] = tuple(
+    (re.compile(pattern), words)
+    for pattern, words in (
+        (r"kube-controller-manager|kube-scheduler|cloud-controller-manager|kubelet", "Kubernetes"),
+        (r"vpa-.*|recommender|updater", "the vertical Pod autoscaler"),
+        (r"keda.*", "KEDA"),
+        (r"(cert-manager-)?cainjector", "cert-manager"),
+        (r"pilot-discovery|istio.*", "Istio"),
+        (r"argocd.*", "Argo CD"),
+        (r"kustomize-controller|helm-controller", "Flux"),
+        (r".*(webhook|injector).*", "a webhook by its name"),
+        (r".*(controller|operator).*", "a controller by its name"),
+    )
+)
+_BY_HAND = re.compile(r"kubectl.*|k9s|Lens|helm|before-first-apply|Mozilla|node-fetch")
 
 
-def explain(error: Conflict, ref: Ref) -> Conflict:
-    """Return the conflict worded by manager and field; the server's causes name no values."""
-    fields: defaultdict[str, list[str]] = defaultdict(list)
+@dataclass(frozen=True, slots=True)
+class Contender:
+    """Another manager of a field, as the server's refusal tells of it."""
+
+    manager: str
+    operation: str
+    subresource: str
+    time: str
+
+
+def contenders(error: Conflict) -> Mapping[str, tuple[Contender, ...]]:
+    """Return the other managers of each field that is contended, by the server's word for it."""
+    found: defaultdict[str, dict[Contender, None]] = defaultdict(dict)
     for cause in error.causes:
         match = _CAUSE.match(cause.get("message", ""))
-        manager = match["manager"] if match else "another manager"
-        fields[manager].append(cause.get("field", "").removeprefix("."))
-    owned = "; ".join(
-        f"{manager} owns {', '.join(sorted(paths))}" for manager, paths in sorted(fields.items())
-    )
+        one = (
+            Contender(
+                match["manager"],
+                "Update" if match["update"] else "Apply",
+                match["subresource"] or "",
+                match["time"] or "",
+            )
+            if match
+            else Contender("another manager", "", "", "")
+        )
+        found[cause.get("field", "")][one] = None
+    return {name: tuple(ones) for name, ones in sorted(found.items())}
+
+
+def managers(error: Conflict) -> frozenset[str]:
+    """Return the managers that a conflict is with."""
+    return frozenset(one.manager for ones in contenders(error).values() for one in ones)
+
+
+def forces(one: Desired, live: Live | None, options: Options, target: SetIdentity) -> bool:
+    """Return whether an object may be sent by force: what its manifest asks for goes first.
+
+    One that another set has applied and nobody has labelled may still be listed there.
+    """
+    if one.conflicts is OnConflict.SKIP:
+        return False
+    if not (options.force_conflicts or one.conflicts is OnConflict.FORCE):
+        return False
+    if live is None or options.adopt is Adopt.ALL or PART_OF in live.labels:
+        return True
+    ours = {target.manager, target.yielded}
+    appliers = {entry.get("manager") for entry in live.managed_fields} - ours
+    return not any(str(manager).startswith(MANAGERS) for manager in appliers)
+
+
+def settled_first(step: ApplyStep, target: SetIdentity) -> frozenset[str]:
+    """Return the managers with whom an apply comes into no conflict: it deals with them before."""
+    live = step.live
+    taken = live is not None and live.labels.get(PART_OF, target.id) != target.id
+    old = {set_manager(live)} if live is not None and taken else set()
+    return frozenset({target.yielded, *step.migrate, *old})
+
+
+def skips(one: Desired, error: ApplypruneError) -> str:
+    """Return why an object is passed over, as its manifest asks; empty when it has failed."""
+    if one.conflicts is not OnConflict.SKIP or not isinstance(error, Conflict) or not error.causes:
+        return ""
+    return f"{CONFLICTS}: skip, and {contended(error)}"
+
+
+def is_about_scale(error: Conflict) -> bool:
+    """Return whether an autoscaler may be behind a conflict."""
+    return any(_is_scale(name, ones) for name, ones in contenders(error).items())
+
+
+def contended(error: Conflict) -> str:
+    """Return the fields and their managers in a few words."""
+    fields = contenders(error)
+    first = [
+        f"{name} is {_joined([one.manager for one in ones])}'s"
+        for name, ones in list(fields.items())[:_LINES]
+    ]
+    more = [f"and {len(fields) - _LINES} more"] if len(fields) > _LINES else []
+    return ", ".join([*first, *more])
+
+
+def explain(
+    error: Conflict,
+    one: Desired,
+    live: Live | None,
+    autoscalers: Sequence[Mapping[str, Any]],
+    now: datetime,
+) -> Conflict:
+    """Return the conflict worded for the person who must decide.
+
+    ``live`` is the object in full and ``autoscalers`` are the HorizontalPodAutoscalers of its
+    namespace, as far as either could be read.
+    """
+    fields = contenders(error)
+    scalers = [_described(scaler, now) for scaler in autoscalers if _targets(scaler, one.ref)]
+    lines, pointers = [], []
+    for name, ones in list(fields.items())[:_LINES]:
+        path = from_server(name, one.body)
+        if path is not None:
+            pointers.append(to_pointer(path))
+        body = live.body if live else None
+        theirs = MISSING if path is None else value_at(body, path)
+        ours = MISSING if path is None else value_at(one.body, path)
+        values = [f"ours {_shown(ours, one)}"] if path is not None else []
+        values += [f"theirs {_shown(theirs, one)}"] if path is not None and body else []
+        who = _joined([_who(other, live, now) for other in ones])
+        notes = scalers if scalers and _is_scale(name, ones) else _notes(ones)
+        lines.append(f"{name}: {', '.join([*values, f'owned by {who}'])}{_after(notes)}")
+    if len(fields) > _LINES:
+        lines.append(f"and {len(fields) - _LINES} more fields")
+    count = "one of its fields is" if len(fields) == 1 else f"{len(fields)} of its fields are"
     return Conflict(
-        f"{ref} is in conflict with another field manager",
+        f"{one.ref} is in conflict with another field manager",
         code=error.code,
         reason=error.reason,
         causes=error.causes,
-        why=owned,
-        hint="Take the field out of the manifest to leave it to its owner, "
-        "or take it with --force-conflicts.",
+        where=one.origin,
+        why="\n    ".join([f"{count} not ours to set", *lines]),
+        hint=_hint(pointers, managers(error)),
     )
+
+
+def _hint(pointers: Sequence[str], others: Collection[str]) -> str:
+    fields = ",".join(dict.fromkeys(pointers))
+    yielding = f", or annotate the object:\n    {IGNORED}: {fields}" if fields else "."
+    is_sets = any(one.startswith(MANAGERS) for one in others)
+    adopting = "\n  What is another set's is taken with --adopt=all only." if is_sets else ""
+    return (
+        f"To leave it to its owner, take it out of the manifest{yielding}\n"
+        f"  To leave the object alone for as long as it is contended: {CONFLICTS}: skip.\n"
+        f"  To take it: --force-conflicts, or for this object alone {CONFLICTS}: force.{adopting}"
+    )
+
+
+def _who(one: Contender, live: Live | None, now: datetime) -> str:
+    how = one.operation
+    if one.subresource:
+        how += f" of {one.subresource}"
+    age = _age(one.time or _time(one, live), now)
+    told = ", ".join(part for part in (how, age) if part)
+    return f"{one.manager} ({told})" if told else one.manager
+
+
+def _time(one: Contender, live: Live | None) -> str:
+    for entry in live.managed_fields if live else ():
+        if (
+            entry.get("manager") == one.manager
+            and entry.get("operation") == one.operation
+            and (entry.get("subresource") or "") == one.subresource
+        ):
+            return str(entry.get("time", ""))
+    return ""
+
+
+def _age(time: str, now: datetime) -> str:
+    try:
+        then = datetime.fromisoformat(time)
+    except ValueError:
+        return ""
+    if then.tzinfo is None:
+        then = then.replace(tzinfo=UTC)
+    # The clocks of this machine and of the server's are not one.
+    seconds = max(0.0, (now - then).total_seconds())
+    length, unit = next((step for step in _STEPS if seconds >= step[0]), _STEPS[-1])
+    count = int(seconds // length)
+    return f"{count} {'day' if unit == 'days' and count == 1 else unit} ago"
+
+
+def _is_scale(name: str, ones: Sequence[Contender]) -> bool:
+    return name == _REPLICAS or any(
+        (one.manager, one.subresource) == ("kube-controller-manager", "scale") for one in ones
+    )
+
+
+def _targets(scaler: Mapping[str, Any], ref: Ref) -> bool:
+    target = mapping(mapping(scaler.get("spec")).get("scaleTargetRef"))
+    group = str(target.get("apiVersion", "")).rpartition("/")[0]
+    return (group, target.get("kind"), target.get("name")) == (ref.group, ref.kind, ref.name)
+
+
+def _described(scaler: Mapping[str, Any], now: datetime) -> str:
+    name = mapping(scaler.get("metadata")).get("name")
+    spec, status = mapping(scaler.get("spec")), mapping(scaler.get("status"))
+    # managedFields has no time of a write to the scale subresource.
+    age = _age(str(status.get("lastScaleTime", "")), now)
+    last = f" (last {age})" if age else ""
+    return (
+        f"HorizontalPodAutoscaler {name} scales it between {spec.get('minReplicas', 1)} and "
+        f"{spec.get('maxReplicas')}, and will write it again{last}"
+    )
+
+
+def _notes(ones: Sequence[Contender]) -> Sequence[str]:
+    return list(dict.fromkeys(note for one in ones if (note := _note(one.manager))))
+
+
+def _note(manager: str) -> str:
+    if manager.startswith(MANAGERS):
+        return "another set of applyprune, which sends it with each of its runs"
+    if _BY_HAND.fullmatch(manager):
+        return "by hand or by a script: nothing writes it again by itself"
+    for pattern, words in _KNOWN:
+        if pattern.fullmatch(manager):
+            return f"{words}: it may write it again"
+    return ""
+
+
+def _shown(value: object, one: Desired) -> str:
+    if is_secret(one.body):
+        return _SECRET
+    if value is MISSING:
+        return "none"
+    text = json.dumps(value, ensure_ascii=False)
+    if not text.isprintable():
+        text = json.dumps(value)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+
+
+def _after(notes: Sequence[str]) -> str:
+    return "".join(f"; {note}" for note in notes)
+
+
+def _joined(names: Sequence[str]) -> str:
+    return " and ".join(names)

@@ -35,6 +35,19 @@ def defined_kinds(definition: Mapping[str, Any]) -> frozenset[GroupKind]:
     return frozenset(resource.group_kind for resource in defined_resources(definition))
 
 
+def has_status(definition: Mapping[str, Any]) -> bool:
+    """Return whether the objects of a CRD are to have a status."""
+    versions = mapping(definition.get("spec")).get("versions")
+    for version in versions if isinstance(versions, list) else ():
+        facts = mapping(version)
+        if "status" in mapping(facts.get("subresources")):
+            return True
+        schema = mapping(mapping(facts.get("schema")).get("openAPIV3Schema"))
+        if "status" in mapping(schema.get("properties")):
+            return True
+    return False
+
+
 def mapping(value: object) -> Mapping[str, Any]:
     """Return the value when it is a mapping, else an empty one."""
     return value if isinstance(value, dict) else {}

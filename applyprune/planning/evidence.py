@@ -3,7 +3,8 @@
 The API server alters our manager's managedFields entry on every outside change or removal of a
 field that we own, and leaves it alone for foreign fields and status. The entry holds paths, not
 values, so it is believed only together with an unmoved generation (which any change of a spec
-moves) or with the live values themselves; an unmoved resourceVersion needs neither.
+moves) and the live labels and annotations (which move none), or with all of the live values; an
+unmoved resourceVersion needs neither.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from applyprune.model.inventory import Evidence
 from applyprune.planning.digests import digest
+from applyprune.planning.normalization import sent
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,6 +23,10 @@ if TYPE_CHECKING:
     from applyprune.model.plan import Desired
 
 SECRET = ("", "Secret")
+# The one built-in kind with a generation that no change moves.
+_STUCK = ("scheduling.k8s.io", "PriorityClass")
+# What a manifest may say in its metadata; a change of it moves no generation.
+_UNCOUNTED = ("annotations", "finalizers", "labels", "ownerReferences")
 
 
 def own_apply_entry(live: Live, manager: str) -> Mapping[str, Any] | None:
@@ -53,13 +59,17 @@ def needs_values(desired: Desired, entry: Entry, live: Live) -> bool:
     """Return whether only the live values can show that nothing has changed.
 
     So it is for every Secret (no digest of its values is kept) and, once its resourceVersion has
-    moved, for a kind without a generation.
+    moved, for an object whose generation has moved too, or of a kind that has none to trust.
     """
-    if entry.digest != desired.digest or entry.evidence is None or entry.uid != live.uid:
+    recorded = entry.evidence
+    if entry.digest != desired.digest or recorded is None or entry.uid != live.uid:
         return False
-    if (desired.ref.group, desired.ref.kind) == SECRET:
+    kind = (desired.ref.group, desired.ref.kind)
+    if kind == SECRET:
         return True
-    return live.generation is None and entry.evidence.resource_version != live.resource_version
+    if recorded.resource_version == live.resource_version:
+        return False
+    return kind == _STUCK or live.generation is None or live.generation != recorded.generation
 
 
 def unchanged(
@@ -78,17 +88,32 @@ def unchanged(
         return False
     if needs_values(desired, entry, live):
         return (
-            live.body is not None
-            and _same_entry(recorded, live, manager)
-            and holds(desired.body, live.body)
+            live.body is not None and _same_entry(recorded, live, manager) and stands(desired, live)
         )
     if recorded.resource_version == live.resource_version:
         return True
-    return (
-        live.generation is not None
-        and recorded.generation == live.generation
-        and _same_entry(recorded, live, manager)
+    return _same_entry(recorded, live, manager) and stands(desired, live)
+
+
+def stands(desired: Desired, live: Live) -> bool:
+    """Return whether the values that we send are there, as far as they were read.
+
+    Of an object that was not read in full that is its metadata, where others may add to our lists.
+    """
+    body = sent(desired)
+    if live.body is not None:
+        return holds(body, live.body)
+    wanted = body["metadata"]
+    return all(
+        _includes(wanted[key], live.metadata.get(key)) for key in _UNCOUNTED if wanted.get(key)
     )
+
+
+def _includes(wanted: object, live: object) -> bool:
+    if isinstance(wanted, list):
+        there = live if isinstance(live, list) else []
+        return all(any(holds(one, other) for other in there) for one in wanted)
+    return holds(wanted, live)
 
 
 def _same_entry(recorded: Evidence, live: Live, manager: str) -> bool:

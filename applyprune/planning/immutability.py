@@ -10,7 +10,7 @@ from applyprune.model.refs import GroupKind
 from applyprune.planning.definitions import mapping
 from applyprune.planning.keeping import keep_rule
 from applyprune.planning.ordering import CRD, NAMESPACE
-from applyprune.planning.ownership import foreign_owner
+from applyprune.planning.ownership import Owner, foreign_owner, is_marked, owner_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -65,6 +65,8 @@ def why_not(one: Desired, entry: Entry, live: Live, target: SetIdentity, options
         return f"it is kept by {rule}"
     if entry.made is Made.ADOPTED and not options.prune_adopted:
         return "it was adopted, not created, by this set (--prune-adopted)"
+    if owner_of(live, entry, target) is not Owner.RECORDED or not is_marked(live, target):
+        return "it does not bear the marks of this set any more"
     if owner := foreign_owner(live, target.manager):
         return f"it belongs to {owner}, by its ownerReferences"
     if not (options.recreate or one.recreate):

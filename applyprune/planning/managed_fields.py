@@ -11,10 +11,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from applyprune.planning.evidence import own_apply_entry
-from applyprune.planning.tracking import LAST_APPLIED, PART_OF, set_of
+from applyprune.planning.tracking import LAST_APPLIED, PART_OF, set_of, yielded_manager
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from applyprune.model.live import Live
     from applyprune.planning.tracking import SetIdentity
@@ -27,8 +27,13 @@ def abandon_patch(live: Live, manager: str) -> Operations:
     """Return the operations (RFC 6902) that take our label and our manager off ``live``."""
     labels = {key: value for key, value in live.labels.items() if key != PART_OF}
     # A list of one empty entry is how managedFields is emptied; an empty list is passed over.
-    managers = _without(live.managed_fields, lambda one: one.get("manager") == manager) or [{}]
+    managers = _without(live.managed_fields, (manager, yielded_manager(manager)))
     return _patch(live, labels, managers if live.managed_fields else ())
+
+
+def leave_patch(live: Live, manager: str) -> Operations:
+    """Return the operations that take a manager off ``live``: what it owned stays as it is."""
+    return _patch(live, live.labels, _without(live.managed_fields, (manager,)))
 
 
 def set_manager(live: Live) -> str:
@@ -141,12 +146,17 @@ def mark_patch(live: Live, api_version: str, target: SetIdentity) -> Operations:
 
 def _renamed(managers: Managers, old: str, new: str) -> Managers:
     # What the new manager had already is part of what it takes over.
-    others = _without(managers, lambda one: one.get("manager") == new)
-    return [{**one, "manager": new} if one.get("manager") == old else one for one in others]
+    names = {old: new, yielded_manager(old): yielded_manager(new)}
+    others = [one for one in managers if one.get("manager") not in names.values()]
+    return [
+        {**one, "manager": names[name]} if (name := one.get("manager")) in names else one
+        for one in others
+    ]
 
 
-def _without(managers: Managers, is_out: Callable[[Mapping[str, Any]], bool]) -> Managers:
-    return [one for one in managers if not is_out(one)]
+def _without(managers: Managers, names: Collection[str]) -> Managers:
+    # A list of one empty entry is how managedFields is emptied; an empty list is passed over.
+    return [one for one in managers if one.get("manager") not in names] or [{}]
 
 
 def _patch(

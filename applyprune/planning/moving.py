@@ -82,7 +82,7 @@ def move_step(
     problem = _failed(
         entry,
         "it is not the object that the set lists, or has lost its label",
-        hint=f"What is wrong: applyprune inventory check {source.name}",
+        hint=f"What is wrong: applyprune inventory check {source.arguments}",
     )
     return MoveStep(entry, resource, Move.REFUSE, state, problem=problem)
 

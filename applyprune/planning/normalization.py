@@ -6,12 +6,14 @@ import base64
 from typing import TYPE_CHECKING, Any
 
 from applyprune.planning.digests import is_secret
+from applyprune.planning.field_paths import from_pointer, left_out
 from applyprune.planning.tracking import LAST_APPLIED, PART_OF
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from applyprune.model.manifests import JSONObject
+    from applyprune.model.plan import Desired
 
 
 def normalize(body: Mapping[str, Any], *, namespace: str, set_id: str) -> JSONObject:
@@ -37,3 +39,8 @@ def normalize(body: Mapping[str, Any], *, namespace: str, set_id: str) -> JSONOb
         }
         sent["data"] = {**(body.get("data") or {}), **encoded}
     return sent
+
+
+def sent(one: Desired) -> Mapping[str, Any]:
+    """Return what an object that exists is sent: the body without what the manifest ignores."""
+    return left_out(one.body, map(from_pointer, one.ignored)) if one.ignored else one.body

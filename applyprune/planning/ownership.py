@@ -39,7 +39,7 @@ def owner_of(live: Live, entry: Entry | None, target: SetIdentity) -> Owner:
     label = live.labels.get(PART_OF, "")
     if label and label != target.id:
         return Owner.OTHER
-    marked = bool(label) and own_apply_entry(live, target.manager) is not None
+    marked = is_marked(live, target)
     if entry is not None:
         if entry.uid:
             recorded = entry.uid == live.uid
@@ -50,6 +50,13 @@ def owner_of(live: Live, entry: Entry | None, target: SetIdentity) -> Owner:
         if recorded:
             return Owner.RECORDED
     return Owner.CLAIMED if marked else Owner.NOBODY
+
+
+def is_marked(live: Live, target: SetIdentity) -> bool:
+    """Return whether an object bears both of the set's marks: its label and its Apply entry."""
+    return (
+        live.labels.get(PART_OF) == target.id and own_apply_entry(live, target.manager) is not None
+    )
 
 
 def foreign_owner(live: Live, manager: str) -> str:

@@ -22,7 +22,7 @@ from applyprune.planning.recovery import (
     restored_problem,
 )
 from applyprune.planning.removal import remove_steps
-from applyprune.planning.tracking import PART_OF, SET_ID
+from applyprune.planning.tracking import PART_OF, SET_ID, SHARD_OF
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -55,7 +55,7 @@ def make_plan(
         world,
         target,
         options,
-        wanted={step.live.uid for step in applies if step.live is not None},
+        desired=desired,
         listed=inventory.entries.keys(),
     )
     if removals and restored and options.mode is not Mode.ABANDON:
@@ -197,6 +197,12 @@ def _obstacle(one: Desired, live: Live, owner: Owner, options: Options) -> Probl
             f"{one.ref} is being deleted",
             why=f"its finalizers have not finished: {held}" if held else "",
             hint="Run again when it is gone.",
+        )
+    if SET_ID in live.labels or SHARD_OF in live.labels:
+        return _failed(
+            one,
+            f"{one.ref} is the inventory of a set",
+            hint="Take it out of the input: a set is handed on by `applyprune inventory move`.",
         )
     if owner is Owner.OTHER and options.adopt is not Adopt.ALL:
         return _failed(

@@ -56,7 +56,7 @@ def restored_problem(inventory: Inventory) -> Problem:
             "the prune was refused: the inventory is a copy, or was restored from a backup",
             why="its ConfigMap, or every object that it lists, has another UID than it says",
             hint="To take the objects of now for those that it lists: "
-            f"applyprune inventory repair {inventory.name} --dry-run",
+            f"applyprune inventory repair {inventory.name} -n {inventory.namespace} --dry-run",
         )
     )
 
@@ -100,7 +100,8 @@ def unlisted_problem(
             f"{len(strays)} objects bear the marks of the set {inventory.name}, and its inventory "
             "does not list them",
             why=f"{names}{more}",
-            hint=f"What to do about them: applyprune inventory repair {inventory.name} --dry-run",
+            hint="What to do about them: applyprune inventory repair "
+            f"{inventory.name} -n {inventory.namespace} --dry-run",
         )
     )
 

@@ -7,23 +7,23 @@ from typing import TYPE_CHECKING
 
 from applyprune.errors import RunFailed, as_problem
 from applyprune.model.inventory import Made
-from applyprune.model.live import Absent, Unknown
+from applyprune.model.live import Absent, Live, Unknown
 from applyprune.model.options import Mode
 from applyprune.model.plan import Action, RemoveStep
 from applyprune.planning.budget import judge
 from applyprune.planning.cascade import Cascades, cascade_of
 from applyprune.planning.evidence import own_apply_entry
 from applyprune.planning.keeping import keep_rule
-from applyprune.planning.ordering import NAMESPACE
+from applyprune.planning.ordering import CRD, NAMESPACE
 from applyprune.planning.ownership import Owner, foreign_owner, owner_of
-from applyprune.planning.tracking import PART_OF
+from applyprune.planning.tracking import PART_OF, SET_ID, SHARD_OF
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from applyprune.model.inventory import Entry
-    from applyprune.model.live import Live
     from applyprune.model.options import Options
+    from applyprune.model.plan import Desired
     from applyprune.model.problems import Problem
     from applyprune.model.refs import Ref
     from applyprune.model.resources import Resource
@@ -40,24 +40,41 @@ def remove_steps(
     target: SetIdentity,
     options: Options,
     *,
-    wanted: Collection[str],
+    desired: Sequence[Desired],
     listed: Collection[Ref],
 ) -> tuple[tuple[RemoveStep, ...], Problem | None]:
     """Decide about what has left the set, in the order of deletion, and about the prune itself.
 
-    ``wanted`` holds the UIDs of the objects that the set still wants: one object may be served
-    under two groups. ``listed`` is all that the inventory lists. A Namespace or CRD is refused for
-    what it holds and this prune does not delete by itself.
+    ``desired`` is what the set still wants: one object may be served under two groups, and none may
+    go with its Namespace or CRD. ``listed`` is all that the inventory lists. A Namespace or CRD is
+    refused for what it holds and this prune does not delete by itself.
     """
+    states = (world.states[one.ref] for one in desired)
+    wanted = {state.uid for state in states if isinstance(state, Live)}
     steps = [_unless_wanted(remove_step(one, world, target, options), wanted) for one in entries]
     going = {
         step.live.uid for step in steps if step.action is Action.DELETE and step.live is not None
     }
     found = {ref: cascade_of(contents, going) for ref, contents in world.contents.items()}
-    cascades = Cascades(found, listed)
+    cascades = Cascades(found, listed, _coming(desired, steps))
     judged = [_with_cascade(step, cascades, options) for step in steps]
     ordered = sorted(judged, key=lambda step: (-step.entry.wave, step.entry.ref))
-    return judge(ordered, cascades, len(listed), options)
+    return judge(ordered, cascades, listed, options, empty=not desired)
+
+
+def _coming(
+    desired: Iterable[Desired], steps: Iterable[RemoveStep]
+) -> Mapping[Ref, frozenset[Ref]]:
+    """Return what of the input would go with each Namespace and CRD that is to be deleted."""
+    going = {step.entry.ref for step in steps if step.action is Action.DELETE}
+    homes = {ref.name: ref for ref in going if ref.group_kind == NAMESPACE}
+    kinds = {ref.name: ref for ref in going if ref.group_kind == CRD}
+    found: dict[Ref, set[Ref]] = {}
+    for one in desired if homes or kinds else ():
+        for place in (homes.get(one.ref.namespace), kinds.get(one.resource.full_plural)):
+            if place is not None:
+                found.setdefault(place, set()).add(one.ref)
+    return {ref: frozenset(inside) for ref, inside in found.items()}
 
 
 def _unless_wanted(step: RemoveStep, wanted: Collection[str]) -> RemoveStep:
@@ -116,12 +133,19 @@ def _of_live(
     if owner is Owner.OTHER:
         reason = "it belongs to another set now"
         return RemoveStep(entry, resource, Action.FORGET, live, reason)
+    if owner is Owner.CLAIMED and entry.uid:
+        problem = RunFailed(
+            f"{entry.ref} was created again, and bears this set's marks",
+            why="it has another UID than the inventory says",
+            hint=f"To list it as it is now: applyprune inventory repair {target.arguments}",
+        )
+        return RemoveStep(entry, resource, Action.REFUSE, live, problem=as_problem(problem))
     if owner is not Owner.RECORDED:
         reason = "it was re-created by somebody else" if entry.uid else "this set did not create it"
         return RemoveStep(entry, resource, Action.FORGET, live, reason)
     if live.labels.get(PART_OF) != target.id:
         # Let go of already, when the run that did so was cut off before it could record it.
-        if entry.made is Made.ADOPTED or not entry.uid or entry.keep:
+        if entry.made is Made.ADOPTED or not entry.uid or entry.keep or entry.letting_go:
             return RemoveStep(entry, resource, Action.FORGET, live, "the set's label is off it")
         problem = RunFailed(
             f"{entry.ref} has lost the set's label",
@@ -139,7 +163,7 @@ def _of_live(
             f"{entry.ref} shows no trace of an apply by this set",
             why=f"{target.manager} is not among its field managers",
             hint="Put it into the input once more, or let go of it: "
-            f"applyprune inventory abandon {target.name} {entry.ref.short}",
+            f"applyprune inventory abandon {target.arguments} {entry.ref.short}",
         )
         return RemoveStep(entry, resource, Action.REFUSE, live, problem=as_problem(problem))
     return RemoveStep(entry, resource, Action.DELETE, live)
@@ -151,6 +175,8 @@ def _why_left(entry: Entry, live: Live, world: World, target: SetIdentity, optio
         return f"kept by {rule}"
     if entry.made is Made.ADOPTED and not options.prune_adopted:
         return "it was adopted, not created, by this set"
+    if SET_ID in live.labels or SHARD_OF in live.labels:
+        return "it is the inventory of a set"
     if owner := foreign_owner(live, target.manager):
         return f"it belongs to {owner} now, by its ownerReferences"
     if entry.ref.group_kind == NAMESPACE:

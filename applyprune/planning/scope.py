@@ -12,6 +12,7 @@ from applyprune.errors import InputError, InputErrors
 from applyprune.model.plan import Desired
 from applyprune.model.problems import Problem
 from applyprune.model.refs import Ref
+from applyprune.planning.awaiting import READY_WHEN, wait_word
 from applyprune.planning.definitions import defined_resources, mapping
 from applyprune.planning.digests import manifest_digest
 from applyprune.planning.immutability import is_recreation_allowed
@@ -20,6 +21,7 @@ from applyprune.planning.normalization import normalize
 from applyprune.planning.ordering import CRD
 from applyprune.planning.sorting import in_order
 from applyprune.planning.tracking import PART_OF, SET_ID, SetIdentity
+from applyprune.planning.yielding import conflict_rule, ignored_fields
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -119,6 +121,10 @@ def _settle(manifest: Manifest, resource: Resource, target: SetIdentity, namespa
         and spec.get("ttlSecondsAfterFinished") is not None,
         origin=manifest.origin,
         recreate=is_recreation_allowed(body["metadata"], manifest.origin),
+        conflicts=conflict_rule(body, manifest.origin),
+        ignored=ignored_fields(body, manifest.origin),
+        wait=wait_word(body["metadata"], manifest.origin),
+        ready_when=str(mapping(body["metadata"].get("annotations")).get(READY_WHEN, "")),
     )
 
 

@@ -33,8 +33,9 @@ MANAGERS = "applyprune/"
 """What the field manager of every set begins with."""
 
 _PREFIX = "applyprune-"
-_NAMESPACES_LIMIT = 128 * 1024
+_HINT_LIMIT = 120 * 1024
 _MANAGER_LIMIT = 128
+_YIELDED = "-yielded"
 _DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
@@ -49,6 +50,11 @@ class SetIdentity:
     def inventory(self) -> Ref:
         """Return the ref of the inventory's ConfigMap."""
         return Ref("", "ConfigMap", self.namespace, _PREFIX + self.name)
+
+    @property
+    def arguments(self) -> str:
+        """Return what names this set on the command line."""
+        return f"{self.name} -n {self.namespace}"
 
     def records_in(self, ref: Ref) -> bool:
         """Return whether an object is this set's inventory, or a shard of it."""
@@ -69,6 +75,11 @@ class SetIdentity:
         manager = f"{MANAGERS}{self.namespace}/{self.name}"
         return manager if len(manager) <= _MANAGER_LIMIT else f"{MANAGERS}{self.id}"
 
+    @property
+    def yielded(self) -> str:
+        """Return the field manager that keeps what this set has yielded as it is."""
+        return yielded_manager(self.manager)
+
 
 @cache
 def _applyset_id(ref: Ref) -> str:
@@ -84,6 +95,12 @@ def identity(name: str, namespace: str) -> SetIdentity:
             f"{name!r} cannot name a set",
             why="a name is a DNS label: lower-case letters, digits and '-', at most 63 characters",
         )
+    if name.endswith(_YIELDED):
+        raise UsageError(
+            f"{name!r} cannot name a set",
+            why=f"its field manager would be that of what the set {name.removesuffix(_YIELDED)!r} "
+            "has yielded",
+        )
     return SetIdentity(name, namespace)
 
 
@@ -93,6 +110,14 @@ def set_of(manager: str) -> str:
         return ""
     namespace, slash, name = manager.removeprefix(MANAGERS).partition("/")
     return SetIdentity(name, namespace).id if slash else namespace
+
+
+def yielded_manager(manager: str) -> str:
+    """Return the second field manager of the set whose first one this is."""
+    yielded = f"{manager}{_YIELDED}"
+    if len(yielded) <= _MANAGER_LIMIT:
+        return yielded
+    return f"{MANAGERS}{set_of(manager)}{_YIELDED}"
 
 
 def set_name(config_map: str) -> str:
@@ -108,14 +133,18 @@ def shard_ref(name: str, namespace: str, digest: str) -> Ref:
 def applyset_annotations(refs: Iterable[Ref], *, namespace: str, tooling: str) -> Mapping[str, str]:
     """Return the parent's annotations for a set that holds ``refs``; lists are sorted.
 
-    The namespaces are a hint by the specification, and left out when they are too many for the
-    256 KiB that all annotations of an object may take.
+    Both lists are hints by the specification, and left out when they are too long for the 256 KiB
+    that all annotations of an object may take.
     """
     refs = tuple(refs)
     kinds = {(ref.group, ref.kind) for ref in refs}
-    namespaces = ",".join(sorted({ref.namespace for ref in refs} - {"", namespace}))
     return {
         TOOLING: tooling,
-        GROUP_KINDS: ",".join(sorted(str(GroupKind(*kind)) for kind in kinds)),
-        NAMESPACES: namespaces if len(namespaces) <= _NAMESPACES_LIMIT else "",
+        GROUP_KINDS: _hint(str(GroupKind(*kind)) for kind in kinds),
+        NAMESPACES: _hint({ref.namespace for ref in refs} - {"", namespace}),
     }
+
+
+def _hint(names: Iterable[str]) -> str:
+    text = ",".join(sorted(names))
+    return text if len(text) <= _HINT_LIMIT else ""

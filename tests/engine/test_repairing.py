@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from applyprune.errors import InventoryError, LostRace
+from applyprune.errors import InventoryError, LostRace, UsageError
 from applyprune.model.events import Outcome
 from applyprune.model.findings import Fault
 from applyprune.model.inventory import Holder, Made
@@ -37,7 +37,8 @@ def _drop(stage: Stage, name: str) -> None:
 
 def test_nothing_is_found_where_nothing_is_wrong(stage: Stage) -> None:
     """Right after an apply, and where there is no set at all."""
-    assert not stage.check().found
+    with pytest.raises(UsageError, match="there is no set web in namespace"):
+        stage.check()
     stage.run(config_map("a"), config_map("b"))
     assert not stage.check().found
     before = stage.inventory()

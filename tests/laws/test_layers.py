@@ -115,12 +115,16 @@ def test_a_layer_imports_only_what_it_may(name: str) -> None:
     assert wrong == []
 
 
-BUT = {("applyprune.planning.managed_fields", "jsonpatch")}
+BUT = {
+    ("applyprune.planning.managed_fields", "jsonpatch"),
+    ("applyprune.planning.ready_rules", "cel_expr_python"),
+    ("applyprune.planning.ready_rules", "cel_expr_python.ext"),
+}
 
 
 @pytest.mark.parametrize("name", STANDARD_LIBRARY_ONLY)
 def test_the_core_needs_no_package_of_others(name: str) -> None:
-    """What decides and what carries out needs Python, and jsonpatch to edit managedFields."""
+    """It needs Python, jsonpatch to edit managedFields, and CEL to judge by a user's rule."""
     wrong = [
         f"{module} imports {imported}"
         for module in modules()

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from applyprune.model.resources import Resource
 from applyprune.planning.evidence import holds, needs_values, unchanged
+from applyprune.planning.tracking import PART_OF
 from tests.planning.builders import (
     CONFIG_MAPS,
     DEPLOYMENTS,
@@ -27,6 +29,10 @@ if TYPE_CHECKING:
 DEPLOYMENT = desired(body("Deployment", spec={"replicas": 1}), DEPLOYMENTS)
 CONFIG_MAP = desired(body("ConfigMap", data={"k": "v"}), CONFIG_MAPS)
 SECRET = desired(body("Secret", data={"k": "dg=="}), SECRETS)
+PRIORITY_CLASS = desired(
+    body("PriorityClass", description="ours"),
+    Resource("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses", namespaced=False),
+)
 
 
 def _as_live(one: Desired, **changes: Any) -> Live:
@@ -37,7 +43,41 @@ def _as_live(one: Desired, **changes: Any) -> Live:
 AFTER: dict[str, tuple[Desired, dict[str, Any], bool]] = {
     "nothing moved": (DEPLOYMENT, {}, True),
     "status moved the resourceVersion": (DEPLOYMENT, {"version": "6"}, True),
-    "somebody changed the spec": (DEPLOYMENT, {"version": "6", "generation": 2}, False),
+    "somebody changed a value of ours": (
+        DEPLOYMENT,
+        {"version": "6", "generation": 2, "full": {**DEPLOYMENT.body, "spec": {"replicas": 2}}},
+        False,
+    ),
+    "somebody changed the spec, and its values were not read": (
+        DEPLOYMENT,
+        {"version": "6", "generation": 2, "full": None},
+        False,
+    ),
+    "somebody changed what we leave open of the spec": (
+        DEPLOYMENT,
+        {"version": "6", "generation": 2},
+        True,
+    ),
+    "an admission policy rewrote a label of ours": (
+        DEPLOYMENT,
+        {"version": "6", "full": None, "labels": {PART_OF: "another"}},
+        False,
+    ),
+    "somebody added a label and a finalizer": (
+        DEPLOYMENT,
+        {
+            "version": "6",
+            "full": None,
+            "labels": {PART_OF: TARGET.id, "foreign": "1"},
+            "finalizers": ["foreign"],
+        },
+        True,
+    ),
+    "a kind whose generation never moves": (
+        PRIORITY_CLASS,
+        {"version": "6", "full": {**PRIORITY_CLASS.body, "description": "theirs"}},
+        False,
+    ),
     "somebody took a label of ours": (
         DEPLOYMENT,
         {"version": "6", "entries": [managed(fields="other")]},
@@ -86,7 +126,7 @@ AFTER: dict[str, tuple[Desired, dict[str, Any], bool]] = {
 def test_unchanged(name: str) -> None:
     """Whether sending the manifest again would move nothing."""
     one, changes, expected = AFTER[name]
-    generation = 1 if one is DEPLOYMENT else None
+    generation = 1 if one in {DEPLOYMENT, PRIORITY_CLASS} else None
     before = _as_live(one, generation=generation)
     now = _as_live(one, **{"generation": generation, **changes})
     entry = recorded(one, before)
@@ -115,7 +155,7 @@ def test_a_custom_resource_whose_schema_moved_is_sent() -> None:
 
 
 def test_values_are_asked_for_only_where_they_decide() -> None:
-    """Every Secret; a kind without generation once it has moved; nothing else."""
+    """Every Secret; what has moved, unless a generation that stands speaks for its spec."""
     secret = _as_live(SECRET, generation=None)
     still = _as_live(CONFIG_MAP, generation=None)
     moved = _as_live(CONFIG_MAP, generation=None, version="6")
@@ -124,6 +164,9 @@ def test_values_are_asked_for_only_where_they_decide() -> None:
     assert not needs_values(CONFIG_MAP, recorded(CONFIG_MAP, still), still)
     assert needs_values(CONFIG_MAP, recorded(CONFIG_MAP, still), moved)
     assert not needs_values(DEPLOYMENT, recorded(DEPLOYMENT, scaled), scaled)
+    assert needs_values(
+        DEPLOYMENT, recorded(DEPLOYMENT, _as_live(DEPLOYMENT, generation=0)), scaled
+    )
 
 
 @pytest.mark.parametrize(

@@ -129,7 +129,7 @@ REMOVALS: dict[str, tuple[State, Entry, Action]] = {
     "gone": (Absent(proven=True), ENTRY, Action.FORGET),
     "not in a list, which proves nothing": (Absent(), ENTRY, Action.REFUSE),
     "state unknown": (UNREADABLE, ENTRY, Action.REFUSE),
-    "another UID": (live(ONE.ref, uid="u2"), ENTRY, Action.FORGET),
+    "another UID, with both marks": (live(ONE.ref, uid="u2"), ENTRY, Action.REFUSE),
     "another UID without our label": (live(ONE.ref, uid="u2", label=""), ENTRY, Action.FORGET),
     "of another set now": (OTHER_SET, ENTRY, Action.FORGET),
     "our label is off it": (live(ONE.ref, label=""), ENTRY, Action.REFUSE),

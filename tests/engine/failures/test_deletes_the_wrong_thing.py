@@ -397,7 +397,7 @@ def test_backup_restore_or_cluster_clone_gives_every_object_a_new_uid(
         story = there.run(config_map("a"))
         assert story.exit_code == 6
         assert "restored from a backup" in story.refusal
-        assert "inventory repair web --dry-run" in story.refusal
+        assert f"inventory repair web -n {stage.namespace} --dry-run" in story.refusal
         assert story.outcomes["configmap/b"] is Outcome.KEPT
         assert api.exists(_path(stage, "b"))
     assert len(there.check().found) >= 2

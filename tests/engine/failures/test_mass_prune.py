@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from applyprune.errors import ApplypruneError, EmptyInput, PruneRefused
+from applyprune.errors import ApplypruneError, EmptyInput
 from applyprune.model.events import Outcome
 from applyprune.model.options import Mode, PruneLimit
 from tests.e2e.command import applyprune
@@ -33,8 +33,11 @@ def test_source_returns_empty_with_success(stage: Stage, api: Api) -> None:
     bodies = [config_map(f"c-{number}") for number in range(8)]
     stage.run(*bodies)
     for mode in (Mode.APPLY, Mode.PRUNE):
-        with pytest.raises(PruneRefused, match="all 8 objects of the set would be pruned"):
-            stage.run(mode=mode)
+        story = stage.run(mode=mode)
+        assert story.exit_code == 6
+        assert set(story.outcomes.values()) == {Outcome.KEPT}
+        assert "there is no object in the input" in story.refusal
+        assert story.refusal.endswith("To allow exactly this: --allow-empty --max-prune 8")
         story = stage.run(mode=mode, allow_empty=True)
         assert story.exit_code == 6
         assert "it would delete 8 objects" in story.refusal

@@ -1,0 +1,47 @@
+"""Items of replies → objects, and what makes a reply one not to believe."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from applyprune.errors import Unavailable
+from applyprune.model.live import Live
+from applyprune.model.refs import Ref
+
+if TYPE_CHECKING:
+    from applyprune.model.resources import Resource
+
+
+def is_secret(resource: Resource) -> bool:
+    """Return whether replies about the resource hold values that are never shown."""
+    return (resource.group, resource.kind) == ("", "Secret")
+
+
+def matches(live: Live, selector: str) -> bool:
+    """Return whether an object bears the label; selectors here are ``key`` or ``key=value``."""
+    key, equals, value = selector.partition("=")
+    if not key:
+        return True
+    return key in live.labels and (not equals or live.labels[key] == value)
+
+
+def live_object(resource: Resource, item: object, *, full: bool) -> Live | None:
+    """Return an item of a list; None for what can be no member of a set (no name or no UID)."""
+    metadata = item.get("metadata") if isinstance(item, dict) else None
+    if not isinstance(metadata, dict) or not metadata.get("name") or not metadata.get("uid"):
+        return None
+    ref = Ref(resource.group, resource.kind, str(metadata.get("namespace") or ""), metadata["name"])
+    # Items of a list do not say what they are.
+    what = {"apiVersion": resource.gvk.api_version, "kind": resource.kind}
+    return Live(
+        ref=ref,
+        uid=str(metadata["uid"]),
+        resource_version=str(metadata.get("resourceVersion", "")),
+        metadata=metadata,
+        body={**what, **item} if full and isinstance(item, dict) else None,
+    )
+
+
+def unbelievable(what: str, why: str) -> Unavailable:
+    """Return the error for a success that is not what was asked for."""
+    return Unavailable(f"{what}: the server's reply cannot be believed", code=200, why=why)

@@ -1,0 +1,151 @@
+"""Watches: what happens to the objects of a resource, from a resourceVersion on.
+
+A watch proves nothing by what it does not say: one that ends, in whatever way, is followed by
+another one or by a list.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+from applyprune.cluster.deadline import Stopped
+from applyprune.cluster.objects import is_secret, live_object, matches, unbelievable
+from applyprune.cluster.paths import collection_path
+from applyprune.cluster.reply import json_object
+from applyprune.cluster.request import Request
+from applyprune.model.live import Change, ChangeKind, Live
+from applyprune.model.refs import Ref
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from typing import Any
+
+    from applyprune.cluster.transport import Transport
+    from applyprune.model.resources import Resource
+
+# Seconds after which the server is asked to end a watch. Nothing else is certain to be heard of it
+# while nothing happens: bookmarks are promised by nobody.
+SESSION = 30
+# Seconds of silence more than that, and the connection is taken for dead.
+GRACE = 5.0
+# Bytes of one event. The server's own limit for what it stores is 1.5 MiB.
+MAX_EVENT = 32 * 1024 * 1024
+
+
+def watch(
+    transport: Transport,
+    resource: Resource,
+    *,
+    namespace: str,
+    selector: str,
+    resource_version: str,
+    stop: Callable[[], bool],
+    seconds: float,
+) -> Iterator[Change]:
+    """Yield what happens, as ``ApiServer.watch`` describes it."""
+    what = f"the watch of {resource.full_plural}"
+    if not resource_version:
+        raise unbelievable(what, "its list had no resourceVersion to begin from")
+    ends = time.monotonic() + seconds
+    session = max(1, min(SESSION, math.ceil(seconds)))
+
+    def over() -> bool:
+        return stop() or time.monotonic() >= ends
+
+    query = [
+        ("watch", "true"),
+        ("allowWatchBookmarks", "true"),
+        ("resourceVersion", resource_version),
+        ("timeoutSeconds", str(session)),
+    ]
+    if selector:
+        query.append(("labelSelector", selector))
+    request = Request(
+        "GET",
+        collection_path(resource, namespace),
+        query=tuple(query),
+        secret=is_secret(resource),
+    )
+    inside = namespace if resource.namespaced else ""
+    try:
+        with closing(transport.stream(request, over)) as stream:
+            for line in lines(stream.chunks(session + GRACE), what):
+                if over():
+                    return
+                event = json_object(line)
+                item = event.get("object") if event is not None else None
+                if event is None or not isinstance(item, dict):
+                    raise unbelievable(what, "it sent what is no event")
+                if event.get("type") == "ERROR":
+                    raise stream.error(item)
+                change = _change(resource, inside, event.get("type"), item)
+                if change is None:
+                    raise unbelievable(what, "an event is about something else")
+                # As in a list: some aggregated APIs ignore the selector.
+                if change.kind is ChangeKind.BOOKMARK or matches(change.live, selector):
+                    yield change
+    except Stopped:
+        return
+
+
+def lines(chunks: Iterable[bytes], what: str) -> Iterator[bytes]:
+    """Yield the lines that the chunks make up, each as soon as it is whole; no blank ones.
+
+    Raises Unavailable, about ``what``, for a line without an end and for one that is too long.
+    """
+    parts: list[bytes] = []
+    size = 0
+    for chunk in chunks:
+        *ends, rest = chunk.split(b"\n")
+        for end in ends:
+            line = b"".join((*parts, end))
+            parts, size = [], 0
+            if line.strip():
+                yield line
+        parts.append(rest)
+        size += len(rest)
+        if size > MAX_EVENT:
+            raise unbelievable(what, f"an event is longer than {MAX_EVENT >> 20} MiB")
+    if b"".join(parts).strip():
+        raise unbelievable(what, "it broke off in the middle of an event")
+
+
+def _change(
+    resource: Resource, namespace: str, kind: object, item: Mapping[str, Any]
+) -> Change | None:
+    """Return what an event says; None when that is not about the resource in the namespace."""
+    try:
+        known = ChangeKind(kind)  # type: ignore[arg-type]  # whatever it is, it is looked up
+    except ValueError:
+        return None
+    if (item.get("apiVersion"), item.get("kind")) != (resource.gvk.api_version, resource.kind):
+        return None
+    live = (
+        _bookmark(resource, item)
+        if known is ChangeKind.BOOKMARK
+        else live_object(resource, item, full=True)
+    )
+    if live is None or not live.resource_version or (namespace and not _is_in(live, namespace)):
+        return None
+    return Change(known, live)
+
+
+def _is_in(live: Live, namespace: str) -> bool:
+    # A bookmark is about no object.
+    return live.ref.namespace == namespace or not live.ref.name
+
+
+def _bookmark(resource: Resource, item: Mapping[str, Any]) -> Live | None:
+    metadata = item.get("metadata")
+    if not isinstance(metadata, dict):
+        return None
+    return Live(
+        ref=Ref(resource.group, resource.kind, "", ""),
+        uid="",
+        resource_version=str(metadata.get("resourceVersion") or ""),
+        metadata=metadata,
+        body=item,
+    )

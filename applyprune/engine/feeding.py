@@ -1,0 +1,134 @@
+"""Objects as they change: a list and a watch on a thread of its own, for those who wait."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from queue import Empty, SimpleQueue
+from threading import Event as Flag
+from threading import Thread
+from typing import TYPE_CHECKING, TypeAlias
+
+from applyprune.errors import AccessError, ApplypruneError, Expired, NotFound
+from applyprune.model.live import ChangeKind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from applyprune.engine.ports import Cluster
+    from applyprune.model.live import Live
+    from applyprune.model.refs import Ref
+    from applyprune.model.resources import Resource
+
+_WATCH = 300.0
+_PAUSE = 1.0
+_BREATH = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What is watched: a resource, in one namespace or in all, all of it or a selection."""
+
+    resource: Resource
+    namespace: str = ""
+    selector: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """Everything that there is of a source now; what was there before and is not in it is gone."""
+
+    source: Source
+    lives: Mapping[Ref, Live]
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """One object of a source as it is now; None when it is gone."""
+
+    source: Source
+    ref: Ref
+    live: Live | None
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """A source cannot be read or watched now; it is tried again."""
+
+    source: Source
+    error: ApplypruneError
+
+
+News: TypeAlias = Listed | Seen | Broken
+
+
+@dataclass(slots=True)
+class Feeds:
+    """Any number of sources, their news in one queue; ``close`` ends their threads."""
+
+    cluster: Cluster
+    _news: SimpleQueue[News] = field(default_factory=SimpleQueue)
+    _over: Flag = field(default_factory=Flag)
+    _threads: dict[Source, Thread] = field(default_factory=dict)
+
+    def open(self, source: Source) -> None:
+        """Begin to read and watch a source; one that is open already stays as it is."""
+        if source in self._threads:
+            return
+        thread = Thread(target=self._feed, args=(source,), name="applyprune-watch", daemon=True)
+        self._threads[source] = thread
+        thread.start()
+
+    def news(self, seconds: float) -> Iterator[News]:
+        """Yield what has come in, after waiting so long for the first of it at the most."""
+        try:
+            yield self._news.get(timeout=seconds)
+            while True:
+                yield self._news.get_nowait()
+        except Empty:
+            return
+
+    def close(self) -> None:
+        """End every watch; it takes a moment."""
+        self._over.set()
+        for thread in self._threads.values():
+            thread.join()
+
+    def _feed(self, source: Source) -> None:
+        while not self._over.is_set():
+            try:
+                self._follow(source)
+            except Expired:
+                continue  # list again, at once
+            except ApplypruneError as error:
+                self._news.put(Broken(source, error))
+                # Without the right to watch this is what becomes of a watch: a list now and then.
+                self._over.wait(_PAUSE if isinstance(error, AccessError) else 5 * _PAUSE)
+
+    def _follow(self, source: Source) -> None:
+        lives, version = self.cluster.list_at(
+            source.resource, namespace=source.namespace, selector=source.selector, full=True
+        )
+        self._news.put(Listed(source, {live.ref: live for live in lives}))
+        while not self._over.is_set():
+            for change in self.cluster.watch(
+                source.resource,
+                namespace=source.namespace,
+                selector=source.selector,
+                resource_version=version,
+                stop=self._over.is_set,
+                seconds=_WATCH,
+            ):
+                version = change.live.resource_version or version
+                if change.kind is ChangeKind.DELETED:
+                    self._news.put(self._left(source, change.live.ref))
+                elif change.kind is not ChangeKind.BOOKMARK:
+                    self._news.put(Seen(source, change.live.ref, change.live))
+            # A server that ends every watch at once is not to be asked without a pause.
+            self._over.wait(_BREATH)
+
+    def _left(self, source: Source, ref: Ref) -> News:
+        """Tell an object that is gone from one that has only left the selection."""
+        try:
+            return Seen(source, ref, self.cluster.get(source.resource, ref, full=True))
+        except NotFound:
+            return Seen(source, ref, None)

@@ -1,0 +1,225 @@
+"""Waiting until objects are ready, by watches; it ends early when one of them never will be.
+
+Whose Pods do not start is found out by their Pods and by the warnings of the last minutes, which
+are watched only in the namespaces of what is not ready at once.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from applyprune.engine.feeding import Broken, Feeds, Listed, Seen, Source
+from applyprune.errors import NotReady, as_problem
+from applyprune.model.builtin import EVENTS, PODS, REPLICA_SETS
+from applyprune.model.events import Assessed, Event, Waiting
+from applyprune.model.readiness import Readiness, Status
+from applyprune.planning.awaiting import WITH_PODS
+from applyprune.planning.pod_readiness import current_pods, pods_problem
+from applyprune.planning.readiness import assess
+from applyprune.planning.refusals import events_problem, refused_creation
+from applyprune.planning.tracking import PART_OF
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from applyprune.engine.feeding import News
+    from applyprune.engine.ports import Cluster
+    from applyprune.engine.workers import Stop
+    from applyprune.model.live import Live
+    from applyprune.model.problems import Problem
+    from applyprune.model.refs import Ref
+    from applyprune.planning.awaiting import Awaited
+    from applyprune.planning.tracking import SetIdentity
+
+_TURN = 0.5
+_LOOK_CLOSER_AFTER = 2.0
+_SAY_EVERY = 5.0
+_FEW_NAMESPACES = 3
+_SHOWN = 5
+
+
+@dataclass(slots=True)
+class Waiter:
+    """One wait; ``problems`` holds what did not become ready."""
+
+    cluster: Cluster
+    stop: Stop
+    target: SetIdentity
+    timeout: float
+    problems: dict[Ref, Problem] = field(default_factory=dict)
+    _live: dict[Ref, Live | None] = field(default_factory=dict)
+    _around: dict[Source, dict[Ref, Live]] = field(default_factory=dict)
+    _unread: dict[Source, str] = field(default_factory=dict)
+
+    def run(self, awaited: Sequence[Awaited]) -> Iterator[Event]:
+        """Yield who is ready and what is waited for; return when all are, or it is no use."""
+        pending = {one.ref: one for one in awaited}
+        if not pending:
+            return
+        feeds = Feeds(self.cluster)
+        try:
+            for source in self._sources(awaited):
+                feeds.open(source)
+            yield from self._watch(pending, feeds)
+        finally:
+            feeds.close()
+
+    def _watch(self, pending: dict[Ref, Awaited], feeds: Feeds) -> Iterator[Event]:
+        began = time.monotonic()
+        said = 0.0
+        while pending:
+            for news in feeds.news(_TURN):
+                self._take_in(news)
+            self.stop.check()
+            elapsed = time.monotonic() - began
+            states = {ref: self._state(one) for ref, one in pending.items()}
+            for ref, state in states.items():
+                if state.status is Status.CURRENT:
+                    del pending[ref]
+                    yield Assessed(ref, state, elapsed)
+            lost = [ref for ref in pending if states[ref].status is Status.FAILED]
+            if lost or (pending and elapsed > self.timeout):
+                yield from self._give_up(lost or list(pending), pending, states, elapsed)
+                return
+            if elapsed > _LOOK_CLOSER_AFTER:
+                self._look_closer(pending, feeds)
+            if pending and elapsed - said > _SAY_EVERY:
+                said = elapsed
+                ref = min(pending)
+                others = f", and {len(pending) - 1} more" if len(pending) > 1 else ""
+                what = f"it to be ready: {states[ref].message}{others}"
+                yield Waiting(ref, what, elapsed)
+
+    def _sources(self, awaited: Sequence[Awaited]) -> Iterator[Source]:
+        """Yield one source for each kind, or for each of its namespaces while these are few.
+
+        A selector of our own label keeps what is not the set's out of it.
+        """
+        selector = f"{PART_OF}={self.target.id}"
+        namespaces: dict[Any, set[str]] = {}
+        for one in awaited:
+            namespaces.setdefault(one.resource, set()).add(one.ref.namespace)
+        for resource, homes in namespaces.items():
+            for home in sorted(homes) if len(homes) <= _FEW_NAMESPACES else [""]:
+                yield Source(resource, home, selector)
+
+    def _look_closer(self, pending: Mapping[Ref, Awaited], feeds: Feeds) -> None:
+        """Watch the Pods and warnings around workloads that are not ready at once."""
+        for ref in pending:
+            if ref.group_kind in WITH_PODS:
+                for resource in (PODS, REPLICA_SETS, EVENTS):
+                    feeds.open(Source(resource, ref.namespace))
+
+    def _take_in(self, news: News) -> None:
+        source = news.source
+        if isinstance(news, Broken):
+            self._unread[source] = str(news.error)
+            return
+        self._unread.pop(source, None)
+        if not source.selector:
+            known = self._around.setdefault(source, {})
+            if isinstance(news, Listed):
+                known.clear()
+                known.update(news.lives)
+            elif news.live is None:
+                known.pop(news.ref, None)
+            else:
+                known[news.ref] = news.live
+            return
+        if isinstance(news, Seen):
+            self._live[news.ref] = news.live
+            return
+        here = (source.resource.group_kind, source.namespace)
+        for ref in list(self._live):
+            if (ref.group_kind, source.namespace and ref.namespace) == here:
+                self._live[ref] = None
+        self._live.update(news.lives)
+        # From now on what the list does not name is known to be gone.
+        self._around.setdefault(source, {})
+
+    def _state(self, one: Awaited) -> Readiness:
+        live = self._live.get(one.ref)
+        waited = time.monotonic() - one.since
+        if live is None or live.body is None:
+            return self._absent(one)
+        state = assess(
+            live.body,
+            waited=waited,
+            has_status=one.has_status,
+            rule=one.rule,
+            job_started=one.job_started,
+        )
+        if state.status is not Status.IN_PROGRESS or one.ref.group_kind not in WITH_PODS:
+            return state
+        pods = current_pods(
+            live.body, self._bodies(PODS, one.ref), self._bodies(REPLICA_SETS, one.ref)
+        )
+        if problem := pods_problem(pods, waited=waited):
+            return problem
+        if refused := refused_creation(self._warnings(live, ()), waited=waited):
+            return Readiness(Status.FAILED, f"its Pods are refused: {refused}")
+        return state
+
+    def _absent(self, one: Awaited) -> Readiness:
+        places = [
+            Source(one.resource, home, f"{PART_OF}={self.target.id}")
+            for home in (one.ref.namespace, "")
+        ]
+        for place in places:
+            if place in self._unread:
+                return Readiness(Status.UNKNOWN, self._unread[place])
+        if not any(place in self._around for place in places):
+            return Readiness(Status.UNKNOWN, "it has not been read yet")
+        if one.once:
+            return Readiness(Status.CURRENT, "it has finished, and its TTL removed it")
+        return Readiness(Status.FAILED, "it is gone: somebody has deleted it, or taken its label")
+
+    def _bodies(self, resource: Any, ref: Ref) -> Sequence[Mapping[str, Any]]:
+        known = self._around.get(Source(resource, ref.namespace), {})
+        return [live.body for live in known.values() if live.body is not None]
+
+    def _warnings(
+        self, live: Live, pods: Sequence[Mapping[str, Any]]
+    ) -> Sequence[Mapping[str, Any]]:
+        uids = {live.uid, *(str(pod["metadata"]["uid"]) for pod in pods)}
+        return [
+            event
+            for event in self._bodies(EVENTS, live.ref)
+            if (event.get("involvedObject") or {}).get("uid") in uids
+        ]
+
+    def _give_up(
+        self,
+        lost: Sequence[Ref],
+        pending: Mapping[Ref, Awaited],
+        states: Mapping[Ref, Readiness],
+        elapsed: float,
+    ) -> Iterator[Event]:
+        """Say why each is not ready, with its last warnings; the others were still on their way."""
+        others = sorted(set(pending) - set(lost))
+        for ref in sorted(lost):
+            state, one = states[ref], pending[ref]
+            told = "will not be ready" if state.status is Status.FAILED else "is not ready in time"
+            named = ", ".join(str(other) for other in others[:_SHOWN])
+            hint = f"Not ready yet either: {named}" if others else ""
+            if len(others) > _SHOWN:
+                hint += f" and {len(others) - _SHOWN} more"
+            error = NotReady(
+                f"{ref} {told}",
+                where=one.origin,
+                why="; ".join(part for part in (state.message, self._last_words(ref)) if part),
+                hint=hint,
+            )
+            self.problems[ref] = as_problem(error)
+            yield Assessed(ref, state, elapsed, self.problems[ref])
+
+    def _last_words(self, ref: Ref) -> str:
+        """Return the newest warnings about an object and its Pods."""
+        live = self._live.get(ref)
+        if live is None or live.body is None:
+            return ""
+        pods = current_pods(live.body, self._bodies(PODS, ref), self._bodies(REPLICA_SETS, ref))
+        words = events_problem(self._warnings(live, pods))
+        return "; ".join(words.splitlines())

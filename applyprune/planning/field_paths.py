@@ -1,0 +1,239 @@
+"""Paths to fields, as the server prints them and as JSON pointers, and what stands at them.
+
+An item of a list is named by its keys and a member of a set by its value, never by an index: that
+is how server-side apply tells them apart, in whatever order a list is.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """The items of a list that have these values under these names; sorted by name."""
+
+    keys: tuple[tuple[str, Any], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """The member of a set that has this value."""
+
+    value: Any
+
+
+class _Nothing(Enum):
+    MISSING = "missing"
+
+
+Step: TypeAlias = str | Item | Member
+Path: TypeAlias = tuple[Step, ...]
+
+MISSING: Final = _Nothing.MISSING
+"""What stands where nothing stands; null is a value."""
+Missing: TypeAlias = Literal[_Nothing.MISSING]
+
+_JSON = json.JSONDecoder()
+_WORD = re.compile(r"[A-Za-z_][\w.-]*")
+_KEY = re.compile(r"[\w.-]+(?==)")
+_NAME = re.compile(r"[^/\[\]]+")
+_BAD_TILDE = re.compile(r"~(?![01])")
+
+
+def from_pointer(text: str) -> Path:
+    """Read ``/spec/containers[name="c"]/image``, a JSON pointer that names items by their keys.
+
+    Raises ValueError, which says what is wrong.
+    """
+    if not text.startswith("/"):
+        raise ValueError("a JSON pointer begins with /")
+    path: list[Step] = []
+    rest = text
+    while rest:
+        found = _NAME.match(rest, 1) if rest[0] == "/" else None
+        if found is None:
+            raise ValueError("a part of it is empty" if rest[0] == "/" else f"{rest!r} is unclear")
+        if _BAD_TILDE.search(found[0]):
+            raise ValueError("~ is written ~0, and a / in a name ~1")
+        path.append(found[0].replace("~1", "/").replace("~0", "~"))
+        rest = rest[found.end() :]
+        if rest.startswith("["):
+            step, rest = _bracketed(rest)
+            path.append(step)
+    return tuple(path)
+
+
+def to_pointer(path: Path) -> str:
+    """Return the pointer that ``from_pointer`` reads back."""
+    parts = []
+    for step in path:
+        match step:
+            case str():
+                parts.append("/" + step.replace("~", "~0").replace("/", "~1"))
+            case Item(keys):
+                parts.append(f"[{','.join(f'{key}={json.dumps(one)}' for key, one in keys)}]")
+            case Member(value):
+                parts.append(f"[={json.dumps(value)}]")
+    return "".join(parts)
+
+
+def from_server(text: str, body: object) -> Path | None:
+    """Return the path that ``.spec.containers[name="c"].image`` means in a body that holds it.
+
+    None where the body does not. Names stand unquoted in what the server prints, their dots too
+    (``.metadata.labels.app.kubernetes.io/name``): only what is there can tell where one ends.
+    """
+    if not text:
+        return ()
+    if text.startswith(".") and isinstance(body, dict):
+        rest = text[1:]
+        for name in sorted((one for one in body if rest.startswith(one)), key=len, reverse=True):
+            after = rest[len(name) :]
+            if after and after[0] not in ".[":
+                continue
+            if (path := from_server(after, body[name])) is not None:
+                return (name, *path)
+    elif text.startswith("[") and isinstance(body, list):
+        try:
+            step, after = _bracketed(text)
+        except ValueError:
+            return None
+        for one in body:
+            if is_at(one, step) and (path := from_server(after, one)) is not None:
+                return (step, *path)
+    return None
+
+
+def value_at(body: object, path: Path) -> Any | Missing:
+    """Return the value at a path, that of the first item where several have the keys."""
+    for step in path:
+        if isinstance(step, str):
+            body = body.get(step, MISSING) if isinstance(body, dict) else MISSING
+        else:
+            items = body if isinstance(body, list) else []
+            body = next((one for one in items if is_at(one, step)), MISSING)
+        if body is MISSING:
+            return MISSING
+    return body
+
+
+def left_out(body: Mapping[str, Any], paths: Iterable[Path]) -> dict[str, Any]:
+    """Return the body without what is at the paths, and without the mappings that this empties."""
+    left: Any = dict(body)
+    for path in paths:
+        left = _without(left, path)
+        if left is MISSING:
+            return {}
+    return dict(left)
+
+
+def put(body: Mapping[str, Any], path: Path, value: Any) -> dict[str, Any]:
+    """Return the body with a value at a path; what leads there is made where it is missing."""
+    return dict(_put(body, path, value))
+
+
+def is_at(one: object, step: Item | Member) -> bool:
+    """Return whether an item of a list is the one of that name.
+
+    A key that the item does not hold counts as its default, unless it holds none of them.
+    """
+    if isinstance(step, Member):
+        return type(one) is type(step.value) and one == step.value
+    if not isinstance(one, dict) or not any(key in one for key, _ in step.keys):
+        return False
+    return all(one.get(key, value) == value for key, value in step.keys)
+
+
+def is_under(path: Path, above: Path) -> bool:
+    """Return whether a path is another one, or leads to a part of what that one leads to."""
+    return len(path) >= len(above) and all(
+        _covers(wide, narrow) for wide, narrow in zip(above, path, strict=False)
+    )
+
+
+def item(keys: Mapping[str, Any]) -> Item:
+    """Return the step that names an item by its keys."""
+    return Item(tuple(sorted(keys.items())))
+
+
+def _covers(wide: Step, narrow: Step) -> bool:
+    if isinstance(wide, Item) and isinstance(narrow, Item):
+        return set(wide.keys) <= set(narrow.keys)
+    return wide == narrow
+
+
+def _bracketed(text: str) -> tuple[Item | Member, str]:
+    """Read ``[name="c"]`` or ``[="x"]``; return the step and what follows it."""
+    if text.startswith("[="):
+        value, end = _value(text, 2)
+        if text[end : end + 1] != "]":
+            raise ValueError(f"{text!r} lacks a ]")
+        return Member(value), text[end + 1 :]
+    keys: dict[str, Any] = {}
+    at = 1
+    while True:
+        found = _KEY.match(text, at)
+        if found is None:
+            raise ValueError(f'an item of a list is named by its key, as in [name="x"]: {text!r}')
+        keys[found[0]], at = _value(text, found.end() + 1)
+        if text[at : at + 1] == "]":
+            return item(keys), text[at + 1 :]
+        if text[at : at + 1] != ",":
+            raise ValueError(f"{text!r} lacks a ]")
+        at += 1
+
+
+def _value(text: str, at: int) -> tuple[Any, int]:
+    try:
+        value, end = _JSON.raw_decode(text, at)
+    except ValueError:
+        if (word := _WORD.match(text, at)) is None:
+            raise ValueError(f"{text[at:]!r} is no value") from None
+        return word[0], word.end()
+    return value, end
+
+
+def _without(value: Any, path: Path) -> Any | Missing:
+    step, rest = path[0], path[1:]
+    if isinstance(step, str):
+        if not isinstance(value, dict) or step not in value:
+            return value
+        inner = _without(value[step], rest) if rest else MISSING
+        left = {**value, step: inner}
+        if inner is MISSING:
+            del left[step]
+        return left or MISSING
+    if not isinstance(value, list) or not any(is_at(one, step) for one in value):
+        return value
+    items: Sequence[Any] = [
+        inner for one in value if (inner := _narrowed(one, step, rest)) is not MISSING
+    ]
+    return items or MISSING
+
+
+def _narrowed(one: Any, step: Item | Member, rest: Path) -> Any | Missing:
+    if not is_at(one, step):
+        return one
+    return _without(one, rest) if rest else MISSING
+
+
+def _put(body: Any, path: Path, value: Any) -> Any:
+    if not path:
+        return value
+    step, rest = path[0], path[1:]
+    if isinstance(step, str):
+        known = body if isinstance(body, dict) else {}
+        return {**known, step: _put(known.get(step), rest, value)}
+    items = list(body) if isinstance(body, list) else []
+    place = next((at for at, one in enumerate(items) if is_at(one, step)), len(items))
+    empty = step.value if isinstance(step, Member) else dict(step.keys)
+    there = items[place] if place < len(items) else empty
+    return [*items[:place], _put(there, rest, value), *items[place + 1 :]]

@@ -1,0 +1,810 @@
+"""Watches of the real API server, and what the wire may do to them."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import socket
+import threading
+import time
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from applyprune.cluster import api_server, watching
+from applyprune.cluster.api_server import ApiServer
+from applyprune.errors import Expired, Forbidden, NotServed, Unavailable, Unreachable
+from applyprune.model.builtin import CONFIG_MAPS, NAMESPACES
+from applyprune.model.live import Change, ChangeKind
+from applyprune.model.resources import Resource
+from tests.cluster.relay import Relay
+from tests.fault_proxy import always, faults, first
+from tests.fault_proxy.faults import head
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from pathlib import Path
+
+    from applyprune.localplane import Plane
+    from tests.cluster.conftest import OpenTransport
+    from tests.conftest import Api
+    from tests.fault_proxy import Fault, FaultProxy
+    from tests.fault_proxy.exchange import Exchange, Wire
+
+SECRETS = Resource("", "v1", "Secret", "secrets", namespaced=True)
+MINE = "probe=yes"
+# Seconds: long for a busy machine, short beside what must not happen.
+SOON = 10.0
+HEAD = head(200, [("Content-Type", "application/json"), ("Transfer-Encoding", "chunked")])
+
+
+@pytest.fixture
+def server(open_transport: OpenTransport) -> ApiServer:
+    """The API server through the proxy."""
+    return ApiServer(open_transport(), "test")
+
+
+class Maps:
+    """ConfigMaps of one namespace, written past the proxy."""
+
+    def __init__(self, api: Api, namespace: str) -> None:
+        """Take the oracle's own way to the server."""
+        self._api = api
+        self._namespace = namespace
+
+    def __call__(self, method: str, name: str, value: str = "", **labels: str) -> None:
+        """Create, replace or delete one; it is labelled unless told otherwise."""
+        body = {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": name, "labels": labels or {"probe": "yes"}},
+            "data": {"value": value},
+        }
+        path = f"/api/v1/namespaces/{self._namespace}/configmaps"
+        if method == "POST":
+            status, reply = self._api(method, path, body)
+        else:
+            status, reply = self._api(method, f"{path}/{name}", body if method == "PUT" else None)
+        assert status in {200, 201}, reply
+
+
+@pytest.fixture
+def maps(api: Api, namespace: str) -> Maps:
+    """A writer of ConfigMaps."""
+    return Maps(api, namespace)
+
+
+def never() -> bool:
+    return False
+
+
+def until(seen: list[Change], count: int) -> Callable[[], bool]:
+    return lambda: len(seen) >= count
+
+
+def follow(changes: Iterable[Change], seen: list[Change]) -> None:
+    """Add the changes one by one: `stop` looks at them meanwhile, and a test after an error."""
+    for change in changes:
+        seen.append(change)  # noqa: PERF402
+
+
+def start(server: ApiServer, namespace: str, **options: Any) -> Iterator[Change]:
+    """Watch our ConfigMaps of the namespace from now on."""
+    settings = {"selector": MINE, "stop": never, "seconds": 30.0, **options}
+    if "resource_version" not in settings:
+        settings["resource_version"] = server.list_at(CONFIG_MAPS, namespace=namespace)[1]
+    return server.watch(CONFIG_MAPS, namespace=namespace, **settings)
+
+
+def told(changes: list[Change]) -> list[tuple[str, str]]:
+    return [(str(change.kind), change.live.ref.name) for change in changes]
+
+
+def event(change: str, name: str = "a", namespace: str = "n", **other: Any) -> bytes:
+    item = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {
+            "name": name,
+            "namespace": namespace,
+            "uid": f"uid-{name}",
+            "resourceVersion": "7",
+            "labels": {"probe": "yes"},
+        },
+    }
+    return json.dumps({"type": change, "object": {**item, **other}}).encode() + b"\n"
+
+
+def speaks(*chunks: bytes, end: str = "well") -> Fault:
+    """Answer a watch with these chunks, and end it so: well, cut, reset, silence."""
+
+    def fault(wire: Wire) -> None:
+        wire.send(HEAD)
+        for chunk in chunks:
+            wire.send(b"%x\r\n%b\r\n" % (len(chunk), chunk))
+        if end == "silence":
+            while wire.wait(3600):
+                pass
+        elif end == "reset":
+            # What was sent would be thrown away with the connection.
+            wire.wait(0.3)
+            wire.reset()
+        else:
+            if end == "well":
+                wire.send(b"0\r\n\r\n")
+            wire.close()
+
+    return fault
+
+
+def is_watch(exchange: Exchange) -> bool:
+    return "watch" in exchange.query
+
+
+# The real thing.
+
+
+def test_what_happens_is_seen_in_order(server: ApiServer, maps: Maps, namespace: str) -> None:
+    version = server.list_at(CONFIG_MAPS, namespace=namespace)[1]
+    maps("POST", "a", "one")
+    maps("PUT", "a", "two")
+    seen: list[Change] = []
+
+    def more() -> None:
+        maps("POST", "b")
+        maps("DELETE", "a")
+
+    later = threading.Timer(0.7, more)
+    later.start()
+    follow(start(server, namespace, resource_version=version, stop=until(seen, 4)), seen)
+    later.join()
+
+    assert told(seen) == [("ADDED", "a"), ("MODIFIED", "a"), ("ADDED", "b"), ("DELETED", "a")]
+    assert [change.live.body and change.live.body["data"] for change in seen[:2]] == [
+        {"value": "one"},
+        {"value": "two"},
+    ]
+    assert len({change.live.uid for change in seen if change.live.ref.name == "a"}) == 1
+    versions = [int(change.live.resource_version) for change in seen]
+    assert versions == sorted(set(versions))
+    assert int(version) < versions[0]
+
+
+def test_the_request_is_a_watch_that_the_server_ends(
+    server: ApiServer, proxy: FaultProxy, namespace: str
+) -> None:
+    stopped = iter([False, True])
+    list(start(server, namespace, resource_version="1", stop=lambda: next(stopped, True)))
+    list(start(server, namespace, resource_version="1", seconds=0.3))
+
+    queries = [seen.query for seen in proxy.exchanges]
+    assert queries[-1] == {
+        "watch": "true",
+        "allowWatchBookmarks": "true",
+        "resourceVersion": "1",
+        "timeoutSeconds": "1",
+        "labelSelector": MINE,
+    }
+
+
+def test_an_object_that_leaves_the_selection_is_a_deleted_one_to_the_server(
+    server: ApiServer, maps: Maps, namespace: str
+) -> None:
+    # What the docstrings warn of.
+    version = server.list_at(CONFIG_MAPS, namespace=namespace)[1]
+    maps("POST", "a")
+    maps("PUT", "a", probe="no")
+    seen: list[Change] = []
+    follow(start(server, namespace, resource_version=version, stop=until(seen, 2)), seen)
+
+    assert told(seen) == [("ADDED", "a"), ("DELETED", "a")]
+    live = server.list(CONFIG_MAPS, namespace=namespace, selector="probe=no")
+    assert [one.uid for one in live] == [seen[1].live.uid]
+
+
+def test_a_bookmark_tells_how_far_the_watch_has_come(
+    server: ApiServer, maps: Maps, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The server sends one some two seconds before it ends a watch, if it feels like it: not while
+    # nothing at all happens to the kind.
+    monkeypatch.setattr(watching, "SESSION", 6)
+    version = server.list_at(CONFIG_MAPS, namespace=namespace)[1]
+    timers = [
+        threading.Timer(number, maps, ("POST", f"other-{number}"), {"probe": "no"})
+        for number in range(1, 5)
+    ]
+    for timer in timers:
+        timer.start()
+    seen = list(start(server, namespace, resource_version=version, seconds=20))
+    for timer in timers:
+        timer.join()
+
+    assert {change.kind for change in seen} == {ChangeKind.BOOKMARK}
+    assert int(seen[0].live.resource_version) > int(version)
+    assert (seen[0].live.ref.name, seen[0].live.uid) == ("", "")
+
+
+@pytest.mark.parametrize("straight", [True, False])
+def test_a_watch_that_the_server_ends_returns(
+    open_transport: OpenTransport,
+    plane: Plane,
+    namespace: str,
+    straight: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(watching, "SESSION", 1)
+    server = ApiServer(open_transport(plane.kubeconfig if straight else None), "test")
+    changes = start(server, namespace, seconds=60)
+    started = time.monotonic()
+
+    assert [change for change in changes if change.kind is not ChangeKind.BOOKMARK] == []
+    assert 0.9 < time.monotonic() - started < SOON
+
+
+def test_a_watch_is_over_in_time(server: ApiServer, namespace: str) -> None:
+    changes = start(server, namespace, seconds=0.8)
+    started = time.monotonic()
+
+    assert list(changes) == []
+    assert 0.7 < time.monotonic() - started < 1.8
+
+
+def test_a_right_that_is_missing_is_said(
+    open_transport: OpenTransport,
+    proxy: FaultProxy,
+    plane: Plane,
+    namespace: str,
+    tmp_path: Path,
+) -> None:
+    user = {"token": plane.token, "as": "nobody-knows"}
+    server = ApiServer(open_transport(proxy.kubeconfig(tmp_path, user=user)), "test")
+
+    with pytest.raises(Forbidden, match='"nobody-knows" cannot watch') as caught:
+        list(start(server, namespace, resource_version="1"))
+    assert f"the right to watch configmaps in namespace {namespace}" in caught.value.hint
+
+
+def test_a_kind_that_is_not_served_is_told_apart(server: ApiServer) -> None:
+    missing = Resource("none.example.org", "v1", "None", "nones", namespaced=False)
+
+    with pytest.raises(NotServed):
+        list(server.watch(missing, resource_version="1", stop=never, seconds=5))
+
+
+def test_a_rotated_token_is_read_at_once_on_a_401(
+    open_transport: OpenTransport, proxy: FaultProxy, plane: Plane, namespace: str, tmp_path: Path
+) -> None:
+    token = tmp_path / "token"
+    token.write_text("expired")
+    transport = open_transport(proxy.kubeconfig(tmp_path, user={"tokenFile": str(token)}))
+    token.write_text(plane.token)
+    version = ApiServer(open_transport(plane.kubeconfig), "test").list_at(NAMESPACES)[1]
+
+    list(start(ApiServer(transport, "test"), namespace, resource_version=version, seconds=0.5))
+    assert [seen.status for seen in proxy.exchanges] == [401, 200]
+
+
+# From which version on.
+
+
+def test_a_paged_list_is_watched_from_its_first_page_on(
+    server: ApiServer,
+    proxy: FaultProxy,
+    maps: Maps,
+    namespace: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(api_server, "_PAGE", 2)
+    for name in "abcde":
+        maps("POST", name)
+
+    def between(exchange: Exchange) -> None:
+        if "continue" in exchange.query:
+            proxy.before_forward = lambda _: None
+            maps("POST", "meanwhile")
+
+    proxy.before_forward = between
+    listed, version = server.list_at(CONFIG_MAPS, namespace=namespace, selector=MINE, full=True)
+    seen: list[Change] = []
+    follow(start(server, namespace, resource_version=version, stop=until(seen, 1)), seen)
+
+    assert [live.ref.name for live in listed] == [*"abcde"]
+    assert listed[0].body is not None
+    assert told(seen) == [("ADDED", "meanwhile")]
+
+
+def test_what_gives_no_version_cannot_be_watched(
+    server: ApiServer, proxy: FaultProxy, namespace: str
+) -> None:
+    proxy.rule = always(faults.answer(200, b'{"kind":"ConfigMapList","items":[]}'))
+
+    assert server.list_at(CONFIG_MAPS) == ([], "")
+    with pytest.raises(Unavailable, match="no resourceVersion to begin from"):
+        list(start(server, namespace, resource_version=""))
+
+
+# Stopping.
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        None,
+        faults.hang(),
+        faults.text(429, "later", (("Retry-After", "4"),)),
+        speaks(event("ADDED", namespace="n")[:10], end="silence"),
+    ],
+    ids=["nothing-happens", "no-reply", "told-to-wait", "half-an-event"],
+)
+def test_a_watch_stops_within_a_second(
+    server: ApiServer, proxy: FaultProxy, namespace: str, fault: Fault | None
+) -> None:
+    version = server.list_at(CONFIG_MAPS, namespace=namespace)[1]
+    if fault:
+        proxy.rule = always(fault)
+    stop = threading.Event()
+    changes = start(server, namespace, resource_version=version, stop=stop.is_set)
+    timer = threading.Timer(1.0, stop.set)
+    timer.start()
+    started = time.monotonic()
+
+    assert [change for change in changes if change.kind is not ChangeKind.BOOKMARK] == []
+    assert 0.9 < time.monotonic() - started < 2.0
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+def test_a_watch_stops_while_it_connects(
+    open_transport: OpenTransport, proxy: FaultProxy, namespace: str, tmp_path: Path, host: str
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        path = proxy.kubeconfig(tmp_path)
+        config = json.loads(path.read_text())
+        config["clusters"][0]["cluster"]["server"] = f"https://{host}:{mute.getsockname()[1]}"
+        path.write_text(json.dumps(config))
+        server = ApiServer(open_transport(path), "test")
+        started = time.monotonic()
+
+        assert list(start(server, namespace, resource_version="1", seconds=0.8)) == []
+        assert 0.7 < time.monotonic() - started < 1.8
+
+
+def test_closing_the_transport_ends_its_watches(
+    open_transport: OpenTransport, namespace: str
+) -> None:
+    transport = open_transport()
+    server = ApiServer(transport, "test")
+    changes = start(server, namespace)
+    threading.Timer(0.5, transport.close).start()
+    started = time.monotonic()
+
+    assert [change for change in changes if change.kind is not ChangeKind.BOOKMARK] == []
+    assert time.monotonic() - started < 1.5
+    with pytest.raises(Unreachable, match="closed"):
+        list(start(server, namespace, resource_version="1"))
+
+
+def test_no_event_is_passed_on_once_it_has_stopped(
+    server: ApiServer, proxy: FaultProxy, namespace: str
+) -> None:
+    names = [f"m{number}" for number in range(9)]
+    proxy.rule = always(
+        speaks(b"".join(event("ADDED", name, namespace) for name in names)), where=is_watch
+    )
+    seen: list[Change] = []
+    follow(start(server, namespace, stop=until(seen, 3)), seen)
+
+    assert [change.live.ref.name for change in seen] == names[:3]
+
+
+# Connections.
+
+
+def test_watches_do_not_starve_the_other_requests(
+    open_transport: OpenTransport, proxy: FaultProxy, namespace: str
+) -> None:
+    server = ApiServer(open_transport(pool_size=1), "test")
+    version = server.list_at(CONFIG_MAPS, namespace=namespace)[1]
+    fault = speaks(event("ADDED", "a", namespace), end="silence")
+    proxy.rule = always(fault, where=is_watch)
+    watches = [start(server, namespace, resource_version=version) for _ in range(5)]
+    for changes in watches:
+        assert next(changes).kind is ChangeKind.ADDED
+
+    assert server.list(CONFIG_MAPS, namespace=namespace) is not None
+    lists = {seen.connection for seen in proxy.exchanges if not is_watch(seen)}
+    assert len(lists) == 1
+    assert len({seen.connection for seen in proxy.exchanges}) == 6
+    # A watch that is left is closed, however it is left.
+    while watches:
+        changes = watches.pop()
+        if len(watches) % 2:
+            changes.close()  # type: ignore[attr-defined]  # it is a generator
+    del changes
+    deadline = time.monotonic() + SOON
+    while len(proxy._open) > 1 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert len(proxy._open) == 1
+
+
+def test_a_watch_that_failed_is_closed_while_its_error_is_kept(
+    server: ApiServer, proxy: FaultProxy, namespace: str
+) -> None:
+    # The error's traceback holds whatever the watch held.
+    proxy.rule = always(speaks(b"what?\n", end="silence"), where=is_watch)
+    changes = start(server, namespace)
+
+    with pytest.raises(Unavailable) as caught:
+        next(changes)
+    deadline = time.monotonic() + SOON
+    while len(proxy._open) > 1 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert len(proxy._open) == 1
+    assert caught.value.retryable
+
+
+def test_many_watches_leave_nothing_behind(
+    open_transport: OpenTransport, plane: Plane, namespace: str
+) -> None:
+    server = ApiServer(open_transport(plane.kubeconfig), "test")
+    version = server.list_at(CONFIG_MAPS, namespace=namespace)[1]
+
+    def some(count: int) -> tuple[int, int]:
+        for _ in range(count):
+            list(start(server, namespace, resource_version=version, seconds=0.1))
+        return len(os.listdir("/dev/fd")), threading.active_count()  # noqa: PTH208
+
+    before = some(2)
+    assert some(10) == before
+
+
+# What the wire does.
+
+
+def test_events_come_through_whatever_pieces_they_come_in(
+    open_transport: OpenTransport,
+    proxy: FaultProxy,
+    plane: Plane,
+    maps: Maps,
+    namespace: str,
+    tmp_path: Path,
+) -> None:
+    """Half a TLS record, half a chunk's head, half a character: each later than the last look."""
+    with Relay(urlsplit(plane.server).port or 0) as relay:
+        path = proxy.kubeconfig(tmp_path)
+        config = path.read_text().replace(str(proxy.port), str(relay.port))
+        path.write_text(config)
+        server = ApiServer(open_transport(path), "test")
+        version = server.list_at(CONFIG_MAPS, namespace=namespace)[1]
+        seen: list[Change] = []
+        changes = start(server, namespace, resource_version=version, stop=until(seen, 4))
+        maps("POST", "first")
+        seen.append(next(changes))
+        relay.piece, relay.pause = 211, 0.4
+        maps("POST", "a", "ü" * 100)
+        maps("PUT", "a", "é" * 100)
+        maps("DELETE", "a")
+        seen.extend(changes)
+
+    assert told(seen)[1:] == [("ADDED", "a"), ("MODIFIED", "a"), ("DELETED", "a")]
+
+
+def test_a_connection_that_is_cut_is_an_error(
+    open_transport: OpenTransport,
+    proxy: FaultProxy,
+    plane: Plane,
+    maps: Maps,
+    namespace: str,
+    tmp_path: Path,
+) -> None:
+    with Relay(urlsplit(plane.server).port or 0) as relay:
+        path = proxy.kubeconfig(tmp_path)
+        path.write_text(path.read_text().replace(str(proxy.port), str(relay.port)))
+        server = ApiServer(open_transport(path), "test")
+        changes = start(server, namespace)
+        maps("POST", "a")
+        assert next(changes).kind is ChangeKind.ADDED
+        relay.cut()
+        started = time.monotonic()
+
+        with pytest.raises(Unreachable, match=r"cut off|broke"):
+            next(changes)
+        assert time.monotonic() - started < 1.0
+
+
+@pytest.mark.parametrize("end", ["cut", "reset"])
+@pytest.mark.parametrize("rest", [b"", b'{"type":"DELETED","object":{'])
+def test_what_came_before_a_cut_counts_and_what_did_not_come_whole_does_not(
+    server: ApiServer, proxy: FaultProxy, namespace: str, end: str, rest: bytes
+) -> None:
+    added = event("ADDED", "a", namespace)
+    proxy.rule = always(speaks(added, *([rest] if rest else []), end=end), where=is_watch)
+    seen: list[Change] = []
+
+    with pytest.raises((Unreachable, Unavailable)):
+        follow(start(server, namespace), seen)
+    assert told(seen) == [("ADDED", "a")]
+
+
+@pytest.mark.parametrize("chunks", [(), (b"[", b"{")], ids=["at-once", "after-a-byte"])
+def test_a_half_open_connection_is_noticed(
+    server: ApiServer,
+    proxy: FaultProxy,
+    namespace: str,
+    monkeypatch: pytest.MonkeyPatch,
+    chunks: tuple[bytes, ...],
+) -> None:
+    monkeypatch.setattr(watching, "SESSION", 1)
+    monkeypatch.setattr(watching, "GRACE", 0.5)
+    proxy.rule = always(speaks(*chunks, end="silence"), where=is_watch)
+    changes = start(server, namespace, seconds=60)
+    started = time.monotonic()
+
+    with pytest.raises(Unreachable, match=r"no complete reply in 1\.5 s"):
+        list(changes)
+    assert 1.4 < time.monotonic() - started < SOON
+
+
+def test_a_half_open_connection_of_the_real_server_is_noticed(
+    open_transport: OpenTransport,
+    proxy: FaultProxy,
+    plane: Plane,
+    namespace: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(watching, "SESSION", 1)
+    monkeypatch.setattr(watching, "GRACE", 0.5)
+    with Relay(urlsplit(plane.server).port or 0) as relay:
+        path = proxy.kubeconfig(tmp_path)
+        path.write_text(path.read_text().replace(str(proxy.port), str(relay.port)))
+        server = ApiServer(open_transport(path), "test")
+        changes = start(server, namespace, seconds=60)
+        timer = threading.Timer(0.5, relay.delivers.clear)
+        timer.start()
+
+        with pytest.raises(Unreachable, match=r"no complete reply in 1\.5 s"):
+            list(changes)
+
+
+def test_a_server_that_never_answers_a_watch_is_given_up_on(
+    open_transport: OpenTransport, proxy: FaultProxy, namespace: str
+) -> None:
+    server = ApiServer(open_transport(retry_budget=0), "test")
+    version = server.list_at(CONFIG_MAPS, namespace=namespace)[1]
+    proxy.rule = always(faults.reset())
+
+    with pytest.raises(Unreachable):
+        list(start(server, namespace, resource_version=version))
+
+
+def test_a_watch_that_is_turned_away_is_asked_for_again(
+    server: ApiServer, proxy: FaultProxy, namespace: str
+) -> None:
+    version = server.list_at(CONFIG_MAPS, namespace=namespace)[1]
+    proxy.rule = first(2, faults.text(429, "later"), where=is_watch)
+
+    list(start(server, namespace, resource_version=version, seconds=2))
+    assert [seen.status for seen in proxy.exchanges if is_watch(seen)] == [429, 429, 200]
+
+
+BAD = {
+    "bytes": b"\xff\x00!\n",
+    "a web page": b"<!DOCTYPE html>\n<html></html>\n",
+    "a number": b"1\n",
+    "a list": b"[]\n",
+    "null": b"null\n",
+    "NaN": b'{"type":"ADDED","object":{"a":NaN}}\n',
+    "a very deep one": b"[" * 100_000 + b"\n",
+    "no type": event("ADDED").replace(b'"type"', b'"typo"'),
+    "an unknown type": event("REMOVED"),
+    "a type that is a list": event("ADDED").replace(b'"ADDED"', b'["DELETED"]'),
+    "no object": b'{"type":"DELETED"}\n',
+    "an object that is a text": b'{"type":"DELETED","object":"a"}\n',
+    "another kind": event("DELETED", kind="Secret"),
+    "another version": event("DELETED", apiVersion="apps/v1"),
+    "no kind": event("DELETED", kind=None),
+    "only metadata": event("DELETED", kind="PartialObjectMetadata"),
+    "no metadata": event("DELETED", metadata=None),
+    "no UID": event("DELETED", metadata={"name": "a", "namespace": "n", "resourceVersion": "1"}),
+    "no version": event("DELETED", metadata={"name": "a", "namespace": "n", "uid": "u"}),
+    "another namespace": event("DELETED", namespace="elsewhere"),
+    "a bookmark without a version": event("BOOKMARK", metadata={}),
+    "a bookmark of another kind": event("BOOKMARK", kind="Secret"),
+    "a line without an end": event("DELETED").rstrip(b"\n"),
+    "an error that is no Status": event("ERROR"),
+    "an error without anything": b'{"type":"ERROR","object":{}}\n',
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_what_is_no_event_of_ours_ends_the_watch(
+    server: ApiServer, proxy: FaultProxy, namespace: str, case: str
+) -> None:
+    bad = BAD[case].replace(b'"namespace": "n"', b'"namespace": "%b"' % namespace.encode())
+    proxy.rule = always(speaks(event("ADDED", "a", namespace) + bad), where=is_watch)
+    seen: list[Change] = []
+
+    with pytest.raises(Unavailable):
+        follow(start(server, namespace), seen)
+    assert told(seen) == [("ADDED", "a")]
+
+
+def test_the_events_of_those_cases_are_else_good(
+    server: ApiServer, proxy: FaultProxy, namespace: str
+) -> None:
+    # Else the test above would prove nothing.
+    kinds = ["ADDED", "MODIFIED", "DELETED", "BOOKMARK"]
+    proxy.rule = always(
+        speaks(b"".join(event(kind, "a", namespace) for kind in kinds)), where=is_watch
+    )
+
+    assert [str(change.kind) for change in start(server, namespace)] == kinds
+
+
+def test_what_does_not_match_the_selector_is_dropped(
+    server: ApiServer, proxy: FaultProxy, namespace: str
+) -> None:
+    other = event("ADDED", "other", namespace).replace(b'"yes"', b'"no"')
+    proxy.rule = always(speaks(other + event("ADDED", "a", namespace)), where=is_watch)
+
+    assert told(list(start(server, namespace))) == [("ADDED", "a")]
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        faults.answer(200, b'{"kind":"ConfigMapList"}', (("Content-Type", "application/json"),)),
+        faults.answer(200, b'{"kind":"Status"}\n', (("Content-Type", "application/json"),)),
+        faults.answer(200, event("ADDED"), (("Content-Type", "text/plain"),)),
+        faults.answer(
+            200,
+            event("ADDED"),
+            (("Content-Type", "application/json"), ("Content-Encoding", "br")),
+        ),
+        faults.answer(201, event("ADDED"), (("Content-Type", "application/json"),)),
+        faults.answer(204),
+        faults.garbage(),
+        faults.text(500, "oops"),
+        faults.web_page(),
+        faults.not_http(),
+    ],
+)
+def test_a_reply_that_is_no_watch_is_never_one(
+    open_transport: OpenTransport, proxy: FaultProxy, namespace: str, fault: Fault
+) -> None:
+    server = ApiServer(open_transport(retry_budget=0.1), "test")
+    version = server.list_at(CONFIG_MAPS, namespace=namespace)[1]
+    proxy.rule = always(fault, where=is_watch)
+
+    with pytest.raises((Unavailable, Unreachable)):
+        list(start(server, namespace, resource_version=version))
+
+
+def status(code: int, reason: str, message: str) -> bytes:
+    body = {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Failure",
+        "message": message,
+        "reason": reason,
+        "code": code,
+    }
+    return json.dumps({"type": "ERROR", "object": body}).encode() + b"\n"
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        (status(410, "Expired", "too old resource version: 1 (2)"), Expired),
+        (status(410, "Gone", "gone"), Expired),
+        (status(500, "InternalError", "etcd event received with PrevKv=nil"), Unavailable),
+        (status(403, "Forbidden", "no more"), Forbidden),
+        (status(404, "NotFound", "no more"), NotServed),
+        (status(200, "", "fine"), Unavailable),
+    ],
+)
+def test_an_error_within_a_watch_is_the_error_that_its_status_says(
+    server: ApiServer, proxy: FaultProxy, namespace: str, said: bytes, expected: type[Exception]
+) -> None:
+    proxy.rule = always(speaks(event("ADDED", "a", namespace), said), where=is_watch)
+    seen: list[Change] = []
+
+    with pytest.raises(expected, match="was ended with"):
+        follow(start(server, namespace), seen)
+    assert told(seen) == [("ADDED", "a")]
+    assert len([one for one in proxy.exchanges if is_watch(one)]) == 1
+
+
+def test_a_410_instead_of_a_watch_is_expired(
+    server: ApiServer, proxy: FaultProxy, namespace: str
+) -> None:
+    proxy.rule = always(faults.status(410, "Expired", "too old resource version"), where=is_watch)
+
+    with pytest.raises(Expired):
+        list(start(server, namespace))
+
+
+def test_a_large_object_comes_whole_in_any_chunks(
+    server: ApiServer, proxy: FaultProxy, namespace: str
+) -> None:
+    value = secrets.token_hex(800_000)
+    content = event("ADDED", "a", namespace, data={"value": value}) + event(
+        "DELETED", "a", namespace
+    )
+    sizes = (1, 7, 4096, 65536, 65537, 300_000)
+    chunks: list[bytes] = []
+    while content:
+        size = sizes[len(chunks) % len(sizes)]
+        chunks.append(content[:size])
+        content = content[size:]
+    proxy.rule = always(speaks(*chunks), where=is_watch)
+    seen = list(start(server, namespace))
+
+    assert told(seen) == [("ADDED", "a"), ("DELETED", "a")]
+    assert seen[0].live.body is not None
+    assert seen[0].live.body["data"] == {"value": value}
+
+
+def test_a_large_object_of_the_real_server_comes_whole(
+    open_transport: OpenTransport, plane: Plane, maps: Maps, namespace: str
+) -> None:
+    server = ApiServer(open_transport(plane.kubeconfig), "test")
+    version = server.list_at(CONFIG_MAPS, namespace=namespace)[1]
+    value = secrets.token_hex(500_000)
+    maps("POST", "large", value)
+    changes = start(server, namespace, resource_version=version)
+    with closing(changes):  # type: ignore[type-var]  # it is a generator
+        body = next(changes).live.body
+
+    assert body is not None
+    assert body["data"] == {"value": value}
+
+
+CANARY = "c4n4ryc4n4ryc4n4ry"
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        f'{{"type":"ADDED","object":{{"data":"{CANARY}"}}}}\n'.encode(),
+        f"{CANARY}\n".encode(),
+        f'{{"type":"{CANARY}"}}\n'.encode(),
+        f'{{"type":"ERROR","object":{{"data":"{CANARY}"}}}}\n'.encode(),
+        status(500, "InternalError", f"cannot decode {CANARY}"),
+        CANARY.encode(),
+    ],
+)
+def test_no_value_of_a_secret_is_quoted(
+    server: ApiServer, proxy: FaultProxy, namespace: str, said: bytes
+) -> None:
+    proxy.rule = always(speaks(said), where=is_watch)
+
+    with pytest.raises(Unavailable) as caught:
+        list(
+            server.watch(SECRETS, namespace=namespace, resource_version="1", stop=never, seconds=10)
+        )
+    error: BaseException | None = caught.value
+    while error is not None:
+        assert CANARY not in f"{error!s} {error!r} {vars(error)}"
+        error = error.__cause__ or error.__context__
+
+
+def test_a_change_does_not_show_a_secret(
+    open_transport: OpenTransport, plane: Plane, api: Api, namespace: str
+) -> None:
+    server = ApiServer(open_transport(plane.kubeconfig), "test")
+    version = server.list_at(SECRETS, namespace=namespace)[1]
+    body = {"metadata": {"name": "s"}, "stringData": {"k": CANARY}}
+    assert api("POST", f"/api/v1/namespaces/{namespace}/secrets", body)[0] == 201
+    changes = server.watch(
+        SECRETS, namespace=namespace, resource_version=version, stop=never, seconds=10
+    )
+    change = next(changes)
+
+    assert change.live.body is not None
+    assert change.live.body["data"] == {"k": "YzRuNHJ5YzRuNHJ5YzRuNHJ5"}
+    assert "YzRuNHJ5" not in repr(change)

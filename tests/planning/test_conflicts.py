@@ -1,0 +1,300 @@
+"""A conflict in words: both values, whose the field is, since when, and who writes it again."""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from applyprune.errors import Conflict, Invalid
+from applyprune.model.options import Adopt, Options
+from applyprune.model.plan import Action, ApplyStep, Desired, OnConflict
+from applyprune.planning.conflicts import (
+    contended,
+    explain,
+    forces,
+    is_about_scale,
+    managers,
+    settled_first,
+    skips,
+)
+from applyprune.planning.tracking import identity
+from tests.planning.builders import DEPLOYMENTS, SECRETS, TARGET, body, desired, live, recorded
+from tests.planning.builders import managed as entry
+
+if TYPE_CHECKING:
+    from applyprune.model.live import Live
+
+NOW = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
+DEPLOYMENT = desired(
+    body(
+        "Deployment",
+        metadata={"labels": {"app.kubernetes.io/name": "a"}},
+        spec={
+            "replicas": 3,
+            "template": {"spec": {"containers": [{"name": "c", "image": "web:1"}]}},
+        },
+    ),
+    DEPLOYMENTS,
+)
+IMAGE = '.spec.template.spec.containers[name="c"].image'
+SHOP = identity("shop", "home")
+
+
+def cause(field: str, manager: str, rest: str = "") -> dict[str, str]:
+    """Return one of the causes of a 409, as the API server words it."""
+    message = f'conflict with "{manager}"{rest}'
+    return {"reason": "FieldManagerConflict", "field": field, "message": message}
+
+
+def conflict(*causes: dict[str, str]) -> Conflict:
+    """Return the server's refusal."""
+    return Conflict("Apply failed with 1 conflict", code=409, causes=causes)
+
+
+def scaler(kind: str = "Deployment", name: str = "a", version: str = "apps/v1") -> dict[str, Any]:
+    """Return a HorizontalPodAutoscaler."""
+    target = {"apiVersion": version, "kind": kind, "name": name}
+    return {
+        "metadata": {"name": "a-hpa"},
+        "spec": {"scaleTargetRef": target, "minReplicas": 2, "maxReplicas": 10},
+    }
+
+
+def _there(one: Desired = DEPLOYMENT, **changes: Any) -> Live:
+    spec = {**one.body.get("spec", {}), **changes}
+    return live(one.ref, full={**one.body, "spec": spec}, entries=[entry("argo")])
+
+
+def _told(
+    *causes: dict[str, str],
+    one: Desired = DEPLOYMENT,
+    there: Live | None = None,
+    scalers: tuple[dict[str, Any], ...] = (),
+) -> str:
+    return explain(conflict(*causes), one, there or _there(replicas=5), scalers, NOW).why
+
+
+SCALE = cause(
+    ".spec.replicas",
+    "kube-controller-manager",
+    ' with subresource "scale" using apps/v1 at 2026-11-21T11:59:48Z',
+)
+
+LINES: dict[str, tuple[dict[str, str], tuple[dict[str, Any], ...], str]] = {
+    "an autoscaler that targets it": (
+        SCALE,
+        (scaler(),),
+        (
+            ".spec.replicas: ours 3, theirs 5, owned by kube-controller-manager (Update of scale, "
+            "12 s ago); HorizontalPodAutoscaler a-hpa scales it between 2 and 10, and will write "
+            "it again"
+        ),
+    ),
+    "an autoscaler of another object": (
+        SCALE,
+        (scaler(name="b"), scaler(kind="StatefulSet"), scaler(version="x.io/v1")),
+        (
+            "owned by kube-controller-manager (Update of scale, 12 s ago); Kubernetes: it may "
+            "write it again"
+        ),
+    ),
+    "an autoscaler that has not written yet": (
+        cause(".spec.replicas", "kubectl", " using apps/v1 at 2026-11-21T11:00:00Z"),
+        (scaler(),),
+        "kubectl (Update, 1 h ago); HorizontalPodAutoscaler a-hpa scales it",
+    ),
+    "an autoscaler that says when it last wrote": (
+        cause(".spec.replicas", "kube-controller-manager", ' with subresource "scale" using v1'),
+        ({**scaler(), "status": {"lastScaleTime": "2026-11-21T11:55:00Z"}},),
+        (
+            "(Update of scale); HorizontalPodAutoscaler a-hpa scales it between 2 and 10, and will "
+            "write it again (last 5 min ago)"
+        ),
+    ),
+    "an autoscaler, and another field": (
+        cause(IMAGE, "kubectl-edit", " using apps/v1 at 2026-11-20T11:00:00Z"),
+        (scaler(),),
+        (
+            f'{IMAGE}: ours "web:1", theirs "web:1", owned by kubectl-edit (Update, 1 day ago); by '
+            "hand or by a script: nothing writes it again by itself"
+        ),
+    ),
+    "an Apply, whose time is in managedFields": (
+        cause(".spec.replicas", "argo"),
+        (),
+        "owned by argo (Apply, 2 h ago)",
+    ),
+    "an Apply that managedFields does not hold": (
+        cause(".spec.replicas", "gone"),
+        (),
+        "theirs 5, owned by gone (Apply)",
+    ),
+    "a clock that is ahead": (
+        cause(".spec.replicas", "x", " using v1 at 2026-11-21T12:00:09Z"),
+        (),
+        "(Update, 0 s ago)",
+    ),
+    "a controller by its name": (
+        cause(".spec.replicas", "my-operator", " using v1"),
+        (),
+        "owned by my-operator (Update); a controller by its name: it may write it again",
+    ),
+    "a webhook by its name": (
+        cause(".spec.replicas", "sidecar-injector"),
+        (),
+        "a webhook by its name",
+    ),
+    "another set": (
+        cause(".spec.replicas", SHOP.manager),
+        (),
+        f"{SHOP.manager} (Apply); another set of applyprune",
+    ),
+    "a message in other words": (
+        {"reason": "FieldManagerConflict", "field": ".spec.replicas", "message": "no"},
+        (),
+        ".spec.replicas: ours 3, theirs 5, owned by another manager",
+    ),
+    "a field that cannot be found": (
+        cause(".spec.what.is.this", "x"),
+        (),
+        ".spec.what.is.this: owned by x (Apply)",
+    ),
+    "a label with dots": (
+        cause(".metadata.labels.app.kubernetes.io/name", "x"),
+        (),
+        '.metadata.labels.app.kubernetes.io/name: ours "a", theirs "a", owned by x (Apply)',
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LINES)
+def test_a_line_a_field(name: str) -> None:
+    """The field as kubectl prints it, both values, the manager, how and when."""
+    one, scalers, expected = LINES[name]
+    assert expected in _told(one, scalers=scalers)
+
+
+def test_two_fields_and_two_managers_are_one_problem() -> None:
+    """Sorted by field; a field of two managers is one line."""
+    why = _told(SCALE, cause(IMAGE, "b"), cause(IMAGE, "a"))
+    first, *lines = why.splitlines()
+    assert first == "2 of its fields are not ours to set"
+    assert len(lines) == 2
+    assert "owned by kube-controller-manager" in lines[0]
+    assert "owned by b (Apply) and a (Apply)" in lines[1]
+
+
+def test_the_hint_names_what_yields_and_what_takes() -> None:
+    """The pointers are those of just these fields."""
+    error = conflict(SCALE, cause(IMAGE, "b"))
+    hint = explain(error, DEPLOYMENT, None, (), NOW).hint
+    pointers = '/spec/replicas,/spec/template/spec/containers[name="c"]/image'
+    assert f"    applyprune.dev/ignore-fields: {pointers}\n" in hint
+    assert "applyprune.dev/conflicts: skip" in hint
+    assert "--force-conflicts, or for this object alone applyprune.dev/conflicts: force" in hint
+    assert "--adopt=all" not in hint
+    taken = conflict(cause(IMAGE, SHOP.manager))
+    assert "--adopt=all" in explain(taken, DEPLOYMENT, None, (), NOW).hint
+
+
+def test_nothing_is_said_of_values_that_were_not_read() -> None:
+    """A GET that failed makes it poorer, not wrong."""
+    why = explain(conflict(SCALE), DEPLOYMENT, None, (), NOW).why
+    assert ".spec.replicas: ours 3, owned by" in why
+
+
+def test_values_are_cut_and_fit_to_be_shown() -> None:
+    """No control sequence of a terminal, and no novel."""
+    one = desired(body(data={"k": "x" * 500}))
+    there = live(one.ref, full=body(data={"k": "\x1b[31mred\u202e"}))
+    why = _told(cause(".data.k", "x"), one=one, there=there)
+    assert f'ours "{"x" * 59}…, theirs "\\u001b[31mred\\u202e"' in why
+
+
+def test_at_most_twenty_fields_are_told() -> None:
+    """A manifest of a thousand keys is not printed."""
+    one = desired(body(data={f"k{number:03}": "x" for number in range(30)}))
+    why = _told(*(cause(f".data.k{number:03}", "x") for number in range(30)), one=one)
+    assert len(why.splitlines()) == 22
+    assert "and 10 more fields" in why
+
+
+@pytest.mark.parametrize("part", ["data", "stringData"])
+def test_no_value_of_a_secret_is_told(part: str) -> None:
+    """Neither ours nor theirs, neither raw nor encoded; of no field."""
+    ours, theirs = "hunter2-ours", "hunter2-theirs"
+    encoded = [base64.b64encode(value.encode()).decode() for value in (ours, theirs)]
+    mine = {"key": ours if part == "stringData" else encoded[0]}
+    raw = {**body("Secret", metadata={"annotations": {"n": ours}}), part: mine}
+    one = desired(raw, SECRETS)
+    there = live(
+        one.ref, full=body("Secret", metadata={"annotations": {"n": theirs}}, data={"key": theirs})
+    )
+    error = conflict(cause(".data.key", "x"), cause(".metadata.annotations.n", "x"))
+    told = str(explain(error, one, there, (), NOW))
+    assert told.count("ours (secret), theirs (secret)") == 2
+    assert not [value for value in (ours, theirs, *encoded) if value in told]
+
+
+def test_whether_an_autoscaler_may_be_behind_it() -> None:
+    """The field, or the scale subresource of the controller manager."""
+    assert is_about_scale(conflict(cause(".spec.replicas", "x")))
+    other = cause(".spec.size", "kube-controller-manager", ' with subresource "scale" using v1')
+    assert is_about_scale(conflict(other))
+    assert not is_about_scale(conflict(cause(IMAGE, "kube-controller-manager")))
+
+
+def test_the_managers_and_the_short_form() -> None:
+    """What a line of a skipped object says."""
+    error = conflict(SCALE, cause(IMAGE, 'a \\"b\\"'))
+    assert managers(error) == {"kube-controller-manager", 'a \\"b\\"'}
+    assert contended(conflict(SCALE)) == ".spec.replicas is kube-controller-manager's"
+
+
+def test_skips() -> None:
+    """A conflict about fields, in an object that asks for it, and nothing else."""
+    one = replace(DEPLOYMENT, conflicts=OnConflict.SKIP)
+    assert ".spec.replicas is" in skips(one, conflict(SCALE))
+    assert not skips(DEPLOYMENT, conflict(SCALE))
+    assert not skips(replace(one, conflicts=OnConflict.FORCE), conflict(SCALE))
+    assert not skips(one, Conflict("a precondition", code=409))
+    assert not skips(one, Invalid("no", code=422))
+
+
+OURS = live(DEPLOYMENT.ref)
+UNLABELLED = live(DEPLOYMENT.ref, label="", entries=[entry(SHOP.manager)])
+FORCED = Options(force_conflicts=True)
+
+
+@pytest.mark.parametrize(
+    ("rule", "there", "options", "expected"),
+    [
+        (OnConflict.FAIL, OURS, Options(), False),
+        (OnConflict.FAIL, OURS, FORCED, True),
+        (OnConflict.FAIL, None, FORCED, True),
+        (OnConflict.FORCE, OURS, Options(), True),
+        (OnConflict.SKIP, OURS, FORCED, False),
+        (OnConflict.FORCE, UNLABELLED, Options(), False),
+        (OnConflict.FAIL, UNLABELLED, FORCED, False),
+        (OnConflict.FORCE, UNLABELLED, Options(adopt=Adopt.ALL), True),
+        (OnConflict.FORCE, live(DEPLOYMENT.ref, label="", entries=[]), Options(), True),
+        (OnConflict.FORCE, live(DEPLOYMENT.ref, label=""), Options(), True),
+    ],
+)
+def test_forces(rule: OnConflict, there: Live | None, options: Options, expected: bool) -> None:
+    """The manifest before the option, and nothing that another set may still list."""
+    one = replace(DEPLOYMENT, conflicts=rule)
+    assert forces(one, there, options, TARGET) is expected
+
+
+def test_what_is_dealt_with_before_an_apply_is_no_conflict() -> None:
+    """Our second manager, those that are migrated, and that of a set from which it is taken."""
+    step = ApplyStep(DEPLOYMENT, Action.UPDATE, recorded(DEPLOYMENT, OURS), OURS)
+    assert settled_first(step, TARGET) == {TARGET.yielded}
+    theirs = live(DEPLOYMENT.ref, label=SHOP.id, entries=[entry(SHOP.manager)])
+    taken = replace(step, live=theirs, migrate=frozenset({"helm"}))
+    assert settled_first(taken, TARGET) == {TARGET.yielded, "helm", SHOP.manager}

@@ -1,0 +1,295 @@
+"""The patches by which an object changes hands, each applied to the metadata it was made for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import jsonpatch
+import pytest
+
+from applyprune.model.live import Live
+from applyprune.model.refs import Ref
+from applyprune.planning.managed_fields import (
+    abandon_patch,
+    hand_over_patch,
+    mark_patch,
+    release_patch,
+    set_manager,
+    settle_patch,
+)
+from applyprune.planning.tracking import PART_OF, identity
+from tests.planning.builders import TARGET, live, managed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    Operations = Sequence[Mapping[str, Any]]
+    Metadata = dict[str, Any]
+
+REF = Ref("", "ConfigMap", "home", "a")
+OURS = TARGET.manager
+SHOP = identity("shop", "home")
+LONG = identity("n" * 63, "s" * 63)
+OTHERS = {"team": "x", "a~b/c~1": "y"}
+"""Labels of somebody else's, one with all that a JSON pointer has to escape."""
+KUBECTL = managed("kubectl", operation="Update")
+STATUS = managed("kube-controller-manager", operation="Update", subresource="status")
+LABEL_ONLY: Metadata = {"f:metadata": {"f:labels": {f"f:{PART_OF}": {}}}}
+
+
+def patched(before: Live, operations: Operations) -> Metadata:
+    """Return the metadata as it is after a patch; the server leaves out what is empty."""
+    body = {"metadata": {key: value for key, value in before.metadata.items() if value}}
+    return dict(jsonpatch.apply_patch(body, list(operations))["metadata"])
+
+
+def settled(before: Live) -> Operations:
+    """Return the second patch of a hand-over, on what the server makes of the first."""
+    return settle_patch(_handed_over(before), before, old=OURS, new=SHOP.manager)
+
+
+def _handed_over(before: Live) -> Live:
+    """Return an object as the server leaves it: the label is the field of whoever patched it."""
+    after = patched(before, PATCHES["hand over"](before))
+    stray = managed("applyprune", operation="Update", fieldsV1=LABEL_ONLY)
+    return _read({**after, "managedFields": [*after.get("managedFields", []), stray]})
+
+
+def _read(metadata: Metadata) -> Live:
+    """Return what is read of an object after its first patch."""
+    changed = {**metadata, "resourceVersion": "6"}
+    return Live(REF, "u1", "6", changed)
+
+
+PATCHES: dict[str, Callable[[Live], Operations]] = {
+    "abandon": lambda one: abandon_patch(one, OURS),
+    "release": release_patch,
+    "hand over": lambda one: hand_over_patch(one, old=OURS, new=SHOP.manager, label=SHOP.id),
+    "mark": lambda one: mark_patch(one, "v1", TARGET),
+    "settle": settled,
+}
+LIVES: dict[str, Live] = {
+    "ours": live(REF),
+    "ours and others'": live(
+        REF,
+        entries=[KUBECTL, managed(), STATUS],
+        labels={PART_OF: TARGET.id, **OTHERS},
+        annotations={"note": "z"},
+        finalizers=["example.com/hold"],
+    ),
+    "ours twice": live(REF, entries=[managed(), managed(OURS, subresource="status"), KUBECTL]),
+    "another set's": live(REF, label=SHOP.id, entries=[managed(SHOP.manager), KUBECTL]),
+    "nobody's": live(REF, label="", entries=[KUBECTL]),
+    "without a label": live(REF, label=""),
+    "without managers": live(REF, entries=[]),
+    "bare": live(REF, label="", entries=[]),
+}
+each_patch = pytest.mark.parametrize("patch", PATCHES)
+each_live = pytest.mark.parametrize("name", LIVES)
+
+
+@each_patch
+@each_live
+def test_every_patch_is_about_the_very_object_in_the_very_state(patch: str, name: str) -> None:
+    """The first two operations test UID and resourceVersion; nothing is tested after a change."""
+    operations = PATCHES[patch](LIVES[name])
+    # What is to be settled is the object as the first patch left it.
+    version = "6" if patch == "settle" else "5"
+    assert list(operations[:2]) == [
+        {"op": "test", "path": "/metadata/uid", "value": "u1"},
+        {"op": "test", "path": "/metadata/resourceVersion", "value": version},
+    ]
+    assert "test" not in {one["op"] for one in operations[2:]}
+
+
+@pytest.mark.parametrize("changed", ["uid", "resourceVersion"])
+@each_patch
+def test_a_patch_of_an_object_that_has_changed_does_nothing_at_all(
+    patch: str, changed: str
+) -> None:
+    """It fails as a whole, before its first change."""
+    one = LIVES["ours"]
+    read = _handed_over(one) if patch == "settle" else one
+    now = Live(REF, read.uid, read.resource_version, {**read.metadata, changed: "another"})
+    with pytest.raises(jsonpatch.JsonPatchTestFailed):
+        patched(now, PATCHES[patch](one))
+
+
+@each_patch
+@each_live
+def test_nothing_but_labels_and_managed_fields_is_touched(patch: str, name: str) -> None:
+    """Neither as the target of an operation nor as its source."""
+    operations = PATCHES[patch](LIVES[name])
+    paths = {one[end] for one in operations[2:] for end in ("path", "from") if end in one}
+    assert all(path.startswith(("/metadata/labels", "/metadata/managedFields")) for path in paths)
+    before = _handed_over(LIVES[name]) if patch == "settle" else LIVES[name]
+    after = patched(before, operations)
+    marks = {"labels", "managedFields"}
+    assert {key: value for key, value in after.items() if key not in marks} == {
+        key: value for key, value in before.metadata.items() if key not in marks and value
+    }
+
+
+@each_patch
+@each_live
+def test_labels_and_managers_of_others_stay_as_they_are(patch: str, name: str) -> None:
+    """Values, entries and their order."""
+
+    def others(metadata: Mapping[str, Any]) -> tuple[Mapping[str, str], list[Any]]:
+        labels = {key: value for key, value in metadata.get("labels", {}).items() if key in OTHERS}
+        return labels, [
+            entry for entry in metadata.get("managedFields", []) if entry in (KUBECTL, STATUS)
+        ]
+
+    before = _handed_over(LIVES[name]) if patch == "settle" else LIVES[name]
+    assert others(patched(before, PATCHES[patch](LIVES[name]))) == others(before.metadata)
+
+
+# The managers before and after; None: the list is not there, before as after.
+ABANDONED: dict[str, tuple[list[Metadata], list[Metadata] | None]] = {
+    "ours among others'": ([KUBECTL, managed(), STATUS], [KUBECTL, STATUS]),
+    "ours twice": ([managed(), managed(OURS, operation="Update"), STATUS], [STATUS]),
+    "ours of a subresource": ([managed(OURS, subresource="status"), KUBECTL], [KUBECTL]),
+    "others' alone": ([KUBECTL], [KUBECTL]),
+    "another set's": ([managed(SHOP.manager), managed()], [managed(SHOP.manager)]),
+    # An empty list would be passed over by the server, and ours would stay.
+    "the last one": ([managed()], [{}]),
+    "none": ([], None),
+}
+
+
+@pytest.mark.parametrize("name", ABANDONED)
+def test_abandoning_takes_off_our_manager_and_our_label(name: str) -> None:
+    """And leaves a list of one empty entry when there was no other manager."""
+    before, left = ABANDONED[name]
+    one = live(REF, entries=before, labels={PART_OF: TARGET.id, **OTHERS})
+    after = patched(one, abandon_patch(one, OURS))
+    assert after["labels"] == OTHERS
+    assert after.get("managedFields") == left
+
+
+@pytest.mark.parametrize("patch", ["abandon", "release"])
+def test_the_last_label_goes_with_the_whole_map(patch: str) -> None:
+    """As the server keeps no empty one."""
+    assert "labels" not in patched(LIVES["ours"], PATCHES[patch](LIVES["ours"]))
+
+
+def test_releasing_takes_off_the_label_alone() -> None:
+    """Whoever's it is: its owner is no set that we know."""
+    entries = [KUBECTL, managed("another-tool")]
+    one = live(REF, entries=entries, labels={PART_OF: "applyset-theirs-v1", **OTHERS})
+    after = patched(one, release_patch(one))
+    assert (after["labels"], after["managedFields"]) == (OTHERS, entries)
+
+
+# The managers before and after a hand-over from ours to the shop's.
+HANDED_OVER: dict[str, tuple[list[Metadata], list[Metadata] | None]] = {
+    "ours among others'": (
+        [KUBECTL, managed(), STATUS],
+        [KUBECTL, managed(SHOP.manager), STATUS],
+    ),
+    "ours of a subresource as well": (
+        [managed(), managed(OURS, subresource="status")],
+        [managed(SHOP.manager), managed(SHOP.manager, subresource="status")],
+    ),
+    # Two Apply entries of one manager and version are more than the server takes.
+    "the new one's already": (
+        [managed(SHOP.manager, fields="f:old"), managed(OURS, fields="f:new")],
+        [managed(SHOP.manager, fields="f:new")],
+    ),
+    "a third set's": (
+        [managed(LONG.manager), managed()],
+        [managed(LONG.manager), managed(SHOP.manager)],
+    ),
+    "not ours": ([KUBECTL], [KUBECTL]),
+    "none": ([], None),
+}
+
+
+@pytest.mark.parametrize("name", HANDED_OVER)
+@pytest.mark.parametrize("label", [TARGET.id, ""])
+def test_handing_over_sets_the_label_and_renames_the_manager(name: str, label: str) -> None:
+    """What the entry says of fields, version and time stays, so that what we owned is its own."""
+    before, left = HANDED_OVER[name]
+    one = live(REF, label=label, entries=before)
+    after = patched(one, PATCHES["hand over"](one))
+    assert after["labels"] == {PART_OF: SHOP.id}
+    assert after.get("managedFields") == left
+
+
+@pytest.mark.parametrize("name", HANDED_OVER)
+def test_settling_gives_back_what_the_server_took_for_the_patchs_own(name: str) -> None:
+    """The manager of the patch goes, and the label is the new set's; where it was ours."""
+    before, left = HANDED_OVER[name]
+    one = live(REF, entries=before)
+    now = _handed_over(one)
+    after = patched(now, settled(one))
+    assert after["labels"] == {PART_OF: SHOP.id}
+    assert after.get("managedFields") == left
+
+
+def test_a_hand_over_and_back_leaves_the_object_as_it_was() -> None:
+    """Nothing is lost on the way."""
+    one = LIVES["ours and others'"]
+    there = _read(patched(one, PATCHES["hand over"](one)))
+    back = patched(there, hand_over_patch(there, old=SHOP.manager, new=OURS, label=TARGET.id))
+    assert back == {**one.metadata, "resourceVersion": "6"}
+
+
+APPLY = {
+    "manager": OURS,
+    "operation": "Apply",
+    "apiVersion": "v1",
+    "fieldsType": "FieldsV1",
+    "fieldsV1": LABEL_ONLY,
+}
+# The managers before, and those after a mark.
+MARKED: dict[str, tuple[list[Metadata], list[Metadata]]] = {
+    "marked already": ([KUBECTL, managed()], [KUBECTL, managed()]),
+    "nobody's": ([KUBECTL], [KUBECTL, APPLY]),
+    "no managers": ([], [APPLY]),
+    "ours, but not by an apply": (
+        [managed(operation="Update")],
+        [managed(operation="Update"), APPLY],
+    ),
+    "ours, but of a subresource": (
+        [managed(subresource="status")],
+        [managed(subresource="status"), APPLY],
+    ),
+    "another set's": ([managed(SHOP.manager)], [managed(SHOP.manager), APPLY]),
+}
+
+
+@pytest.mark.parametrize("name", MARKED)
+@pytest.mark.parametrize("label", [TARGET.id, SHOP.id, ""])
+def test_marking_puts_back_what_is_missing_of_the_two_marks(name: str, label: str) -> None:
+    """The label, and an Apply entry that owns it; one that is there is left as it is."""
+    before, left = MARKED[name]
+    one = live(REF, label=label, entries=before)
+    after = patched(one, mark_patch(one, "v1", TARGET))
+    assert after["labels"] == {PART_OF: TARGET.id}
+    assert after["managedFields"] == left
+
+
+def test_what_bears_both_marks_is_only_tested() -> None:
+    """A patch of nothing."""
+    assert len(mark_patch(LIVES["ours"], "v1", TARGET)) == 2
+
+
+MANAGERS: dict[str, tuple[str, list[Metadata], str]] = {
+    "ours": (TARGET.id, [KUBECTL, managed()], OURS),
+    "another set's": (SHOP.id, [managed(), managed(SHOP.manager)], SHOP.manager),
+    "one whose name is too long for a manager": (LONG.id, [managed(LONG.manager)], LONG.manager),
+    "a set that has not applied it": (SHOP.id, [managed(), KUBECTL], ""),
+    "another tool's": ("applyset-theirs-v1", [managed("kubectl-applyset")], ""),
+    "no label": ("", [KUBECTL, managed()], ""),
+    "no label, a manager without a name": ("", [{}], ""),
+    "no managers": (TARGET.id, [], ""),
+}
+
+
+@pytest.mark.parametrize("name", MANAGERS)
+def test_the_manager_of_a_set_is_found_by_the_label(name: str) -> None:
+    """The label says whose the object is, and the manager's name which set that is."""
+    label, entries, manager = MANAGERS[name]
+    assert set_manager(live(REF, label=label, entries=entries)) == manager

@@ -1,0 +1,171 @@
+"""A user's rule: what it decides, and what is said of one that is wrong."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from applyprune.errors import InputError, UsageError
+from applyprune.model.readiness import Status
+from applyprune.planning.readiness import assess
+from applyprune.planning.ready_rules import compile_rule
+
+WHERE = "rules.yaml:3"
+BODY: dict[str, Any] = {
+    "apiVersion": "example.com/v1",
+    "kind": "Database",
+    "metadata": {"name": "db", "generation": 2},
+    "spec": {"replicas": 3},
+    "status": {
+        "phase": "Green",
+        "ready": 3,
+        "nodes": [],
+        "conditions": [{"type": "Synced", "status": "True"}],
+    },
+}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "self.status.phase == 'Green'",
+        "self.status.ready >= self.spec.replicas",
+        "self.status.conditions.exists(c, c.type == 'Synced' && c.status == 'True')",
+        "!has(self.status.error)",
+        "self.?status.?error.orValue('') == ''",
+        "self.status.phase.lowerAscii() == 'green'",
+    ],
+)
+def test_what_holds_is_current(text: str) -> None:
+    """Macros, optional fields and string functions work as in Kubernetes' own rules."""
+    assert compile_rule(text, where=WHERE).judge(BODY).status is Status.CURRENT
+
+
+def test_what_does_not_hold_is_in_progress() -> None:
+    """The message is the rule itself."""
+    found = compile_rule("self.status.phase == 'Blue'", where=WHERE).judge(BODY)
+    assert found.status is Status.IN_PROGRESS
+    assert found.message == "the rule “self.status.phase == 'Blue'” does not hold yet"
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("self.status.leader == 'a'", 'Key not found in map: "leader"'),
+        ("has(self.status.leader.name)", 'Key not found in map: "leader"'),
+        ("self.status.nodes[0].up", "Index error"),
+        ("self.status.phase.name == 'a'", "SELECT"),
+        ("self.status.ready > 'a'", "No matching overloads"),
+    ],
+)
+def test_what_cannot_be_evaluated_yet_is_in_progress(text: str, says: str) -> None:
+    """What is missing, or of another type, may be right once the controller has written it."""
+    found = compile_rule(text, where=WHERE).judge(BODY)
+    assert found.status is Status.IN_PROGRESS
+    assert says in found.message
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [("self.status.ready", "yields an int, not a bool"), ("self.spec", "yields a map<dyn, dyn>")],
+)
+def test_what_is_no_bool_is_failed(text: str, says: str) -> None:
+    """No later state of the object mends the rule; its value is not shown."""
+    found = compile_rule(text, where=WHERE).judge(BODY)
+    assert found.status is Status.FAILED
+    assert says in found.message
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("self.status.phase ==", "1:21: Syntax error: mismatched input '<EOF>'"),
+        ("", "1:1: Syntax error: mismatched input '<EOF>'"),
+        ("status.phase == 'Green'", "1:7: undeclared reference to 'status.phase'"),
+        ("self.status.nodes.exists(n, m.up)", "undeclared reference to 'm.up'"),
+        ("ready(self)", "undeclared reference to 'ready'"),
+        ("size(1) == 1", "no matching overload for 'size'"),
+        ("1 + 1", "it yields an int, not a bool"),
+        ("'\ud800' == self.a", "it has characters that are no text"),
+    ],
+)
+def test_what_does_not_compile_is_refused(text: str, why: str) -> None:
+    """Before anything is applied: the place, the expression, and the reason."""
+    with pytest.raises(InputError) as caught:
+        compile_rule(text, where=WHERE)
+    assert caught.value.where == WHERE
+    assert why in caught.value.why
+    assert caught.value.what.startswith("the rule “")
+    assert "\n" not in caught.value.why
+
+
+def test_a_long_rule_is_quoted_in_part() -> None:
+    """A message is read on a terminal."""
+    text = " && ".join(["self.status.phase == 'Green'"] * 50)
+    assert len(compile_rule(text, where=WHERE).judge(BODY).message) < 250
+
+
+def test_a_secrets_value_is_never_told() -> None:
+    """An error of CEL may quote what it has computed from."""
+    secret = {"kind": "Secret", "data": {"a": "c2VjcmV0"}}
+    rule = compile_rule("{'b': 1}[self.data.a] == 1", where=WHERE)
+    assert "c2VjcmV0" in rule.judge(secret | {"kind": "Database"}).message
+    assert "c2VjcmV0" not in rule.judge(secret).message
+
+
+def test_a_body_that_cel_cannot_take_is_not_shown() -> None:
+    """The library's message would be the whole of it."""
+    found = compile_rule("self.a == 'b'", where=WHERE).judge({"a": "x\ud800"})
+    assert found.status is Status.IN_PROGRESS
+    assert "\ud800" not in found.message
+
+
+def test_a_rule_takes_the_place_of_the_kinds_rule() -> None:
+    """It is asked once the controller has seen the generation, and not of what is being deleted."""
+    rule = compile_rule("self.status.phase == 'Green'", where=WHERE)
+    not_ready = [{"type": "Ready", "status": "False"}]
+    body = BODY | {"status": BODY["status"] | {"conditions": not_ready}}
+    assert assess(body).status is Status.IN_PROGRESS
+    assert assess(body, rule=rule).status is Status.CURRENT
+    behind = body | {"status": body["status"] | {"observedGeneration": 1}}
+    assert assess(behind, rule=rule).status is Status.IN_PROGRESS
+    going = body | {"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}
+    assert assess(going, rule=rule).status is Status.TERMINATING
+
+
+def test_a_rule_does_not_hide_that_the_controller_has_given_up() -> None:
+    """A rule has no word for Failed: Stalled is one, unless the rule holds."""
+    stalled = [{"type": "Stalled", "status": "True", "reason": "NoQuota"}]
+    body = BODY | {"status": BODY["status"] | {"conditions": stalled}}
+    blue = assess(body, rule=compile_rule("self.status.phase == 'Blue'", where=WHERE))
+    assert (blue.status, blue.message) == (Status.FAILED, "NoQuota")
+    green = assess(body, rule=compile_rule("self.status.phase == 'Green'", where=WHERE))
+    assert green.status is Status.CURRENT
+
+
+def test_a_rule_is_a_value() -> None:
+    """Two rules of one text and place are equal, whatever was compiled."""
+    assert compile_rule("true", where=WHERE) == compile_rule("true", where=WHERE)
+    assert compile_rule("true", where=WHERE) != compile_rule("true", where="")
+
+
+def test_without_the_library_rules_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has no wheel for every platform; everything else works there."""
+    monkeypatch.setitem(sys.modules, "cel_expr_python", None)
+    with pytest.raises(UsageError, match="cel-expr-python is not installed"):
+        compile_rule("true", where=WHERE)
+
+
+def test_the_library_is_imported_for_a_rule_only() -> None:
+    """Most runs have none."""
+    script = (
+        "import sys, applyprune.planning.readiness, applyprune.planning.ready_rules\n"
+        "print(any(name.startswith('cel') for name in sys.modules))"
+    )
+    reply = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert reply.stdout.strip() == "False"

@@ -1,0 +1,280 @@
+"""What a manifest leaves to others: its annotations, and who has to own a field before it goes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from applyprune.errors import InputError, RunFailed
+from applyprune.model.plan import OnConflict
+from applyprune.planning.digests import manifest_digest
+from applyprune.planning.evidence import unchanged
+from applyprune.planning.field_paths import to_pointer
+from applyprune.planning.managed_fields import abandon_patch, hand_over_patch, leave_patch
+from applyprune.planning.normalization import sent
+from applyprune.planning.scope import resolve
+from applyprune.planning.tracking import identity, set_of, yielded_manager
+from applyprune.planning.yielding import kept, refuse_split, split_fields, stub, yields
+from tests.planning.builders import (
+    CATALOGUE,
+    CONFIG_MAPS,
+    DEPLOYMENTS,
+    SECRETS,
+    TARGET,
+    body,
+    desired,
+    live,
+    managed,
+    manifest,
+    recorded,
+)
+
+SHOP = identity("shop", "home")
+SPEC = {"replicas": 3, "template": {"spec": {"containers": [{"name": "c", "image": "web:1"}]}}}
+IGNORED = "applyprune.dev/ignore-fields"
+REPLICAS: dict[str, Any] = {"f:spec": {"f:replicas": {}}}
+PAUSED: dict[str, Any] = {"f:spec": {"f:paused": {}}}
+BOTH: dict[str, Any] = {"f:spec": {"f:replicas": {}, "f:paused": {}}}
+ATOMIC: dict[str, Any] = {"f:spec": {"f:selector": {}}}
+
+
+def _resolved(annotations: dict[str, str], **parts: Any) -> Any:
+    raw = body("Deployment", metadata={"annotations": annotations}, **{"spec": SPEC, **parts})
+    return resolve([manifest(raw, 7)], CATALOGUE, TARGET, namespace="home").desired[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", ()),
+        (" \n", ()),
+        ("/spec/replicas", ("/spec/replicas",)),
+        ("/spec/replicas,/spec/paused", ("/spec/replicas", "/spec/paused")),
+        (" /spec/replicas ,\n /spec/paused\n", ("/spec/replicas", "/spec/paused")),
+        (
+            '/spec/ports[port=80,protocol="TCP"]/name /spec/a[n="x, y]"]',
+            ('/spec/ports[port=80,protocol="TCP"]/name', '/spec/a[n="x, y]"]'),
+        ),
+    ],
+)
+def test_pointers_stand_apart_by_commas_or_blanks(text: str, expected: tuple[str, ...]) -> None:
+    """A comma in brackets is a part of the key."""
+    assert _resolved({IGNORED: text}).ignored == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("spec/replicas", "begins with /"),
+        (".spec.replicas", "begins with /"),
+        ("/spec/replicas,/spec//x", "empty"),
+        ("/spec/template/spec/containers/0/image", 'containers[name="x"]'),
+        ("/spec/template/spec/containers/-", 'containers[name="x"]'),
+        ("/spec/template/spec/containers[0]/image", "by its key"),
+        ("/spec[", "by its key"),
+        ("]", "begins with /"),
+        ("/kind", "/kind cannot be left to others"),
+        ("/apiVersion", "cannot be left"),
+        ("/metadata", "cannot be left"),
+        ("/metadata/name", "cannot be left"),
+        ("/metadata/labels", "cannot be left"),
+        ("/metadata/labels/applyset.kubernetes.io~1part-of", "cannot be left"),
+    ],
+)
+def test_a_pointer_that_cannot_be_meant_is_refused_with_its_place(text: str, why: str) -> None:
+    """What names the object, and the set's label, are no one else's; a place in a list is none."""
+    with pytest.raises(InputError) as caught:
+        _resolved({IGNORED: text})
+    assert "set.yaml:7: applyprune.dev/ignore-fields cannot be read" in str(caught.value)
+    assert why in str(caught.value)
+
+
+@pytest.mark.parametrize("rule", ["force", "skip"])
+def test_what_a_manifest_asks_for_in_a_conflict(rule: str) -> None:
+    """Two words; without either a conflict fails the object."""
+    assert _resolved({"applyprune.dev/conflicts": rule}).conflicts == rule
+    assert _resolved({}).conflicts is OnConflict.FAIL
+
+
+@pytest.mark.parametrize("rule", ["", "fail", "Force", "true", "force,skip"])
+def test_another_word_is_refused_with_its_place(rule: str) -> None:
+    """A typing error must not turn into a default."""
+    with pytest.raises(InputError, match=r"set\.yaml:7: .*is neither force nor skip"):
+        _resolved({"applyprune.dev/conflicts": rule})
+
+
+def test_what_is_ignored_is_sent_at_creation_only_and_counts_in_the_digest() -> None:
+    """The digest is that of the manifest, whatever is live."""
+    one = _resolved({IGNORED: '/spec/replicas,/spec/template/spec/containers[name="c"]/image'})
+    assert one.body["spec"] == SPEC
+    assert one.digest == manifest_digest(one.body)
+    assert sent(one)["spec"] == {"template": {"spec": {"containers": [{"name": "c"}]}}}
+    plain = _resolved({})
+    assert sent(plain) is plain.body
+
+
+def _ours(fields: dict[str, Any]) -> dict[str, Any]:
+    return managed(fieldsV1=fields)
+
+
+def _second(fields: dict[str, Any]) -> dict[str, Any]:
+    return managed(TARGET.yielded, fieldsV1=fields)
+
+
+def _theirs(fields: dict[str, Any], **parts: Any) -> dict[str, Any]:
+    return managed("hpa", fieldsV1=fields, operation="Update", **parts)
+
+
+YIELDS: dict[str, tuple[list[dict[str, Any]], list[str], bool, list[str]]] = {
+    "nothing is ours": ([_theirs(REPLICAS)], ["/spec/replicas"], False, []),
+    "nobody's": ([_ours(PAUSED)], ["/spec/replicas"], False, []),
+    "ours alone": ([_ours(BOTH)], ["/spec/replicas"], False, ["/spec/replicas"]),
+    "a part of what is ignored": (
+        [_ours(BOTH)],
+        ["/spec"],
+        False,
+        ["/spec/paused", "/spec/replicas"],
+    ),
+    "ours and theirs": ([_ours(BOTH), _theirs(REPLICAS)], ["/spec/replicas"], False, []),
+    "ours and theirs by a subresource": (
+        [_ours(BOTH), _theirs(REPLICAS, subresource="scale")],
+        ["/spec/replicas"],
+        False,
+        [],
+    ),
+    "yielded, and left out": (
+        [_ours(PAUSED), _second(REPLICAS)],
+        ["/spec/replicas"],
+        False,
+        [],
+    ),
+    "yielded, and not left out yet": (
+        [_ours(BOTH), _second(REPLICAS)],
+        ["/spec/replicas"],
+        False,
+        [],
+    ),
+    "one yielded, another to come": (
+        [_ours(PAUSED), _second(REPLICAS)],
+        ["/spec/replicas", "/spec/paused"],
+        True,
+        ["/spec/paused"],
+    ),
+    "both still ours, one yielded": (
+        [_ours(BOTH), _second(REPLICAS)],
+        ["/spec/replicas", "/spec/paused"],
+        True,
+        ["/spec/paused", "/spec/replicas"],
+    ),
+    "wanted back": ([_ours(PAUSED), _second(REPLICAS)], [], True, []),
+    "another manager has it by now": (
+        [_ours(PAUSED), _second(REPLICAS), _theirs(REPLICAS)],
+        ["/spec/replicas"],
+        True,
+        [],
+    ),
+    "the second manager alone": ([_second(REPLICAS)], ["/spec/replicas"], False, []),
+    "our entry of a subresource": (
+        [managed(fieldsV1=REPLICAS, subresource="scale")],
+        ["/spec/replicas"],
+        False,
+        [],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", YIELDS)
+def test_yields(name: str) -> None:
+    """Co-owned is what we alone own; released is what others own, or what is wanted back."""
+    entries, ignored, release, fields = YIELDS[name]
+    one = replace(desired(body("Deployment", spec=SPEC), DEPLOYMENTS), ignored=tuple(ignored))
+    found = yields(one, live(one.ref, entries=entries), TARGET)
+    assert (found.release, sorted(map(to_pointer, found.fields))) == (release, fields)
+
+
+def test_what_is_co_owned_is_the_field_with_its_live_value_and_nothing_else() -> None:
+    """Under both guards, for the values are of that very state."""
+    one = desired(body("Deployment", spec=SPEC), DEPLOYMENTS)
+    there = live(one.ref, full={**one.body, "spec": {**SPEC, "replicas": 5}})
+    fields = [("spec", "replicas"), ("spec", "nothing")]
+    assert kept(there, stub(one, there), fields) == {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "a", "namespace": "home", "uid": "u1", "resourceVersion": "5"},
+        "spec": {"replicas": 5},
+    }
+
+
+@pytest.mark.parametrize(
+    ("entries", "value", "refused"),
+    [
+        ([_ours(ATOMIC)], {"app": "a"}, True),
+        ([_theirs(ATOMIC)], {"app": "a"}, True),
+        ([_ours(ATOMIC)], {}, False),
+        ([_ours(ATOMIC), _theirs({"f:spec": {"f:selector": {"f:app": {}}}})], {"app": "a"}, False),
+        ([_ours(REPLICAS)], {"app": "a"}, False),
+    ],
+)
+def test_a_part_of_what_is_owned_as_a_whole_cannot_be_ignored(
+    entries: list[dict[str, Any]], value: dict[str, str], refused: bool
+) -> None:
+    """To leave it out would change the whole; an empty mapping looks the same and is none."""
+    one = desired(body("Deployment", spec={"selector": value}), DEPLOYMENTS)
+    one = replace(one, ignored=("/spec/selector/app",))
+    there = live(one.ref, entries=entries, full=dict(one.body))
+    if not refused:
+        refuse_split(one, there)
+        return
+    assert split_fields(one, there)
+    with pytest.raises(RunFailed, match="Ignore all of it: /spec/selector"):
+        refuse_split(one, there)
+
+
+def test_a_drifted_value_of_an_ignored_field_does_not_spoil_the_evidence() -> None:
+    """Of a Secret the values are compared: not those of what others fill in."""
+    raw = body("Secret", data={"k": "eA==", "filled": ""})
+    one = replace(desired(raw, SECRETS), ignored=("/data/filled",))
+    there = {**one.body, "data": {"k": "eA==", "filled": "eQ=="}}
+    now = live(one.ref, full=there)
+    entry = recorded(one, now)
+    assert unchanged(one, entry, now, manager=TARGET.manager, schema=None)
+    plain = replace(one, ignored=())
+    assert not unchanged(plain, entry, now, manager=TARGET.manager, schema=None)
+    drifted = live(one.ref, full={**there, "data": {"k": "eg==", "filled": "eQ=="}})
+    assert not unchanged(one, entry, drifted, manager=TARGET.manager, schema=None)
+
+
+def _after(operations: Any) -> list[str]:
+    import jsonpatch  # noqa: PLC0415
+
+    before = live(ENTRIES_REF, entries=[_ours(PAUSED), _second(REPLICAS), _theirs(REPLICAS)])
+    patched = jsonpatch.apply_patch({"metadata": dict(before.metadata)}, list(operations))
+    return [entry["manager"] for entry in patched["metadata"]["managedFields"]]
+
+
+ENTRIES_REF = desired(body(), CONFIG_MAPS).ref
+
+
+def test_both_managers_of_a_set_go_and_move_together() -> None:
+    """Abandoned, neither is left; handed over, both are the other set's."""
+    one = live(ENTRIES_REF, entries=[_ours(PAUSED), _second(REPLICAS), _theirs(REPLICAS)])
+    assert _after(abandon_patch(one, TARGET.manager)) == ["hpa"]
+    handed = hand_over_patch(one, old=TARGET.manager, new=SHOP.manager, label=SHOP.id)
+    assert _after(handed) == [SHOP.manager, SHOP.yielded, "hpa"]
+    assert _after(leave_patch(one, TARGET.yielded)) == [TARGET.manager, "hpa"]
+
+
+def test_the_second_manager_is_no_sets_first() -> None:
+    """It fits the server's 128 bytes, and no set may have a name that would make it its own."""
+    for target in (
+        identity("web", "shop"),
+        identity("n" * 63, "s" * 63),
+        identity("n" * 55, "s" * 54),
+    ):
+        assert target.yielded == yielded_manager(target.manager)
+        assert len(target.yielded) <= 128
+        assert set_of(target.yielded) != target.id
+    with pytest.raises(InputError.__bases__[0], match="has yielded"):
+        identity("web-yielded", "shop")
