@@ -49,6 +49,17 @@ if TYPE_CHECKING:
 )
 @click.option("--force-conflicts", is_flag=True, help="Take fields that other managers own.")
 @click.option(
+    "--wait/--no-wait",
+    default=False,
+    help="Whether to wait until everything is ready, and prune only then.  [default: no-wait]",
+)
+@click.option(
+    "--ready-when",
+    multiple=True,
+    metavar="KIND.GROUP=CEL",
+    help="When an object of a kind of your own is ready: a CEL expression over `self`.",
+)
+@click.option(
     "--recreate",
     is_flag=True,
     help="Delete and create anew what cannot be changed in place; never a PersistentVolumeClaim, "
@@ -69,6 +80,8 @@ def apply(
     adopt: str,
     take_over: tuple[str, ...],
     force_conflicts: bool,
+    wait: bool,
+    ready_when: tuple[str, ...],
     recreate: bool,
     create_namespace: bool,
     full: bool,
@@ -100,8 +113,20 @@ def apply(
         adopt=Adopt(adopt),
         take_over=frozenset(take_over),
         force_conflicts=force_conflicts,
+        wait=wait,
+        ready_when=tuple(_rule(one) for one in ready_when),
         recreate=recreate,
         create_namespace=create_namespace,
         full=full,
     )
     return carry_out(where, name, read(paths, stdin=sys.stdin.buffer), decided)
+
+
+def _rule(text: str) -> tuple[str, str]:
+    kind, equals, rule = text.partition("=")
+    if not (kind and equals and rule.strip()):
+        raise UsageError(
+            f"--ready-when {text!r} is no rule",
+            hint="Write KIND.GROUP=EXPRESSION: certificate.cert-manager.io=self.status.ready",
+        )
+    return kind, rule

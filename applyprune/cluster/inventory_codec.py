@@ -192,7 +192,7 @@ def unreadable(where: str, error: Exception) -> InventoryError:
     return InventoryError(
         "the inventory cannot be read",
         where=where,
-        why=str(error),
+        why=f"it has no {error}" if isinstance(error, KeyError) else str(error),
         hint="Nothing was applied or pruned. Restore the ConfigMap from a backup, or make it anew "
         f"from what is live: applyprune inventory repair {set_name(name)} -n {namespace}",
     )

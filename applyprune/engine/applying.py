@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from applyprune.engine.establishing import Establisher
 from applyprune.engine.explaining import explained
 from applyprune.engine.handing_over import hand_over
+from applyprune.engine.waiting import Waiter
 from applyprune.engine.yielding import Yielder
 from applyprune.errors import (
     ApplypruneError,
@@ -30,19 +31,21 @@ from applyprune.planning.definitions import defined_kinds
 from applyprune.planning.evidence import stands, take
 from applyprune.planning.managed_fields import migrate_patch, release_patch, set_manager
 from applyprune.planning.normalization import sent
-from applyprune.planning.ordering import CRD, NAMESPACE
+from applyprune.planning.ordering import CRD, NAMESPACE, asked_of
 from applyprune.planning.ownership import Owner, owner_of
 from applyprune.planning.tracking import PART_OF, WANTED
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+    from applyprune.engine.expecting import Expectations
     from applyprune.engine.ports import Cluster
     from applyprune.engine.recreating import Recreator
     from applyprune.engine.workers import Stop, Workers
     from applyprune.model.inventory import Entry
     from applyprune.model.live import Live
     from applyprune.model.options import Options
+    from applyprune.model.plan import Desired
     from applyprune.model.problems import Problem
     from applyprune.model.refs import GroupKind, Ref
     from applyprune.planning.tracking import SetIdentity
@@ -69,26 +72,55 @@ class Applier:
     schemas: dict[GroupKind, int | None]
     recreator: Recreator
     ensure: Callable[[float], None]
+    expectations: Expectations
     confirmed: dict[Ref, Entry] = field(default_factory=dict)
     failed: dict[Ref, str] = field(default_factory=dict)
     untouched: set[Ref] = field(default_factory=set)
+    settled: dict[Ref, float] = field(default_factory=dict)
+    awaited: set[Ref] = field(default_factory=set)
+    unready: dict[Ref, Problem] = field(default_factory=dict)
     coming: set[GroupKind] = field(default_factory=set)
     lost: Unreachable | None = None
 
     def run(self, steps: Sequence[ApplyStep]) -> Iterator[Event]:
         """Yield an event for each step; a failed one blocks only what cannot be without it."""
+        depended_on = {ref for step in steps for ref in step.desired.after}
+        before: int | None = None
         for wave in sorted({step.desired.wave for step in steps}):
+            if self.options.wait and before is not None and asked_of(wave) > asked_of(before):
+                yield from self.await_ready(step.desired for step in steps)
+            before = wave
             batch = [step for step in steps if step.desired.wave == wave]
             changed: list[ApplyStep] = []
             for step, done in self.workers.each(self._step, batch):
                 if done.problem is not None:
                     self._block(step)
-                elif done.outcome in _WRITTEN:
-                    changed.append(step)
+                else:
+                    self.settled[done.ref] = time.monotonic()
+                    if done.outcome in _WRITTEN:
+                        changed.append(step)
                 yield done
             self.stop.check()
             if self.options.dry_run is DryRun.OFF:
                 yield from self._establish([s for s in changed if _is_definition(s)])
+                yield from self.await_ready(
+                    step.desired for step in batch if step.desired.ref in depended_on
+                )
+
+    def await_ready(self, ones: Iterable[Desired]) -> Iterator[Event]:
+        """Wait for those of ``ones`` that were applied and have not been waited for yet.
+
+        One that does not become ready keeps back what depends on it.
+        """
+        if self.options.dry_run is not DryRun.OFF:
+            return
+        left = self.settled.keys() - self.untouched - self.awaited
+        waiting = self.expectations.of((one for one in ones if one.ref in left), self.settled)
+        waiter = Waiter(self.cluster, self.stop, self.target, self.options.timeout)
+        yield from waiter.run(waiting)
+        self.awaited.update(one.ref for one in waiting)
+        self.unready.update(waiter.problems)
+        self.failed.update(dict.fromkeys(waiter.problems, "is not ready"))
 
     def _step(self, step: ApplyStep) -> tuple[ApplyStep, Done]:
         if step.action is Action.NOTHING:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from applyprune.engine.applying import Applier
 from applyprune.engine.counting import Census
+from applyprune.engine.expecting import Expectations
 from applyprune.engine.holding import new_holder
 from applyprune.engine.reading import Reader
 from applyprune.engine.recording import Record, await_turn
@@ -124,6 +125,7 @@ class _Run:
             applier = self._applier()
             yield from self._counted(applier.run(self.plan.applies))
             self._take_note(entries, applier)
+            yield from self._await_ready(entries, applier)
             yield from self._prune(entries, applier)
         except LostRace:
             raise
@@ -168,6 +170,7 @@ class _Run:
             yield Warned(restored_problem(self.inventory))
         if self.plan.recovered:
             yield Warned(recovered_problem(self.plan.recovered, self.world, self.inventory))
+        self._expectations()  # a rule that is none ends the run before anything is written
         yield Planned(self.plan)
 
     def _refuse_empty(self) -> None:
@@ -262,6 +265,15 @@ class _Run:
         recovered = {entry.ref: entry for entry in self.plan.recovered}
         return {**self.inventory.entries, **recovered, **sent}
 
+    def _await_ready(self, entries: dict[Ref, Entry], applier: Applier) -> Iterator[Event]:
+        """Wait for everything, if that is asked for; what is not ready keeps the prune back."""
+        if self.request.options.wait and not self.problems:
+            if self.record is not None:
+                # The wait may be long: what has been confirmed is recorded before it.
+                yield self.record.write(entries, Phase.APPLIED)
+            yield from applier.await_ready(step.desired for step in self.plan.applies)
+        self.problems += applier.unready.values()
+
     def _take_note(self, entries: dict[Ref, Entry], applier: Applier) -> None:
         """Enter what was confirmed; what was passed over and nobody had listed is not ours."""
         entries.update(self.noted | applier.confirmed)
@@ -285,7 +297,12 @@ class _Run:
                 ensure=self._ensure,
             ),
             ensure=self._ensure,
+            expectations=self._expectations(),
         )
+
+    def _expectations(self) -> Expectations:
+        desired = [step.desired for step in self.plan.applies]
+        return Expectations(self.cluster, desired, self.request.options)
 
     def _ensure(self, seconds: float) -> None:
         """Return while the set is this run's for so long; a dry run holds nothing."""
@@ -312,7 +329,8 @@ class _Run:
         steps = self.plan.removals
         if not steps:
             return
-        refused = self.plan.no_prune or ("not everything was applied" if self.problems else "")
+        failed = "not everything is ready" if applier.unready else "not everything was applied"
+        refused = self.plan.no_prune or (failed if self.problems else "")
         if refused:
             yield from self._leave(refused)
             return

@@ -66,7 +66,9 @@ class Options:
     adopted objects as if the set had created them. ``select`` names the objects to abandon in that
     mode, all of them when it is empty. ``take_over`` names field managers whose fields become
     the set's own. ``recreate`` lets what cannot be changed in place be deleted and created anew.
-    ``partly`` lets a repair make a lost record anew from what it could see.
+    ``partly`` lets a repair make a lost record anew from what it could see. ``wait`` waits until
+    everything is ready before anything is pruned; ``ready_when`` are pairs of ``KIND.GROUP`` and a
+    CEL expression by which that kind is ready.
     """
 
     mode: Mode = Mode.APPLY
@@ -86,6 +88,8 @@ class Options:
     take_over: frozenset[str] = frozenset()
     recreate: bool = False
     partly: bool = False
+    wait: bool = False
+    ready_when: tuple[tuple[str, str], ...] = ()
     propagation: Propagation = Propagation.BACKGROUND
     timeout: float = 300.0
     lock_timeout: float = 60.0

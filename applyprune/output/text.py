@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from applyprune.model.events import (
+    Assessed,
     Done,
     Event,
     Finished,
@@ -64,6 +65,10 @@ class TextPrinter:
                 self._mode, self._name, self._dry = mode, name, _DRY.get(dry_run, "")
             case Done():
                 self._done(event)
+            case Assessed(ref=ref, problem=None, elapsed=elapsed):
+                self._out(f"{ref.short} {self._painted('ready', '32')} ({elapsed:.1f} s)")
+            case Assessed(problem=problem):
+                self._err(f"error: {problem}")
             case Warned(problem=problem):
                 self._err(f"warning: {problem}")
             case Found(finding=finding):

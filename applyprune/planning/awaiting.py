@@ -78,13 +78,11 @@ class Awaited:
     rule: Rule | None = field(default=None, hash=False)
 
 
-def is_awaited(one: Desired, rules: Mapping[GroupKind, Rule]) -> bool:
-    """Return whether there is anything to wait for."""
+def is_awaited(one: Desired, *, has_rule: bool) -> bool:
+    """Return whether there is anything to wait for; a user's rule asks for it in any case."""
     if one.wait == Wait.SKIP:
         return False
-    return (
-        bool(one.ready_when) or one.ref.group_kind in rules or (one.ref.group_kind not in _AT_ONCE)
-    )
+    return has_rule or one.ref.group_kind not in _AT_ONCE
 
 
 def wait_word(metadata: Mapping[str, object], origin: Origin) -> str:

@@ -99,6 +99,11 @@ _RANKS = {kind: rank for rank, kinds in enumerate(_FIRST) for kind in kinds} | d
 )
 
 
+def asked_of(wave: int) -> int:
+    """Return the wave that manifests asked for, of the number of a wave."""
+    return wave // (_RANKS_IN_A_WAVE * DEEPEST)
+
+
 def is_built_in(group: str) -> bool:
     """Return whether the API server serves a group by itself: no CRD stands behind it."""
     return group in _BUILT_IN
