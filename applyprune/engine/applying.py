@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from applyprune.engine.establishing import Establisher
 from applyprune.engine.explaining import explained
-from applyprune.engine.handing_over import hand_over
+from applyprune.engine.handing_over import is_anothers, take_in
 from applyprune.engine.waiting import Waiter
 from applyprune.engine.yielding import Yielder
 from applyprune.errors import (
@@ -29,11 +29,10 @@ from applyprune.model.plan import Action, ApplyStep, OnConflict
 from applyprune.planning.conflicts import forces, managers, settled_first, skips
 from applyprune.planning.definitions import defined_kinds
 from applyprune.planning.evidence import stands, take
-from applyprune.planning.managed_fields import migrate_patch, release_patch, set_manager
 from applyprune.planning.normalization import sent
 from applyprune.planning.ordering import CRD, NAMESPACE, asked_of
 from applyprune.planning.ownership import Owner, owner_of
-from applyprune.planning.tracking import PART_OF, WANTED
+from applyprune.planning.tracking import WANTED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -153,11 +152,11 @@ class Applier:
         dry = self.options.dry_run is DryRun.SERVER
         if step.desired.conflicts is OnConflict.SKIP and step.live is not None and not dry:
             self._try_first(step)
-        taken = step.live is not None and self._is_anothers(step.live)
-        if not dry and taken and step.live is not None:
-            step = replace(step, live=self._released(step, step.live))
-        if not dry and step.migrate and step.live is not None:
-            taken, step = True, replace(step, live=self._migrated(step, step.live))
+        taken = step.live is not None and (
+            bool(step.migrate) or is_anothers(step.live, self.target)
+        )
+        if taken and not dry:
+            step = take_in(self.cluster, step, self.target)
         try:
             yielder = Yielder(self.cluster, self.target)
             step = yielder.prepare(step, forced=self._forces(step), dry_run=dry)
@@ -195,20 +194,6 @@ class Applier:
     def _forces(self, step: ApplyStep) -> bool:
         return forces(step.desired, step.live, self.options, self.target)
 
-    def _migrated(self, step: ApplyStep, live: Live) -> Live:
-        """Make the fields of other managers ours, so that what our manifest lacks goes."""
-        one, manager = step.desired, self.target.manager
-        api_version = one.resource.gvk.api_version
-        for _ in range(_TRIES):
-            patch = migrate_patch(live, step.migrate, manager, api_version)
-            try:
-                return self.cluster.patch(one.resource, one.ref, patch)
-            except Conflict:
-                live = self.cluster.get(one.resource, one.ref)
-                if step.live is None or live.uid != step.live.uid:
-                    break
-        raise RunFailed(f"{one.ref} changes faster than it can be taken over", where=one.origin)
-
     def _fenced(self, step: ApplyStep) -> Live:
         """Move the resourceVersion of an object that a run which was cut off meant to delete.
 
@@ -221,27 +206,6 @@ class Applier:
         body = {**one.body, "metadata": {**metadata, "annotations": annotations}}
         live, _ = self._apply(replace(step, desired=replace(one, body=body)), dry_run=False)
         return live
-
-    def _is_anothers(self, live: Live) -> bool:
-        return live.labels.get(PART_OF, self.target.id) != self.target.id
-
-    def _released(self, step: ApplyStep, live: Live) -> Live:
-        """Take over an object of another set, as the user told us to.
-
-        That set's manager becomes ours, so that a field which only its manifest held goes with our
-        apply. Where its manager is not known, for it is another tool's, only its label comes off.
-        """
-        one = step.desired
-        for _ in range(_TRIES):
-            try:
-                if old := set_manager(live):
-                    return hand_over(self.cluster, one.resource, live, old=old, target=self.target)
-                return self.cluster.patch(one.resource, one.ref, release_patch(live))
-            except Conflict:
-                live = self.cluster.get(one.resource, one.ref)
-                if not self._is_anothers(live):
-                    return live
-        raise RunFailed(f"{one.ref} changes faster than it can be taken over", where=one.origin)
 
     def _apply(self, step: ApplyStep, *, dry_run: bool) -> tuple[Live, bool]:
         """Send one manifest; a kind whose CRD has just come is given a moment to be served."""

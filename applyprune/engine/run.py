@@ -12,6 +12,13 @@ from applyprune.engine.applying import Applier
 from applyprune.engine.counting import Census
 from applyprune.engine.expecting import Expectations
 from applyprune.engine.holding import new_holder
+from applyprune.engine.preconditions import (
+    ensure_home,
+    no_set,
+    refuse_empty,
+    refuse_unlisted,
+    refuse_unrecorded,
+)
 from applyprune.engine.reading import Reader
 from applyprune.engine.recording import Record, await_turn
 from applyprune.engine.recreating import Recreator
@@ -19,15 +26,9 @@ from applyprune.engine.removing import Remover
 from applyprune.engine.workers import Stop, Workers
 from applyprune.errors import (
     ApplypruneError,
-    EmptyInput,
-    Forbidden,
-    InventoryError,
     LostRace,
-    NotFound,
-    UsageError,
     as_problem,
 )
-from applyprune.model.builtin import NAMESPACES
 from applyprune.model.events import (
     Done,
     Event,
@@ -43,8 +44,6 @@ from applyprune.model.events import (
 from applyprune.model.inventory import Entry, Inventory
 from applyprune.model.options import DryRun, Mode, Options
 from applyprune.model.plan import Action, Plan
-from applyprune.model.refs import Ref
-from applyprune.planning.moving import unlisted
 from applyprune.planning.planner import make_plan
 from applyprune.planning.recovery import (
     recovered_problem,
@@ -61,6 +60,7 @@ if TYPE_CHECKING:
     from applyprune.engine.ports import Cluster, Store
     from applyprune.model.manifests import Manifest
     from applyprune.model.problems import Problem
+    from applyprune.model.refs import Ref
     from applyprune.planning.cascade import Contents
     from applyprune.planning.tracking import SetIdentity
 
@@ -144,12 +144,13 @@ class _Run:
                 yield turn
             else:
                 self.inventory = turn
-        self._refuse_empty()
-        self._refuse_unlisted()
+        refuse_empty(self.inventory, options, empty=not request.manifests)
+        refuse_unlisted(self.inventory, options, target)
         catalogue = self.cluster.catalogue()
         resolved = resolve(request.manifests, catalogue, target, namespace=request.namespace)
         yield from (Warned(warning) for warning in resolved.warnings)
-        self._ensure_home()
+        if not self.inventory.exists and options.mode is Mode.APPLY:
+            ensure_home(self.cluster, target, options)
         reader = Reader(self.cluster, self.workers, target)
         self.world = reader.world(
             resolved.desired,
@@ -158,10 +159,11 @@ class _Run:
             prunes=options.prune and options.mode is not Mode.ABANDON,
         )
         self.stop.check()
-        self._refuse_unrecorded()
+        if not self.inventory.exists:
+            refuse_unrecorded(self.world, target, options.mode)
         if not self.inventory.exists and options.mode is Mode.DELETE:
             # To delete twice is no failure; a mistyped name is to be seen all the same.
-            yield Warned(as_problem(self._no_set()))
+            yield Warned(as_problem(no_set(target)))
         self.plan = make_plan(resolved.desired, self.inventory, self.world, target, options)
         self.inventory = replace(self.inventory, copied=self.plan.restored)
         if (stray := unlisted_problem(resolved.desired, self.inventory, self.world)) is not None:
@@ -172,71 +174,6 @@ class _Run:
             yield Warned(recovered_problem(self.plan.recovered, self.world, self.inventory))
         self._expectations()  # a rule that is none ends the run before anything is written
         yield Planned(self.plan)
-
-    def _refuse_empty(self) -> None:
-        """Refuse an input without objects: a missing mount looks just like it."""
-        options = self.request.options
-        if options.mode in {Mode.DELETE, Mode.ABANDON}:
-            return
-        if self.request.manifests or options.allow_empty:
-            return
-        # Where the set lists objects, the plan tells which would go, and the guard refuses it.
-        if not self.inventory.entries:
-            raise EmptyInput(
-                "there is no object in the input", hint="If that is meant: --allow-empty."
-            )
-
-    def _refuse_unlisted(self) -> None:
-        """Refuse names that the inventory does not list: a typing error must not pass for done."""
-        names = self.request.options.select
-        if missing := unlisted(names, self.inventory.entries):
-            raise UsageError(
-                f"the set {self.request.target.name} does not list {', '.join(missing)}",
-                hint=f"What it lists: applyprune inventory show {self.request.target.arguments}",
-            )
-
-    def _refuse_unrecorded(self) -> None:
-        """Refuse to remove what there is no inventory of."""
-        target, mode = self.request.target, self.request.options.mode
-        if self.inventory.exists or mode is Mode.APPLY:
-            return
-        if self.world.marked:
-            raise InventoryError(
-                f"the set {target.name} has no inventory, and {len(self.world.marked)} objects "
-                "bear its marks",
-                why="without it nobody can say which of them the set created",
-                hint="Make it anew, dry run first: "
-                f"applyprune inventory repair {target.arguments} --dry-run",
-            )
-        if mode is not Mode.DELETE:
-            raise self._no_set()
-
-    def _no_set(self) -> UsageError:
-        target = self.request.target
-        return UsageError(
-            f"there is no set {target.name} in namespace {target.namespace}",
-            hint="`applyprune inventory list -A` lists those that there are.",
-        )
-
-    def _ensure_home(self) -> None:
-        """See that the namespace of a new inventory is there."""
-        options, home = self.request.options, self.request.target.namespace
-        if self.inventory.exists or options.mode is not Mode.APPLY:
-            return
-        try:
-            self.cluster.get(NAMESPACES, Ref("", "Namespace", "", home))
-        except NotFound:
-            if not options.create_namespace:
-                raise UsageError(
-                    f"the namespace {home} does not exist",
-                    why="it is to hold the inventory of the set",
-                    hint="Create it with --create-namespace (deleting the set keeps it), "
-                    "or name another one with -n.",
-                ) from None
-            if options.dry_run is DryRun.OFF:
-                self.cluster.create_namespace(home)
-        except Forbidden:
-            return  # without the right to look, the write of the inventory will tell
 
     def _record_union(self) -> Iterator[Event]:
         options = self.request.options

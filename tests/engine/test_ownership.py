@@ -29,7 +29,7 @@ def test_an_adopted_object_is_abandoned_not_deleted(
 ) -> None:
     """Its data stays; our label and our managedFields entry go, and what was there before is ours.
 
-    The fields that kubectl had put there became ours at the adoption: tests/engine/test_migration.py.
+    The fields that kubectl had put there became ours at the adoption (test_migration.py).
     """
     _create(kubectl, stage, "old")
     story = stage.run(config_map("old"), config_map("a"))
@@ -158,7 +158,9 @@ def test_a_conflict_fails_that_object_alone_and_is_explained(
         "configmap/go": Outcome.KEPT,
     }
     assert story.exit_code == 4
-    assert "someone owns data.key" in story.problem("configmap/a")
+    assert '.data.key: ours "ours", theirs "theirs", owned by someone (Update, ' in story.problem(
+        "configmap/a"
+    )
     assert "--force-conflicts" in story.problem("configmap/a")
     assert api.get(_path(stage, "a"))["data"] == {"key": "theirs"}
     forced = stage.run(config_map("a", "ours"), config_map("b"), force_conflicts=True)

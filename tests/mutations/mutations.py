@@ -16,6 +16,7 @@ class Mutation:
     test: str
 
 
+_CONFLICTS = "tests/engine/test_conflicts.py::"
 _FAULTS = "tests/engine/test_faults.py::"
 _GUARDS = "tests/engine/test_guards_hold.py::"
 _SET = "tests/engine/test_set.py::"
@@ -106,5 +107,33 @@ MUTATIONS = (
         '"resourceVersion": inventory.resource_version,',
         "",
         f"{_GUARDS}test_an_inventory_that_another_run_has_written_is_not_removed",
+    ),
+    Mutation(
+        "the second owner of a field that is left to others",
+        "engine/yielding.py",
+        "live = self._co_own(one, live)",
+        "pass",
+        f"{_CONFLICTS}test_a_field_that_we_alone_own_stays_as_it_is_when_it_is_yielded",
+    ),
+    Mutation(
+        "the dry run before an object that may be skipped",
+        "engine/applying.py",
+        "self._try_first(step)",
+        "pass",
+        f"{_CONFLICTS}test_what_was_skipped_at_its_adoption_is_not_listed",
+    ),
+    Mutation(
+        "the mask of a Secret in a conflict",
+        "planning/conflicts.py",
+        "if is_secret(one.body):",
+        "if False:",
+        f"{_CONFLICTS}test_a_conflict_of_a_secret_shows_neither_value",
+    ),
+    Mutation(
+        "the other set's say about a forced apply",
+        "planning/conflicts.py",
+        "return not any(str(manager).startswith(MANAGERS) for manager in appliers)",
+        "return True",
+        f"{_CONFLICTS}test_force_does_not_touch_an_object_of_another_set[True]",
     ),
 )

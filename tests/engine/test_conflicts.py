@@ -1,0 +1,436 @@
+"""Fields of others: explained, taken, passed over or left to them, on the real API server."""
+
+from __future__ import annotations
+
+import base64
+import copy
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from applyprune.errors import InputError
+from applyprune.model.events import Outcome
+from applyprune.model.options import Adopt, DryRun
+from applyprune.planning.tracking import PART_OF
+from tests.engine.stage import Stage, config_map
+
+if TYPE_CHECKING:
+    from tests.conftest import Api, AuditTrail, Kubectl
+
+DEPLOYMENT: dict[str, Any] = {
+    "apiVersion": "apps/v1",
+    "kind": "Deployment",
+    "metadata": {"name": "web"},
+    "spec": {
+        "replicas": 3,
+        "selector": {"matchLabels": {"app": "web"}},
+        "template": {
+            "metadata": {"labels": {"app": "web"}},
+            "spec": {
+                "containers": [
+                    {"name": "c", "image": "web:1", "env": [{"name": "A", "value": "1"}]}
+                ]
+            },
+        },
+    },
+}
+IGNORE = "applyprune.dev/ignore-fields"
+CONFLICTS = "applyprune.dev/conflicts"
+SCALED = {IGNORE: "/spec/replicas"}
+WRITES = {"create", "update", "patch", "delete"}
+
+
+def deployment(
+    annotations: dict[str, str] | None = None, *, image: str = "web:1", **spec: Any
+) -> dict[str, Any]:
+    """Return the Deployment with parts of its spec changed."""
+    one = copy.deepcopy(DEPLOYMENT)
+    one["metadata"]["annotations"] = annotations or {}
+    one["spec"]["template"]["spec"]["containers"][0]["image"] = image
+    one["spec"].update(spec)
+    return one
+
+
+def _path(stage: Stage, name: str = "web", kind: str = "deployments") -> str:
+    group = "/apis/apps/v1" if kind == "deployments" else "/api/v1"
+    return f"{group}/namespaces/{stage.namespace}/{kind}/{name}"
+
+
+def _merge(api: Api, path: str, patch: dict[str, Any], manager: str = "someone") -> dict[str, Any]:
+    status, reply = api(
+        "PATCH",
+        f"{path}?fieldManager={manager}",
+        patch,
+        content_type="application/merge-patch+json",
+    )
+    assert status == 200, reply
+    found: dict[str, Any] = reply
+    return found
+
+
+def _scale(api: Api, stage: Stage, replicas: int) -> None:
+    """Scale as the HPA's controller does: an Update of the scale subresource."""
+    _merge(
+        api, f"{_path(stage)}/scale", {"spec": {"replicas": replicas}}, "kube-controller-manager"
+    )
+
+
+def _hpa(api: Api, stage: Stage) -> None:
+    body = {
+        "apiVersion": "autoscaling/v2",
+        "kind": "HorizontalPodAutoscaler",
+        "metadata": {"name": "web-hpa"},
+        "spec": {
+            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
+            "minReplicas": 2,
+            "maxReplicas": 10,
+        },
+    }
+    path = f"/apis/autoscaling/v2/namespaces/{stage.namespace}/horizontalpodautoscalers"
+    status, reply = api("POST", path, body)
+    assert status == 201, reply
+
+
+def _replicas(api: Api, stage: Stage) -> int:
+    found: int = api.get(_path(stage))["spec"]["replicas"]
+    return found
+
+
+def _managers(found: dict[str, Any]) -> set[str]:
+    return {
+        entry["manager"]
+        for entry in found["metadata"]["managedFields"]
+        if not entry.get("subresource")
+    }
+
+
+def _owners(found: dict[str, Any], *path: str) -> set[str]:
+    """Return who owns a field, by its FieldsV1 names."""
+    owners = set()
+    for entry in found["metadata"]["managedFields"]:
+        fields = entry["fieldsV1"]
+        for name in path:
+            fields = fields.get(name) if fields is not None else None
+        if fields is not None:
+            owners.add(entry["manager"])
+    return owners
+
+
+def _writes(audit: AuditTrail, namespace: str) -> list[str]:
+    """Return the requests of our runs that may have changed something."""
+    return [
+        f"{event['verb']} {event['requestURI']}"
+        for event in audit.events()
+        if event["verb"] in WRITES
+        and f"/namespaces/{namespace}/" in event["requestURI"]
+        and event["userAgent"].startswith("applyprune/")
+    ]
+
+
+def test_an_autoscaled_deployment_fails_with_the_explanation_and_applies_with_the_annotation(
+    stage: Stage, api: Api, audit: AuditTrail
+) -> None:
+    """The replicas are the autoscaler's from then on, and the second run writes nothing."""
+    stage.run(deployment())
+    _hpa(api, stage)
+    _scale(api, stage, 5)
+    refused = stage.run(deployment(image="web:2"), config_map("a"))
+    assert refused.outcomes == {
+        "deployment.apps/web": Outcome.FAILED,
+        "configmap/a": Outcome.CREATED,
+    }
+    assert refused.exit_code == 4
+    told = refused.problem("deployment.apps/web")
+    assert ".spec.replicas: ours 3, theirs 5, owned by kube-controller-manager (Update of" in told
+    assert "HorizontalPodAutoscaler web-hpa scales it between 2 and 10, and will write it" in told
+    assert f"{IGNORE}: /spec/replicas" in told
+
+    applied = stage.run(deployment(SCALED, image="web:2"), config_map("a"))
+    assert applied.exit_code == 0
+    assert applied.outcomes["deployment.apps/web"] is Outcome.CONFIGURED
+    found = api.get(_path(stage))
+    assert found["spec"]["replicas"] == 5
+    assert found["spec"]["template"]["spec"]["containers"][0]["image"] == "web:2"
+    assert stage.target.yielded not in _managers(found)
+
+    audit.restart()
+    again = stage.run(deployment(SCALED, image="web:2"), config_map("a"))
+    assert set(again.outcomes.values()) == {Outcome.UNCHANGED}
+    assert _writes(audit, stage.namespace) == []
+    _scale(api, stage, 7)
+    again = stage.run(deployment(SCALED, image="web:2"), config_map("a"), full=True)
+    assert again.outcomes["deployment.apps/web"] is Outcome.UNCHANGED
+    assert _replicas(api, stage) == 7
+
+
+def test_a_field_that_we_alone_own_stays_as_it_is_when_it_is_yielded(
+    stage: Stage, api: Api, audit: AuditTrail
+) -> None:
+    """Left out at once it would fall back to 1; wanted back, it is ours again."""
+    stage.run(deployment(replicas=5))
+    seen: list[int] = []
+    stage.seen = lambda _: seen.append(_replicas(api, stage))
+    dry = stage.run(deployment(SCALED, replicas=3), dry_run=DryRun.SERVER)
+    assert dry.exit_code == 0
+    story = stage.run(deployment(SCALED, replicas=3))
+    assert story.outcomes == {"deployment.apps/web": Outcome.CONFIGURED}
+    assert set(seen) == {5}
+    found = api.get(_path(stage))
+    assert found["spec"]["replicas"] == 5
+    assert _owners(found, "f:spec", "f:replicas") == {stage.target.yielded}
+
+    audit.restart()
+    assert stage.run(deployment(SCALED, replicas=3)).outcomes == {
+        "deployment.apps/web": Outcome.UNCHANGED
+    }
+    assert _writes(audit, stage.namespace) == []
+
+    both = {IGNORE: '/spec/replicas /spec/template/spec/containers[name="c"]/image'}
+    stage.run(deployment(both, replicas=3, image="web:2"))
+    found = api.get(_path(stage))
+    assert found["spec"]["template"]["spec"]["containers"][0]["image"] == "web:1"
+    assert found["spec"]["replicas"] == 5
+
+    stage.seen = lambda _: None
+    dry = stage.run(deployment(replicas=3, image="web:2"), dry_run=DryRun.SERVER)
+    assert dry.exit_code == 0, dry.problem("deployment.apps/web")
+    back = stage.run(deployment(replicas=3, image="web:2"))
+    assert back.exit_code == 0
+    found = api.get(_path(stage))
+    assert found["spec"]["replicas"] == 3
+    assert found["spec"]["template"]["spec"]["containers"][0]["image"] == "web:2"
+    assert stage.target.yielded not in _managers(found)
+
+
+def test_an_ignored_field_is_sent_at_creation_and_never_put_back(stage: Stage, api: Api) -> None:
+    """An annotation that somebody changes, then removes, then a key of data."""
+    marks = {IGNORE: "/metadata/annotations/x.io~1note, /data/free", "x.io/note": "ours"}
+
+    def one(value: str = "v") -> dict[str, Any]:
+        body = config_map("a", value, annotations=marks)
+        return {**body, "data": {**body["data"], "free": "ours"}}
+
+    stage.run(one())
+    path = _path(stage, "a", "configmaps")
+    assert api.get(path)["metadata"]["annotations"]["x.io/note"] == "ours"
+    assert api.get(path)["data"]["free"] == "ours"
+    assert stage.run(one()).outcomes == {"configmap/a": Outcome.UNCHANGED}
+    theirs = {"metadata": {"annotations": {"x.io/note": None}}, "data": {"free": "theirs"}}
+    _merge(api, path, theirs)
+    for value in ("v", "v", "w"):
+        assert stage.run(one(value)).exit_code == 0
+        found = api.get(path)
+        assert "x.io/note" not in found["metadata"]["annotations"]
+        assert found["data"] == {"key": value, "free": "theirs"}
+    assert _owners(found, "f:data", "f:free") == {"someone"}
+
+
+def test_what_another_manager_co_owns_by_now_is_released(stage: Stage, api: Api) -> None:
+    """The second manager goes with the next apply, and the value stays."""
+    stage.run(deployment(replicas=5))
+    stage.run(deployment(SCALED))
+    assert stage.target.yielded in _managers(api.get(_path(stage)))
+    body = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}}
+    status, reply = api(
+        "PATCH",
+        f"{_path(stage)}?fieldManager=argo",
+        {**body, "spec": {"replicas": 5}},
+        content_type="application/apply-patch+yaml",
+    )
+    assert status == 200, reply
+    stage.run(deployment(SCALED, image="web:2"))
+    found = api.get(_path(stage))
+    assert _owners(found, "f:spec", "f:replicas") == {"argo"}
+    assert found["spec"]["replicas"] == 5
+
+
+def test_an_adopted_object_keeps_what_is_ignored(stage: Stage, api: Api) -> None:
+    """Its fields become ours by the take-over first, and are yielded all the same."""
+    path = f"{_path(stage, '', 'deployments').rstrip('/')}?fieldManager=kubectl-create"
+    status, reply = api("POST", path, deployment(replicas=5, paused=True))
+    assert status == 201, reply
+    story = stage.run(deployment(SCALED))
+    assert story.outcomes == {"deployment.apps/web": Outcome.CONFIGURED}
+    found = api.get(_path(stage))
+    assert found["spec"]["replicas"] == 5
+    assert "paused" not in found["spec"], "what only kubectl's manifest held goes"
+    assert _owners(found, "f:spec", "f:replicas") == {stage.target.yielded}
+
+
+def test_a_part_of_an_atomic_mapping_is_refused(stage: Stage, api: Api) -> None:
+    """To leave it out would change the whole; all of it may be ignored."""
+    service: dict[str, Any] = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": "web", "annotations": {IGNORE: "/spec/selector/app"}},
+        "spec": {"selector": {"app": "web", "tier": "front"}, "ports": [{"port": 80}]},
+    }
+    assert stage.run(service).exit_code == 0
+    service["spec"]["ports"] = [{"port": 81}]
+    story = stage.run(service)
+    assert story.exit_code == 3
+    assert "Ignore all of it: /spec/selector" in story.problem("service/web")
+    service["metadata"]["annotations"] = {IGNORE: "/spec/selector"}
+    assert stage.run(service).exit_code == 0
+    assert api.get(_path(stage, "web", "services"))["spec"]["selector"] == {
+        "app": "web",
+        "tier": "front",
+    }
+
+
+def test_an_object_that_asks_for_it_is_skipped_while_it_is_contended(
+    stage: Stage, api: Api
+) -> None:
+    """Exit code 0; the others are applied and pruned; nothing of it moves, its managers neither."""
+    skip = {CONFLICTS: "skip", IGNORE: "/data/free"}
+
+    def one(value: str, other: str = "w", **marks: str) -> dict[str, Any]:
+        body = config_map("a", value, annotations={**skip, **marks})
+        return {**body, "data": {"key": value, "other": other, "free": "f"}}
+
+    stage.run(one("v"), config_map("go"))
+    path = _path(stage, "a", "configmaps")
+    _merge(api, path, {"data": {"key": "theirs"}})
+    before = api.get(path)
+    story = stage.run(one("ours", "new"), config_map("b"), force_conflicts=True)
+    assert story.outcomes == {
+        "configmap/a": Outcome.SKIPPED,
+        "configmap/b": Outcome.CREATED,
+        "configmap/go": Outcome.PRUNED,
+    }
+    assert story.exit_code == 0
+    assert api.get(path) == before
+    assert stage.listed() == {"configmap/a", "configmap/b"}
+    dry = stage.run(one("ours", "new"), config_map("b"), dry_run=DryRun.SERVER)
+    assert dry.outcomes["configmap/a"] is Outcome.SKIPPED
+    _merge(api, path, {"data": {"key": "ours"}}, stage.target.manager)
+    _merge(api, path, {"data": {"key": "ours"}}, "someone")
+    assert stage.run(one("ours", "new"), config_map("b")).exit_code == 0
+    assert api.get(path)["data"]["other"] == "new"
+
+
+def test_what_was_skipped_at_its_adoption_is_not_listed(stage: Stage, api: Api) -> None:
+    """It has never been touched, so there is nothing to let go of; the next run adopts it."""
+    path = f"/api/v1/namespaces/{stage.namespace}/configmaps"
+    status, before = api("POST", f"{path}?fieldManager=someone", config_map("a", "theirs"))
+    assert status == 201
+    skipped = config_map("a", "ours", annotations={CONFLICTS: "skip"})
+    story = stage.run(skipped, config_map("b"))
+    assert (story.outcomes["configmap/a"], story.exit_code) == (Outcome.SKIPPED, 0)
+    assert api.get(f"{path}/a") == before
+    assert stage.listed() == {"configmap/b"}
+    _merge(api, f"{path}/a", {"data": {"key": None}})
+    assert stage.run(skipped, config_map("b")).outcomes["configmap/a"] is Outcome.CONFIGURED
+    assert stage.listed() == {"configmap/a", "configmap/b"}
+
+
+def test_force_by_annotation_takes_the_fields_of_that_object_alone(stage: Stage, api: Api) -> None:
+    """The other one fails as ever."""
+    stage.run(config_map("a"), config_map("b"))
+    for name in ("a", "b"):
+        _merge(api, _path(stage, name, "configmaps"), {"data": {"key": "theirs"}})
+    forced = config_map("a", "ours", annotations={CONFLICTS: "force"})
+    story = stage.run(forced, config_map("b", "ours"))
+    assert story.outcomes == {"configmap/a": Outcome.CONFIGURED, "configmap/b": Outcome.FAILED}
+    assert story.exit_code == 4
+    assert api.get(_path(stage, "a", "configmaps"))["data"] == {"key": "ours"}
+    assert api.get(_path(stage, "b", "configmaps"))["data"] == {"key": "theirs"}
+
+
+@pytest.mark.parametrize("by_annotation", [True, False])
+def test_force_does_not_touch_an_object_of_another_set(
+    stage: Stage, api: Api, by_annotation: bool
+) -> None:
+    """Neither one that bears its label, nor one whose label somebody has taken off."""
+    other = Stage(stage.kubeconfig, stage.namespace, name="other")
+    other.run(config_map("a", "theirs"))
+    path = _path(stage, "a", "configmaps")
+    marks = {CONFLICTS: "force"} if by_annotation else {}
+    ours = config_map("a", "ours", annotations=marks)
+    options = {} if by_annotation else {"force_conflicts": True}
+    before = api.get(path)
+    refused = stage.run(ours, config_map("b"), **options)
+    assert "belongs to another set" in refused.problem("configmap/a")
+    assert api.get(path) == before
+    before = _merge(api, path, {"metadata": {"labels": {PART_OF: None}}})
+    refused = stage.run(ours, config_map("b"), **options)
+    assert refused.outcomes["configmap/a"] is Outcome.FAILED
+    assert "--adopt=all" in refused.problem("configmap/a")
+    assert api.get(path) == before
+    assert stage.run(ours, config_map("b"), adopt=Adopt.ALL, **options).exit_code == 0
+    assert api.get(path)["data"] == {"key": "ours"}
+
+
+def test_a_conflict_of_a_secret_shows_neither_value(stage: Stage, api: Api) -> None:
+    """Neither raw nor in base64, wherever the run speaks."""
+    values = ("ours-hunter2", "theirs-swordfish")
+    encoded = [base64.b64encode(value.encode()).decode() for value in values]
+
+    def secret(value: str) -> dict[str, Any]:
+        metadata = {"name": "a"}
+        return {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": {"k": value}}
+
+    stage.run(secret(base64.b64encode(b"first").decode()))
+    _merge(api, _path(stage, "a", "secrets"), {"data": {"k": encoded[1]}})
+    story = stage.run(secret(encoded[0]))
+    told = story.problem("secret/a")
+    assert ".data.k: ours (secret), theirs (secret), owned by someone (Update, " in told
+    said = told + repr(story.events)
+    assert not [value for value in (*values, *encoded) if value in said]
+
+
+def test_all_conflicts_of_an_object_are_one_problem(
+    stage: Stage, api: Api, kubectl: Kubectl
+) -> None:
+    """Two fields, two managers, a line each."""
+    stage.run(deployment())
+    _scale(api, stage, 5)
+    kubectl("set", "image", "deployment/web", "c=web:9", "-n", stage.namespace)
+    story = stage.run(deployment(image="web:2", minReadySeconds=1))
+    lines = story.problem("deployment.apps/web").splitlines()
+    assert lines[0].endswith("2 of its fields are not ours to set")
+    assert ".spec.replicas: ours 3, theirs 5, owned by kube-controller-manager" in lines[1]
+    assert (
+        '.spec.template.spec.containers[name="c"].image: ours "web:2", theirs "web:9", owned by '
+        "kubectl-set (Update, "
+    ) in lines[2]
+    assert '/spec/replicas,/spec/template/spec/containers[name="c"]/image' in lines[4]
+    ignored = {IGNORE: '/spec/replicas,/spec/template/spec/containers[name="c"]/image'}
+    assert stage.run(deployment(ignored, image="web:2", minReadySeconds=1)).exit_code == 0
+    found = api.get(_path(stage))["spec"]
+    assert (found["replicas"], found["minReadySeconds"]) == (5, 1)
+    assert found["template"]["spec"]["containers"][0]["image"] == "web:9"
+
+
+def test_both_managers_go_when_an_object_is_abandoned_and_move_when_it_is_moved(
+    stage: Stage, api: Api
+) -> None:
+    """Nothing of the set is left on it; what was yielded stays as it was."""
+    stage.run(deployment(replicas=5))
+    stage.run(deployment(SCALED))
+    other = Stage(stage.kubeconfig, stage.namespace, name="other")
+    stage.move(other)
+    found = api.get(_path(stage))
+    ours = {one for one in _managers(found) if one.startswith("applyprune/")}
+    assert ours == {other.target.manager, other.target.yielded}
+    assert stage.run(config_map("x")).exit_code == 0
+    assert other.check().found == {}
+    assert other.run(deployment(SCALED, image="web:2")).exit_code == 0
+    assert _replicas(api, stage) == 5
+    other.abandon("deployment/web")
+    found = api.get(_path(stage))
+    assert not [one for one in _managers(found) if one.startswith("applyprune/")]
+    assert found["spec"]["replicas"] == 5
+
+
+@pytest.mark.parametrize(
+    ("marks", "what"),
+    [({CONFLICTS: "yes"}, "neither force nor skip"), ({IGNORE: "/data/0x,spec"}, "begins with /")],
+)
+def test_an_annotation_that_cannot_be_read_ends_the_run_before_it_writes(
+    stage: Stage, marks: dict[str, str], what: str
+) -> None:
+    """With file and line."""
+    with pytest.raises(InputError, match=rf"set\.yaml:2: .*{what}"):
+        stage.run(config_map("a"), config_map("b", annotations=marks))
+    assert not stage.inventory().exists
