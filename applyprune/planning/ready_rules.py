@@ -68,7 +68,8 @@ def compile_rule(text: str, *, where: str) -> Rule:
             "rules of readiness cannot be used here",
             where=where,
             why=f"the package cel-expr-python is not installed ({error})",
-            hint="It has wheels for Linux with glibc, macOS and Windows on x86_64 and arm64.",
+            hint="pip install 'applyprune[cel]'; there are wheels for Linux with glibc, macOS and "
+            "Windows on x86_64 and arm64.",
         ) from error
     # The two extensions that Kubernetes' own rules have too: `self.?status.?phase.orValue('')`.
     extensions = [ext_optional.ExtOptional(), ext_strings.ExtStrings()]
