@@ -6,9 +6,6 @@ label changes; the set that loses it, until after.
 
 from __future__ import annotations
 
-import time
-import uuid
-from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -16,6 +13,7 @@ from applyprune.engine.handing_over import hand_over
 from applyprune.engine.holding import new_holder
 from applyprune.engine.reading import Reader
 from applyprune.engine.recording import Record, await_turn
+from applyprune.engine.tally import Tally
 from applyprune.engine.workers import Stop, Workers
 from applyprune.errors import (
     ApplypruneError,
@@ -30,11 +28,10 @@ from applyprune.errors import (
     as_problem,
 )
 from applyprune.model.builtin import NAMESPACES
-from applyprune.model.events import Done, Event, Finished, Outcome, Phase, Started, Waiting
+from applyprune.model.events import Done, Event, Outcome, Phase, Started, Waiting
 from applyprune.model.options import DryRun, Mode, Options
 from applyprune.model.refs import Ref
 from applyprune.planning.moving import Move, MoveStep, chosen, move_step, unlisted
-from applyprune.planning.report import finished
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -86,17 +83,14 @@ class _Move:
     cluster: Cluster
     stop: Stop
     workers: Workers
-    id: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
-    began: float = field(default_factory=time.monotonic)
-    counts: Counter[Outcome] = field(default_factory=Counter)
-    problems: list[Problem] = field(default_factory=list)
+    tally: Tally = field(default_factory=Tally)
     records: dict[str, Record] = field(default_factory=dict)
 
     def events(self) -> Iterator[Event]:
         """Read both inventories, hold both, list, hand over, and take off the old list."""
         mode, dry = Mode.MOVE, self.options.dry_run
         name, home = self.source.target.name, self.source.target.namespace
-        yield Started(self.id, mode, name, home, dry)
+        yield Started(self.tally.run, mode, name, home, dry)
         before: dict[str, Inventory] = {}
         for side in self._in_order():
             for turn in await_turn(side.store, timeout=self.options.lock_timeout, stop=self.stop):
@@ -108,14 +102,16 @@ class _Move:
         self._refuse(leaving, joining)
         steps = self._steps(leaving)
         if dry is not DryRun.OFF:
-            yield from (self._counted(step, step.problem) for step in steps)
-            yield self._finished()
+            yield from self.tally.counted(self._done(step, step.problem) for step in steps)
+            yield self.tally.finished()
             return
         joined = dict(joining.entries)
         joined |= {step.entry.ref: step.entry for step in steps if step.action in _LISTED}
         for side in self._in_order():
             inventory = before[side.target.id]
-            record = Record(side.store, inventory, new_holder(self.id, lease=self.options.lease))
+            record = Record(
+                side.store, inventory, new_holder(self.tally.run, lease=self.options.lease)
+            )
             entries = joined if side is self.target else inventory.entries
             yield record.write(entries, Phase.UNION)
             self.records[side.target.id] = record
@@ -124,14 +120,14 @@ class _Move:
             for step, problem in self.workers.each(self._carry_out, steps):
                 if problem is None:
                     moved.add(step.entry.ref)
-                yield self._counted(step, problem)
+                yield from self.tally.counted((self._done(step, problem),))
         except ApplypruneError as error:
             if not isinstance(error, LostRace):
                 self._end(joined, leaving, moved)
             raise
         yield from self._end(joined, leaving, moved)
         self.stop.check()
-        yield self._finished()
+        yield self.tally.finished()
 
     def _end(
         self, joined: Mapping[Ref, Entry], leaving: Inventory, moved: Collection[Ref]
@@ -233,17 +229,12 @@ class _Move:
                 return step, None
         return step, as_problem(RunFailed(f"{step.entry.ref} changes faster than it can be moved"))
 
-    def _counted(self, step: MoveStep, problem: Problem | None) -> Done:
+    def _done(self, step: MoveStep, problem: Problem | None) -> Done:
         outcome = Outcome.FORGOTTEN if step.action is Move.FORGET else Outcome.MOVED
         if problem is not None:
             outcome = Outcome.FAILED
-            self.problems.append(problem)
-        self.counts[outcome] += 1
         reason = step.reason or f"to the set {self.target.target.name}"
         return Done(step.entry.ref, outcome, reason="" if problem else reason, problem=problem)
-
-    def _finished(self) -> Finished:
-        return finished(self.counts, self.problems, time.monotonic() - self.began)
 
     def close(self) -> None:
         """Let go of both sets when the move ended before its end."""

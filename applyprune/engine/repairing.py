@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import time
-import uuid
-from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -12,12 +9,12 @@ from applyprune.engine.holding import new_holder
 from applyprune.engine.reading import Reader
 from applyprune.engine.recording import Record, await_turn
 from applyprune.engine.searching import search_all
+from applyprune.engine.tally import Tally
 from applyprune.engine.workers import Stop, Workers
 from applyprune.errors import ApplypruneError, InventoryError, UsageError, as_problem
 from applyprune.model.events import (
     Done,
     Event,
-    Finished,
     Found,
     Outcome,
     Phase,
@@ -29,7 +26,6 @@ from applyprune.model.options import DryRun, Mode, Options
 from applyprune.planning.checking import check, repaired
 from applyprune.planning.evidence import own_apply_entry
 from applyprune.planning.managed_fields import mark_patch
-from applyprune.planning.report import finished
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -74,10 +70,7 @@ class _Repair:
     store: DamagedStore
     stop: Stop
     workers: Workers
-    id: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
-    began: float = field(default_factory=time.monotonic)
-    counts: Counter[Outcome] = field(default_factory=Counter)
-    problems: list[Problem] = field(default_factory=list)
+    tally: Tally = field(default_factory=Tally)
     inventory: Inventory | None = None
     damage: Sequence[str] = ()
     unseen: Sequence[str] = ()
@@ -86,7 +79,7 @@ class _Repair:
     def events(self) -> Iterator[Event]:
         """Read, compare, say, write, put the labels back, write again."""
         options, target = self.options, self.target
-        yield Started(self.id, Mode.REPAIR, target.name, target.namespace, options.dry_run)
+        yield Started(self.tally.run, Mode.REPAIR, target.name, target.namespace, options.dry_run)
         if options.dry_run is DryRun.OFF:
             for turn in await_turn(self, timeout=options.lock_timeout, stop=self.stop):
                 if isinstance(turn, Waiting):
@@ -97,7 +90,7 @@ class _Repair:
         mends = [one for one in findings if one.remedy is not Remedy.NONE]
         if mends and options.dry_run is DryRun.OFF:
             yield from self._mend(inventory, mends)
-        yield self._finished()
+        yield self.tally.finished()
 
     def read(self) -> Inventory:
         """Read what can be read, and keep in mind what cannot."""
@@ -131,7 +124,7 @@ class _Repair:
     def _mend(self, inventory: Inventory, findings: Sequence[Finding]) -> Iterator[Event]:
         self._refuse_partial(findings)
         entries = repaired(inventory, findings)
-        holder = new_holder(self.id, lease=self.options.lease)
+        holder = new_holder(self.tally.run, lease=self.options.lease)
         self.record = Record(self.store, replace(inventory, copied=False), holder)
         yield self.record.write(entries, Phase.UNION)
         for finding, problem in self.workers.each(self._mark, findings):
@@ -172,13 +165,8 @@ class _Repair:
         if finding.ref is None:
             return  # about the inventory itself, which is written anew as a whole
         outcome = Outcome.FAILED if problem else Outcome.REPAIRED
-        self.counts[outcome] += 1
-        if problem is not None:
-            self.problems.append(problem)
-        yield Done(finding.ref, outcome, reason=str(finding.remedy), problem=problem)
-
-    def _finished(self) -> Finished:
-        return finished(self.counts, self.problems, time.monotonic() - self.began)
+        done = Done(finding.ref, outcome, reason=str(finding.remedy), problem=problem)
+        yield from self.tally.counted((done,))
 
     def close(self) -> None:
         """Let go of the set when the repair ended before its end."""

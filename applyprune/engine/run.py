@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import time
-import uuid
-from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -23,6 +20,7 @@ from applyprune.engine.reading import Reader
 from applyprune.engine.recording import Record, await_turn
 from applyprune.engine.recreating import Recreator
 from applyprune.engine.removing import Remover
+from applyprune.engine.tally import Tally
 from applyprune.engine.workers import Stop, Workers
 from applyprune.errors import (
     ApplypruneError,
@@ -32,7 +30,6 @@ from applyprune.errors import (
 from applyprune.model.events import (
     Done,
     Event,
-    Finished,
     Outcome,
     Phase,
     Planned,
@@ -50,7 +47,6 @@ from applyprune.planning.recovery import (
     restored_problem,
     unlisted_problem,
 )
-from applyprune.planning.report import finished
 from applyprune.planning.scope import resolve
 from applyprune.planning.world import World
 
@@ -59,7 +55,6 @@ if TYPE_CHECKING:
 
     from applyprune.engine.ports import Cluster, Store
     from applyprune.model.manifests import Manifest
-    from applyprune.model.problems import Problem
     from applyprune.model.refs import Ref
     from applyprune.planning.cascade import Contents
     from applyprune.planning.tracking import SetIdentity
@@ -97,10 +92,7 @@ class _Run:
     store: Store
     stop: Stop
     workers: Workers
-    id: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
-    began: float = field(default_factory=time.monotonic)
-    problems: list[Problem] = field(default_factory=list)
-    counts: Counter[Outcome] = field(default_factory=Counter)
+    tally: Tally = field(default_factory=Tally)
     noted: dict[Ref, Entry] = field(default_factory=dict)
     record: Record | None = None
     inventory: Inventory = field(default_factory=lambda: Inventory("", ""))
@@ -110,7 +102,7 @@ class _Run:
     def events(self) -> Iterator[Event]:
         """Go through the run; the straight line that everything else serves."""
         target, options = self.request.target, self.request.options
-        yield Started(self.id, options.mode, target.name, target.namespace, options.dry_run)
+        yield Started(self.tally.run, options.mode, target.name, target.namespace, options.dry_run)
         while True:
             yield from self._read_and_plan()
             try:
@@ -118,12 +110,12 @@ class _Run:
                 break
             except LostRace:
                 # Somebody was first: wait for their end, and plan again on what they left.
-                if time.monotonic() - self.began > options.lock_timeout:
+                if self.tally.elapsed > options.lock_timeout:
                     raise
         entries = self._union()
         try:
             applier = self._applier()
-            yield from self._counted(applier.run(self.plan.applies))
+            yield from self.tally.counted(applier.run(self.plan.applies))
             self._take_note(entries, applier)
             yield from self._await_ready(entries, applier)
             yield from self._prune(entries, applier)
@@ -135,7 +127,7 @@ class _Run:
             yield from self._record_end(entries)
             raise
         yield from self._record_end(entries)
-        yield self._finished()
+        yield self.tally.finished()
 
     def _read_and_plan(self) -> Iterator[Event]:
         request, target, options = self.request, self.request.target, self.request.options
@@ -179,7 +171,7 @@ class _Run:
         options = self.request.options
         if options.dry_run is not DryRun.OFF or not self._has_work():
             return
-        record = Record(self.store, self.inventory, new_holder(self.id, lease=options.lease))
+        record = Record(self.store, self.inventory, new_holder(self.tally.run, lease=options.lease))
         recorded = record.write(self._union(), Phase.UNION)
         self.record = record
         yield recorded
@@ -204,12 +196,12 @@ class _Run:
 
     def _await_ready(self, entries: dict[Ref, Entry], applier: Applier) -> Iterator[Event]:
         """Wait for everything, if that is asked for; what is not ready keeps the prune back."""
-        if self.request.options.wait and not self.problems:
+        if self.request.options.wait and not self.tally.problems:
             if self.record is not None:
                 # The wait may be long: what has been confirmed is recorded before it.
                 yield self.record.write(entries, Phase.APPLIED)
             yield from applier.await_ready(step.desired for step in self.plan.applies)
-        self.problems += applier.unready.values()
+        self.tally.problems += applier.unready.values()
 
     def _take_note(self, entries: dict[Ref, Entry], applier: Applier) -> None:
         """Enter what was confirmed; what was passed over and nobody had listed is not ours."""
@@ -262,12 +254,12 @@ class _Run:
     def _prune(self, entries: dict[Ref, Entry], applier: Applier) -> Iterator[Event]:
         for entry in self.plan.recovered:
             reason = "back in the inventory; it is not in the input"
-            yield from self._counted(iter((Done(entry.ref, Outcome.KEPT, reason=reason),)))
+            yield from self.tally.counted((Done(entry.ref, Outcome.KEPT, reason=reason),))
         steps = self.plan.removals
         if not steps:
             return
         failed = "not everything is ready" if applier.unready else "not everything was applied"
-        refused = self.plan.no_prune or (failed if self.problems else "")
+        refused = self.plan.no_prune or (failed if self.tally.problems else "")
         if refused:
             yield from self._leave(refused)
             return
@@ -294,7 +286,7 @@ class _Run:
             applied=frozenset(entry.uid for entry in applier.confirmed.values()),
         )
         try:
-            yield from self._counted(remover.run(steps))
+            yield from self.tally.counted(remover.run(steps))
         finally:
             for ref in remover.gone:
                 entries.pop(ref, None)
@@ -307,9 +299,9 @@ class _Run:
             else:
                 told = "it would be deleted" if step.action is Action.DELETE else "not pruned"
                 done = Done(step.entry.ref, Outcome.KEPT, reason=f"{told}: {why}")
-            yield from self._counted(iter((done,)))
+            yield from self.tally.counted((done,))
         if self.plan.refusal is not None and self.request.options.prune:
-            self.problems.append(self.plan.refusal)
+            self.tally.problems.append(self.plan.refusal)
             yield Refused(self.plan.refusal)
 
     def _record_end(self, entries: dict[Ref, Entry]) -> Iterator[Event]:
@@ -320,17 +312,6 @@ class _Run:
         else:
             yield self.record.write(entries, Phase.SHRUNK)
         self.record.close()
-
-    def _counted(self, events: Iterator[Event]) -> Iterator[Event]:
-        for event in events:
-            if isinstance(event, Done):
-                self.counts[event.outcome] += 1
-                if event.problem is not None:
-                    self.problems.append(event.problem)
-            yield event
-
-    def _finished(self) -> Finished:
-        return finished(self.counts, self.problems, time.monotonic() - self.began)
 
     def close(self) -> None:
         """Let go of the set when the run ended before its end."""
