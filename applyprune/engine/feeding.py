@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 from threading import Event as Flag
 from threading import Thread
 from typing import TYPE_CHECKING, TypeAlias
 
-from applyprune.errors import AccessError, ApplypruneError, Expired, NotFound
+from applyprune.errors import ApplypruneError, Expired, Forbidden, NotFound
 from applyprune.model.live import ChangeKind
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 _WATCH = 300.0
 _PAUSE = 1.0
 _BREATH = 0.2
+_PATIENCE = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,21 +90,25 @@ class Feeds:
             return
 
     def close(self) -> None:
-        """End every watch; it takes a moment."""
+        """End every watch; it takes a moment.
+
+        A list that does not come is not waited for: its thread ends with it, or with the process.
+        """
         self._over.set()
+        until = time.monotonic() + _PATIENCE
         for thread in self._threads.values():
-            thread.join()
+            thread.join(max(0.0, until - time.monotonic()))
 
     def _feed(self, source: Source) -> None:
         while not self._over.is_set():
             try:
                 self._follow(source)
             except Expired:
-                continue  # list again, at once
+                self._over.wait(_PAUSE)  # and list again
             except ApplypruneError as error:
                 self._news.put(Broken(source, error))
                 # Without the right to watch this is what becomes of a watch: a list now and then.
-                self._over.wait(_PAUSE if isinstance(error, AccessError) else 5 * _PAUSE)
+                self._over.wait(5 * _PAUSE if isinstance(error, Forbidden) else _PAUSE)
 
     def _follow(self, source: Source) -> None:
         lives, version = self.cluster.list_at(
@@ -110,6 +116,7 @@ class Feeds:
         )
         self._news.put(Listed(source, {live.ref: live for live in lives}))
         while not self._over.is_set():
+            began, silent = time.monotonic(), True
             for change in self.cluster.watch(
                 source.resource,
                 namespace=source.namespace,
@@ -118,12 +125,16 @@ class Feeds:
                 stop=self._over.is_set,
                 seconds=_WATCH,
             ):
+                silent = False
                 version = change.live.resource_version or version
                 if change.kind is ChangeKind.DELETED:
                     self._news.put(self._left(source, change.live.ref))
                 elif change.kind is not ChangeKind.BOOKMARK:
                     self._news.put(Seen(source, change.live.ref, change.live))
-            # A server that ends every watch at once is not to be asked without a pause.
+            if silent and time.monotonic() - began < _PAUSE:
+                # Something ends every watch at once: only a list tells then what happens.
+                self._over.wait(_PAUSE)
+                return
             self._over.wait(_BREATH)
 
     def _left(self, source: Source, ref: Ref) -> News:

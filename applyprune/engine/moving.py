@@ -6,6 +6,7 @@ label changes; the set that loses it, until after.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -31,6 +32,8 @@ from applyprune.model.builtin import NAMESPACES
 from applyprune.model.events import Done, Event, Outcome, Phase, Started, Waiting
 from applyprune.model.options import DryRun, Mode, Options
 from applyprune.model.refs import Ref
+from applyprune.planning.evidence import own_apply_entry
+from applyprune.planning.managed_fields import mark_patch
 from applyprune.planning.moving import Move, MoveStep, chosen, move_step, unlisted
 
 if TYPE_CHECKING:
@@ -38,14 +41,24 @@ if TYPE_CHECKING:
 
     from applyprune.engine.ports import Cluster, Store
     from applyprune.model.inventory import Entry, Inventory
-    from applyprune.model.live import State
+    from applyprune.model.live import Live, State
     from applyprune.model.problems import Problem
     from applyprune.model.resources import Resource
     from applyprune.planning.tracking import SetIdentity
 
 _TRIES = 8
+_MOVED = "inventory move"
 _MARGIN = 3.0
 _LISTED = frozenset({Move.HAND_OVER, Move.DONE})
+
+
+def _on_their_way(inventory: Inventory, steps: Sequence[MoveStep]) -> Mapping[Ref, Entry]:
+    """Return what the source is to list while objects leave it: no prune of its own takes them."""
+    leaving = {step.entry.ref for step in steps if step.action is Move.HAND_OVER}
+    return {
+        ref: replace(entry, keep=entry.keep or _MOVED, letting_go=True) if ref in leaving else entry
+        for ref, entry in inventory.entries.items()
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +125,7 @@ class _Move:
             record = Record(
                 side.store, inventory, new_holder(self.tally.run, lease=self.options.lease)
             )
-            entries = joined if side is self.target else inventory.entries
+            entries = joined if side is self.target else _on_their_way(inventory, steps)
             yield record.write(entries, Phase.UNION)
             self.records[side.target.id] = record
         moved: set[Ref] = set()
@@ -205,7 +218,11 @@ class _Move:
 
     def _carry_out(self, step: MoveStep) -> tuple[MoveStep, Problem | None]:
         for _ in range(_TRIES):
-            if step.action is not Move.HAND_OVER or step.live is None or step.resource is None:
+            if step.live is None or step.resource is None:
+                return step, step.problem
+            if step.action is Move.DONE:
+                self._settle(step.resource, step.live)
+            if step.action is not Move.HAND_OVER:
                 return step, step.problem
             try:
                 # A move that was stopped for a while may have lost either set meanwhile.
@@ -228,6 +245,14 @@ class _Move:
             else:
                 return step, None
         return step, as_problem(RunFailed(f"{step.entry.ref} changes faster than it can be moved"))
+
+    def _settle(self, resource: Resource, live: Live) -> None:
+        """Give the new set its Apply entry, where the move was cut off before it had one."""
+        target = self.target.target
+        if own_apply_entry(live, target.manager) is None:
+            with suppress(ApplypruneError):
+                patch = mark_patch(live, resource.gvk.api_version, target)
+                self.cluster.patch(resource, live.ref, patch)
 
     def _done(self, step: MoveStep, problem: Problem | None) -> Done:
         outcome = Outcome.FORGOTTEN if step.action is Move.FORGET else Outcome.MOVED

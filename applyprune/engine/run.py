@@ -272,7 +272,10 @@ class _Run:
                 if step.action is Action.DELETE:
                     entries[entry.ref] = replace(entry, deleting=True)
                 elif step.action is Action.ABANDON:
-                    entries[entry.ref] = replace(entry, letting_go=True)
+                    # What the user has asked to be let go of stays so, wherever this is cut off.
+                    asked = self.request.options.mode is Mode.ABANDON
+                    keep = entry.keep or ("inventory abandon" if asked else "")
+                    entries[entry.ref] = replace(entry, letting_go=True, keep=keep)
             yield self.record.write(entries, Phase.INTENT)
         remover = Remover(
             reader=Reader(self.cluster, self.workers, self.request.target),

@@ -7,11 +7,11 @@ are watched only in the namespaces of what is not ready at once.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from applyprune.engine.feeding import Broken, Feeds, Listed, Seen, Source
-from applyprune.errors import NotReady, as_problem
+from applyprune.errors import Forbidden, NotReady, as_problem
 from applyprune.model.builtin import EVENTS, PODS, REPLICA_SETS
 from applyprune.model.events import Assessed, Event, Waiting
 from applyprune.model.readiness import Readiness, Status
@@ -42,20 +42,27 @@ _SHOWN = 5
 
 @dataclass(slots=True)
 class Waiter:
-    """One wait; ``problems`` holds what did not become ready."""
+    """One wait; ``problems`` says why something did not become ready, ``left`` is all that is not.
+
+    One that is ``patient`` goes on for the others when something has failed.
+    """
 
     cluster: Cluster
     stop: Stop
     target: SetIdentity
     timeout: float
+    patient: bool = False
     problems: dict[Ref, Problem] = field(default_factory=dict)
+    left: set[Ref] = field(default_factory=set)
     _live: dict[Ref, Live | None] = field(default_factory=dict)
+    _uids: dict[Ref, str] = field(default_factory=dict)
     _around: dict[Source, dict[Ref, Live]] = field(default_factory=dict)
     _unread: dict[Source, str] = field(default_factory=dict)
 
     def run(self, awaited: Sequence[Awaited]) -> Iterator[Event]:
         """Yield who is ready and what is waited for; return when all are, or it is no use."""
         pending = {one.ref: one for one in awaited}
+        self.left.update(pending)
         if not pending:
             return
         feeds = Feeds(self.cluster)
@@ -72,17 +79,24 @@ class Waiter:
         while pending:
             for news in feeds.news(_TURN):
                 self._take_in(news)
+                for source in self._narrower(news, pending):
+                    feeds.open(source)
             self.stop.check()
             elapsed = time.monotonic() - began
             states = {ref: self._state(one) for ref, one in pending.items()}
             for ref, state in states.items():
                 if state.status is Status.CURRENT:
                     del pending[ref]
+                    self.left.discard(ref)
                     yield Assessed(ref, state, elapsed)
             lost = [ref for ref in pending if states[ref].status is Status.FAILED]
-            if lost or (pending and elapsed > self.timeout):
+            late = elapsed > self.timeout
+            if lost or (pending and late):
                 yield from self._give_up(lost or list(pending), pending, states, elapsed)
-                return
+                if late or not self.patient:
+                    return
+                for ref in lost:
+                    del pending[ref]
             if elapsed > _LOOK_CLOSER_AFTER:
                 self._look_closer(pending, feeds)
             if pending and elapsed - said > _SAY_EVERY:
@@ -104,6 +118,16 @@ class Waiter:
         for resource, homes in namespaces.items():
             for home in sorted(homes) if len(homes) <= _FEW_NAMESPACES else [""]:
                 yield Source(resource, home, selector)
+
+    def _narrower(self, news: News, pending: Mapping[Ref, Awaited]) -> Iterator[Source]:
+        """Yield a source for each namespace where one for all of them is not allowed."""
+        if not isinstance(news, Broken) or not isinstance(news.error, Forbidden):
+            return
+        source = news.source
+        if source.resource.namespaced and not source.namespace:
+            kind = source.resource.group_kind
+            for home in sorted({ref.namespace for ref in pending if ref.group_kind == kind}):
+                yield replace(source, namespace=home)
 
     def _look_closer(self, pending: Mapping[Ref, Awaited], feeds: Feeds) -> None:
         """Watch the Pods and warnings around workloads that are not ready at once."""
@@ -144,6 +168,11 @@ class Waiter:
         waited = time.monotonic() - one.since
         if live is None or live.body is None:
             return self._absent(one)
+        if live.uid != self._uids.setdefault(one.ref, live.uid):
+            return Readiness(Status.FAILED, "somebody has deleted it, and made another one")
+        if live.labels.get(PART_OF) != self.target.id:
+            # No watch of the set's objects tells of it any more.
+            return Readiness(Status.FAILED, "somebody has taken the set's label from it")
         state = assess(
             live.body,
             waited=waited,
@@ -167,11 +196,9 @@ class Waiter:
             Source(one.resource, home, f"{PART_OF}={self.target.id}")
             for home in (one.ref.namespace, "")
         ]
-        for place in places:
-            if place in self._unread:
-                return Readiness(Status.UNKNOWN, self._unread[place])
-        if not any(place in self._around for place in places):
-            return Readiness(Status.UNKNOWN, "it has not been read yet")
+        if not any(place in self._around and place not in self._unread for place in places):
+            unread = [self._unread[place] for place in places if place in self._unread]
+            return Readiness(Status.UNKNOWN, (unread or ["it has not been read yet"])[0])
         if one.once:
             return Readiness(Status.CURRENT, "it has finished, and its TTL removed it")
         return Readiness(Status.FAILED, "it is gone: somebody has deleted it, or taken its label")

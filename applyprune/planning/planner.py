@@ -161,7 +161,7 @@ def _existing(
     # An adoption is one until a reply has confirmed it.
     adopts = not known or entry is None or (not entry.uid and entry.found != ABSENT)
     migrate = foreign_managers(live, options.take_over, adopts=adopts)
-    if known and entry is not None and not (options.full or fence or migrate):
+    if known and entry is not None and not (options.full or fence or migrate or entry.letting_go):
         schema = world.schemas.get(one.ref.group_kind)
         knows_schema = one.ref.group_kind not in world.schemas or schema is not None
         if knows_schema and unchanged(one, entry, live, manager=target.manager, schema=schema):

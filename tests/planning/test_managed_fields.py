@@ -12,7 +12,9 @@ from applyprune.model.refs import Ref
 from applyprune.planning.managed_fields import (
     abandon_patch,
     hand_over_patch,
+    leave_patch,
     mark_patch,
+    migrate_patch,
     release_patch,
     set_manager,
     settle_patch,
@@ -63,6 +65,7 @@ def _read(metadata: Metadata) -> Live:
 
 PATCHES: dict[str, Callable[[Live], Operations]] = {
     "abandon": lambda one: abandon_patch(one, OURS),
+    "leave": lambda one: leave_patch(one, TARGET.yielded),
     "release": release_patch,
     "hand over": lambda one: hand_over_patch(one, old=OURS, new=SHOP.manager, label=SHOP.id),
     "mark": lambda one: mark_patch(one, "v1", TARGET),
@@ -77,6 +80,7 @@ LIVES: dict[str, Live] = {
         annotations={"note": "z"},
         finalizers=["example.com/hold"],
     ),
+    "ours, and what we have yielded": live(REF, entries=[managed(TARGET.yielded), managed()]),
     "ours twice": live(REF, entries=[managed(), managed(OURS, subresource="status"), KUBECTL]),
     "another set's": live(REF, label=SHOP.id, entries=[managed(SHOP.manager), KUBECTL]),
     "nobody's": live(REF, label="", entries=[KUBECTL]),
@@ -84,15 +88,21 @@ LIVES: dict[str, Live] = {
     "without managers": live(REF, entries=[]),
     "bare": live(REF, label="", entries=[]),
 }
+GUARDED: dict[str, Callable[[Live], Operations]] = {
+    **PATCHES,
+    "migrate": lambda one: migrate_patch(one, {"kubectl"}, OURS, "v1"),
+}
+"""The one that touches an annotation as well: tests/engine/test_migration.py."""
 each_patch = pytest.mark.parametrize("patch", PATCHES)
+each_guarded = pytest.mark.parametrize("patch", GUARDED)
 each_live = pytest.mark.parametrize("name", LIVES)
 
 
-@each_patch
+@each_guarded
 @each_live
 def test_every_patch_is_about_the_very_object_in_the_very_state(patch: str, name: str) -> None:
     """The first two operations test UID and resourceVersion; nothing is tested after a change."""
-    operations = PATCHES[patch](LIVES[name])
+    operations = GUARDED[patch](LIVES[name])
     # What is to be settled is the object as the first patch left it.
     version = "6" if patch == "settle" else "5"
     assert list(operations[:2]) == [
@@ -103,7 +113,7 @@ def test_every_patch_is_about_the_very_object_in_the_very_state(patch: str, name
 
 
 @pytest.mark.parametrize("changed", ["uid", "resourceVersion"])
-@each_patch
+@each_guarded
 def test_a_patch_of_an_object_that_has_changed_does_nothing_at_all(
     patch: str, changed: str
 ) -> None:
@@ -112,7 +122,7 @@ def test_a_patch_of_an_object_that_has_changed_does_nothing_at_all(
     read = _handed_over(one) if patch == "settle" else one
     now = Live(REF, read.uid, read.resource_version, {**read.metadata, changed: "another"})
     with pytest.raises(jsonpatch.JsonPatchTestFailed):
-        patched(now, PATCHES[patch](one))
+        patched(now, GUARDED[patch](one))
 
 
 @each_patch
@@ -152,6 +162,7 @@ ABANDONED: dict[str, tuple[list[Metadata], list[Metadata] | None]] = {
     "ours of a subresource": ([managed(OURS, subresource="status"), KUBECTL], [KUBECTL]),
     "others' alone": ([KUBECTL], [KUBECTL]),
     "another set's": ([managed(SHOP.manager), managed()], [managed(SHOP.manager)]),
+    "what we have yielded": ([managed(), managed(TARGET.yielded), KUBECTL], [KUBECTL]),
     # An empty list would be passed over by the server, and ours would stay.
     "the last one": ([managed()], [{}]),
     "none": ([], None),
@@ -172,6 +183,16 @@ def test_abandoning_takes_off_our_manager_and_our_label(name: str) -> None:
 def test_the_last_label_goes_with_the_whole_map(patch: str) -> None:
     """As the server keeps no empty one."""
     assert "labels" not in patched(LIVES["ours"], PATCHES[patch](LIVES["ours"]))
+
+
+def test_leaving_takes_off_one_manager_alone() -> None:
+    """Label and all other managers stay; the last one leaves an empty entry here, too."""
+    one = live(REF, entries=[managed(TARGET.yielded), KUBECTL, managed()])
+    after = patched(one, leave_patch(one, TARGET.yielded))
+    assert after["labels"] == {PART_OF: TARGET.id}
+    assert after["managedFields"] == [KUBECTL, managed()]
+    alone = live(REF, entries=[managed(TARGET.yielded)])
+    assert patched(alone, leave_patch(alone, TARGET.yielded))["managedFields"] == [{}]
 
 
 def test_releasing_takes_off_the_label_alone() -> None:
@@ -196,6 +217,10 @@ HANDED_OVER: dict[str, tuple[list[Metadata], list[Metadata] | None]] = {
     "the new one's already": (
         [managed(SHOP.manager, fields="f:old"), managed(OURS, fields="f:new")],
         [managed(SHOP.manager, fields="f:new")],
+    ),
+    "what we have yielded": (
+        [managed(TARGET.yielded, fields="f:y"), managed(), managed(SHOP.yielded)],
+        [managed(SHOP.yielded, fields="f:y"), managed(SHOP.manager)],
     ),
     "a third set's": (
         [managed(LONG.manager), managed()],
@@ -282,6 +307,7 @@ MANAGERS: dict[str, tuple[str, list[Metadata], str]] = {
     "one whose name is too long for a manager": (LONG.id, [managed(LONG.manager)], LONG.manager),
     "a set that has not applied it": (SHOP.id, [managed(), KUBECTL], ""),
     "another tool's": ("applyset-theirs-v1", [managed("kubectl-applyset")], ""),
+    "what a set has yielded": (TARGET.id, [managed(TARGET.yielded)], ""),
     "no label": ("", [KUBECTL, managed()], ""),
     "no label, a manager without a name": ("", [{}], ""),
     "no managers": (TARGET.id, [], ""),

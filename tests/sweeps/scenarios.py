@@ -1,79 +1,141 @@
-"""What is killed: each scenario is a value."""
+"""What is killed, and what follows: each scenario is a value."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from applyprune.model.options import Mode
-from tests.engine.stage import config_map
+from applyprune.model.events import Done
+from applyprune.model.options import Adopt, Mode
+from tests.engine.stage import Stage, config_map
 from tests.engine.test_set import SERVICE
 from tests.sweeps.inputs import write_input
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from tests.engine.stage import Stage, Story
+    from tests.engine.stage import Story
     from tests.sweeps.living import Body
+
+ANOTHERS = "belongs to another set"
+"""What an apply says of an object that it refuses for its label."""
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One call of a verb and its input; names get the set's in front, so that no two sets share."""
+    """One call of a verb and its input; names get the set's in front, so that no two sets share.
+
+    A move hands the objects to the set's neighbour. ``by_neighbour`` says that the call is about
+    that one, and ``may_refuse`` that objects may be its neighbour's by then.
+    """
 
     mode: Mode
     bodies: tuple[Body, ...] = ()
-
-    def wanted(self, stage: Stage) -> list[Body]:
-        """Return the objects that are to be there after it, and no others of the set."""
-        return [
-            {**body, "metadata": {**body["metadata"], "name": prefix(stage) + name(body)}}
-            for body in self.bodies
-        ]
+    by_neighbour: bool = False
+    adopt: Adopt = Adopt.UNOWNED
+    may_refuse: bool = False
 
     def run(self, stage: Stage) -> Story:
         """Make it in this process."""
-        return stage.run(*self.wanted(stage), mode=self.mode)
+        bodies = named(stage, self.bodies)
+        if self.mode is Mode.MOVE:
+            return stage.move(neighbour(stage), *map(key, bodies))
+        by = neighbour(stage) if self.by_neighbour else stage
+        return by.run(*bodies, mode=self.mode, adopt=self.adopt)
+
+    def allows(self, story: Story) -> bool:
+        """Return whether the call may end like this."""
+        problems = [
+            str(one.problem) for one in story.events if isinstance(one, Done) and one.problem
+        ]
+        if not self.may_refuse or not problems:
+            return story.exit_code == 0
+        return all(ANOTHERS in problem for problem in problems)
 
     def arguments(self, stage: Stage, folder: Path) -> Sequence[str | Path]:
-        """Return the arguments of the command that makes it."""
-        target: list[str | Path] = [self.mode, stage.name, "-n", stage.namespace]
+        """Return the arguments of the command that makes it, about the set itself."""
+        bodies = named(stage, self.bodies)
+        where = ("-n", stage.namespace)
+        if self.mode is Mode.MOVE:
+            to = neighbour(stage).name
+            return ["inventory", "move", stage.name, to, *map(key, bodies), *where]
         if self.mode is Mode.DELETE:
-            return [*target, "--yes"]
-        return [*target, "-f", write_input(folder / f"{stage.name}.json", self.wanted(stage))]
+            return [self.mode, stage.name, *where, "--yes"]
+        return [
+            self.mode,
+            stage.name,
+            *where,
+            "-f",
+            write_input(folder / f"{stage.name}.json", bodies),
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class Recovery:
+    """The calls after one that was killed, and what they leave of the set and of its neighbour."""
+
+    calls: tuple[Call, ...]
+    left: tuple[Body, ...] = ()
+    neighbours: tuple[Body, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """A call that is killed at each of its ``requests``, what was made before, and a smaller one.
+    """A call that is killed at each of its ``requests``, what was made before, what comes after.
 
-    No call leaves more than five objects to be pruned, nor does a call after one that was killed:
-    a larger prune may have to be asked for by name.
+    The short form of a sweep takes the recoveries in turn that ``turns`` names. ``lasting`` is what
+    no call may take away, not even to make it anew. No call leaves more than five objects to be
+    pruned, nor does a call after one that was killed: a larger prune may have to be asked for.
     """
 
     name: str
     before: tuple[Call, ...]
     killed: Call
-    smaller: Call
+    recoveries: Mapping[str, Recovery]
     requests: int
+    turns: tuple[str, ...] = ("smaller",)
+    lasting: tuple[Body, ...] = ()
 
 
 def prefix(stage: Stage) -> str:
-    """Return what the names of a set's objects begin with."""
+    """Return what the names of a set's objects begin with, and of what its neighbour has."""
     return f"{stage.name}-"
 
 
-def name(body: Body) -> str:
-    """Return the name of a manifest."""
-    return str(body["metadata"]["name"])
+def neighbour(stage: Stage) -> Stage:
+    """Return the set to which objects are moved."""
+    return Stage(stage.kubeconfig, stage.namespace, name=f"{stage.name}-to")
+
+
+def named(stage: Stage, bodies: Iterable[Body]) -> list[Body]:
+    """Return manifests as they are sent, under names of this set's own."""
+    return [
+        {**body, "metadata": {**body["metadata"], "name": prefix(stage) + body["metadata"]["name"]}}
+        for body in bodies
+    ]
+
+
+def key(body: Body) -> str:
+    """Return ``kind/name`` of a manifest."""
+    return f"{body['kind'].lower()}/{body['metadata']['name']}"
 
 
 def _apply(*bodies: Body) -> Call:
     return Call(Mode.APPLY, bodies)
 
 
+def _then(call: Call) -> Recovery:
+    """Return that one call follows, which is about the set itself."""
+    return Recovery((call,), left=call.bodies)
+
+
 _FIVE = tuple(config_map(letter) for letter in "abcde")
+_A, _B, _C, _D, _E = _FIVE
+_CHANGED = _apply(_A, config_map("b", "changed"))
+_MOVED = (_B, _C, SERVICE)
+_MOVE = Call(Mode.MOVE, _MOVED)
+_TAKE = Call(Mode.APPLY, (*_MOVED, _D), by_neighbour=True, adopt=Adopt.ALL)
 
 SCENARIOS = (
     # Inventory, discovery 2, namespace, three reads, what bears the set's marks, union, three
@@ -81,8 +143,8 @@ SCENARIOS = (
     Scenario(
         "create",
         before=(),
-        killed=_apply(*_FIVE[:3]),
-        smaller=_apply(_FIVE[0]),
+        killed=_apply(_A, _B, _C),
+        recoveries={"same": _then(_apply(_A, _B, _C)), "smaller": _then(_apply(_A))},
         requests=13,
     ),
     # Inventory, discovery 2, two lists, union, apply, intent, four deletes and a look at the one
@@ -90,17 +152,39 @@ SCENARIOS = (
     Scenario(
         "shrink",
         before=(_apply(*_FIVE, SERVICE),),
-        killed=_apply(_FIVE[0], config_map("b", "changed")),
-        smaller=_apply(_FIVE[0]),
+        killed=_CHANGED,
+        recoveries={"same": _then(_CHANGED), "smaller": _then(_apply(_A))},
         requests=14,
+        lasting=(_A,),
     ),
     # Inventory, discovery 2, two lists, union, intent, four deletes and a look, shards, the
-    # inventory's own delete; then the run lets go of what is gone: a write and a look.
+    # inventory's own delete.
     Scenario(
         "destroy",
-        before=(_apply(*_FIVE[:3], SERVICE),),
+        before=(_apply(_A, _B, _C, SERVICE),),
         killed=Call(Mode.DELETE),
-        smaller=_apply(_FIVE[0]),
+        recoveries={"same": _then(Call(Mode.DELETE)), "smaller": _then(_apply(_A))},
+        requests=14,
+    ),
+    # Two inventories, discovery 2, two lists, two unions, for each of three objects the hand-over
+    # and what settles it, two shrunk.
+    Scenario(
+        "move",
+        before=(_apply(_A, *_MOVED), Call(Mode.APPLY, (_D,), by_neighbour=True)),
+        killed=_MOVE,
+        recoveries={
+            "same": Recovery((_MOVE,), left=(_A,), neighbours=(*_MOVED, _D)),
+            # Nobody moves on: the old set's input still has the objects, and they stay.
+            "kept": Recovery(
+                (Call(Mode.APPLY, (_A, *_MOVED), may_refuse=True), _TAKE, _apply(_A)),
+                left=(_A,),
+                neighbours=(*_MOVED, _D),
+            ),
+            # Or the two inputs are what they were to be once it is moved.
+            "smaller": Recovery((_TAKE, _apply(_A)), left=(_A,), neighbours=(*_MOVED, _D)),
+        },
         requests=16,
+        turns=("same", "kept", "smaller"),
+        lasting=(*_FIVE[:4], SERVICE),
     ),
 )

@@ -3,28 +3,41 @@
 from __future__ import annotations
 
 import itertools
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pytest
 
-from applyprune.planning.tracking import PART_OF
+from applyprune.planning.tracking import MANAGERS, PART_OF
 from tests.engine.stage import Stage, config_map
 from tests.fault_proxy import FaultProxy
 from tests.sweeps.killing import Moment, kill_at
 from tests.sweeps.living import config_maps, members, objects
-from tests.sweeps.scenarios import SCENARIOS, prefix
+from tests.sweeps.scenarios import SCENARIOS, key, named, neighbour, prefix
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from applyprune.localplane import Plane
     from tests.conftest import Api
     from tests.sweeps.living import Body
-    from tests.sweeps.scenarios import Call, Scenario
+    from tests.sweeps.scenarios import Recovery, Scenario
 
+    Choice = Callable[[int], tuple[Moment, Recovery]]
+    """When to kill at the request of that number, and what follows."""
+
+SIDE_BY_SIDE = 8
 each_scenario = pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda one: one.name)
+each_recovery = pytest.mark.parametrize(
+    ("scenario", "recovery"),
+    [
+        pytest.param(one, recovery, id=f"{one.name}-{name}")
+        for one in SCENARIOS
+        for name, recovery in one.recoveries.items()
+    ],
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,69 +77,135 @@ def ground(plane: Plane, api: Api, namespace: str, tmp_path: Path) -> Ground:
 
 @each_scenario
 def test_killed_at_every_request(ground: Ground, scenario: Scenario) -> None:
-    """After it or before it in turn; the next run has a smaller input."""
+    """After it or before it in turn; what follows takes turns, too."""
     moments = (Moment.BEFORE, Moment.AFTER)
-    _sweep(ground, scenario, lambda number: moments[number % 2], scenario.smaller)
+    turns = [scenario.recoveries[name] for name in scenario.turns]
+
+    def choice(number: int) -> tuple[Moment, Recovery]:
+        return moments[number % 2], turns[number // 2 % len(turns)]
+
+    _sweep(ground, scenario, choice)
 
 
 @pytest.mark.sweep
-@pytest.mark.parametrize("again", [True, False], ids=["same", "smaller"])
 @pytest.mark.parametrize("moment", Moment)
-@each_scenario
+@each_recovery
 def test_killed_at_both_moments_of_every_request(
-    ground: Ground, scenario: Scenario, moment: Moment, again: bool
+    ground: Ground, scenario: Scenario, moment: Moment, recovery: Recovery
 ) -> None:
-    """The next run has the same input, or a smaller one."""
-    _sweep(ground, scenario, lambda _: moment, scenario.killed if again else scenario.smaller)
+    """Every call that may follow: the same again, or with another input."""
+    _sweep(ground, scenario, lambda _: (moment, recovery))
 
 
-def _sweep(
-    ground: Ground, scenario: Scenario, moment: Callable[[int], Moment], recovery: Call
-) -> None:
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One set whose run was killed, and what was there before: all of its own, and bystanders."""
+
+    stage: Stage
+    recovery: Recovery
+    lasting: Mapping[str, str]
+    bystanders: Mapping[str, tuple[str, str]]
+    where: str
+
+
+def _sweep(ground: Ground, scenario: Scenario, choice: Choice) -> None:
     """Kill at one request after the other, each time in a new set, until the run comes to its end.
 
-    The number of requests is asserted, so that a new one cannot go untested.
+    The number of requests is asserted, so that a new one cannot go untested. What follows a kill
+    begins by waiting for the dead, so many wait side by side.
     """
-    with FaultProxy(ground.plane) as proxy:
+    with FaultProxy(ground.plane) as proxy, ThreadPoolExecutor(SIDE_BY_SIDE) as recoveries:
         kubeconfig = proxy.kubeconfig(ground.folder)
+        ends = []
         for number in itertools.count(1):
+            moment, recovery = choice(number)
             stage = ground.stage(f"{scenario.name}-{number}")
-            copied = f"{prefix(stage)}copied"
-            for call in scenario.before:
-                assert call.run(stage).exit_code == 0
-            ground.create(config_map(copied, labels={PART_OF: stage.target.id}))
-            bystanders = ground.states("others", "plain", copied)
+            bystanders, lasting = _prepare(ground, stage, scenario)
             arguments = scenario.killed.arguments(stage, ground.folder)
-            killed = kill_at(proxy, number, moment(number), arguments, kubeconfig)
-
-            where = f"killed {moment(number)} {killed}"
-            assert recovery.run(stage).exit_code == 0, where
-            _check(ground, stage, recovery, copied, where)
-            assert ground.states(*bystanders) == bystanders, where
+            killed = kill_at(proxy, number, moment, arguments, kubeconfig)
+            trial = Trial(stage, recovery, lasting, bystanders, f"killed {moment} {killed}")
+            ends.append(recoveries.submit(_recover, ground, trial))
             if killed is None:
                 break
+        for end in ends:
+            end.result()
     assert number - 1 == scenario.requests
 
 
-def _check(ground: Ground, stage: Stage, recovery: Call, copied: str, where: str) -> None:
-    """Assert that there is what is wanted, and nothing else of the set; ``copied`` is foreign."""
-    wanted = {
-        f"{body['kind'].lower()}/{body['metadata']['name']}": body.get("data")
-        for body in recovery.wanted(stage)
-    }
+def _prepare(
+    ground: Ground, stage: Stage, scenario: Scenario
+) -> tuple[Mapping[str, tuple[str, str]], Mapping[str, str]]:
+    """Make what was before; return the bystanders, and the UIDs of what is to last."""
+    for call in scenario.before:
+        assert call.run(stage).exit_code == 0
+    for one in (stage, neighbour(stage)):
+        ground.create(config_map(_copied(one), labels={PART_OF: one.target.id}))
     there = objects(ground.api, ground.namespace, prefix(stage))
-    del there[f"configmap/{copied}"]
-    assert {key: item.get("data") for key, item in there.items()} == wanted, where
+    lasting = map(key, named(stage, scenario.lasting))
+    copied = (_copied(stage), _copied(neighbour(stage)))
+    return (
+        ground.states("others", "plain", *copied),
+        {name: there[name]["metadata"]["uid"] for name in lasting},
+    )
 
-    uids = {key: item["metadata"]["uid"] for key, item in there.items()}
+
+def _copied(stage: Stage) -> str:
+    """Return the name of a ConfigMap that bears the set's label, as controllers copy it."""
+    return f"{prefix(stage)}copied"
+
+
+def _labelled(ground: Ground, stage: Stage) -> Mapping[str, str]:
+    """Return the UIDs of what bears a set's label, but for the copy."""
+    found = members(ground.api, stage.target.id)
+    del found[f"configmap/{_copied(stage)}"]
+    return found
+
+
+def _recover(ground: Ground, trial: Trial) -> None:
+    """Look at the records as the kill left them, make the calls that follow, look again."""
+    for one in (trial.stage, neighbour(trial.stage)):
+        # Whatever bears a set's label is in that set's list, at every moment (safety rule 1).
+        assert _labelled(ground, one).keys() <= one.listed(), trial.where
+    for call in trial.recovery.calls:
+        story = call.run(trial.stage)
+        assert call.allows(story), (trial.where, story.events)
+    _check(ground, trial)
+    assert ground.states(*trial.bystanders) == trial.bystanders, trial.where
+
+
+def _check(ground: Ground, trial: Trial) -> None:
+    """Assert that there is what is wanted, and nothing else of the set or its neighbour."""
+    stage, recovery, where = trial.stage, trial.recovery, trial.where
+    shares = [(stage, recovery.left), (neighbour(stage), recovery.neighbours)]
+    there = objects(ground.api, ground.namespace, prefix(stage))
+    for one, _ in shares:
+        del there[f"configmap/{_copied(one)}"]
+    wanted = [body for _, bodies in shares for body in named(stage, bodies)]
+    assert {name: item.get("data") for name, item in there.items()} == {
+        key(body): body.get("data") for body in wanted
+    }, where
+    uids = {name: item["metadata"]["uid"] for name, item in there.items()}
+    assert {name: uids[name] for name in trial.lasting} == trial.lasting, where
+    for one, bodies in shares:
+        names = [key(body) for body in named(stage, bodies)]
+        _check_records(ground, one, {name: uids[name] for name in names}, where)
+        assert all(_sets(there[name]) == {one.target.manager} for name in names), where
+
+
+def _sets(item: Body) -> set[str]:
+    """Return the field managers of the sets that own anything of an object."""
+    managers = {entry["manager"] for entry in item["metadata"]["managedFields"]}
+    return {manager for manager in managers if manager.startswith(MANAGERS)}
+
+
+def _check_records(ground: Ground, stage: Stage, uids: Mapping[str, str], where: str) -> None:
+    """Assert that these objects, and no others, are a set's by its inventory and by its label."""
     listed = stage.inventory().entries.values()
     assert {entry.ref.short: entry.uid for entry in listed} == uids, where
-    labelled = members(ground.api, stage.target.id)
-    del labelled[f"configmap/{copied}"]
-    assert labelled == uids, where
+    assert _labelled(ground, stage) == uids, where
 
     # Neither an inventory that nobody needs is left, nor a part of one.
     inventory = stage.target.inventory.name
     records = config_maps(ground.api, ground.namespace)
     left = {name for name in records if name == inventory or name.startswith(f"{inventory}.")}
-    assert left == ({inventory} if wanted else set()), where
+    assert left == ({inventory} if uids else set()), where

@@ -1,0 +1,203 @@
+"""``applyprune inventory``: what a user types, what is said, and how it ends."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pytest
+
+from applyprune.planning.tracking import PART_OF
+from tests.e2e.command import Ended, applyprune
+from tests.engine.stage import Stage, config_map
+from tests.engine.test_set import SERVICE
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from applyprune.localplane import Plane
+    from tests.conftest import Api, Kubectl
+
+
+@dataclass(frozen=True, slots=True)
+class Desk:
+    """Where the verbs are typed: one kubeconfig and one namespace."""
+
+    kubeconfig: Path
+    namespace: str
+
+    def __call__(self, verb: str, *arguments: str) -> Ended:
+        """Run ``applyprune inventory VERB ARGUMENTS`` without a terminal."""
+        where = ("-n", self.namespace)
+        return applyprune("inventory", verb, *arguments, *where, kubeconfig=self.kubeconfig)
+
+    def set(self, name: str = "web") -> Stage:
+        """Return a set of the namespace."""
+        return Stage(self.kubeconfig, self.namespace, name=name)
+
+
+@pytest.fixture
+def desk(plane: Plane, namespace: str) -> Desk:
+    """A namespace with the set ``web``: two ConfigMaps and a Service."""
+    made = Desk(plane.kubeconfig, namespace)
+    made.set().run(config_map("a"), config_map("b"), SERVICE)
+    return made
+
+
+def _said(text: str) -> list[str]:
+    """Return the lines of a reply, without how long it took."""
+    return [re.sub(r" in \d+\.\d s$", "", line) for line in text.splitlines()]
+
+
+def test_move(desk: Desk) -> None:
+    """A line for each object, then the sum; done already is no error, ``--all`` ends the set."""
+    ended = desk("move", "web", "shop", "configmap/b", "--dry-run")
+    assert (ended.code, _said(ended.out)) == (
+        0,
+        [
+            "configmap/b moved (server dry run) (to the set shop)",
+            "web: 1 moved (server dry run)",
+        ],
+    )
+    assert desk.set().listed() == {"configmap/a", "configmap/b", "service/web"}
+    ended = desk("move", "web", "shop", "configmap/b")
+    assert (ended.code, ended.err) == (0, "")
+    assert _said(ended.out) == ["configmap/b moved (to the set shop)", "web: 1 moved"]
+    again = desk("move", "web", "shop", "configmap/b")
+    assert (again.code, _said(again.out)) == (0, ["web: nothing to do"])
+    rest = desk("move", "web", "shop", "--all")
+    assert rest.code == 0
+    assert sorted(_said(rest.out)) == [
+        "configmap/a moved (to the set shop)",
+        "service/web moved (to the set shop)",
+        "web: 2 moved",
+    ]
+    assert not desk.set().inventory().exists
+    assert desk.set("shop").listed() == {"configmap/a", "configmap/b", "service/web"}
+
+
+def test_move_to_another_namespace(desk: Desk, api: Api) -> None:
+    """``--to-namespace`` is where the inventory of TO is; one that is not there is named."""
+    ended = desk("move", "web", "shop", "--all", "--to-namespace", f"{desk.namespace}-none")
+    assert ended.code == 2
+    assert f"the namespace {desk.namespace}-none does not exist" in ended.err
+    assert "--to-namespace" in ended.err
+    name = f"shop-of-{desk.namespace}"
+    ended = desk("move", "web", name, "configmap/b", "--to-namespace", "default")
+    assert ended.code == 0, ended.err
+    there = Stage(desk.kubeconfig, "default", name=name)
+    assert there.listed() == {"configmap/b"}
+    assert there.abandon().exit_code == 0
+
+
+# What is typed after the verb, and what the error says.
+WRONG = {
+    "neither names nor all": (("web", "shop"), "name the objects, as KIND/NAME, or say --all"),
+    "names and all": (("web", "shop", "configmap/a", "--all"), "or say --all"),
+    "itself": (("web", "web", "--all"), "a set cannot be moved into itself"),
+    "not listed": (("web", "shop", "configmap/x"), "the set web does not list configmap/x"),
+    "no such set": (("nothing", "shop", "--all"), "there is no set nothing in namespace"),
+    "no name": (("web", "a.b", "--all"), "'a.b' cannot name a set"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_move_that_cannot_be_meant(desk: Desk, name: str) -> None:
+    """Exit code 2, and what is wrong; nothing is moved."""
+    arguments, words = WRONG[name]
+    ended = desk("move", *arguments)
+    assert (ended.code, ended.out) == (2, "")
+    assert words in ended.err
+    assert len(desk.set().listed()) == 3
+
+
+def test_an_object_that_cannot_be_moved(desk: Desk, kubectl: Kubectl) -> None:
+    """Exit code 3; its line says where it is, and the error why and what to look at."""
+    kubectl("label", "configmap/b", "-n", desk.namespace, f"{PART_OF}-")
+    ended = desk("move", "web", "shop", "configmap/a", "configmap/b")
+    assert ended.code == 3
+    assert sorted(_said(ended.out)) == [
+        "configmap/a moved (to the set shop)",
+        f"configmap/b -n {desk.namespace} failed",
+        "web: 1 moved, 1 failed",
+    ]
+    assert f"error: configmap/b in namespace {desk.namespace} was not moved: " in ended.err
+    assert "applyprune inventory check web" in ended.err
+    assert "error: 1 of the set's objects failed" in ended.err
+
+
+def test_abandon(desk: Desk, api: Api) -> None:
+    """By name, then the rest; the objects stay."""
+    assert desk("abandon", "web").code == 2
+    wrong = desk("abandon", "web", "configmap/a", "configmap/x")
+    assert wrong.code == 2
+    assert "the set web does not list configmap/x" in wrong.err
+    dry = desk("abandon", "web", "configmap/b", "--dry-run=client")
+    assert (dry.code, _said(dry.out)) == (
+        0,
+        ["configmap/b abandoned (dry run) (as asked)", "web: 1 abandoned (dry run)"],
+    )
+    ended = desk("abandon", "web", "configmap/b")
+    assert (ended.code, ended.err) == (0, "")
+    assert _said(ended.out) == ["configmap/b abandoned (as asked)", "web: 1 abandoned"]
+    assert desk.set().listed() == {"configmap/a", "service/web"}
+    rest = desk("abandon", "web", "--all")
+    assert (rest.code, _said(rest.out)[-1]) == (0, "web: 2 abandoned")
+    assert not desk.set().inventory().exists
+    for path in ("configmaps/a", "configmaps/b", "services/web"):
+        assert api.exists(f"/api/v1/namespaces/{desk.namespace}/{path}")
+
+
+def test_check_and_repair(desk: Desk, kubectl: Kubectl) -> None:
+    """Exit code 1 tells of a difference; a repair needs a yes, and a dry run does not."""
+    well = desk("check", "web")
+    assert (well.code, well.err) == (0, "")
+    assert well.out.startswith("web: no differences")
+    kubectl("label", "configmap/b", "-n", desk.namespace, f"{PART_OF}-")
+    told = (
+        f"listed but not labelled: configmap/b in namespace {desk.namespace}: somebody has taken "
+        f"off its label {PART_OF} → put the set's marks back"
+    )
+    wrong = desk("check", "web")
+    assert (wrong.code, wrong.err) == (1, "")
+    assert wrong.out.startswith(f"{told}\nweb: 1 difference")
+
+    refused = desk("repair", "web")
+    assert (refused.code, refused.out) == (2, "")
+    assert "repairing the record of the set web needs a yes" in refused.err
+    assert "Add --yes, or look first with --dry-run." in refused.err
+    dry = desk("repair", "web", "--dry-run")
+    assert (dry.code, _said(dry.out)) == (0, [told, "web: 1 difference (server dry run)"])
+    assert desk("check", "web").code == 1
+
+    ended = desk("repair", "web", "--yes")
+    assert (ended.code, ended.err) == (0, "")
+    assert _said(ended.out) == [
+        told,
+        "configmap/b repaired (put the set's marks back)",
+        "web: 1 repaired",
+    ]
+    assert desk("check", "web").code == 0
+
+
+def test_list_and_show(desk: Desk) -> None:
+    """Tables, with the sets of one namespace or of all."""
+    desk.set("shop").run(config_map("s"))
+    rows = [line.split() for line in desk("list").out.splitlines()]
+    assert rows == [
+        ["NAMESPACE", "NAME", "OBJECTS", "HELD", "BY"],
+        [desk.namespace, "shop", "1", "-"],
+        [desk.namespace, "web", "3", "-"],
+    ]
+    everywhere = [line.split() for line in desk("list", "-A").out.splitlines()]
+    assert all(row in everywhere for row in rows)
+    (uid,) = (entry.uid for entry in desk.set("shop").inventory().entries.values())
+    shown = [line.split() for line in desk("show", "shop").out.splitlines()]
+    assert shown == [
+        ["NAMESPACE", "OBJECT", "MADE", "UID"],
+        [desk.namespace, "configmap/s", "created", uid],
+    ]
+    missing = desk("show", "nothing")
+    assert (missing.code, missing.out) == (2, "")
+    assert f"there is no set nothing in namespace {desk.namespace}" in missing.err

@@ -1,0 +1,314 @@
+"""Objects that are let go of: they stay as they are, and nothing on them speaks of the set."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from applyprune.errors import LostRace, UsageError
+from applyprune.model.events import Outcome
+from applyprune.model.options import Adopt, DryRun
+from applyprune.planning.tracking import PART_OF
+from tests.engine.stage import Stage, config_map
+from tests.engine.test_set import SERVICE
+from tests.fault_proxy import Exchange, FaultProxy, always, faults, first
+from tests.sweeps.holding import ELSEWHERE, take_from_elsewhere
+from tests.sweeps.killing import Moment, kill_at
+from tests.sweeps.living import config_maps
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.conftest import Api, AuditTrail, Kubectl
+
+
+def _path(stage: Stage, name: str, plural: str = "configmaps") -> str:
+    return f"/api/v1/namespaces/{stage.namespace}/{plural}/{name}"
+
+
+def _managers(body: dict[str, Any]) -> set[str]:
+    return {entry["manager"] for entry in body["metadata"].get("managedFields") or () if entry}
+
+
+def _is_free(stage: Stage, body: dict[str, Any]) -> bool:
+    """Return whether neither label nor field manager of the set is on an object."""
+    labels = body["metadata"].get("labels") or {}
+    return PART_OF not in labels and stage.target.manager not in _managers(body)
+
+
+def test_one_object_is_let_go_of(stage: Stage, api: Api) -> None:
+    """It keeps its data; the set forgets it and has what it had besides."""
+    stage.run(config_map("a"), config_map("b"), SERVICE)
+    before = api.get(_path(stage, "b"))
+    story = stage.abandon("configmap/b")
+    assert (story.exit_code, story.outcomes) == (0, {"configmap/b": Outcome.ABANDONED})
+    left = api.get(_path(stage, "b"))
+    assert (left["metadata"]["uid"], left["data"]) == (before["metadata"]["uid"], before["data"])
+    assert _is_free(stage, left)
+    assert stage.listed() == {"configmap/a", "service/web"}
+    assert not stage.check().found
+    assert stage.run(config_map("a"), SERVICE).outcomes == {
+        "configmap/a": Outcome.UNCHANGED,
+        "service/web": Outcome.UNCHANGED,
+    }
+    assert api.get(_path(stage, "b")) == left
+
+
+def test_several_objects_are_let_go_of(stage: Stage, api: Api) -> None:
+    """Of whatever kind, by group and namespace too."""
+    stage.run(config_map("a"), config_map("b"), SERVICE)
+    story = stage.abandon(f"{stage.namespace}/configmap/b", "Service/web")
+    assert story.outcomes == dict.fromkeys(("configmap/b", "service/web"), Outcome.ABANDONED)
+    assert _is_free(stage, api.get(_path(stage, "b")))
+    assert _is_free(stage, api.get(_path(stage, "web", "services")))
+    assert stage.listed() == {"configmap/a"}
+
+
+def test_all_objects_are_let_go_of_and_the_set_is_gone(stage: Stage, api: Api) -> None:
+    """The inventory goes, too; the same manifests are a new set, which adopts them."""
+    bodies = (config_map("a"), config_map("b"), SERVICE)
+    stage.run(*bodies)
+    story = stage.abandon()
+    assert set(story.outcomes.values()) == {Outcome.ABANDONED}
+    assert len(story.outcomes) == 3
+    assert not api.exists(_path(stage, stage.target.inventory.name))
+    assert _is_free(stage, api.get(_path(stage, "a")))
+    stage.run(*bodies)
+    assert stage.run(SERVICE).outcomes == {
+        "configmap/a": Outcome.ABANDONED,
+        "configmap/b": Outcome.ABANDONED,
+        "service/web": Outcome.UNCHANGED,
+    }
+
+
+def test_names_that_are_not_listed_let_go_of_nothing(stage: Stage, api: Api) -> None:
+    """A typing error must not pass for done, not even beside a name that is right."""
+    stage.run(config_map("a"), config_map("b"))
+    before = _states(api, stage)
+    with pytest.raises(UsageError, match="does not list configmap/x, service/b"):
+        stage.abandon("configmap/a", "configmap/x", "service/b")
+    assert _states(api, stage) == before
+
+
+def _states(api: Api, stage: Stage) -> dict[str, tuple[str, str]]:
+    """Return UID and resourceVersion of every ConfigMap, inventories included."""
+    metadata = [item["metadata"] for item in config_maps(api, stage.namespace).values()]
+    return {one["name"]: (one["uid"], one["resourceVersion"]) for one in metadata}
+
+
+@pytest.mark.parametrize("where", [DryRun.SERVER, DryRun.CLIENT])
+@pytest.mark.parametrize("names", [(), ("configmap/a",)])
+def test_a_dry_run_changes_nothing(
+    stage: Stage, api: Api, audit: AuditTrail, where: DryRun, names: tuple[str, ...]
+) -> None:
+    """It says what the call itself says."""
+    stage.run(config_map("a"), config_map("b"))
+    before = _states(api, stage)
+    audit.restart()
+    story = stage.abandon(*names, dry_run=where)
+    verbs = {one["verb"] for one in audit.events() if "applyprune/" in one["userAgent"]}
+    assert verbs <= {"get", "list"}
+    assert _states(api, stage) == before
+    assert story.outcomes == stage.abandon(*names).outcomes
+
+
+def test_what_others_own_of_it_stays_theirs(stage: Stage, api: Api, kubectl: Kubectl) -> None:
+    """Labels, data and managers of others; ours beside them are nobody's from then on."""
+    stage.run(config_map("a"), config_map("b", labels={"team": "x"}))
+    kubectl(
+        "patch", "configmap/b", "-n", stage.namespace, "--type=merge", "--field-manager=someone",
+        "-p", '{"data":{"theirs":"1"},"metadata":{"labels":{"their":"label"}}}',
+    )  # fmt: skip
+    before = api.get(_path(stage, "b"))
+    stage.abandon("configmap/b")
+    left = api.get(_path(stage, "b"))
+    assert left["data"] == {"key": "v", "theirs": "1"}
+    assert left["metadata"]["labels"] == {"team": "x", "their": "label"}
+    assert left["metadata"]["managedFields"] == [
+        entry for entry in before["metadata"]["managedFields"] if entry["manager"] == "someone"
+    ]
+    # Nobody owns our key any more: another manager takes it without a conflict.
+    taken = '{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"b"},"data":{"key":"new"}}'
+    kubectl("apply", "--server-side", "-n", stage.namespace, "-f", "-", stdin=taken)
+    assert api.get(_path(stage, "b"))["data"] == {"key": "new", "theirs": "1"}
+
+
+@pytest.mark.parametrize("how", ["taken", "labelled by hand"])
+def test_an_object_of_another_set_is_forgotten_and_not_touched(
+    stage: Stage, api: Api, kubectl: Kubectl, how: str
+) -> None:
+    """Not even where our manager is still on it: the label says whose it is."""
+    other = Stage(stage.kubeconfig, stage.namespace, name="other")
+    stage.run(config_map("a"), config_map("b"))
+    if how == "taken":
+        other.run(config_map("b"), adopt=Adopt.ALL)
+    else:
+        label = f"{PART_OF}={other.target.id}"
+        kubectl("label", "configmap/b", "-n", stage.namespace, label, "--overwrite")
+    before = api.get(_path(stage, "b"))
+    story = stage.abandon("configmap/b")
+    assert (story.exit_code, story.outcomes) == (0, {"configmap/b": Outcome.FORGOTTEN})
+    assert api.get(_path(stage, "b")) == before
+    assert stage.listed() == {"configmap/a"}
+
+
+def test_an_object_that_is_gone_is_forgotten(stage: Stage, api: Api, kubectl: Kubectl) -> None:
+    """And nothing is made in its place."""
+    stage.run(config_map("a"), config_map("b"))
+    kubectl("delete", "configmap/b", "-n", stage.namespace)
+    story = stage.abandon("configmap/b")
+    assert (story.exit_code, story.outcomes) == (0, {"configmap/b": Outcome.FORGOTTEN})
+    assert not api.exists(_path(stage, "b"))
+    assert stage.listed() == {"configmap/a"}
+
+
+def test_an_object_of_somebody_elses_making_is_left_alone(
+    stage: Stage, api: Api, kubectl: Kubectl
+) -> None:
+    """Created again under the name: there is no mark of the set on it to take off."""
+    stage.run(config_map("a"), config_map("b"))
+    kubectl("delete", "configmap/b", "-n", stage.namespace)
+    kubectl("create", "configmap", "b", "-n", stage.namespace, "--from-literal=mine=1")
+    before = api.get(_path(stage, "b"))
+    assert stage.abandon("configmap/b").outcomes == {"configmap/b": Outcome.FORGOTTEN}
+    assert api.get(_path(stage, "b")) == before
+
+
+def test_an_object_without_the_label_loses_the_manager_all_the_same(
+    stage: Stage, api: Api, kubectl: Kubectl
+) -> None:
+    """Every later run would name it: its label is gone and our Apply entry is not."""
+    stage.run(config_map("a"), config_map("b"))
+    kubectl("label", "configmap/b", "-n", stage.namespace, f"{PART_OF}-")
+    assert stage.abandon("configmap/b").outcomes == {"configmap/b": Outcome.ABANDONED}
+    left = api.get(_path(stage, "b"))
+    assert _is_free(stage, left)
+    assert left["data"] == {"key": "v"}
+    assert stage.run(config_map("a")).exit_code == 0
+
+
+def test_an_object_that_is_being_deleted_goes_without_the_set(
+    stage: Stage, api: Api, kubectl: Kubectl
+) -> None:
+    """Its finalizer holds it; the set does not wait for that."""
+    stage.run(config_map("a"), config_map("b", finalizers=["example.com/hold"]))
+    kubectl("delete", "configmap/b", "-n", stage.namespace, "--wait=false")
+    story = stage.abandon("configmap/b")
+    assert (story.exit_code, story.outcomes) == (0, {"configmap/b": Outcome.ABANDONED})
+    left = api.get(_path(stage, "b"))
+    assert _is_free(stage, left)
+    assert left["metadata"]["finalizers"] == ["example.com/hold"]
+    assert stage.listed() == {"configmap/a"}
+    release = '{"metadata":{"finalizers":null}}'
+    kubectl("patch", "configmap/b", "-n", stage.namespace, "--type=merge", "-p", release)
+
+
+def _patches(seen: Exchange) -> bool:
+    return seen.method == "PATCH"
+
+
+def test_an_object_that_somebody_changes_meanwhile_is_looked_at_again(
+    spoiled: Stage, proxy: FaultProxy, api: Api, kubectl: Kubectl
+) -> None:
+    """The change stays."""
+    spoiled.run(config_map("a"), config_map("b"))
+    sent: list[int] = []
+
+    def before(seen: Exchange) -> None:
+        if _patches(seen):
+            sent.append(seen.number)
+            if len(sent) == 1:
+                kubectl("annotate", "configmap/b", "-n", spoiled.namespace, "mine=1")
+
+    proxy.before_forward = before
+    assert spoiled.abandon("configmap/b").outcomes == {"configmap/b": Outcome.ABANDONED}
+    assert len(sent) == 2
+    left = api.get(_path(spoiled, "b"))
+    assert _is_free(spoiled, left)
+    assert left["metadata"]["annotations"] == {"mine": "1"}
+
+
+def test_a_lost_reply_is_known_again(spoiled: Stage, proxy: FaultProxy, api: Api) -> None:
+    """The patch is sent again and does not fit any more: there is nothing left to take off."""
+    spoiled.run(config_map("a"), config_map("b"))
+    proxy.rule = first(1, faults.lose_reply(), where=_patches)
+    assert spoiled.abandon("configmap/b").exit_code == 0
+    assert _is_free(spoiled, api.get(_path(spoiled, "b")))
+    assert spoiled.listed() == {"configmap/a"}
+
+
+def test_what_the_server_refuses_stays_listed_and_ours(
+    spoiled: Stage, stage: Stage, proxy: FaultProxy, api: Api
+) -> None:
+    """Exit code 3; the other one is let go of, and the next prune of this one is a prune."""
+    stage.run(config_map("a"), config_map("b"), config_map("c"))
+    denied = faults.status(403, reason="Forbidden", message="not today")
+    proxy.rule = always(denied, where=lambda seen: _patches(seen) and seen.path.endswith("/b"))
+    story = spoiled.abandon("configmap/b", "configmap/c")
+    assert story.outcomes == {"configmap/b": Outcome.FAILED, "configmap/c": Outcome.ABANDONED}
+    assert story.exit_code == 3
+    assert "not today" in story.problem("configmap/b")
+    assert stage.listed() == {"configmap/a", "configmap/b"}
+    assert not _is_free(stage, api.get(_path(stage, "b")))
+
+
+def test_it_waits_for_the_run_that_holds_the_set(stage: Stage, api: Api) -> None:
+    """And touches nothing while that lives."""
+    stage.run(config_map("a"), config_map("b"))
+    take_from_elsewhere(stage)
+    with pytest.raises(LostRace) as caught:
+        stage.abandon("configmap/b", lock_timeout=1.0)
+    assert ELSEWHERE.who in str(caught.value.why)
+    assert not _is_free(stage, api.get(_path(stage, "b")))
+
+
+@pytest.mark.parametrize("wanted", [False, True])
+def test_killed_before_it_could_record_that_the_object_is_free(
+    stage: Stage, proxy: FaultProxy, api: Api, tmp_path: Path, wanted: bool
+) -> None:
+    """The next run without it forgets it; the next one with it takes it back; it never goes."""
+    stage.run(config_map("a"), config_map("b"))
+    uid = api.get(_path(stage, "b"))["metadata"]["uid"]
+    command = ["inventory", "abandon", stage.name, "-n", stage.namespace, "configmap/b"]
+    # Inventory, discovery 2, list, union, intent, a look, the patch, and the write after it.
+    killed = kill_at(proxy, 9, Moment.BEFORE, command, proxy.kubeconfig(tmp_path))
+    assert killed is not None
+    assert killed.method == "PUT"
+    assert _is_free(stage, api.get(_path(stage, "b")))
+    assert stage.listed() == {"configmap/a", "configmap/b"}
+
+    story = stage.run(config_map("a"), *((config_map("b"),) if wanted else ()))
+    assert story.exit_code == 0
+    now = api.get(_path(stage, "b"))
+    assert now["metadata"]["uid"] == uid
+    assert _is_free(stage, now) is not wanted
+    if wanted:
+        assert stage.listed() == {"configmap/a", "configmap/b"}
+    else:
+        assert story.outcomes["configmap/b"] is Outcome.FORGOTTEN
+        assert stage.listed() == {"configmap/a"}
+    assert not stage.check().found
+
+
+def test_an_abandon_that_was_cut_off_before_its_patch_is_carried_out_by_the_next_run(
+    stage: Stage, proxy: FaultProxy, api: Api, tmp_path: Path
+) -> None:
+    """The intent is recorded, the marks are on still: the next prune lets go of it."""
+    stage.run(config_map("a"), config_map("b"))
+    command: list[str | Path] = ["inventory", "abandon", "web", "configmap/b"]
+    number = 0
+    while True:
+        number += 1
+        killed = kill_at(
+            proxy,
+            number,
+            Moment.BEFORE,
+            [*command, "-n", stage.namespace],
+            proxy.kubeconfig(tmp_path),
+        )
+        assert killed is not None
+        if "json-patch" in killed.header("content-type"):
+            break
+    assert stage.run(config_map("a")).outcomes["configmap/b"] is Outcome.ABANDONED
+    assert api.exists(f"/api/v1/namespaces/{stage.namespace}/configmaps/b")

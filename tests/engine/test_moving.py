@@ -1,0 +1,548 @@
+"""Objects that change sets: none is deleted or created again, and every field goes along."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from applyprune.errors import LostRace, UsageError
+from applyprune.model.events import Done, Outcome, Waiting
+from applyprune.model.inventory import Made
+from applyprune.model.options import Adopt, DryRun
+from applyprune.planning.tracking import PART_OF
+from tests.engine.stage import Stage, config_map
+from tests.engine.test_set import SECRET, SERVICE
+from tests.fault_proxy import Exchange, FaultProxy, always, faults, first
+from tests.sweeps.holding import ELSEWHERE, take_from_elsewhere
+from tests.sweeps.killing import Moment, kill_at
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.conftest import Api, AuditTrail, Kubectl
+    from tests.engine.stage import Story
+
+JSON_PATCH = "application/json-patch+json"
+PLURALS = {"configmap": "configmaps", "service": "services", "secret": "secrets"}
+
+
+@pytest.fixture
+def shop(stage: Stage) -> Stage:
+    """Another set in the same namespace."""
+    return Stage(stage.kubeconfig, stage.namespace, name="shop")
+
+
+@pytest.fixture
+def abroad(stage: Stage, api: Api) -> Iterator[Stage]:
+    """A set whose inventory is in another namespace."""
+    name = f"{stage.namespace}-b"
+    body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+    status, reply = api("POST", "/api/v1/namespaces", body)
+    assert status == 201, reply
+    yield Stage(stage.kubeconfig, name, name="shop")
+    api("DELETE", f"/api/v1/namespaces/{name}")
+
+
+def _path(stage: Stage, name: str) -> str:
+    kind, _, name = name.rpartition("/")
+    return f"/api/v1/namespaces/{stage.namespace}/{PLURALS[kind or 'configmap']}/{name}"
+
+
+def _metadata(api: Api, stage: Stage, name: str) -> dict[str, Any]:
+    return dict(api.get(_path(stage, name))["metadata"])
+
+
+def _everything(api: Api, *stages: Stage) -> dict[str, tuple[str, str]]:
+    """Return UID and resourceVersion of all that is in the namespaces, inventories included.
+
+    But for the ConfigMap that every namespace is given some time after it is made.
+    """
+    return {
+        f"{plural}/{item['metadata']['name']} in {stage.namespace}": (
+            item["metadata"]["uid"],
+            item["metadata"]["resourceVersion"],
+        )
+        for stage in stages
+        for plural in PLURALS.values()
+        for item in api.get(f"/api/v1/namespaces/{stage.namespace}/{plural}")["items"]
+        if item["metadata"]["name"] != "kube-root-ca.crt"
+    }
+
+
+def _appliers(api: Api, stage: Stage, name: str) -> list[str]:
+    """Return the manager of each Apply entry of an object."""
+    entries = _metadata(api, stage, name)["managedFields"]
+    return [entry["manager"] for entry in entries if entry["operation"] == "Apply"]
+
+
+def _belongs(api: Api, home: Stage, name: str, owner: Stage) -> None:
+    """Assert that an object bears the marks of one set, and of no other."""
+    assert _metadata(api, home, name)["labels"][PART_OF] == owner.target.id
+    assert _appliers(api, home, name) == [owner.target.manager]
+
+
+def test_some_objects_change_sets(stage: Stage, shop: Stage, api: Api) -> None:
+    """The same objects, under the other set's marks; each set lists what is its own."""
+    stage.run(config_map("a"), config_map("b"), SERVICE, SECRET)
+    shop.run(config_map("s"))
+    names = ("configmap/b", "service/web", "secret/s")
+    before = {name: api.get(_path(stage, name)) for name in names}
+    story = stage.move(shop, *names)
+    assert story.outcomes == dict.fromkeys(names, Outcome.MOVED)
+    assert story.exit_code == 0
+    assert stage.listed() == {"configmap/a"}
+    assert shop.listed() == {"configmap/s", *names}
+    for name in names:
+        now = api.get(_path(stage, name))
+        assert now["metadata"]["uid"] == before[name]["metadata"]["uid"]
+        assert now.get("data") == before[name].get("data")
+        assert now.get("spec") == before[name].get("spec")
+        _belongs(api, stage, name, shop)
+    assert not stage.check().found
+    assert not shop.check().found
+
+
+def test_a_move_of_everything_leaves_no_inventory(stage: Stage, shop: Stage, api: Api) -> None:
+    """The set that is left has nothing to keep one for; the other one need not have been there."""
+    stage.run(config_map("a"), config_map("b"))
+    assert stage.move(shop).outcomes == {
+        "configmap/a": Outcome.MOVED,
+        "configmap/b": Outcome.MOVED,
+    }
+    assert not api.exists(_path(stage, stage.target.inventory.name))
+    assert shop.listed() == {"configmap/a", "configmap/b"}
+    assert shop.run(config_map("a")).outcomes["configmap/b"] is Outcome.PRUNED
+
+
+def test_all_objects_by_name_leave_an_empty_set(stage: Stage, shop: Stage) -> None:
+    """Only ``--all`` is about the set itself."""
+    stage.run(config_map("a"))
+    stage.move(shop, "configmap/a")
+    assert stage.inventory().exists
+    assert stage.listed() == set()
+
+
+def test_a_move_to_an_inventory_in_another_namespace(stage: Stage, abroad: Stage, api: Api) -> None:
+    """The objects stay where they are."""
+    stage.run(config_map("a"), config_map("b"), SERVICE)
+    uid = _metadata(api, stage, "b")["uid"]
+    assert stage.move(abroad, "configmap/b", "service/web").exit_code == 0
+    assert _metadata(api, stage, "b")["uid"] == uid
+    _belongs(api, stage, "b", abroad)
+    assert abroad.listed() == {"configmap/b", "service/web"}
+    there = config_map("b", namespace=stage.namespace)
+    story = abroad.run(there)
+    assert story.outcomes == {
+        "configmap/b": Outcome.UNCHANGED,
+        "service/web": Outcome.PRUNED,
+    }
+    assert stage.run(config_map("a")).outcomes == {"configmap/a": Outcome.UNCHANGED}
+
+
+def test_a_namespace_that_is_not_there_is_named(stage: Stage, api: Api) -> None:
+    """Before anything is written."""
+    stage.run(config_map("a"))
+    nowhere = Stage(stage.kubeconfig, f"{stage.namespace}-none", name="shop")
+    before = _everything(api, stage)
+    with pytest.raises(UsageError, match=f"the namespace {nowhere.namespace} does not exist"):
+        stage.move(nowhere, "configmap/a")
+    assert _everything(api, stage) == before
+
+
+def _gone(stage: Stage, kubectl: Kubectl) -> None:
+    kubectl("delete", "configmap/b", "-n", stage.namespace)
+
+
+def _made_anew(stage: Stage, kubectl: Kubectl) -> None:
+    _gone(stage, kubectl)
+    kubectl("create", "configmap", "b", "-n", stage.namespace, "--from-literal=mine=1")
+    kubectl("label", "configmap/b", "-n", stage.namespace, f"{PART_OF}={stage.target.id}")
+
+
+def _going(stage: Stage, kubectl: Kubectl) -> None:
+    hold = '{"metadata":{"finalizers":["example.com/hold"]}}'
+    kubectl("patch", "configmap/b", "-n", stage.namespace, "--type=merge", "-p", hold)
+    kubectl("delete", "configmap/b", "-n", stage.namespace, "--wait=false")
+
+
+def _a_third_sets(stage: Stage, kubectl: Kubectl) -> None:
+    third = Stage(stage.kubeconfig, stage.namespace, name="third")
+    assert third.run(config_map("b"), adopt=Adopt.ALL).exit_code == 0
+
+
+def _unlabelled(stage: Stage, kubectl: Kubectl) -> None:
+    kubectl("label", "configmap/b", "-n", stage.namespace, f"{PART_OF}-")
+
+
+# What happened to it, what becomes of it, why, whether the old set lists it after.
+ODD = {
+    "gone": (_gone, Outcome.FORGOTTEN, "it is gone", False),
+    "made anew": (_made_anew, Outcome.FAILED, "it is not the object that the set lists", True),
+    "being deleted": (_going, Outcome.FAILED, "it is being deleted", True),
+    "a third set's": (_a_third_sets, Outcome.FORGOTTEN, "it belongs to a third set now", False),
+    "without its label": (_unlabelled, Outcome.FAILED, "or has lost its label", True),
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+@pytest.mark.parametrize("dry_run", [DryRun.OFF, DryRun.SERVER])
+def test_an_object_that_cannot_be_handed_over_is_told(
+    stage: Stage, shop: Stage, api: Api, kubectl: Kubectl, name: str, dry_run: DryRun
+) -> None:
+    """Why, with exit code 3 for a failure; it is left as it is, and the others are moved."""
+    happen, outcome, why, stays = ODD[name]
+    stage.run(config_map("a"), config_map("b"))
+    happen(stage, kubectl)
+    status, before = api("GET", _path(stage, "b"))
+    story = stage.move(shop, "configmap/a", "configmap/b", dry_run=dry_run)
+    assert story.outcomes == {"configmap/a": Outcome.MOVED, "configmap/b": outcome}
+    assert story.exit_code == (3 if outcome is Outcome.FAILED else 0)
+    assert why in _told(story, "configmap/b")
+    assert api("GET", _path(stage, "b")) == (status, before)
+    if dry_run is DryRun.OFF:
+        assert stage.listed() == ({"configmap/b"} if stays else set())
+        assert shop.listed() == {"configmap/a"}
+        _belongs(api, stage, "a", shop)
+    if name == "being deleted":
+        release = '{"metadata":{"finalizers":null}}'
+        kubectl("patch", "configmap/b", "-n", stage.namespace, "--type=merge", "-p", release)
+
+
+def _told(story: Story, name: str) -> str:
+    """Return what was said of an object, for good or bad."""
+    (done,) = (one for one in story.events if isinstance(one, Done) and one.ref.short == name)
+    return str(done.problem) if done.problem else done.reason
+
+
+def test_a_set_cannot_be_moved_into_itself(stage: Stage, api: Api) -> None:
+    """Said before anything is read."""
+    stage.run(config_map("a"))
+    before = _everything(api, stage)
+    with pytest.raises(UsageError, match="into itself"):
+        stage.move(Stage(stage.kubeconfig, stage.namespace), "configmap/a")
+    assert _everything(api, stage) == before
+
+
+def test_names_that_neither_set_lists_move_nothing(stage: Stage, shop: Stage, api: Api) -> None:
+    """A typing error must not pass for done; what has been moved already is no error."""
+    stage.run(config_map("a"), config_map("b"))
+    stage.move(shop, "configmap/b")
+    before = _everything(api, stage)
+    with pytest.raises(UsageError, match="does not list configmap/x, service/a"):
+        stage.move(shop, "configmap/a", "configmap/x", "service/a")
+    assert _everything(api, stage) == before
+    assert stage.move(shop, "configmap/a", "configmap/b").outcomes == {"configmap/a": Outcome.MOVED}
+
+
+def test_a_set_that_there_is_not_is_no_source(stage: Stage, shop: Stage, api: Api) -> None:
+    """Nor is an inventory made for it, or for the other one."""
+    shop.run(config_map("a"))
+    before = _everything(api, stage)
+    with pytest.raises(UsageError, match="there is no set web"):
+        stage.move(shop)
+    assert _everything(api, stage) == before
+
+
+@pytest.mark.parametrize("where", [DryRun.SERVER, DryRun.CLIENT])
+@pytest.mark.parametrize("names", [(), ("configmap/a", "service/web")])
+def test_a_dry_run_changes_nothing(
+    stage: Stage, abroad: Stage, api: Api, where: DryRun, names: tuple[str, ...]
+) -> None:
+    """By UID and resourceVersion of everything; it says what the move itself says."""
+    stage.run(config_map("a"), config_map("b"), SERVICE)
+    before = _everything(api, stage, abroad)
+    story = stage.move(abroad, *names, dry_run=where)
+    assert _everything(api, stage, abroad) == before
+    assert story.outcomes == stage.move(abroad, *names).outcomes
+
+
+WIDE = {**config_map("b", labels={"team": "x"}), "data": {"key": "v", "more": "w"}}
+NARROW = config_map("b")
+
+
+def test_the_new_sets_next_apply_of_the_same_manifests_changes_nothing(
+    stage: Stage, shop: Stage, api: Api, audit: AuditTrail
+) -> None:
+    """Nothing but its own inventory is written; by the apply after that, nothing at all."""
+    bodies = (WIDE, SERVICE, SECRET)
+    stage.run(config_map("a"), *bodies)
+    stage.move(shop, "configmap/b", "service/web", "secret/s")
+    record = f"configmaps/{shop.target.inventory.name} in {stage.namespace}"
+    before = _everything(api, stage)
+    assert set(shop.run(*bodies).outcomes.values()) == {Outcome.UNCHANGED}
+    now = _everything(api, stage)
+    assert {name for name, state in now.items() if state != before[name]} == {record}
+    audit.restart()
+    assert set(shop.run(*bodies).outcomes.values()) == {Outcome.UNCHANGED}
+    assert {one["verb"] for one in audit.events() if "applyprune/" in one["userAgent"]} <= {
+        "get",
+        "list",
+    }
+
+
+def _has_narrowed(api: Api, stage: Stage, shop: Stage) -> None:
+    """Assert that what only the first manifest had is gone, and that the object is the shop's."""
+    assert api.get(_path(stage, "b"))["data"] == {"key": "v"}
+    assert "team" not in _metadata(api, stage, "b")["labels"]
+    _belongs(api, stage, "b", shop)
+
+
+def test_a_field_that_the_new_sets_manifest_leaves_out_goes(
+    stage: Stage, shop: Stage, api: Api
+) -> None:
+    """The old set's manager was renamed, so nobody else holds it."""
+    stage.run(WIDE)
+    stage.move(shop, "configmap/b")
+    assert shop.run(NARROW).outcomes == {"configmap/b": Outcome.CONFIGURED}
+    _has_narrowed(api, stage, shop)
+
+
+def test_what_is_taken_with_adopt_all_goes_along_whole(stage: Stage, shop: Stage, api: Api) -> None:
+    """As if it had been moved: the same object, under one manager."""
+    stage.run(WIDE, config_map("a"))
+    uid = _metadata(api, stage, "b")["uid"]
+    assert shop.run(NARROW, adopt=Adopt.ALL).outcomes == {"configmap/b": Outcome.CONFIGURED}
+    assert _metadata(api, stage, "b")["uid"] == uid
+    _has_narrowed(api, stage, shop)
+    assert stage.run(config_map("a")).outcomes["configmap/b"] is Outcome.FORGOTTEN
+    assert not shop.check().found
+
+
+def test_the_old_sets_next_runs_concern_only_what_it_kept(
+    stage: Stage, shop: Stage, api: Api
+) -> None:
+    """Without the object all is unchanged; with it still in the input, it is refused."""
+    stage.run(config_map("a"), config_map("b"), SERVICE)
+    stage.move(shop, "configmap/b")
+    before = _everything(api, stage)
+    assert stage.run(config_map("a"), SERVICE).outcomes == {
+        "configmap/a": Outcome.UNCHANGED,
+        "service/web": Outcome.UNCHANGED,
+    }
+    assert _everything(api, stage) == before
+    story = stage.run(config_map("a"), config_map("b", "other"))
+    assert story.outcomes == {
+        "configmap/a": Outcome.UNCHANGED,
+        "configmap/b": Outcome.FAILED,
+        "service/web": Outcome.KEPT,
+    }
+    assert "belongs to another set" in story.problem("configmap/b")
+    assert stage.listed() == {"configmap/a", "service/web"}
+    assert api.get(_path(stage, "b"))["data"] == {"key": "v"}
+
+
+@pytest.mark.parametrize("applied", [True, False])
+def test_adopted_stays_adopted_and_created_stays_created(
+    stage: Stage, shop: Stage, api: Api, kubectl: Kubectl, applied: bool
+) -> None:
+    """Whether the new set has applied them meanwhile or not."""
+    # Under a manager of its own: what kubectl's has would become ours at the adoption.
+    kubectl(
+        "create", "configmap", "old", "-n", stage.namespace, "--from-literal=mine=1",
+        "--field-manager=someone",
+    )  # fmt: skip
+    stage.run(config_map("old"), config_map("new"))
+    shop.run(config_map("s"))
+    stage.move(shop)
+    if applied:
+        shop.run(config_map("old"), config_map("new"), config_map("s"))
+    made = {ref.name: entry.made for ref, entry in shop.inventory().entries.items()}
+    assert made == {"old": Made.ADOPTED, "new": Made.CREATED, "s": Made.CREATED}
+    assert shop.run(config_map("s")).outcomes == {
+        "configmap/s": Outcome.UNCHANGED,
+        "configmap/old": Outcome.ABANDONED,
+        "configmap/new": Outcome.PRUNED,
+    }
+    assert api.get(_path(stage, "old"))["data"] == {"mine": "1", "key": "v"}
+
+
+def test_there_and_back(stage: Stage, shop: Stage, api: Api) -> None:
+    """The object is as it was before, by every manager and field."""
+    bodies = (WIDE, config_map("a"), SERVICE)
+    stage.run(*bodies)
+    before = [api.get(_path(stage, name)) for name in ("b", "service/web")]
+    stage.move(shop, "configmap/b", "service/web")
+    shop.move(stage, "configmap/b", "service/web")
+    after = [api.get(_path(stage, name)) for name in ("b", "service/web")]
+    for one in (*before, *after):
+        del one["metadata"]["resourceVersion"]
+    assert after == before
+    assert set(stage.run(*bodies).outcomes.values()) == {Outcome.UNCHANGED}
+
+
+def _patches(seen: Exchange) -> bool:
+    return seen.method == "PATCH" and seen.header("Content-Type") == JSON_PATCH
+
+
+@pytest.mark.parametrize("which", [1, 2])
+def test_an_object_that_somebody_changes_meanwhile_is_looked_at_again(
+    spoiled: Stage, shop: Stage, proxy: FaultProxy, api: Api, kubectl: Kubectl, which: int
+) -> None:
+    """Between the read and the patch, and between the two patches: the change stays."""
+    spoiled.run(WIDE, config_map("a"))
+    uid = _metadata(api, spoiled, "b")["uid"]
+    sent: list[int] = []
+
+    def before(seen: Exchange) -> None:
+        if _patches(seen):
+            sent.append(seen.number)
+            if len(sent) == which:
+                kubectl("annotate", "configmap/b", "-n", spoiled.namespace, "mine=1")
+
+    proxy.before_forward = before
+    assert spoiled.move(shop, "configmap/b").outcomes == {"configmap/b": Outcome.MOVED}
+    assert len(sent) >= 2
+    now = _metadata(api, spoiled, "b")
+    assert (now["uid"], now["annotations"]) == (uid, {"mine": "1"})
+    assert shop.run(NARROW).exit_code == 0
+    _has_narrowed(api, spoiled, shop)
+    assert spoiled.listed() == {"configmap/a"}
+
+
+def test_an_object_that_is_deleted_meanwhile_is_told(
+    spoiled: Stage, shop: Stage, proxy: FaultProxy, api: Api, kubectl: Kubectl
+) -> None:
+    """It is gone for both sets, and nothing is made in its place."""
+    spoiled.run(config_map("a"), config_map("b"))
+    sent: list[int] = []
+
+    def before(seen: Exchange) -> None:
+        if _patches(seen) and not sent:
+            sent.append(seen.number)
+            _gone(spoiled, kubectl)
+
+    proxy.before_forward = before
+    story = spoiled.move(shop, "configmap/b")
+    assert sent
+    assert (story.exit_code, story.outcomes) == (0, {"configmap/b": Outcome.FORGOTTEN})
+    assert _told(story, "configmap/b") == "it is gone"
+    assert not api.exists(_path(spoiled, "b"))
+    assert spoiled.listed() == {"configmap/a"}
+    assert shop.run(config_map("s")).exit_code == 0
+    assert shop.listed() == {"configmap/s"}
+
+
+@pytest.mark.parametrize("count", [1, 2, 9])
+def test_a_lost_reply_to_a_hand_over_is_known_again(
+    spoiled: Stage, shop: Stage, proxy: FaultProxy, api: Api, count: int
+) -> None:
+    """By the new set's label on the very object; lost once, for both patches, and every time."""
+    spoiled.run(WIDE, config_map("a"))
+    spoiled.budget = 0.5
+    proxy.rule = first(count, faults.lose_reply(), where=_patches)
+    assert spoiled.move(shop, "configmap/b").outcomes == {"configmap/b": Outcome.MOVED}
+    assert shop.listed() == {"configmap/b"}
+    assert shop.run(NARROW).exit_code == 0
+    _has_narrowed(api, spoiled, shop)
+
+
+def test_a_move_that_the_server_refuses_leaves_the_object_to_the_old_set(
+    spoiled: Stage, shop: Stage, proxy: FaultProxy, api: Api
+) -> None:
+    """The new set forgets it at its next run; the same move again does it."""
+    spoiled.run(config_map("a"), config_map("b"), config_map("c"))
+    denied = faults.status(403, reason="Forbidden", message="not today")
+    proxy.rule = always(denied, where=lambda seen: _patches(seen) and seen.path.endswith("/b"))
+    story = spoiled.move(shop, "configmap/b", "configmap/c")
+    assert story.outcomes == {"configmap/b": Outcome.FAILED, "configmap/c": Outcome.MOVED}
+    assert story.exit_code == 3
+    assert "not today" in story.problem("configmap/b")
+    _belongs(api, spoiled, "b", spoiled)
+    assert spoiled.listed() == {"configmap/a", "configmap/b"}
+    assert shop.run(config_map("c")).outcomes["configmap/b"] is Outcome.FORGOTTEN
+    proxy.rule = lambda _seen: None
+    assert spoiled.move(shop, "configmap/b", "configmap/c").exit_code == 0
+    assert shop.listed() == {"configmap/b", "configmap/c"}
+
+
+def test_two_moves_in_opposite_directions_take_turns(
+    stage: Stage, shop: Stage, spoiled: Stage, proxy: FaultProxy
+) -> None:
+    """The second waits for the first, which holds both sets, and then has its way."""
+    stage.run(config_map("a"), config_map("b"))
+    shop.run(config_map("c"), config_map("d"))
+    pause, waits = faults.Pause(), threading.Event()
+    proxy.rule = first(1, pause, where=_patches)
+    shop.seen = lambda event: waits.set() if isinstance(event, Waiting) else None
+    with ThreadPoolExecutor(2) as pool:
+        there = pool.submit(spoiled.move, shop, "configmap/b")
+        assert pause.reached.wait(30)
+        back = pool.submit(shop.move, stage, "configmap/c", lock_timeout=30.0)
+        assert waits.wait(30)
+        pause.go_on.set()
+        assert there.result(60).outcomes == {"configmap/b": Outcome.MOVED}
+        assert back.result(60).outcomes == {"configmap/c": Outcome.MOVED}
+    assert stage.listed() == {"configmap/a", "configmap/c"}
+    assert shop.listed() == {"configmap/b", "configmap/d"}
+
+
+def test_moves_that_begin_at_once_end_within_their_time(stage: Stage, shop: Stage) -> None:
+    """Each is done, or has lost the race and does it when told again; none waits for ever."""
+    stage.run(*(config_map(f"a-{number}") for number in range(4)))
+    shop.run(*(config_map(f"b-{number}") for number in range(4)))
+    for number in range(3):
+        moves = [(stage, shop, f"configmap/a-{number}"), (shop, stage, f"configmap/b-{number}")]
+        with ThreadPoolExecutor(2) as pool:
+            ends = [pool.submit(_try_to_move, *one) for one in moves]
+        done = [end.result(60) for end in ends]
+        assert any(done)
+        for one, ended in zip(moves, done, strict=True):
+            assert ended or _try_to_move(*one)
+    left = {f"configmap/{one}" for one in ("a-3", "b-0", "b-1", "b-2")}
+    assert stage.listed() == left
+    assert shop.listed() == {f"configmap/{one}" for one in ("b-3", "a-0", "a-1", "a-2")}
+
+
+def _try_to_move(source: Stage, target: Stage, name: str) -> bool:
+    """Return whether the move was done; a lost race is the only other end."""
+    try:
+        return source.move(target, name, lock_timeout=20.0).exit_code == 0
+    except LostRace:
+        return False
+
+
+def test_a_move_waits_for_the_run_that_holds_either_set(stage: Stage, shop: Stage) -> None:
+    """And says who that is when it takes too long; nothing has changed hands then."""
+    stage.run(config_map("a"), config_map("b"))
+    shop.run(config_map("s"))
+    for held in (stage, shop):
+        take_from_elsewhere(held)
+        with pytest.raises(LostRace, match=f"the set {held.name} is held by another run") as caught:
+            stage.move(shop, "configmap/b", lock_timeout=1.0)
+        assert ELSEWHERE.who in str(caught.value.why)
+        assert stage.listed() == {"configmap/a", "configmap/b"}
+        assert shop.listed() == {"configmap/s"}
+
+
+def test_a_move_that_was_cut_off_before_the_hand_over_deletes_nothing(
+    stage: Stage, proxy: FaultProxy, api: Api, tmp_path: Path
+) -> None:
+    """Both sets list it, the label is the old set's still: its prune lets go of it."""
+    to = Stage(stage.kubeconfig, stage.namespace, name="to")
+    stage.run(config_map("a"), config_map("b"))
+    to.run(config_map("c"))
+    path = f"/api/v1/namespaces/{stage.namespace}/configmaps/b"
+    uid = api.get(path)["metadata"]["uid"]
+    command: list[str | Path] = ["inventory", "move", "web", "to", "configmap/b"]
+    number = 0
+    while True:
+        number += 1
+        killed = kill_at(
+            proxy,
+            number,
+            Moment.BEFORE,
+            [*command, "-n", stage.namespace],
+            proxy.kubeconfig(tmp_path),
+        )
+        assert killed is not None
+        if "json-patch" in killed.header("content-type"):
+            break
+    story = stage.run(config_map("a"))
+    assert story.outcomes["configmap/b"] is Outcome.ABANDONED
+    assert to.run(config_map("b"), config_map("c")).exit_code == 0
+    assert api.get(path)["metadata"]["uid"] == uid
+    assert to.listed() == {"configmap/b", "configmap/c"}
