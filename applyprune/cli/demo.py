@@ -71,7 +71,7 @@ def _tell(shell: _Shell) -> None:
     shell.run("kubectl get networkpolicies -n shop", holds="catalogue")
 
     shell.say("The wrong path, one file instead of all: refused, with all that it would take.")
-    shell.run("applyprune apply shop -f v2/settings.yaml", code=6, holds="--max-prune")
+    shell.run("applyprune apply shop -f v2/namespace.yaml", code=6, holds="--max-prune")
 
     shell.say("What the set is, by its own record: the inventory, a ConfigMap in the cluster.")
     shell.run("applyprune inventory show shop", holds="promotion.shop.example.com/summer-sale")

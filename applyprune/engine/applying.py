@@ -53,6 +53,7 @@ _SERVED_SOON = 10.0
 _POLL = 0.1
 _TRIES = 8
 _MARGIN = 3.0
+_DEAD_VERSION = "to an invalid group/version"
 _WRITTEN = frozenset({Outcome.CREATED, Outcome.CONFIGURED, Outcome.RECREATED})
 
 
@@ -363,6 +364,13 @@ class Applier:
         if isinstance(error, Conflict) and error.causes:
             error = explained(error, step.desired, self.cluster)
         problem = as_problem(error, where=step.desired.origin)
+        if _DEAD_VERSION in problem.what and not problem.hint:
+            hint = (
+                "A field manager's entry names a version that is not served any more. To clear "
+                f"them all: kubectl patch {step.desired.ref.short} --type=json -p "
+                """'[{"op":"replace","path":"/metadata/managedFields","value":[{}]}]'"""
+            )
+            problem = replace(problem, hint=hint)
         if not error.where and str(step.desired.ref) not in problem.what:
             problem = replace(problem, what=f"{step.desired.ref}: {problem.what}")
         return problem

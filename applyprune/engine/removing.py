@@ -118,6 +118,8 @@ class Remover:
         entry, live = step.entry, step.live
         if step.action is Action.REFUSE:
             return step, Done(entry.ref, Outcome.FAILED, problem=step.problem)
+        if step.action is Action.KEEP:
+            return step, Done(entry.ref, Outcome.KEPT, reason=step.reason)
         if live is not None and live.uid in self.applied:
             return step, self._done(step, Outcome.FORGOTTEN, "it is in the set under another group")
         if step.action is Action.FORGET or live is None or step.resource is None:

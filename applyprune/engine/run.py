@@ -55,6 +55,7 @@ if TYPE_CHECKING:
 
     from applyprune.engine.ports import Cluster, Store
     from applyprune.model.manifests import Manifest
+    from applyprune.model.problems import Problem
     from applyprune.model.refs import Ref
     from applyprune.planning.cascade import Contents
     from applyprune.planning.tracking import SetIdentity
@@ -94,6 +95,7 @@ class _Run:
     workers: Workers
     tally: Tally = field(default_factory=Tally)
     noted: dict[Ref, Entry] = field(default_factory=dict)
+    unknown: Sequence[tuple[Ref, Problem]] = ()
     record: Record | None = None
     inventory: Inventory = field(default_factory=lambda: Inventory("", ""))
     plan: Plan = field(default_factory=lambda: Plan((), ()))
@@ -115,6 +117,8 @@ class _Run:
         entries = self._union()
         try:
             applier = self._applier()
+            unknown = (Done(ref, Outcome.FAILED, problem=why) for ref, why in self.unknown)
+            yield from self.tally.counted(unknown)
             yield from self.tally.counted(applier.run(self.plan.applies))
             self._take_note(entries, applier)
             yield from self._await_ready(entries, applier)
@@ -140,6 +144,7 @@ class _Run:
         refuse_unlisted(self.inventory, options, target)
         catalogue = self.cluster.catalogue()
         resolved = resolve(request.manifests, catalogue, target, namespace=request.namespace)
+        self.unknown = resolved.unknown
         yield from (Warned(warning) for warning in resolved.warnings)
         if not self.inventory.exists and options.mode is Mode.APPLY:
             ensure_home(self.cluster, target, options)
@@ -157,6 +162,9 @@ class _Run:
             # To delete twice is no failure; a mistyped name is to be seen all the same.
             yield Warned(as_problem(no_set(target)))
         self.plan = make_plan(resolved.desired, self.inventory, self.world, target, options)
+        silent = {ref for ref, _ in self.unknown}
+        removals = tuple(step for step in self.plan.removals if step.entry.ref not in silent)
+        self.plan = replace(self.plan, removals=removals)
         self.inventory = replace(self.inventory, copied=self.plan.restored)
         if (stray := unlisted_problem(resolved.desired, self.inventory, self.world)) is not None:
             yield Warned(stray)

@@ -30,8 +30,11 @@ if TYPE_CHECKING:
     from applyprune.model.live import Live
     from applyprune.model.problems import Problem
     from applyprune.model.refs import Ref
+    from applyprune.model.resources import Resource
     from applyprune.planning.awaiting import Awaited
     from applyprune.planning.tracking import SetIdentity
+
+    Body = Mapping[str, Any]
 
 _TURN = 0.5
 _LOOK_CLOSER_AFTER = 2.0
@@ -56,7 +59,9 @@ class Waiter:
     left: set[Ref] = field(default_factory=set)
     _live: dict[Ref, Live | None] = field(default_factory=dict)
     _uids: dict[Ref, str] = field(default_factory=dict)
+    _last: dict[Ref, Live] = field(default_factory=dict)
     _around: dict[Source, dict[Ref, Live]] = field(default_factory=dict)
+    _by_uid: dict[Source, dict[str, list[Body]]] = field(default_factory=dict)
     _unread: dict[Source, str] = field(default_factory=dict)
 
     def run(self, awaited: Sequence[Awaited]) -> Iterator[Event]:
@@ -143,6 +148,7 @@ class Waiter:
             return
         self._unread.pop(source, None)
         if not source.selector:
+            self._by_uid.pop(source, None)
             known = self._around.setdefault(source, {})
             if isinstance(news, Listed):
                 known.clear()
@@ -154,12 +160,15 @@ class Waiter:
             return
         if isinstance(news, Seen):
             self._live[news.ref] = news.live
+            if news.live is not None:
+                self._last[news.ref] = news.live
             return
         here = (source.resource.group_kind, source.namespace)
         for ref in list(self._live):
             if (ref.group_kind, source.namespace and ref.namespace) == here:
                 self._live[ref] = None
         self._live.update(news.lives)
+        self._last.update(news.lives)
         # From now on what the list does not name is known to be gone.
         self._around.setdefault(source, {})
 
@@ -182,10 +191,7 @@ class Waiter:
         )
         if state.status is not Status.IN_PROGRESS or one.ref.group_kind not in WITH_PODS:
             return state
-        pods = current_pods(
-            live.body, self._bodies(PODS, one.ref), self._bodies(REPLICA_SETS, one.ref)
-        )
-        if problem := pods_problem(pods, waited=waited):
+        if problem := pods_problem(self._pods(live), waited=waited):
             return problem
         if refused := refused_creation(self._warnings(live, ()), waited=waited):
             return Readiness(Status.FAILED, f"its Pods are refused: {refused}")
@@ -200,22 +206,36 @@ class Waiter:
             unread = [self._unread[place] for place in places if place in self._unread]
             return Readiness(Status.UNKNOWN, (unread or ["it has not been read yet"])[0])
         if one.once:
+            last = self._last.get(one.ref)
+            state = assess(last.body, rule=one.rule) if last and last.body else None
+            if state is not None and state.status is Status.FAILED:
+                return state  # what removed it does so to failed ones as well
             return Readiness(Status.CURRENT, "it has finished, and its TTL removed it")
         return Readiness(Status.FAILED, "it is gone: somebody has deleted it, or taken its label")
 
-    def _bodies(self, resource: Any, ref: Ref) -> Sequence[Mapping[str, Any]]:
-        known = self._around.get(Source(resource, ref.namespace), {})
-        return [live.body for live in known.values() if live.body is not None]
+    def _pods(self, live: Live) -> Sequence[Body]:
+        """Return the Pods of a workload's present template."""
+        if live.body is None:
+            return ()
+        sets = self._about(REPLICA_SETS, live.ref, live.uid)
+        owners = [live.uid, *(str(one["metadata"]["uid"]) for one in sets)]
+        pods = [pod for owner in owners for pod in self._about(PODS, live.ref, owner)]
+        return current_pods(live.body, pods, sets)
 
-    def _warnings(
-        self, live: Live, pods: Sequence[Mapping[str, Any]]
-    ) -> Sequence[Mapping[str, Any]]:
-        uids = {live.uid, *(str(pod["metadata"]["uid"]) for pod in pods)}
-        return [
-            event
-            for event in self._bodies(EVENTS, live.ref)
-            if (event.get("involvedObject") or {}).get("uid") in uids
-        ]
+    def _warnings(self, live: Live, pods: Sequence[Body]) -> Sequence[Body]:
+        uids = [live.uid, *(str(pod["metadata"]["uid"]) for pod in pods)]
+        return [event for uid in uids for event in self._about(EVENTS, live.ref, uid)]
+
+    def _about(self, resource: Resource, ref: Ref, uid: str) -> Sequence[Body]:
+        """Return what an object controls, or the events about it: looked up, for there are many."""
+        source = Source(resource, ref.namespace)
+        found = self._by_uid.get(source)
+        if found is None:
+            found = self._by_uid[source] = {}
+            for live in self._around.get(source, {}).values():
+                if live.body is not None:
+                    found.setdefault(_subject(live.body), []).append(live.body)
+        return found.get(uid, ())
 
     def _give_up(
         self,
@@ -247,6 +267,14 @@ class Waiter:
         live = self._live.get(ref)
         if live is None or live.body is None:
             return ""
-        pods = current_pods(live.body, self._bodies(PODS, ref), self._bodies(REPLICA_SETS, ref))
-        words = events_problem(self._warnings(live, pods))
+        words = events_problem(self._warnings(live, self._pods(live)))
         return "; ".join(words.splitlines())
+
+
+def _subject(body: Body) -> str:
+    """Return the UID of what an event is about, or of an object's controller; empty for none."""
+    about = body.get("involvedObject")
+    if isinstance(about, dict):
+        return str(about.get("uid", ""))
+    owners = body["metadata"].get("ownerReferences") or ()
+    return next((str(one.get("uid", "")) for one in owners if one.get("controller") is True), "")

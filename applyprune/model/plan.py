@@ -124,6 +124,6 @@ class Plan:
             or any(step.action in {Action.CREATE, Action.UPDATE} for step in self.applies)
             or (
                 not self.no_prune
-                and any(step.action is not Action.REFUSE for step in self.removals)
+                and any(step.action not in {Action.REFUSE, Action.KEEP} for step in self.removals)
             )
         )

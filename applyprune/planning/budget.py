@@ -60,7 +60,9 @@ def judge(
         for name in sorted(options.keep)
         if doomed and not any(ref.is_among((name,)) for ref in listed)
     ]
-    cascading = [step.entry.ref for step in doomed if step.action is Action.REFUSE]
+    refused = [step.entry.ref for step in doomed if step.action is Action.REFUSE]
+    cascading = [ref for ref in refused if ref not in cascades.coming]
+    wanted = [ref for ref in refused if ref in cascades.coming]
     others = [step.entry.ref for step in doomed if step.action is not Action.REFUSE]
     kinds = _kinds_in_need(others, options) if limited else []
     needed = [
@@ -69,13 +71,17 @@ def judge(
         *(f"--allow-kind {kind}" for kind in kinds),
         *(f"--allow-cascade {ref.short}" for ref in cascading),
     ]
-    if not (needed or lost):
+    if not (needed or lost or wanted):
         return tuple(steps), None
     hint = f"To allow exactly this: {' '.join(needed)}"
+    if wanted:
+        names = ", ".join(ref.short for ref in wanted)
+        hint = f"Put {names} back into the input, or leave it standing with --keep."
     if lost:
         hint = f"Correct or drop {' '.join(f'--keep {name}' for name in lost)}."
     reasons = [
         *(["there is no object in the input"] if empty else []),
+        *(f"{ref.short} holds what the input wants" for ref in wanted[:3]),
         *(f"--keep {name} names nothing that the set lists" for name in lost),
         *([f"a prune may delete {most} of the {len(listed)} objects listed"] if over else []),
         *(f"no {kind} is pruned unless that is allowed" for kind in kinds),
@@ -87,7 +93,7 @@ def judge(
         why="; ".join(reasons),
         hint=hint,
     )
-    told = (_told(step, hint) for step in steps)
+    told = (step if step.entry.ref in wanted else _told(step, hint) for step in steps)
     return tuple(told), as_problem(error)
 
 

@@ -96,6 +96,15 @@ class Cascades:
     def refusal(self, ref: Ref, options: Options) -> Problem | None:
         """Return why an object may not be deleted for what it holds; None when it may."""
         cascade = self.found.get(ref)
+        if wanted := self.coming.get(ref):
+            names = ", ".join(_named(one) for one in sorted(wanted)[:_SHOWN])
+            return as_problem(
+                PruneRefused(
+                    f"{ref.short} was not deleted",
+                    why=f"it would take along what the input wants: {names}",
+                    hint=f"Put it back into the input, or leave it standing: --keep {ref.short}",
+                )
+            )
         if ref.is_among(options.allow_cascade):
             return None
         if self.foreign(ref):

@@ -160,7 +160,10 @@ def _existing(
         return _refused(one, entry or replace(union, found=live.uid), problem, live)
     # An adoption is one until a reply has confirmed it.
     adopts = not known or entry is None or (not entry.uid and entry.found != ABSENT)
-    migrate = foreign_managers(live, options.take_over, adopts=adopts)
+    # On an object that we created it can only come of wiped managedFields: the server keeps for it
+    # what it finds at the next apply, our own fields among it.
+    asked = options.take_over if adopts else {*options.take_over, "before-first-apply"}
+    migrate = foreign_managers(live, asked, adopts=adopts)
     if known and entry is not None and not (options.full or fence or migrate or entry.letting_go):
         schema = world.schemas.get(one.ref.group_kind)
         knows_schema = one.ref.group_kind not in world.schemas or schema is not None

@@ -51,7 +51,10 @@ def remove_steps(
     """
     states = (world.states[one.ref] for one in desired)
     wanted = {state.uid for state in states if isinstance(state, Live)}
-    steps = [_unless_wanted(remove_step(one, world, target, options), wanted) for one in entries]
+    # Only an apply lists it under its new group; until then the old entry is what lists it.
+    action = Action.FORGET if options.mode is Mode.APPLY else Action.KEEP
+    decided = (remove_step(entry, world, target, options) for entry in entries)
+    steps = [_unless_wanted(step, wanted, action) for step in decided]
     going = {
         step.live.uid for step in steps if step.action is Action.DELETE and step.live is not None
     }
@@ -77,11 +80,11 @@ def _coming(
     return {ref: frozenset(inside) for ref, inside in found.items()}
 
 
-def _unless_wanted(step: RemoveStep, wanted: Collection[str]) -> RemoveStep:
+def _unless_wanted(step: RemoveStep, wanted: Collection[str], action: Action) -> RemoveStep:
     if step.live is None or step.live.uid not in wanted:
         return step
     reason = "it is in the set under another group"
-    return replace(step, action=Action.FORGET, reason=reason, problem=None)
+    return replace(step, action=action, reason=reason, problem=None)
 
 
 def _with_cascade(step: RemoveStep, cascades: Cascades, options: Options) -> RemoveStep:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from applyprune.errors import InputError, InputErrors
+from applyprune.errors import InputError, InputErrors, as_problem
 from applyprune.model.plan import Desired
 from applyprune.model.problems import Problem
 from applyprune.model.refs import Ref
@@ -33,10 +33,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """The desired objects in the order of their waves, and what the user should know of them."""
+    """The desired objects in the order of their waves, and what the user should know of them.
+
+    ``unknown`` are those of an API group whose server does not answer: they fail, no other does.
+    """
 
     desired: tuple[Desired, ...]
     warnings: tuple[Problem, ...]
+    unknown: tuple[tuple[Ref, Problem], ...] = ()
+
+
+class _Silent(InputError):
+    """What an object is cannot be told: the server of its API group does not answer."""
 
 
 def resolve(
@@ -57,11 +65,17 @@ def resolve(
     errors: list[InputError] = []
     warnings: list[Problem] = []
     desired: dict[Ref, Desired] = {}
+    unknown: list[tuple[Ref, Problem]] = []
     for manifest in manifests:
         try:
             resource = _resource(manifest, catalogue, coming)
             one = _settle(manifest, resource, target, namespace)
             _check(one, manifest, target, desired)
+        except _Silent as error:
+            home = manifest.namespace or namespace
+            ref = Ref(manifest.gvk.group, manifest.gvk.kind, home, manifest.name)
+            unknown.append((ref, as_problem(error)))
+            continue
         except InputError as error:
             errors.append(error)
             continue
@@ -77,7 +91,7 @@ def resolve(
             )
     if errors:
         raise errors[0] if len(errors) == 1 else InputErrors(errors)
-    return Resolved(in_order(desired), tuple(warnings))
+    return Resolved(in_order(desired), tuple(warnings), tuple(unknown))
 
 
 def _resource(manifest: Manifest, catalogue: Catalogue, coming: Mapping[GVK, Resource]) -> Resource:
@@ -86,7 +100,7 @@ def _resource(manifest: Manifest, catalogue: Catalogue, coming: Mapping[GVK, Res
         return found
     gvk = manifest.gvk
     if gvk.group in catalogue.stale:
-        raise InputError(
+        raise _Silent(
             f"cannot tell what {gvk} is",
             where=manifest.origin,
             why=f"the server of the API group {gvk.group} does not answer",

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import copy
+import time
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import pytest
 
 from applyprune.model.events import Outcome
+from applyprune.planning.tracking import PART_OF
 from tests.engine.stage import Stage, config_map
-from tests.engine.test_set import DEPLOYMENT, SECRET, SERVICE
+from tests.engine.test_set import DEPLOYMENT, SECRET, SERVICE, _writes
 
 if TYPE_CHECKING:
-    from tests.conftest import Api, Kubectl
+    from collections.abc import Callable, Iterator, Mapping
+
+    from tests.conftest import Api, AuditTrail, Kubectl
 
 BODIES: tuple[dict[str, Any], ...] = (
     config_map("a", labels={"team": "x"}, annotations={"note": "y"}),
@@ -80,28 +86,6 @@ def _owned(kubectl: Kubectl, stage: Stage, target: str) -> str:
     return kubectl("get", target, "-n", stage.namespace, "-o", f"jsonpath={columns}")
 
 
-@pytest.mark.parametrize(
-    ("target", "patch"),
-    [
-        ("configmap/a", '{"data":{"foreign":"1"}}'),
-        ("configmap/a", '{"metadata":{"annotations":{"foreign":"1"}}}'),
-        ("service/web", '{"metadata":{"labels":{"foreign":"1"}}}'),
-        ("secret/s", '{"data":{"foreign":"eA=="}}'),
-    ],
-)
-def test_a_change_of_what_we_do_not_own_is_left_alone(
-    stage: Stage, kubectl: Kubectl, api: Api, target: str, patch: str
-) -> None:
-    """Nothing is written and nothing touched."""
-    stage.run(*BODIES)
-    kubectl("patch", target, "-n", stage.namespace, "--type=merge", "-p", patch)
-    kind, _, name = target.partition("/")
-    path = f"/api/v1/namespaces/{stage.namespace}/{kind}s/{name}"
-    before = api.get(path)["metadata"]["resourceVersion"]
-    assert set(stage.run(*BODIES).outcomes.values()) == {Outcome.UNCHANGED}
-    assert api.get(path)["metadata"]["resourceVersion"] == before
-
-
 def test_an_object_deleted_outside_comes_back(stage: Stage, kubectl: Kubectl) -> None:
     """As a new object, recorded under its new UID."""
     stage.run(*BODIES)
@@ -134,3 +118,395 @@ def test_a_finished_job_with_a_ttl_stays_gone(stage: Stage, api: Api) -> None:
     assert not api.exists(path)
     job["spec"]["backoffLimit"] = 1
     assert stage.run(job).outcomes == {"job.batch/j": Outcome.CREATED}
+
+
+# No controller writes to it while it is suspended, and it has what the rest of design §7 is about:
+# a generation, lists with keys, lists and maps that are one value.
+CRON_JOB: dict[str, Any] = {
+    "apiVersion": "batch/v1",
+    "kind": "CronJob",
+    "metadata": {"name": "c", "labels": {"team": "x"}, "annotations": {"note": "y"}},
+    "spec": {
+        "schedule": "30 3 * * *",
+        "suspend": True,
+        "jobTemplate": {
+            "spec": {
+                "template": {
+                    "spec": {
+                        "restartPolicy": "Never",
+                        "nodeSelector": {"disk": "fast", "zone": "a"},
+                        "containers": [
+                            {
+                                "name": "c",
+                                "image": "x:1",
+                                "args": ["--a", "--b"],
+                                "env": [
+                                    {"name": "A", "value": "1"},
+                                    {"name": "B", "value": "2"},
+                                ],
+                            },
+                            {"name": "side", "image": "y:1"},
+                        ],
+                    }
+                }
+            }
+        },
+    },
+}
+PORTS: dict[str, Any] = {
+    "apiVersion": "v1",
+    "kind": "Service",
+    "metadata": {"name": "p", "labels": {"team": "x"}, "annotations": {"note": "y"}},
+    "spec": {
+        "selector": {"app": "web", "tier": "front"},
+        "ports": [
+            {"name": "http", "port": 80, "protocol": "TCP"},
+            {"name": "https", "port": 443, "protocol": "TCP"},
+        ],
+    },
+}
+CONFIG = config_map("m", labels={"team": "x"}, annotations={"note": "y"})
+QUIET: dict[str, dict[str, Any]] = {
+    "cronjob.batch/c": CRON_JOB,
+    "service/p": PORTS,
+    "configmap/m": CONFIG,
+}
+PATHS = {
+    "cronjob.batch/c": "/apis/batch/v1/namespaces/{}/cronjobs/c",
+    "service/p": "/api/v1/namespaces/{}/services/p",
+    "configmap/m": "/api/v1/namespaces/{}/configmaps/m",
+}
+MERGE = "application/merge-patch+json"
+APPLY = "application/apply-patch+yaml"
+
+
+def _pod(body: Any) -> Any:
+    """Return the Pod specification of the CronJob."""
+    return body["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+
+
+def _wiped(body: Any) -> None:
+    """Empty managedFields; a list of one empty entry is how that is said."""
+    body["metadata"]["managedFields"] = [{}]
+
+
+def _all(*edits: Callable[[Any], None]) -> Callable[[Any], None]:
+    """Return the edits as one."""
+
+    def edit(body: Any) -> None:
+        for one in edits:
+            one(body)
+
+    return edit
+
+
+def _label(body: Any) -> None:
+    body["metadata"]["labels"]["team"] = "z"
+
+
+def _value(body: Any) -> None:
+    body["data"]["key"] = "theirs"
+
+
+EDITS: dict[str, tuple[str, Callable[[Any], None]]] = {
+    "a value": ("configmap/m", _value),
+    "a list of one value, in another order": (
+        "cronjob.batch/c",
+        lambda body: _pod(body)["containers"][0]["args"].reverse(),
+    ),
+    "an item less in a list of one value": (
+        "cronjob.batch/c",
+        lambda body: _pod(body)["containers"][0]["args"].pop(),
+    ),
+    "a key of a map of one value": (
+        "cronjob.batch/c",
+        lambda body: _pod(body)["nodeSelector"].update(zone="b"),
+    ),
+    "a key more in a map of one value, of a kind without a generation": (
+        "service/p",
+        lambda body: body["spec"]["selector"].update(foreign="1"),
+    ),
+    "an item of a list with keys": (
+        "cronjob.batch/c",
+        lambda body: _pod(body)["containers"][0]["env"].pop(),
+    ),
+    "managedFields wiped, and a label": ("cronjob.batch/c", _all(_wiped, _label)),
+    "managedFields wiped, and a value": ("configmap/m", _all(_wiped, _value)),
+}
+# They alone leave managedFields as they are.
+ORDERS: dict[str, tuple[str, Callable[[Any], None]]] = {
+    "a list with keys, in another order": (
+        "cronjob.batch/c",
+        lambda body: _pod(body)["containers"].reverse(),
+    ),
+    "a list with keys in another, in another order": (
+        "cronjob.batch/c",
+        lambda body: _pod(body)["containers"][0]["env"].reverse(),
+    ),
+    "a list with keys, in another order, of a kind without a generation": (
+        "service/p",
+        lambda body: body["spec"]["ports"].reverse(),
+    ),
+}
+
+
+def _put(api: Api, path: str, edit: Callable[[Any], None]) -> Any:
+    """Edit an object by a PUT, and return what was there before."""
+    before = api.get(path)
+    body = copy.deepcopy(before)
+    edit(body)
+    status, reply = api("PUT", path, body)
+    assert status == 200, reply
+    return before
+
+
+def _substance(live: Any) -> Any:
+    """Return what a manifest may say of an object."""
+    metadata = {key: live["metadata"].get(key) for key in ("labels", "annotations")}
+    passing = {"metadata", "status"}
+    return {**{key: live[key] for key in live.keys() - passing}, "metadata": metadata}
+
+
+def _others_unchanged(outcomes: Mapping[str, Outcome], target: str) -> bool:
+    return {one for name, one in outcomes.items() if name != target} == {Outcome.UNCHANGED}
+
+
+@pytest.mark.parametrize("name", [*EDITS, *ORDERS])
+def test_a_put_is_put_back(stage: Stage, api: Api, name: str) -> None:
+    """By PUT, which says everything of an object: values, orders, managedFields."""
+    target, edit = (EDITS | ORDERS)[name]
+    stage.run(*QUIET.values())
+    path = PATHS[target].format(stage.namespace)
+    before = _put(api, path, edit)
+    changed = api.get(path)
+    assert _substance(changed) != _substance(before), "the change took"
+    if name in ORDERS:
+        assert changed["metadata"]["managedFields"] == before["metadata"]["managedFields"]
+    story = stage.run(*QUIET.values(), force_conflicts=True)
+    assert story.outcomes[target] is Outcome.CONFIGURED, story.events
+    assert _others_unchanged(story.outcomes, target)
+    assert _substance(api.get(path)) == _substance(before)
+
+
+@pytest.mark.parametrize("target", QUIET)
+def test_wiped_managed_fields_alone_are_put_back(stage: Stage, api: Api, target: str) -> None:
+    """Without our entry nothing would show the next change, nor prune the object."""
+    stage.run(*QUIET.values())
+    path = PATHS[target].format(stage.namespace)
+    _put(api, path, _wiped)
+    stage.run(*QUIET.values())
+    # The server gives all that it found to a manager of its own making; the next run takes it over,
+    # or no field that leaves the manifest would ever go.
+    stage.run(*QUIET.values())
+    managers = [one["manager"] for one in api.get(path)["metadata"]["managedFields"]]
+    assert managers == [stage.target.manager]
+    assert set(stage.run(*QUIET.values()).outcomes.values()) == {Outcome.UNCHANGED}
+
+
+def _apply(api: Api, path: str, body: Any, manager: str) -> None:
+    query = f"?force=true&fieldManager={quote(manager, safe='')}"
+    status, reply = api("PATCH", path + query, body, content_type=APPLY)
+    assert status == 200, reply
+
+
+@pytest.mark.parametrize("soon", [True, False], ids=["within its second", "later"])
+@pytest.mark.parametrize("target", QUIET)
+def test_an_apply_under_our_own_name(stage: Stage, api: Api, target: str, soon: bool) -> None:
+    """The same values leave nothing to do; another label, which moves no generation, is seen.
+
+    Our entry's paths are the same either way, and its time is good for a second only.
+    """
+    stage.run(*QUIET.values())
+    path = PATHS[target].format(stage.namespace)
+    body = copy.deepcopy(QUIET[target])
+    body["metadata"]["labels"][PART_OF] = stage.target.id
+    if not soon:
+        time.sleep(1.1)
+    _apply(api, path, body, stage.target.manager)
+    assert set(stage.run(*QUIET.values()).outcomes.values()) == {Outcome.UNCHANGED}
+    before = api.get(path)
+    _label(body)
+    _apply(api, path, body, stage.target.manager)
+    story = stage.run(*QUIET.values())
+    assert story.outcomes[target] is Outcome.CONFIGURED
+    assert _others_unchanged(story.outcomes, target)
+    assert _substance(api.get(path)) == _substance(before)
+
+
+def test_a_co_owner(stage: Stage, api: Api, audit: AuditTrail) -> None:
+    """Who owns our fields along with us disturbs nothing until they say something else."""
+    stage.run(*QUIET.values())
+    path = PATHS["cronjob.batch/c"].format(stage.namespace)
+    before = api.get(path)
+    body = copy.deepcopy(CRON_JOB)
+    _apply(api, path, body, "other")
+    audit.restart()
+    assert set(stage.run(*QUIET.values()).outcomes.values()) == {Outcome.UNCHANGED}
+    assert _writes(audit) == []
+    body["spec"]["schedule"] = "0 4 * * *"
+    _apply(api, path, body, "other")
+    story = stage.run(*QUIET.values())
+    assert story.exit_code == 4, "they own it now, and alone"
+    story = stage.run(*QUIET.values(), force_conflicts=True)
+    assert story.outcomes["cronjob.batch/c"] is Outcome.CONFIGURED
+    assert _substance(api.get(path)) == _substance(before)
+
+
+def test_an_object_re_created_outside_is_put_right(stage: Stage, api: Api) -> None:
+    """Under the same name with other values; the record holds its new UID, and an adoption."""
+    stage.run(*QUIET.values())
+    path = PATHS["configmap/m"].format(stage.namespace)
+    old = api.get(path)["metadata"]["uid"]
+    assert api("DELETE", path)[0] == 200
+    assert api("POST", path.removesuffix("/m"), config_map("m", "theirs"))[0] == 201
+    story = stage.run(*QUIET.values(), force_conflicts=True)
+    assert story.outcomes["configmap/m"] is Outcome.CONFIGURED
+    live = api.get(path)
+    assert live["data"] == CONFIG["data"]
+    (entry,) = [one for ref, one in stage.inventory().entries.items() if ref.short == "configmap/m"]
+    assert entry.uid == live["metadata"]["uid"] != old
+    assert entry.made == "adopted"
+
+
+REWRITES: dict[str, tuple[str, str, str]] = {
+    "a label": ("cronjob.batch/c", "/metadata/labels/team", "z"),
+    "an annotation": ("cronjob.batch/c", "/metadata/annotations/note", "z"),
+    "a field": ("cronjob.batch/c", "/spec/schedule", "0 4 * * *"),
+    "a label of a kind without a generation": ("configmap/m", "/metadata/labels/team", "z"),
+    "a value of a kind without a generation": ("configmap/m", "/data/key", "theirs"),
+}
+
+
+@pytest.fixture
+def policy(api: Api, stage: Stage) -> Iterator[Callable[[str, str], None]]:
+    """Sets a policy that rewrites a field whenever somebody else annotates an object."""
+    root, name = "/apis/admissionregistration.k8s.io/v1", stage.namespace
+    kinds = ("mutatingadmissionpolicies", "mutatingadmissionpolicybindings")
+
+    def start(pointer: str, value: str) -> None:
+        rewrite = f'[JSONPatch{{op: "replace", path: "{pointer}", value: "{value}"}}]'
+        marked = "has({0}.metadata.annotations) && 'foreign' in {0}.metadata.annotations"
+        rule = {
+            "apiGroups": ["", "batch"],
+            "apiVersions": ["*"],
+            "operations": ["UPDATE"],
+            "resources": ["configmaps", "cronjobs"],
+        }
+        spec: dict[str, Any] = {
+            "failurePolicy": "Fail",
+            "reinvocationPolicy": "Never",
+            "matchConstraints": {
+                "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": name}},
+                "resourceRules": [rule],
+            },
+            # Our own apply, which finds the annotation there, is left as it is.
+            "matchConditions": [
+                {"name": "new", "expression": marked.format("object")},
+                {"name": "old", "expression": f"!({marked.format('oldObject')})"},
+            ],
+            "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": rewrite}}],
+        }
+        for plural, kind, told in (
+            (kinds[0], "MutatingAdmissionPolicy", spec),
+            (kinds[1], "MutatingAdmissionPolicyBinding", {"policyName": name}),
+        ):
+            body = {
+                "apiVersion": "admissionregistration.k8s.io/v1",
+                "kind": kind,
+                "metadata": {"name": name},
+                "spec": told,
+            }
+            status, reply = api("POST", f"{root}/{plural}", body)
+            assert status == 201, reply
+
+    yield start
+    for plural in reversed(kinds):
+        api("DELETE", f"{root}/{plural}/{name}")
+
+
+@pytest.mark.parametrize("name", REWRITES)
+def test_what_a_policy_rewrites_during_anothers_patch_is_put_back(
+    stage: Stage, api: Api, policy: Callable[[str, str], None], name: str
+) -> None:
+    """It changes our field and leaves it ours: managedFields stay as they are."""
+    target, pointer, value = REWRITES[name]
+    stage.run(*QUIET.values())
+    path = PATHS[target].format(stage.namespace)
+    before = api.get(path)
+    policy(pointer, value)
+    foreign = {"metadata": {"annotations": {"foreign": "1"}}}
+    deadline = time.monotonic() + 30
+    while True:
+        # The API server takes up a policy within moments, and says nowhere when.
+        status, tried = api("PATCH", f"{path}?dryRun=All", foreign, content_type=MERGE)
+        assert status == 200, tried
+        if _without_marks(tried) != _without_marks(before):
+            break
+        assert time.monotonic() < deadline, "the policy never came to work"
+        time.sleep(0.05)
+    status, changed = api("PATCH", path, foreign, content_type=MERGE)
+    assert status == 200, changed
+    assert _without_marks(changed) != _without_marks(before)
+    assert _entry(changed, stage) == _entry(before, stage)
+    story = stage.run(*QUIET.values())
+    assert story.outcomes[target] is Outcome.CONFIGURED, story.events
+    assert _others_unchanged(story.outcomes, target)
+    assert _without_marks(api.get(path)) == _without_marks(before)
+
+
+def _without_marks(live: Any) -> Any:
+    """Return what a manifest may say, without the annotation of others."""
+    said = _substance(live)
+    annotations = said["metadata"]["annotations"] or {}
+    said["metadata"]["annotations"] = {
+        key: value for key, value in annotations.items() if key != "foreign"
+    }
+    return said
+
+
+def _entry(live: Any, stage: Stage) -> Any:
+    entries = live["metadata"]["managedFields"]
+    return [one for one in entries if one["manager"] == stage.target.manager]
+
+
+@pytest.mark.parametrize(
+    ("target", "patch"),
+    [
+        ("configmap/m", {"data": {"foreign": "1"}}),
+        ("configmap/m", {"metadata": {"annotations": {"foreign": "1"}}}),
+        ("configmap/m", {"metadata": {"finalizers": ["example.com/foreign"]}}),
+        ("service/p", {"metadata": {"labels": {"foreign": "1"}}}),
+        ("service/p", {"spec": {"publishNotReadyAddresses": True}}),
+        ("cronjob.batch/c", {"metadata": {"labels": {"foreign": "1"}}}),
+        ("cronjob.batch/c", {"spec": {"successfulJobsHistoryLimit": 1}}),
+        ("cronjob.batch/c", {"spec": {"jobTemplate": {"spec": {"backoffLimit": 2}}}}),
+    ],
+)
+def test_a_change_of_what_we_do_not_own_is_left_alone(
+    stage: Stage, api: Api, audit: AuditTrail, target: str, patch: dict[str, Any]
+) -> None:
+    """Nothing is touched, and by the server's own log nothing is sent."""
+    stage.run(*QUIET.values())
+    path = PATHS[target].format(stage.namespace)
+    status, before = api("PATCH", path, patch, content_type=MERGE)
+    assert status == 200, before
+    audit.restart()
+    assert set(stage.run(*QUIET.values()).outcomes.values()) == {Outcome.UNCHANGED}
+    assert _writes(audit) == []
+    assert api.get(path) == before
+    api("PATCH", path, {"metadata": {"finalizers": None}}, content_type=MERGE)
+
+
+def test_an_item_that_others_add_to_a_list_of_ours_costs_one_apply(
+    stage: Stage, api: Api, audit: AuditTrail
+) -> None:
+    """By the values alone it might be ours; what is sent moves nothing, and is not sent again."""
+    stage.run(*QUIET.values())
+    path = PATHS["service/p"].format(stage.namespace)
+    _put(api, path, lambda body: body["spec"]["ports"].append({"name": "foreign", "port": 81}))
+    before = api.get(path)
+    assert set(stage.run(*QUIET.values()).outcomes.values()) == {Outcome.UNCHANGED}
+    audit.restart()
+    assert set(stage.run(*QUIET.values()).outcomes.values()) == {Outcome.UNCHANGED}
+    assert _writes(audit) == []
+    assert api.get(path) == before

@@ -74,10 +74,6 @@ ERRORS: dict[str, tuple[list[dict[str, Any]], str]] = {
         ],
         "set.yaml:2: the server knows no kind Foo in x.io/v2",
     ),
-    "a group whose server is down": (
-        [{"apiVersion": "metrics.k8s.io/v1", "kind": "PodMetrics", "metadata": {"name": "f"}}],
-        "does not answer",
-    ),
     "one object twice": (
         [body(), body()],
         "set.yaml:2: configmap/a in namespace home is in the set twice: it is also in set.yaml:1",
@@ -108,3 +104,13 @@ def test_all_errors_are_said_at_once() -> None:
     with pytest.raises(InputErrors) as caught:
         _refs(body(), body(), {"apiVersion": "x.io/v1", "kind": "Foo", "metadata": {"name": "f"}})
     assert len(caught.value.errors) == 2
+
+
+def test_an_object_of_a_group_whose_server_is_down_holds_up_no_other() -> None:
+    """Its scope cannot be known: it alone fails, under the name that it would have."""
+    silent = {"apiVersion": "metrics.k8s.io/v1", "kind": "PodMetrics", "metadata": {"name": "f"}}
+    found = resolve([manifest(silent), manifest(body())], CATALOGUE, TARGET, namespace="home")
+    assert [one.ref.kind for one in found.desired] == ["ConfigMap"]
+    ((ref, problem),) = found.unknown
+    assert ref == Ref("metrics.k8s.io", "PodMetrics", "home", "f")
+    assert "does not answer" in problem.why

@@ -1,0 +1,74 @@
+"""``apply --wait`` as a user or a pipeline sees it: what is said, and the exit code."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.e2e.command import applyprune
+from tests.engine.test_set import DEPLOYMENT
+
+if TYPE_CHECKING:
+    from applyprune.localplane import Plane
+
+
+def _deployment(**pods: Any) -> str:
+    spec = DEPLOYMENT["spec"]
+    template = {**spec["template"], "spec": {**spec["template"]["spec"], **pods}}
+    body = {**DEPLOYMENT, "spec": {**spec, "progressDeadlineSeconds": 3, "template": template}}
+    return json.dumps(body)
+
+
+def test_a_deployment_that_becomes_ready(plane: Plane, namespace: str) -> None:
+    """Created, then ready, then the summary; exit code 0."""
+    ended = applyprune(
+        "apply", "web", "-n", namespace, "-f", "-", "--wait", "--timeout=60s",
+        kubeconfig=plane.kubeconfig, stdin=_deployment(),
+    )  # fmt: skip
+    assert (ended.code, ended.err) == (0, "")
+    created, ready, summary = ended.out.splitlines()
+    assert created == "deployment.apps/web created"
+    assert ready.startswith("deployment.apps/web ready (")
+    assert summary.startswith("web: 1 created in ")
+
+
+def test_a_deployment_that_does_not(plane: Plane, namespace: str) -> None:
+    """Exit code 5 as soon as it has failed, the reason on standard error; the object stays."""
+    began = time.monotonic()
+    ended = applyprune(
+        "apply", "web", "-n", namespace, "-f", "-", "--wait", "--timeout=5m",
+        kubeconfig=plane.kubeconfig, stdin=_deployment(nodeSelector={"no": "node"}),
+    )  # fmt: skip
+    assert time.monotonic() - began < 20.0
+    assert ended.code == 5
+    assert "deployment.apps/web created" in ended.out
+    assert " ready (" not in ended.out
+    assert " will not be ready: the progress deadline is exceeded" in ended.err
+    assert "FailedScheduling: 0/1 nodes are available" in ended.err
+    shown = applyprune("inventory", "show", "web", "-n", namespace, kubeconfig=plane.kubeconfig)
+    assert "deployment.apps/web" in shown.out
+
+
+@pytest.mark.parametrize("rule", ["deployment.apps", "deployment.apps=", "deployment.apps=self."])
+def test_a_rule_that_is_none(plane: Plane, namespace: str, rule: str) -> None:
+    """Exit code 2, with the option named; nothing is applied."""
+    ended = applyprune(
+        "apply", "web", "-n", namespace, "-f", "-", "--wait", "--ready-when", rule,
+        kubeconfig=plane.kubeconfig, stdin=_deployment(),
+    )  # fmt: skip
+    assert (ended.code, ended.out) == (2, "")
+    assert "--ready-when" in ended.err
+
+
+def test_a_rule_by_the_option(plane: Plane, namespace: str) -> None:
+    """The expression may hold the sign that stands between kind and rule."""
+    ended = applyprune(
+        "apply", "web", "-n", namespace, "-f", "-", "--wait",
+        "--ready-when", "deployment.apps=self.metadata.name == 'web'",
+        kubeconfig=plane.kubeconfig, stdin=_deployment(nodeSelector={"no": "node"}),
+    )  # fmt: skip
+    assert ended.code == 0
+    assert "deployment.apps/web ready (" in ended.out

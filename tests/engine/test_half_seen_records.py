@@ -1,0 +1,219 @@
+"""A record that is damaged, newer, or tells of what never came: what a repair may make of it."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from applyprune.errors import InventoryError, InventoryTooNew
+from applyprune.localplane import API_SERVER_ONLY
+from applyprune.model.events import Found, Outcome
+from applyprune.model.findings import Fault, Remedy
+from applyprune.model.inventory import Made
+from applyprune.model.options import Mode
+from applyprune.planning.tracking import PART_OF
+from tests.conftest import Api
+from tests.e2e.command import start
+from tests.engine.stage import Stage, Story, config_map
+from tests.fault_proxy import FaultProxy, always, faults
+from tests.sweeps.inputs import write_input
+
+if TYPE_CHECKING:
+    import subprocess
+    from pathlib import Path
+
+    from tests.conftest import FreshPlane, Kubectl
+    from tests.fault_proxy.exchange import Wire
+
+ACCOUNT: dict[str, Any] = {
+    "apiVersion": "v1",
+    "kind": "ServiceAccount",
+    "metadata": {"name": "account"},
+}
+
+
+def _path(stage: Stage, name: str) -> str:
+    return f"/api/v1/namespaces/{stage.namespace}/configmaps/{name}"
+
+
+def _damage(stage: Stage, api: Api) -> dict[str, Any]:
+    """Spoil what the inventory lists, and return its ConfigMap as it is then."""
+    path = _path(stage, stage.target.inventory.name)
+    body: dict[str, Any] = api.get(path)
+    body["data"]["entries"] = "broken"
+    status, reply = api("PUT", path, body)
+    assert status == 200, reply
+    stored: dict[str, Any] = reply
+    return stored
+
+
+def _unseen(story: Story) -> list[str]:
+    """Return what a check says that it could not look at."""
+    findings = [one.finding for one in story.events if isinstance(one, Found)]
+    return [one.what for one in findings if one.fault is Fault.UNKNOWN and one.ref is None]
+
+
+def test_what_may_not_be_listed_is_not_lost_by_a_repair(
+    spoiled: Stage, stage: Stage, proxy: FaultProxy, api: Api
+) -> None:
+    """A damaged record is not written over by what could be seen, unless that is asked for."""
+    stage.run(config_map("a"), ACCOUNT)
+    damaged = _damage(stage, api)
+    proxy.rule = always(
+        faults.status(403, reason="Forbidden", message="no"),
+        where=lambda seen: seen.method == "GET" and seen.path.endswith("/serviceaccounts"),
+    )
+    (unseen,) = _unseen(spoiled.check())
+    assert unseen.startswith("could not be looked at: serviceaccounts")
+    with pytest.raises(InventoryError, match="was not made anew") as caught:
+        spoiled.repair()
+    assert "serviceaccounts" in caught.value.why
+    assert "--partly" in caught.value.hint
+    assert api.get(_path(stage, stage.target.inventory.name)) == damaged
+    assert spoiled.repair(partly=True).exit_code == 0
+    assert stage.listed() == {"configmap/a"}
+    # What was not seen then is found by its marks when it can be.
+    assert stage.check().found == {"serviceaccount/account": Fault.UNLISTED}
+
+
+def test_a_group_that_does_not_answer_is_not_lost_by_a_repair(fresh_plane: FreshPlane) -> None:
+    """An APIService without a backend: nobody can say what of the set it serves."""
+    plane = fresh_plane(API_SERVER_ONLY)
+    stage = Stage(plane.kubeconfig, "default", budget=1.0)
+    api = Api(plane)
+    stage.run(config_map("a"))
+    service = {
+        "apiVersion": "apiregistration.k8s.io/v1",
+        "kind": "APIService",
+        "metadata": {"name": "v1.silent.example.com"},
+        "spec": {
+            "group": "silent.example.com",
+            "version": "v1",
+            "groupPriorityMinimum": 1000,
+            "versionPriority": 15,
+            "insecureSkipTLSVerify": True,
+            "service": {"namespace": "default", "name": "nobody"},
+        },
+    }
+    assert api("POST", "/apis/apiregistration.k8s.io/v1/apiservices", service)[0] == 201
+    deadline = time.monotonic() + 60
+    while not (unseen := _unseen(stage.check())):
+        assert time.monotonic() < deadline, "the group was never found silent"
+        time.sleep(0.2)
+    assert unseen == ["could not be looked at: the API group silent.example.com does not answer"]
+    damaged = _damage(stage, api)
+    with pytest.raises(InventoryError, match="was not made anew") as caught:
+        stage.repair()
+    assert "silent.example.com" in caught.value.why
+    assert api.get(_path(stage, stage.target.inventory.name)) == damaged
+    assert stage.repair(made=Made.CREATED, partly=True).exit_code == 0
+    assert stage.listed() == {"configmap/a"}
+    api.close()
+
+
+def test_a_record_that_is_whole_is_repaired_though_not_everything_is_seen(
+    spoiled: Stage, stage: Stage, proxy: FaultProxy, kubectl: Kubectl
+) -> None:
+    """Only what is made anew from the marks needs all of them."""
+    stage.run(config_map("a"), config_map("b"), ACCOUNT)
+    kubectl("label", "configmap/b", "-n", stage.namespace, f"{PART_OF}-")
+    proxy.rule = always(
+        faults.status(403, reason="Forbidden"),
+        where=lambda seen: seen.method == "GET" and seen.path.endswith("/serviceaccounts"),
+    )
+    assert spoiled.repair().outcomes == {"configmap/b": Outcome.REPAIRED}
+    assert stage.listed() == {"configmap/a", "configmap/b", "serviceaccount/account"}
+    assert not stage.check().found
+
+
+def test_a_newer_format_is_not_written_over(stage: Stage, api: Api) -> None:
+    """Neither by a repair, in part or whole, nor by any run; nothing of it is taken for damage."""
+    stage.run(config_map("a"), config_map("b"))
+    path = _path(stage, stage.target.inventory.name)
+    body = api.get(path)
+    header = json.loads(body["data"]["header"])
+    body["data"]["header"] = json.dumps({**header, "schema": 2})
+    status, newer = api("PUT", path, body)
+    assert status == 200, newer
+    for made in Made:
+        for partly in (False, True):
+            with pytest.raises(InventoryTooNew, match="has format 2"):
+                stage.repair(made=made, partly=partly)
+    with pytest.raises(InventoryTooNew):
+        stage.check()
+    for mode, bodies in (
+        (Mode.APPLY, (config_map("a"),)),
+        (Mode.PRUNE, (config_map("a"),)),
+        (Mode.DELETE, ()),
+        (Mode.ABANDON, ()),
+    ):
+        with pytest.raises(InventoryTooNew):
+            stage.run(*bodies, mode=mode)
+    other = Stage(stage.kubeconfig, stage.namespace, name="other")
+    other.run(config_map("c"))
+    for source, to in ((stage, other), (other, stage)):
+        with pytest.raises(InventoryTooNew):
+            source.move(to)
+    assert api.get(path) == newer
+    assert api.exists(_path(stage, "b"))
+
+
+def _kill_at_apply(
+    proxy: FaultProxy, name: str, arguments: list[str | Path], kubeconfig: Path
+) -> None:
+    """Run a command and SIGKILL it before the server has seen its apply of that ConfigMap."""
+    process: list[subprocess.Popen[str]] = []
+
+    def kill(wire: Wire) -> None:
+        process[0].kill()
+        process[0].wait(60)
+        wire.reset()
+
+    proxy.rule = always(
+        kill,
+        where=lambda seen: seen.method == "PATCH" and seen.path.endswith(f"/configmaps/{name}"),
+    )
+    with start(*arguments, kubeconfig=kubeconfig) as running:
+        process.append(running)
+        _, err = running.communicate("", timeout=120)
+    assert running.returncode < 0, err
+    proxy.rule = lambda _seen: None
+
+
+def test_an_adoption_that_never_came_is_taken_off_the_list(
+    stage: Stage, proxy: FaultProxy, api: Api, kubectl: Kubectl, tmp_path: Path
+) -> None:
+    """The run was killed between the record and the apply; the object is as it was."""
+    kubectl("create", "configmap", "b", "-n", stage.namespace, "--from-literal=mine=1")
+    before = api.get(_path(stage, "b"))
+    source = write_input(tmp_path / "b.json", [config_map("b")])
+    command: list[str | Path] = ["apply", "web", "-n", stage.namespace, "-f", source]
+    _kill_at_apply(proxy, "b", command, proxy.kubeconfig(tmp_path))
+    assert stage.listed() == {"configmap/b"}
+    checked = stage.check()
+    (finding,) = [one.finding for one in checked.events if isinstance(one, Found)]
+    assert (finding.fault, finding.remedy) == (Fault.UNLABELLED, Remedy.UNLIST)
+    assert "it was to be adopted, and never was" in finding.what
+    assert stage.repair().outcomes == {"configmap/b": Outcome.REPAIRED}
+    assert stage.listed() == set()
+    assert api.get(_path(stage, "b")) == before
+    assert not stage.check().found
+
+
+@pytest.mark.parametrize("mode", [Mode.APPLY, Mode.DELETE])
+def test_an_adoption_that_never_came_deletes_nothing(
+    stage: Stage, proxy: FaultProxy, api: Api, kubectl: Kubectl, tmp_path: Path, mode: Mode
+) -> None:
+    """Not even where adopted objects are to be deleted: the set never had it."""
+    kubectl("create", "configmap", "b", "-n", stage.namespace, "--from-literal=mine=1")
+    before = api.get(_path(stage, "b"))
+    source = write_input(tmp_path / "b.json", [config_map("b")])
+    command: list[str | Path] = ["apply", "web", "-n", stage.namespace, "-f", source]
+    _kill_at_apply(proxy, "b", command, proxy.kubeconfig(tmp_path))
+    bodies = (config_map("a"),) if mode is Mode.APPLY else ()
+    story = stage.run(*bodies, mode=mode, prune_adopted=True)
+    assert story.outcomes["configmap/b"] is Outcome.FORGOTTEN
+    assert api.get(_path(stage, "b")) == before

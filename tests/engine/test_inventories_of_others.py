@@ -1,0 +1,130 @@
+"""The ConfigMaps that hold a set's inventory: no set takes them in, and none deletes them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from applyprune.model.events import Outcome
+from applyprune.model.inventory import ABSENT, Entry
+from applyprune.model.options import Adopt, Mode
+from applyprune.model.refs import Ref
+from applyprune.planning.tracking import PART_OF, SHARD_OF
+from tests.engine.stage import Stage, config_map
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tests.conftest import Api, Kubectl
+
+FILLING = 6_000
+"""So many entries that they are kept in shards."""
+
+
+def _write(stage: Stage, entries: Mapping[Ref, Entry]) -> None:
+    """Write entries into a set's inventory beside what it lists."""
+    transport = stage.transport()
+    try:
+        store = stage.store(transport)
+        inventory = store.read()
+        store.write(replace(inventory, entries={**inventory.entries, **entries}))
+    finally:
+        transport.close()
+
+
+def _entry(name: str, namespace: str, uid: str) -> Entry:
+    ref = Ref("", "ConfigMap", namespace, name)
+    return Entry(ref, "configmaps", "v1", ABSENT, uid=uid)
+
+
+def _fill(stage: Stage) -> None:
+    """Let a set list so much that its inventory is in shards."""
+    entries = [_entry(f"c-{number:05}", "a-gone", f"u-{number}") for number in range(FILLING)]
+    _write(stage, {one.ref: one for one in entries})
+
+
+def _path(stage: Stage, name: str = "") -> str:
+    path = f"/api/v1/namespaces/{stage.namespace}/configmaps"
+    return f"{path}/{name}" if name else path
+
+
+def _kept_in(api: Api, stage: Stage) -> dict[str, str]:
+    """Return the UID of each ConfigMap in which a set's inventory is, by name."""
+    shards = api.get(f"{_path(stage)}?labelSelector={SHARD_OF}={stage.name}")["items"]
+    root = api.get(_path(stage, stage.target.inventory.name))
+    return {one["metadata"]["name"]: one["metadata"]["uid"] for one in (root, *shards)}
+
+
+@pytest.fixture
+def other(stage: Stage) -> Stage:
+    """Another set of the namespace, whose inventory has a root and shards."""
+    made = Stage(stage.kubeconfig, stage.namespace, name="other")
+    made.run(config_map("theirs"))
+    _fill(made)
+    return made
+
+
+@pytest.mark.parametrize("adopt", [Adopt.UNOWNED, Adopt.ALL])
+def test_an_inventory_is_not_taken_into_a_set(
+    stage: Stage, other: Stage, api: Api, adopt: Adopt
+) -> None:
+    """Neither its root nor its shards; nothing of them is changed, and nothing of them listed."""
+    before = {name: api.get(_path(stage, name)) for name in _kept_in(api, other)}
+    assert len(before) > 2
+    bodies = [config_map(name) for name in before]
+    for forced in (False, True):
+        story = stage.run(config_map("a"), *bodies, adopt=adopt, force_conflicts=forced)
+        assert story.exit_code == 3
+        for name in before:
+            assert story.outcomes[f"configmap/{name}"] is Outcome.FAILED
+            assert "is the inventory of a set" in story.problem(f"configmap/{name}")
+    assert {name: api.get(_path(stage, name)) for name in before} == before
+    assert stage.listed() == {"configmap/a"}
+    assert len(other.inventory().entries) == FILLING + 1
+
+
+@pytest.mark.parametrize("mode", [Mode.APPLY, Mode.PRUNE, Mode.DELETE])
+def test_an_inventory_that_is_listed_is_not_deleted(
+    stage: Stage, other: Stage, api: Api, kubectl: Kubectl, mode: Mode
+) -> None:
+    """Though the entry names its UID, and it bears the set's label and its manager's fields."""
+    stage.run(config_map("a"))
+    there = _kept_in(api, other)
+    for name in there:
+        body = {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": name, "labels": {PART_OF: stage.target.id}},
+        }
+        kubectl(
+            "apply", "--server-side", "-n", stage.namespace,
+            f"--field-manager={stage.target.manager}", "-f", "-", stdin=json.dumps(body),
+        )  # fmt: skip
+    _list(stage, there)
+    left: tuple[dict[str, Any], ...] = () if mode is Mode.DELETE else (config_map("a"),)
+    story = stage.run(*left, mode=mode, prune_adopted=True, max_prune=stage.most(99))
+    for name in there:
+        assert story.outcomes[f"configmap/{name}"] is Outcome.ABANDONED, story.events
+        assert "deletionTimestamp" not in api.get(_path(stage, name))["metadata"]
+    assert _kept_in(api, other) == there
+    assert len(other.inventory().entries) == FILLING + 1
+
+
+def _list(stage: Stage, names: Mapping[str, str]) -> None:
+    entries = [_entry(name, stage.namespace, uid) for name, uid in names.items()]
+    _write(stage, {one.ref: one for one in entries})
+
+
+def test_a_set_that_lists_its_own_inventory_does_not_delete_it(stage: Stage, api: Api) -> None:
+    """It does not name itself in its label either, so it is passed over."""
+    stage.run(config_map("a"), config_map("b"))
+    (name,) = _kept_in(api, stage)
+    uid = _kept_in(api, stage)[name]
+    _list(stage, {name: uid})
+    story = stage.run(config_map("a"), prune_adopted=True)
+    assert story.outcomes.get(f"configmap/{name}") is not Outcome.PRUNED
+    assert _kept_in(api, stage) == {name: uid}
+    assert "configmap/a" in stage.listed()

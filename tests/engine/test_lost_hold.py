@@ -1,0 +1,142 @@
+"""A run that was stopped past its lease and taken over: it writes nothing more."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from applyprune.planning.tracking import PART_OF
+from tests.e2e.command import start
+from tests.engine.stage import Stage, config_map
+from tests.sweeps.inputs import write_input
+from tests.sweeps.living import config_maps
+
+if TYPE_CHECKING:
+    import subprocess
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from tests.conftest import Api
+    from tests.fault_proxy import Exchange, FaultProxy
+
+IN_FLIGHT = 16
+"""How many requests a run sends side by side: so many may have been past the last look."""
+
+
+@dataclass(slots=True)
+class Stopped:
+    """A process that SIGSTOP reaches at its first patch, and what it sends when it goes on."""
+
+    proxy: FaultProxy
+    arguments: Sequence[str | Path]
+    kubeconfig: Path
+    reached: threading.Event = field(default_factory=threading.Event)
+    process: subprocess.Popen[str] | None = None
+    before: int = 0
+
+    def __post_init__(self) -> None:
+        """Start it, and return when it stands still."""
+        started = threading.Event()
+        first = threading.Lock()
+
+        def hook(seen: Exchange) -> None:
+            if seen.method == "PATCH" and first.acquire(blocking=False):
+                assert started.wait(60)
+                assert self.process is not None
+                self.process.send_signal(signal.SIGSTOP)
+                self.reached.set()
+
+        self.proxy.before_forward = hook
+        self.process = start(*self.arguments, kubeconfig=self.kubeconfig)
+        started.set()
+        assert self.reached.wait(120)
+
+    def go_on(self) -> tuple[int, set[str], str]:
+        """Return its exit code, the names of what it patched after SIGCONT, and what it said."""
+        assert self.process is not None
+        self.before = len(self.proxy.exchanges)
+        with self.process as running:
+            running.send_signal(signal.SIGCONT)
+            _, err = running.communicate("", timeout=120)
+        later = [one for one in self.proxy.exchanges[self.before :] if one.method == "PATCH"]
+        return running.returncode, {one.path.rpartition("/")[2] for one in later}, err
+
+    def kill(self) -> None:
+        """End it, should the test have failed before it could."""
+        if self.process is not None and self.process.poll() is None:
+            self.process.kill()
+            self.process.communicate()
+
+
+def _sets(api: Api, namespace: str) -> dict[str, str]:
+    """Return by name the set whose label each ConfigMap bears."""
+    return {
+        name: body["metadata"]["labels"][PART_OF]
+        for name, body in config_maps(api, namespace).items()
+        if PART_OF in (body["metadata"].get("labels") or {})
+    }
+
+
+def _names(stage: Stage) -> set[str]:
+    return {ref.name for ref in stage.inventory().entries}
+
+
+def test_an_apply_that_was_taken_over_creates_nothing_more(
+    stage: Stage, proxy: FaultProxy, api: Api, tmp_path: Path
+) -> None:
+    """It ends with exit code 8; what was in flight is all that came of it."""
+    bodies = [config_map(f"c-{number}") for number in range(60)]
+    source = write_input(tmp_path / "many.json", bodies)
+    command: list[str | Path] = ["apply", stage.name, "-n", stage.namespace, "-f", source]
+    stopped = Stopped(proxy, command, proxy.kubeconfig(tmp_path))
+    try:
+        story = stage.run(config_map("other"), max_prune=stage.most(60), lock_timeout=60.0)
+        assert story.exit_code == 0, story.events
+        code, later, err = stopped.go_on()
+    finally:
+        stopped.kill()
+    assert code == 8, err
+    assert "Traceback" not in err
+    assert len(later) <= IN_FLIGHT
+    marked = set(_sets(api, stage.namespace))
+    assert marked - later == {"other"}
+    assert _names(stage) == {"other"}
+    # What came after is not lost: it bears the marks, and a repair lists it.
+    assert stage.repair().exit_code == 0
+    assert _names(stage) == marked
+    assert not stage.check().found
+
+
+def test_a_move_that_was_taken_over_hands_nothing_more_over(
+    stage: Stage, proxy: FaultProxy, api: Api, tmp_path: Path
+) -> None:
+    """Every object but those in flight is still listed by the set whose label it bears."""
+    other = Stage(stage.kubeconfig, stage.namespace, name="other")
+    bodies = [config_map(f"c-{number}") for number in range(40)]
+    assert stage.run(*bodies).exit_code == 0
+    command = ["inventory", "move", "web", "other", "--all", "-n", stage.namespace]
+    stopped = Stopped(proxy, command, proxy.kubeconfig(tmp_path))
+    try:
+        with ThreadPoolExecutor() as pool:
+            # Of what was handed over before, each set leaves the other's where it is.
+            most = stage.most(40)
+            theirs = pool.submit(
+                other.run, config_map("mine"), prune=False, max_prune=most, lock_timeout=60.0
+            )
+            ours = pool.submit(stage.run, *bodies, config_map("extra"), lock_timeout=60.0)
+            assert theirs.result().exit_code == 0
+            assert ours.result().outcomes
+        code, later, err = stopped.go_on()
+    finally:
+        stopped.kill()
+    assert code == 8, err
+    assert "Traceback" not in err
+    assert len(later) <= IN_FLIGHT
+    listed = {stage.target.id: _names(stage), other.target.id: _names(other)}
+    marked = _sets(api, stage.namespace)
+    assert set(marked) == {"mine", "extra", *(f"c-{number}" for number in range(40))}
+    lost = {name for name, owner in marked.items() if name not in listed[owner]}
+    assert lost <= later

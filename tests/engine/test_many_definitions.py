@@ -1,0 +1,236 @@
+"""CRDs in numbers, and CRDs that change under their custom resources."""
+
+from __future__ import annotations
+
+import copy
+import json
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from applyprune.errors import InputError
+from applyprune.localplane import start
+from applyprune.model.events import Outcome
+from applyprune.model.options import Mode
+from tests.conftest import Api, AuditTrail
+from tests.engine.stage import Stage
+from tests.engine.test_definitions import GC, custom, definition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from applyprune.localplane import Binaries, Plane
+    from tests.conftest import Kubectl
+
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+
+
+@pytest.fixture(scope="module")
+def running(binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plane]:
+    """A plane for these tests, each of which has kinds of its own."""
+    with start(binaries, GC, tmp_path_factory.mktemp("planes") / "definitions") as plane:
+        yield plane
+
+
+@pytest.fixture
+def crds(running: Plane) -> Iterator[Api]:
+    """Plain requests to it."""
+    api = Api(running)
+    yield api
+    api.close()
+
+
+def _stage(plane: Plane, name: str) -> Stage:
+    return Stage(plane.kubeconfig, "default", name=name)
+
+
+def _crd(kind: str) -> str:
+    return f"customresourcedefinition.apiextensions.k8s.io/{kind.lower()}s.x.example.com"
+
+
+def _one(kind: str, name: str = "a") -> str:
+    return f"{kind.lower()}.x.example.com/{name}"
+
+
+def _path(kind: str, name: str = "a", version: str = "v1") -> str:
+    return f"/apis/x.example.com/{version}/namespaces/default/{kind.lower()}s/{name}"
+
+
+def _versions(kind: str, **served: bool) -> dict[str, Any]:
+    """Return a CRD with these versions, the last of which is stored."""
+    made = definition(kind)
+    (only,) = made["spec"]["versions"]
+    made["spec"]["versions"] = [
+        {**copy.deepcopy(only), "name": name, "served": is_served, "storage": False}
+        for name, is_served in served.items()
+    ]
+    made["spec"]["versions"][-1]["storage"] = True
+    return made
+
+
+def _in(version: str, body: dict[str, Any]) -> dict[str, Any]:
+    return {**body, "apiVersion": f"x.example.com/{version}"}
+
+
+def test_100_crds_with_two_custom_resources_each(running: Plane) -> None:
+    """From empty in one command, without an error; again, nothing to do; and away again."""
+    stage = _stage(running, "many")
+    kinds = [f"Many{number}" for number in range(100)]
+    # The custom resources stand first: the order is the run's business.
+    bodies = [custom(name, kind) for kind in kinds for name in ("a", "b")]
+    bodies += [definition(kind) for kind in kinds]
+    story = stage.run(*bodies)
+    assert story.exit_code == 0
+    assert story.warnings == []
+    assert list(story.outcomes.values()) == [Outcome.CREATED] * 300
+    assert list(stage.run(*bodies).outcomes.values()) == [Outcome.UNCHANGED] * 300
+    gone = stage.run(mode=Mode.DELETE)
+    assert gone.exit_code == 0
+    assert list(gone.outcomes.values()) == [Outcome.DELETED] * 300
+
+
+def test_a_crd_that_exists_is_adopted(running: Plane, kubectl: Kubectl, crds: Api) -> None:
+    """And left when the set is deleted, for the custom resources of others; ours go."""
+    stage = _stage(running, "adopts")
+    kubectl("create", "-f", "-", stdin=json.dumps(definition("Adopted")), plane=running)
+    kubectl("wait", "--for=condition=Established", "crd/adopteds.x.example.com", plane=running)
+    bodies = (definition("Adopted"), custom("a", "Adopted"))
+    assert stage.run(*bodies).outcomes == {
+        _crd("Adopted"): Outcome.CONFIGURED,
+        _one("Adopted"): Outcome.CREATED,
+    }
+    assert set(stage.run(*bodies).outcomes.values()) == {Outcome.UNCHANGED}
+    assert stage.run(mode=Mode.DELETE).outcomes == {
+        _one("Adopted"): Outcome.DELETED,
+        _crd("Adopted"): Outcome.ABANDONED,
+    }
+    assert crds.exists(f"{CRDS}/adopteds.x.example.com")
+
+
+def test_a_version_is_added_and_used_in_the_same_run(running: Plane, crds: Api) -> None:
+    """By a new custom resource and by one that was there in the old version."""
+    stage = _stage(running, "grows")
+    stage.run(_versions("Grows", v1=True), custom("a", "Grows"), custom("b", "Grows"))
+    bodies = (
+        _in("v2", custom("c", "Grows")),
+        _in("v2", {**custom("a", "Grows"), "spec": {"a": 2}}),
+        custom("b", "Grows"),
+        _versions("Grows", v1=True, v2=True),
+    )
+    story = stage.run(*bodies)
+    assert story.exit_code == 0, story.events
+    assert story.outcomes == {
+        _crd("Grows"): Outcome.CONFIGURED,
+        _one("Grows", "a"): Outcome.CONFIGURED,
+        _one("Grows", "b"): Outcome.UNCHANGED,
+        _one("Grows", "c"): Outcome.CREATED,
+    }
+    assert crds.get(_path("Grows", "a"))["spec"] == {"a": 2}
+    assert set(stage.run(*bodies).outcomes.values()) == {Outcome.UNCHANGED}
+
+
+def test_a_served_version_is_turned_off_while_another_is_served(running: Plane, crds: Api) -> None:
+    """The objects are the same ones in the other version: none is made anew, none pruned."""
+    stage = _stage(running, "turns")
+    stage.run(_versions("Turns", v1=True, v2=True), custom("a", "Turns"), custom("b", "Turns"))
+    before = crds.get(_path("Turns", "a", "v2"))["metadata"]["uid"]
+    bodies = (
+        _versions("Turns", v1=False, v2=True),
+        *(_in("v2", custom(name, "Turns")) for name in ("a", "b")),
+    )
+    story = stage.run(*bodies)
+    assert story.exit_code == 0, story.events
+    assert story.outcomes[_crd("Turns")] is Outcome.CONFIGURED
+    assert crds.get(_path("Turns", "a", "v2"))["metadata"]["uid"] == before
+    assert set(stage.run(*bodies).outcomes.values()) == {Outcome.UNCHANGED}
+    fewer = stage.run(*bodies[:2])
+    assert fewer.outcomes == {
+        _crd("Turns"): Outcome.UNCHANGED,
+        _one("Turns", "a"): Outcome.UNCHANGED,
+        _one("Turns", "b"): Outcome.PRUNED,
+    }
+
+
+def test_a_manifest_in_a_version_that_is_turned_off_is_refused(running: Plane, crds: Api) -> None:
+    """In the run that turns it off and in the next; the object stays, and stays listed."""
+    stage = _stage(running, "stays")
+    stage.run(_versions("Stays", v1=True, v2=True), custom("a", "Stays"), custom("b", "Stays"))
+    off = _versions("Stays", v1=False, v2=True)
+    began = time.monotonic()
+    story = stage.run(off, custom("a", "Stays"))
+    assert story.exit_code == 3
+    assert story.outcomes == {
+        _crd("Stays"): Outcome.CONFIGURED,
+        _one("Stays", "a"): Outcome.FAILED,
+        _one("Stays", "b"): Outcome.KEPT,
+    }
+    assert time.monotonic() - began < 20
+    with pytest.raises(InputError, match=r"knows no kind Stays in x\.example\.com/v1") as caught:
+        stage.run(off, custom("a", "Stays"))
+    assert "The server serves x.example.com/v2" in caught.value.hint
+    assert stage.listed() == {_crd("Stays"), _one("Stays", "a"), _one("Stays", "b")}
+    assert crds.exists(_path("Stays", "b", "v2"))
+
+
+@pytest.mark.parametrize("recreate", [False, True])
+def test_another_scope_is_refused_and_nothing_deleted(
+    running: Plane, crds: Api, recreate: bool
+) -> None:
+    """To make a CRD anew would take its custom resources along: never, whatever is allowed."""
+    kind = "Anew" if recreate else "Moves"
+    stage = _stage(running, kind.lower())
+    stage.run(definition(kind), custom("a", kind))
+    before = crds.get(_path(kind))["metadata"]["uid"]
+    audit = AuditTrail(running, crds)
+    cluster = definition(kind, scope="Cluster")
+    cluster["metadata"]["annotations"] = {"applyprune.dev/recreate": "allowed"} if recreate else {}
+    story = stage.run(cluster, custom("a", kind), recreate=recreate)
+    assert story.exit_code == 3
+    assert story.outcomes == {_crd(kind): Outcome.FAILED, _one(kind): Outcome.UNCHANGED}
+    assert "spec.scope" in story.problem(_crd(kind))
+    assert "immutable" in story.problem(_crd(kind))
+    assert [one for one in audit.events() if one["verb"].startswith("delete")] == []
+    assert crds.get(_path(kind))["metadata"]["uid"] == before
+    assert stage.run(definition(kind), custom("a", kind)).exit_code == 0
+
+
+@pytest.mark.parametrize("ours_too", [False, True], ids=["another's", "ours too"])
+def test_a_version_gone_that_managed_fields_still_name(
+    running: Plane, crds: Api, ours_too: bool
+) -> None:
+    """The server fails every apply with a 500 that stays: said by name, and sent once.
+
+    It cannot convert what that manager owns. No apply of anybody
+    gets past it until that entry is off the object.
+    """
+    kind = "Both" if ours_too else "Theirs"
+    stage = _stage(running, kind.lower())
+    old = _versions(kind, v1alpha1=True, v1=True)
+    version = "v1alpha1" if ours_too else "v1"
+    stage.run(old, _in(version, custom("a", kind)))
+    theirs = {**_in("v1alpha1", custom("a", kind)), "spec": {"theirs": 1}}
+    status, reply = crds(
+        "PATCH",
+        f"{_path(kind, version='v1alpha1')}?fieldManager=other",
+        theirs,
+        content_type="application/apply-patch+yaml",
+    )
+    assert status == 200, reply
+    named = {one["apiVersion"] for one in reply["metadata"]["managedFields"]}
+    assert "x.example.com/v1alpha1" in named
+    audit = AuditTrail(running, crds)
+    changed = {**custom("a", kind), "spec": {"a": 2}}
+    story = stage.run(_versions(kind, v1=True), changed)
+    sent = [one for one in audit.events() if one["requestURI"].startswith(f"{_path(kind)}?")]
+    assert [one["responseStatus"]["code"] for one in sent if one["verb"] == "patch"] == [500]
+    assert story.exit_code == 3
+    assert story.outcomes == {_crd(kind): Outcome.CONFIGURED, _one(kind): Outcome.FAILED}
+    assert "invalid group/version: x.example.com/v1alpha1" in story.problem(_one(kind))
+    assert crds.get(_path(kind))["spec"] == {**theirs["spec"], "a": 1}
+    wipe: dict[str, Any] = {"metadata": {"managedFields": [{}]}}
+    status, reply = crds("PATCH", _path(kind), wipe, content_type="application/merge-patch+json")
+    assert status == 200, reply
+    story = stage.run(_versions(kind, v1=True), changed, force_conflicts=True)
+    assert story.outcomes[_one(kind)] is Outcome.CONFIGURED, story.events
+    assert crds.get(_path(kind))["spec"]["a"] == 2

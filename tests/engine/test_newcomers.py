@@ -1,0 +1,167 @@
+"""What comes into a Namespace or of a CRD that is leaving: it does not go along unasked."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from applyprune.localplane import start
+from applyprune.model.events import Event, Outcome, Planned
+from applyprune.model.options import Mode
+from tests.conftest import Api
+from tests.engine.stage import Stage, config_map
+from tests.engine.test_definitions import GC, custom, definition
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from applyprune.localplane import Binaries, Plane
+    from tests.conftest import Kubectl
+
+ALLOWED = frozenset({"namespace", "customresourcedefinition"})
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+
+
+@pytest.fixture
+def home(stage: Stage, api: Api) -> Iterator[str]:
+    """The name of a Namespace that the set is to make, and that is gone after the test."""
+    name = f"{stage.namespace}-home"
+    yield name
+    api("DELETE", f"/api/v1/namespaces/{name}")
+
+
+@pytest.fixture(scope="module")
+def running(binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plane]:
+    """A plane for the tests with CRDs, each of which has a kind of its own."""
+    with start(binaries, GC, tmp_path_factory.mktemp("planes") / "newcomers") as plane:
+        yield plane
+
+
+@pytest.fixture
+def crds(running: Plane) -> Iterator[Api]:
+    """Plain requests to it."""
+    api = Api(running)
+    yield api
+    api.close()
+
+
+def _namespace(name: str) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+
+
+def _crd(kind: str) -> str:
+    return f"customresourcedefinition.apiextensions.k8s.io/{kind.lower()}s.x.example.com"
+
+
+def _path(kind: str, name: str = "") -> str:
+    path = f"/apis/x.example.com/v1/namespaces/default/{kind.lower()}s"
+    return f"{path}/{name}" if name else path
+
+
+def _lives(api: Api, path: str) -> bool:
+    """Return whether an object is there and not on its way out."""
+    return "deletionTimestamp" not in api.get(path)["metadata"]
+
+
+def _at_plan(then: Callable[[], object]) -> Callable[[Event], None]:
+    """Return a hook that does something when the plan is made and nothing is written yet."""
+
+    def seen(event: Event) -> None:
+        if isinstance(event, Planned):
+            then()
+
+    return seen
+
+
+@pytest.mark.parametrize("mode", [Mode.APPLY, Mode.PRUNE])
+def test_a_namespace_that_leaves_as_an_object_for_it_comes_is_refused(
+    stage: Stage, api: Api, home: str, mode: Mode
+) -> None:
+    """The object is in the input and not yet there when the contents are counted."""
+    stage.run(_namespace(home), config_map("a"), config_map("b"))
+    new = config_map("new", namespace=home)
+    story = stage.run(config_map("a"), new, mode=mode, allow_kinds=ALLOWED)
+    assert story.exit_code == 6, story.events
+    assert Outcome.PRUNED not in story.outcomes.values()
+    assert f"namespace/{home} holds what the input wants" in story.refusal
+    problem = story.problem(f"namespace/{home}")
+    assert f"what the input wants: {home}/configmap/new" in problem
+    assert _lives(api, f"/api/v1/namespaces/{home}")
+    assert api.exists(f"/api/v1/namespaces/{stage.namespace}/configmaps/b")
+    there = api.exists(f"/api/v1/namespaces/{home}/configmaps/new")
+    assert there is (mode is Mode.APPLY)
+    assert f"namespace/{home}" in stage.listed()
+
+
+def test_a_crd_that_leaves_as_a_custom_resource_of_it_comes_is_refused(
+    running: Plane, crds: Api
+) -> None:
+    """The custom resource is in the input and not yet there when the kind is counted."""
+    stage = Stage(running.kubeconfig, "default", name="coming")
+    stage.run(definition("Comer"), config_map("coming"))
+    story = stage.run(custom("new", "Comer"), config_map("coming"), allow_kinds=ALLOWED)
+    assert story.exit_code == 6, story.events
+    assert f"{_crd('Comer')} holds what the input wants" in story.refusal
+    problem = story.problem(_crd("Comer"))
+    assert "what the input wants: default/comer.x.example.com/new" in problem
+    assert _lives(crds, f"{CRDS}/comers.x.example.com")
+    assert crds.exists(_path("Comer", "new"))
+
+
+def test_a_stranger_that_comes_after_the_plan_does_not_go_with_its_namespace(
+    stage: Stage, api: Api, home: str
+) -> None:
+    """The contents are counted once more right before the delete."""
+    stage.run(_namespace(home), config_map("a"), config_map("ours", namespace=home))
+    path = f"/api/v1/namespaces/{home}/configmaps"
+    stage.seen = _at_plan(lambda: api("POST", path, config_map("stranger")))
+    story = stage.run(config_map("a"), allow_kinds=ALLOWED, timeout=60.0)
+    assert story.exit_code != 0
+    assert story.outcomes[f"namespace/{home}"] is Outcome.FAILED, story.events
+    problem = story.problem(f"namespace/{home}")
+    assert f"configmap/stranger in namespace {home}" in problem
+    assert _lives(api, f"/api/v1/namespaces/{home}")
+    assert _lives(api, f"{path}/stranger")
+    assert f"namespace/{home}" in stage.listed()
+
+
+def test_a_stranger_that_comes_after_the_plan_does_not_go_with_its_kind(
+    running: Plane, crds: Api
+) -> None:
+    """The same for a CRD; the option that names it takes the stranger along."""
+    stage = Stage(running.kubeconfig, "default", name="late")
+    stage.run(definition("Late"), config_map("late"), custom("ours", "Late"))
+    stage.seen = _at_plan(lambda: crds("POST", _path("Late"), custom("stranger", "Late")))
+    story = stage.run(config_map("late"), allow_kinds=ALLOWED, timeout=60.0)
+    assert story.exit_code != 0
+    assert story.outcomes[_crd("Late")] is Outcome.FAILED, story.events
+    assert "late.x.example.com/stranger" in story.problem(_crd("Late"))
+    assert _lives(crds, _path("Late", "stranger"))
+    allowed = frozenset({_crd("Late")})
+    story = stage.run(config_map("late"), allow_cascade=allowed, timeout=60.0)
+    assert (story.exit_code, story.outcomes[_crd("Late")]) == (0, Outcome.PRUNED), story.events
+
+
+def test_a_kind_that_is_not_served_is_not_taken_for_empty(
+    running: Plane, crds: Api, kubectl: Kubectl
+) -> None:
+    """Its custom resources are stored all the same; only the option that names it lets it go."""
+    stage = Stage(running.kubeconfig, "default", name="hidden")
+    stage.run(definition("Hidden"), config_map("hidden"))
+    assert crds("POST", _path("Hidden"), custom("theirs", "Hidden"))[0] == 201
+    patch = [{"op": "replace", "path": "/spec/versions/0/served", "value": False}]
+    kubectl(
+        "patch", "crd/hiddens.x.example.com", "--type=json", "-p", json.dumps(patch), plane=running
+    )
+    for kinds in (frozenset[str](), ALLOWED):
+        story = stage.run(config_map("hidden"), allow_kinds=kinds)
+        assert story.exit_code == 6, story.events
+        problem = story.problem(_crd("Hidden"))
+        assert "what it would take along cannot be counted: its kind is not served" in problem
+        assert f"--allow-cascade {_crd('Hidden')}" in problem
+        assert _lives(crds, f"{CRDS}/hiddens.x.example.com")
+    allowed = frozenset({_crd("Hidden")})
+    story = stage.run(config_map("hidden"), allow_cascade=allowed, timeout=60.0)
+    assert (story.exit_code, story.outcomes[_crd("Hidden")]) == (0, Outcome.PRUNED), story.events

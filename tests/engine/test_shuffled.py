@@ -1,0 +1,280 @@
+"""A set whose files and documents come in any order: one plan, and one cluster."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from applyprune.localplane import start
+from applyprune.model.events import Done, Outcome, Planned
+from applyprune.model.options import DryRun, Mode
+from applyprune.sources import read
+from tests.conftest import Api
+from tests.e2e.command import applyprune
+from tests.engine.stage import Stage
+from tests.engine.test_definitions import GC
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from applyprune.localplane import Binaries, Plane
+    from applyprune.model.plan import Plan
+    from tests.engine.stage import Story
+
+ROOT = Path(__file__).parents[2]
+DEMO = sorted((ROOT / "fixtures" / "demo" / "v1").glob("*.yaml"))
+BOUTIQUE = ROOT.parent / "shared" / "manifests" / "online-boutique" / "kubernetes-manifests.yaml"
+SEEDS = range(8)
+# Chains against the ranks of the kinds, waves, names that are alike, a second custom resource. What
+# others depend on is ready without a scheduler.
+MORE = """
+apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: last
+  namespace: shop
+  annotations:
+    config.kubernetes.io/depends-on: >-
+      networking.k8s.io/namespaces/shop/Ingress/storefront,
+      /namespaces/shop/ConfigMap/middle
+---
+apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: middle
+  namespace: shop
+  annotations:
+    config.kubernetes.io/depends-on: batch/namespaces/shop/CronJob/nightly-report
+---
+apiVersion: shop.example.com/v1
+kind: Promotion
+metadata: {name: winter-sale, namespace: shop}
+spec: {discountPercent: 30, until: "2027-01-31"}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: early
+  namespace: annex
+  annotations: {applyprune.dev/wave: "-1"}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: late
+  namespace: annex
+  annotations: {applyprune.dev/wave: "3"}
+---
+apiVersion: v1
+kind: Namespace
+metadata: {name: annex}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: catalogue, namespace: annex}
+spec:
+  type: ExternalName
+  externalName: catalogue.shop.svc
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: shuffled}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: shuffled}
+subjects:
+  - {kind: ServiceAccount, name: storefront, namespace: shop}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: shuffled}
+rules:
+  - {apiGroups: [""], resources: [pods], verbs: [get]}
+---
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata: {name: catalogue, namespace: shop}
+spec:
+  minAvailable: 1
+  selector: {matchLabels: {app: catalogue}}
+---
+apiVersion: scheduling.k8s.io/v1
+kind: PriorityClass
+metadata: {name: shuffled}
+value: 10
+"""
+
+
+@pytest.fixture(scope="module")
+def running(binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plane]:
+    """A plane for these tests: the set brings kinds, and is deleted each time."""
+    with start(binaries, GC, tmp_path_factory.mktemp("planes") / "shuffled") as plane:
+        yield plane
+
+
+@pytest.fixture
+def plain(running: Plane) -> Iterator[Api]:
+    """Plain requests to it."""
+    api = Api(running)
+    yield api
+    api.close()
+
+
+def _documents(*texts: str) -> list[str]:
+    """Return every document of some YAML streams, as text."""
+    found: list[list[str]] = []
+    for text in texts:
+        found.append([])
+        for line in text.splitlines():
+            if line.rstrip() == "---":
+                found.append([])
+            else:
+                found[-1].append(line)
+    return [text for lines in found if "kind:" in (text := "\n".join(lines))]
+
+
+DEMO_SET = _documents(*(path.read_text() for path in DEMO), MORE)
+HOMES = ("shop", "annex")
+
+
+def _shuffled(documents: Sequence[str], seed: int, folder: Path) -> Path:
+    """Write the documents to files and folders as the seed deals them out."""
+    rng = random.Random(seed)  # noqa: S311 - no secret
+    count = rng.randint(1, 9)
+    files: list[list[str]] = [[] for _ in range(count)]
+    for document in rng.sample(documents, len(documents)):
+        rng.choice(files).append(document)
+    for number, name in enumerate(rng.sample("abcdefghi", count)):
+        file = folder / rng.choice((".", "x", "x/y")) / f"{name}.yaml"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("\n---\n".join(files[number]))
+    return folder
+
+
+def _plan(story: Story) -> Plan:
+    (plan,) = (one.plan for one in story.events if isinstance(one, Planned))
+    return plan
+
+
+def _outcomes(story: Story) -> list[Outcome]:
+    """Return the outcome of each object; two of the set differ in their namespace only."""
+    return [one.outcome for one in story.events if isinstance(one, Done)]
+
+
+def _steps(plan: Plan) -> list[tuple[str, str, int]]:
+    steps = [(str(one.desired.ref), str(one.action), one.desired.wave) for one in plan.applies]
+    return steps + [(str(one.entry.ref), str(one.action), 0) for one in plan.removals]
+
+
+def _content(api: Api, plan: Plan, manager: str) -> Mapping[str, Any]:
+    """Return the objects of a plan as they are, without what is new each time."""
+    found = {}
+    for step in plan.applies:
+        one, ref = step.desired.resource, step.desired.ref
+        root = f"/apis/{one.group}/{one.version}" if one.group else f"/api/{one.version}"
+        home = f"/namespaces/{ref.namespace}" if one.namespaced else ""
+        live = api.get(f"{root}{home}/{one.plural}/{ref.name}")
+        metadata = live.pop("metadata")
+        live.pop("status", None)
+        if ref.kind == "Service":
+            for key in ("clusterIP", "clusterIPs"):
+                live["spec"].pop(key, None)
+            for port in live["spec"].get("ports") or ():
+                port.pop("nodePort", None)
+        managed = [entry for entry in metadata["managedFields"] if entry["manager"] == manager]
+        annotations = dict(metadata.get("annotations") or {})
+        annotations.pop("deployment.kubernetes.io/revision", None)
+        live["metadata"] = {
+            "labels": metadata["labels"],
+            "annotations": annotations,
+            "owned": [entry["fieldsV1"] for entry in managed],
+        }
+        found[str(ref)] = live
+    return found
+
+
+def _record(stage: Stage) -> Mapping[str, Any]:
+    return {
+        str(ref): (one.digest, one.wave, one.after, one.keep, one.made, one.version)
+        for ref, one in stage.inventory().entries.items()
+    }
+
+
+@pytest.mark.parametrize("name", ["demo", "boutique"])
+def test_the_plan_and_the_cluster_are_the_same(
+    running: Plane, plain: Api, tmp_path: Path, name: str
+) -> None:
+    """Eight orders, each from empty and each applied again the other way round.
+
+    The namespaces are there before and stay: the namespace controller takes 5 s for each, and the
+    test from the command line does without.
+    """
+    if name == "boutique" and not BOUTIQUE.exists():
+        pytest.skip("the sets lie beside the project only")
+    documents = DEMO_SET if name == "demo" else _documents(BOUTIQUE.read_text())
+    assert len(documents) == (26 if name == "demo" else 35)
+    homes = HOMES if name == "demo" else ()
+    for home in homes:
+        body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": home}}
+        assert plain("POST", "/api/v1/namespaces", body)[0] == 201
+    stage = Stage(running.kubeconfig, "default", name=name)
+    plans, contents, records = [], [], []
+    for seed in SEEDS:
+        inputs = read([str(_shuffled(documents, seed, tmp_path / str(seed)))])
+        bodies = [dict(one.body) for one in inputs]
+        story = stage.run(*bodies)
+        assert story.exit_code == 0, story.events
+        assert Counter(_outcomes(story)) == Counter(
+            {Outcome.CREATED: len(documents) - len(homes), Outcome.CONFIGURED: len(homes)}
+        )
+        plans.append(_steps(_plan(story)))
+        contents.append(_content(plain, _plan(story), stage.target.manager))
+        records.append(_record(stage))
+        again = stage.run(*reversed(bodies))
+        assert _outcomes(again) == [Outcome.UNCHANGED] * len(documents)
+        gone = stage.run(mode=Mode.DELETE)
+        assert gone.exit_code == 0, gone.events
+    for found in (plans, contents, records):
+        assert len(found) == len(SEEDS)
+        assert all(one == found[0] for one in found)
+    for home in homes:
+        assert plain("DELETE", f"/api/v1/namespaces/{home}")[0] == 200
+    deadline = time.monotonic() + 60
+    while any(plain.exists(f"/api/v1/namespaces/{home}") for home in homes):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def test_the_order_of_a_prune_is_the_same(running: Plane, tmp_path: Path) -> None:
+    """However the run read what was applied, and what is left of it."""
+    stage = Stage(running.kubeconfig, "default", name="shrinks")
+    kept = [one for one in DEMO_SET if "kind: Namespace" in one or "kind: PriorityClass" in one]
+    stage.run(*(dict(one.body) for one in read([str(_shuffled(DEMO_SET, 0, tmp_path / "all"))])))
+    plans = []
+    for seed in SEEDS:
+        inputs = read([str(_shuffled(kept, seed, tmp_path / str(seed)))])
+        story = stage.run(*(dict(one.body) for one in inputs), dry_run=DryRun.CLIENT)
+        plans.append(_steps(_plan(story)))
+    assert len(plans[0]) == len(DEMO_SET)
+    assert all(one == plans[0] for one in plans)
+    assert stage.run(mode=Mode.DELETE).exit_code == 0
+
+
+def test_from_the_command_line(running: Plane, tmp_path: Path) -> None:
+    """Two orders: the same lines for the same objects, and the same again from the other."""
+    said = []
+    folders = [_shuffled(DEMO_SET, seed, tmp_path / str(seed)) for seed in (1, 2)]
+    for folder, other in zip(folders, reversed(folders), strict=True):
+        ended = applyprune("apply", "told", "-f", folder, kubeconfig=running.kubeconfig)
+        assert ended.code == 0, ended.err
+        said.append(sorted(line for line in ended.out.splitlines() if line.endswith(" created")))
+        again = applyprune("apply", "told", "-f", other, kubeconfig=running.kubeconfig)
+        assert again.code == 0, again.err
+        assert f"told: {len(DEMO_SET)} unchanged" in again.out
+        gone = applyprune("delete", "told", "--yes", kubeconfig=running.kubeconfig)
+        assert gone.code == 0, gone.err
+    assert said[0] == said[1]
+    assert len(said[0]) == len(DEMO_SET)
