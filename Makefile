@@ -15,8 +15,9 @@ $(INSTALLED): pyproject.toml
 demo: $(INSTALLED)
 	$(BIN)/applyprune demo
 
+# Two at a time, each with a control plane of its own: most of the time goes into waiting.
 test: $(INSTALLED)
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 sweep: $(INSTALLED)
 	$(BIN)/python -m pytest -m sweep

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from applyprune.engine.establishing import Establisher
-from applyprune.engine.explaining import explained
+from applyprune.engine.explaining import told
 from applyprune.engine.handing_over import is_anothers, take_in
 from applyprune.engine.waiting import Waiter
 from applyprune.engine.yielding import Yielder
@@ -18,6 +18,7 @@ from applyprune.errors import (
     Invalid,
     LostRace,
     NotFound,
+    NotReady,
     NotServed,
     RunFailed,
     Unreachable,
@@ -53,7 +54,7 @@ _SERVED_SOON = 10.0
 _POLL = 0.1
 _TRIES = 8
 _MARGIN = 3.0
-_DEAD_VERSION = "to an invalid group/version"
+_UNREADY = "is not ready"
 _WRITTEN = frozenset({Outcome.CREATED, Outcome.CONFIGURED, Outcome.RECREATED})
 
 
@@ -79,6 +80,7 @@ class Applier:
     settled: dict[Ref, float] = field(default_factory=dict)
     awaited: set[Ref] = field(default_factory=set)
     unready: dict[Ref, Problem] = field(default_factory=dict)
+    behind: Ref | None = None
     coming: set[GroupKind] = field(default_factory=set)
     lost: Unreachable | None = None
 
@@ -89,6 +91,7 @@ class Applier:
         for wave in sorted({step.desired.wave for step in steps}):
             if self.options.wait and before is not None and asked_of(wave) > asked_of(before):
                 yield from self.await_ready(step.desired for step in steps)
+                self.behind = min(self.unready, default=None)
             before = wave
             batch = [step for step in steps if step.desired.wave == wave]
             changed: list[ApplyStep] = []
@@ -104,34 +107,33 @@ class Applier:
             if self.options.dry_run is DryRun.OFF:
                 yield from self._establish([s for s in changed if _is_definition(s)])
                 yield from self.await_ready(
-                    step.desired for step in batch if step.desired.ref in depended_on
+                    (step.desired for step in batch if step.desired.ref in depended_on),
+                    patient=not self.options.wait,
                 )
 
-    def await_ready(self, ones: Iterable[Desired]) -> Iterator[Event]:
+    def await_ready(self, ones: Iterable[Desired], *, patient: bool = False) -> Iterator[Event]:
         """Wait for those of ``ones`` that were applied and have not been waited for yet.
 
-        One that does not become ready keeps back what depends on it.
+        One that does not become ready keeps back what depends on it; ``patient`` waits on for the
+        others then.
         """
         if self.options.dry_run is not DryRun.OFF:
             return
         left = self.settled.keys() - self.untouched - self.awaited
         waiting = self.expectations.of((one for one in ones if one.ref in left), self.settled)
-        waiter = Waiter(self.cluster, self.stop, self.target, self.options.timeout)
+        waiter = Waiter(self.cluster, self.stop, self.target, self.options.timeout, patient)
         yield from waiter.run(waiting)
         self.awaited.update(one.ref for one in waiting)
         self.unready.update(waiter.problems)
-        self.failed.update(dict.fromkeys(waiter.problems, "is not ready"))
+        self.failed.update(dict.fromkeys(waiter.left, _UNREADY))
 
     def _step(self, step: ApplyStep) -> tuple[ApplyStep, Done]:
         if step.action is Action.NOTHING:
             return step, self._done(step, Outcome.UNCHANGED, reason=step.reason)
         if step.problem is not None:
             return step, self._done(step, Outcome.FAILED, problem=step.problem)
-        if (why := self._why_blocked(step)) is not None:
-            problem = as_problem(
-                RunFailed(f"{step.desired.ref} was not applied", why=why),
-                where=step.desired.origin,
-            )
+        if (blocked := self._blocked(step)) is not None:
+            problem = as_problem(blocked, where=step.desired.origin)
             return step, self._done(step, Outcome.SKIPPED, problem=problem)
         if self.options.dry_run is DryRun.CLIENT:
             outcome = Outcome.CREATED if step.action is Action.CREATE else Outcome.CONFIGURED
@@ -147,7 +149,9 @@ class Applier:
                 self.lost = error
             if reason := skips(step.desired, error):
                 return step, self._done(step, Outcome.SKIPPED, reason=reason)
-            return step, self._done(step, Outcome.FAILED, problem=self._problem(step, error))
+            return step, self._done(
+                step, Outcome.FAILED, problem=told(error, step.desired, self.cluster)
+            )
 
     def _send(self, step: ApplyStep) -> Done:
         dry = self.options.dry_run is DryRun.SERVER
@@ -346,34 +350,26 @@ class Applier:
             return  # it is there: what is in it, or of it, can be applied all the same
         self.failed[step.desired.ref] = "was not applied"
 
-    def _why_blocked(self, step: ApplyStep) -> str | None:
+    def _blocked(self, step: ApplyStep) -> RunFailed | None:
+        """Return why an object is kept back; what lacks readiness is no failure of another sort."""
+        one = step.desired
+        what = f"{one.ref} was not applied"
         if self.lost is not None:
             # One request has used up its patience; a thousand need not do so one by one.
-            return f"the server has stopped answering: {self.lost.what}"
-        one = step.desired
-        failed = next((ref for ref in (*one.after, *sorted(one.needs)) if ref in self.failed), None)
-        return f"{failed}, on which it depends, {self.failed[failed]}" if failed else None
+            return RunFailed(what, why=f"the server has stopped answering: {self.lost.what}")
+        if self.behind is not None:
+            return NotReady(what, why=f"{self.behind}, of an earlier wave, is not ready")
+        for ref in (*one.after, *sorted(one.needs)):
+            if ref in self.failed:
+                kind = NotReady if self.failed[ref] == _UNREADY else RunFailed
+                return kind(what, why=f"{ref}, on which it depends, {self.failed[ref]}")
+        return None
 
     def _is_to_come(self, step: ApplyStep, error: NotFound | NotServed) -> bool:
         """Return whether a dry run fails only because its namespace or CRD is not there yet."""
         return step.action is Action.CREATE and (
             isinstance(error, NotServed) or bool(step.desired.ref.namespace)
         )
-
-    def _problem(self, step: ApplyStep, error: ApplypruneError) -> Problem:
-        if isinstance(error, Conflict) and error.causes:
-            error = explained(error, step.desired, self.cluster)
-        problem = as_problem(error, where=step.desired.origin)
-        if _DEAD_VERSION in problem.what and not problem.hint:
-            hint = (
-                "A field manager's entry names a version that is not served any more. To clear "
-                f"them all: kubectl patch {step.desired.ref.short} --type=json -p "
-                """'[{"op":"replace","path":"/metadata/managedFields","value":[{}]}]'"""
-            )
-            problem = replace(problem, hint=hint)
-        if not error.where and str(step.desired.ref) not in problem.what:
-            problem = replace(problem, what=f"{step.desired.ref}: {problem.what}")
-        return problem
 
     def _done(
         self,

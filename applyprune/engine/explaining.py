@@ -1,11 +1,12 @@
-"""Reading what explains a conflict; a read that fails makes the explanation poorer."""
+"""Telling why one object failed; a read that fails makes the explanation poorer."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from applyprune.errors import ApplypruneError
+from applyprune.errors import ApplypruneError, Conflict, as_problem
 from applyprune.model.builtin import AUTOSCALERS
 from applyprune.planning.conflicts import explain, is_about_scale
 
@@ -14,9 +15,11 @@ if TYPE_CHECKING:
     from typing import Any
 
     from applyprune.engine.ports import Cluster
-    from applyprune.errors import Conflict
     from applyprune.model.live import Live
     from applyprune.model.plan import Desired
+    from applyprune.model.problems import Problem
+
+_DEAD_VERSION = "to an invalid group/version"
 
 
 def explained(error: Conflict, one: Desired, cluster: Cluster) -> Conflict:
@@ -38,3 +41,20 @@ def _autoscalers(one: Desired, cluster: Cluster) -> Sequence[Mapping[str, Any]]:
     except ApplypruneError:
         return ()
     return [live.body for live in found if live.body is not None]
+
+
+def told(error: ApplypruneError, one: Desired, cluster: Cluster) -> Problem:
+    """Return the failure of one object as a value that names it; a conflict is told in full."""
+    if isinstance(error, Conflict) and error.causes:
+        error = explained(error, one, cluster)
+    problem = as_problem(error, where=one.origin)
+    if _DEAD_VERSION in problem.what and not problem.hint:
+        hint = (
+            "A field manager's entry names a version that is not served any more. To clear them "
+            f"all: kubectl patch {one.ref.short} --type=json -p "
+            """'[{"op":"replace","path":"/metadata/managedFields","value":[{}]}]'"""
+        )
+        problem = replace(problem, hint=hint)
+    if not error.where and str(one.ref) not in problem.what:
+        problem = replace(problem, what=f"{one.ref}: {problem.what}")
+    return problem

@@ -58,7 +58,7 @@ INPUTS: dict[str, tuple[str, int, list[str]]] = {
         3,
         ["bad.yaml:1", "datum"],
     ),
-    "nothing at all": ("# nothing\n---\n", 6, ["no object in the input", "applyprune delete web"]),
+    "nothing at all": ("# nothing\n---\n", 6, ["no object in the input", "--allow-empty"]),
 }
 
 

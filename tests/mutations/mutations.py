@@ -39,9 +39,9 @@ MUTATIONS = (
     ),
     Mutation(
         "the refusal of an empty input",
-        "engine/run.py",
-        "self._refuse_empty()",
-        "pass",
+        "planning/budget.py",
+        """*(["--allow-empty"] if empty else []),""",
+        "",
         f"{_SET}test_an_empty_input_is_refused",
     ),
     Mutation(
