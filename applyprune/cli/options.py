@@ -46,7 +46,8 @@ def cluster_options(verb: Callable[..., Any]) -> Callable[..., Any]:
     def command(kubeconfig: str, context: str, namespace: str, **others: Any) -> Any:
         return verb(where=Where(kubeconfig, context, namespace), **others)
 
-    for option in (
+    return _with_options(
+        command,
         click.option(
             "-n",
             "--namespace",
@@ -63,7 +64,11 @@ def cluster_options(verb: Callable[..., Any]) -> Callable[..., Any]:
             metavar="FILE",
             help="The kubeconfig; default: KUBECONFIG, ~/.kube/config, or the pod's own account.",
         ),
-    ):
+    )
+
+
+def _with_options(command: F, *options: Callable[[F], F]) -> F:
+    for option in options:
         command = option(command)
     return command
 
@@ -106,7 +111,8 @@ def run_options(verb: Callable[..., Any]) -> Callable[..., Any]:
         )
         return verb(options=options, **others)
 
-    for option in (
+    return _with_options(
+        command,
         click.option(
             "--prune-adopted",
             is_flag=True,
@@ -140,9 +146,7 @@ def run_options(verb: Callable[..., Any]) -> Callable[..., Any]:
             help="What becomes of a deleted object's dependents.",
         ),
         _dry_run_option,
-    ):
-        command = option(command)
-    return command
+    )
 
 
 def record_options(verb: Callable[..., Any]) -> Callable[..., Any]:
@@ -174,7 +178,8 @@ def guard_options(verb: Callable[..., Any]) -> Callable[..., Any]:
         )
         return verb(options=decided, **others)
 
-    for option in (
+    return _with_options(
+        command,
         click.option(
             "--allow-empty",
             is_flag=True,
@@ -196,9 +201,7 @@ def guard_options(verb: Callable[..., Any]) -> Callable[..., Any]:
             help="How many objects a prune may delete, what goes along with them counted.  "
             "[default: 5 or 30% of the set, the larger of the two]",
         ),
-    ):
-        command = option(command)
-    return command
+    )
 
 
 def _prune_limit(ctx: click.Context, param: click.Parameter, value: str | None) -> PruneLimit:

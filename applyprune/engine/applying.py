@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from applyprune.engine.establishing import Establisher
 from applyprune.engine.explaining import told
 from applyprune.engine.handing_over import is_anothers, take_in
+from applyprune.engine.recording import WRITE_MARGIN
 from applyprune.engine.waiting import Waiter
 from applyprune.engine.yielding import Yielder
 from applyprune.errors import (
@@ -52,8 +53,6 @@ if TYPE_CHECKING:
 
 _SERVED_SOON = 10.0
 _POLL = 0.1
-_TRIES = 8
-_MARGIN = 3.0
 _UNREADY = "is not ready"
 _WRITTEN = frozenset({Outcome.CREATED, Outcome.CONFIGURED, Outcome.RECREATED})
 
@@ -140,7 +139,7 @@ class Applier:
             return step, self._done(step, outcome, reason=step.reason)
         try:
             # A run that was stopped for a while may have been taken over meanwhile.
-            self.ensure(_MARGIN)
+            self.ensure(WRITE_MARGIN)
             return step, self._send(step)
         except LostRace:
             raise

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _DEAD_VERSION = "to an invalid group/version"
 
 
-def explained(error: Conflict, one: Desired, cluster: Cluster) -> Conflict:
+def _explained(error: Conflict, one: Desired, cluster: Cluster) -> Conflict:
     """Return a conflict with the values of both sides, and who will write again."""
     scalers = _autoscalers(one, cluster) if is_about_scale(error) else ()
     return explain(error, one, _live(one, cluster), scalers, datetime.now(UTC))
@@ -46,7 +46,7 @@ def _autoscalers(one: Desired, cluster: Cluster) -> Sequence[Mapping[str, Any]]:
 def told(error: ApplypruneError, one: Desired, cluster: Cluster) -> Problem:
     """Return the failure of one object as a value that names it; a conflict is told in full."""
     if isinstance(error, Conflict) and error.causes:
-        error = explained(error, one, cluster)
+        error = _explained(error, one, cluster)
     problem = as_problem(error, where=one.origin)
     if _DEAD_VERSION in problem.what and not problem.hint:
         hint = (

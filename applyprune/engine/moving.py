@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 
 from applyprune.engine.handing_over import hand_over
 from applyprune.engine.holding import new_holder
+from applyprune.engine.preconditions import has_home, no_set, refuse_unlisted
 from applyprune.engine.reading import Reader
-from applyprune.engine.recording import Record, await_turn
+from applyprune.engine.recording import WRITE_MARGIN, Record, await_turn
 from applyprune.engine.tally import Tally
 from applyprune.engine.workers import Stop, Workers
 from applyprune.errors import (
     ApplypruneError,
     Conflict,
-    Forbidden,
     LostRace,
     NotFound,
     RunFailed,
@@ -28,13 +28,12 @@ from applyprune.errors import (
     UsageError,
     as_problem,
 )
-from applyprune.model.builtin import NAMESPACES
 from applyprune.model.events import Done, Event, Outcome, Phase, Started, Waiting
 from applyprune.model.options import DryRun, Mode, Options
-from applyprune.model.refs import Ref
 from applyprune.planning.evidence import own_apply_entry
 from applyprune.planning.managed_fields import mark_patch
-from applyprune.planning.moving import Move, MoveStep, chosen, move_step, unlisted
+from applyprune.planning.moving import Move, MoveStep, move_step
+from applyprune.planning.selecting import chosen
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -43,12 +42,12 @@ if TYPE_CHECKING:
     from applyprune.model.inventory import Entry, Inventory
     from applyprune.model.live import Live, State
     from applyprune.model.problems import Problem
+    from applyprune.model.refs import Ref
     from applyprune.model.resources import Resource
     from applyprune.planning.tracking import SetIdentity
 
 _TRIES = 8
 _MOVED = "inventory move"
-_MARGIN = 3.0
 _LISTED = frozenset({Move.HAND_OVER, Move.DONE})
 
 
@@ -169,35 +168,16 @@ class _Move:
                     f"{inventory.name} -n {inventory.namespace} --dry-run",
                 )
         if not leaving.exists:
+            raise no_set(self.source.target)
+        if not (joining.exists or has_home(self.cluster, self.target.target)):
             raise UsageError(
-                f"there is no set {leaving.name} in namespace {leaving.namespace}",
-                hint="`applyprune inventory list -A` lists those that there are.",
-            )
-        self._ensure_home(joining)
-        # What has been moved already is listed by the other set.
-        known = {**leaving.entries, **joining.entries}
-        if missing := unlisted(self.options.select, known):
-            raise UsageError(
-                f"the set {leaving.name} does not list {', '.join(missing)}",
-                hint="What it lists: applyprune inventory show "
-                f"{leaving.name} -n {leaving.namespace}",
-            )
-
-    def _ensure_home(self, joining: Inventory) -> None:
-        """See that the namespace of a new inventory is there, before the old one is written."""
-        if joining.exists:
-            return
-        home = joining.namespace
-        try:
-            self.cluster.get(NAMESPACES, Ref("", "Namespace", "", home))
-        except NotFound:
-            raise UsageError(
-                f"the namespace {home} does not exist",
+                f"the namespace {joining.namespace} does not exist",
                 why=f"it is to hold the inventory of the set {joining.name}",
                 hint="Create it first, or name another one with --to-namespace.",
-            ) from None
-        except Forbidden:
-            return  # without the right to look, the write of the inventory will tell
+            )
+        # What has been moved already is listed by the other set.
+        known = {**leaving.entries, **joining.entries}
+        refuse_unlisted(self.options.select, known, self.source.target)
 
     def _steps(self, leaving: Inventory) -> Sequence[MoveStep]:
         """Read the objects that are to move, and decide about each."""
@@ -227,7 +207,7 @@ class _Move:
             try:
                 # A move that was stopped for a while may have lost either set meanwhile.
                 for record in self.records.values():
-                    record.ensure(_MARGIN)
+                    record.ensure(WRITE_MARGIN)
                 old = self.source.target.manager
                 hand_over(
                     self.cluster, step.resource, step.live, old=old, target=self.target.target

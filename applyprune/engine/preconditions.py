@@ -8,9 +8,11 @@ from applyprune.errors import EmptyInput, Forbidden, InventoryError, NotFound, U
 from applyprune.model.builtin import NAMESPACES
 from applyprune.model.options import DryRun, Mode
 from applyprune.model.refs import Ref
-from applyprune.planning.moving import unlisted
+from applyprune.planning.selecting import unlisted
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from applyprune.engine.ports import Cluster
     from applyprune.model.inventory import Inventory
     from applyprune.model.options import Options
@@ -28,9 +30,9 @@ def refuse_empty(inventory: Inventory, options: Options, *, empty: bool) -> None
         raise EmptyInput("there is no object in the input", hint="If that is meant: --allow-empty.")
 
 
-def refuse_unlisted(inventory: Inventory, options: Options, target: SetIdentity) -> None:
-    """Refuse names that the inventory does not list: a typing error must not pass for done."""
-    if missing := unlisted(options.select, inventory.entries):
+def refuse_unlisted(names: Collection[str], refs: Collection[Ref], target: SetIdentity) -> None:
+    """Refuse names that a set does not list: a typing error must not pass for done."""
+    if missing := unlisted(names, refs):
         raise UsageError(
             f"the set {target.name} does not list {', '.join(missing)}",
             hint=f"What it lists: applyprune inventory show {target.arguments}",
@@ -63,18 +65,25 @@ def no_set(target: SetIdentity) -> UsageError:
 
 def ensure_home(cluster: Cluster, target: SetIdentity, options: Options) -> None:
     """See that the namespace of a new inventory is there."""
-    home = target.namespace
+    if has_home(cluster, target):
+        return
+    if not options.create_namespace:
+        raise UsageError(
+            f"the namespace {target.namespace} does not exist",
+            why="it is to hold the inventory of the set",
+            hint="Create it with --create-namespace (deleting the set keeps it), "
+            "or name another one with -n.",
+        )
+    if options.dry_run is DryRun.OFF:
+        cluster.create_namespace(target.namespace)
+
+
+def has_home(cluster: Cluster, target: SetIdentity) -> bool:
+    """Return whether the namespace of an inventory is there, as far as one may look."""
     try:
-        cluster.get(NAMESPACES, Ref("", "Namespace", "", home))
+        cluster.get(NAMESPACES, Ref("", "Namespace", "", target.namespace))
     except NotFound:
-        if not options.create_namespace:
-            raise UsageError(
-                f"the namespace {home} does not exist",
-                why="it is to hold the inventory of the set",
-                hint="Create it with --create-namespace (deleting the set keeps it), "
-                "or name another one with -n.",
-            ) from None
-        if options.dry_run is DryRun.OFF:
-            cluster.create_namespace(home)
+        return False
     except Forbidden:
-        return  # without the right to look, the write of the inventory will tell
+        return True  # without the right to look, the write of the inventory will tell
+    return True

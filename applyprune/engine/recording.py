@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from applyprune.model.inventory import Entry, Holder, Inventory
     from applyprune.model.refs import Ref
 
+DELETE_TIMEOUT = 8.0
+"""Seconds that one delete may take, all its tries; so much of the lease must be left for it."""
+WRITE_MARGIN = 3.0
+"""Seconds of the lease that must be left before any other write to an object."""
 _RENEWALS_PER_LEASE = 3
 _POLL = 0.5
 _SETTLE = 2.0

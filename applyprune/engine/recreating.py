@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from applyprune.engine.recording import DELETE_TIMEOUT
 from applyprune.errors import ApplypruneError, Invalid, NotFound, NotReady, RunFailed
 from applyprune.model.inventory import ABSENT, Made
 from applyprune.planning.immutability import explained, is_worth_a_trial, why_not
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from applyprune.model.plan import ApplyStep, Desired
     from applyprune.planning.tracking import SetIdentity
 
-_DELETE_TIMEOUT = 8.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 2.0
 _NAME = 40
 
@@ -67,7 +67,7 @@ class Recreator:
         """
         one = step.desired
         self.note(replace(step.entry, uid=live.uid, deleting=True))
-        self.ensure(_DELETE_TIMEOUT)
+        self.ensure(DELETE_TIMEOUT)
         with suppress(NotFound):
             self.cluster.delete(
                 one.resource,
@@ -76,7 +76,7 @@ class Recreator:
                 resource_version=live.resource_version,
                 propagation=self.options.propagation,
                 dry_run=False,
-                timeout=_DELETE_TIMEOUT,
+                timeout=DELETE_TIMEOUT,
             )
         self._await_gone(one, live)
         fresh = replace(

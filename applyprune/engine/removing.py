@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from applyprune.engine.diagnosing import diagnoses
+from applyprune.engine.recording import DELETE_TIMEOUT, WRITE_MARGIN
 from applyprune.errors import (
     ApplypruneError,
     Conflict,
@@ -31,6 +32,7 @@ from applyprune.planning.removal import remove_step
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from applyprune.engine.counting import Census
     from applyprune.engine.reading import Reader
     from applyprune.engine.workers import Stop, Workers
     from applyprune.model.options import Options
@@ -39,20 +41,21 @@ if TYPE_CHECKING:
     from applyprune.planning.tracking import SetIdentity
     from applyprune.planning.world import World
 
-_DELETE_TIMEOUT = 8.0
-_PATCH_MARGIN = 3.0
 _SHOWN = 3
 _TRIES = 8
 _FIRST_PAUSE = 0.05
 _LONGEST_PAUSE = 2.0
 _SAY_AFTER = 2.0
+_DISCOVERY_LAG = 15.0
+_SETTLING_PAUSE = 0.5
 
 
 @dataclass(slots=True)
 class Remover:
     """Carries out the removals of one plan; ``gone`` grows with what is confirmed.
 
-    ``ensure`` returns only when so many seconds of this run's lease are left. ``applied`` holds
+    ``ensure`` returns only when so many seconds of this run's lease are left, ``census`` counts by
+    what the server serves now. ``applied`` holds
     the UIDs of everything that this run applied: one object may be served under two groups.
     """
 
@@ -63,7 +66,7 @@ class Remover:
     options: Options
     world: World
     ensure: Callable[[float], None]
-    recount: Callable[[Ref], Contents]
+    census: Callable[[], Census]
     applied: frozenset[str]
     gone: set[Ref] = field(default_factory=set)
     going: frozenset[str] = frozenset()
@@ -80,9 +83,8 @@ class Remover:
             if failed:
                 yield from (self._skipped(step, failed) for step in batch)
                 continue
-            batch = [self._recounted(step) for step in batch]
             pending: list[RemoveStep] = []
-            for step, done in self.workers.each(self._step, batch):
+            for step, done in self.workers.each(self._step, self._recounted(batch)):
                 if done is None:
                     pending.append(step)
                     continue
@@ -130,7 +132,7 @@ class Remover:
 
     def _abandon(self, step: RemoveStep, live: Live) -> Done:
         if self.options.dry_run is DryRun.OFF and step.resource is not None:
-            self.ensure(_PATCH_MARGIN)
+            self.ensure(WRITE_MARGIN)
             cluster = self.reader.cluster
             live = cluster.get(step.resource, step.entry.ref)
             self._still_the_same(step, live)
@@ -153,7 +155,7 @@ class Remover:
         dry = self.options.dry_run is DryRun.SERVER
         if not live.terminating:
             if not dry:
-                self.ensure(_DELETE_TIMEOUT)
+                self.ensure(DELETE_TIMEOUT)
             try:
                 gone = self.reader.cluster.delete(
                     resource,
@@ -162,7 +164,7 @@ class Remover:
                     resource_version=live.resource_version,
                     propagation=self.options.propagation,
                     dry_run=dry,
-                    timeout=_DELETE_TIMEOUT,
+                    timeout=DELETE_TIMEOUT,
                 )
             except NotFound:
                 gone = True
@@ -175,17 +177,37 @@ class Remover:
                 return self._done(step, self._deleted())
         return None
 
-    def _recounted(self, step: RemoveStep) -> RemoveStep:
+    def _recounted(self, batch: Sequence[RemoveStep]) -> Sequence[RemoveStep]:
         """Refuse a Namespace or CRD that has come to hold more since its contents were counted."""
+        doubtful = {
+            step.entry.ref
+            for step in batch
+            if step.action is Action.DELETE
+            and step.entry.ref.group_kind in {NAMESPACE, CRD}
+            and not step.entry.ref.is_among(self.options.allow_cascade)
+        }
+        if not doubtful or self.options.dry_run is not DryRun.OFF:
+            return batch
+        # Discovery follows a CRD that this run has just deleted by seconds, and till then lists a
+        # kind that cannot be read.
+        deadline = time.monotonic() + _DISCOVERY_LAG
+        while True:
+            census = self.census()
+            contents = {ref: census.contents(ref) for ref in sorted(doubtful)}
+            if not any(one.uncounted for one in contents.values()):
+                break
+            if self.stop.requested or time.monotonic() > deadline:
+                break
+            self.stop.wait(_SETTLING_PAUSE)
+        return [
+            self._unless_grown(step, contents[step.entry.ref])
+            if step.entry.ref in doubtful
+            else step
+            for step in batch
+        ]
+
+    def _unless_grown(self, step: RemoveStep, contents: Contents) -> RemoveStep:
         ref = step.entry.ref
-        if (
-            step.action is not Action.DELETE
-            or ref.group_kind not in {NAMESPACE, CRD}
-            or ref.is_among(self.options.allow_cascade)
-            or self.options.dry_run is not DryRun.OFF
-        ):
-            return step
-        contents = self.recount(ref)
         before = self.world.contents.get(ref, Contents(()))
         # What was there has been judged, and what is on its way out needs no judgement.
         known = self.going | {live.uid for live in before.lives}

@@ -6,12 +6,13 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from applyprune.engine.holding import new_holder
+from applyprune.engine.preconditions import no_set
 from applyprune.engine.reading import Reader
-from applyprune.engine.recording import Record, await_turn
+from applyprune.engine.recording import WRITE_MARGIN, Record, await_turn
 from applyprune.engine.searching import search_all
 from applyprune.engine.tally import Tally
 from applyprune.engine.workers import Stop, Workers
-from applyprune.errors import ApplypruneError, InventoryError, UsageError, as_problem
+from applyprune.errors import ApplypruneError, InventoryError, as_problem
 from applyprune.model.events import (
     Done,
     Event,
@@ -35,8 +36,6 @@ if TYPE_CHECKING:
     from applyprune.model.inventory import Inventory, Made
     from applyprune.model.problems import Problem
     from applyprune.planning.tracking import SetIdentity
-
-_MARGIN = 3.0
 
 
 def repair(
@@ -107,10 +106,7 @@ class _Repair:
         marked = search_all(self.cluster, self.workers, catalogue, self.target)
         self.stop.check()
         if not (inventory.exists or marked.lives):
-            raise UsageError(
-                f"there is no set {self.target.name} in namespace {self.target.namespace}",
-                hint="`applyprune inventory list -A` lists those that there are.",
-            )
+            raise no_set(self.target)
         world = replace(
             world,
             marked=marked.lives,
@@ -147,7 +143,7 @@ class _Repair:
         if finding.live is None or finding.resource is None or finding.ref is None:
             return finding, None
         if self.record is not None:
-            self.record.ensure(_MARGIN)
+            self.record.ensure(WRITE_MARGIN)
         try:
             version, live = finding.resource.gvk.api_version, finding.live
             # The server gives a label that comes with a patch to the patch's own manager: where it

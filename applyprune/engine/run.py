@@ -57,7 +57,6 @@ if TYPE_CHECKING:
     from applyprune.model.manifests import Manifest
     from applyprune.model.problems import Problem
     from applyprune.model.refs import Ref
-    from applyprune.planning.cascade import Contents
     from applyprune.planning.tracking import SetIdentity
 
 
@@ -100,6 +99,7 @@ class _Run:
     inventory: Inventory = field(default_factory=lambda: Inventory("", ""))
     plan: Plan = field(default_factory=lambda: Plan((), ()))
     world: World = field(default_factory=lambda: World({}))
+    expectations: Expectations = field(init=False)
 
     def events(self) -> Iterator[Event]:
         """Go through the run; the straight line that everything else serves."""
@@ -141,7 +141,7 @@ class _Run:
             else:
                 self.inventory = turn
         refuse_empty(self.inventory, options, empty=not request.manifests)
-        refuse_unlisted(self.inventory, options, target)
+        refuse_unlisted(options.select, self.inventory.entries, target)
         catalogue = self.cluster.catalogue()
         resolved = resolve(request.manifests, catalogue, target, namespace=request.namespace)
         self.unknown = resolved.unknown
@@ -172,7 +172,9 @@ class _Run:
             yield Warned(restored_problem(self.inventory))
         if self.plan.recovered:
             yield Warned(recovered_problem(self.plan.recovered, self.world, self.inventory))
-        self._expectations()  # a rule that is none ends the run before anything is written
+        # A rule that is none ends the run here, before anything is written.
+        applied = [step.desired for step in self.plan.applies]
+        self.expectations = Expectations(self.cluster, applied, options)
         yield Planned(self.plan)
 
     def _record_union(self) -> Iterator[Event]:
@@ -234,23 +236,18 @@ class _Run:
                 ensure=self._ensure,
             ),
             ensure=self._ensure,
-            expectations=self._expectations(),
+            expectations=self.expectations,
         )
-
-    def _expectations(self) -> Expectations:
-        desired = [step.desired for step in self.plan.applies]
-        return Expectations(self.cluster, desired, self.request.options)
 
     def _ensure(self, seconds: float) -> None:
         """Return while the set is this run's for so long; a dry run holds nothing."""
         if self.record is not None:
             self.record.ensure(seconds)
 
-    def _recount(self, ref: Ref) -> Contents:
-        """Count once more what a Namespace or a CRD holds, right before it goes."""
+    def _census(self) -> Census:
+        """Return what counts once more, by what the server serves now."""
         leaving = frozenset(step.entry.ref for step in self.plan.removals)
-        catalogue = self.cluster.catalogue()
-        return Census(self.cluster, self.workers, catalogue, leaving).contents(ref)
+        return Census(self.cluster, self.workers, self.cluster.catalogue(), leaving)
 
     def _note(self, entry: Entry) -> None:
         """Record one entry at once; nothing that needs it is done in a dry run."""
@@ -293,7 +290,7 @@ class _Run:
             options=self.request.options,
             world=self.world,
             ensure=self._ensure,
-            recount=self._recount,
+            census=self._census,
             applied=frozenset(entry.uid for entry in applier.confirmed.values()),
         )
         try:

@@ -15,6 +15,7 @@ from applyprune.errors import PruneRefused, as_problem
 from applyprune.model.options import Mode
 from applyprune.model.plan import Action
 from applyprune.model.refs import GroupKind
+from applyprune.planning.selecting import unlisted
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -55,11 +56,7 @@ def judge(
     limited = options.mode in {Mode.APPLY, Mode.PRUNE}
     over = limited and count > most
     empty = empty and limited and not options.allow_empty
-    lost = [
-        name
-        for name in sorted(options.keep)
-        if doomed and not any(ref.is_among((name,)) for ref in listed)
-    ]
+    lost = unlisted(options.keep, listed) if doomed else ()
     refused = [step.entry.ref for step in doomed if step.action is Action.REFUSE]
     cascading = [ref for ref in refused if ref not in cascades.coming]
     wanted = [ref for ref in refused if ref in cascades.coming]

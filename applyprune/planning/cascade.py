@@ -74,23 +74,20 @@ class Cascades:
 
     def described(self, ref: Ref) -> str:
         """Return in words what would go along with an object; empty when nothing would."""
-        cascade, coming = self.found.get(ref), self.coming.get(ref, frozenset())
-        foreign = self.foreign(ref)
-        there = set(cascade.foreign) if cascade is not None else set()
-        total = (cascade.total if cascade is not None else 0) + len(coming - there)
-        if not total:
+        cascade = self.found.get(ref)
+        if cascade is None or not cascade.total:
             return ""
-        text = f"takes along {total} objects"
-        if not foreign:
+        text = f"takes along {cascade.total} objects"
+        if not cascade.foreign:
             return text
-        strangers = [one for one in foreign if one not in self.listed and one not in coming]
+        strangers = [one for one in cascade.foreign if one not in self.listed]
         parts = []
         if strangers:
             parts.append(f"{len(strangers)} of which are not of this set")
-        if stay := len(foreign) - len(strangers):
+        if stay := len(cascade.foreign) - len(strangers):
             parts.append(f"{stay} of which are to stay")
-        names = ", ".join(_named(one) for one in foreign[:_SHOWN])
-        more = len(foreign) - _SHOWN
+        names = ", ".join(_named(one) for one in cascade.foreign[:_SHOWN])
+        more = len(cascade.foreign) - _SHOWN
         return f"{text}, {' and '.join(parts)}: {names}{f' and {more} more' if more > 0 else ''}"
 
     def refusal(self, ref: Ref, options: Options) -> Problem | None:
@@ -105,11 +102,11 @@ class Cascades:
                     hint=f"Put it back into the input, or leave it standing: --keep {ref.short}",
                 )
             )
-        if ref.is_among(options.allow_cascade):
+        if cascade is None or ref.is_among(options.allow_cascade):
             return None
-        if self.foreign(ref):
+        if cascade.foreign:
             why = f"it {self.described(ref)}"
-        elif cascade is not None and cascade.uncounted:
+        elif cascade.uncounted:
             why = f"what it would take along cannot be counted: {cascade.uncounted}"
         else:
             return None

@@ -18,12 +18,9 @@ from applyprune.planning.ownership import Owner, owner_of
 from applyprune.planning.tracking import PART_OF
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
-
     from applyprune.model.inventory import Entry
     from applyprune.model.live import State
     from applyprune.model.problems import Problem
-    from applyprune.model.refs import Ref
     from applyprune.model.resources import Resource
     from applyprune.planning.tracking import SetIdentity
 
@@ -85,16 +82,6 @@ def move_step(
         hint=f"What is wrong: applyprune inventory check {source.arguments}",
     )
     return MoveStep(entry, resource, Move.REFUSE, state, problem=problem)
-
-
-def chosen(names: Collection[str], entries: Iterable[Entry]) -> Sequence[Entry]:
-    """Return the entries that are named; all of them when no name is given."""
-    return [entry for entry in entries if not names or entry.ref.is_among(names)]
-
-
-def unlisted(names: Collection[str], refs: Collection[Ref]) -> Sequence[str]:
-    """Return the names that stand for no object."""
-    return sorted(name for name in names if not any(ref.is_among((name,)) for ref in refs))
 
 
 def _failed(entry: Entry, why: str, *, hint: str = "") -> Problem:

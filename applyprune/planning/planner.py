@@ -22,6 +22,7 @@ from applyprune.planning.recovery import (
     restored_problem,
 )
 from applyprune.planning.removal import remove_steps
+from applyprune.planning.selecting import chosen
 from applyprune.planning.tracking import PART_OF, SET_ID, SHARD_OF
 
 if TYPE_CHECKING:
@@ -47,8 +48,8 @@ def make_plan(
     wanted = {one.ref for one in desired}
     left = [
         entry
-        for ref, entry in inventory.entries.items()
-        if ref not in wanted and (not options.select or ref.is_among(options.select))
+        for entry in chosen(options.select, inventory.entries.values())
+        if entry.ref not in wanted
     ]
     removals, refusal = remove_steps(
         left,

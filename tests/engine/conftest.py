@@ -6,14 +6,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from applyprune.localplane import start
+from tests.conftest import Api
 from tests.engine.stage import Stage
+from tests.engine.test_definitions import GC
 from tests.fault_proxy import FaultProxy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from applyprune.localplane import Plane
+    from applyprune.localplane import Binaries, Plane
 
 
 @pytest.fixture
@@ -33,3 +36,18 @@ def proxy(plane: Plane) -> Iterator[FaultProxy]:
 def spoiled(proxy: FaultProxy, namespace: str, tmp_path: Path) -> Stage:
     """A set whose requests go through the proxy."""
     return Stage(proxy.kubeconfig(tmp_path), namespace)
+
+
+@pytest.fixture(scope="module")
+def running(binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plane]:
+    """A plane for a module of tests with CRDs, each of which has kinds of its own."""
+    with start(binaries, GC, tmp_path_factory.mktemp("planes") / "kinds") as plane:
+        yield plane
+
+
+@pytest.fixture
+def crds(running: Plane) -> Iterator[Api]:
+    """Plain requests to it."""
+    api = Api(running)
+    yield api
+    api.close()

@@ -14,7 +14,7 @@ from tests.engine.stage import Stage, config_map
 from tests.engine.test_set import SERVICE
 from tests.fault_proxy import Exchange, FaultProxy, always, faults, first
 from tests.sweeps.holding import ELSEWHERE, take_from_elsewhere
-from tests.sweeps.killing import Moment, kill_at
+from tests.sweeps.killing import Moment, kill_at, kill_at_patch
 from tests.sweeps.living import config_maps
 
 if TYPE_CHECKING:
@@ -296,18 +296,6 @@ def test_an_abandon_that_was_cut_off_before_its_patch_is_carried_out_by_the_next
     """The intent is recorded, the marks are on still: the next prune lets go of it."""
     stage.run(config_map("a"), config_map("b"))
     command: list[str | Path] = ["inventory", "abandon", "web", "configmap/b"]
-    number = 0
-    while True:
-        number += 1
-        killed = kill_at(
-            proxy,
-            number,
-            Moment.BEFORE,
-            [*command, "-n", stage.namespace],
-            proxy.kubeconfig(tmp_path),
-        )
-        assert killed is not None
-        if "json-patch" in killed.header("content-type"):
-            break
+    kill_at_patch(proxy, [*command, "-n", stage.namespace], proxy.kubeconfig(tmp_path))
     assert stage.run(config_map("a")).outcomes["configmap/b"] is Outcome.ABANDONED
     assert api.exists(f"/api/v1/namespaces/{stage.namespace}/configmaps/b")

@@ -60,6 +60,11 @@ def custom(name: str, kind: str = "Foo", **metadata: Any) -> dict[str, Any]:
     }
 
 
+def crd_name(kind: str) -> str:
+    """Return how the CRD of a kind is called in a story."""
+    return f"customresourcedefinition.apiextensions.k8s.io/{kind.lower()}s.x.example.com"
+
+
 @pytest.fixture
 def stage(fresh_plane: FreshPlane) -> Stage:
     """A set on a plane of its own: kinds belong to a whole cluster."""

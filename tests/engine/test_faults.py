@@ -233,3 +233,31 @@ def test_a_server_that_goes_away_in_the_middle_leaves_a_state_that_converges(
     path = f"/api/v1/namespaces/{stage.namespace}/configmaps"
     left = {item["metadata"]["name"] for item in api.get(path)["items"]}
     assert left == {"last", "applyprune-web", "kube-root-ca.crt"}
+
+
+def test_a_kind_that_discovery_names_too_long_is_counted_again(
+    spoiled: Stage, proxy: FaultProxy, api: Api
+) -> None:
+    """Discovery follows the delete of a CRD by seconds: its lists answer a text 404 till then.
+
+    Met with kube-prometheus: the Namespace, counted right after its CRDs went, was refused.
+    """
+    room = f"{spoiled.namespace}-room"
+    deleted: list[int] = []
+
+    def after_a_delete(seen: Exchange) -> bool:
+        if seen.method == "DELETE" and seen.path.endswith("/configmaps/a"):
+            deleted.append(seen.number)
+        listed = seen.method == "GET" and seen.path == f"/api/v1/namespaces/{room}/podtemplates"
+        return bool(deleted) and listed
+
+    body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": room}}
+    spoiled.run(body, config_map("a", namespace=room))
+    proxy.rule = first(2, faults.text(404, "404 page not found"), where=after_a_delete)
+    story = spoiled.run(mode=Mode.DELETE)
+    assert story.outcomes == {
+        f"namespace/{room}": Outcome.DELETED,
+        "configmap/a": Outcome.DELETED,
+    }
+    assert story.exit_code == 0
+    assert not api.exists(f"/api/v1/namespaces/{room}")

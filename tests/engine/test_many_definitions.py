@@ -10,43 +10,21 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from applyprune.errors import InputError
-from applyprune.localplane import start
 from applyprune.model.events import Outcome
 from applyprune.model.options import Mode
 from tests.conftest import Api, AuditTrail
 from tests.engine.stage import Stage
-from tests.engine.test_definitions import GC, custom, definition
+from tests.engine.test_definitions import crd_name, custom, definition
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from applyprune.localplane import Binaries, Plane
+    from applyprune.localplane import Plane
     from tests.conftest import Kubectl
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 
-@pytest.fixture(scope="module")
-def running(binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plane]:
-    """A plane for these tests, each of which has kinds of its own."""
-    with start(binaries, GC, tmp_path_factory.mktemp("planes") / "definitions") as plane:
-        yield plane
-
-
-@pytest.fixture
-def crds(running: Plane) -> Iterator[Api]:
-    """Plain requests to it."""
-    api = Api(running)
-    yield api
-    api.close()
-
-
 def _stage(plane: Plane, name: str) -> Stage:
     return Stage(plane.kubeconfig, "default", name=name)
-
-
-def _crd(kind: str) -> str:
-    return f"customresourcedefinition.apiextensions.k8s.io/{kind.lower()}s.x.example.com"
 
 
 def _one(kind: str, name: str = "a") -> str:
@@ -97,13 +75,13 @@ def test_a_crd_that_exists_is_adopted(running: Plane, kubectl: Kubectl, crds: Ap
     kubectl("wait", "--for=condition=Established", "crd/adopteds.x.example.com", plane=running)
     bodies = (definition("Adopted"), custom("a", "Adopted"))
     assert stage.run(*bodies).outcomes == {
-        _crd("Adopted"): Outcome.CONFIGURED,
+        crd_name("Adopted"): Outcome.CONFIGURED,
         _one("Adopted"): Outcome.CREATED,
     }
     assert set(stage.run(*bodies).outcomes.values()) == {Outcome.UNCHANGED}
     assert stage.run(mode=Mode.DELETE).outcomes == {
         _one("Adopted"): Outcome.DELETED,
-        _crd("Adopted"): Outcome.ABANDONED,
+        crd_name("Adopted"): Outcome.ABANDONED,
     }
     assert crds.exists(f"{CRDS}/adopteds.x.example.com")
 
@@ -121,7 +99,7 @@ def test_a_version_is_added_and_used_in_the_same_run(running: Plane, crds: Api) 
     story = stage.run(*bodies)
     assert story.exit_code == 0, story.events
     assert story.outcomes == {
-        _crd("Grows"): Outcome.CONFIGURED,
+        crd_name("Grows"): Outcome.CONFIGURED,
         _one("Grows", "a"): Outcome.CONFIGURED,
         _one("Grows", "b"): Outcome.UNCHANGED,
         _one("Grows", "c"): Outcome.CREATED,
@@ -141,12 +119,12 @@ def test_a_served_version_is_turned_off_while_another_is_served(running: Plane, 
     )
     story = stage.run(*bodies)
     assert story.exit_code == 0, story.events
-    assert story.outcomes[_crd("Turns")] is Outcome.CONFIGURED
+    assert story.outcomes[crd_name("Turns")] is Outcome.CONFIGURED
     assert crds.get(_path("Turns", "a", "v2"))["metadata"]["uid"] == before
     assert set(stage.run(*bodies).outcomes.values()) == {Outcome.UNCHANGED}
     fewer = stage.run(*bodies[:2])
     assert fewer.outcomes == {
-        _crd("Turns"): Outcome.UNCHANGED,
+        crd_name("Turns"): Outcome.UNCHANGED,
         _one("Turns", "a"): Outcome.UNCHANGED,
         _one("Turns", "b"): Outcome.PRUNED,
     }
@@ -161,7 +139,7 @@ def test_a_manifest_in_a_version_that_is_turned_off_is_refused(running: Plane, c
     story = stage.run(off, custom("a", "Stays"))
     assert story.exit_code == 3
     assert story.outcomes == {
-        _crd("Stays"): Outcome.CONFIGURED,
+        crd_name("Stays"): Outcome.CONFIGURED,
         _one("Stays", "a"): Outcome.FAILED,
         _one("Stays", "b"): Outcome.KEPT,
     }
@@ -169,7 +147,7 @@ def test_a_manifest_in_a_version_that_is_turned_off_is_refused(running: Plane, c
     with pytest.raises(InputError, match=r"knows no kind Stays in x\.example\.com/v1") as caught:
         stage.run(off, custom("a", "Stays"))
     assert "The server serves x.example.com/v2" in caught.value.hint
-    assert stage.listed() == {_crd("Stays"), _one("Stays", "a"), _one("Stays", "b")}
+    assert stage.listed() == {crd_name("Stays"), _one("Stays", "a"), _one("Stays", "b")}
     assert crds.exists(_path("Stays", "b", "v2"))
 
 
@@ -187,9 +165,9 @@ def test_another_scope_is_refused_and_nothing_deleted(
     cluster["metadata"]["annotations"] = {"applyprune.dev/recreate": "allowed"} if recreate else {}
     story = stage.run(cluster, custom("a", kind), recreate=recreate)
     assert story.exit_code == 3
-    assert story.outcomes == {_crd(kind): Outcome.FAILED, _one(kind): Outcome.UNCHANGED}
-    assert "spec.scope" in story.problem(_crd(kind))
-    assert "immutable" in story.problem(_crd(kind))
+    assert story.outcomes == {crd_name(kind): Outcome.FAILED, _one(kind): Outcome.UNCHANGED}
+    assert "spec.scope" in story.problem(crd_name(kind))
+    assert "immutable" in story.problem(crd_name(kind))
     assert [one for one in audit.events() if one["verb"].startswith("delete")] == []
     assert crds.get(_path(kind))["metadata"]["uid"] == before
     assert stage.run(definition(kind), custom("a", kind)).exit_code == 0
@@ -225,7 +203,7 @@ def test_a_version_gone_that_managed_fields_still_name(
     sent = [one for one in audit.events() if one["requestURI"].startswith(f"{_path(kind)}?")]
     assert [one["responseStatus"]["code"] for one in sent if one["verb"] == "patch"] == [500]
     assert story.exit_code == 3
-    assert story.outcomes == {_crd(kind): Outcome.CONFIGURED, _one(kind): Outcome.FAILED}
+    assert story.outcomes == {crd_name(kind): Outcome.CONFIGURED, _one(kind): Outcome.FAILED}
     assert "invalid group/version: x.example.com/v1alpha1" in story.problem(_one(kind))
     assert crds.get(_path(kind))["spec"] == {**theirs["spec"], "a": 1}
     wipe: dict[str, Any] = {"metadata": {"managedFields": [{}]}}

@@ -17,7 +17,7 @@ from tests.engine.stage import Stage, config_map
 from tests.engine.test_set import SECRET, SERVICE
 from tests.fault_proxy import Exchange, FaultProxy, always, faults, first
 from tests.sweeps.holding import ELSEWHERE, take_from_elsewhere
-from tests.sweeps.killing import Moment, kill_at
+from tests.sweeps.killing import kill_at_patch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -528,19 +528,7 @@ def test_a_move_that_was_cut_off_before_the_hand_over_deletes_nothing(
     path = f"/api/v1/namespaces/{stage.namespace}/configmaps/b"
     uid = api.get(path)["metadata"]["uid"]
     command: list[str | Path] = ["inventory", "move", "web", "to", "configmap/b"]
-    number = 0
-    while True:
-        number += 1
-        killed = kill_at(
-            proxy,
-            number,
-            Moment.BEFORE,
-            [*command, "-n", stage.namespace],
-            proxy.kubeconfig(tmp_path),
-        )
-        assert killed is not None
-        if "json-patch" in killed.header("content-type"):
-            break
+    kill_at_patch(proxy, [*command, "-n", stage.namespace], proxy.kubeconfig(tmp_path))
     story = stage.run(config_map("a"))
     assert story.outcomes["configmap/b"] is Outcome.ABANDONED
     assert to.run(config_map("b"), config_map("c")).exit_code == 0

@@ -7,18 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from applyprune.localplane import start
 from applyprune.model.events import Event, Outcome, Planned
 from applyprune.model.options import Mode
-from tests.conftest import Api
 from tests.engine.stage import Stage, config_map
-from tests.engine.test_definitions import GC, custom, definition
+from tests.engine.test_definitions import crd_name, custom, definition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from applyprune.localplane import Binaries, Plane
-    from tests.conftest import Kubectl
+    from applyprune.localplane import Plane
+    from tests.conftest import Api, Kubectl
 
 ALLOWED = frozenset({"namespace", "customresourcedefinition"})
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
@@ -32,27 +30,8 @@ def home(stage: Stage, api: Api) -> Iterator[str]:
     api("DELETE", f"/api/v1/namespaces/{name}")
 
 
-@pytest.fixture(scope="module")
-def running(binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plane]:
-    """A plane for the tests with CRDs, each of which has a kind of its own."""
-    with start(binaries, GC, tmp_path_factory.mktemp("planes") / "newcomers") as plane:
-        yield plane
-
-
-@pytest.fixture
-def crds(running: Plane) -> Iterator[Api]:
-    """Plain requests to it."""
-    api = Api(running)
-    yield api
-    api.close()
-
-
 def _namespace(name: str) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
-
-
-def _crd(kind: str) -> str:
-    return f"customresourcedefinition.apiextensions.k8s.io/{kind.lower()}s.x.example.com"
 
 
 def _path(kind: str, name: str = "") -> str:
@@ -103,8 +82,8 @@ def test_a_crd_that_leaves_as_a_custom_resource_of_it_comes_is_refused(
     stage.run(definition("Comer"), config_map("coming"))
     story = stage.run(custom("new", "Comer"), config_map("coming"), allow_kinds=ALLOWED)
     assert story.exit_code == 6, story.events
-    assert f"{_crd('Comer')} holds what the input wants" in story.refusal
-    problem = story.problem(_crd("Comer"))
+    assert f"{crd_name('Comer')} holds what the input wants" in story.refusal
+    problem = story.problem(crd_name("Comer"))
     assert "what the input wants: default/comer.x.example.com/new" in problem
     assert _lives(crds, f"{CRDS}/comers.x.example.com")
     assert crds.exists(_path("Comer", "new"))
@@ -136,12 +115,12 @@ def test_a_stranger_that_comes_after_the_plan_does_not_go_with_its_kind(
     stage.seen = _at_plan(lambda: crds("POST", _path("Late"), custom("stranger", "Late")))
     story = stage.run(config_map("late"), allow_kinds=ALLOWED, timeout=60.0)
     assert story.exit_code != 0
-    assert story.outcomes[_crd("Late")] is Outcome.FAILED, story.events
-    assert "late.x.example.com/stranger" in story.problem(_crd("Late"))
+    assert story.outcomes[crd_name("Late")] is Outcome.FAILED, story.events
+    assert "late.x.example.com/stranger" in story.problem(crd_name("Late"))
     assert _lives(crds, _path("Late", "stranger"))
-    allowed = frozenset({_crd("Late")})
+    allowed = frozenset({crd_name("Late")})
     story = stage.run(config_map("late"), allow_cascade=allowed, timeout=60.0)
-    assert (story.exit_code, story.outcomes[_crd("Late")]) == (0, Outcome.PRUNED), story.events
+    assert (story.exit_code, story.outcomes[crd_name("Late")]) == (0, Outcome.PRUNED), story.events
 
 
 def test_a_kind_that_is_not_served_is_not_taken_for_empty(
@@ -158,10 +137,12 @@ def test_a_kind_that_is_not_served_is_not_taken_for_empty(
     for kinds in (frozenset[str](), ALLOWED):
         story = stage.run(config_map("hidden"), allow_kinds=kinds)
         assert story.exit_code == 6, story.events
-        problem = story.problem(_crd("Hidden"))
+        problem = story.problem(crd_name("Hidden"))
         assert "what it would take along cannot be counted: its kind is not served" in problem
-        assert f"--allow-cascade {_crd('Hidden')}" in problem
+        assert f"--allow-cascade {crd_name('Hidden')}" in problem
         assert _lives(crds, f"{CRDS}/hiddens.x.example.com")
-    allowed = frozenset({_crd("Hidden")})
+    allowed = frozenset({crd_name("Hidden")})
     story = stage.run(config_map("hidden"), allow_cascade=allowed, timeout=60.0)
-    assert (story.exit_code, story.outcomes[_crd("Hidden")]) == (0, Outcome.PRUNED), story.events
+    assert (story.exit_code, story.outcomes[crd_name("Hidden")]) == (0, Outcome.PRUNED), (
+        story.events
+    )

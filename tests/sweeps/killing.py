@@ -6,6 +6,7 @@ import signal
 import threading
 import time
 from enum import StrEnum
+from itertools import count
 from typing import TYPE_CHECKING
 
 from tests.e2e.command import start
@@ -70,6 +71,19 @@ def kill_at(
     proxy.rule = lambda _exchange: None
     assert running.returncode == (-signal.SIGKILL if reached else 0), err
     return reached[0] if reached else None
+
+
+def kill_at_patch(proxy: FaultProxy, arguments: Sequence[str | Path], kubeconfig: Path) -> None:
+    """Run and SIGKILL before the first JSON patch, run after run until one comes so far.
+
+    What comes before it must leave things as they are: each run begins anew.
+    """
+    killed: Exchange | None = None
+    for number in count(1):
+        killed = kill_at(proxy, number, Moment.BEFORE, arguments, kubeconfig)
+        assert killed is not None, "it made no JSON patch"
+        if "json-patch" in killed.header("content-type"):
+            return
 
 
 def _drain(proxy: FaultProxy) -> None:
