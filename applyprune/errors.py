@@ -55,13 +55,15 @@ class ApplypruneError(Exception):
         super().__init__(what)
         self.what = what
         self.where = str(where)
+        self.origin = None if isinstance(where, str) else where
         self.why = why
         self.hint = hint
+        self.field: tuple[str | int, ...] = ()
+        self.excerpt = ""
 
     def __str__(self) -> str:
-        """Return ``where: what: why``, and the hint on a line of its own."""
-        line = ": ".join(part for part in (self.where, self.what, self.why) if part)
-        return f"{line}\n  {self.hint}" if self.hint else line
+        """Return what the error is as a value, as text."""
+        return str(as_problem(self))
 
 
 class UsageError(ApplypruneError):
@@ -221,6 +223,7 @@ class Interrupted(ApplypruneError):
 
 def as_problem(error: ApplypruneError, *, where: Origin | str = "") -> Problem:
     """Return the error as a value; ``where`` stands in where the error names no place."""
+    origin = error.origin or (None if error.where or isinstance(where, str) else where)
     return Problem(
         kind=type(error).__name__,
         what=error.what,
@@ -228,4 +231,12 @@ def as_problem(error: ApplypruneError, *, where: Origin | str = "") -> Problem:
         why=error.why,
         hint=error.hint,
         exit_code=error.exit_code,
+        origin=origin,
+        field=error.field,
+        excerpt=error.excerpt,
     )
+
+
+def problems_of(error: ApplypruneError) -> tuple[Problem, ...]:
+    """Return the error as values: more than one when it holds several."""
+    return tuple(map(as_problem, error.errors if isinstance(error, InputErrors) else (error,)))

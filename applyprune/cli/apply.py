@@ -15,11 +15,13 @@ from applyprune.cli.options import (
     input_option,
     run_options,
 )
+from applyprune.cli.reporting import reporting_options
 from applyprune.errors import UsageError
 from applyprune.model.options import Adopt, Mode
 
 if TYPE_CHECKING:
     from applyprune.cli.options import Where
+    from applyprune.cli.reporting import Reporting
     from applyprune.model.options import Options
 
 
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 @cluster_options
 @run_options
 @guard_options
+@reporting_options
 @click.option(
     "--prune/--no-prune",
     default=True,
@@ -75,6 +78,7 @@ def apply(
     name: str,
     paths: tuple[str, ...],
     where: Where,
+    reporting: Reporting,
     options: Options,
     prune: bool,
     adopt: str,
@@ -119,7 +123,9 @@ def apply(
         create_namespace=create_namespace,
         full=full,
     )
-    return carry_out(where, name, read(paths, stdin=sys.stdin.buffer), decided)
+    return reporting.follow(
+        carry_out(where, name, lambda: read(paths, stdin=sys.stdin.buffer), decided)
+    )
 
 
 def _rule(text: str) -> tuple[str, str]:

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING
 import click
 
 from applyprune.cli.options import RunCommand, cluster_options, run_options
+from applyprune.cli.reporting import reporting_options
 from applyprune.errors import UsageError
 from applyprune.model.options import DryRun, Mode
 
 if TYPE_CHECKING:
     from applyprune.cli.options import Where
+    from applyprune.cli.reporting import Reporting
     from applyprune.model.options import Options
 
 
@@ -21,8 +23,9 @@ if TYPE_CHECKING:
 @click.argument("name")
 @cluster_options
 @run_options
+@reporting_options
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
-def delete(name: str, where: Where, options: Options, yes: bool) -> int:
+def delete(name: str, where: Where, reporting: Reporting, options: Options, yes: bool) -> int:
     """Delete everything that the set NAME created, then its inventory.
 
     What the set adopted, and what is marked to be kept, is abandoned: it stays, without our label.
@@ -42,4 +45,4 @@ def delete(name: str, where: Where, options: Options, yes: bool) -> int:
                 hint="Add --yes, or look first with --dry-run.",
             )
         click.confirm(describe(where, name), abort=True, err=True)
-    return carry_out(where, name, (), replace(options, mode=Mode.DELETE))
+    return reporting.follow(carry_out(where, name, tuple, replace(options, mode=Mode.DELETE)))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from applyprune.cli.options import RunCommand, cluster_options, record_options
+from applyprune.cli.reporting import reporting_options
 from applyprune.errors import UsageError
 from applyprune.model.events import Found
 from applyprune.model.inventory import Made
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from applyprune.cli.options import Where
+    from applyprune.cli.reporting import Reporting
     from applyprune.model.events import Event
 
 
@@ -67,16 +69,15 @@ def show(name: str, where: Where) -> None:
     """List the objects that the set NAME records, a line each."""
     from applyprune.cli.session import transport_to
     from applyprune.cluster.inventory_store import ConfigMapStore
+    from applyprune.engine.preconditions import no_set
     from applyprune.output.tables import table
     from applyprune.planning.tracking import identity
 
     with transport_to(where) as (transport, _, home):
-        found = ConfigMapStore(transport, identity(name, home)).read()
+        target = identity(name, home)
+        found = ConfigMapStore(transport, target).read()
     if not found.exists:
-        raise UsageError(
-            f"there is no set {name} in namespace {home}",
-            hint="`applyprune inventory list -A` lists those that there are.",
-        )
+        raise no_set(target)
     rows = [
         (entry.ref.namespace or "-", entry.ref.short, str(entry.made), entry.uid or "not confirmed")
         for entry in found.entries.values()
@@ -87,28 +88,22 @@ def show(name: str, where: Where) -> None:
 @inventory.command()
 @click.argument("name")
 @cluster_options
-def check(name: str, where: Where) -> int:
+@reporting_options
+def check(name: str, where: Where, reporting: Reporting) -> int:
     """Compare what the set NAME records with what is there; change nothing.
 
     Exit code 1 when there is a difference. What a repair would do stands after each.
     """
-    from applyprune.cli.session import at_work, follow
-    from applyprune.engine.repairing import repair as mend
-    from applyprune.planning.tracking import identity
-
     found: list[Found] = []
-    with at_work(where) as work:
-        target = identity(name, work.namespace)
-        options = Options(dry_run=DryRun.SERVER)
-        events = mend(target, options, Made.ADOPTED, work.cluster, work.store(target), work.stop)
-        code = follow(_kept(events, found))
-    return code or (1 if found else 0)
+    events = _mend(where, name, Options(dry_run=DryRun.SERVER), Made.ADOPTED)
+    return reporting.follow(_kept(events, found)) or (1 if found else 0)
 
 
 @inventory.command(cls=RunCommand)
 @click.argument("name")
 @cluster_options
 @record_options
+@reporting_options
 @click.option(
     "--as",
     "made",
@@ -121,7 +116,15 @@ def check(name: str, where: Where) -> int:
     "--partly", is_flag=True, help="Make a lost record anew though not every kind could be seen."
 )
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
-def repair(name: str, where: Where, options: Options, made: str, partly: bool, yes: bool) -> int:
+def repair(
+    name: str,
+    where: Where,
+    reporting: Reporting,
+    options: Options,
+    made: str,
+    partly: bool,
+    yes: bool,
+) -> int:
     """Make the record of the set NAME fit what is there.
 
     Deletes and creates no object: it lists, takes off the list, and puts a lost label back. What
@@ -132,10 +135,6 @@ def repair(name: str, where: Where, options: Options, made: str, partly: bool, y
       applyprune inventory repair web --dry-run
       applyprune inventory repair web --yes
     """
-    from applyprune.cli.session import at_work, follow
-    from applyprune.engine.repairing import repair as mend
-    from applyprune.planning.tracking import identity
-
     if options.dry_run is DryRun.OFF and not yes:
         if not sys.stdin.isatty():
             raise UsageError(
@@ -144,11 +143,7 @@ def repair(name: str, where: Where, options: Options, made: str, partly: bool, y
                 hint="Add --yes, or look first with --dry-run.",
             )
         click.confirm(f"Make the record of the set {name} fit what is there?", abort=True, err=True)
-    with at_work(where) as work:
-        target = identity(name, work.namespace)
-        store = work.store(target)
-        options = replace(options, partly=partly)
-        return follow(mend(target, options, Made(made), work.cluster, store, work.stop))
+    return reporting.follow(_mend(where, name, replace(options, partly=partly), Made(made)))
 
 
 @inventory.command(cls=RunCommand)
@@ -156,9 +151,15 @@ def repair(name: str, where: Where, options: Options, made: str, partly: bool, y
 @click.argument("objects", nargs=-1, metavar="[KIND/NAME]...")
 @cluster_options
 @record_options
+@reporting_options
 @click.option("--all", "everything", is_flag=True, help="All objects, and the set itself.")
 def abandon(
-    name: str, objects: tuple[str, ...], where: Where, options: Options, everything: bool
+    name: str,
+    objects: tuple[str, ...],
+    where: Where,
+    reporting: Reporting,
+    options: Options,
+    everything: bool,
 ) -> int:
     """Forget objects of the set NAME without deleting them.
 
@@ -172,7 +173,8 @@ def abandon(
     from applyprune.cli.session import carry_out
 
     select = _selected(objects, everything=everything)
-    return carry_out(where, name, (), replace(options, mode=Mode.ABANDON, select=select))
+    decided = replace(options, mode=Mode.ABANDON, select=select)
+    return reporting.follow(carry_out(where, name, tuple, decided))
 
 
 @inventory.command(cls=RunCommand)
@@ -181,6 +183,7 @@ def abandon(
 @click.argument("objects", nargs=-1, metavar="[KIND/NAME]...")
 @cluster_options
 @record_options
+@reporting_options
 @click.option("--all", "everything", is_flag=True, help="All objects; the set FROM is removed.")
 @click.option(
     "--to-namespace", default="", metavar="NS", help="Namespace of the inventory of TO, if another."
@@ -190,6 +193,7 @@ def move(
     to: str,
     objects: tuple[str, ...],
     where: Where,
+    reporting: Reporting,
     options: Options,
     everything: bool,
     to_namespace: str,
@@ -203,24 +207,31 @@ def move(
       applyprune inventory move web shop service/web deployment.apps/web
       applyprune inventory move web shop --all --to-namespace shop
     """
-    from applyprune.cli.session import at_work, follow
+    from applyprune.cli.session import at_work
     from applyprune.engine.moving import Side
     from applyprune.engine.moving import move as hand_on
     from applyprune.planning.tracking import identity
 
-    select = _selected(objects, everything=everything)
+    decided = replace(options, select=_selected(objects, everything=everything))
+
+    def events() -> Iterator[Event]:
+        with at_work(where) as work:
+            leaving = identity(source, work.namespace)
+            joining = identity(to, to_namespace or work.namespace)
+            sides = Side(leaving, work.store(leaving)), Side(joining, work.store(joining))
+            yield from hand_on(*sides, decided, work.cluster, work.stop)
+
+    return reporting.follow(events())
+
+
+def _mend(where: Where, name: str, options: Options, made: Made) -> Iterator[Event]:
+    from applyprune.cli.session import at_work
+    from applyprune.engine.repairing import repair as mend
+    from applyprune.planning.tracking import identity
+
     with at_work(where) as work:
-        leaving = identity(source, work.namespace)
-        joining = identity(to, to_namespace or work.namespace)
-        return follow(
-            hand_on(
-                Side(leaving, work.store(leaving)),
-                Side(joining, work.store(joining)),
-                replace(options, select=select),
-                work.cluster,
-                work.stop,
-            )
-        )
+        target = identity(name, work.namespace)
+        yield from mend(target, options, made, work.cluster, work.store(target), work.stop)
 
 
 def _selected(objects: tuple[str, ...], *, everything: bool) -> frozenset[str]:

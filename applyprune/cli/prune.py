@@ -15,10 +15,12 @@ from applyprune.cli.options import (
     input_option,
     run_options,
 )
+from applyprune.cli.reporting import reporting_options
 from applyprune.model.options import Mode
 
 if TYPE_CHECKING:
     from applyprune.cli.options import Where
+    from applyprune.cli.reporting import Reporting
     from applyprune.model.options import Options
 
 
@@ -28,7 +30,10 @@ if TYPE_CHECKING:
 @cluster_options
 @run_options
 @guard_options
-def prune(name: str, paths: tuple[str, ...], where: Where, options: Options) -> int:
+@reporting_options
+def prune(
+    name: str, paths: tuple[str, ...], where: Where, reporting: Reporting, options: Options
+) -> int:
     """Delete what the set NAME created and the manifests no longer hold; apply nothing.
 
     \b
@@ -40,4 +45,6 @@ def prune(name: str, paths: tuple[str, ...], where: Where, options: Options) -> 
     from applyprune.sources import read
 
     decided = replace(options, mode=Mode.PRUNE)
-    return carry_out(where, name, read(paths, stdin=sys.stdin.buffer), decided)
+    return reporting.follow(
+        carry_out(where, name, lambda: read(paths, stdin=sys.stdin.buffer), decided)
+    )

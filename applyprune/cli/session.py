@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
-
-import click
 
 from applyprune.cluster.api_server import ApiServer
 from applyprune.cluster.discovery import cache_folder
@@ -18,12 +15,10 @@ from applyprune.cluster.kubeconfig import connect
 from applyprune.cluster.transport import Transport
 from applyprune.engine.run import Request, run
 from applyprune.engine.workers import Stop
-from applyprune.model.events import Finished
-from applyprune.output.text import TextPrinter
 from applyprune.planning.tracking import identity
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from types import FrameType
 
     from applyprune.cli.options import Where
@@ -66,28 +61,15 @@ def at_work(where: Where) -> Iterator[AtWork]:
         yield AtWork(transport, cluster, namespace, stop)
 
 
-def follow(events: Iterable[Event]) -> int:
-    """Print events as they come and return the exit code that the last one carries."""
-    printer = TextPrinter(
-        out=click.echo,
-        err=lambda line: click.echo(line, err=True),
-        colour=sys.stdout.isatty() and "NO_COLOR" not in os.environ,
-        talks=sys.stderr.isatty(),
-    )
-    code = 0
-    for event in events:
-        printer.show(event)
-        if isinstance(event, Finished):
-            code = event.exit_code
-    return code
-
-
-def carry_out(where: Where, name: str, manifests: Sequence[Manifest], options: Options) -> int:
-    """Run once, print its events, and return the exit code."""
+def carry_out(
+    where: Where, name: str, read: Callable[[], Sequence[Manifest]], options: Options
+) -> Iterator[Event]:
+    """Read the input, run once, and yield what happens."""
+    manifests = read()
     with at_work(where) as work:
         target = identity(name, work.namespace)
         request = Request(target, manifests, work.namespace, options)
-        return follow(run(request, work.cluster, work.store(target), work.stop))
+        yield from run(request, work.cluster, work.store(target), work.stop)
 
 
 @contextmanager

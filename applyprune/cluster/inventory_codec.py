@@ -16,10 +16,11 @@ from applyprune._version import __version__
 from applyprune.cluster.inventory_entries import entries_of, typed
 from applyprune.cluster.inventory_packing import Shard, digest_of, unpack
 from applyprune.errors import InventoryError, InventoryTooNew
-from applyprune.model.inventory import Holder, Inventory
+from applyprune.model.inventory import Holder, Inventory, LastRun
 from applyprune.planning.tracking import (
     SET_ID,
     SHARD_OF,
+    SetIdentity,
     applyset_annotations,
     identity,
     set_name,
@@ -67,6 +68,8 @@ def encode(inventory: Inventory, packed: Packed, *, write: str) -> dict[str, Any
         "digest": packed.digest,
         "shards": [[shard.digest, shard.count] for shard in packed.shards],
         "holder": _holder_out(inventory.holder),
+        "last": _last_out(inventory.last),
+        "owner": inventory.owner,
     }
     metadata: dict[str, Any] = {
         "name": target.inventory.name,
@@ -99,13 +102,13 @@ def encode(inventory: Inventory, packed: Packed, *, write: str) -> dict[str, Any
 def decode(body: Mapping[str, Any]) -> Root:
     """Return the root in a ConfigMap as the server gave it; raises InventoryError."""
     metadata = body["metadata"]
-    where = f"configmap/{metadata['name']} in namespace {metadata['namespace']}"
+    target = SetIdentity(set_name(metadata["name"]), metadata["namespace"])
     try:
         header = json.loads((body.get("data") or {})[_HEADER])
         if typed(int, header["schema"]) != SCHEMA:
             raise InventoryTooNew(
                 f"the inventory has format {header['schema']}",
-                where=where,
+                where=str(target.inventory),
                 why=f"this applyprune {__version__} reads format {SCHEMA}",
                 hint="Use the version of applyprune that wrote it, or a newer one.",
             )
@@ -113,14 +116,16 @@ def decode(body: Mapping[str, Any]) -> Root:
             Shard(_hexadecimal(digest), typed(int, count)) for digest, count in header["shards"]
         )
         inventory = Inventory(
-            name=set_name(metadata["name"]),
-            namespace=metadata["namespace"],
+            name=target.name,
+            namespace=target.namespace,
             uid=metadata["uid"],
             resource_version=metadata["resourceVersion"],
             generation=typed(int, header["generation"]),
             holder=_holder_in(header["holder"]),
             # The first write cannot know its own UID; every later one names it.
             copied=typed(bool, header["copied"]) or header["uid"] not in {"", metadata["uid"]},
+            last=_last_in(header["last"]),
+            owner=typed(str, header["owner"]),
         )
         return Root(
             inventory=inventory,
@@ -131,7 +136,7 @@ def decode(body: Mapping[str, Any]) -> Root:
             shards=shards,
         )
     except _UNREADABLE as error:
-        raise unreadable(where, error) from error
+        raise _unreadable(target, error) from error
 
 
 def entries_in(root: Root, parts: Sequence[bytes]) -> Mapping[Ref, Entry]:
@@ -145,8 +150,7 @@ def entries_in(root: Root, parts: Sequence[bytes]) -> Mapping[Ref, Entry]:
         if not len(found) == len(entries) == root.count:
             raise ValueError(f"it should list {root.count} objects")
     except _UNREADABLE as error:
-        where = identity(root.inventory.name, root.inventory.namespace).inventory
-        raise unreadable(str(where), error) from error
+        raise _unreadable(_set_of(root), error) from error
     return found
 
 
@@ -155,8 +159,7 @@ def entries_left(root: Root, parts: Sequence[bytes]) -> Mapping[Ref, Entry]:
     try:
         return {entry.ref: entry for part in parts for entry in entries_of(part)}
     except _UNREADABLE as error:
-        where = identity(root.inventory.name, root.inventory.namespace).inventory
-        raise unreadable(str(where), error) from error
+        raise _unreadable(_set_of(root), error) from error
 
 
 def encode_shard(inventory: Inventory, shard: Shard) -> dict[str, Any]:
@@ -186,15 +189,17 @@ def decode_shard(body: Mapping[str, Any], shard: Shard) -> bytes:
     return lines
 
 
-def unreadable(where: str, error: Exception) -> InventoryError:
-    """Return the error about an inventory that is there and cannot be read."""
-    name, _, namespace = where.partition("/")[2].partition(" in namespace ")
+def _set_of(root: Root) -> SetIdentity:
+    return SetIdentity(root.inventory.name, root.inventory.namespace)
+
+
+def _unreadable(target: SetIdentity, error: Exception) -> InventoryError:
     return InventoryError(
         "the inventory cannot be read",
-        where=where,
+        where=str(target.inventory),
         why=f"it has no {error}" if isinstance(error, KeyError) else str(error),
         hint="Nothing was applied or pruned. Restore the ConfigMap from a backup, or make it anew "
-        f"from what is live: applyprune inventory repair {set_name(name)} -n {namespace}",
+        f"from what is live: applyprune inventory repair {target.arguments}",
     )
 
 
@@ -243,4 +248,28 @@ def _holder_in(raw: Mapping[str, Any] | None) -> Holder | None:
         process=typed(str, raw["process"]),
         lease=float(lease),
         renewals=typed(int, raw["renewals"]),
+    )
+
+
+def _last_out(last: LastRun | None) -> dict[str, Any] | None:
+    if last is None:
+        return None
+    return {
+        "run": last.run,
+        "mode": last.mode,
+        "who": last.who,
+        "at": last.at,
+        "exitCode": last.exit_code,
+    }
+
+
+def _last_in(raw: Mapping[str, Any] | None) -> LastRun | None:
+    if raw is None:
+        return None
+    return LastRun(
+        run=typed(str, raw["run"]),
+        mode=typed(str, raw["mode"]),
+        who=typed(str, raw["who"]),
+        at=typed(str, raw["at"]),
+        exit_code=typed(int, raw["exitCode"]),
     )

@@ -1,19 +1,21 @@
 """What a run says while it goes: its only output, read by printers, reports and conditions alike.
 
 A run begins with Started, goes on with Planned before anything is written, then one event a step,
-and ends with Finished, unless an error that concerns the run as a whole is raised.
+and ends with Finished, unless an error that concerns the run as a whole is raised: whoever prints
+the stream makes Failed and Finished of that. Verbs that only look tell what they see in events too.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from applyprune.model.findings import Finding
+    from applyprune.model.inventory import LastRun, Made
     from applyprune.model.manifests import Origin
     from applyprune.model.options import DryRun, Mode
     from applyprune.model.plan import Plan
@@ -132,6 +134,90 @@ class Refused:
 
 
 @dataclass(frozen=True, slots=True)
+class Compared:
+    """How one object would change, as far as the server could tell in a dry run.
+
+    ``before`` is None for one that would be created, ``after`` for one that would be deleted. Both
+    are fit to be shown: the server's own bookkeeping is left out, Secret values are masked, and one
+    that changes is masked in two ways. ``weaker`` says which checks could not be made.
+    """
+
+    ref: Ref
+    outcome: Outcome
+    before: Mapping[str, Any] | None = field(hash=False, repr=False)
+    after: Mapping[str, Any] | None = field(hash=False, repr=False)
+    origin: Origin | None = None
+    weaker: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Drift:
+    """One field that differs from what the set's last apply left; ``path`` is a JSON pointer.
+
+    ``manager``, ``operation`` and ``time`` (RFC 3339) say who wrote it, empty where that cannot be
+    told. Secret values are masked.
+    """
+
+    path: str
+    wanted: str
+    found: str
+    manager: str = ""
+    operation: str = ""
+    time: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How one object of a set is now; ``age`` in seconds since it was created, None if unknown.
+
+    ``drifted`` is None where nothing can tell whether it drifted; ``drift`` names the fields, where
+    they were asked for.
+    """
+
+    ref: Ref
+    readiness: Readiness
+    made: Made
+    age: float | None
+    drifted: bool | None = None
+    drift: tuple[Drift, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Enrolled:
+    """One set of the cluster; ``problem`` is set, and the rest empty, when it cannot be read.
+
+    ``ready`` counts the objects that are Current, None where that was not asked for. ``owner`` is
+    the Bundle that owns it, ``holder`` who works on it now.
+    """
+
+    name: str
+    namespace: str
+    objects: int | None = None
+    ready: int | None = None
+    last: LastRun | None = None
+    owner: str = ""
+    holder: str = ""
+    problem: Problem | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Explained:
+    """What a run would do about one object, and everything that it was judged by, in order."""
+
+    ref: Ref
+    verdict: str
+    reasons: tuple[str, ...]
+    origin: Origin | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """An error that ended the run as a whole; several errors in the input are an event each."""
+
+    problem: Problem
+
+
+@dataclass(frozen=True, slots=True)
 class Finished:
     """The run came to its end; ``problem`` says what keeps it from being a success."""
 
@@ -142,5 +228,19 @@ class Finished:
 
 
 Event: TypeAlias = (
-    Started | Planned | Recorded | Done | Assessed | Waiting | Warned | Found | Refused | Finished
+    Started
+    | Planned
+    | Recorded
+    | Done
+    | Assessed
+    | Waiting
+    | Warned
+    | Found
+    | Refused
+    | Compared
+    | Standing
+    | Enrolled
+    | Explained
+    | Failed
+    | Finished
 )

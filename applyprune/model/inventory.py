@@ -81,12 +81,29 @@ class Holder:
 
 
 @dataclass(frozen=True, slots=True)
+class LastRun:
+    """The last run that wrote the inventory; ``at`` is its end, RFC 3339 in UTC, ``who`` ran it.
+
+    ``exit_code`` is what the run came to. A run that found nothing to do writes nothing, so it is
+    not the one named here.
+    """
+
+    run: str
+    mode: str
+    who: str
+    at: str
+    exit_code: int
+
+
+@dataclass(frozen=True, slots=True)
 class Inventory:
     """The inventory of one set as read, or as it is to be written.
 
-    ``uid`` and ``resource_version`` are the ConfigMap's, empty when it does not exist yet.
-    ``copied`` says that the header names another UID than the ConfigMap has: a restored backup or
-    a copy. ``generation`` counts writes.
+    ``owner`` names the Bundle that owns the set (``Bundle NAMESPACE/NAME``), empty for one that the
+    command line applies. ``last`` is the last run that wrote anything. ``uid`` and
+    ``resource_version`` are the ConfigMap's, empty when it does not exist yet. ``copied`` says that
+    the header names another UID than the ConfigMap has: a restored backup or a copy.
+    ``generation`` counts writes.
     """
 
     name: str
@@ -97,6 +114,8 @@ class Inventory:
     generation: int = 0
     holder: Holder | None = None
     copied: bool = False
+    last: LastRun | None = None
+    owner: str = ""
 
     @property
     def exists(self) -> bool:

@@ -17,17 +17,20 @@ JSONObject: TypeAlias = "dict[str, Any]"
 class Origin:
     """Where a manifest, or an error in one, stands.
 
-    ``document`` and ``line`` count from 1; 0 means that the place has none (a whole file, say).
+    ``document``, ``line`` and ``column`` count from 1; 0 means that the place has none (a whole
+    file, say).
     ``path`` is as the user wrote it, ``<stdin>`` for standard input.
     """
 
     path: str
     document: int = 0
     line: int = 0
+    column: int = 0
 
     def __str__(self) -> str:
-        """Return ``web.yaml:12``, or ``web.yaml:12 (document 3)`` past the first document."""
-        place = f"{self.path}:{self.line}" if self.line else self.path
+        """Return ``web.yaml:12:3``, or ``web.yaml:12:3 (document 3)`` past the first document."""
+        numbers = (number for number in (self.line, self.column) if number)
+        place = ":".join((self.path, *map(str, numbers)))
         return f"{place} (document {self.document})" if self.document > 1 else place
 
 

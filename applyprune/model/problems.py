@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from applyprune.model.manifests import Origin
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
     """What happened, where, why, what to do; ``kind`` names the error's class.
 
-    Empty parts are parts that there are not. No part ever holds a Secret's value.
+    Empty parts are parts that there are not. ``origin`` is the place in the input, where there is
+    one, and ``field`` the path of the field that it is about, within the object at that place.
+    ``excerpt`` is the line of the input and a line with a caret below it. No part ever holds a
+    Secret's value.
     """
 
     kind: str
@@ -18,8 +25,12 @@ class Problem:
     why: str = ""
     hint: str = ""
     exit_code: int = 3
+    origin: Origin | None = None
+    field: tuple[str | int, ...] = ()
+    excerpt: str = ""
 
     def __str__(self) -> str:
-        """Return ``where: what: why``, and the hint on a line of its own."""
+        """Return ``where: what: why``; below it the excerpt, indented, and the hint."""
         line = ": ".join(part for part in (self.where, self.what, self.why) if part)
-        return f"{line}\n  {self.hint}" if self.hint else line
+        below = [*self.excerpt.splitlines(), *([self.hint] if self.hint else [])]
+        return "\n".join((line, *(f"  {text}" for text in below)))

@@ -8,6 +8,7 @@ from applyprune.model.events import (
     Assessed,
     Done,
     Event,
+    Failed,
     Finished,
     Found,
     Outcome,
@@ -19,7 +20,7 @@ from applyprune.model.events import (
 from applyprune.model.options import DryRun, Mode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from applyprune.output.screen import Screen
 
 _COLOURS = {
     Outcome.CREATED: "32",
@@ -34,24 +35,15 @@ _DRY = {DryRun.SERVER: " (server dry run)", DryRun.CLIENT: " (dry run)"}
 
 
 class TextPrinter:
-    """Writes lines as a run goes on: objects and the summary to ``out``, the rest to ``err``.
+    """Writes lines as a run goes on: objects and the summary to ``out``, the rest to ``err``."""
 
-    ``talks`` says whether every sign of waiting is a line, as on a terminal, or the first only.
-    """
-
-    def __init__(
-        self,
-        *,
-        out: Callable[[str], None],
-        err: Callable[[str], None],
-        colour: bool,
-        talks: bool,
-    ) -> None:
+    def __init__(self, screen: Screen) -> None:
         """Take where the lines go; nothing is written yet."""
-        self._out = out
-        self._err = err
-        self._colour = colour
-        self._talks = talks
+        self._out = screen.out
+        self._err = screen.err
+        self._colour = screen.colour
+        self._talks = screen.live
+        self._failed = False
         self._name = ""
         self._dry = ""
         self._mode = Mode.APPLY
@@ -77,6 +69,9 @@ class TextPrinter:
                 self._out(f"{finding.fault}: {about}{finding.what} → {finding.remedy}")
             case Refused(problem=problem):
                 self._err(f"error: {problem}")
+            case Failed(problem=problem):
+                self._failed = True
+                self._err(f"error: {problem}")
             case Waiting(ref=ref, what=what, elapsed=elapsed):
                 subject = f"{ref.short}: " if ref else ""
                 if self._talks or subject + what != self._waited_for:
@@ -87,6 +82,9 @@ class TextPrinter:
             case _:
                 pass
 
+    def close(self) -> None:
+        """Nothing is left: each event was written as it came."""
+
     def _done(self, event: Done) -> None:
         word = self._painted(str(event.outcome), _COLOURS.get(event.outcome, ""))
         reason = f" ({event.reason})" if event.reason else ""
@@ -96,6 +94,8 @@ class TextPrinter:
             self._err(f"error: {event.problem}")
 
     def _finished(self, event: Finished) -> None:
+        if self._failed and not event.counts:
+            return  # the error has said all that there is to say
         parts = [f"{count} {outcome}" for outcome, count in _ordered(event)]
         what = ", ".join(parts) or "nothing to do"
         if self._mode is Mode.REPAIR and not parts:

@@ -1,0 +1,36 @@
+"""The formats of output, and what prints each; a printer is imported when it is asked for.
+
+A printer is shown every event of a stream in order, and closed when there are no more.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Protocol, cast
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from applyprune.model.events import Event
+    from applyprune.output.screen import Screen
+
+PRINTERS = {
+    "text": "applyprune.output.text:TextPrinter",
+}
+"""Each format's printer, a class that takes a Screen."""
+
+
+class Printer(Protocol):
+    """What shows the events of a stream to somebody."""
+
+    def show(self, event: Event) -> None:
+        """Take one event; what is written for it, and when, is the printer's affair."""
+
+    def close(self) -> None:
+        """Write what is left to write; the stream has ended, perhaps before its end."""
+
+
+def printer(form: str, screen: Screen) -> Printer:
+    """Return the printer of a format, one of PRINTERS."""
+    module, _, name = PRINTERS[form].partition(":")
+    return cast("Callable[[Screen], Printer]", getattr(import_module(module), name))(screen)
