@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from applyprune.errors import EmptyInput, Forbidden, InventoryError, NotFound, UsageError
+from applyprune.errors import (
+    EmptyInput,
+    Forbidden,
+    InventoryError,
+    NotFound,
+    OwnedByBundle,
+    UsageError,
+)
 from applyprune.model.builtin import NAMESPACES
 from applyprune.model.options import DryRun, Mode
 from applyprune.model.refs import Ref
@@ -28,6 +35,25 @@ def refuse_empty(inventory: Inventory, options: Options, *, empty: bool) -> None
     applies = options.mode in {Mode.APPLY, Mode.PRUNE}
     if empty and applies and not options.allow_empty and not inventory.entries:
         raise EmptyInput("there is no object in the input", hint="If that is meant: --allow-empty.")
+
+
+def refuse_owned(inventory: Inventory, owner: str, options: Options) -> None:
+    """Refuse to change a set that belongs to a Bundle, unless the run is that Bundle's own.
+
+    Two that apply one set undo each other's work; to look, in a dry run, is everybody's right. A
+    Bundle takes over a set of nobody's when it applies it, and never to remove it.
+    """
+    if inventory.owner == owner or options.dry_run is not DryRun.OFF:
+        return
+    if inventory.owner:
+        raise OwnedByBundle(
+            f"the set {inventory.name} belongs to {inventory.owner}",
+            why="the controller applies it, and would undo what anybody else does",
+            hint="Change the Bundle. To take the set back, suspend the Bundle first, then: "
+            f"applyprune inventory release {inventory.name} -n {inventory.namespace}",
+        )
+    if inventory.exists and options.mode is not Mode.APPLY:
+        raise OwnedByBundle(f"the set {inventory.name} does not belong to {owner}")
 
 
 def refuse_unlisted(names: Collection[str], refs: Collection[Ref], target: SetIdentity) -> None:

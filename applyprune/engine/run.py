@@ -13,6 +13,7 @@ from applyprune.engine.preconditions import (
     ensure_home,
     no_set,
     refuse_empty,
+    refuse_owned,
     refuse_unlisted,
     refuse_unrecorded,
 )
@@ -62,12 +63,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What one run is asked to do; ``namespace`` is where manifests without one go."""
+    """What one run is asked to do; ``namespace`` is where manifests without one go.
+
+    ``owner`` is the Bundle that asks (``Bundle NAMESPACE/NAME``), which takes over a set that
+    belongs to none.
+    """
 
     target: SetIdentity
     manifests: Sequence[Manifest]
     namespace: str
     options: Options
+    owner: str = ""
 
 
 def run(request: Request, cluster: Cluster, store: Store, stop: Stop) -> Iterator[Event]:
@@ -140,6 +146,7 @@ class _Run:
                 yield turn
             else:
                 self.inventory = turn
+        refuse_owned(self.inventory, request.owner, options)
         refuse_empty(self.inventory, options, empty=not request.manifests)
         refuse_unlisted(options.select, self.inventory.entries, target)
         catalogue = self.cluster.catalogue()
@@ -181,14 +188,21 @@ class _Run:
         options = self.request.options
         if options.dry_run is not DryRun.OFF or not self._has_work():
             return
-        record = Record(self.store, self.inventory, new_holder(self.tally.run, lease=options.lease))
+        inventory = replace(self.inventory, owner=self.request.owner)
+        record = Record(self.store, inventory, new_holder(self.tally.run, lease=options.lease))
         recorded = record.write(self._union(), Phase.UNION)
         self.record = record
         yield recorded
 
     def _has_work(self) -> bool:
         removes_set = self._removes_set() and not self.plan.no_prune
-        return self.plan.writes or (removes_set and self.inventory.exists)
+        changes_hands = self.inventory.owner != self.request.owner
+        return self.plan.writes or (
+            self.inventory.exists and (removes_set or (changes_hands and self._applies()))
+        )
+
+    def _applies(self) -> bool:
+        return self.request.options.mode is Mode.APPLY
 
     def _removes_set(self) -> bool:
         options = self.request.options

@@ -68,7 +68,8 @@ class Options:
     the set's own. ``recreate`` lets what cannot be changed in place be deleted and created anew.
     ``partly`` lets a repair make a lost record anew from what it could see. ``wait`` waits until
     everything is ready before anything is pruned; ``ready_when`` are pairs of ``KIND.GROUP`` and a
-    CEL expression by which that kind is ready.
+    CEL expression by which that kind is ready. ``approved`` is the ``Plan.approval`` of the one
+    refused prune that may be carried out all the same.
     """
 
     mode: Mode = Mode.APPLY
@@ -90,6 +91,7 @@ class Options:
     partly: bool = False
     wait: bool = False
     ready_when: tuple[tuple[str, str], ...] = ()
+    approved: str = ""
     propagation: Propagation = Propagation.BACKGROUND
     timeout: float = 300.0
     lock_timeout: float = 60.0

@@ -51,7 +51,7 @@ def make_plan(
         for entry in chosen(options.select, inventory.entries.values())
         if entry.ref not in wanted
     ]
-    removals, refusal = remove_steps(
+    removed = remove_steps(
         left,
         world,
         target,
@@ -59,8 +59,9 @@ def make_plan(
         desired=desired,
         listed=inventory.entries.keys(),
     )
+    removals, refusal, approval = removed.steps, removed.refusal, removed.approval
     if removals and restored and options.mode is not Mode.ABANDON:
-        refusal = restored_problem(inventory)
+        refusal, approval = restored_problem(inventory), ""
     return Plan(
         applies,
         removals,
@@ -68,6 +69,7 @@ def make_plan(
         refusal,
         tuple(recovered_entries(world.marked, world.resources, but=wanted)),
         restored,
+        approval,
     )
 
 
