@@ -17,6 +17,7 @@ _VERBS = {
     "prune": "applyprune.cli.prune:prune",
     "delete": "applyprune.cli.delete:delete",
     "inventory": "applyprune.cli.inventory:inventory",
+    "controller": "applyprune.cli.controller:controller",
     "demo": "applyprune.cli.demo:demo",
     "local": "applyprune.cli.local:local",
 }

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+_WHOLE = 100
+_DIGITS = 10
+
 
 class Mode(StrEnum):
     """What a run does with the set."""
@@ -47,6 +50,17 @@ class PruneLimit:
 
     count: int = 5
     percent: float = 30.0
+
+    @classmethod
+    def parse(cls, text: str) -> PruneLimit:
+        """Return what ``N`` or ``N%`` says; raises ValueError, worded to follow the text."""
+        number = text.removesuffix("%")
+        is_number = number.isascii() and number.isdecimal() and len(number) < _DIGITS
+        if not is_number or (number != text and int(number) > _WHOLE):
+            raise ValueError("is neither a number nor a percentage")
+        if number != text:
+            return cls(count=0, percent=float(number))
+        return cls(count=int(number), percent=0.0)
 
     def of(self, listed: int) -> int:
         """Return the number for a set that lists so many objects."""
