@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 @click.option(
     "--workers",
     type=click.IntRange(1, 64),
-    default=4,
+    default=8,
     show_default=True,
     metavar="N",
     help="How many Bundles are worked on at a time.",

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from applyprune.controller.bundle import InvalidSpec, read_bundle
 from applyprune.controller.composing import SourceMissing, compose, used_refs
+from applyprune.controller.dependencies import awaited
 from applyprune.controller.following import Followed, follow, reason_of, reason_of_exit, told
 from applyprune.controller.identity import AccountMissing
 from applyprune.controller.logs import LOG, fields
@@ -17,18 +18,17 @@ from applyprune.controller.notices import Weight, utc_now
 from applyprune.controller.objects import status_of
 from applyprune.controller.removal import Removal
 from applyprune.controller.schedule import backoff, spread
-from applyprune.controller.status import Pass, Verdict, after, is_ready, progressing
+from applyprune.controller.status import Pass, Verdict, after, progressing
 from applyprune.engine.run import Request, run
-from applyprune.errors import ApplypruneError, Conflict, problems_of
+from applyprune.engine.workers import Stop
+from applyprune.errors import ApplypruneError, Conflict, Interrupted, problems_of
 from applyprune.model.events import Done, Outcome
 from applyprune.model.options import Mode
-from applyprune.model.readiness import Status
-from applyprune.planning.ready_rules import compile_rule
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from applyprune.controller.bundle import Bundle, Dependency
+    from applyprune.controller.bundle import Bundle
     from applyprune.controller.composing import Uses
     from applyprune.controller.identity import Acting, Identities
     from applyprune.controller.metrics import Metrics
@@ -36,10 +36,12 @@ if TYPE_CHECKING:
     from applyprune.controller.objects import BundleObjects
     from applyprune.controller.queue import Key
     from applyprune.controller.watching import Watches
-    from applyprune.engine.workers import Stop
     from applyprune.model.events import Event
     from applyprune.model.live import Live
 
+_NOT_YET = -1
+_SECOND_LOOK = 10.0
+"""Seconds that a pass may wait that tries again what was not ready in time."""
 _UNREAD = 600.0
 """Seconds until a Bundle is looked at again whose spec cannot be read."""
 _MISSING = {
@@ -59,13 +61,42 @@ class Reconciler:
     metrics: Metrics
     stop: Stop
     _failures: dict[Key, int] = field(default_factory=dict)
+    _under_way: dict[Key, tuple[Stop, int | None]] = field(default_factory=dict)
+    _waited: dict[Key, tuple[int | None, str]] = field(default_factory=dict)
 
     def reconcile(self, key: Key) -> float | None:
         """Make one pass; return the seconds until the next, None when only news may ask for one.
 
-        Raises ApplypruneError where not even the Bundle's status could be written, and Interrupted.
+        Raises ApplypruneError where not even the Bundle's status could be written, and Interrupted
+        when the process is to end.
         """
+        try:
+            return self._reconcile(key)
+        except Interrupted:
+            self.stop.check()
+            return 0.0  # the Bundle has changed under way: what it is now comes next
+        finally:
+            self._under_way.pop(key, None)
+
+    def cut_off(self, key: Key, generation: int | None) -> None:
+        """End the pass over a Bundle that is of another generation now; None ends any.
+
+        It may be waiting for what will never be ready, and what is mended must not wait for that.
+        """
+        stop, worked_on = self._under_way.get(key, (None, None))
+        if stop is not None and (generation is None or generation != worked_on):
+            stop.request(0)
+
+    def end(self) -> None:
+        """Ask every pass that is under way to finish what is in flight, record it and end."""
+        for stop, _ in list(self._under_way.values()):
+            stop.request(0)
+
+    def _reconcile(self, key: Key) -> float | None:
         began = time.monotonic()
+        stop = Stop()
+        # Before the read: what changes between the two is not what is worked on.
+        self._under_way[key] = (stop, _NOT_YET)
         live = self.bundles.get(key)
         if live is None:
             self._forget(key)
@@ -76,9 +107,12 @@ class Reconciler:
             one = Pass(Verdict.NOT_READY, Reason.INVALID_SPEC, told(problems_of(error)[0]))
             self._tell(live, one, began)
             return spread(_UNREAD)
+        self._under_way[key] = (stop, live.generation)
+        if self.stop.requested:
+            stop.request(0)
         if live.terminating:
-            removal = Removal(self.bundles, self.identities, self.notices, self.stop)
-            one = removal.of(live, bundle)
+            removal = Removal(self.bundles, self.identities, self.notices, stop)
+            one = removal.of(live, self._hurried(live, bundle, ""))
             if one.done:
                 self._log(key, one, began)
                 self.metrics.passed(key, one, time.monotonic() - began, {})
@@ -89,7 +123,7 @@ class Reconciler:
             if held is None:
                 return 0.0
             live = held
-            one = self._pass(live, bundle)
+            one = self._pass(live, bundle, stop)
         self._tell(live, one, began, bundle)
         return self._next(key, bundle, one)
 
@@ -114,12 +148,12 @@ class Reconciler:
             return self.bundles.put_status(held, progressing(status, generation, utc_now()))
         return held
 
-    def _pass(self, live: Live, bundle: Bundle) -> Pass:
+    def _pass(self, live: Live, bundle: Bundle, stop: Stop) -> Pass:
         spec, key = bundle.spec, (bundle.namespace, bundle.name)
         if spec.suspend:
             self.watches.wait_for(key, ())
             return Pass(Verdict.SAME, Reason.SUSPENDED, "spec.suspend is true: nothing is done")
-        waiting = [why for one in spec.depends_on if (why := self._awaits(bundle, one))]
+        waiting = awaited(bundle, self.bundles)
         self.watches.wait_for(key, (one.name for one in spec.depends_on) if waiting else ())
         if waiting:
             return Pass(
@@ -139,7 +173,8 @@ class Reconciler:
                     self.watches.follow(key, spec.service_account_name, refs, uses)
                 revision = composed.revision
                 approved = live.annotations.get(APPROVE_PRUNE, "")
-                options = bundle.options(Mode.APPLY, approved=approved)
+                hurried = self._hurried(live, bundle, revision)
+                options = hurried.options(Mode.APPLY, approved=approved)
                 request = Request(
                     bundle.target,
                     composed.manifests,
@@ -147,18 +182,31 @@ class Reconciler:
                     options,
                     bundle.owner,
                 )
-                self._run(acting, request, followed)
+                self._run(acting, request, followed, stop)
         except (AccountMissing, SourceMissing) as error:
             message = told(problems_of(error)[0])
             return Pass(Verdict.NOT_READY, _MISSING[type(error)], message, revision, retries=True)
         except ApplypruneError as error:
-            self.stop.check()  # a pass that is cut off says nothing
+            stop.check()  # a pass that is cut off says nothing
             return self._ended(error, followed, revision)
-        self.stop.check()
+        stop.check()
         return self._came_to(followed, revision)
 
-    def _run(self, acting: Acting, request: Request, followed: Followed) -> None:
-        events = run(request, acting.cluster, acting.store(request.target), self.stop)
+    def _hurried(self, live: Live, bundle: Bundle, revision: str) -> Bundle:
+        """Return the Bundle with the time that this pass may wait: all of it only once.
+
+        What was not ready in time is looked at again with every try; nobody else's Bundle is to
+        wait for that.
+        """
+        key, now = (bundle.namespace, bundle.name), (live.generation, revision)
+        if self._waited.get(key) == now and self._failures.get(key):
+            timeout = min(bundle.spec.timeout, _SECOND_LOOK)
+            return replace(bundle, spec=replace(bundle.spec, timeout=timeout))
+        self._waited[key] = now
+        return bundle
+
+    def _run(self, acting: Acting, request: Request, followed: Followed, stop: Stop) -> None:
+        events = run(request, acting.cluster, acting.store(request.target), stop)
         follow(events, followed, lambda event: _log_event(request, followed, event))
 
     def _ended(self, error: ApplypruneError, followed: Followed, revision: str) -> Pass:
@@ -184,22 +232,6 @@ class Reconciler:
             more = f" (and {count - 1} more)" if count > 1 else ""
             message = f"{count} of {objects} failed: {first.ref.short}: {first.message}{more}"
         return Pass(Verdict.NOT_READY, reason, message, revision, followed, retries=True)
-
-    def _awaits(self, bundle: Bundle, one: Dependency) -> str:
-        """Return why a Bundle that another depends on is not ready; empty when it is."""
-        live = self.bundles.get((bundle.namespace, one.name))
-        if live is None:
-            return f"the Bundle {one.name} is not there"
-        if live.terminating:
-            return f"the Bundle {one.name} is being deleted"
-        if one.ready_when:
-            rule = compile_rule(one.ready_when, where="spec.dependsOn")
-            judged = rule.judge(live.body or {})
-            ready = judged.status is Status.CURRENT
-            return "" if ready else f"the Bundle {one.name}: {judged.message}"
-        if is_ready(status_of(live), live.generation):
-            return ""
-        return f"the Bundle {one.name} is not ready"
 
     def _tell(self, live: Live, one: Pass, began: float, bundle: Bundle | None = None) -> None:
         """Write the status, if it is another one, and say it to those who watch."""
@@ -238,6 +270,7 @@ class Reconciler:
 
     def _forget(self, key: Key, uid: str = "") -> None:
         self._failures.pop(key, None)
+        self._waited.pop(key, None)
         self.watches.forget(key)
         self.metrics.forget(key)
         self.notices.forget(uid)

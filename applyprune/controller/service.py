@@ -58,7 +58,7 @@ class Settings:
     listen: tuple[str, int]
     home: str
     namespaces: tuple[str, ...] = ()
-    workers: int = 4
+    workers: int = 8
     lease: float = 15.0
     grace: float = 25.0
 
@@ -127,6 +127,7 @@ class _Service:
             metrics=self.metrics,
             stop=self.stop,
         )
+        self.watches.moved = self.reconciler.cut_off
         self.metrics.watch_queue(self.queue)
 
     def is_well(self) -> bool:
@@ -192,6 +193,7 @@ class _Service:
     def _end(self) -> bool:
         """Let what is under way come to its end; return whether all of it did within the grace."""
         self.queue.close()
+        self.reconciler.end()
         until = time.monotonic() + self.settings.grace
         for thread in self.threads:
             thread.join(max(0.0, until - time.monotonic()))

@@ -44,14 +44,22 @@ class _Followed:
     blind: bool = False
 
 
+def _nobody(key: Key, generation: int | None) -> None:
+    """Tell nobody."""
+
+
 @dataclass(slots=True)
 class Watches:
-    """Every watch of the controller; its news are turned into keys of the queue by ``attend``."""
+    """Every watch of the controller; its news are turned into keys of the queue by ``attend``.
+
+    ``moved`` is told the generation of every Bundle that has changed.
+    """
 
     queue: WorkQueue
     cluster: Cluster
     connect: Callable[[str, str], Acting]
     namespaces: tuple[str, ...] = ()
+    moved: Callable[[Key, int | None], None] = _nobody
     _news: SimpleQueue[News] = field(default_factory=SimpleQueue)
     _bundles: Feeds | None = None
     _marks: dict[Key, tuple[object, ...]] = field(default_factory=dict)
@@ -59,6 +67,7 @@ class Watches:
     _users: dict[Ref, set[Key]] = field(default_factory=dict)
     _waiting: dict[Key, frozenset[str]] = field(default_factory=dict)
     _listed: set[str] = field(default_factory=set)
+    _troubles: dict[Source, str] = field(default_factory=dict)
     _lock: Lock = field(default_factory=Lock)
 
     @property
@@ -144,7 +153,9 @@ class Watches:
     def _hear(self, news: News) -> None:
         if isinstance(news, Broken):
             self._hear_trouble(news)
-        elif news.source.resource == BUNDLES:
+            return
+        self._troubles.pop(news.source, None)
+        if news.source.resource == BUNDLES:
             self._hear_bundles(news)
         elif isinstance(news, Listed):
             for ref in [ref for ref in self._users if _is_of(ref, news.source)]:
@@ -177,6 +188,8 @@ class Watches:
             ]
         if moved:
             self.queue.add(key)
+            if live is not None:
+                self.moved(key, live.generation)
         for one in waiting:
             self.queue.add(one)
 
@@ -193,15 +206,17 @@ class Watches:
 
     def _hear_trouble(self, news: Broken) -> None:
         source = news.source
-        LOG.warning(
-            "a watch is broken",
-            extra=fields(
-                resource=source.resource.full_plural,
-                namespace=source.namespace,
-                name=source.name,
-                error=news.error.what,
-            ),
-        )
+        if self._troubles.get(source) != news.error.what:
+            self._troubles[source] = news.error.what
+            LOG.warning(
+                "a watch is broken",
+                extra=fields(
+                    resource=source.resource.full_plural,
+                    namespace=source.namespace,
+                    name=source.name,
+                    error=news.error.what,
+                ),
+            )
         if source.resource == BUNDLES or not isinstance(news.error, Forbidden):
             return
         with self._lock:

@@ -56,8 +56,10 @@ class Controller:
 
     @property
     def lines(self) -> list[dict[str, Any]]:
-        """Return what it has logged, every line of it JSON."""
+        """Return what it has logged, every line of it JSON but the error that it ends with."""
         found = self.log.read_text().splitlines(keepends=True)
+        ends = [line for line in found if line.startswith("error: ")]
+        found = found[: found.index(ends[0])] if ends else found
         return [json.loads(line) for line in found if line.endswith("\n")]
 
     @property
