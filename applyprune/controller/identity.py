@@ -55,6 +55,7 @@ class Identities:
     own: ApiServer
     cache: Path | None
     trace: Callable[[str], None] | None = None
+    agent: str = ""
 
     def connect(self, namespace: str, account: str) -> Acting:
         """Return a connection as a ServiceAccount, looked up or not; nothing is sent yet.
@@ -64,7 +65,13 @@ class Identities:
         """
         user = f"system:serviceaccount:{namespace}:{account}"
         access = replace(self.access, impersonation=(("Impersonate-User", user),), user=user)
-        transport = Transport(access, pool_size=_POOL, retry_budget=_BUDGET, trace=self.trace)
+        transport = Transport(
+            access,
+            pool_size=_POOL,
+            retry_budget=_BUDGET,
+            trace=self.trace,
+            agent=self.agent,
+        )
         return Acting(transport, ApiServer(transport, access.server, cache=self.cache))
 
     @contextmanager

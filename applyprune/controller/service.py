@@ -71,18 +71,20 @@ def serve(settings: Settings, stop: Stop) -> int:
     """
     refuse_impersonated(settings.access)
     metrics = Metrics()
+    me = f"{platform.node()}_{os.getpid()}_{uuid.uuid4().hex[:8]}"
     with ExitStack() as ends:
         transport = Transport(
             settings.access,
             pool_size=settings.workers + 4,
             retry_budget=_BUDGET,
             trace=metrics.traced,
+            agent=me,
         )
         ends.callback(transport.close)
         cache = Path(ends.enter_context(tempfile.TemporaryDirectory(prefix="applyprune-")))
         own = ApiServer(transport, settings.access.server, cache=cache)
         _check_crd(own, settings)
-        service = _Service(settings, stop, metrics, transport, own, cache)
+        service = _Service(settings, me, stop, metrics, transport, own, cache)
         address = ends.enter_context(
             answering(settings.listen, metrics, is_well=service.is_well, is_ready=service.is_ready)
         )
@@ -104,6 +106,7 @@ def _check_crd(own: ApiServer, settings: Settings) -> None:
 @dataclass(slots=True)
 class _Service:
     settings: Settings
+    me: str
     stop: Stop
     metrics: Metrics
     transport: Transport
@@ -117,7 +120,9 @@ class _Service:
     busy_since: dict[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        identities = Identities(self.settings.access, self.own, self.cache, self.metrics.traced)
+        identities = Identities(
+            self.settings.access, self.own, self.cache, self.metrics.traced, self.me
+        )
         self.watches = Watches(self.queue, self.own, identities.connect, self.settings.namespaces)
         self.reconciler = Reconciler(
             bundles=BundleObjects(self.transport, self.own),
@@ -147,7 +152,7 @@ class _Service:
             return 0
         self.leading = True
         self.metrics.leader.set(1)
-        LOG.info("leading", extra=fields(identity=election.me if election else ""))
+        LOG.info("leading", extra=fields(identity=self.me))
         self._start()
         try:
             if election is None:
@@ -169,10 +174,11 @@ class _Service:
         if not self.settings.lease:
             return None
         ref = Ref(LEASES.group, LEASES.kind, self.settings.home, COMPONENT)
-        me = f"{platform.node()}_{os.getpid()}_{uuid.uuid4().hex[:8]}"
         # A transport of its own: no renewal waits for a connection that a pass has.
-        ours = Transport(self.settings.access, pool_size=2, retry_budget=self.settings.lease / 3)
-        return Leadership(ours, ref, me, self.settings.lease)
+        ours = Transport(
+            self.settings.access, pool_size=2, retry_budget=self.settings.lease / 3, agent=self.me
+        )
+        return Leadership(ours, ref, self.me, self.settings.lease)
 
     def _start(self) -> None:
         self.watches.open()
