@@ -62,12 +62,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What one run is asked to do; ``namespace`` is where manifests without one go."""
+    """What one run is asked to do; ``namespace`` is where manifests without one go.
+
+    ``who`` runs it, as others are told; default: the user and the host.
+    """
 
     target: SetIdentity
     manifests: Sequence[Manifest]
     namespace: str
     options: Options
+    who: str = ""
 
 
 def run(request: Request, cluster: Cluster, store: Store, stop: Stop) -> Iterator[Event]:
@@ -125,12 +129,12 @@ class _Run:
             yield from self._prune(entries, applier)
         except LostRace:
             raise
-        except ApplypruneError:
+        except ApplypruneError as error:
             # What was done is recorded however the run ends.
             self._take_note(entries, applier)
-            yield from self._record_end(entries)
+            yield from self._record_end(entries, error.exit_code)
             raise
-        yield from self._record_end(entries)
+        yield from self._record_end(entries, self.tally.exit_code)
         yield self.tally.finished()
 
     def _read_and_plan(self) -> Iterator[Event]:
@@ -181,7 +185,8 @@ class _Run:
         options = self.request.options
         if options.dry_run is not DryRun.OFF or not self._has_work():
             return
-        record = Record(self.store, self.inventory, new_holder(self.tally.run, lease=options.lease))
+        holder = new_holder(self.tally.run, lease=options.lease, who=self.request.who)
+        record = Record(self.store, self.inventory, holder, options.mode)
         recorded = record.write(self._union(), Phase.UNION)
         self.record = record
         yield recorded
@@ -312,13 +317,13 @@ class _Run:
             self.tally.problems.append(self.plan.refusal)
             yield Refused(self.plan.refusal)
 
-    def _record_end(self, entries: dict[Ref, Entry]) -> Iterator[Event]:
+    def _record_end(self, entries: dict[Ref, Entry], exit_code: int) -> Iterator[Event]:
         if self.record is None:
             return
         if not entries and self._removes_set():
             yield self.record.remove()
         else:
-            yield self.record.write(entries, Phase.SHRUNK)
+            yield self.record.write(entries, Phase.SHRUNK, exit_code=exit_code)
         self.record.close()
 
     def close(self) -> None:
