@@ -14,19 +14,20 @@ from applyprune.cli.options import (
     guard_options,
     input_option,
     run_options,
+    set_argument,
 )
 from applyprune.cli.reporting import reporting_options
 from applyprune.errors import UsageError
 from applyprune.model.options import Adopt, Mode
 
 if TYPE_CHECKING:
-    from applyprune.cli.options import Where
     from applyprune.cli.reporting import Reporting
+    from applyprune.cli.where import Where
     from applyprune.model.options import Options
 
 
 @click.command(cls=RunCommand)
-@click.argument("name")
+@set_argument
 @input_option
 @cluster_options
 @run_options

@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING
 
 import click
 
-from applyprune.cli.options import RunCommand, cluster_options, run_options
+from applyprune.cli.options import RunCommand, cluster_options, run_options, set_argument
 from applyprune.cli.reporting import reporting_options
 from applyprune.errors import UsageError
 from applyprune.model.options import DryRun, Mode
 
 if TYPE_CHECKING:
-    from applyprune.cli.options import Where
     from applyprune.cli.reporting import Reporting
+    from applyprune.cli.where import Where
     from applyprune.model.options import Options
 
 
 @click.command(cls=RunCommand)
-@click.argument("name")
+@set_argument
 @cluster_options
 @run_options
 @reporting_options

@@ -2,31 +2,35 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from applyprune.cli.access import cluster_options
+from applyprune.cli.completing import FILE, OBJECT, SET
+from applyprune.cli.helping import Verb
 from applyprune.model.options import DryRun, Options, Propagation, PruneLimit
-from applyprune.planning.budget import GUARDED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+__all__ = [
+    "RunCommand",
+    "cluster_options",
+    "guard_options",
+    "input_option",
+    "record_options",
+    "run_options",
+    "set_argument",
+    "timeout_option",
+]
+
 F = TypeVar("F", bound="Callable[..., Any]")
 
 
-@dataclass(frozen=True, slots=True)
-class Where:
-    """What the user said about the cluster; every part may be empty."""
-
-    kubeconfig: str
-    context: str
-    namespace: str
-
-
-class RunCommand(click.Command):
+class RunCommand(Verb):
     """A verb whose ``--dry-run`` takes a value only after ``=``, as kubectl's does.
 
     Without this the set's name would be taken for it in ``apply --dry-run web -f …``.
@@ -39,38 +43,15 @@ class RunCommand(click.Command):
         return super().parse_args(ctx, bare + args[end:])
 
 
-def cluster_options(verb: Callable[..., Any]) -> Callable[..., Any]:
-    """Add what finds the cluster; the verb gets it as ``where``."""
-
-    @wraps(verb)
-    def command(kubeconfig: str, context: str, namespace: str, **others: Any) -> Any:
-        return verb(where=Where(kubeconfig, context, namespace), **others)
-
-    return _with_options(
-        command,
-        click.option(
-            "-n",
-            "--namespace",
-            default="",
-            metavar="NS",
-            help="Namespace of the inventory, and of manifests that name none.",
-        ),
-        click.option(
-            "--context", default="", metavar="NAME", help="The kubeconfig context to use."
-        ),
-        click.option(
-            "--kubeconfig",
-            default="",
-            metavar="FILE",
-            help="The kubeconfig; default: KUBECONFIG, ~/.kube/config, or the pod's own account.",
-        ),
-    )
-
-
 def _with_options(command: F, *options: Callable[[F], F]) -> F:
     for option in options:
         command = option(command)
     return command
+
+
+def set_argument(command: F) -> F:
+    """Add NAME, which the verb gets as ``name``."""
+    return click.argument("name", type=SET)(command)
 
 
 def input_option(command: F) -> F:
@@ -79,6 +60,7 @@ def input_option(command: F) -> F:
         "-f",
         "--filename",
         "paths",
+        type=FILE,
         multiple=True,
         required=True,
         metavar="PATH",
@@ -120,24 +102,20 @@ def run_options(verb: Callable[..., Any]) -> Callable[..., Any]:
         ),
         click.option(
             "--allow-cascade",
+            type=OBJECT,
             multiple=True,
             metavar="KIND/NAME",
             help="A Namespace or CRD that may take along what is not ours.",
         ),
         click.option(
             "--keep",
+            type=OBJECT,
             multiple=True,
             metavar="KIND/NAME",
             help="An object to leave standing rather than delete.",
         ),
         _lock_timeout_option,
-        click.option(
-            "--timeout",
-            default="5m",
-            metavar="TIME",
-            callback=_seconds,
-            help="How long each wait may take, for CRDs and for deletions.  [default: 5m]",
-        ),
+        timeout_option("How long each wait may take, for CRDs and for deletions."),
         click.option(
             "--propagation",
             type=click.Choice([str(one).lower() for one in Propagation]),
@@ -161,6 +139,7 @@ def record_options(verb: Callable[..., Any]) -> Callable[..., Any]:
 
 def guard_options(verb: Callable[..., Any]) -> Callable[..., Any]:
     """Add what lifts the guards of a prune; they become part of the verb's ``options``."""
+    from applyprune.planning.budget import GUARDED
 
     @wraps(verb)
     def command(
@@ -247,6 +226,17 @@ def _dry_run(ctx: click.Context, param: click.Parameter, value: str) -> DryRun:
         return DryRun(value)
     except ValueError:
         raise click.BadParameter(f"{value!r} is neither server nor client", ctx, param) from None
+
+
+def timeout_option(what: str) -> Callable[[F], F]:
+    """Return --timeout, of which the help says ``what`` it bounds; the verb gets seconds."""
+    return click.option(
+        "--timeout",
+        default="5m",
+        metavar="TIME",
+        callback=_seconds,
+        help=f"{what}  [default: 5m]",
+    )
 
 
 _lock_timeout_option = click.option(

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 import time
 from collections import Counter
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import wraps
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from applyprune.cli.completing import FORMAT
 from applyprune.errors import ApplypruneError, UsageError, problems_of
-from applyprune.model.events import Done, Failed, Finished
 from applyprune.output.printing import PRINTERS, printer
 from applyprune.output.screen import Screen
 
@@ -43,6 +41,8 @@ class Reporting:
 
         An error that ends the stream is shown too, and ends it in good order.
         """
+        from applyprune.model.events import Done, Failed, Finished
+
         began = time.monotonic()
         counts: Counter[Outcome] = Counter()
         code = 0
@@ -71,6 +71,8 @@ class Reporting:
         return code
 
     def _printer(self, form: tuple[str, str], open_files: ExitStack) -> Printer:
+        from pathlib import Path
+
         name, path = form
         if not path:
             return printer(name, self._screen())
@@ -83,6 +85,8 @@ class Reporting:
         return printer(name, Screen(out=lambda line: print(line, file=file), err=_err))
 
     def _screen(self) -> Screen:
+        import shutil
+
         plain = bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") == "dumb"
         return Screen(
             out=click.echo,
@@ -111,6 +115,7 @@ def reporting_options(verb: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "-o",
             "--output",
+            type=FORMAT,
             multiple=True,
             metavar="FORMAT[=FILE]",
             help=f"How to tell what happens: {', '.join(PRINTERS)}; as often as wanted.  "

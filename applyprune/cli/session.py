@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from types import FrameType
 
-    from applyprune.cli.options import Where
+    from applyprune.cli.where import Where
     from applyprune.model.events import Event
     from applyprune.model.manifests import Manifest
     from applyprune.model.options import Options

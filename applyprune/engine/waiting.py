@@ -7,11 +7,11 @@ are watched only in the namespaces of what is not ready at once.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from applyprune.engine.feeding import Broken, Feeds, Listed, Seen, Source
-from applyprune.errors import Forbidden, NotReady, as_problem
+from applyprune.engine.feeding import Broken, Feeds, Listed, Seen, Source, narrower, sources
+from applyprune.errors import NotReady, as_problem
 from applyprune.model.builtin import EVENTS, PODS, REPLICA_SETS
 from applyprune.model.events import Assessed, Event, Waiting
 from applyprune.model.readiness import Readiness, Status
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 _TURN = 0.5
 _LOOK_CLOSER_AFTER = 2.0
 _SAY_EVERY = 5.0
-_FEW_NAMESPACES = 3
 _SHOWN = 5
 
 
@@ -72,7 +71,8 @@ class Waiter:
             return
         feeds = Feeds(self.cluster)
         try:
-            for source in self._sources(awaited):
+            wanted = [(one.resource, one.ref) for one in awaited]
+            for source in sources(wanted, f"{PART_OF}={self.target.id}"):
                 feeds.open(source)
             yield from self._watch(pending, feeds)
         finally:
@@ -84,7 +84,7 @@ class Waiter:
         while pending:
             for news in feeds.news(_TURN):
                 self._take_in(news)
-                for source in self._narrower(news, pending):
+                for source in narrower(news, pending):
                     feeds.open(source)
             self.stop.check()
             elapsed = time.monotonic() - began
@@ -110,29 +110,6 @@ class Waiter:
                 others = f", and {len(pending) - 1} more" if len(pending) > 1 else ""
                 what = f"it to be ready: {states[ref].message}{others}"
                 yield Waiting(ref, what, elapsed)
-
-    def _sources(self, awaited: Sequence[Awaited]) -> Iterator[Source]:
-        """Yield one source for each kind, or for each of its namespaces while these are few.
-
-        A selector of our own label keeps what is not the set's out of it.
-        """
-        selector = f"{PART_OF}={self.target.id}"
-        namespaces: dict[Any, set[str]] = {}
-        for one in awaited:
-            namespaces.setdefault(one.resource, set()).add(one.ref.namespace)
-        for resource, homes in namespaces.items():
-            for home in sorted(homes) if len(homes) <= _FEW_NAMESPACES else [""]:
-                yield Source(resource, home, selector)
-
-    def _narrower(self, news: News, pending: Mapping[Ref, Awaited]) -> Iterator[Source]:
-        """Yield a source for each namespace where one for all of them is not allowed."""
-        if not isinstance(news, Broken) or not isinstance(news.error, Forbidden):
-            return
-        source = news.source
-        if source.resource.namespaced and not source.namespace:
-            kind = source.resource.group_kind
-            for home in sorted({ref.namespace for ref in pending if ref.group_kind == kind}):
-                yield replace(source, namespace=home)
 
     def _look_closer(self, pending: Mapping[Ref, Awaited], feeds: Feeds) -> None:
         """Watch the Pods and warnings around workloads that are not ready at once."""

@@ -211,6 +211,19 @@ class Explained:
 
 
 @dataclass(frozen=True, slots=True)
+class Versions:
+    """What runs here, and what answers there; ``server`` is empty where none was asked or answered.
+
+    ``platform`` is the operating system and the processor.
+    """
+
+    client: str
+    python: str
+    platform: str
+    server: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Failed:
     """An error that ended the run as a whole; several errors in the input are an event each."""
 
@@ -241,6 +254,7 @@ Event: TypeAlias = (
     | Standing
     | Enrolled
     | Explained
+    | Versions
     | Failed
     | Finished
 )

@@ -7,17 +7,22 @@ from typing import TYPE_CHECKING
 from applyprune.model.events import (
     Assessed,
     Done,
+    Enrolled,
     Event,
+    Explained,
     Failed,
     Finished,
     Found,
     Outcome,
     Refused,
+    Standing,
     Started,
+    Versions,
     Waiting,
     Warned,
 )
 from applyprune.model.options import DryRun, Mode
+from applyprune.output.overview import Overview
 
 if TYPE_CHECKING:
     from applyprune.output.screen import Screen
@@ -49,6 +54,7 @@ class TextPrinter:
         self._mode = Mode.APPLY
         self._found = 0
         self._waited_for = ""
+        self._overview = Overview(screen)
 
     def show(self, event: Event) -> None:
         """Write what one event is worth."""
@@ -59,7 +65,7 @@ class TextPrinter:
                 self._done(event)
             case Assessed(ref=ref, problem=None, elapsed=elapsed):
                 self._out(f"{ref.short} {self._painted('ready', '32')} ({elapsed:.1f} s)")
-            case Assessed(problem=problem):
+            case Assessed(problem=problem) | Refused(problem=problem):
                 self._err(f"error: {problem}")
             case Warned(problem=problem):
                 self._err(f"warning: {problem}")
@@ -67,8 +73,6 @@ class TextPrinter:
                 about = f"{finding.ref}: " if finding.ref else ""
                 self._found += 1
                 self._out(f"{finding.fault}: {about}{finding.what} → {finding.remedy}")
-            case Refused(problem=problem):
-                self._err(f"error: {problem}")
             case Failed(problem=problem):
                 self._failed = True
                 self._err(f"error: {problem}")
@@ -77,13 +81,16 @@ class TextPrinter:
                 if self._talks or subject + what != self._waited_for:
                     self._waited_for = subject + what
                     self._err(f"waiting for {subject}{what} ({elapsed:.0f} s)")
+            case Standing() | Enrolled() | Explained() | Versions():
+                self._overview.take(event)
             case Finished():
                 self._finished(event)
             case _:
                 pass
 
     def close(self) -> None:
-        """Nothing is left: each event was written as it came."""
+        """Write the tables that no event has completed; the rest was written as it came."""
+        self._overview.close()
 
     def _done(self, event: Done) -> None:
         word = self._painted(str(event.outcome), _COLOURS.get(event.outcome, ""))
@@ -96,6 +103,11 @@ class TextPrinter:
     def _finished(self, event: Finished) -> None:
         if self._failed and not event.counts:
             return  # the error has said all that there is to say
+        if self._overview.began:
+            self._overview.close()
+            if event.problem is not None:
+                self._err(f"error: {event.problem}")
+            return
         parts = [f"{count} {outcome}" for outcome, count in _ordered(event)]
         what = ", ".join(parts) or "nothing to do"
         if self._mode is Mode.REPAIR and not parts:
