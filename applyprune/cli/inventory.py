@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,7 @@ from applyprune.cli.helping import VerbGroup
 from applyprune.cli.options import RunCommand, cluster_options, record_options, set_argument
 from applyprune.cli.reporting import reporting_options
 from applyprune.errors import AccessError, InventoryError, UsageError, as_problem
-from applyprune.model.events import Enrolled, Found, Warned
+from applyprune.model.events import Enrolled, Finished, Found, Listed, Warned
 from applyprune.model.inventory import Made
 from applyprune.model.options import DryRun, Mode, Options
 
@@ -52,7 +53,8 @@ def list_(where: Where, reporting: Reporting, all_namespaces: bool, ready: bool)
 @inventory.command()
 @set_argument
 @cluster_options
-def show(name: str, where: Where) -> None:
+@reporting_options
+def show(name: str, where: Where, reporting: Reporting) -> int:
     """List the objects that the set NAME records, a line each.
 
     How they are now tells `applyprune status`.
@@ -61,22 +63,7 @@ def show(name: str, where: Where) -> None:
     Examples:
       applyprune inventory show web
     """
-    from applyprune.cli.session import transport_to
-    from applyprune.cluster.inventory_store import ConfigMapStore
-    from applyprune.engine.preconditions import no_set
-    from applyprune.output.tables import table
-    from applyprune.planning.tracking import identity
-
-    with transport_to(where) as (transport, _, home):
-        target = identity(name, home)
-        found = ConfigMapStore(transport, target).read()
-    if not found.exists:
-        raise no_set(target)
-    rows = [
-        (entry.ref.namespace or "-", entry.ref.short, str(entry.made), entry.uid or "not confirmed")
-        for entry in found.entries.values()
-    ]
-    click.echo(table(("NAMESPACE", "OBJECT", "MADE", "UID"), rows))
+    return reporting.follow(_listed(where, name))
 
 
 @inventory.command()
@@ -92,9 +79,8 @@ def check(name: str, where: Where, reporting: Reporting) -> int:
     Examples:
       applyprune inventory check web
     """
-    found: list[Found] = []
     events = _mend(where, name, Options(dry_run=DryRun.SERVER), Made.ADOPTED)
-    return reporting.follow(_kept(events, found)) or (1 if found else 0)
+    return reporting.follow(_differing(events))
 
 
 @inventory.command(cls=RunCommand)
@@ -261,6 +247,20 @@ def _counted(work: AtWork, name: str, namespace: str) -> Iterator[Event]:
         yield from (event for event in events if isinstance(event, Enrolled))
     except (AccessError, InventoryError, UsageError) as error:
         yield Enrolled(name, namespace, problem=as_problem(error))
+def _listed(where: Where, name: str) -> Iterator[Event]:
+    from applyprune.cli.session import transport_to
+    from applyprune.cluster.inventory_store import ConfigMapStore
+    from applyprune.engine.preconditions import no_set
+    from applyprune.planning.tracking import identity
+
+    began = time.monotonic()
+    with transport_to(where) as (transport, _, home):
+        target = identity(name, home)
+        found = ConfigMapStore(transport, target).read()
+    if not found.exists:
+        raise no_set(target)
+    yield from (Listed(name, home, entry) for entry in found.entries.values())
+    yield Finished({}, 0, time.monotonic() - began)
 
 
 def _mend(where: Where, name: str, options: Options, made: Made) -> Iterator[Event]:
@@ -280,9 +280,12 @@ def _selected(objects: tuple[str, ...], *, everything: bool) -> frozenset[str]:
     return frozenset(objects)
 
 
-def _kept(events: Iterable[Event], found: list[Found]) -> Iterator[Event]:
-    """Pass events on, and keep what was found among them."""
+def _differing(events: Iterable[Event]) -> Iterator[Event]:
+    """Pass events on; an end that is good, after something was found, has exit code 1."""
+    found = False
     for event in events:
-        if isinstance(event, Found):
-            found.append(event)
-        yield event
+        found = found or isinstance(event, Found)
+        if found and isinstance(event, Finished) and event.exit_code == 0:
+            yield replace(event, exit_code=1)
+        else:
+            yield event

@@ -7,22 +7,26 @@ import sys
 import time
 from collections import Counter
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from applyprune.cli.completing import FORMAT
+from applyprune.cli.reports import ReportFile, places, step_summary
 from applyprune.errors import ApplypruneError, UsageError, problems_of
 from applyprune.output.printing import PRINTERS, printer
-from applyprune.output.screen import Screen
+from applyprune.output.screen import Screen, nowhere
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from applyprune.model.events import Event, Outcome
     from applyprune.output.printing import Printer
+
+_TELLS_ALL = frozenset({"text", "github"})
+"""Formats that leave nothing to be said on standard error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +50,10 @@ class Reporting:
         began = time.monotonic()
         counts: Counter[Outcome] = Counter()
         code = 0
-        with ExitStack() as open_files:
-            printers = [self._printer(one, open_files) for one in self.formats]
+        with ExitStack() as closing:
+            printers, unwritable = self._printers(closing)
+            if unwritable is not None:
+                events = raised(unwritable)
 
             def show(event: Event) -> None:
                 for one in printers:
@@ -65,24 +71,35 @@ class Reporting:
                     show(Failed(problem))
                 code = error.exit_code
                 show(Finished(dict(counts), code, time.monotonic() - began))
-            finally:
-                for one in printers:
-                    one.close()
         return code
 
-    def _printer(self, form: tuple[str, str], open_files: ExitStack) -> Printer:
-        from pathlib import Path
-
-        name, path = form
-        if not path:
-            return printer(name, self._screen())
-        try:
-            # A file of its own is kept open until the last event has been written.
-            file = Path(path).open("w", encoding="utf-8")  # noqa: SIM115
-        except OSError as error:
-            raise UsageError(f"{path} cannot be written", why=error.strerror or "") from error
-        open_files.enter_context(file)
-        return printer(name, Screen(out=lambda line: print(line, file=file), err=_err))
+    def _printers(self, closing: ExitStack) -> tuple[list[Printer], UsageError | None]:
+        """Return a printer for each format, but for a file that cannot be written: the error."""
+        printers: list[Printer] = []
+        error = None
+        whence = places(os.environ)
+        for form, path in self.formats:
+            if path:
+                try:
+                    file = ReportFile(path, _err)
+                except UsageError as unwritable:
+                    error = error or unwritable
+                    continue
+                closing.callback(file.close)
+                screen = file.screen(whence)
+            else:
+                screen = replace(self._screen(), places=whence)
+                if form not in _TELLS_ALL:
+                    # Data goes to standard output; what went wrong is said beside it.
+                    talk = printer("text", replace(screen, out=nowhere))
+                    closing.callback(talk.close)
+                    printers.append(talk)
+            if form == "github":
+                screen = replace(screen, summary=step_summary(os.environ))
+            one = printer(form, screen)
+            closing.callback(one.close)
+            printers.append(one)
+        return printers, error
 
     def _screen(self) -> Screen:
         import shutil
@@ -107,7 +124,12 @@ def reporting_options(verb: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(verb)
     def command(output: tuple[str, ...], quiet: bool, verbose: bool, **others: Any) -> Any:
-        return verb(reporting=Reporting(_formats(output), quiet, verbose), **others)
+        reporting = Reporting(_formats(output), quiet, verbose)
+        try:
+            return verb(reporting=reporting, **others)
+        except ApplypruneError as error:
+            # What is wrong with the call, before there was a stream of events.
+            return reporting.follow(raised(error))
 
     for option in (
         click.option("-v", "--verbose", is_flag=True, help="A line for each request."),
@@ -126,18 +148,30 @@ def reporting_options(verb: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
+def raised(error: ApplypruneError) -> Iterator[Event]:
+    """Return the stream of what ended before its first event."""
+    yield from ()
+    raise error
+
+
 def _formats(given: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
     """Return the formats that were asked for; standard output has one, text unless told."""
     formats = tuple((form, path) for form, _, path in (one.partition("=") for one in given))
-    for form, _ in formats:
+    for one, (form, path) in zip(given, formats, strict=True):
         if form not in PRINTERS:
             raise UsageError(
                 f"-o {form!r} is no format", hint=f"The formats are {', '.join(PRINTERS)}."
             )
+        if "=" in one and not path:
+            raise UsageError(f"-o {one!r} names no file", hint="Write -o FORMAT=FILE.")
     to_stdout = [form for form, path in formats if not path]
     if len(to_stdout) > 1:
         raise UsageError(
             f"{' and '.join(to_stdout)} would both go to standard output",
             hint="Give all but one a file: -o FORMAT=FILE.",
         )
+    files = [os.path.realpath(path) for _, path in formats if path]
+    for path in files:
+        if files.count(path) > 1:
+            raise UsageError(f"two formats would both go to {path}")
     return formats if to_stdout else (("text", ""), *formats)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from applyprune.model.findings import Finding
-    from applyprune.model.inventory import LastRun, Made
+    from applyprune.model.inventory import Entry, LastRun, Made
     from applyprune.model.manifests import Origin
     from applyprune.model.options import DryRun, Mode
     from applyprune.model.plan import Plan
@@ -201,6 +201,15 @@ class Enrolled:
 
 
 @dataclass(frozen=True, slots=True)
+class Listed:
+    """One object that the inventory of the set ``name`` in ``namespace`` lists."""
+
+    name: str
+    namespace: str
+    entry: Entry
+
+
+@dataclass(frozen=True, slots=True)
 class Explained:
     """What a run would do about one object, and everything that it was judged by, in order."""
 
@@ -253,6 +262,7 @@ Event: TypeAlias = (
     | Compared
     | Standing
     | Enrolled
+    | Listed
     | Explained
     | Versions
     | Failed

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from applyprune.output.places import Places
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
+
+
+def nowhere(text: str) -> None:
+    """Take a text and leave it at that."""
+    del text
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,6 +23,9 @@ class Screen:
 
     ``colour`` says whether ``out`` may be coloured, ``live`` whether ``err`` is a terminal on which
     a line may be drawn again, ``width`` its columns. ``quiet`` leaves out all talk but errors.
+    ``draft`` takes what a file is to hold until ``out`` replaces it, should that never come.
+    ``summary`` is the file to which a page of Markdown is appended, and ``places`` what paths are
+    told from.
     """
 
     out: Callable[[str], None]
@@ -23,3 +34,6 @@ class Screen:
     live: bool = False
     width: int = 80
     quiet: bool = False
+    draft: Callable[[str], None] = nowhere
+    summary: Path | None = None
+    places: Places = field(default_factory=Places)

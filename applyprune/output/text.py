@@ -13,6 +13,7 @@ from applyprune.model.events import (
     Failed,
     Finished,
     Found,
+    Listed,
     Outcome,
     Refused,
     Standing,
@@ -23,6 +24,7 @@ from applyprune.model.events import (
 )
 from applyprune.model.options import DryRun, Mode
 from applyprune.output.overview import Overview
+from applyprune.output.tables import listed
 
 if TYPE_CHECKING:
     from applyprune.output.screen import Screen
@@ -55,6 +57,7 @@ class TextPrinter:
         self._found = 0
         self._waited_for = ""
         self._overview = Overview(screen)
+        self._listed: list[Listed] = []
 
     def show(self, event: Event) -> None:
         """Write what one event is worth."""
@@ -86,11 +89,21 @@ class TextPrinter:
             case Finished():
                 self._finished(event)
             case _:
-                pass
+                self._keep(event)
 
     def close(self) -> None:
-        """Write the tables that no event has completed; the rest was written as it came."""
+        """Write the tables that no event has completed; the rest was written as it came.
+
+        What has columns is as wide as the widest of all that came.
+        """
         self._overview.close()
+        if self._listed:
+            self._out(listed(self._listed))
+
+    def _keep(self, event: Event) -> None:
+        """Keep what can be written only when everything of its kind has come."""
+        if isinstance(event, Listed):
+            self._listed.append(event)
 
     def _done(self, event: Done) -> None:
         word = self._painted(str(event.outcome), _COLOURS.get(event.outcome, ""))
@@ -101,13 +114,13 @@ class TextPrinter:
             self._err(f"error: {event.problem}")
 
     def _finished(self, event: Finished) -> None:
-        if self._failed and not event.counts:
-            return  # the error has said all that there is to say
         if self._overview.began:
             self._overview.close()
             if event.problem is not None:
                 self._err(f"error: {event.problem}")
             return
+        if not event.counts and (self._failed or not self._name):
+            return  # the error has said all that there is to say, or it was only looked
         parts = [f"{count} {outcome}" for outcome, count in _ordered(event)]
         what = ", ".join(parts) or "nothing to do"
         if self._mode is Mode.REPAIR and not parts:

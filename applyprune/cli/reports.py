@@ -1,0 +1,92 @@
+"""What ``-o FORMAT=FILE`` writes to, and what a pipeline's environment says of files."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from applyprune.errors import UsageError
+from applyprune.output.places import Places
+from applyprune.output.screen import Screen, nowhere
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+
+class ReportFile:
+    """A file that a report goes to, a text at a time; each is there as soon as it is written.
+
+    A disk that is full is no reason to stop a run half-way: ``complain`` is told, once.
+    """
+
+    def __init__(self, path: str, complain: Callable[[str], None]) -> None:
+        """Empty the file, or make it; raise UsageError when that cannot be."""
+        self._path = path
+        self._complain = complain
+        self._drafted = False
+        self._broken = False
+        try:
+            # Kept open until the last event has been written: the caller closes it.
+            self._file = Path(path).open("w", encoding="utf-8", errors="backslashreplace")  # noqa: SIM115
+        except (OSError, ValueError) as error:
+            why = error.strerror if isinstance(error, OSError) else str(error)
+            raise UsageError(f"{path} cannot be written", why=why or "") from error
+        self._regular = stat.S_ISREG(os.fstat(self._file.fileno()).st_mode)
+
+    def write(self, text: str) -> None:
+        """Add lines, in the place of a draft where there is one."""
+        self._write(text, anew=self._drafted)
+        self._drafted = False
+
+    def draft(self, text: str) -> None:
+        """Write what is to be there until ``write``; nothing where it could not be taken back."""
+        if self._regular:
+            self._write(text, anew=True)
+            self._drafted = True
+
+    def close(self) -> None:
+        """Close the file."""
+        try:
+            self._file.close()
+        except OSError as error:
+            self._failed(error)
+
+    def screen(self, places: Places) -> Screen:
+        """Return the file as a place for data; talk is heard elsewhere."""
+        return Screen(out=self.write, err=nowhere, draft=self.draft, places=places)
+
+    def _write(self, text: str, *, anew: bool) -> None:
+        if self._broken:
+            return
+        try:
+            if anew:
+                self._file.seek(0)
+            self._file.write(f"{text}\n")
+            self._file.flush()
+            if anew:
+                self._file.truncate()
+        except OSError as error:
+            self._failed(error)
+
+    def _failed(self, error: OSError) -> None:
+        if not self._broken:
+            self._broken = True
+            self._complain(f"warning: {self._path} is not complete: {error.strerror}")
+
+
+def places(environ: Mapping[str, str]) -> Places:
+    """Return from where paths are told: the checkout of GitHub Actions or GitLab CI, or here."""
+    try:
+        here = str(Path.cwd())
+    except OSError:
+        return Places()
+    root = environ.get("GITHUB_WORKSPACE") or environ.get("CI_PROJECT_DIR") or here
+    return Places(here, os.path.realpath(root))
+
+
+def step_summary(environ: Mapping[str, str]) -> Path | None:
+    """Return the file of GitHub Actions to which a step appends its summary."""
+    path = environ.get("GITHUB_STEP_SUMMARY")
+    return Path(path) if path else None
