@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 _TELLS_ALL = frozenset({"text", "github"})
 """Formats that leave nothing to be said on standard error."""
+_READER_GONE = 128 + 13
+"""The exit code of a program that SIGPIPE ends; click would make 1 of it: "differences found"."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +45,18 @@ class Reporting:
     def follow(self, events: Iterable[Event]) -> int:
         """Show events as they come and return the exit code that they end with.
 
-        An error that ends the stream is shown too, and ends it in good order.
+        An error that ends the stream is shown too, and ends it in good order. Raises SystemExit
+        when whoever read standard output, or error, has gone: the run ends where it is.
         """
+        try:
+            return self._follow(events)
+        except BrokenPipeError:
+            # There is nobody left to tell, and the interpreter would try once more at its end.
+            for stream in (sys.stdout, sys.stderr):
+                os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+            sys.exit(_READER_GONE)
+
+    def _follow(self, events: Iterable[Event]) -> int:
         from applyprune.model.events import Done, Failed, Finished
 
         began = time.monotonic()
@@ -86,7 +98,7 @@ class Reporting:
                     error = error or unwritable
                     continue
                 closing.callback(file.close)
-                screen = file.screen(whence)
+                screen = file.screen(whence, talk=form == "text")
             else:
                 screen = replace(self._screen(), places=whence)
                 if form not in _TELLS_ALL:
@@ -164,6 +176,12 @@ def _formats(given: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
             )
         if "=" in one and not path:
             raise UsageError(f"-o {one!r} names no file", hint="Write -o FORMAT=FILE.")
+        if path.endswith((".yaml", ".yml")):
+            raise UsageError(
+                f"-o {one!r} could write over a manifest",
+                why="that is what files of this name are taken for",
+                hint="Give the report another ending.",
+            )
     to_stdout = [form for form, path in formats if not path]
     if len(to_stdout) > 1:
         raise UsageError(

@@ -53,9 +53,10 @@ class ReportFile:
         except OSError as error:
             self._failed(error)
 
-    def screen(self, places: Places) -> Screen:
-        """Return the file as a place for data; talk is heard elsewhere."""
-        return Screen(out=self.write, err=nowhere, draft=self.draft, places=places)
+    def screen(self, places: Places, *, talk: bool) -> Screen:
+        """Return the file as a place for data, and for talk where that is part of the report."""
+        err = self.write if talk else nowhere
+        return Screen(out=self.write, err=err, draft=self.draft, places=places)
 
     def _write(self, text: str, *, anew: bool) -> None:
         if self._broken:

@@ -1,7 +1,8 @@
 """``-o junit``: the run as a report of tests, by the schema of Jenkins' xunit plugin (junit-10).
 
 A test suite is a set, a test case an object: it fails when the object failed or never became ready,
-and is skipped when the object was skipped or kept. A difference that a check found is a failure. An
+and is skipped when the object was skipped or kept. A difference that a check found is a failure,
+what a diff shows is none: it is what one wanted to see. An
 error that ended the run is a test case of its own, and so is an end that never came. The schema has
 no place for file and line: they stand in the text. Warnings go to ``system-err``.
 """
@@ -98,9 +99,24 @@ def _object(told: Told) -> ET.Element:
     elif standing is not None and standing.readiness.status in UNREADY:
         found = standing.readiness
         _add(case, "failure", str(found.status), found.message, "")
-    elif done is not None and done.reason:
-        ET.SubElement(case, "system-out").text = shown(f"{done.outcome}: {done.reason}")
+    elif said := _said(told):
+        ET.SubElement(case, "system-out").text = shown(said)
     return case
+
+
+def _said(told: Told) -> str:
+    """Return what is to be said of an object that is no failure."""
+    lines = []
+    if told.done is not None:
+        lines.append(": ".join(part for part in (told.done.outcome, told.done.reason) if part))
+    if told.compared is not None:
+        lines.append(f"would be {told.compared.outcome}")
+    if told.standing is not None:
+        found = told.standing.readiness
+        lines.append(f"{found.status}: {found.message}")
+    if told.explained is not None:
+        lines += [told.explained.verdict, *told.explained.reasons]
+    return "\n".join(lines)
 
 
 def _set(name: str, namespace: str, problem: Problem | None) -> ET.Element:

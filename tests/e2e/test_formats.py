@@ -160,6 +160,7 @@ NO_FORMATS = {
     "no file": (["json="], "names no file"),
     "two to standard output": (["json", "name"], "json and name would both go"),
     "two to one file": (["json=x", "junit=./x"], "two formats would both go"),
+    "a manifest": (["json=a.yaml"], "could write over a manifest"),
     "a folder": (["json=."], ". cannot be written: Is a directory"),
 }
 
@@ -230,6 +231,23 @@ def test_a_disk_that_is_full(plane: Plane, namespace: str, repository: Path) -> 
     assert ended.code == 0
     assert "2 created" in ended.out
     assert ended.err.count("/dev/full is not complete: No space left on device") == 1
+
+
+def test_a_reader_that_goes_away(plane: Plane, namespace: str, repository: Path) -> None:
+    """As SIGPIPE would end it: no code that means something else, no traceback, a true report."""
+    report = repository / "junit"
+    with start(
+        "apply", "web", "-f", repository / "deploy", "-n", namespace, "-o", "jsonl",
+        "-o", f"junit={report}", kubeconfig=plane.kubeconfig,
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+        process.stdout.close()
+        assert process.stderr is not None
+        said = process.stderr.read()
+        assert process.wait(timeout=30) == 141
+    assert said == ""
+    assert [str(one) for one in JUNIT.iter_errors(report.read_text())] == []
+    assert "has not come to its end" in report.read_text()
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
