@@ -26,6 +26,7 @@ from applyprune.model.events import (
     Standing,
     Warned,
 )
+from applyprune.model.options import DryRun
 from applyprune.model.visible import visible
 from applyprune.output.gathering import UNREADY, Gathered
 from applyprune.output.lines import shown
@@ -123,7 +124,9 @@ class GitHubPrinter:
             self._problem(level, title, event.problem, event.origin)
         elif event.outcome is not Outcome.UNCHANGED:
             reason = f" ({event.reason})" if event.reason else ""
-            self._line(f"{event.ref} {event.outcome}{reason}")
+            started = self._gathered.started
+            dry = " (dry run)" if started and started.dry_run is not DryRun.OFF else ""
+            self._line(f"{event.ref} {event.outcome}{dry}{reason}")
 
     def _problem(
         self, level: str, title: str, problem: Problem, origin: Origin | None = None

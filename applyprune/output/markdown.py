@@ -14,6 +14,7 @@ import re
 from typing import TYPE_CHECKING
 
 from applyprune.model.events import Outcome
+from applyprune.model.options import DryRun
 from applyprune.model.visible import visible
 from applyprune.output.lines import shown
 
@@ -117,7 +118,7 @@ def _head(gathered: Gathered) -> str:
     name, namespace = gathered.name
     about = f"{code(name)} in namespace {code(namespace)}" if name else "no set"
     verb = f"{started.mode}, " if started else ""
-    dry = f" (dry run: {started.dry_run})" if started and started.dry_run != "none" else ""
+    dry = f" (dry run: {started.dry_run})" if started and started.dry_run is not DryRun.OFF else ""
     lines = [f"### applyprune: {verb}{about}{dry}"]
     finished = gathered.finished
     if finished is None:

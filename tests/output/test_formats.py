@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import xmlschema
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from applyprune.model.events import Compared, Done, Failed, Finished, Outcome, Started
+from applyprune.model.events import Compared, Done, Failed, Finished, Outcome, Started, Warned
 from applyprune.model.manifests import Origin
 from applyprune.model.options import DryRun, Mode
 from applyprune.model.problems import Problem
@@ -20,7 +22,7 @@ from applyprune.output.markdown import block, code
 from applyprune.output.places import Places
 from applyprune.output.printing import printer
 from applyprune.output.screen import Screen
-from tests.output.golden import FOLDER, SUMMARY, printed
+from tests.output.golden import FILES, FOLDER, SUMMARY, printed
 from tests.output.schemas import complaints
 from tests.output.stream import EVENTS, EVIL
 
@@ -174,6 +176,31 @@ def test_no_text_is_a_command(text: str) -> None:
     found = commands(printed("github", events))
     assert [name for name, _, _ in found] == ["error", "error"]
     assert [one["line"] for _, one, _ in found] == ["2", "4"]
+
+
+@given(st.text(st.characters(), max_size=30))
+@settings(max_examples=60, deadline=None)
+def test_no_text_breaks_a_format(text: str) -> None:
+    """Halves of surrogates, controls, what XML has no place for: each parser takes it."""
+    problem = Problem("ApiError", text, text, text, text, origin=Origin(text, 1, 2), excerpt=text)
+    events = (
+        replace(STARTED, name=text),
+        Warned(problem),
+        Done(Ref(text, text, text, text), Outcome.CONFIGURED, Origin(text), reason=text),
+        Done(Ref("", "A", "b", text), Outcome.FAILED, problem=problem),
+        Failed(problem),
+        Finished({Outcome.FAILED: 1}, 3, 0.1, problem),
+    )
+    printed_as = {form: printed(form, events) for form in FILES}
+    for one in printed_as.values():
+        one.encode()
+        assert all(char.isprintable() for char in one if char != "\n")
+    assert json.loads(printed_as["json"])["errors"][0]["what"] == text
+    assert json.loads(printed_as["jsonl"].splitlines()[1])["name"] == text
+    assert [str(one) for one in JUNIT.iter_errors(printed_as["junit"])] == []
+    assert [name for name, _, _ in commands(printed_as["github"])] == ["warning", "error", "error"]
+    assert len(json.loads(printed_as["gitlab"])) == 3
+    assert len(printed_as["name"].splitlines()) == 1
 
 
 def test_the_summary(tmp_path: Path) -> None:
