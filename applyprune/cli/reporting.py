@@ -89,7 +89,7 @@ class Reporting:
         """Return a printer for each format, but for a file that cannot be written: the error."""
         printers: list[Printer] = []
         error = None
-        whence = places(os.environ)
+        whence, summary = places(os.environ), step_summary(os.environ)
         for form, path in self.formats:
             if path:
                 try:
@@ -107,7 +107,8 @@ class Reporting:
                     closing.callback(talk.close)
                     printers.append(talk)
             if form == "github":
-                screen = replace(screen, summary=step_summary(os.environ))
+                # Once, however many files have the annotations.
+                screen, summary = replace(screen, summary=summary), None
             one = printer(form, screen)
             closing.callback(one.close)
             printers.append(one)
