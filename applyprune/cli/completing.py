@@ -46,8 +46,8 @@ class Typed:
         from applyprune.cli.session import transport_to
         from applyprune.cli.where import Where
 
-        parts = (self.text(part) for part in ("kubeconfig", "context", "namespace"))
-        return transport_to(Where(*parts))
+        kubeconfig, context, namespace = map(self.text, ("kubeconfig", "context", "namespace"))
+        return transport_to(Where(kubeconfig, context, namespace))
 
 
 class Offered(_Text):

@@ -27,8 +27,9 @@ def completion(shell: str) -> None:
     from click.shell_completion import get_completion_class
 
     from applyprune.cli.main import PROGRAM, cli
+    from applyprune.output.terminal import Terminal
 
     made = get_completion_class(shell)
     if made is None:
         raise UsageError(f"there is no completion for {shell}")
-    click.echo(made(cli, {}, PROGRAM, f"_{PROGRAM.upper()}_COMPLETE").source())
+    Terminal().out(made(cli, {}, PROGRAM, f"_{PROGRAM.upper()}_COMPLETE").source())

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
 
+from applyprune.cli.asking import ask
 from applyprune.cli.options import RunCommand, cluster_options, run_options, set_argument
 from applyprune.cli.reporting import reporting_options
-from applyprune.errors import UsageError
 from applyprune.model.options import DryRun, Mode
 
 if TYPE_CHECKING:
@@ -38,11 +37,5 @@ def delete(name: str, where: Where, reporting: Reporting, options: Options, yes:
     from applyprune.cli.session import carry_out, describe
 
     if options.dry_run is DryRun.OFF and not yes:
-        if not sys.stdin.isatty():
-            raise UsageError(
-                f"deleting the set {name} needs a yes",
-                why="there is no terminal to ask on",
-                hint="Add --yes, or look first with --dry-run.",
-            )
-        click.confirm(describe(where, name), abort=True, err=True)
+        ask(f"deleting the set {name}", lambda: describe(where, name))
     return reporting.follow(carry_out(where, name, tuple, replace(options, mode=Mode.DELETE)))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
 
+from applyprune.cli.asking import ask
 from applyprune.cli.completing import NAMESPACE, OBJECT, SET
 from applyprune.cli.helping import VerbGroup
 from applyprune.cli.options import RunCommand, cluster_options, record_options, set_argument
@@ -120,13 +120,8 @@ def repair(
       applyprune inventory repair web --yes
     """
     if options.dry_run is DryRun.OFF and not yes:
-        if not sys.stdin.isatty():
-            raise UsageError(
-                f"repairing the record of the set {name} needs a yes",
-                why="there is no terminal to ask on",
-                hint="Add --yes, or look first with --dry-run.",
-            )
-        click.confirm(f"Make the record of the set {name} fit what is there?", abort=True, err=True)
+        question = f"Make the record of the set {name} fit what is there?"
+        ask(f"repairing the record of the set {name}", lambda: question)
     return reporting.follow(_mend(where, name, replace(options, partly=partly), Made(made)))
 
 
@@ -247,6 +242,8 @@ def _counted(work: AtWork, name: str, namespace: str) -> Iterator[Event]:
         yield from (event for event in events if isinstance(event, Enrolled))
     except (AccessError, InventoryError, UsageError) as error:
         yield Enrolled(name, namespace, problem=as_problem(error))
+
+
 def _listed(where: Where, name: str) -> Iterator[Event]:
     from applyprune.cli.session import transport_to
     from applyprune.cluster.inventory_store import ConfigMapStore

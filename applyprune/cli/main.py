@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import sys
 from importlib import import_module
+from io import StringIO
 from typing import NamedTuple, NoReturn
 
 import click
 
 from applyprune._version import __version__
-from applyprune.errors import ApplypruneError
+from applyprune.errors import ApplypruneError, problems_of
 
 PROGRAM = "applyprune"
 
@@ -116,13 +117,18 @@ def main() -> NoReturn:
     try:
         code = cli.main(standalone_mode=False, prog_name=PROGRAM)
     except click.ClickException as error:
-        error.show()
+        shown = StringIO()
+        error.show(shown)
+        _say(shown.getvalue().rstrip("\n"))
         code = 2
     except click.Abort:
-        click.echo("aborted", err=True)
+        _say("aborted")
         code = 130
     except ApplypruneError as error:
-        click.echo(f"error: {error}", err=True)
+        from applyprune.output.problems import told
+
+        for problem in problems_of(error):
+            _say(told("error", problem))
         code = error.exit_code
     except KeyboardInterrupt:
         code = 130
@@ -131,3 +137,9 @@ def main() -> NoReturn:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 141
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _say(text: str) -> None:
+    from applyprune.output.terminal import Terminal
+
+    Terminal().err(text)

@@ -8,7 +8,7 @@ import time
 from collections import Counter
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from functools import wraps
+from functools import cached_property, wraps
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from applyprune.model.events import Event, Outcome
+    from applyprune.output.live import Live
     from applyprune.output.printing import Printer
+    from applyprune.output.terminal import Terminal
 
 _TELLS_ALL = frozenset({"text", "github"})
 """Formats that leave nothing to be said on standard error."""
@@ -31,7 +33,7 @@ _READER_GONE = 128 + 13
 """The exit code of a program that SIGPIPE ends; click would make 1 of it: "differences found"."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Reporting:
     """How one call tells what it does: formats, each with its file, empty for standard output.
 
@@ -41,6 +43,32 @@ class Reporting:
     formats: tuple[tuple[str, str], ...] = (("text", ""),)
     quiet: bool = False
     verbose: bool = False
+
+    @cached_property
+    def terminal(self) -> Terminal:
+        """Return the streams that all of it goes to."""
+        from applyprune.output.terminal import Terminal
+
+        return Terminal()
+
+    @cached_property
+    def live(self) -> Live:
+        """Return what shows that a run is alive."""
+        from applyprune.output.live import Live
+
+        return Live(self.terminal)
+
+    @property
+    def trace(self) -> Callable[[str], None] | None:
+        """Return what takes a line for each request, None where none is asked for."""
+        return self.terminal.err if self.verbose else None
+
+    def stopping(self, *, at_once: bool) -> None:
+        """Say that a signal ends the run; ``at_once`` when there is no time for anything else."""
+        if at_once:
+            self.terminal.give_up()
+        else:
+            self.live.stopping()
 
     def follow(self, events: Iterable[Event]) -> int:
         """Show events as they come and return the exit code that they end with.
@@ -88,12 +116,16 @@ class Reporting:
     def _printers(self, closing: ExitStack) -> tuple[list[Printer], UsageError | None]:
         """Return a printer for each format, but for a file that cannot be written: the error."""
         printers: list[Printer] = []
+        if not self.quiet:
+            # The live lines are gone before the last words are said.
+            closing.callback(self.live.close)
+            printers.append(self.live)
         error = None
         whence, summary = places(os.environ), step_summary(os.environ)
         for form, path in self.formats:
             if path:
                 try:
-                    file = ReportFile(path, _err)
+                    file = ReportFile(path, self.terminal.err)
                 except UsageError as unwritable:
                     error = error or unwritable
                     continue
@@ -115,21 +147,16 @@ class Reporting:
         return printers, error
 
     def _screen(self) -> Screen:
-        import shutil
-
-        plain = bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") == "dumb"
+        terminal = self.terminal
         return Screen(
-            out=click.echo,
-            err=_err,
-            colour=sys.stdout.isatty() and not plain,
-            live=sys.stderr.isatty() and os.environ.get("TERM") != "dumb",
-            width=shutil.get_terminal_size().columns,
+            out=terminal.out,
+            err=terminal.err,
+            colour=terminal.out_colours,
+            live=terminal.live,
+            width=terminal.size()[0],
             quiet=self.quiet,
+            again=terminal.again if terminal.out_is_screen else None,
         )
-
-
-def _err(line: str) -> None:
-    click.echo(line, err=True)
 
 
 def reporting_options(verb: Callable[..., Any]) -> Callable[..., Any]:
@@ -138,6 +165,9 @@ def reporting_options(verb: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(verb)
     def command(output: tuple[str, ...], quiet: bool, verbose: bool, **others: Any) -> Any:
         reporting = Reporting(_formats(output), quiet, verbose)
+        if "where" in others:
+            # Who talks to the server tells the reporting, and no verb has to think of it.
+            others["where"] = replace(others["where"], listener=reporting)
         try:
             return verb(reporting=reporting, **others)
         except ApplypruneError as error:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from applyprune.errors import UsageError
+from applyprune.output.paint import rendered
 from applyprune.output.places import Places
 from applyprune.output.screen import Screen, nowhere
 
@@ -64,7 +65,7 @@ class ReportFile:
         try:
             if anew:
                 self._file.seek(0)
-            self._file.write(f"{text}\n")
+            self._file.write(f"{rendered(text, colour=False)}\n")
             self._file.flush()
             if anew:
                 self._file.truncate()

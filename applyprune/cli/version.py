@@ -37,9 +37,10 @@ def version(where: Where, reporting: Reporting, client: bool) -> int:
     here = (__version__, platform.python_version(), f"{platform.system()} {platform.machine()}")
     if client and reporting == Reporting():
         # The one line that editors and prompts ask for often: a stream of events is not needed.
+        from applyprune.output.terminal import Terminal
         from applyprune.output.versions import told
 
-        click.echo(told(*here, server=""))
+        Terminal().out(told(*here, server=""))
         return 0
     return reporting.follow(_asked(where, here, client=client))
 

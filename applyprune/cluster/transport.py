@@ -188,8 +188,9 @@ class Transport:
                     self._reached = True
                 told = str(came.status)
         if self._trace is not None:
-            elapsed = (time.monotonic() - started) * 1000
-            self._trace(f"{request.method} {request.target} {told} {elapsed:.0f} ms try {number}")
+            took = f"{time.monotonic() - started:.3f} s"
+            attempt = f", attempt {number}" if number > 1 else ""
+            self._trace(f"{request.method} {request.shown} {told} in {took}{attempt}")
         return outcome
 
     def _whole(self, request: Request, identity: Identity, current: Try) -> Reply | Answer:

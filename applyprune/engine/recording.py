@@ -191,7 +191,8 @@ def await_turn(store: Readable, *, timeout: float, stop: Stop) -> Iterator[Inven
                 why=f"{holder.who}, run {holder.run}, is alive",
                 hint="Wait for it to end, or give it longer with --lock-timeout.",
             )
-        yield Waiting(None, f"{holder.who} holds the set {inventory.name}", now - began)
+        what, why = f"the set {inventory.name}", f"{holder.who} works on it"
+        yield Waiting(None, what, now - began, timeout, why)
         if stop.wait(_POLL):
             stop.check()
         inventory = store.read()

@@ -104,12 +104,29 @@ class Assessed:
 
 
 @dataclass(frozen=True, slots=True)
+class Pending:
+    """One object that is waited for, and why it is not as it should be yet."""
+
+    ref: Ref
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class Waiting:
-    """The run waits; ``elapsed`` in seconds since that wait began."""
+    """The run waits; ``elapsed`` in seconds since that wait began, of ``timeout``.
+
+    It waits until ``ref`` is ``what``: ready, gone, served; without a ref for ``what`` itself.
+    ``why`` says why that is not so yet. ``others`` are the next few that are waited for as well,
+    each with its reason, and ``count`` is how many there are in all.
+    """
 
     ref: Ref | None
     what: str
     elapsed: float
+    timeout: float
+    why: str = ""
+    others: tuple[Pending, ...] = ()
+    count: int = 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from applyprune.model.events import (
     Refused,
     Standing,
     Started,
+    Versions,
     Warned,
 )
 from applyprune.model.readiness import Status
@@ -70,6 +71,7 @@ class Gathered:
     sets: list[Enrolled] = field(default_factory=list)
     warnings: list[Problem] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
+    versions: Versions | None = None
     errors: list[Problem] = field(default_factory=list)
     refusal: Problem | None = None
     finished: Finished | None = None
@@ -100,6 +102,8 @@ class Gathered:
                 self.errors.append(problem)
             case Enrolled():
                 self.sets.append(event)
+            case Versions():
+                self.versions = event
             case Finished():
                 self.finished = event
             case _:

@@ -83,6 +83,7 @@ def document(gathered: Gathered) -> dict[str, Any]:
         "plan": plan_data(gathered.plan) if gathered.plan else None,
         "objects": [_object(one) for one in gathered.objects],
         "sets": data(gathered.sets),
+        "versions": data(gathered.versions),
         "warnings": data(gathered.warnings),
         "findings": data(gathered.findings),
         "refusal": data(gathered.refusal),

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, TypeAlias
 from applyprune.model.events import Enrolled, Explained, Standing, Versions
 from applyprune.model.readiness import Status
 from applyprune.output.ages import age, age_of
+from applyprune.output.problems import told
 from applyprune.output.tables import table
-from applyprune.output.versions import told
+from applyprune.output.versions import told as versions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 
 Seen: TypeAlias = Standing | Enrolled | Explained | Versions
 
-_CLEAR = "\x1b[2J\x1b[H"
 _DRIFTED = {True: "yes", False: "no", None: "-"}
 
 
@@ -43,12 +43,13 @@ class Overview:
         self.began = True
         match event:
             case Versions(client, python, platform, server):
-                self.screen.out(told(client, python, platform, server))
+                said = (_line(one) for one in (client, python, platform, server))
+                self.screen.out(versions(*said))
             case Explained():
                 self._explained(event)
             case Standing():
                 self._objects[event.ref] = event
-                if self._drawn and not self._redraws:
+                if self._drawn and self.screen.again is None:
                     self.screen.out(_change(event))
             case Enrolled() if self._objects:
                 self._picture(event)
@@ -61,31 +62,28 @@ class Overview:
             self.screen.out(_list(self._sets))
             for one in self._sets:
                 if one.problem is not None:
-                    self.screen.err(f"warning: {one.problem}")
+                    self.screen.err(told("warning", one.problem))
             self._sets.clear()
         elif self._objects and not self._drawn:
             self.screen.out(_objects(list(self._objects.values())))
 
-    @property
-    def _redraws(self) -> bool:
-        return self.screen.colour and self.screen.live
-
     def _picture(self, whole: Enrolled) -> None:
-        if self._drawn and not self._redraws:
+        again = self.screen.again
+        if self._drawn and again is None:
             return
         objects = list(self._objects.values())
         lines = [_objects(objects), *_drifts(objects), *_about(whole, objects)]
-        text = "\n".join(lines)
-        self.screen.out(_CLEAR + text if self._drawn else text)
+        write = again if self._drawn and again is not None else self.screen.out
+        write("\n".join(lines))
         self._drawn = True
 
     def _explained(self, event: Explained) -> None:
         place = f" ({event.origin})" if event.origin else ""
-        self.screen.out(f"{event.ref}{place}")
+        self.screen.out(_line(f"{event.ref}{place}"))
         for reason in event.reasons:
-            head, *rest = reason.splitlines()
+            head, *rest = reason.splitlines() or [""]
             self.screen.out("\n".join((f"  - {head}", *(f"    {line.strip()}" for line in rest))))
-        self.screen.out(f"→ {event.verdict}")
+        self.screen.out(f"→ {_line(event.verdict)}")
 
 
 def _list(sets: list[Enrolled]) -> str:
@@ -136,11 +134,11 @@ def _drifts(objects: list[Standing]) -> Iterator[str]:
         if not one.drift:
             continue
         home = f" -n {one.ref.namespace}" if one.ref.namespace else ""
-        yield f"{one.ref.short}{home} has drifted:"
+        yield _line(f"{one.ref.short}{home} has drifted:")
         for drift in one.drift:
             who = " ".join(part for part in (drift.manager, drift.operation, drift.time) if part)
             wanted = f" (the set's: {drift.wanted})" if drift.wanted else ""
-            yield f"  {drift.path}: {drift.found}{wanted}{f', by {who}' if who else ''}"
+            yield _line(f"  {drift.path}: {drift.found}{wanted}{f', by {who}' if who else ''}")
 
 
 def _about(whole: Enrolled, objects: list[Standing]) -> Iterator[str]:
@@ -148,18 +146,23 @@ def _about(whole: Enrolled, objects: list[Standing]) -> Iterator[str]:
     parts = [f"{len(objects)} object{'' if len(objects) == 1 else 's'}", f"{whole.ready} ready"]
     if drifted:
         parts.append(f"{drifted} drifted")
-    yield f"{whole.name}: {', '.join(parts)}"
+    yield _line(f"{whole.name}: {', '.join(parts)}")
     if (last := whole.last) is not None:
         ended = f"exit code {last.exit_code}"
-        yield f"last change: {last.mode} by {last.who}, {age_of(last.at)} ago, {ended}"
+        yield _line(f"last change: {last.mode} by {last.who}, {age_of(last.at)} ago, {ended}")
     if whole.owner:
-        yield f"owned by {whole.owner}"
+        yield _line(f"owned by {whole.owner}")
     if whole.holder:
-        yield f"held by {whole.holder}"
+        yield _line(f"held by {whole.holder}")
+
+
+def _line(text: str) -> str:
+    """Return one line, whatever the texts of others in it hold."""
+    return text.replace("\n", "\\n")
 
 
 def _change(one: Standing) -> str:
     home = f" -n {one.ref.namespace}" if one.ref.namespace else ""
     words = [str(one.readiness.status), *(["drifted"] if one.drifted else [])]
     message = _message(one)
-    return f"{one.ref.short}{home} {', '.join(words)}{f': {message}' if message else ''}"
+    return _line(f"{one.ref.short}{home} {', '.join(words)}{f': {message}' if message else ''}")

@@ -21,11 +21,13 @@ def nowhere(text: str) -> None:
 class Screen:
     """Two places for lines: data goes to ``out``, talk to ``err``.
 
-    ``colour`` says whether ``out`` may be coloured, ``live`` whether ``err`` is a terminal on which
-    a line may be drawn again, ``width`` its columns. ``quiet`` leaves out all talk but errors.
-    ``draft`` takes what a file is to hold until ``out`` replaces it, should that never come.
-    ``summary`` is the file to which a page of Markdown is appended, and ``places`` what paths are
-    told from.
+    Both make visible what a terminal would obey; colours are given by ``paint.painted``, and shown
+    where they can be. ``colour`` says whether ``out`` shows them, ``live`` whether ``err`` is a
+    terminal on which lines may be drawn again, ``width`` its columns. ``quiet`` leaves out all talk
+    but errors. ``draft`` takes what a file is to hold until ``out`` replaces it, should that never
+    come. ``summary`` is the file to which a page of Markdown is appended, and ``places`` what paths
+    are told from. ``again`` takes a picture in place of the last one, None where there is no
+    terminal for that.
     """
 
     out: Callable[[str], None]
@@ -37,3 +39,4 @@ class Screen:
     draft: Callable[[str], None] = nowhere
     summary: Path | None = None
     places: Places = field(default_factory=Places)
+    again: Callable[[str], None] | None = None

@@ -14,7 +14,7 @@ from enum import StrEnum
 from functools import cache
 from typing import TYPE_CHECKING, Any, get_args
 
-from applyprune.model.events import Drift, Event
+from applyprune.model.events import Drift, Event, Pending
 from applyprune.model.findings import Finding
 from applyprune.model.inventory import Entry, LastRun
 from applyprune.model.manifests import Origin
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 SCHEMA = "applyprune.dev/output/v1"
 EVENTS: tuple[type, ...] = get_args(Event)
-SHOWN = (*EVENTS, Drift, Entry, Finding, LastRun, Origin, Problem, Readiness, Ref)
+SHOWN = (*EVENTS, Drift, Entry, Finding, LastRun, Origin, Pending, Problem, Readiness, Ref)
 """What is shown field by field; a Plan has a shape of its own, anything else has none."""
 LEFT_OUT: Mapping[type, frozenset[str]] = {
     # For the next run only: by it that run knows that nothing has changed.

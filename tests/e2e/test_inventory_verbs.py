@@ -121,7 +121,7 @@ def test_an_object_that_cannot_be_moved(desk: Desk, kubectl: Kubectl) -> None:
     assert ended.code == 3
     assert sorted(_said(ended.out)) == [
         "configmap/a moved (to the set shop)",
-        f"configmap/b -n {desk.namespace} failed",
+        "configmap/b failed",
         "web: 1 moved, 1 failed",
     ]
     assert f"error: configmap/b in namespace {desk.namespace} was not moved: " in ended.err
@@ -158,7 +158,7 @@ def test_check_and_repair(desk: Desk, kubectl: Kubectl) -> None:
     assert well.out.startswith("web: no differences")
     kubectl("label", "configmap/b", "-n", desk.namespace, f"{PART_OF}-")
     told = (
-        f"listed but not labelled: configmap/b in namespace {desk.namespace}: somebody has taken "
+        f"listed but not labelled: configmap/b: somebody has taken "
         f"off its label {PART_OF} → put the set's marks back"
     )
     wrong = desk("check", "web")

@@ -17,12 +17,14 @@ from applyprune.model.events import (
     Found,
     Listed,
     Outcome,
+    Pending,
     Phase,
     Planned,
     Recorded,
     Refused,
     Standing,
     Started,
+    Versions,
     Waiting,
     Warned,
 )
@@ -97,7 +99,7 @@ _PLAN = Plan(
 
 EVENTS: tuple[Event, ...] = (
     Started("run1", Mode.APPLY, "web", "home", DryRun.OFF),
-    Waiting(None, "another run on the set", 1.25),
+    Waiting(None, "another run on the set", 1.25, 60.0),
     Warned(Problem("Forbidden", "nodes cannot be listed", why=EVIL, exit_code=7)),
     Planned(_PLAN),
     Recorded(Phase.UNION, 4, 7),
@@ -106,7 +108,9 @@ EVENTS: tuple[Event, ...] = (
     Done(_ROLE, Outcome.CONFIGURED, Origin("<stdin>", 1, 1), reason=f"it was {EVIL}"),
     Done(_DEPLOYMENT, Outcome.FAILED, _PLACE, problem=_CONFLICT),
     Done(Ref("", "ConfigMap", "home", "late"), Outcome.SKIPPED, problem=_SKIPPED),
-    Waiting(_CONFIG, "readiness", 2.0),
+    Waiting(
+        _CONFIG, "ready", 2.0, 300.0, f"it was {EVIL}", (Pending(_DEPLOYMENT, "0 of 1 Pods"),), 2
+    ),
     Assessed(_CONFIG, Readiness(Status.CURRENT, "it is there"), 0.25),
     Assessed(
         Ref("batch", "Job", "home", "once"),
@@ -134,6 +138,7 @@ EVENTS: tuple[Event, ...] = (
     Enrolled("bad", "home", problem=_BROKEN),
     Listed("web", "home", _ENTRY),
     Explained(_CONFIG, "nothing", ("it is as it was applied",), _PLACE),
+    Versions("0.0.0", "3.13.0", f"Linux {EVIL}", "v1.36.3"),
     Failed(
         Problem(
             "InputError", "no kind", "b.yaml:3:1", origin=Origin("b.yaml", 1, 3, 1), exit_code=2
