@@ -42,6 +42,10 @@ VERBS: dict[str, dict[str, Listed]] = {
             "applyprune.cli.status:status",
             "Tell how every object of the set NAME is: ready or not, and changed by others or not.",
         ),
+        "explain": Listed(
+            "applyprune.cli.explain:explain",
+            "Tell what `apply` would do about one object, and everything that it is judged by.",
+        ),
         "inventory": Listed(
             "applyprune.cli.inventory:inventory",
             "Look at the inventories, check and repair them, hand objects on.",

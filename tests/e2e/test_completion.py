@@ -81,7 +81,7 @@ def test_what_is_in_the_cluster(stage: Stage) -> None:
         f"{stage.namespace}/configmap/b",
     ]
     assert offered(f"applyprune apply web -n {stage.namespace[:-2]}", config) == [stage.namespace]
-    (context,) = offered("applyprune apply web --context ", config)
+    context = offered("applyprune apply web --context ", config)[0]
     assert offered(f"applyprune apply --context {context} {here} w", os.devnull) == []
     named = f"--kubeconfig {config} --context {context}"
     assert offered(f"applyprune apply {named} {here} w", os.devnull) == ["web"]
