@@ -215,8 +215,8 @@ def _sets(where: Where, *, everywhere: bool, ready: bool) -> Iterator[Event]:
     with at_work(where) as work:
         found = list_inventories(work.transport, "" if everywhere else work.namespace)
         if not found:
-            place = "any namespace" if everywhere else f"the namespace {work.namespace}"
-            yield Warned(as_problem(UsageError(f"there is no set in {place}")))
+            place = "any namespace" if everywhere else work.namespace
+            yield Warned(as_problem(UsageError(f"no sets in {place}")))
         for one in found:
             if one.root is not None and ready:
                 yield from _counted(work, one.name, one.namespace)

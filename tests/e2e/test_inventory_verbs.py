@@ -197,7 +197,7 @@ def test_list_how_much_is_ready(desk: Desk, kubectl: Kubectl) -> None:
     assert f"warning: the inventory of shop in namespace {desk.namespace} cannot be" in ended.err
     nothing = Desk(desk.kubeconfig, "kube-public")("list")
     assert (nothing.code, nothing.out) == (0, "")
-    assert "there is no set in the namespace kube-public" in nothing.err
+    assert "no sets in kube-public" in nothing.err
 
 
 def test_list_and_show(desk: Desk) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import re
@@ -62,6 +63,29 @@ def test_watching_in_a_pipe(plane: Plane, namespace: str, kubectl: Kubectl) -> N
         assert process.stdout.readline() == f"configmap/a -n {namespace} Current, drifted\n"
         process.send_signal(signal.SIGINT)
         assert (process.wait(10), process.stderr.read()) == (130, "")
+
+
+def test_explain(plane: Plane, namespace: str, tmp_path: Path) -> None:
+    """The object and its place, the reasons in order, the verdict last; a wrong input is none."""
+    source = tmp_path / "set.json"
+    source.write_text(json.dumps(config_map("a")))
+    Stage(plane.kubeconfig, namespace).run(config_map("a"), config_map("b"))
+    asked = ("explain", "web", "configmap/a", "-n", namespace)
+    given = applyprune(*asked, "-f", source, kubeconfig=plane.kubeconfig)
+    assert (given.code, given.err) == (0, "")
+    lines = given.out.splitlines()
+    assert lines[0] == f"configmap/a in namespace {namespace} ({source}:1)"
+    assert lines[1] == f"  - it is in the input: {source}:1"
+    assert all(line.startswith("  - ") for line in lines[1:-1])
+    assert lines[-1].startswith("→ Nothing would be sent")
+    alone = applyprune(*asked, kubeconfig=plane.kubeconfig)
+    assert alone.out.splitlines()[-1].startswith("→ If it left the set: it would be deleted.")
+    source.write_text("{")
+    wrong = applyprune(*asked, "-f", source, kubeconfig=plane.kubeconfig)
+    assert (wrong.code, wrong.out) == (2, "")
+    unknown = applyprune("explain", "web", "foo/x", "-n", namespace, kubeconfig=plane.kubeconfig)
+    assert (unknown.code, unknown.out) == (2, "")
+    assert "the server serves no kind 'foo'" in unknown.err
 
 
 def test_version(plane: Plane, tmp_path: Path) -> None:
