@@ -35,7 +35,8 @@ def stand(
     The age is by the clock of ``now``, which need not be the server's.
     """
     if isinstance(state, Unknown):
-        readiness = Readiness(Status.UNKNOWN, str(state.problem))
+        told = f"it could not be looked at: {state.problem.kind}"
+        readiness = Readiness(Status.UNKNOWN, told)
         return Standing(entry.ref, readiness, entry.made, None)
     if isinstance(state, Absent):
         return Standing(entry.ref, _absent(entry, state), entry.made, None)
