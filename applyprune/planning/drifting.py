@@ -8,21 +8,18 @@ order. A comparison with the manifests (`diff`) sees these too.
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 from applyprune.model.events import Drift
-from applyprune.planning.evidence import own_apply_entry, same_entry
-from applyprune.planning.field_paths import MISSING, to_pointer, value_at
+from applyprune.planning.evidence import SECRET, own_apply_entry, same_entry
+from applyprune.planning.field_paths import to_pointer, value_at
 from applyprune.planning.field_sets import leaves, owns
+from applyprune.planning.field_values import shown
 from applyprune.planning.tracking import yielded_manager
 
 if TYPE_CHECKING:
     from applyprune.model.inventory import Entry
     from applyprune.model.live import Live
-
-_LONGEST = 60
-_SECRET = "(secret)"  # noqa: S105  # what is shown instead of one
 
 
 def has_drifted(entry: Entry, live: Live, manager: str) -> bool | None:
@@ -49,6 +46,7 @@ def drift_of(live: Live, manager: str) -> tuple[Drift, ...]:
     """
     ours = own_apply_entry(live, manager) or {}
     since, mine = str(ours.get("time", "")), ours.get("fieldsV1") or {}
+    secret = (live.ref.group, live.ref.kind) == SECRET
     found: dict[str, Drift] = {}
     for entry in live.managed_fields:
         who, time = str(entry.get("manager", "")), str(entry.get("time", ""))
@@ -64,20 +62,9 @@ def drift_of(live: Live, manager: str) -> tuple[Drift, ...]:
                 found[pointer] = Drift(
                     path=pointer,
                     wanted="",
-                    found=_shown(live, value_at(live.body, path)),
+                    found=shown(value_at(live.body, path), secret=secret),
                     manager=who,
                     operation=str(entry.get("operation", "")),
                     time=time,
                 )
     return tuple(found[pointer] for pointer in sorted(found))
-
-
-def _shown(live: Live, value: object) -> str:
-    if (live.ref.group, live.ref.kind) == ("", "Secret"):
-        return _SECRET
-    if value is MISSING:
-        return "none"
-    text = json.dumps(value, ensure_ascii=False)
-    if not text.isprintable():
-        text = json.dumps(value)
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"

@@ -12,16 +12,10 @@ from applyprune.engine.judging import judge
 from applyprune.errors import UsageError
 from applyprune.model.events import Explained
 from tests.engine.stage import Stage, config_map, manifest
+from tests.engine.test_surveying import SECRET
 
 if TYPE_CHECKING:
     from tests.conftest import AuditTrail, Kubectl
-
-SECRET = {
-    "apiVersion": "v1",
-    "kind": "Secret",
-    "metadata": {"name": "s"},
-    "stringData": {"password": "correct horse"},
-}
 
 
 def explain(stage: Stage, named: str, *bodies: dict[str, Any], given: bool = True) -> Explained:
