@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from applyprune.cli.completing import FORMAT
-from applyprune.cli.reports import ReportFile, places, step_summary
 from applyprune.errors import ApplypruneError, UsageError, problems_of
 from applyprune.output.printing import PRINTERS, printer
 from applyprune.output.screen import Screen, nowhere
@@ -115,6 +114,8 @@ class Reporting:
 
     def _printers(self, closing: ExitStack) -> tuple[list[Printer], UsageError | None]:
         """Return a printer for each format, but for a file that cannot be written: the error."""
+        from applyprune.cli.reports import ReportFile, places, step_summary
+
         printers: list[Printer] = []
         if not self.quiet:
             # The live lines are gone before the last words are said.

@@ -60,6 +60,11 @@ class Told:
         done = self.done.problem if self.done else None
         return done or (self.assessed.problem if self.assessed else None)
 
+    @property
+    def is_unready(self) -> bool:
+        """Return whether a look at it found it failed or missing."""
+        return self.standing is not None and self.standing.readiness.status in UNREADY
+
 
 @dataclass(slots=True)
 class Gathered:
@@ -68,7 +73,7 @@ class Gathered:
     started: Started | None = None
     plan: Plan | None = None
     objects: list[Told] = field(default_factory=list)
-    sets: list[Enrolled] = field(default_factory=list)
+    sets: dict[tuple[str, str], Enrolled] = field(default_factory=dict)
     warnings: list[Problem] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
     versions: Versions | None = None
@@ -82,8 +87,23 @@ class Gathered:
         """Return the set's name and namespace, empty when it was never named."""
         if self.started is not None:
             return self.started.name, self.started.namespace
-        named = (one.listed for one in self.objects)
-        return next(((one.name, one.namespace) for one in named if one), ("", ""))
+        named: list[Listed | Enrolled] = [one.listed for one in self.objects if one.listed]
+        if any(one.standing for one in self.objects):
+            # Objects were looked at, so it is they that the set was told for.
+            named += self.sets.values()
+        return next(((one.name, one.namespace) for one in named), ("", ""))
+
+    @property
+    def verdict(self) -> Problem | None:
+        """Return what the end says went wrong, where nothing before it has said so."""
+        told = (
+            self.errors
+            or self.refusal
+            or self.findings
+            or any(one.problem for one in self.sets.values())
+            or any(one.problem or one.is_unready for one in self.objects)
+        )
+        return None if told or self.finished is None else self.finished.problem
 
     def take(self, event: Event) -> None:
         """Put one event where it belongs."""
@@ -101,7 +121,8 @@ class Gathered:
             case Failed(problem=problem):
                 self.errors.append(problem)
             case Enrolled():
-                self.sets.append(event)
+                # Whoever watches is told of a set again when it has changed.
+                self.sets[event.namespace, event.name] = event
             case Versions():
                 self.versions = event
             case Finished():

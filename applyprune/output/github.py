@@ -31,6 +31,7 @@ from applyprune.model.visible import visible
 from applyprune.output.gathering import UNREADY, Gathered
 from applyprune.output.lines import shown
 from applyprune.output.markdown import conclusion, page
+from applyprune.output.places import Places
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -53,7 +54,7 @@ class GitHubPrinter:
         """Take where the lines go, the summary's file, and the root of the repository."""
         self._out = screen.out
         self._summary = screen.summary
-        self._places = screen.places
+        self._places = screen.places or Places()
         self._gathered = Gathered()
 
     def show(self, event: Event) -> None:
@@ -81,6 +82,8 @@ class GitHubPrinter:
             case Compared(ref=ref, outcome=outcome) if outcome is not Outcome.UNCHANGED:
                 self._command("notice", ref.short, f"{ref} would be {outcome}", event.origin)
             case Finished():
+                if (verdict := self._gathered.verdict) is not None:
+                    self._problem("error", "applyprune", verdict)
                 self._line(conclusion(self._gathered))
             case _:
                 self._looked(event)

@@ -31,6 +31,7 @@ from applyprune.model.events import (
 from applyprune.output.gathering import UNREADY
 from applyprune.output.jsonformats import dumped
 from applyprune.output.lines import shown
+from applyprune.output.places import Places
 
 if TYPE_CHECKING:
     from applyprune.model.events import Event
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from applyprune.output.screen import Screen
 
 _NO_FILE = "."
+_FAILURES = frozenset({"blocker", "critical", "major"})
 
 
 class GitLabPrinter:
@@ -47,7 +49,7 @@ class GitLabPrinter:
     def __init__(self, screen: Screen) -> None:
         """Take where the report goes."""
         self._out = screen.out
-        self._places = screen.places
+        self._places = screen.places or Places()
         self._remarks: list[dict[str, Any]] = []
         self._seen: set[str] = set()
         self._finished = False
@@ -78,14 +80,20 @@ class GitLabPrinter:
             case Compared(ref=ref, outcome=outcome) if outcome is not Outcome.UNCHANGED:
                 told = f"{ref} would be {outcome}"
                 self._add("info", str(outcome), told, event.origin, str(ref))
-            case Finished():
+            case Finished(problem=problem):
                 self._finished = True
+                if problem is not None and not self._has_failed:
+                    self._problem("critical", problem)
             case _:
                 pass
 
     def close(self) -> None:
         """Write the report."""
         self._out(self._text())
+
+    @property
+    def _has_failed(self) -> bool:
+        return any(one["severity"] in _FAILURES for one in self._remarks)
 
     def _problem(
         self, severity: str, problem: Problem, origin: Origin | None = None, about: str = ""

@@ -82,7 +82,7 @@ def document(gathered: Gathered) -> dict[str, Any]:
         "dryRun": str(started.dry_run) if started else None,
         "plan": plan_data(gathered.plan) if gathered.plan else None,
         "objects": [_object(one) for one in gathered.objects],
-        "sets": data(gathered.sets),
+        "sets": [data(one) for one in gathered.sets.values()],
         "versions": data(gathered.versions),
         "warnings": data(gathered.warnings),
         "findings": data(gathered.findings),

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
 from applyprune.model.events import Outcome
-from applyprune.output.gathering import UNREADY, Gathered
+from applyprune.output.gathering import Gathered
 from applyprune.output.lines import shown
 
 if TYPE_CHECKING:
@@ -50,11 +50,13 @@ def report(gathered: Gathered) -> str:
     name, namespace = gathered.name
     called = f"{name} in namespace {namespace}" if name else _PROGRAM
     cases = [_object(one) for one in gathered.objects]
-    cases += [_set(one.name, one.namespace, one.problem) for one in gathered.sets]
+    cases += [_set(one.name, one.namespace, one.problem) for one in gathered.sets.values()]
     cases += [_finding(one) for one in gathered.findings]
     cases += [_failed(one) for one in gathered.errors]
     if gathered.refusal is not None:
         cases.append(_verdict(_case("the prune"), "failure", gathered.refusal))
+    if gathered.verdict is not None:
+        cases.append(_verdict(_case("the run"), "failure", gathered.verdict))
     if gathered.finished is None:
         case = _case("the run")
         _add(case, "error", "NotFinished", "the run has not come to its end", "")
@@ -96,7 +98,7 @@ def _object(told: Told) -> ET.Element:
         _add(case, "skipped", str(done.outcome), why, str(done.problem or ""))
     elif told.problem is not None:
         _verdict(case, "failure", told.problem)
-    elif standing is not None and standing.readiness.status in UNREADY:
+    elif standing is not None and told.is_unready:
         found = standing.readiness
         _add(case, "failure", str(found.status), found.message, "")
     elif said := _said(told):

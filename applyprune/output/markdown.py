@@ -95,7 +95,7 @@ def _parts(gathered: Gathered) -> Iterator[str]:
     if changed:
         yield _changes(changed)
     if gathered.sets:
-        yield _sets(gathered.sets)
+        yield _sets(list(gathered.sets.values()))
     if standing := [one.standing for one in gathered.objects if one.standing is not None]:
         yield _standings(standing)
     problems = list(_problems(gathered))
@@ -185,7 +185,7 @@ def _listing(title: str, head: Sequence[str], rows: Sequence[Sequence[str]], of:
 
 
 def _problems(gathered: Gathered) -> Iterator[tuple[str, Problem]]:
-    for one in gathered.errors:
+    for one in (*gathered.errors, *filter(None, [gathered.verdict])):
         yield "error", one
     if gathered.refusal is not None:
         yield "refused", gathered.refusal

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
-
-from applyprune.output.places import Places
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
+    from applyprune.output.places import Places
 
 
 def nowhere(text: str) -> None:
@@ -26,8 +26,8 @@ class Screen:
     terminal on which lines may be drawn again, ``width`` its columns. ``quiet`` leaves out all talk
     but errors. ``draft`` takes what a file is to hold until ``out`` replaces it, should that never
     come. ``summary`` is the file to which a page of Markdown is appended, and ``places`` what paths
-    are told from. ``again`` takes a picture in place of the last one, None where there is no
-    terminal for that.
+    are told from, where anybody tells paths. ``again`` takes a picture in place of the last one,
+    None where there is no terminal for that.
     """
 
     out: Callable[[str], None]
@@ -38,5 +38,5 @@ class Screen:
     quiet: bool = False
     draft: Callable[[str], None] = nowhere
     summary: Path | None = None
-    places: Places = field(default_factory=Places)
+    places: Places | None = None
     again: Callable[[str], None] | None = None

@@ -12,10 +12,22 @@ import xmlschema
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from applyprune.model.events import Compared, Done, Failed, Finished, Outcome, Started, Warned
+from applyprune.model.events import (
+    Compared,
+    Done,
+    Enrolled,
+    Failed,
+    Finished,
+    Outcome,
+    Standing,
+    Started,
+    Warned,
+)
+from applyprune.model.inventory import Made
 from applyprune.model.manifests import Origin
 from applyprune.model.options import DryRun, Mode
 from applyprune.model.problems import Problem
+from applyprune.model.readiness import Readiness, Status
 from applyprune.model.refs import Ref
 from applyprune.output.github import GitHubPrinter
 from applyprune.output.markdown import block, code
@@ -305,6 +317,27 @@ PATHS = [
 def test_paths_are_told_from_the_root(here: str, root: str, given: str, told: str) -> None:
     """Else no page of a commit can show them."""
     assert Places(here, root).path(Origin(given, 1, 1)) == told
+
+
+def test_an_end_that_alone_says_what_is_wrong() -> None:
+    """A wait that was in vain, of objects none of which has failed: no format keeps silent."""
+    ref = Ref("", "Service", "home", "never")
+    standing = Standing(ref, Readiness(Status.IN_PROGRESS, "no address"), Made.CREATED, 1.0)
+    problem = Problem("NotReady", "1 object is not ready", exit_code=5)
+    events: tuple[Event, ...] = (
+        standing,
+        Enrolled("web", "home", 1, 0),
+        standing,
+        Enrolled("web", "home", 1, 0),
+        Finished({}, 5, 1.0, problem),
+    )
+    document = json.loads(printed("json", events))
+    assert document["set"] == {"name": "web", "namespace": "home"}
+    assert (len(document["sets"]), len(document["objects"])) == (1, 1)
+    assert document["problem"]["kind"] == "NotReady"
+    assert 'failures="1"' in printed("junit", events)
+    assert [name for name, _, _ in commands(printed("github", events))] == ["error"]
+    assert [one["severity"] for one in json.loads(printed("gitlab", events))] == ["critical"]
 
 
 def test_names() -> None:
