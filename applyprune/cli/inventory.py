@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -250,14 +249,12 @@ def _listed(where: Where, name: str) -> Iterator[Event]:
     from applyprune.engine.preconditions import no_set
     from applyprune.planning.tracking import identity
 
-    began = time.monotonic()
     with transport_to(where) as (transport, _, home):
         target = identity(name, home)
         found = ConfigMapStore(transport, target).read()
     if not found.exists:
         raise no_set(target)
     yield from (Listed(name, home, entry) for entry in found.entries.values())
-    yield Finished({}, 0, time.monotonic() - began)
 
 
 def _mend(where: Where, name: str, options: Options, made: Made) -> Iterator[Event]:

@@ -88,7 +88,7 @@ class Reporting:
 
         began = time.monotonic()
         counts: Counter[Outcome] = Counter()
-        code = 0
+        end: Finished | None = None
         with ExitStack() as closing:
             printers, unwritable = self._printers(closing)
             if unwritable is not None:
@@ -103,14 +103,18 @@ class Reporting:
                     if isinstance(event, Done):
                         counts[event.outcome] += 1
                     elif isinstance(event, Finished):
-                        code = event.exit_code
+                        end = event
                     show(event)
             except ApplypruneError as error:
                 for problem in problems_of(error):
                     show(Failed(problem))
-                code = error.exit_code
-                show(Finished(dict(counts), code, time.monotonic() - began))
-        return code
+                end = Finished(dict(counts), error.exit_code, time.monotonic() - began)
+                show(end)
+            if end is None:
+                # Who only looks need not say when that is over, or that it went well.
+                end = Finished(dict(counts), 0, time.monotonic() - began)
+                show(end)
+        return end.exit_code
 
     def _printers(self, closing: ExitStack) -> tuple[list[Printer], UsageError | None]:
         """Return a printer for each format, but for a file that cannot be written: the error."""

@@ -2,7 +2,8 @@
 
 A run begins with Started, goes on with Planned before anything is written, then one event a step,
 and ends with Finished, unless an error that concerns the run as a whole is raised: whoever prints
-the stream makes Failed and Finished of that. Verbs that only look tell what they see in events too.
+the stream makes Failed and Finished of that. Verbs that only look tell what they see in events too;
+their end, where it is a good one, may be left to whoever prints.
 """
 
 from __future__ import annotations

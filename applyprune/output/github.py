@@ -24,6 +24,7 @@ from applyprune.model.events import (
     Outcome,
     Refused,
     Standing,
+    Versions,
     Warned,
 )
 from applyprune.model.options import DryRun
@@ -107,6 +108,8 @@ class GitHubPrinter:
                 self._line(f"{ref} {found.status}: {found.message}")
             case Enrolled(name=name, namespace=namespace, objects=objects):
                 self._line(f"{name} in namespace {namespace}: {objects} objects")
+            case Versions(client=client, server=server):
+                self._line(f"applyprune {client}{f', server {server}' if server else ''}")
             case Explained(ref=ref, verdict=verdict, reasons=reasons):
                 self._line(f"{ref}: {verdict}")
                 for reason in reasons:

@@ -116,10 +116,10 @@ def _parts(gathered: Gathered) -> Iterator[str]:
 def _head(gathered: Gathered) -> str:
     started = gathered.started
     name, namespace = gathered.name
-    about = f"{code(name)} in namespace {code(namespace)}" if name else "no set"
-    verb = f"{started.mode}, " if started else ""
+    about = f": {code(name)} in namespace {code(namespace)}" if name else ""
+    verb = f" {started.mode}" if started else ""
     dry = f" (dry run: {started.dry_run})" if started and started.dry_run is not DryRun.OFF else ""
-    lines = [f"### applyprune: {verb}{about}{dry}"]
+    lines = [f"### applyprune{verb}{about}{dry}"]
     finished = gathered.finished
     if finished is None:
         return "\n\n".join([*lines, "**It has not come to its end.**"])

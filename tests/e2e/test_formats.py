@@ -185,13 +185,18 @@ def test_the_verbs_that_look_and_mend(plane: Plane, namespace: str, repository: 
         )
         found: dict[str, Any] = json.loads(ended.out)
         assert complaints("document", found) == []
-        assert found["exitCode"] == ended.code
+        assert (found["exitCode"], found["finished"]) == (ended.code, True)
         return found
 
     assert document("apply", "web", "-f", str(good))["counts"]["created"] == 2
     shown = document("inventory", "show", "web")
     assert shown["set"] == {"name": "web", "namespace": namespace}
     assert {one["record"]["made"] for one in shown["objects"]} == {"created"}
+    assert [one["name"] for one in document("inventory", "list")["sets"]] == ["web"]
+    status = document("status", "web")
+    assert (status["set"], status["sets"][0]["ready"]) == (shown["set"], 2)
+    assert {one["standing"]["drifted"] for one in status["objects"]} == {False}
+    assert document("version")["versions"]["server"].startswith("v1.")
     assert document("inventory", "check", "web")["findings"] == []
     assert document("inventory", "move", "web", "shop", "configmap/a")["counts"]["moved"] == 1
     assert document("inventory", "abandon", "shop", "--all")["counts"]["abandoned"] == 1

@@ -137,8 +137,8 @@ EVENTS: tuple[Event, ...] = (
     Enrolled("web", "home", 3, 2, LastRun("run0", "apply", "me@here", "2026-11-21T09:00:00Z", 0)),
     Enrolled("bad", "home", problem=_BROKEN),
     Listed("web", "home", _ENTRY),
+    Versions("0.1.0", "3.11.7", "Linux x86_64", "v1.36.3"),
     Explained(_CONFIG, "nothing", ("it is as it was applied",), _PLACE),
-    Versions("0.0.0", "3.13.0", f"Linux {EVIL}", "v1.36.3"),
     Failed(
         Problem(
             "InputError", "no kind", "b.yaml:3:1", origin=Origin("b.yaml", 1, 3, 1), exit_code=2
