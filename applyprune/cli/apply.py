@@ -124,9 +124,9 @@ def apply(
         create_namespace=create_namespace,
         full=full,
     )
-    return reporting.follow(
-        carry_out(where, name, lambda: read(paths, stdin=sys.stdin.buffer), decided)
-    )
+    # A process may have been started without it.
+    stdin = getattr(sys.stdin, "buffer", None)
+    return reporting.follow(carry_out(where, name, lambda: read(paths, stdin=stdin), decided))
 
 
 def _rule(text: str) -> tuple[str, str]:

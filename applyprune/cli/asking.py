@@ -19,7 +19,7 @@ def ask(doing: str, question: Callable[[], str]) -> None:
 
     Raises UsageError where there is no terminal to ask on, and click.Abort for a no.
     """
-    if not sys.stdin.isatty():
+    if sys.stdin is None or not sys.stdin.isatty():
         raise UsageError(
             f"{doing} needs a yes",
             why="there is no terminal to ask on",

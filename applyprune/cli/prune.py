@@ -46,6 +46,6 @@ def prune(
     from applyprune.sources import read
 
     decided = replace(options, mode=Mode.PRUNE)
-    return reporting.follow(
-        carry_out(where, name, lambda: read(paths, stdin=sys.stdin.buffer), decided)
-    )
+    # A process may have been started without it.
+    stdin = getattr(sys.stdin, "buffer", None)
+    return reporting.follow(carry_out(where, name, lambda: read(paths, stdin=stdin), decided))

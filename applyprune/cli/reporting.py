@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import time
 from collections import Counter
 from contextlib import ExitStack
@@ -14,13 +13,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from applyprune.cli.completing import FORMAT
-from applyprune.errors import ApplypruneError, UsageError, problems_of
+from applyprune.errors import ApplypruneError, UsageError, as_problem, problems_of
 from applyprune.output.printing import PRINTERS, printer
 from applyprune.output.screen import Screen, nowhere
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from applyprune.cli.reports import ReportFile
     from applyprune.model.events import Event, Outcome
     from applyprune.output.live import Live
     from applyprune.output.printing import Printer
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
 _TELLS_ALL = frozenset({"text", "github"})
 """Formats that leave nothing to be said on standard error."""
-_READER_GONE = 128 + 13
-"""The exit code of a program that SIGPIPE ends; click would make 1 of it: "differences found"."""
 
 
 @dataclass(frozen=True)
@@ -72,25 +70,16 @@ class Reporting:
     def follow(self, events: Iterable[Event]) -> int:
         """Show events as they come and return the exit code that they end with.
 
-        An error that ends the stream is shown too, and ends it in good order. Raises SystemExit
-        when whoever read standard output, or error, has gone: the run ends where it is.
+        An error that ends the stream is shown too, and ends it in good order.
         """
-        try:
-            return self._follow(events)
-        except BrokenPipeError:
-            # There is nobody left to tell, and the interpreter would try once more at its end.
-            for stream in (sys.stdout, sys.stderr):
-                os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-            sys.exit(_READER_GONE)
-
-    def _follow(self, events: Iterable[Event]) -> int:
         from applyprune.model.events import Done, Failed, Finished
 
         began = time.monotonic()
         counts: Counter[Outcome] = Counter()
         end: Finished | None = None
+        files: list[ReportFile] = []
         with ExitStack() as closing:
-            printers, unwritable = self._printers(closing)
+            printers, unwritable = self._printers(closing, files)
             if unwritable is not None:
                 events = raised(unwritable)
 
@@ -114,9 +103,28 @@ class Reporting:
                 # Who only looks need not say when that is over, or that it went well.
                 end = Finished(dict(counts), 0, time.monotonic() - began)
                 show(end)
-        return end.exit_code
+        return self._lost(files) or end.exit_code
 
-    def _printers(self, closing: ExitStack) -> tuple[list[Printer], UsageError | None]:
+    def _lost(self, files: Iterable[ReportFile]) -> int:
+        """Say which places did not take everything, and return the exit code for that, or 0.
+
+        Whoever reads a pipe and ends has read what was wanted.
+        """
+        from applyprune.output.problems import told
+
+        places = {"standard output": self.terminal.lost, **{one.path: one.lost for one in files}}
+        errors = [
+            ApplypruneError(f"{name} is not complete", why=lost.strerror or str(lost))
+            for name, lost in places.items()
+            if lost is not None and not isinstance(lost, BrokenPipeError)
+        ]
+        for error in errors:
+            self.terminal.err(told("error", as_problem(error)))
+        return errors[0].exit_code if errors else 0
+
+    def _printers(
+        self, closing: ExitStack, files: list[ReportFile]
+    ) -> tuple[list[Printer], UsageError | None]:
         """Return a printer for each format, but for a file that cannot be written: the error."""
         from applyprune.cli.reports import ReportFile, places, step_summary
 
@@ -130,10 +138,11 @@ class Reporting:
         for form, path in self.formats:
             if path:
                 try:
-                    file = ReportFile(path, self.terminal.err)
+                    file = ReportFile(path)
                 except UsageError as unwritable:
                     error = error or unwritable
                     continue
+                files.append(file)
                 closing.callback(file.close)
                 screen = file.screen(whence, talk=form == "text")
             else:

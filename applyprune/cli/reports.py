@@ -13,21 +13,20 @@ from applyprune.output.places import Places
 from applyprune.output.screen import Screen, nowhere
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
 
 class ReportFile:
     """A file that a report goes to, a text at a time; each is there as soon as it is written.
 
-    A disk that is full is no reason to stop a run half-way: ``complain`` is told, once.
+    A disk that is full is no reason to stop a run half-way: ``lost`` is why not all of it is there.
     """
 
-    def __init__(self, path: str, complain: Callable[[str], None]) -> None:
+    def __init__(self, path: str) -> None:
         """Empty the file, or make it; raise UsageError when that cannot be."""
-        self._path = path
-        self._complain = complain
+        self.path = path
+        self.lost: OSError | None = None
         self._drafted = False
-        self._broken = False
         try:
             # Kept open until the last event has been written: the caller closes it.
             self._file = Path(path).open("w", encoding="utf-8", errors="backslashreplace")  # noqa: SIM115
@@ -52,7 +51,7 @@ class ReportFile:
         try:
             self._file.close()
         except OSError as error:
-            self._failed(error)
+            self.lost = self.lost or error
 
     def screen(self, places: Places, *, talk: bool) -> Screen:
         """Return the file as a place for data, and for talk where that is part of the report."""
@@ -60,7 +59,7 @@ class ReportFile:
         return Screen(out=self.write, err=err, draft=self.draft, places=places)
 
     def _write(self, text: str, *, anew: bool) -> None:
-        if self._broken:
+        if self.lost is not None:
             return
         try:
             if anew:
@@ -70,12 +69,7 @@ class ReportFile:
             if anew:
                 self._file.truncate()
         except OSError as error:
-            self._failed(error)
-
-    def _failed(self, error: OSError) -> None:
-        if not self._broken:
-            self._broken = True
-            self._complain(f"warning: {self._path} is not complete: {error.strerror}")
+            self.lost = error
 
 
 def places(environ: Mapping[str, str]) -> Places:

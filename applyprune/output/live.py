@@ -8,7 +8,6 @@ window made narrower leaves rests behind, and knows nothing of the data on the o
 
 from __future__ import annotations
 
-import contextlib
 import threading
 import time
 from typing import TYPE_CHECKING
@@ -33,8 +32,12 @@ SAY_EVERY = 5.0
 class Live:
     """Shows where a run stands, from its beginning to its end."""
 
-    def __init__(self, terminal: Terminal) -> None:
-        """Take the terminal or log; a thread is started when the run has begun."""
+    def __init__(self, terminal: Terminal, heartbeat: float = HEARTBEAT) -> None:
+        """Take the terminal or log; a thread is started when the run has begun.
+
+        A log that was silent for ``heartbeat`` seconds is told where the run stands.
+        """
+        self._heartbeat = heartbeat
         self.terminal = terminal
         self._progress = Progress()
         self._lock = threading.Lock()
@@ -69,11 +72,9 @@ class Live:
         self._progress.stopping = True
 
     def _run(self) -> None:
-        pause = FRAME if self.terminal.live else 1.0
-        # Nobody is left to be told when a terminal is gone.
-        with contextlib.suppress(OSError, ValueError):
-            while not self._ended.wait(pause):
-                self._beat(time.monotonic())
+        pause = FRAME if self.terminal.live else min(1.0, self._heartbeat)
+        while not self._ended.wait(pause):
+            self._beat(time.monotonic())
 
     def _beat(self, now: float) -> None:
         with self._lock:
@@ -86,7 +87,7 @@ class Live:
         elif self._progress.stopping and not self._told_to_stop:
             self._told_to_stop = True
             self.terminal.err(INTERRUPTED)
-        elif now - self.terminal.spoke >= HEARTBEAT:
+        elif now - self.terminal.spoke >= self._heartbeat:
             self.terminal.err(sentence)
 
     def _say(self, now: float) -> None:

@@ -9,10 +9,12 @@ one short write does it.
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import sys
 import threading
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from applyprune.output.paint import cut, rendered
@@ -34,7 +36,8 @@ class Terminal:
 
     ``live`` says whether lines may be drawn again on standard error, ``colours`` whether it shows
     colours, ``out_colours`` whether standard output does, and ``out_is_screen`` whether that can be
-    wiped.
+    wiped. ``lost`` is why standard output has not taken everything: nothing is raised for it, for a
+    run is not to stop halfway because ``grep -q`` has read enough.
     """
 
     def __init__(
@@ -44,8 +47,9 @@ class Terminal:
         environ: Mapping[str, str] | None = None,
     ) -> None:
         """Take the streams and the environment; those of the process where there are none."""
-        self._out = out or sys.stdout
-        self._err = err or sys.stderr
+        # A process may have been started without them; what it does is worth more than its words.
+        self._out = out or sys.stdout or io.StringIO()
+        self._err = err or sys.stderr or io.StringIO()
         environ = os.environ if environ is None else environ
         able = environ.get("TERM", "") not in {"", "dumb"}
         colourful = able and not environ.get("NO_COLOR")
@@ -60,6 +64,7 @@ class Terminal:
         self._drawn = False
         self._when = 0.0
         self.spoke = time.monotonic()
+        self.lost: OSError | None = None
         for stream in (self._out, self._err):
             # A terminal that knows few characters is no reason to end a run.
             with contextlib.suppress(AttributeError):
@@ -104,14 +109,23 @@ class Terminal:
             self.spoke = time.monotonic()
             if self._drawn and (self._shared or stream is self._err):
                 self._erase()
-            stream.write(f"{text}\n")
-            stream.flush()
+            self._put(stream, f"{text}\n")
             if self._lines and not self._drawn and self.spoke - self._when > _SETTLE:
                 self._draw()
 
+    def _put(self, stream: TextIO, text: str) -> None:
+        try:
+            stream.write(text)
+            stream.flush()
+        except OSError as error:
+            if stream is self._out:
+                self.lost = self.lost or error
+            # What is still to come has nowhere to go, and what is in its buffer neither.
+            with contextlib.suppress(OSError, ValueError), Path(os.devnull).open("w") as nowhere:
+                os.dup2(nowhere.fileno(), stream.fileno())
+
     def _erase(self) -> None:
-        self._err.write(_ERASE)
-        self._err.flush()
+        self._put(self._err, _ERASE)
         self._drawn = False
 
     def _draw(self) -> None:
@@ -124,7 +138,6 @@ class Terminal:
         below = "\n".join(f"\r{line}\x1b[K" for line in lines)
         up = f"\x1b[{len(lines) - 1}A" if len(lines) > 1 else ""
         # In one write, so that no other process's line gets in between.
-        self._err.write(f"{_NO_WRAP}{below}\x1b[J\r{up}{_WRAP}")
-        self._err.flush()
+        self._put(self._err, f"{_NO_WRAP}{below}\x1b[J\r{up}{_WRAP}")
         self._drawn = True
         self._when = time.monotonic()

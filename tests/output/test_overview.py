@@ -13,6 +13,7 @@ from applyprune.model.readiness import current, in_progress
 from applyprune.model.refs import Ref
 from applyprune.output.ages import age, age_of
 from applyprune.output.overview import Overview
+from applyprune.output.paint import rendered
 from applyprune.output.screen import Screen
 
 if TYPE_CHECKING:
@@ -29,7 +30,11 @@ def shown(*events: Seen, terminal: bool = False) -> tuple[list[str], list[str]]:
     """Return what goes to standard output and to standard error."""
     out: list[str] = []
     err: list[str] = []
-    overview = Overview(Screen(out=out.append, err=err.append, colour=terminal, live=terminal))
+
+    def again(text: str) -> None:
+        out.extend(("AGAIN", text))
+
+    overview = Overview(Screen(out.append, err.append, again=again if terminal else None))
     for event in events:
         overview.take(event)
     overview.close()
@@ -73,8 +78,8 @@ def test_changes_are_lines_in_a_pipe_and_a_new_picture_on_a_terminal() -> None:
     assert piped == [*first, "clusterrole.rbac.authorization.k8s.io/b Current, drifted"]
     drawn, _ = shown(A, B, WEB, ready, WEB, terminal=True)
     assert drawn[: len(first)] == first
-    assert drawn[len(first)].startswith("\x1b[2J\x1b[H")
-    assert len(drawn) == 2 * len(first)
+    assert drawn[len(first)] == "AGAIN"
+    assert len(drawn) == 2 * len(first) + 1
 
 
 def test_sets_are_listed() -> None:
@@ -88,7 +93,7 @@ def test_sets_are_listed() -> None:
     ]
     assert "(exit code 3)" in out[1]
     assert "Bundle shop/web" in out[1]
-    assert err == ["warning: it cannot be read"]
+    assert [rendered(line, colour=False) for line in err] == ["warning: it cannot be read"]
 
 
 @pytest.mark.parametrize(
