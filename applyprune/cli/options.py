@@ -12,17 +12,23 @@ from applyprune.cli.access import cluster_options
 from applyprune.cli.completing import FILE, OBJECT, SET
 from applyprune.cli.helping import Verb
 from applyprune.model.options import DryRun, Options, Propagation, PruneLimit
+from applyprune.planning.selector_syntax import parse_selector
+from applyprune.planning.tracking import is_dns_label
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from applyprune.model.selectors import Selector
 
 __all__ = [
     "RunCommand",
     "cluster_options",
     "guard_options",
     "input_option",
+    "placement_option",
     "record_options",
     "run_options",
+    "selection_option",
     "set_argument",
     "timeout_option",
 ]
@@ -65,6 +71,40 @@ def input_option(command: F) -> F:
         required=True,
         metavar="PATH",
         help="A file, a directory (all that is below it), or - for standard input.",
+    )(command)
+
+
+def placement_option(verb: Callable[..., Any]) -> Callable[..., Any]:
+    """Add --namespace-override, for every verb that reads input; part of the verb's ``options``."""
+
+    @wraps(verb)
+    def command(options: Options, namespace_override: str, **others: Any) -> Any:
+        return verb(options=replace(options, namespace_override=namespace_override), **others)
+
+    return click.option(
+        "--namespace-override",
+        default="",
+        metavar="NS",
+        callback=_namespace,
+        help="Where every namespaced manifest goes, whatever it says. Namespaces keep their names, "
+        "and what is named inside manifests, such as the subjects of a RoleBinding, stays.",
+    )(command)
+
+
+def selection_option(verb: Callable[..., Any]) -> Callable[..., Any]:
+    """Add -l, for verbs that may work on a part of the set; it becomes part of ``options``."""
+
+    @wraps(verb)
+    def command(options: Options, selector: Selector | None, **others: Any) -> Any:
+        return verb(options=replace(options, selector=selector), **others)
+
+    return click.option(
+        "-l",
+        "--selector",
+        metavar="SELECTOR",
+        callback=_selector,
+        help="Only the manifests with these labels, app=web or 'app in (web,db)'; the rest of the "
+        "set is left as it is, and nothing is pruned.",
     )(command)
 
 
@@ -219,6 +259,17 @@ def _seconds(ctx: click.Context, param: click.Parameter, value: str) -> float:
     if total <= 0:
         raise click.BadParameter("it must be more than nothing", ctx, param)
     return total
+
+
+def _selector(ctx: click.Context, param: click.Parameter, value: str | None) -> Selector | None:
+    del ctx, param
+    return None if value is None else parse_selector(value)
+
+
+def _namespace(ctx: click.Context, param: click.Parameter, value: str) -> str:
+    if value and not is_dns_label(value):
+        raise click.BadParameter(f"{value!r} cannot name a namespace", ctx, param)
+    return value
 
 
 def _dry_run(ctx: click.Context, param: click.Parameter, value: str) -> DryRun:

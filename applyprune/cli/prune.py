@@ -13,6 +13,7 @@ from applyprune.cli.options import (
     cluster_options,
     guard_options,
     input_option,
+    placement_option,
     run_options,
     set_argument,
 )
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 @cluster_options
 @run_options
 @guard_options
+@placement_option
 @reporting_options
 def prune(
     name: str, paths: tuple[str, ...], where: Where, reporting: Reporting, options: Options

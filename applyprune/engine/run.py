@@ -48,6 +48,7 @@ from applyprune.planning.recovery import (
     unlisted_problem,
 )
 from applyprune.planning.scope import resolve
+from applyprune.planning.selecting import partial_problem
 from applyprune.planning.world import World
 
 if TYPE_CHECKING:
@@ -144,12 +145,22 @@ class _Run:
                 yield turn
             else:
                 self.inventory = turn
-        refuse_empty(self.inventory, options, empty=not request.manifests)
+        refuse_empty(self.inventory, options, request.manifests)
         refuse_unlisted(options.select, self.inventory.entries, target)
         catalogue = self.cluster.catalogue()
-        resolved = resolve(request.manifests, catalogue, target, namespace=request.namespace)
+        resolved = resolve(
+            request.manifests,
+            catalogue,
+            target,
+            namespace=request.namespace,
+            options=options,
+            elsewhere=self.inventory.entries.keys() if options.selector else (),
+        )
         self.unknown = resolved.unknown
         yield from (Warned(warning) for warning in resolved.warnings)
+        if options.selector:
+            picked = [*(one.ref for one in resolved.desired), *(ref for ref, _ in self.unknown)]
+            yield Warned(partial_problem(options.selector, picked, self.inventory.entries))
         if not self.inventory.exists and options.mode is Mode.APPLY:
             ensure_home(self.cluster, target, options)
         reader = Reader(self.cluster, self.workers, target)
@@ -157,7 +168,7 @@ class _Run:
             resolved.desired,
             self.inventory,
             catalogue,
-            prunes=options.prune and options.mode is not Mode.ABANDON,
+            prunes=options.prune and not options.selector and options.mode is not Mode.ABANDON,
         )
         self.stop.check()
         if not self.inventory.exists:
@@ -262,8 +273,9 @@ class _Run:
         self.noted[entry.ref] = entry
 
     def _prune(self, entries: dict[Ref, Entry], applier: Applier) -> Iterator[Event]:
+        absent = "not selected" if self.request.options.selector else "not in the input"
         for entry in self.plan.recovered:
-            reason = "back in the inventory; it is not in the input"
+            reason = f"back in the inventory; it is {absent}"
             yield from self.tally.counted((Done(entry.ref, Outcome.KEPT, reason=reason),))
         steps = self.plan.removals
         if not steps:
