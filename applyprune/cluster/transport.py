@@ -14,7 +14,6 @@ from urllib3.util import Retry, Timeout
 from applyprune._version import __version__
 from applyprune.cluster.answer import Answer
 from applyprune.cluster.connection import ServerPool, open_pool
-from applyprune.cluster.deadline import CONNECT_TIMEOUT, TICK, Stopped, Try, one_try
 from applyprune.cluster.faults import judge_fault
 from applyprune.cluster.reply import believed, parsed, read_body
 from applyprune.cluster.request import Reply, Request
@@ -22,6 +21,7 @@ from applyprune.cluster.retry_after import backoff
 from applyprune.cluster.status import Asker, Verdict, judge
 from applyprune.cluster.stream import Stream, goes_on
 from applyprune.errors import ApiError, Unreachable
+from applyprune.network.deadline import CONNECT_TIMEOUT, TICK, Stopped, Try, one_try
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -11,13 +11,13 @@ import time
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from applyprune.cluster.deadline import Stopped
 from applyprune.cluster.objects import is_secret, live_object, matches, unbelievable
 from applyprune.cluster.paths import collection_path
 from applyprune.cluster.reply import json_object
 from applyprune.cluster.request import Request
 from applyprune.model.live import Change, ChangeKind, Live
 from applyprune.model.refs import Ref
+from applyprune.network.deadline import Stopped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
