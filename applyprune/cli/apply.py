@@ -7,30 +7,36 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
+from click.core import ParameterSource
 
 from applyprune.cli.options import (
     RunCommand,
     cluster_options,
     guard_options,
     input_option,
+    placement_option,
     run_options,
+    selection_option,
+    set_argument,
 )
 from applyprune.cli.reporting import reporting_options
 from applyprune.errors import UsageError
 from applyprune.model.options import Adopt, Mode
 
 if TYPE_CHECKING:
-    from applyprune.cli.options import Where
     from applyprune.cli.reporting import Reporting
+    from applyprune.cli.where import Where
     from applyprune.model.options import Options
 
 
 @click.command(cls=RunCommand)
-@click.argument("name")
+@set_argument
 @input_option
 @cluster_options
 @run_options
 @guard_options
+@placement_option
+@selection_option
 @reporting_options
 @click.option(
     "--prune/--no-prune",
@@ -99,6 +105,7 @@ def apply(
     Examples:
       applyprune apply web -f manifests/
       applyprune apply web -f manifests/ --dry-run
+      applyprune apply web -f manifests/ -l app=web
       kustomize build . | applyprune apply web -f - -n shop --create-namespace
     """
     from applyprune.cli.session import carry_out
@@ -109,6 +116,12 @@ def apply(
         raise UsageError(
             f"{others[0]} is the field manager of a set",
             hint="--adopt=all takes objects from another set.",
+        )
+    if options.selector and prune and _is_said("prune"):
+        raise UsageError(
+            "--prune and --selector exclude each other",
+            why="what the selector leaves out would look like what has left the set",
+            hint="Prune in a run without --selector.",
         )
     decided = replace(
         options,
@@ -123,9 +136,15 @@ def apply(
         create_namespace=create_namespace,
         full=full,
     )
-    return reporting.follow(
-        carry_out(where, name, lambda: read(paths, stdin=sys.stdin.buffer), decided)
-    )
+    # A process may have been started without it.
+    stdin = getattr(sys.stdin, "buffer", None)
+    return reporting.follow(carry_out(where, name, lambda: read(paths, stdin=stdin), decided))
+
+
+def _is_said(option: str) -> bool:
+    """Return whether the command line itself has an option, whatever its value."""
+    source = click.get_current_context().get_parameter_source(option)
+    return source is ParameterSource.COMMANDLINE
 
 
 def _rule(text: str) -> tuple[str, str]:

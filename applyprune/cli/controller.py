@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING
 
 import click
 
+from applyprune.cli.helping import Verb
 from applyprune.cli.options import cluster_options, duration
 from applyprune.errors import UsageError
 
 if TYPE_CHECKING:
-    from applyprune.cli.options import Where
+    from applyprune.cli.where import Where
 
 
-@click.command()
+@click.command(cls=Verb)
 @cluster_options
 @click.option(
     "--watch-namespaces",
@@ -108,7 +109,7 @@ def controller(
         lease=lease_duration if leader_elect else 0.0,
         grace=grace,
     )
-    with stopping() as stop:
+    with stopping(where) as stop:
         return serve(settings, stop)
 
 

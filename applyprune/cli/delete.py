@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
 
-from applyprune.cli.options import RunCommand, cluster_options, run_options
+from applyprune.cli.asking import ask
+from applyprune.cli.options import RunCommand, cluster_options, run_options, set_argument
 from applyprune.cli.reporting import reporting_options
-from applyprune.errors import UsageError
 from applyprune.model.options import DryRun, Mode
 
 if TYPE_CHECKING:
-    from applyprune.cli.options import Where
     from applyprune.cli.reporting import Reporting
+    from applyprune.cli.where import Where
     from applyprune.model.options import Options
 
 
 @click.command(cls=RunCommand)
-@click.argument("name")
+@set_argument
 @cluster_options
 @run_options
 @reporting_options
@@ -38,11 +37,5 @@ def delete(name: str, where: Where, reporting: Reporting, options: Options, yes:
     from applyprune.cli.session import carry_out, describe
 
     if options.dry_run is DryRun.OFF and not yes:
-        if not sys.stdin.isatty():
-            raise UsageError(
-                f"deleting the set {name} needs a yes",
-                why="there is no terminal to ask on",
-                hint="Add --yes, or look first with --dry-run.",
-            )
-        click.confirm(describe(where, name), abort=True, err=True)
+        ask(f"deleting the set {name}", lambda: describe(where, name))
     return reporting.follow(carry_out(where, name, tuple, replace(options, mode=Mode.DELETE)))

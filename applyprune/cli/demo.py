@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from applyprune.cli.helping import Verb
 from applyprune.errors import RunFailed
 
 if TYPE_CHECKING:
@@ -27,12 +28,16 @@ _READS = {"get", "list", "watch"}
 _KINDS = "namespaces,crds,deployments,services,configmaps,secrets,roles,cronjobs,networkpolicies"
 
 
-@click.command()
+@click.command(cls=Verb)
 def demo() -> int:
     """Show apply, prune and delete on a real API server of its own.
 
     Starts the embedded control plane (built on the first use, about 6 minutes), runs the commands
     that it prints, checks what each one did, and leaves nothing behind.
+
+    \b
+    Examples:
+      applyprune demo
     """
     from applyprune.cli.packaged import packaged_folder
     from applyprune.localplane import PlaneSpec, ensure_built, progress_on, start

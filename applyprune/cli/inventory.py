@@ -2,106 +2,89 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
 
-from applyprune.cli.options import RunCommand, cluster_options, record_options
+from applyprune.cli.asking import ask
+from applyprune.cli.completing import NAMESPACE, OBJECT, SET
+from applyprune.cli.helping import VerbGroup
+from applyprune.cli.options import RunCommand, cluster_options, record_options, set_argument
 from applyprune.cli.reporting import reporting_options
-from applyprune.errors import UsageError
-from applyprune.model.events import Found
+from applyprune.errors import AccessError, InventoryError, UsageError, as_problem
+from applyprune.model.events import Enrolled, Finished, Found, Listed, Warned
 from applyprune.model.inventory import Made
 from applyprune.model.options import DryRun, Mode, Options
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from applyprune.cli.options import Where
     from applyprune.cli.reporting import Reporting
+    from applyprune.cli.session import AtWork
+    from applyprune.cli.where import Where
     from applyprune.cluster.api_server import ApiServer
     from applyprune.model.events import Event
 
 
-@click.group()
+@click.group(cls=VerbGroup)
 def inventory() -> None:
     """Look at the inventories, check and repair them, hand objects on."""
 
 
 @inventory.command("list")
 @cluster_options
+@reporting_options
 @click.option("-A", "--all-namespaces", is_flag=True, help="All namespaces.")
-def list_(where: Where, all_namespaces: bool) -> None:
-    """List the sets, a line each: namespace, name, objects, who works on it now."""
-    from applyprune.cli.session import transport_to
-    from applyprune.cluster.inventory_store import list_inventories
-    from applyprune.output.tables import table
+@click.option("--ready", is_flag=True, help="Count the ready objects too: reads them all.")
+def list_(where: Where, reporting: Reporting, all_namespaces: bool, ready: bool) -> int:
+    """List the sets: how many objects, the last run that changed something, who works on it now.
 
-    with transport_to(where) as (transport, _, home):
-        found = list_inventories(transport, "" if all_namespaces else home)
-    if not found:
-        click.echo(f"no sets in {'any namespace' if all_namespaces else home}", err=True)
-        return
-    rows = [
-        (
-            one.namespace,
-            one.name,
-            str(one.root.count) if one.root else "?",
-            one.root.inventory.holder.who if one.root and one.root.inventory.holder else "-",
-        )
-        for one in found
-    ]
-    click.echo(table(("NAMESPACE", "NAME", "OBJECTS", "HELD BY"), rows))
-    for one in found:
-        if one.root is None:
-            called = f"{one.name} -n {one.namespace}"
-            click.echo(
-                f"warning: the inventory of {one.name} in namespace {one.namespace} cannot be "
-                f"read: {one.reason}\n  See: applyprune inventory check {called}",
-                err=True,
-            )
+    One whose inventory cannot be read is listed with a warning.
+
+    \b
+    Examples:
+      applyprune inventory list -A
+      applyprune inventory list -n shop --ready
+    """
+    return reporting.follow(_sets(where, everywhere=all_namespaces, ready=ready))
 
 
 @inventory.command()
-@click.argument("name")
+@set_argument
 @cluster_options
-def show(name: str, where: Where) -> None:
-    """List the objects that the set NAME records, a line each."""
-    from applyprune.cli.session import transport_to
-    from applyprune.cluster.inventory_store import ConfigMapStore
-    from applyprune.engine.preconditions import no_set
-    from applyprune.output.tables import table
-    from applyprune.planning.tracking import identity
+@reporting_options
+def show(name: str, where: Where, reporting: Reporting) -> int:
+    """List the objects that the set NAME records, a line each.
 
-    with transport_to(where) as (transport, _, home):
-        target = identity(name, home)
-        found = ConfigMapStore(transport, target).read()
-    if not found.exists:
-        raise no_set(target)
-    rows = [
-        (entry.ref.namespace or "-", entry.ref.short, str(entry.made), entry.uid or "not confirmed")
-        for entry in found.entries.values()
-    ]
-    click.echo(table(("NAMESPACE", "OBJECT", "MADE", "UID"), rows))
+    How they are now tells `applyprune status`.
+
+    \b
+    Examples:
+      applyprune inventory show web
+    """
+    return reporting.follow(_listed(where, name))
 
 
 @inventory.command()
-@click.argument("name")
+@set_argument
 @cluster_options
 @reporting_options
 def check(name: str, where: Where, reporting: Reporting) -> int:
     """Compare what the set NAME records with what is there; change nothing.
 
     Exit code 1 when there is a difference. What a repair would do stands after each.
+
+    \b
+    Examples:
+      applyprune inventory check web
     """
-    found: list[Found] = []
     events = _mend(where, name, Options(dry_run=DryRun.SERVER), Made.ADOPTED)
-    return reporting.follow(_kept(events, found)) or (1 if found else 0)
+    return reporting.follow(_differing(events))
 
 
 @inventory.command(cls=RunCommand)
-@click.argument("name")
+@set_argument
 @cluster_options
 @record_options
 @reporting_options
@@ -137,19 +120,14 @@ def repair(
       applyprune inventory repair web --yes
     """
     if options.dry_run is DryRun.OFF and not yes:
-        if not sys.stdin.isatty():
-            raise UsageError(
-                f"repairing the record of the set {name} needs a yes",
-                why="there is no terminal to ask on",
-                hint="Add --yes, or look first with --dry-run.",
-            )
-        click.confirm(f"Make the record of the set {name} fit what is there?", abort=True, err=True)
+        question = f"Make the record of the set {name} fit what is there?"
+        ask(f"repairing the record of the set {name}", lambda: question)
     return reporting.follow(_mend(where, name, replace(options, partly=partly), Made(made)))
 
 
 @inventory.command(cls=RunCommand)
-@click.argument("name")
-@click.argument("objects", nargs=-1, metavar="[KIND/NAME]...")
+@set_argument
+@click.argument("objects", nargs=-1, type=OBJECT, metavar="[KIND/NAME]...")
 @cluster_options
 @record_options
 @reporting_options
@@ -179,15 +157,19 @@ def abandon(
 
 
 @inventory.command(cls=RunCommand)
-@click.argument("source", metavar="FROM")
-@click.argument("to", metavar="TO")
-@click.argument("objects", nargs=-1, metavar="[KIND/NAME]...")
+@click.argument("source", type=SET, metavar="FROM")
+@click.argument("to", type=SET, metavar="TO")
+@click.argument("objects", nargs=-1, type=OBJECT, metavar="[KIND/NAME]...")
 @cluster_options
 @record_options
 @reporting_options
 @click.option("--all", "everything", is_flag=True, help="All objects; the set FROM is removed.")
 @click.option(
-    "--to-namespace", default="", metavar="NS", help="Namespace of the inventory of TO, if another."
+    "--to-namespace",
+    default="",
+    type=NAMESPACE,
+    metavar="NS",
+    help="Namespace of the inventory of TO, if another.",
 )
 def move(
     source: str,
@@ -226,7 +208,7 @@ def move(
 
 
 @inventory.command(cls=RunCommand)
-@click.argument("name")
+@set_argument
 @cluster_options
 @record_options
 @reporting_options
@@ -273,6 +255,57 @@ def _is_active(cluster: ApiServer, owner: str) -> bool:
     return not ((live.body or {}).get("spec") or {}).get("suspend")
 
 
+def _sets(where: Where, *, everywhere: bool, ready: bool) -> Iterator[Event]:
+    from applyprune.cli.session import at_work
+    from applyprune.cluster.inventory_store import list_inventories
+    from applyprune.engine.surveying import enrolled
+
+    with at_work(where) as work:
+        found = list_inventories(work.transport, "" if everywhere else work.namespace)
+        if not found:
+            place = "any namespace" if everywhere else work.namespace
+            yield Warned(as_problem(UsageError(f"no sets in {place}")))
+        for one in found:
+            if one.root is not None and ready:
+                yield from _counted(work, one.name, one.namespace)
+            elif one.root is not None:
+                yield enrolled(one.root.inventory, objects=one.root.count)
+            else:
+                error = InventoryError(
+                    f"the inventory of {one.name} in namespace {one.namespace} cannot be read",
+                    why=one.reason,
+                    hint=f"See: applyprune inventory check {one.name} -n {one.namespace}",
+                )
+                yield Enrolled(one.name, one.namespace, problem=as_problem(error))
+
+
+def _counted(work: AtWork, name: str, namespace: str) -> Iterator[Event]:
+    """Yield a set with how much of it is ready; one that cannot be looked at hides no other."""
+    from applyprune.engine.surveying import Survey, survey
+    from applyprune.planning.tracking import identity
+
+    target = identity(name, namespace)
+    events = survey(target, Survey(), work.cluster, work.store(target), work.stop)
+    try:
+        yield from (event for event in events if isinstance(event, Enrolled))
+    except (AccessError, InventoryError, UsageError) as error:
+        yield Enrolled(name, namespace, problem=as_problem(error))
+
+
+def _listed(where: Where, name: str) -> Iterator[Event]:
+    from applyprune.cli.session import transport_to
+    from applyprune.cluster.inventory_store import ConfigMapStore
+    from applyprune.engine.preconditions import no_set
+    from applyprune.planning.tracking import identity
+
+    with transport_to(where) as (transport, _, home):
+        target = identity(name, home)
+        found = ConfigMapStore(transport, target).read()
+    if not found.exists:
+        raise no_set(target)
+    yield from (Listed(name, home, entry) for entry in found.entries.values())
+
+
 def _mend(where: Where, name: str, options: Options, made: Made) -> Iterator[Event]:
     from applyprune.cli.session import at_work
     from applyprune.engine.repairing import repair as mend
@@ -290,9 +323,12 @@ def _selected(objects: tuple[str, ...], *, everything: bool) -> frozenset[str]:
     return frozenset(objects)
 
 
-def _kept(events: Iterable[Event], found: list[Found]) -> Iterator[Event]:
-    """Pass events on, and keep what was found among them."""
+def _differing(events: Iterable[Event]) -> Iterator[Event]:
+    """Pass events on; an end that is good, after something was found, has exit code 1."""
+    found = False
     for event in events:
-        if isinstance(event, Found):
-            found.append(event)
-        yield event
+        found = found or isinstance(event, Found)
+        if found and isinstance(event, Finished) and event.exit_code == 0:
+            yield replace(event, exit_code=1)
+        else:
+            yield event

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from applyprune.cli.helping import VerbGroup
 from applyprune.errors import AccessError, UsageError
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ _NAME = click.option(
 )
 
 
-@click.group()
+@click.group(cls=VerbGroup)
 def local() -> None:
     """Run a real Kubernetes control plane on this machine: API server, controllers, fake nodes."""
     if os.name != "posix":
@@ -43,10 +44,12 @@ def local() -> None:
 def up(name: str, nodes: int) -> None:
     """Start a plane and leave it running; build it first when the cache has none.
 
-    Standard output is a shell command, so that this points applyprune and kubectl at the plane:
+    Standard output is a shell command, so that `eval` points applyprune and kubectl at the plane.
 
     \b
-        eval "$(applyprune local up)"
+    Examples:
+      eval "$(applyprune local up)"
+      applyprune local up --name big --nodes 100
     """
     from applyprune.localplane import PlaneSpec, progress_on
     from applyprune.localplane.named import bring_up
@@ -66,7 +69,13 @@ def up(name: str, nodes: int) -> None:
 @_NAME
 @click.option("--all", "every", is_flag=True, help="Every plane there is.")
 def down(name: str, *, every: bool) -> None:
-    """Stop a plane and remove its data; it is a success when there is none."""
+    """Stop a plane and remove its data; it is a success when there is none.
+
+    \b
+    Examples:
+      applyprune local down
+      applyprune local down --all
+    """
     from applyprune.localplane.named import bring_down, plane_names
 
     for each in plane_names() if every else (name,):
@@ -76,7 +85,12 @@ def down(name: str, *, every: bool) -> None:
 
 @local.command()
 def status() -> None:
-    """List the planes: name, phase, and the kubeconfig or the reason why it is not running."""
+    """List the planes: name, phase, and the kubeconfig or the reason why it is not running.
+
+    \b
+    Examples:
+      applyprune local status
+    """
     from applyprune.localplane.named import plane_names, plane_status
 
     statuses = [plane_status(name) for name in plane_names()]

@@ -2,25 +2,82 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from importlib import import_module
-from typing import NoReturn
+from io import StringIO
+from typing import NamedTuple, NoReturn
 
 import click
 
 from applyprune._version import __version__
-from applyprune.errors import ApplypruneError
+from applyprune.errors import ApplypruneError, problems_of
 
-_VERBS = {
-    "apply": "applyprune.cli.apply:apply",
-    "prune": "applyprune.cli.prune:prune",
-    "delete": "applyprune.cli.delete:delete",
-    "inventory": "applyprune.cli.inventory:inventory",
-    "controller": "applyprune.cli.controller:controller",
-    "demo": "applyprune.cli.demo:demo",
-    "local": "applyprune.cli.local:local",
+PROGRAM = "applyprune"
+
+
+class Listed(NamedTuple):
+    """A verb as the help lists it, which imports none: where it is, and its first sentence."""
+
+    where: str
+    what: str
+
+
+VERBS: dict[str, dict[str, Listed]] = {
+    "Change the cluster": {
+        "apply": Listed(
+            "applyprune.cli.apply:apply", "Make the cluster match the manifests of the set NAME."
+        ),
+        "prune": Listed(
+            "applyprune.cli.prune:prune",
+            "Delete what the set NAME created and the manifests no longer hold; apply nothing.",
+        ),
+        "delete": Listed(
+            "applyprune.cli.delete:delete",
+            "Delete everything that the set NAME created, then its inventory.",
+        ),
+    },
+    "Look": {
+        "status": Listed(
+            "applyprune.cli.status:status",
+            "Tell how every object of the set NAME is: ready or not, and changed by others or not.",
+        ),
+        "explain": Listed(
+            "applyprune.cli.explain:explain",
+            "Tell what `apply` would do about one object, and everything that it is judged by.",
+        ),
+        "inventory": Listed(
+            "applyprune.cli.inventory:inventory",
+            "Look at the inventories, check and repair them, hand objects on.",
+        ),
+    },
+    "Run for ever": {
+        "controller": Listed(
+            "applyprune.cli.controller:controller",
+            "Carry out Bundles: apply them, prune them, put back what drifts, until told to stop.",
+        ),
+    },
+    "Try it out": {
+        "demo": Listed(
+            "applyprune.cli.demo:demo",
+            "Show apply, prune and delete on a real API server of its own.",
+        ),
+        "local": Listed(
+            "applyprune.cli.local:local",
+            "Run a real Kubernetes control plane on this machine: API server, controllers, "
+            "fake nodes.",
+        ),
+    },
+    "About applyprune": {
+        "version": Listed(
+            "applyprune.cli.version:version", "Tell the versions of applyprune and of the server."
+        ),
+        "completion": Listed(
+            "applyprune.cli.completion:completion",
+            "Print a script with which the shell SHELL completes applyprune's arguments.",
+        ),
+    },
 }
+"""The verbs by the headings of the help; a test holds each sentence against the verb's own."""
 
 
 class _Verbs(click.Group):
@@ -28,40 +85,66 @@ class _Verbs(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         """Return the verbs in the order of the help."""
-        return list(_VERBS)
+        return [name for verbs in VERBS.values() for name in verbs]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         """Import a verb; None for one that there is not."""
-        if cmd_name not in _VERBS:
+        listed = next((verbs[cmd_name] for verbs in VERBS.values() if cmd_name in verbs), None)
+        if listed is None:
             return None
-        module, _, name = _VERBS[cmd_name].partition(":")
+        module, _, name = listed.where.partition(":")
         command = getattr(import_module(module), name)
         return command if isinstance(command, click.Command) else None
 
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        """Write the verbs under their headings, and import none of them."""
+        widest = max(len(name) for verbs in VERBS.values() for name in verbs)
+        for heading, verbs in VERBS.items():
+            with formatter.section(heading):
+                # One column for all sections: click would align each by itself.
+                rows = [(name.ljust(widest), one.what) for name, one in verbs.items()]
+                formatter.write_dl(rows)
+
 
 @click.group(cls=_Verbs, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(__version__, "--version", prog_name="applyprune")
+@click.version_option(__version__, "--version", prog_name=PROGRAM)
 def cli() -> None:
-    """Make a Kubernetes cluster match a set of YAML: apply it, record it, prune what left it."""
+    """Make a Kubernetes cluster match a set of YAML: apply it, record it, prune what left it.
+
+    \b
+    Examples:
+      applyprune apply web -f manifests/ --dry-run
+      applyprune apply web -f manifests/ -n shop --wait
+      applyprune delete web -n shop
+
+    `applyprune VERB --help` tells all about a verb.
+    """
 
 
 def main() -> NoReturn:
     """Run the command line and exit with the code of the table in the README."""
     try:
-        code = cli.main(standalone_mode=False)
+        code = cli.main(standalone_mode=False, prog_name=PROGRAM)
     except click.ClickException as error:
-        error.show()
+        shown = StringIO()
+        error.show(shown)
+        _say(shown.getvalue().rstrip("\n"))
         code = 2
     except click.Abort:
-        click.echo("aborted", err=True)
+        _say("aborted")
         code = 130
     except ApplypruneError as error:
-        click.echo(f"error: {error}", err=True)
+        from applyprune.output.problems import told
+
+        for problem in problems_of(error):
+            _say(told("error", problem))
         code = error.exit_code
     except KeyboardInterrupt:
         code = 130
-    except BrokenPipeError:
-        # Whoever read our output has gone; there is nobody left to tell.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        code = 141
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _say(text: str) -> None:
+    from applyprune.output.terminal import Terminal
+
+    Terminal().err(text)

@@ -2,32 +2,43 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from applyprune.cli.access import cluster_options
+from applyprune.cli.completing import FILE, OBJECT, SET
+from applyprune.cli.helping import Verb
 from applyprune.model.options import DryRun, Options, Propagation, PruneLimit
-from applyprune.planning.budget import GUARDED
 from applyprune.planning.durations import seconds_of
+from applyprune.planning.selector_syntax import parse_selector
+from applyprune.planning.tracking import is_dns_label
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from applyprune.model.selectors import Selector
+
+__all__ = [
+    "RunCommand",
+    "cluster_options",
+    "duration",
+    "guard_options",
+    "input_option",
+    "placement_option",
+    "record_options",
+    "run_options",
+    "selection_option",
+    "set_argument",
+    "timeout_option",
+]
+
 F = TypeVar("F", bound="Callable[..., Any]")
 
 
-@dataclass(frozen=True, slots=True)
-class Where:
-    """What the user said about the cluster; every part may be empty."""
-
-    kubeconfig: str
-    context: str
-    namespace: str
-
-
-class RunCommand(click.Command):
+class RunCommand(Verb):
     """A verb whose ``--dry-run`` takes a value only after ``=``, as kubectl's does.
 
     Without this the set's name would be taken for it in ``apply --dry-run web -f …``.
@@ -40,38 +51,15 @@ class RunCommand(click.Command):
         return super().parse_args(ctx, bare + args[end:])
 
 
-def cluster_options(verb: Callable[..., Any]) -> Callable[..., Any]:
-    """Add what finds the cluster; the verb gets it as ``where``."""
-
-    @wraps(verb)
-    def command(kubeconfig: str, context: str, namespace: str, **others: Any) -> Any:
-        return verb(where=Where(kubeconfig, context, namespace), **others)
-
-    return _with_options(
-        command,
-        click.option(
-            "-n",
-            "--namespace",
-            default="",
-            metavar="NS",
-            help="Namespace of the inventory, and of manifests that name none.",
-        ),
-        click.option(
-            "--context", default="", metavar="NAME", help="The kubeconfig context to use."
-        ),
-        click.option(
-            "--kubeconfig",
-            default="",
-            metavar="FILE",
-            help="The kubeconfig; default: KUBECONFIG, ~/.kube/config, or the pod's own account.",
-        ),
-    )
-
-
 def _with_options(command: F, *options: Callable[[F], F]) -> F:
     for option in options:
         command = option(command)
     return command
+
+
+def set_argument(command: F) -> F:
+    """Add NAME, which the verb gets as ``name``."""
+    return click.argument("name", type=SET)(command)
 
 
 def input_option(command: F) -> F:
@@ -80,10 +68,45 @@ def input_option(command: F) -> F:
         "-f",
         "--filename",
         "paths",
+        type=FILE,
         multiple=True,
         required=True,
         metavar="PATH",
         help="A file, a directory (all that is below it), or - for standard input.",
+    )(command)
+
+
+def placement_option(verb: Callable[..., Any]) -> Callable[..., Any]:
+    """Add --namespace-override, for every verb that reads input; part of the verb's ``options``."""
+
+    @wraps(verb)
+    def command(options: Options, namespace_override: str, **others: Any) -> Any:
+        return verb(options=replace(options, namespace_override=namespace_override), **others)
+
+    return click.option(
+        "--namespace-override",
+        default="",
+        metavar="NS",
+        callback=_namespace,
+        help="Where every namespaced manifest goes, whatever it says. Namespaces keep their names, "
+        "and what is named inside manifests, such as the subjects of a RoleBinding, stays.",
+    )(command)
+
+
+def selection_option(verb: Callable[..., Any]) -> Callable[..., Any]:
+    """Add -l, for verbs that may work on a part of the set; it becomes part of ``options``."""
+
+    @wraps(verb)
+    def command(options: Options, selector: Selector | None, **others: Any) -> Any:
+        return verb(options=replace(options, selector=selector), **others)
+
+    return click.option(
+        "-l",
+        "--selector",
+        metavar="SELECTOR",
+        callback=_selector,
+        help="Only the manifests with these labels, app=web or 'app in (web,db)'; the rest of the "
+        "set is left as it is, and nothing is pruned.",
     )(command)
 
 
@@ -121,24 +144,20 @@ def run_options(verb: Callable[..., Any]) -> Callable[..., Any]:
         ),
         click.option(
             "--allow-cascade",
+            type=OBJECT,
             multiple=True,
             metavar="KIND/NAME",
             help="A Namespace or CRD that may take along what is not ours.",
         ),
         click.option(
             "--keep",
+            type=OBJECT,
             multiple=True,
             metavar="KIND/NAME",
             help="An object to leave standing rather than delete.",
         ),
         _lock_timeout_option,
-        click.option(
-            "--timeout",
-            default="5m",
-            metavar="TIME",
-            callback=duration,
-            help="How long each wait may take, for CRDs and for deletions.  [default: 5m]",
-        ),
+        timeout_option("How long each wait may take, for CRDs and for deletions."),
         click.option(
             "--propagation",
             type=click.Choice([str(one).lower() for one in Propagation]),
@@ -162,6 +181,7 @@ def record_options(verb: Callable[..., Any]) -> Callable[..., Any]:
 
 def guard_options(verb: Callable[..., Any]) -> Callable[..., Any]:
     """Add what lifts the guards of a prune; they become part of the verb's ``options``."""
+    from applyprune.planning.budget import GUARDED
 
     @wraps(verb)
     def command(
@@ -222,11 +242,33 @@ def duration(ctx: click.Context, param: click.Parameter, value: str) -> float:
         raise click.BadParameter(f"{value!r} {error}", ctx, param) from None
 
 
+def _selector(ctx: click.Context, param: click.Parameter, value: str | None) -> Selector | None:
+    del ctx, param
+    return None if value is None else parse_selector(value)
+
+
+def _namespace(ctx: click.Context, param: click.Parameter, value: str) -> str:
+    if value and not is_dns_label(value):
+        raise click.BadParameter(f"{value!r} cannot name a namespace", ctx, param)
+    return value
+
+
 def _dry_run(ctx: click.Context, param: click.Parameter, value: str) -> DryRun:
     try:
         return DryRun(value)
     except ValueError:
         raise click.BadParameter(f"{value!r} is neither server nor client", ctx, param) from None
+
+
+def timeout_option(what: str) -> Callable[[F], F]:
+    """Return --timeout, of which the help says ``what`` it bounds; the verb gets seconds."""
+    return click.option(
+        "--timeout",
+        default="5m",
+        metavar="TIME",
+        callback=duration,
+        help=f"{what}  [default: 5m]",
+    )
 
 
 _lock_timeout_option = click.option(

@@ -13,23 +13,26 @@ from applyprune.cli.options import (
     cluster_options,
     guard_options,
     input_option,
+    placement_option,
     run_options,
+    set_argument,
 )
 from applyprune.cli.reporting import reporting_options
 from applyprune.model.options import Mode
 
 if TYPE_CHECKING:
-    from applyprune.cli.options import Where
     from applyprune.cli.reporting import Reporting
+    from applyprune.cli.where import Where
     from applyprune.model.options import Options
 
 
 @click.command(cls=RunCommand)
-@click.argument("name")
+@set_argument
 @input_option
 @cluster_options
 @run_options
 @guard_options
+@placement_option
 @reporting_options
 def prune(
     name: str, paths: tuple[str, ...], where: Where, reporting: Reporting, options: Options
@@ -45,6 +48,6 @@ def prune(
     from applyprune.sources import read
 
     decided = replace(options, mode=Mode.PRUNE)
-    return reporting.follow(
-        carry_out(where, name, lambda: read(paths, stdin=sys.stdin.buffer), decided)
-    )
+    # A process may have been started without it.
+    stdin = getattr(sys.stdin, "buffer", None)
+    return reporting.follow(carry_out(where, name, lambda: read(paths, stdin=stdin), decided))

@@ -3,31 +3,34 @@
 from __future__ import annotations
 
 import os
-import shutil
-import sys
 import time
 from collections import Counter
 from contextlib import ExitStack
-from dataclasses import dataclass
-from functools import wraps
-from pathlib import Path
+from dataclasses import dataclass, replace
+from functools import cached_property, wraps
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from applyprune.errors import ApplypruneError, UsageError, problems_of
-from applyprune.model.events import Done, Failed, Finished
+from applyprune.cli.completing import FORMAT
+from applyprune.errors import ApplypruneError, UsageError, as_problem, problems_of
 from applyprune.output.printing import PRINTERS, printer
-from applyprune.output.screen import Screen
+from applyprune.output.screen import Screen, nowhere
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
+    from applyprune.cli.reports import ReportFile
     from applyprune.model.events import Event, Outcome
+    from applyprune.output.live import Live
     from applyprune.output.printing import Printer
+    from applyprune.output.terminal import Terminal
+
+_TELLS_ALL = frozenset({"text", "github"})
+"""Formats that leave nothing to be said on standard error."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Reporting:
     """How one call tells what it does: formats, each with its file, empty for standard output.
 
@@ -38,16 +41,47 @@ class Reporting:
     quiet: bool = False
     verbose: bool = False
 
+    @cached_property
+    def terminal(self) -> Terminal:
+        """Return the streams that all of it goes to."""
+        from applyprune.output.terminal import Terminal
+
+        return Terminal()
+
+    @cached_property
+    def live(self) -> Live:
+        """Return what shows that a run is alive."""
+        from applyprune.output.live import Live
+
+        return Live(self.terminal)
+
+    @property
+    def trace(self) -> Callable[[str], None] | None:
+        """Return what takes a line for each request, None where none is asked for."""
+        return self.terminal.err if self.verbose else None
+
+    def stopping(self, *, at_once: bool) -> None:
+        """Say that a signal ends the run; ``at_once`` when there is no time for anything else."""
+        if at_once:
+            self.terminal.give_up()
+        else:
+            self.live.stopping()
+
     def follow(self, events: Iterable[Event]) -> int:
         """Show events as they come and return the exit code that they end with.
 
         An error that ends the stream is shown too, and ends it in good order.
         """
+        from applyprune.model.events import Done, Failed, Finished
+
         began = time.monotonic()
         counts: Counter[Outcome] = Counter()
-        code = 0
-        with ExitStack() as open_files:
-            printers = [self._printer(one, open_files) for one in self.formats]
+        end: Finished | None = None
+        files: list[ReportFile] = []
+        with ExitStack() as closing:
+            printers, unwritable = self._printers(closing, files)
+            if unwritable is not None:
+                events = raised(unwritable)
 
             def show(event: Event) -> None:
                 for one in printers:
@@ -58,44 +92,85 @@ class Reporting:
                     if isinstance(event, Done):
                         counts[event.outcome] += 1
                     elif isinstance(event, Finished):
-                        code = event.exit_code
+                        end = event
                     show(event)
             except ApplypruneError as error:
                 for problem in problems_of(error):
                     show(Failed(problem))
-                code = error.exit_code
-                show(Finished(dict(counts), code, time.monotonic() - began))
-            finally:
-                for one in printers:
-                    one.close()
-        return code
+                end = Finished(dict(counts), error.exit_code, time.monotonic() - began)
+                show(end)
+            if end is None:
+                # Who only looks need not say when that is over, or that it went well.
+                end = Finished(dict(counts), 0, time.monotonic() - began)
+                show(end)
+        return self._lost(files) or end.exit_code
 
-    def _printer(self, form: tuple[str, str], open_files: ExitStack) -> Printer:
-        name, path = form
-        if not path:
-            return printer(name, self._screen())
-        try:
-            # A file of its own is kept open until the last event has been written.
-            file = Path(path).open("w", encoding="utf-8")  # noqa: SIM115
-        except OSError as error:
-            raise UsageError(f"{path} cannot be written", why=error.strerror or "") from error
-        open_files.enter_context(file)
-        return printer(name, Screen(out=lambda line: print(line, file=file), err=_err))
+    def _lost(self, files: Iterable[ReportFile]) -> int:
+        """Say which places did not take everything, and return the exit code for that, or 0.
+
+        Whoever reads a pipe and ends has read what was wanted.
+        """
+        from applyprune.output.problems import told
+
+        places = {"standard output": self.terminal.lost, **{one.path: one.lost for one in files}}
+        errors = [
+            ApplypruneError(f"{name} is not complete", why=lost.strerror or str(lost))
+            for name, lost in places.items()
+            if lost is not None and not isinstance(lost, BrokenPipeError)
+        ]
+        for error in errors:
+            self.terminal.err(told("error", as_problem(error)))
+        return errors[0].exit_code if errors else 0
+
+    def _printers(
+        self, closing: ExitStack, files: list[ReportFile]
+    ) -> tuple[list[Printer], UsageError | None]:
+        """Return a printer for each format, but for a file that cannot be written: the error."""
+        from applyprune.cli.reports import ReportFile, places, step_summary
+
+        printers: list[Printer] = []
+        if not self.quiet:
+            # The live lines are gone before the last words are said.
+            closing.callback(self.live.close)
+            printers.append(self.live)
+        error = None
+        whence, summary = places(os.environ), step_summary(os.environ)
+        for form, path in self.formats:
+            if path:
+                try:
+                    file = ReportFile(path)
+                except UsageError as unwritable:
+                    error = error or unwritable
+                    continue
+                files.append(file)
+                closing.callback(file.close)
+                screen = file.screen(whence, talk=form == "text")
+            else:
+                screen = replace(self._screen(), places=whence)
+                if form not in _TELLS_ALL:
+                    # Data goes to standard output; what went wrong is said beside it.
+                    talk = printer("text", replace(screen, out=nowhere))
+                    closing.callback(talk.close)
+                    printers.append(talk)
+            if form == "github":
+                # Once, however many files have the annotations.
+                screen, summary = replace(screen, summary=summary), None
+            one = printer(form, screen)
+            closing.callback(one.close)
+            printers.append(one)
+        return printers, error
 
     def _screen(self) -> Screen:
-        plain = bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") == "dumb"
+        terminal = self.terminal
         return Screen(
-            out=click.echo,
-            err=_err,
-            colour=sys.stdout.isatty() and not plain,
-            live=sys.stderr.isatty() and os.environ.get("TERM") != "dumb",
-            width=shutil.get_terminal_size().columns,
+            out=terminal.out,
+            err=terminal.err,
+            colour=terminal.out_colours,
+            live=terminal.live,
+            width=terminal.size()[0],
             quiet=self.quiet,
+            again=terminal.again if terminal.out_is_screen else None,
         )
-
-
-def _err(line: str) -> None:
-    click.echo(line, err=True)
 
 
 def reporting_options(verb: Callable[..., Any]) -> Callable[..., Any]:
@@ -103,7 +178,15 @@ def reporting_options(verb: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(verb)
     def command(output: tuple[str, ...], quiet: bool, verbose: bool, **others: Any) -> Any:
-        return verb(reporting=Reporting(_formats(output), quiet, verbose), **others)
+        reporting = Reporting(_formats(output), quiet, verbose)
+        if "where" in others:
+            # Who talks to the server tells the reporting, and no verb has to think of it.
+            others["where"] = replace(others["where"], listener=reporting)
+        try:
+            return verb(reporting=reporting, **others)
+        except ApplypruneError as error:
+            # What is wrong with the call, before there was a stream of events.
+            return reporting.follow(raised(error))
 
     for option in (
         click.option("-v", "--verbose", is_flag=True, help="A line for each request."),
@@ -111,6 +194,7 @@ def reporting_options(verb: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "-o",
             "--output",
+            type=FORMAT,
             multiple=True,
             metavar="FORMAT[=FILE]",
             help=f"How to tell what happens: {', '.join(PRINTERS)}; as often as wanted.  "
@@ -121,13 +205,27 @@ def reporting_options(verb: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
+def raised(error: ApplypruneError) -> Iterator[Event]:
+    """Return the stream of what ended before its first event."""
+    yield from ()
+    raise error
+
+
 def _formats(given: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
     """Return the formats that were asked for; standard output has one, text unless told."""
     formats = tuple((form, path) for form, _, path in (one.partition("=") for one in given))
-    for form, _ in formats:
+    for one, (form, path) in zip(given, formats, strict=True):
         if form not in PRINTERS:
             raise UsageError(
                 f"-o {form!r} is no format", hint=f"The formats are {', '.join(PRINTERS)}."
+            )
+        if "=" in one and not path:
+            raise UsageError(f"-o {one!r} names no file", hint="Write -o FORMAT=FILE.")
+        if path.endswith((".yaml", ".yml")):
+            raise UsageError(
+                f"-o {one!r} could write over a manifest",
+                why="that is what files of this name are taken for",
+                hint="Give the report another ending.",
             )
     to_stdout = [form for form, path in formats if not path]
     if len(to_stdout) > 1:
@@ -135,4 +233,8 @@ def _formats(given: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
             f"{' and '.join(to_stdout)} would both go to standard output",
             hint="Give all but one a file: -o FORMAT=FILE.",
         )
+    files = [os.path.realpath(path) for _, path in formats if path]
+    for path in files:
+        if files.count(path) > 1:
+            raise UsageError(f"two formats would both go to {path}")
     return formats if to_stdout else (("text", ""), *formats)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from types import FrameType
 
-    from applyprune.cli.options import Where
+    from applyprune.cli.where import Where
     from applyprune.model.events import Event
     from applyprune.model.manifests import Manifest
     from applyprune.model.options import Options
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 def transport_to(where: Where) -> Iterator[tuple[Transport, str, str]]:
     """Yield a transport, the server's URL, and the namespace that ``-n`` or the context names."""
     access = connect(kubeconfig=where.kubeconfig, context=where.context, environ=os.environ)
-    transport = Transport(access)
+    transport = Transport(access, trace=where.listener.trace if where.listener else None)
     try:
         yield transport, access.server, where.namespace or access.namespace
     finally:
@@ -56,7 +56,7 @@ class AtWork:
 @contextmanager
 def at_work(where: Where) -> Iterator[AtWork]:
     """Yield what a run needs; SIGINT and SIGTERM ask it to stop meanwhile."""
-    with transport_to(where) as (transport, server, namespace), stopping() as stop:
+    with transport_to(where) as (transport, server, namespace), stopping(where) as stop:
         cluster = ApiServer(transport, server, cache=cache_folder())
         yield AtWork(transport, cluster, namespace, stop)
 
@@ -73,12 +73,14 @@ def carry_out(
 
 
 @contextmanager
-def stopping() -> Iterator[Stop]:
+def stopping(where: Where) -> Iterator[Stop]:
     """Yield a stop that the first SIGINT or SIGTERM requests; the second one exits at once."""
     stop = Stop()
 
     def on_signal(number: int, frame: FrameType | None) -> None:
         del frame
+        if where.listener is not None:
+            where.listener.stopping(at_once=stop.requested)
         if stop.requested:
             os._exit(128 + number)
         stop.request(number)

@@ -50,6 +50,11 @@ def discover(transport: Transport, server: str, cache: Path | None) -> Catalogue
     return Catalogue(served, preferred, frozenset(stale))
 
 
+def server_version(transport: Transport) -> str:
+    """Return the server's version, ``v1.36.3`` for example; raises AccessError."""
+    return str(transport.send(Request("GET", "/version")).body.get("gitVersion", ""))
+
+
 def _groups(document: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     items = document.get("items")
     if document.get("kind") != "APIGroupDiscoveryList" or not isinstance(items, list):

@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-import http.client
 import ssl
 from typing import TYPE_CHECKING
 
-from urllib3.exceptions import (
-    ConnectTimeoutError,
-    EmptyPoolError,
-    HTTPError,
-    NameResolutionError,
-    NewConnectionError,
-    ProxyError,
-    ReadTimeoutError,
-)
+from urllib3.exceptions import HTTPError, ProxyError
 
 from applyprune.cluster.server_text import shown
 from applyprune.cluster.status import Asker, Verdict
 from applyprune.errors import Unreachable
+from applyprune.network.wire_faults import causes, described
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from applyprune.cluster.request import Request
 
 # TLS alerts by which a server turns our certificate away.
@@ -33,18 +23,6 @@ _CERTIFICATE_ALERTS = (
     "ALERT_CERTIFICATE_EXPIRED",
     "ALERT_CERTIFICATE_UNKNOWN",
     "ALERT_CERTIFICATE_REVOKED",
-)
-# What may pass, the first that fits an error or what it was raised from; with it what to say and
-# whether the server seems to be out of reach.
-_PASSING: tuple[tuple[type[Exception] | tuple[type[Exception], ...], str, bool], ...] = (
-    (NameResolutionError, "the name of {server} cannot be resolved", True),
-    (ConnectTimeoutError, "{server} cannot be reached: no connection in time", True),
-    (ConnectionRefusedError, "nothing listens at {server}", True),
-    (EmptyPoolError, "no connection to {server} became free within {seconds} s", False),
-    ((ReadTimeoutError, TimeoutError), "{server} gave no complete reply in {seconds} s", False),
-    (http.client.IncompleteRead, "the reply of {server} was cut off", False),
-    (http.client.RemoteDisconnected, "{server} closed the connection without a reply", False),
-    (http.client.HTTPException, "what answers at {server} does not speak HTTP", True),
 )
 
 
@@ -62,35 +40,13 @@ def judge_fault(
 
 def _explained(error: HTTPError | OSError, seconds: float, asker: Asker) -> tuple[str, str, bool]:
     """Return what happened, what to do, and whether it may pass."""
-    # A refused connection is a NewConnectionError too, and that is a kind of ConnectTimeoutError.
-    causes = [cause for cause in _causes(error) if type(cause) is not NewConnectionError]
-    for cause in causes:
+    for cause in causes(error):
         if isinstance(cause, ProxyError):
             return _proxy(cause)
         if isinstance(cause, ssl.SSLError) and (found := _tls(cause, asker)):
             return found
-    for kinds, what, unreachable in _PASSING:
-        if any(isinstance(cause, kinds) for cause in causes):
-            told = what.format(server=asker.server, seconds=f"{seconds:.3g}")
-            return told, _reach(asker) if unreachable else "", True
-    for cause in causes:
-        if isinstance(cause, OSError) and cause.strerror:
-            return f"the connection to {asker.server} broke: {cause.strerror}", "", True
-    return f"the connection to {asker.server} broke: {type(error).__name__}", "", True
-
-
-def _causes(error: BaseException) -> Iterator[BaseException]:
-    """Yield the error and what it was raised from or wraps, outermost first."""
-    seen: list[BaseException] = []
-    pending: list[BaseException] = [error]
-    while pending:
-        current = pending.pop(0)
-        if any(current is known for known in seen):
-            continue
-        seen.append(current)
-        yield current
-        wrapped = [item for item in current.args if isinstance(item, BaseException)]
-        pending += [*wrapped, *([current.__cause__] if current.__cause__ else [])]
+    what, unreachable = described(error, server=asker.server, seconds=seconds)
+    return what, _reach(asker) if unreachable else "", True
 
 
 def _proxy(error: ProxyError) -> tuple[str, str, bool]:

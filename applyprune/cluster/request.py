@@ -14,6 +14,10 @@ if TYPE_CHECKING:
 # deletecollection.
 _PATH = re.compile(r"(?:/(?!\.{1,2}(?:/|$))[A-Za-z0-9\-._~!$&'()*+,;=:@%]+)+/?")
 
+# Parameters that tell people what a request does. Others are left out where they read it: a
+# continue token is long, and what one holds that is added some day is not known.
+_SPEAKING = frozenset({"dryRun", "fieldManager", "force", "limit", "watch"})
+
 
 @dataclass(frozen=True, slots=True)
 class Request:
@@ -55,6 +59,13 @@ class Request:
         if not self.query:
             return self.path
         return f"{self.path}?{urlencode(self.query, quote_via=quote, safe='')}"
+
+    @property
+    def shown(self) -> str:
+        """Return path and query for people; ``…`` stands for what says nothing to them."""
+        told = [f"{key}={value}" for key, value in self.query if key in _SPEAKING]
+        more = ["…"] if len(told) < len(self.query) else []
+        return f"{self.path}?{'&'.join(told + more)}" if self.query else self.path
 
 
 @dataclass(frozen=True, slots=True)

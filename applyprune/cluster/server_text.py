@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from applyprune.model.visible import visible
+
 MAX_SHOWN = 1024
 
 # Patterns are compiled when an error comes: that takes longer than a whole request.
@@ -55,7 +57,7 @@ def shown(text: str, limit: int = MAX_SHOWN) -> str:
     # Cut first: what comes may be a hundred megabytes.
     cut = len(text) > limit
     line = " ".join(text[:limit].split())
-    clean = "".join(_visible(character) for character in line)
+    clean = visible(line)
     return f"{clean[:limit]}…" if cut or len(clean) > limit else clean
 
 
@@ -72,10 +74,3 @@ def without_values(message: str) -> str:
         if found := re.match(beginning, message):
             return shown(found.group())
     return ""
-
-
-def _visible(character: str) -> str:
-    if character.isprintable():
-        return character
-    code = ord(character)
-    return f"\\x{code:02x}" if code < 0x80 else f"\\u{code:04x}"

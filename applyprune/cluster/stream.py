@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 from urllib3.exceptions import HTTPError
 
 from applyprune.cluster.answer import Answer
-from applyprune.cluster.deadline import one_try
 from applyprune.cluster.faults import judge_fault
 from applyprune.cluster.status import Asker, judge
+from applyprune.network.deadline import one_try
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -14,7 +14,6 @@ from urllib3.util import Retry, Timeout
 from applyprune._version import __version__
 from applyprune.cluster.answer import Answer
 from applyprune.cluster.connection import ServerPool, open_pool
-from applyprune.cluster.deadline import CONNECT_TIMEOUT, TICK, Stopped, Try, one_try
 from applyprune.cluster.faults import judge_fault
 from applyprune.cluster.reply import believed, parsed, read_body
 from applyprune.cluster.request import Reply, Request
@@ -22,6 +21,7 @@ from applyprune.cluster.retry_after import backoff
 from applyprune.cluster.status import Asker, Verdict, judge
 from applyprune.cluster.stream import Stream, goes_on
 from applyprune.errors import ApiError, Unreachable
+from applyprune.network.deadline import CONNECT_TIMEOUT, TICK, Stopped, Try, one_try
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -191,8 +191,9 @@ class Transport:
                     self._reached = True
                 told = str(came.status)
         if self._trace is not None:
-            elapsed = (time.monotonic() - started) * 1000
-            self._trace(f"{request.method} {request.target} {told} {elapsed:.0f} ms try {number}")
+            took = f"{time.monotonic() - started:.3f} s"
+            attempt = f", attempt {number}" if number > 1 else ""
+            self._trace(f"{request.method} {request.shown} {told} in {took}{attempt}")
         return outcome
 
     def _whole(self, request: Request, identity: Identity, current: Try) -> Reply | Answer:

@@ -12,7 +12,6 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from applyprune.cluster.deadline import Stopped
 from applyprune.cluster.objects import (
     METADATA,
     is_secret,
@@ -26,6 +25,7 @@ from applyprune.cluster.reply import json_object
 from applyprune.cluster.request import Request
 from applyprune.model.live import Change, ChangeKind, Live
 from applyprune.model.refs import Ref
+from applyprune.network.deadline import Stopped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping

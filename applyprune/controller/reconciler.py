@@ -180,7 +180,8 @@ class Reconciler:
                     composed.manifests,
                     spec.target_namespace or bundle.namespace,
                     options,
-                    bundle.owner,
+                    who=bundle.owner,
+                    owner=bundle.owner,
                 )
                 self._run(acting, request, followed, stop)
         except (AccountMissing, SourceMissing) as error:

@@ -89,7 +89,14 @@ class Removal:
             Mode.ABANDON if orphan else Mode.DELETE,
             approved=live.annotations.get(APPROVE_PRUNE, ""),
         )
-        request = Request(bundle.target, (), bundle.namespace, options, bundle.owner)
+        request = Request(
+            bundle.target,
+            (),
+            bundle.namespace,
+            options,
+            who=bundle.owner,
+            owner=bundle.owner,
+        )
         followed = Followed()
         events = run(request, acting.cluster, acting.store(bundle.target), self.stop)
         follow(events, followed, lambda _: None)

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 
 from applyprune.errors import ApplypruneError, NotReady, as_problem
 from applyprune.model.builtin import DEFINITIONS
-from applyprune.model.events import Event, Waiting, Warned
+from applyprune.model.events import Event, Warned
 from applyprune.planning.definitions import defined_resources, refused_names
+from applyprune.planning.report import waiting
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -60,7 +61,8 @@ class Establisher:
             if elapsed - said > _SAY_AFTER:
                 said = elapsed
                 self._find_refused(pending)
-                yield Waiting(pending[0].ref, "the CRD to be served", elapsed)
+                whys = dict.fromkeys((one.ref for one in pending), "")
+                yield waiting(whys, "served", elapsed, self.timeout)
             self.stop.wait(pause)
             pause = min(pause * 1.5, _LONGEST_PAUSE)
         for problem in self.failed.values():

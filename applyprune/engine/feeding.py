@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from queue import Empty, SimpleQueue
 from threading import Event as Flag
 from threading import Thread
@@ -13,7 +13,7 @@ from applyprune.errors import ApplypruneError, Expired, Forbidden, NotFound
 from applyprune.model.live import ChangeKind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from applyprune.engine.ports import Cluster
     from applyprune.model.live import Live
@@ -24,6 +24,7 @@ _WATCH = 300.0
 _PAUSE = 1.0
 _BREATH = 0.2
 _PATIENCE = 1.0
+_FEW_NAMESPACES = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +67,30 @@ class Broken:
 
 
 News: TypeAlias = Listed | Seen | Broken
+
+
+def sources(wanted: Iterable[tuple[Resource, Ref]], selector: str) -> Iterator[Source]:
+    """Yield one source for each kind, or for each of its namespaces while these are few.
+
+    A ``selector`` of our own label keeps what is not the set's out of it.
+    """
+    namespaces: dict[Resource, set[str]] = {}
+    for resource, ref in wanted:
+        namespaces.setdefault(resource, set()).add(ref.namespace)
+    for resource, homes in namespaces.items():
+        for home in sorted(homes) if len(homes) <= _FEW_NAMESPACES else [""]:
+            yield Source(resource, home, selector)
+
+
+def narrower(news: News, refs: Iterable[Ref]) -> Iterator[Source]:
+    """Yield a source for each namespace where one for all of them is not allowed."""
+    if not isinstance(news, Broken) or not isinstance(news.error, Forbidden):
+        return
+    source = news.source
+    if source.resource.namespaced and not source.namespace:
+        kind = source.resource.group_kind
+        for home in sorted({ref.namespace for ref in refs if ref.group_kind == kind}):
+            yield replace(source, namespace=home)
 
 
 @dataclass(slots=True)

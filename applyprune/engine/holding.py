@@ -5,22 +5,32 @@ from __future__ import annotations
 import getpass
 import os
 import platform
+from datetime import UTC, datetime
 from pathlib import Path
 
-from applyprune.model.inventory import Holder
+from applyprune.model.inventory import Holder, LastRun
 
 _PROC = Path("/proc")
 
 
-def new_holder(run: str, *, lease: float) -> Holder:
-    """Return the holder that this process is, for one run; ``lease`` in seconds."""
+def new_holder(run: str, *, lease: float, who: str = "") -> Holder:
+    """Return the holder that this process is, for one run; ``lease`` in seconds.
+
+    ``who`` is told to those who ask who runs; default: the user and the host.
+    """
     return Holder(
         run=run,
-        who=f"{_user()}@{platform.node()}",
+        who=who or f"{_user()}@{platform.node()}",
         host=_host_mark(),
         process=_process_mark(os.getpid()),
         lease=lease,
     )
+
+
+def last_run(holder: Holder, mode: str, exit_code: int) -> LastRun:
+    """Return what is kept of a holder's run, which ends now."""
+    at = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return LastRun(run=holder.run, mode=mode, who=holder.who, at=at, exit_code=exit_code)
 
 
 def is_dead(holder: Holder) -> bool:

@@ -121,9 +121,8 @@ class _Move:
         joined |= {step.entry.ref: step.entry for step in steps if step.action in _LISTED}
         for side in self._in_order():
             inventory = before[side.target.id]
-            record = Record(
-                side.store, inventory, new_holder(self.tally.run, lease=self.options.lease)
-            )
+            holder = new_holder(self.tally.run, lease=self.options.lease)
+            record = Record(side.store, inventory, holder, Mode.MOVE)
             entries = joined if side is self.target else _on_their_way(inventory, steps)
             yield record.write(entries, Phase.UNION)
             self.records[side.target.id] = record
@@ -135,21 +134,26 @@ class _Move:
                 yield from self.tally.counted((self._done(step, problem),))
         except ApplypruneError as error:
             if not isinstance(error, LostRace):
-                self._end(joined, leaving, moved)
+                self._end(joined, leaving, moved, error.exit_code)
             raise
-        yield from self._end(joined, leaving, moved)
+        came_to = self.stop.exit_code or self.tally.exit_code
+        yield from self._end(joined, leaving, moved, came_to)
         self.stop.check()
         yield self.tally.finished()
 
     def _end(
-        self, joined: Mapping[Ref, Entry], leaving: Inventory, moved: Collection[Ref]
+        self,
+        joined: Mapping[Ref, Entry],
+        leaving: Inventory,
+        moved: Collection[Ref],
+        exit_code: int,
     ) -> Sequence[Event]:
         """Record the end, the new set first: an object that did not move may stay in both."""
         joins, leaves = (self.records[one.target.id] for one in (self.target, self.source))
-        first = joins.write(joined, Phase.SHRUNK)
+        first = joins.write(joined, Phase.SHRUNK, exit_code=exit_code)
         left = {ref: entry for ref, entry in leaving.entries.items() if ref not in moved}
         if left or self.options.select:
-            return first, leaves.write(left, Phase.SHRUNK)
+            return first, leaves.write(left, Phase.SHRUNK, exit_code=exit_code)
         leaves.write(left, Phase.UNION)
         return first, leaves.remove()
 

@@ -15,26 +15,37 @@ from applyprune.errors import (
 from applyprune.model.builtin import NAMESPACES
 from applyprune.model.options import DryRun, Mode
 from applyprune.model.refs import Ref
+from applyprune.planning.scope import labels_of
 from applyprune.planning.selecting import unlisted
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Sequence
 
     from applyprune.engine.ports import Cluster
     from applyprune.model.inventory import Inventory
+    from applyprune.model.manifests import Manifest
     from applyprune.model.options import Options
     from applyprune.planning.tracking import SetIdentity
     from applyprune.planning.world import World
 
 
-def refuse_empty(inventory: Inventory, options: Options, *, empty: bool) -> None:
+def refuse_empty(inventory: Inventory, options: Options, manifests: Sequence[Manifest]) -> None:
     """Refuse an input without objects for a set without any: a missing mount looks just like it.
 
-    Where the set lists objects, the plan tells which would go, and the guard refuses it.
+    Where the set lists objects, the plan tells which would go, and the guard refuses it. A selector
+    that picks out nothing is refused for any set: a typing error looks just like it.
     """
-    applies = options.mode in {Mode.APPLY, Mode.PRUNE}
-    if empty and applies and not options.allow_empty and not inventory.entries:
+    if options.mode not in {Mode.APPLY, Mode.PRUNE} or options.allow_empty:
+        return
+    if not manifests and not inventory.entries:
         raise EmptyInput("there is no object in the input", hint="If that is meant: --allow-empty.")
+    selector = options.selector
+    if selector and not any(selector.matches(labels_of(one)) for one in manifests):
+        raise EmptyInput(
+            f"-l {selector.text} picks out none of the {len(manifests)} objects in the input",
+            why="it looks at metadata.labels of the manifests",
+            hint="If that is meant: --allow-empty.",
+        )
 
 
 def refuse_owned(inventory: Inventory, owner: str, options: Options) -> None:

@@ -55,11 +55,13 @@ class Reader:
         *,
         prunes: bool,
         proves: bool = True,
+        full: bool = False,
     ) -> World:
         """Return the state of every desired object and of every entry.
 
         What a prune would take along is counted only when ``prunes`` says that it may happen. A
         listed object that is gone is proved so, with a look at each, when ``proves`` asks for it.
+        What the inventory lists is read with its bodies when ``full`` asks for them.
         """
         wanted = {one.ref: one for one in desired}
         resources = _resources(inventory, catalogue)
@@ -67,7 +69,7 @@ class Reader:
         states: States = {}
         for kind, refs in _by_kind(inventory.entries).items():
             if (resource := resources.get(kind)) is not None:
-                tasks.append(partial(self._recorded, resource, refs, proves=proves))
+                tasks.append(partial(self._recorded, resource, refs, proves=proves, full=full))
             else:
                 plural = inventory.entries[refs[0]].plural
                 version = inventory.entries[refs[0]].version
@@ -116,9 +118,11 @@ class Reader:
             return Marked((), ())
         return search_all(self.cluster, self.workers, catalogue, self.target)
 
-    def _recorded(self, resource: Resource, refs: Sequence[Ref], *, proves: bool) -> States:
+    def _recorded(
+        self, resource: Resource, refs: Sequence[Ref], *, proves: bool, full: bool
+    ) -> States:
         """Read what the inventory lists of one kind: by label, and what that misses one by one."""
-        full = (resource.group, resource.kind) == SECRET
+        full = full or (resource.group, resource.kind) == SECRET
         try:
             found = self._labelled(resource, refs, full=full)
         except ApplypruneError as error:

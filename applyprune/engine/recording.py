@@ -12,7 +12,7 @@ from dataclasses import replace
 from threading import Event, Lock, Thread
 from typing import TYPE_CHECKING
 
-from applyprune.engine.holding import is_dead
+from applyprune.engine.holding import is_dead, last_run
 from applyprune.errors import ApplypruneError, LostRace
 from applyprune.model.events import Phase, Recorded, Waiting
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from applyprune.engine.ports import Readable, Store
     from applyprune.engine.workers import Stop
     from applyprune.model.inventory import Entry, Holder, Inventory
+    from applyprune.model.options import Mode
     from applyprune.model.refs import Ref
 
 DELETE_TIMEOUT = 8.0
@@ -36,11 +37,15 @@ _SETTLE = 2.0
 class Record:
     """The inventory as this run holds it; thread-safe."""
 
-    def __init__(self, store: Store, inventory: Inventory, holder: Holder) -> None:
-        """Take the inventory as read; nothing is held before the first ``write``."""
+    def __init__(self, store: Store, inventory: Inventory, holder: Holder, mode: Mode) -> None:
+        """Take the inventory as read; nothing is held before the first ``write``.
+
+        ``holder`` and ``mode`` are of the run that the inventory names as its last one, at its end.
+        """
         self._store = store
         self._stored = inventory
         self._holder = holder
+        self._mode = mode
         self._lock = Lock()
         self._ended = Event()
         self._renewer: Thread | None = None
@@ -52,18 +57,22 @@ class Record:
         """Return it as last stored."""
         return self._stored
 
-    def write(self, entries: Mapping[Ref, Entry], phase: Phase) -> Recorded:
+    def write(self, entries: Mapping[Ref, Entry], phase: Phase, *, exit_code: int = 0) -> Recorded:
         """Store ``entries``; hold the set with all phases but SHRUNK, which lets go of it.
 
-        Raises LostRace when the inventory is not as this run left it.
+        That one records the run as the last one, and ``exit_code`` as what it has come to. Raises
+        LostRace when the inventory is not as this run left it.
         """
         final = phase is Phase.SHRUNK
         if final:
             self._stop_renewing()
         with self._lock:
             self._check()
-            holder = None if final else self._holder
-            self._put(replace(self._stored, entries=dict(entries), holder=holder))
+            fresh = replace(self._stored, entries=dict(entries), holder=self._holder)
+            if final:
+                last = last_run(self._holder, str(self._mode), exit_code)
+                fresh = replace(fresh, holder=None, last=last)
+            self._put(fresh)
             if not final and self._renewer is None:
                 self._renewer = Thread(target=self._renew, name="applyprune-lease", daemon=True)
                 self._renewer.start()
@@ -182,7 +191,8 @@ def await_turn(store: Readable, *, timeout: float, stop: Stop) -> Iterator[Inven
                 why=f"{holder.who}, run {holder.run}, is alive",
                 hint="Wait for it to end, or give it longer with --lock-timeout.",
             )
-        yield Waiting(None, f"{holder.who} holds the set {inventory.name}", now - began)
+        what, why = f"the set {inventory.name}", f"{holder.who} works on it"
+        yield Waiting(None, what, now - began, timeout, why)
         if stop.wait(_POLL):
             stop.check()
         inventory = store.read()

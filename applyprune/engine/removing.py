@@ -20,7 +20,7 @@ from applyprune.errors import (
     Unreachable,
     as_problem,
 )
-from applyprune.model.events import Done, Event, Outcome, Waiting
+from applyprune.model.events import Done, Event, Outcome
 from applyprune.model.live import Absent, Live, Unknown
 from applyprune.model.options import DryRun, Mode
 from applyprune.model.plan import Action, RemoveStep
@@ -28,9 +28,10 @@ from applyprune.planning.cascade import Contents, cascade_of
 from applyprune.planning.managed_fields import abandon_patch
 from applyprune.planning.ordering import CRD, NAMESPACE
 from applyprune.planning.removal import remove_step
+from applyprune.planning.report import waiting
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from applyprune.engine.counting import Census
     from applyprune.engine.reading import Reader
@@ -45,7 +46,7 @@ _SHOWN = 3
 _TRIES = 8
 _FIRST_PAUSE = 0.05
 _LONGEST_PAUSE = 2.0
-_SAY_AFTER = 2.0
+_SAY_AFTER = 1.0
 _DISCOVERY_LAG = 15.0
 _SETTLING_PAUSE = 0.5
 
@@ -277,7 +278,7 @@ class Remover:
                 break
             if elapsed - said > _SAY_AFTER:
                 said = elapsed
-                yield Waiting(pending[0].entry.ref, "it to be gone", elapsed)
+                yield waiting(_holders(pending, last), "gone", elapsed, self.options.timeout)
             self.stop.wait(pause)
             pause = min(pause * 1.5, _LONGEST_PAUSE)
         stuck = [last[step.entry.ref] for step in pending if step.entry.ref in last]
@@ -308,3 +309,10 @@ class Remover:
     def _skipped(self, step: RemoveStep, why: str) -> Done:
         problem: Problem = as_problem(RunFailed(f"{step.entry.ref} was not deleted", why=why))
         return Done(step.entry.ref, Outcome.SKIPPED, problem=problem)
+
+
+def _holders(pending: Sequence[RemoveStep], last: Mapping[Ref, Live]) -> dict[Ref, str]:
+    """Return what each object that is not gone yet waits for, as far as it tells itself."""
+    finalizers = {ref: ", ".join(live.finalizers) for ref, live in last.items()}
+    refs = [step.entry.ref for step in pending]
+    return {ref: f"held by {held}" if (held := finalizers.get(ref)) else "" for ref in refs}

@@ -121,11 +121,13 @@ class _Repair:
         self._refuse_partial(findings)
         entries = repaired(inventory, findings)
         holder = new_holder(self.tally.run, lease=self.options.lease)
-        self.record = Record(self.store, replace(inventory, copied=False), holder)
+        sound = replace(inventory, copied=False)
+        self.record = Record(self.store, sound, holder, Mode.REPAIR)
         yield self.record.write(entries, Phase.UNION)
         for finding, problem in self.workers.each(self._mark, findings):
             yield from self._done(finding, problem)
-        yield self.record.write(entries, Phase.SHRUNK)
+        came_to = self.stop.exit_code or self.tally.exit_code
+        yield self.record.write(entries, Phase.SHRUNK, exit_code=came_to)
         self.stop.check()
 
     def _refuse_partial(self, findings: Sequence[Finding]) -> None:

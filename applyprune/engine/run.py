@@ -49,6 +49,7 @@ from applyprune.planning.recovery import (
     unlisted_problem,
 )
 from applyprune.planning.scope import resolve
+from applyprune.planning.selecting import partial_problem
 from applyprune.planning.world import World
 
 if TYPE_CHECKING:
@@ -65,14 +66,15 @@ if TYPE_CHECKING:
 class Request:
     """What one run is asked to do; ``namespace`` is where manifests without one go.
 
-    ``owner`` is the Bundle that asks (``Bundle NAMESPACE/NAME``), which takes over a set that
-    belongs to none.
+    ``who`` runs it, as others are told; default: the user and the host. ``owner`` is the Bundle
+    that asks (``Bundle NAMESPACE/NAME``), which takes over a set that belongs to none.
     """
 
     target: SetIdentity
     manifests: Sequence[Manifest]
     namespace: str
     options: Options
+    who: str = ""
     owner: str = ""
 
 
@@ -131,12 +133,12 @@ class _Run:
             yield from self._prune(entries, applier)
         except LostRace:
             raise
-        except ApplypruneError:
+        except ApplypruneError as error:
             # What was done is recorded however the run ends.
             self._take_note(entries, applier)
-            yield from self._record_end(entries)
+            yield from self._record_end(entries, error.exit_code)
             raise
-        yield from self._record_end(entries)
+        yield from self._record_end(entries, self.tally.exit_code)
         yield self.tally.finished()
 
     def _read_and_plan(self) -> Iterator[Event]:
@@ -147,12 +149,22 @@ class _Run:
             else:
                 self.inventory = turn
         refuse_owned(self.inventory, request.owner, options)
-        refuse_empty(self.inventory, options, empty=not request.manifests)
+        refuse_empty(self.inventory, options, request.manifests)
         refuse_unlisted(options.select, self.inventory.entries, target)
         catalogue = self.cluster.catalogue()
-        resolved = resolve(request.manifests, catalogue, target, namespace=request.namespace)
+        resolved = resolve(
+            request.manifests,
+            catalogue,
+            target,
+            namespace=request.namespace,
+            options=options,
+            elsewhere=self.inventory.entries.keys() if options.selector else (),
+        )
         self.unknown = resolved.unknown
         yield from (Warned(warning) for warning in resolved.warnings)
+        if options.selector:
+            picked = [*(one.ref for one in resolved.desired), *(ref for ref, _ in self.unknown)]
+            yield Warned(partial_problem(options.selector, picked, self.inventory.entries))
         if not self.inventory.exists and options.mode is Mode.APPLY:
             ensure_home(self.cluster, target, options)
         reader = Reader(self.cluster, self.workers, target)
@@ -160,7 +172,7 @@ class _Run:
             resolved.desired,
             self.inventory,
             catalogue,
-            prunes=options.prune and options.mode is not Mode.ABANDON,
+            prunes=options.prune and not options.selector and options.mode is not Mode.ABANDON,
         )
         self.stop.check()
         if not self.inventory.exists:
@@ -189,7 +201,8 @@ class _Run:
         if options.dry_run is not DryRun.OFF or not self._has_work():
             return
         inventory = replace(self.inventory, owner=self.request.owner)
-        record = Record(self.store, inventory, new_holder(self.tally.run, lease=options.lease))
+        holder = new_holder(self.tally.run, lease=options.lease, who=self.request.who)
+        record = Record(self.store, inventory, holder, options.mode)
         recorded = record.write(self._union(), Phase.UNION)
         self.record = record
         yield recorded
@@ -271,8 +284,9 @@ class _Run:
         self.noted[entry.ref] = entry
 
     def _prune(self, entries: dict[Ref, Entry], applier: Applier) -> Iterator[Event]:
+        absent = "not selected" if self.request.options.selector else "not in the input"
         for entry in self.plan.recovered:
-            reason = "back in the inventory; it is not in the input"
+            reason = f"back in the inventory; it is {absent}"
             yield from self.tally.counted((Done(entry.ref, Outcome.KEPT, reason=reason),))
         steps = self.plan.removals
         if not steps:
@@ -326,13 +340,13 @@ class _Run:
             self.tally.problems.append(self.plan.refusal)
             yield Refused(self.plan.refusal)
 
-    def _record_end(self, entries: dict[Ref, Entry]) -> Iterator[Event]:
+    def _record_end(self, entries: dict[Ref, Entry], exit_code: int) -> Iterator[Event]:
         if self.record is None:
             return
         if not entries and self._removes_set():
             yield self.record.remove()
         else:
-            yield self.record.write(entries, Phase.SHRUNK)
+            yield self.record.write(entries, Phase.SHRUNK, exit_code=exit_code)
         self.record.close()
 
     def close(self) -> None:

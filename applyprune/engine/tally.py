@@ -41,6 +41,11 @@ class Tally:
                     self.problems.append(event.problem)
             yield event
 
+    @property
+    def exit_code(self) -> int:
+        """Return what the run has come to so far."""
+        return self.finished().exit_code
+
     def finished(self) -> Finished:
         """Return the event that ends the run."""
         return finished(self._counts, self.problems, self.elapsed)

@@ -7,18 +7,19 @@ are watched only in the namespaces of what is not ready at once.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from applyprune.engine.feeding import Broken, Feeds, Listed, Seen, Source
-from applyprune.errors import Forbidden, NotReady, as_problem
+from applyprune.engine.feeding import Broken, Feeds, Listed, Seen, Source, narrower, sources
+from applyprune.errors import NotReady, as_problem
 from applyprune.model.builtin import EVENTS, PODS, REPLICA_SETS
-from applyprune.model.events import Assessed, Event, Waiting
+from applyprune.model.events import Assessed, Event
 from applyprune.model.readiness import Readiness, Status
 from applyprune.planning.awaiting import WITH_PODS
 from applyprune.planning.pod_readiness import current_pods, pods_problem
 from applyprune.planning.readiness import assess
 from applyprune.planning.refusals import events_problem, refused_creation
+from applyprune.planning.report import waiting
 from applyprune.planning.tracking import PART_OF
 
 if TYPE_CHECKING:
@@ -38,8 +39,7 @@ if TYPE_CHECKING:
 
 _TURN = 0.5
 _LOOK_CLOSER_AFTER = 2.0
-_SAY_EVERY = 5.0
-_FEW_NAMESPACES = 3
+_SAY_EVERY = 1.0
 _SHOWN = 5
 
 
@@ -72,7 +72,8 @@ class Waiter:
             return
         feeds = Feeds(self.cluster)
         try:
-            for source in self._sources(awaited):
+            wanted = [(one.resource, one.ref) for one in awaited]
+            for source in sources(wanted, f"{PART_OF}={self.target.id}"):
                 feeds.open(source)
             yield from self._watch(pending, feeds)
         finally:
@@ -84,7 +85,7 @@ class Waiter:
         while pending:
             for news in feeds.news(_TURN):
                 self._take_in(news)
-                for source in self._narrower(news, pending):
+                for source in narrower(news, pending):
                     feeds.open(source)
             self.stop.check()
             elapsed = time.monotonic() - began
@@ -106,33 +107,8 @@ class Waiter:
                 self._look_closer(pending, feeds)
             if pending and elapsed - said > _SAY_EVERY:
                 said = elapsed
-                ref = min(pending)
-                others = f", and {len(pending) - 1} more" if len(pending) > 1 else ""
-                what = f"it to be ready: {states[ref].message}{others}"
-                yield Waiting(ref, what, elapsed)
-
-    def _sources(self, awaited: Sequence[Awaited]) -> Iterator[Source]:
-        """Yield one source for each kind, or for each of its namespaces while these are few.
-
-        A selector of our own label keeps what is not the set's out of it.
-        """
-        selector = f"{PART_OF}={self.target.id}"
-        namespaces: dict[Any, set[str]] = {}
-        for one in awaited:
-            namespaces.setdefault(one.resource, set()).add(one.ref.namespace)
-        for resource, homes in namespaces.items():
-            for home in sorted(homes) if len(homes) <= _FEW_NAMESPACES else [""]:
-                yield Source(resource, home, selector)
-
-    def _narrower(self, news: News, pending: Mapping[Ref, Awaited]) -> Iterator[Source]:
-        """Yield a source for each namespace where one for all of them is not allowed."""
-        if not isinstance(news, Broken) or not isinstance(news.error, Forbidden):
-            return
-        source = news.source
-        if source.resource.namespaced and not source.namespace:
-            kind = source.resource.group_kind
-            for home in sorted({ref.namespace for ref in pending if ref.group_kind == kind}):
-                yield replace(source, namespace=home)
+                whys = {ref: states[ref].message for ref in pending}
+                yield waiting(whys, "ready", elapsed, self.timeout)
 
     def _look_closer(self, pending: Mapping[Ref, Awaited], feeds: Feeds) -> None:
         """Watch the Pods and warnings around workloads that are not ready at once."""
@@ -253,22 +229,28 @@ class Waiter:
             hint = f"Not ready yet either: {named}" if others else ""
             if len(others) > _SHOWN:
                 hint += f" and {len(others) - _SHOWN} more"
+            words = (state.message, *self._last_words(ref, state.message))
             error = NotReady(
                 f"{ref} {told}",
                 where=one.origin,
-                why="; ".join(part for part in (state.message, self._last_words(ref)) if part),
+                why="; ".join(part for part in words if part),
                 hint=hint,
             )
             self.problems[ref] = as_problem(error)
             yield Assessed(ref, state, elapsed, self.problems[ref])
 
-    def _last_words(self, ref: Ref) -> str:
-        """Return the newest warnings about an object and its Pods."""
+    def _last_words(self, ref: Ref, told: str) -> Sequence[str]:
+        """Return the newest warnings about an object and its Pods that were not told already."""
         live = self._live.get(ref)
         if live is None or live.body is None:
-            return ""
-        words = events_problem(self._warnings(live, self._pods(live)))
-        return "; ".join(words.splitlines())
+            return ()
+        words = events_problem(self._warnings(live, self._pods(live))).splitlines()
+        return [word for word in words if _message(word) not in told]
+
+
+def _message(warning: str) -> str:
+    """Return the message of a warning, without its reason and how often it came."""
+    return warning.partition(": ")[2].partition(" (×")[0]
 
 
 def _subject(body: Body) -> str:

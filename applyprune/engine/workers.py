@@ -33,6 +33,11 @@ class Stop:
         """Return whether the run was asked to end."""
         return self._flag.is_set()
 
+    @property
+    def exit_code(self) -> int:
+        """Return the exit code of a run that was asked to end; 0 when it was not."""
+        return 128 + self._signal if self.requested else 0
+
     def wait(self, seconds: float) -> bool:
         """Sleep, less when the run is asked to end; return whether it is."""
         return self._flag.wait(seconds)

@@ -2,7 +2,8 @@
 
 A run begins with Started, goes on with Planned before anything is written, then one event a step,
 and ends with Finished, unless an error that concerns the run as a whole is raised: whoever prints
-the stream makes Failed and Finished of that. Verbs that only look tell what they see in events too.
+the stream makes Failed and Finished of that. Verbs that only look tell what they see in events too;
+their end, where it is a good one, may be left to whoever prints.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from applyprune.model.findings import Finding
-    from applyprune.model.inventory import LastRun, Made
+    from applyprune.model.inventory import Entry, LastRun, Made
     from applyprune.model.manifests import Origin
     from applyprune.model.options import DryRun, Mode
     from applyprune.model.plan import Plan
@@ -104,12 +105,29 @@ class Assessed:
 
 
 @dataclass(frozen=True, slots=True)
+class Pending:
+    """One object that is waited for, and why it is not as it should be yet."""
+
+    ref: Ref
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class Waiting:
-    """The run waits; ``elapsed`` in seconds since that wait began."""
+    """The run waits; ``elapsed`` in seconds since that wait began, of ``timeout``.
+
+    It waits until ``ref`` is ``what``: ready, gone, served; without a ref for ``what`` itself.
+    ``why`` says why that is not so yet. ``others`` are the next few that are waited for as well,
+    each with its reason, and ``count`` is how many there are in all.
+    """
 
     ref: Ref | None
     what: str
     elapsed: float
+    timeout: float
+    why: str = ""
+    others: tuple[Pending, ...] = ()
+    count: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,6 +219,15 @@ class Enrolled:
 
 
 @dataclass(frozen=True, slots=True)
+class Listed:
+    """One object that the inventory of the set ``name`` in ``namespace`` lists."""
+
+    name: str
+    namespace: str
+    entry: Entry
+
+
+@dataclass(frozen=True, slots=True)
 class Explained:
     """What a run would do about one object, and everything that it was judged by, in order."""
 
@@ -208,6 +235,19 @@ class Explained:
     verdict: str
     reasons: tuple[str, ...]
     origin: Origin | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Versions:
+    """What runs here, and what answers there; ``server`` is empty where none was asked or answered.
+
+    ``platform`` is the operating system and the processor.
+    """
+
+    client: str
+    python: str
+    platform: str
+    server: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,7 +280,9 @@ Event: TypeAlias = (
     | Compared
     | Standing
     | Enrolled
+    | Listed
     | Explained
+    | Versions
     | Failed
     | Finished
 )

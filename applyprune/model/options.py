@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from applyprune.model.selectors import Selector
 
 _WHOLE = 100
 _DIGITS = 10
@@ -82,8 +86,10 @@ class Options:
     the set's own. ``recreate`` lets what cannot be changed in place be deleted and created anew.
     ``partly`` lets a repair make a lost record anew from what it could see. ``wait`` waits until
     everything is ready before anything is pruned; ``ready_when`` are pairs of ``KIND.GROUP`` and a
-    CEL expression by which that kind is ready. ``approved`` is the ``Plan.approval`` of the one
-    refused prune that may be carried out all the same.
+    CEL expression by which that kind is ready. ``selector`` applies only the manifests that it
+    matches, and prunes nothing. ``namespace_override`` is where every namespaced manifest goes,
+    whatever it says. ``approved`` is the ``Plan.approval`` of the one refused prune that may be
+    carried out all the same.
     """
 
     mode: Mode = Mode.APPLY
@@ -105,6 +111,8 @@ class Options:
     partly: bool = False
     wait: bool = False
     ready_when: tuple[tuple[str, str], ...] = ()
+    selector: Selector | None = None
+    namespace_override: str = ""
     approved: str = ""
     propagation: Propagation = Propagation.BACKGROUND
     timeout: float = 300.0

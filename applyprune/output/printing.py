@@ -16,6 +16,12 @@ if TYPE_CHECKING:
 
 PRINTERS = {
     "text": "applyprune.output.text:TextPrinter",
+    "json": "applyprune.output.jsonformats:JsonPrinter",
+    "jsonl": "applyprune.output.jsonformats:JsonLinesPrinter",
+    "junit": "applyprune.output.junit:JUnitPrinter",
+    "github": "applyprune.output.github:GitHubPrinter",
+    "gitlab": "applyprune.output.gitlab:GitLabPrinter",
+    "name": "applyprune.output.names:NamePrinter",
 }
 """Each format's printer, a class that takes a Screen."""
 

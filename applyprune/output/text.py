@@ -1,4 +1,8 @@
-"""Events as lines: one for each object, in kubectl's words, and a summary at the end."""
+"""Events as lines: one for each object, in kubectl's words, and a summary at the end.
+
+An object outside the set's own namespace is shown with its namespace. Of a large set the unchanged
+objects are counted and not listed: what happened would be lost among them.
+"""
 
 from __future__ import annotations
 
@@ -7,31 +11,50 @@ from typing import TYPE_CHECKING
 from applyprune.model.events import (
     Assessed,
     Done,
+    Enrolled,
     Event,
+    Explained,
     Failed,
     Finished,
     Found,
+    Listed,
     Outcome,
+    Planned,
     Refused,
+    Standing,
     Started,
-    Waiting,
+    Versions,
     Warned,
 )
 from applyprune.model.options import DryRun, Mode
+from applyprune.output.naming import called
+from applyprune.output.overview import Overview
+from applyprune.output.paint import Colour, painted
+from applyprune.output.problems import told
+from applyprune.output.tables import listed
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from applyprune.model.problems import Problem
+    from applyprune.model.refs import Ref
     from applyprune.output.screen import Screen
 
 _COLOURS = {
-    Outcome.CREATED: "32",
-    Outcome.CONFIGURED: "33",
-    Outcome.RECREATED: "33",
-    Outcome.PRUNED: "35",
-    Outcome.DELETED: "35",
-    Outcome.FAILED: "31",
-    Outcome.SKIPPED: "31",
+    Outcome.CREATED: Colour.GREEN,
+    Outcome.CONFIGURED: Colour.YELLOW,
+    Outcome.RECREATED: Colour.YELLOW,
+    Outcome.PRUNED: Colour.MAGENTA,
+    Outcome.DELETED: Colour.MAGENTA,
+    Outcome.FAILED: Colour.RED,
+    Outcome.SKIPPED: Colour.RED,
 }
 _DRY = {DryRun.SERVER: " (server dry run)", DryRun.CLIENT: " (dry run)"}
+_LISTED = 50
+"""How many objects a set may have for its unchanged ones to be listed."""
+_SCROLLED = 20
+"""Lines after which an error is out of sight."""
+_REPEATED = 10
 
 
 class TextPrinter:
@@ -39,74 +62,126 @@ class TextPrinter:
 
     def __init__(self, screen: Screen) -> None:
         """Take where the lines go; nothing is written yet."""
-        self._out = screen.out
-        self._err = screen.err
-        self._colour = screen.colour
-        self._talks = screen.live
-        self._failed = False
+        self._screen = screen
         self._name = ""
+        self._home = ""
         self._dry = ""
         self._mode = Mode.APPLY
         self._found = 0
-        self._waited_for = ""
+        self._overview = Overview(screen)
+        self._listed: list[Listed] = []
+        self._large = False
+        self._ended = False
+        self._lines = 0
+        self._failed: list[tuple[Ref, int]] = []
+        self._shows: Mapping[type[Event], Callable[..., None]] = {
+            Started: self._started,
+            Planned: self._planned,
+            Done: self._done,
+            Assessed: self._assessed,
+            Warned: self._warned,
+            Found: self._finding,
+            Refused: self._refused,
+            Standing: self._overview.take,
+            Enrolled: self._overview.take,
+            Explained: self._overview.take,
+            Versions: self._overview.take,
+            Listed: self._listed.append,
+            Failed: self._error_at_the_end,
+            Finished: self._finished,
+        }
 
     def show(self, event: Event) -> None:
-        """Write what one event is worth."""
-        match event:
-            case Started(mode=mode, name=name, dry_run=dry_run):
-                self._mode, self._name, self._dry = mode, name, _DRY.get(dry_run, "")
-            case Done():
-                self._done(event)
-            case Assessed(ref=ref, problem=None, elapsed=elapsed):
-                self._out(f"{ref.short} {self._painted('ready', '32')} ({elapsed:.1f} s)")
-            case Assessed(problem=problem):
-                self._err(f"error: {problem}")
-            case Warned(problem=problem):
-                self._err(f"warning: {problem}")
-            case Found(finding=finding):
-                about = f"{finding.ref}: " if finding.ref else ""
-                self._found += 1
-                self._out(f"{finding.fault}: {about}{finding.what} → {finding.remedy}")
-            case Refused(problem=problem):
-                self._err(f"error: {problem}")
-            case Failed(problem=problem):
-                self._failed = True
-                self._err(f"error: {problem}")
-            case Waiting(ref=ref, what=what, elapsed=elapsed):
-                subject = f"{ref.short}: " if ref else ""
-                if self._talks or subject + what != self._waited_for:
-                    self._waited_for = subject + what
-                    self._err(f"waiting for {subject}{what} ({elapsed:.0f} s)")
-            case Finished():
-                self._finished(event)
-            case _:
-                pass
+        """Write what one event is worth; some are for others."""
+        if (show := self._shows.get(type(event))) is not None:
+            show(event)
 
     def close(self) -> None:
-        """Nothing is left: each event was written as it came."""
+        """Write the tables that no event has completed; the rest was written as it came.
+
+        What has columns is as wide as the widest of all that came.
+        """
+        self._overview.close()
+        if self._listed:
+            self._screen.out(listed(self._listed))
+
+    def _out(self, line: str) -> None:
+        """Write one line, whatever the texts in it hold."""
+        self._lines += 1
+        self._screen.out(line.replace("\n", "\\n"))
+
+    def _err(self, label: str, problem: Problem) -> None:
+        text = told(label, problem, self._screen.width if self._screen.live else None)
+        self._lines += text.count("\n") + 1
+        self._screen.err(text)
+
+    def _started(self, event: Started) -> None:
+        self._mode, self._name, self._home = event.mode, event.name, event.namespace
+        self._dry = _DRY.get(event.dry_run, "")
+
+    def _planned(self, event: Planned) -> None:
+        self._large = len(event.plan.applies) > _LISTED
 
     def _done(self, event: Done) -> None:
-        word = self._painted(str(event.outcome), _COLOURS.get(event.outcome, ""))
+        if event.outcome is Outcome.UNCHANGED and self._large and not event.reason:
+            return
+        word = painted(str(event.outcome), _COLOURS.get(event.outcome))
         reason = f" ({event.reason})" if event.reason else ""
-        where = f" -n {event.ref.namespace}" if event.ref.namespace and event.problem else ""
-        self._out(f"{event.ref.short}{where} {word}{self._dry}{reason}")
+        self._out(f"{called(event.ref, self._home)} {word}{self._dry}{reason}")
         if event.problem is not None:
-            self._err(f"error: {event.problem}")
+            self._failure(event.ref, event.problem)
+
+    def _assessed(self, event: Assessed) -> None:
+        if event.problem is not None:
+            self._failure(event.ref, event.problem)
+            return
+        word = painted("ready", Colour.GREEN)
+        self._out(f"{called(event.ref, self._home)} {word} ({event.elapsed:.1f} s)")
+
+    def _failure(self, ref: Ref, problem: Problem) -> None:
+        self._failed.append((ref, self._lines))
+        self._err("error", problem)
+
+    def _warned(self, event: Warned) -> None:
+        if not self._screen.quiet:
+            self._err("warning", event.problem)
+
+    def _finding(self, event: Found) -> None:
+        finding = event.finding
+        about = f"{called(finding.ref, self._home)}: " if finding.ref else ""
+        self._found += 1
+        self._out(f"{finding.fault}: {about}{finding.what} → {finding.remedy}")
+
+    def _refused(self, event: Refused) -> None:
+        self._err("error", event.problem)
+
+    def _error_at_the_end(self, event: Failed) -> None:
+        self._ended = True
+        self._err("error", event.problem)
 
     def _finished(self, event: Finished) -> None:
-        if self._failed and not event.counts:
-            return  # the error has said all that there is to say
-        parts = [f"{count} {outcome}" for outcome, count in _ordered(event)]
+        if self._overview.began:
+            self._overview.close()
+            if event.problem is not None:
+                self._err("error", event.problem)
+            return
+        if not event.counts and (self._ended or not self._name):
+            return  # the error has said all that there is to say, or it was only looked
+        parts = [f"{event.counts[one]} {one}" for one in Outcome if event.counts.get(one)]
         what = ", ".join(parts) or "nothing to do"
         if self._mode is Mode.REPAIR and not parts:
             what = f"{self._found or 'no'} difference{'' if self._found == 1 else 's'}"
         self._out(f"{self._name}: {what}{self._dry} in {event.elapsed:.1f} s")
         if event.problem is not None:
-            self._err(f"error: {event.problem}")
+            self._err("error", event.problem)
+            self._repeat()
 
-    def _painted(self, word: str, code: str) -> str:
-        return f"\x1b[{code}m{word}\x1b[0m" if self._colour and code else word
-
-
-def _ordered(event: Finished) -> list[tuple[Outcome, int]]:
-    return [(outcome, event.counts[outcome]) for outcome in Outcome if event.counts.get(outcome)]
+    def _repeat(self) -> None:
+        """Name again what failed, when that is out of sight by now."""
+        scrolled = [ref for ref, line in self._failed if self._lines - line > _SCROLLED]
+        if not scrolled:
+            return
+        for ref, _ in self._failed[:_REPEATED]:
+            self._screen.err(f"  {called(ref, self._home)}")
+        if (more := len(self._failed) - _REPEATED) > 0:
+            self._screen.err(f"  and {more} more; each error stands above")

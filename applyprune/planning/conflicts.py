@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections import defaultdict
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from applyprune.model.plan import OnConflict
 from applyprune.planning.definitions import mapping
 from applyprune.planning.digests import is_secret
 from applyprune.planning.field_paths import MISSING, from_server, to_pointer, value_at
+from applyprune.planning.field_values import shown
 from applyprune.planning.managed_fields import set_manager
 from applyprune.planning.tracking import MANAGERS, PART_OF
 from applyprune.planning.yielding import CONFLICTS, IGNORED
@@ -36,9 +36,7 @@ _CAUSE = re.compile(
     r"(?P<update> using \S+)?(?: at (?P<time>\S+))?"
 )
 _REPLICAS = ".spec.replicas"
-_LONGEST = 60
 _LINES = 20
-_SECRET = "(secret)"  # noqa: S105  # what is shown instead of one
 _STEPS = ((86_400.0, "days"), (3_600.0, "h"), (60.0, "min"), (1.0, "s"))
 _KNOWN: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     (re.compile(pattern), words)
@@ -160,8 +158,9 @@ def explain(
         body = live.body if live else None
         theirs = MISSING if path is None else value_at(body, path)
         ours = MISSING if path is None else value_at(one.body, path)
-        values = [f"ours {_shown(ours, one)}"] if path is not None else []
-        values += [f"theirs {_shown(theirs, one)}"] if path is not None and body else []
+        secret = is_secret(one.body)
+        values = [f"ours {shown(ours, secret=secret)}"] if path is not None else []
+        values += [f"theirs {shown(theirs, secret=secret)}"] if path is not None and body else []
         who = _joined([_who(other, live, now) for other in ones])
         notes = scalers if scalers and _is_scale(name, ones) else _notes(ones)
         lines.append(f"{name}: {', '.join([*values, f'owned by {who}'])}{_after(notes)}")
@@ -262,17 +261,6 @@ def _note(manager: str) -> str:
         if pattern.fullmatch(manager):
             return f"{words}: it may write it again"
     return ""
-
-
-def _shown(value: object, one: Desired) -> str:
-    if is_secret(one.body):
-        return _SECRET
-    if value is MISSING:
-        return "none"
-    text = json.dumps(value, ensure_ascii=False)
-    if not text.isprintable():
-        text = json.dumps(value)
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
 
 
 def _after(notes: Sequence[str]) -> str:

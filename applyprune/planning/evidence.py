@@ -88,11 +88,11 @@ def unchanged(
         return False
     if needs_values(desired, entry, live):
         return (
-            live.body is not None and _same_entry(recorded, live, manager) and stands(desired, live)
+            live.body is not None and same_entry(recorded, live, manager) and stands(desired, live)
         )
     if recorded.resource_version == live.resource_version:
         return True
-    return _same_entry(recorded, live, manager) and stands(desired, live)
+    return same_entry(recorded, live, manager) and stands(desired, live)
 
 
 def stands(desired: Desired, live: Live) -> bool:
@@ -116,7 +116,8 @@ def _includes(wanted: object, live: object) -> bool:
     return holds(wanted, live)
 
 
-def _same_entry(recorded: Evidence, live: Live, manager: str) -> bool:
+def same_entry(recorded: Evidence, live: Live, manager: str) -> bool:
+    """Return whether our manager's Apply entry is the one that the last apply left."""
     now = take(live, manager, recorded.schema)
     return now is not None and (now.managed, now.time) == (recorded.managed, recorded.time)
 

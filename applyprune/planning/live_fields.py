@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from applyprune.model.visible import visible
 from applyprune.planning.definitions import mapping
 
 if TYPE_CHECKING:
@@ -90,6 +91,5 @@ def items(body: Mapping[str, Any], *path: str) -> Sequence[Any]:
 
 def one_line(words: str) -> str:
     """Return what a controller wrote on one line that is safe to print and not too long."""
-    line = " ".join(words.split())
-    line = "".join(one if one.isprintable() else "\N{REPLACEMENT CHARACTER}" for one in line)
+    line = visible(" ".join(words.split()))
     return f"{line[:_SHOWN]}…" if len(line) > _SHOWN else line

@@ -41,7 +41,10 @@ def make_plan(
     target: SetIdentity,
     options: Options,
 ) -> Plan:
-    """Decide about every object of the input and every entry of the inventory."""
+    """Decide about every object of the input and every entry of the inventory.
+
+    What a selector has picked out is not the set: then nothing has left it.
+    """
     restored = is_restored(inventory, world)
     entries = recorded(desired, inventory, world, target, restored=restored)
     applies = _apply_steps(desired, entries, world, target, options)
@@ -49,7 +52,7 @@ def make_plan(
     left = [
         entry
         for entry in chosen(options.select, inventory.entries.values())
-        if entry.ref not in wanted
+        if entry.ref not in wanted and options.selector is None
     ]
     removed = remove_steps(
         left,

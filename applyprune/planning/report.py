@@ -1,7 +1,8 @@
-"""How a run ended, from what became of its objects."""
+"""How a run ended, from what became of its objects, and what it waits for meanwhile."""
 
 from __future__ import annotations
 
+from heapq import nsmallest
 from typing import TYPE_CHECKING
 
 from applyprune.errors import (
@@ -12,7 +13,7 @@ from applyprune.errors import (
     RunFailed,
     as_problem,
 )
-from applyprune.model.events import Finished
+from applyprune.model.events import Finished, Pending, Waiting
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from applyprune.errors import ApplypruneError
     from applyprune.model.events import Outcome
     from applyprune.model.problems import Problem
+    from applyprune.model.refs import Ref
+
+_NAMED = 10
 
 
 def finished(
@@ -35,6 +39,14 @@ def finished(
     )
 
 
+def waiting(whys: Mapping[Ref, str], what: str, elapsed: float, timeout: float) -> Waiting:
+    """Return the event that says that each of ``whys``, at least one, is waited for to be so."""
+    # The whole may be 100,000, and this is asked every second.
+    first, *others = nsmallest(_NAMED + 1, whys)
+    named = tuple(Pending(ref, whys[ref]) for ref in others)
+    return Waiting(first, what, elapsed, timeout, whys[first], named, len(whys))
+
+
 def verdict(problems: Iterable[Problem]) -> ApplypruneError | None:
     """Return the error that a run's failures amount to, None when there is none.
 
@@ -46,9 +58,9 @@ def verdict(problems: Iterable[Problem]) -> ApplypruneError | None:
     kinds = {problem.kind for problem in problems}
     if kinds == {PruneRefused.__name__}:
         return PruneRefused("the prune was refused: nothing was deleted")
-    what = f"{len(problems)} of the set's objects failed"
+    some = f"{len(problems)} of the set's objects"
     if kinds == {Conflict.__name__}:
-        return ConflictsFound(what)
+        return ConflictsFound(f"{some} failed: other field managers own fields of them")
     if kinds == {NotReady.__name__}:
-        return NotReady(what)
-    return RunFailed(what)
+        return NotReady(f"{some} did not become ready, or did not go, in time")
+    return RunFailed(f"{some} failed")

@@ -5,10 +5,11 @@ Refs are final here: from discovery or, for a kind that is yet to come, from the
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 from applyprune.errors import InputError, InputErrors, as_problem
+from applyprune.model.options import Options
 from applyprune.model.plan import Desired
 from applyprune.model.problems import Problem
 from applyprune.model.refs import Ref
@@ -24,11 +25,13 @@ from applyprune.planning.tracking import PART_OF, SET_ID, SetIdentity
 from applyprune.planning.yielding import conflict_rule, ignored_fields
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from applyprune.model.manifests import Manifest
     from applyprune.model.refs import GVK
     from applyprune.model.resources import Catalogue, Resource
+
+_PLAIN = Options()
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +51,20 @@ class _Silent(InputError):
 
 
 def resolve(
-    manifests: Sequence[Manifest], catalogue: Catalogue, target: SetIdentity, *, namespace: str
+    manifests: Sequence[Manifest],
+    catalogue: Catalogue,
+    target: SetIdentity,
+    *,
+    namespace: str,
+    options: Options = _PLAIN,
+    elsewhere: Collection[Ref] = (),
 ) -> Resolved:
-    """Settle every manifest; ``namespace`` fills in a missing one and never overrides one.
+    """Settle every manifest, and return those that the options select.
 
-    Raises InputErrors with everything that is wrong: an unknown kind, one object twice, an
+    ``namespace`` fills in a missing one and never overrides one; that is what the option for it
+    does, and it leaves what manifests name in their own fields as it is. What is not selected must
+    be right all the same: the others may depend on it. They may depend on what is ``elsewhere``,
+    too. Raises InputErrors with everything that is wrong: an unknown kind, one object twice, an
     ApplySet label that is already there, the set's own inventory, a dependency that is missing
     or goes round in a circle.
     """
@@ -66,20 +78,29 @@ def resolve(
     warnings: list[Problem] = []
     desired: dict[Ref, Desired] = {}
     unknown: list[tuple[Ref, Problem]] = []
+    override, selector = options.namespace_override, options.selector
+    selected: set[Ref] = set()
+    moved: dict[Ref, Ref] = {}
     for manifest in manifests:
+        home = override or manifest.namespace or namespace
+        is_selected = selector is None or selector.matches(labels_of(manifest))
         try:
             resource = _resource(manifest, catalogue, coming)
-            one = _settle(manifest, resource, target, namespace)
-            _check(one, manifest, target, desired)
+            one = _settle(manifest, resource, target, home)
+            _check(one, manifest, target, desired, override=override)
         except _Silent as error:
-            home = manifest.namespace or namespace
             ref = Ref(manifest.gvk.group, manifest.gvk.kind, home, manifest.name)
-            unknown.append((ref, as_problem(error)))
+            if is_selected:
+                unknown.append((ref, as_problem(error)))
             continue
         except InputError as error:
             errors.append(error)
             continue
         desired[one.ref] = one
+        if is_selected:
+            selected.add(one.ref)
+        if override and resource.namespaced:
+            moved[replace(one.ref, namespace=manifest.namespace or namespace)] = one.ref
         if manifest.namespace and not resource.namespaced:
             warnings.append(
                 Problem(
@@ -91,7 +112,14 @@ def resolve(
             )
     if errors:
         raise errors[0] if len(errors) == 1 else InputErrors(errors)
-    return Resolved(in_order(desired), tuple(warnings), tuple(unknown))
+    ordered = in_order(desired, moved, elsewhere)
+    taken = tuple(one for one in ordered if one.ref in selected)
+    return Resolved(taken, tuple(warnings), tuple(unknown))
+
+
+def labels_of(manifest: Manifest) -> Mapping[str, Any]:
+    """Return the labels that a manifest gives its object."""
+    return mapping(manifest.body["metadata"].get("labels"))
 
 
 def _resource(manifest: Manifest, catalogue: Catalogue, coming: Mapping[GVK, Resource]) -> Resource:
@@ -120,7 +148,7 @@ def _resource(manifest: Manifest, catalogue: Catalogue, coming: Mapping[GVK, Res
 
 
 def _settle(manifest: Manifest, resource: Resource, target: SetIdentity, namespace: str) -> Desired:
-    home = (manifest.namespace or namespace) if resource.namespaced else ""
+    home = namespace if resource.namespaced else ""
     ref = Ref(resource.group, resource.kind, home, manifest.name)
     body = normalize(manifest.body, namespace=home, set_id=target.id)
     spec = mapping(body.get("spec"))
@@ -143,16 +171,22 @@ def _settle(manifest: Manifest, resource: Resource, target: SetIdentity, namespa
 
 
 def _check(
-    one: Desired, manifest: Manifest, target: SetIdentity, seen: Mapping[Ref, Desired]
+    one: Desired,
+    manifest: Manifest,
+    target: SetIdentity,
+    seen: Mapping[Ref, Desired],
+    *,
+    override: str,
 ) -> None:
     if (twin := seen.get(one.ref)) is not None:
+        together = " --namespace-override puts both there." if override else ""
         raise InputError(
             f"{one.ref} is in the set twice",
             where=manifest.origin,
             why=f"it is also in {twin.origin}",
-            hint="Remove one of the two.",
+            hint=f"Remove one of the two.{together}",
         )
-    labels = mapping(manifest.body["metadata"].get("labels"))
+    labels = labels_of(manifest)
     for label in (PART_OF, SET_ID):
         if label in labels:
             raise InputError(

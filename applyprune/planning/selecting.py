@@ -1,14 +1,17 @@
-"""The objects that a user names on the command line, and the names that stand for none."""
+"""The objects that a user picks out, by name or by label, and what is said of the others."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+
+from applyprune.model.problems import Problem
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
     from applyprune.model.inventory import Entry
     from applyprune.model.refs import Ref
+    from applyprune.model.selectors import Selector
 
 
 def chosen(names: Collection[str], entries: Iterable[Entry]) -> Sequence[Entry]:
@@ -19,3 +22,15 @@ def chosen(names: Collection[str], entries: Iterable[Entry]) -> Sequence[Entry]:
 def unlisted(names: Collection[str], refs: Collection[Ref]) -> Sequence[str]:
     """Return the names that stand for no object."""
     return sorted(name for name in names if not any(ref.is_among((name,)) for ref in refs))
+
+
+def partial_problem(
+    selector: Selector, picked: Collection[Ref], listed: Collection[Ref]
+) -> Problem:
+    """Return what is to be said of a run that a selector confines to a part of the set."""
+    others = len(set(listed) - set(picked))
+    return Problem(
+        kind="PartOfTheSet",
+        what=f"nothing is pruned: -l {selector.text} picks out a part of the set",
+        why=f"{others} other objects that it lists are left as they are",
+    )

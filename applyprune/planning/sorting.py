@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from graphlib import CycleError, TopologicalSorter
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from applyprune.errors import InputError, InputErrors
@@ -12,7 +13,7 @@ from applyprune.planning.dependencies import DEPENDS_ON, asked_for, brought, nee
 from applyprune.planning.ordering import DEEPEST, wave_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping, Sequence
 
     from applyprune.model.plan import Desired
     from applyprune.model.refs import Ref
@@ -21,11 +22,17 @@ WAVE = "applyprune.dev/wave"
 _FARTHEST = 1_000
 
 
-def in_order(desired: Mapping[Ref, Desired]) -> tuple[Desired, ...]:
+def in_order(
+    desired: Mapping[Ref, Desired],
+    moved: Mapping[Ref, Ref] = MappingProxyType({}),
+    elsewhere: Collection[Ref] = (),
+) -> tuple[Desired, ...]:
     """Return the objects with their waves and dependencies, first what goes first.
 
     An object goes in the wave that it asks for, at the rank of its kind, and after everything that
-    it depends on. Raises InputErrors for dependencies that are not in the set, and for cycles.
+    it depends on. ``moved`` tells what became of the refs that the manifests themselves name, and
+    what is ``elsewhere`` may be depended on without being in the set. Raises InputErrors for other
+    dependencies that are not in the set, and for cycles.
     """
     brings = brought(desired)
     errors: list[InputError] = []
@@ -34,8 +41,9 @@ def in_order(desired: Mapping[Ref, Desired]) -> tuple[Desired, ...]:
     for ref, one in desired.items():
         try:
             asked[ref] = _wave_asked(one)
-            after = asked_for(one.body["metadata"], one.origin)
-            _refuse_missing(one, after, desired)
+            named = asked_for(one.body["metadata"], one.origin)
+            after = tuple(need if need in desired else moved.get(need, need) for need in named)
+            _refuse_missing(one, [need for need in after if need not in elsewhere], desired)
         except InputError as error:
             errors.append(error)
             continue
@@ -43,7 +51,10 @@ def in_order(desired: Mapping[Ref, Desired]) -> tuple[Desired, ...]:
         settled[ref] = replace(one, after=after, needs=needs)
     if errors:
         raise errors[0] if len(errors) == 1 else InputErrors(errors)
-    graph = {ref: sorted({*one.after, *one.needs}) for ref, one in sorted(settled.items())}
+    graph = {
+        ref: sorted({*one.after, *one.needs} & desired.keys())
+        for ref, one in sorted(settled.items())
+    }
     try:
         order = tuple(TopologicalSorter(graph).static_order())
     except CycleError as error:
@@ -75,7 +86,7 @@ def _wave_asked(one: Desired) -> int:
     return int(text)
 
 
-def _refuse_missing(one: Desired, after: tuple[Ref, ...], desired: Mapping[Ref, Desired]) -> None:
+def _refuse_missing(one: Desired, after: Sequence[Ref], desired: Mapping[Ref, Desired]) -> None:
     missing = [str(ref) for ref in after if ref not in desired]
     if missing:
         raise InputError(

@@ -90,7 +90,7 @@ def _applyset_id(ref: Ref) -> str:
 
 def identity(name: str, namespace: str) -> SetIdentity:
     """Return the identity of the set NAME; raise UsageError when NAME is no DNS label."""
-    if not _DNS_LABEL.fullmatch(name):
+    if not is_dns_label(name):
         raise UsageError(
             f"{name!r} cannot name a set",
             why="a name is a DNS label: lower-case letters, digits and '-', at most 63 characters",
@@ -102,6 +102,11 @@ def identity(name: str, namespace: str) -> SetIdentity:
             "has yielded",
         )
     return SetIdentity(name, namespace)
+
+
+def is_dns_label(text: str) -> bool:
+    """Return whether a text can name a set, or a namespace."""
+    return _DNS_LABEL.fullmatch(text) is not None
 
 
 def set_of(manager: str) -> str:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from applyprune.errors import InputError, UsageError
 from applyprune.model.manifests import Origin
+from applyprune.model.visible import visible
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -135,5 +136,4 @@ def _unreadable(path: str, error: OSError | ValueError) -> InputError:
 
 def shown_path(path: str) -> str:
     """Return a path that can be written anywhere: control characters and odd bytes as escapes."""
-    text = os.fsencode(path).decode("utf-8", "backslashreplace")
-    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
+    return visible(os.fsencode(path).decode("utf-8", "backslashreplace"))

@@ -21,6 +21,7 @@ import click
 from applyprune import __version__
 from applyprune.localplane import API_SERVER_ONLY, ensure_built, progress_on, start
 from applyprune.output.tables import table
+from tests.benchmarks import startup
 from tests.benchmarks.workload import write_manifests
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ class Bench:
         began = time.perf_counter()
         reply = subprocess.run(
             self._command(program, name, path),
-            env=self._environment(),
+            env=self.environment(),
             capture_output=True,
             text=True,
             check=False,
@@ -79,7 +80,7 @@ class Bench:
         """Return kubectl's version and the server's."""
         reply = subprocess.run(
             [self.plane.kubectl, "version", "-o", "json"],
-            env=self._environment(),
+            env=self.environment(),
             capture_output=True,
             check=True,
         )
@@ -91,7 +92,8 @@ class Bench:
             return (sys.executable, "-m", "applyprune", "apply", name, "-f", path)
         return (str(self.plane.kubectl), "apply", "--server-side", "-f", path)
 
-    def _environment(self) -> Mapping[str, str]:
+    def environment(self) -> Mapping[str, str]:
+        """Return the environment of every call: without Python's settings, with caches."""
         caches = str(self.folder / "caches")
         kept = {key: os.environ[key] for key in os.environ if not key.startswith("PYTHON")}
         return {
@@ -166,12 +168,14 @@ def main(*, quick: bool) -> None:
             bench = Bench(plane, folder)
             client, server = bench.kubernetes_versions()
             times = measure(bench, QUICK_ROUNDS if quick else ROUNDS)
+            starts = startup.measure(5 if quick else 21, bench.environment())
     click.echo(
         f"applyprune {__version__} (Python {platform.python_version()}), kubectl {client}, "
         f"API server {server}; {os.cpu_count()} cores, {platform.system()} {platform.machine()}, "
         f"load average {load:.1f} at the start\n"
     )
     click.echo(report(times))
+    click.echo(f"\n{startup.report(starts)}")
     click.echo(f"\n{NOTES}")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import socket
 import threading
 import time
@@ -283,6 +284,5 @@ def test_the_trace_has_a_line_for_each_try_and_no_secrets(access: ClusterAccess)
     transport.close()
 
     assert len(lines) == 1
-    assert lines[0].startswith("GET /api/v1/namespaces?limit=1 200 ")
-    assert lines[0].endswith(" ms try 1")
+    assert re.fullmatch(r"GET /api/v1/namespaces\?limit=1 200 in \d+\.\d{3} s", lines[0])
     assert access.credentials.current().token not in lines[0]

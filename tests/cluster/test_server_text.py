@@ -24,7 +24,7 @@ UNTYPED = "failed to create typed patch object (d/s; /v1, Kind=Secret):"
         ("größer 猫", "größer 猫"),
         ("two\n  lines\tand\ttabs", "two lines and tabs"),
         ("\x1b[31mred\x1b[0m", "\\x1b[31mred\\x1b[0m"),
-        ("bell\x07 nul\x00 del\x7f", "bell\\x07 nul\\x00 del\\x7f"),
+        ("bell\x07 nul\x00 del\x7f", "bell\\x07 nul\\x00 del\\u007f"),
         ("c1 \x9b31m", "c1 \\u009b31m"),
         ("\u202eevil\u202c \u2066x\u2069", "\\u202eevil\\u202c \\u2066x\\u2069"),
         ("zero\u200bwidth\ufeff", "zero\\u200bwidth\\ufeff"),

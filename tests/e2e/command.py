@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -23,8 +24,12 @@ class Ended:
     @property
     def lines(self) -> dict[str, str]:
         """Return what became of each object, by what stands before it on its line."""
-        pairs = [line.split(" ", 1) for line in self.out.splitlines()]
-        return {pair[0]: pair[1] for pair in pairs if len(pair) == 2 and "/" in pair[0]}
+        return dict(self.objects)
+
+    @property
+    def objects(self) -> list[tuple[str, str]]:
+        """Return each object that has a line, without its namespace, and what became of it."""
+        return re.findall(r"^(\S+/\S+)(?: -n \S+)? (.+)$", self.out, re.MULTILINE)
 
 
 def start(

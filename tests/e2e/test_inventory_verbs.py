@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import getpass
+import os
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -119,7 +121,7 @@ def test_an_object_that_cannot_be_moved(desk: Desk, kubectl: Kubectl) -> None:
     assert ended.code == 3
     assert sorted(_said(ended.out)) == [
         "configmap/a moved (to the set shop)",
-        f"configmap/b -n {desk.namespace} failed",
+        "configmap/b failed",
         "web: 1 moved, 1 failed",
     ]
     assert f"error: configmap/b in namespace {desk.namespace} was not moved: " in ended.err
@@ -156,7 +158,7 @@ def test_check_and_repair(desk: Desk, kubectl: Kubectl) -> None:
     assert well.out.startswith("web: no differences")
     kubectl("label", "configmap/b", "-n", desk.namespace, f"{PART_OF}-")
     told = (
-        f"listed but not labelled: configmap/b in namespace {desk.namespace}: somebody has taken "
+        f"listed but not labelled: configmap/b: somebody has taken "
         f"off its label {PART_OF} → put the set's marks back"
     )
     wrong = desk("check", "web")
@@ -181,17 +183,36 @@ def test_check_and_repair(desk: Desk, kubectl: Kubectl) -> None:
     assert desk("check", "web").code == 0
 
 
+def test_list_how_much_is_ready(desk: Desk, kubectl: Kubectl) -> None:
+    """With ``--ready``; a set that cannot be read hides none, and an empty place is said to be."""
+    desk.set("shop").run(config_map("s"))
+    here = ("-n", desk.namespace)
+    kubectl("delete", "configmap/a", *here)
+    kubectl("patch", "configmap/applyprune-shop", *here, "-p", '{"data":{"header":"{}"}}')
+    ended = desk("list", "--ready")
+    assert ended.code == 0
+    rows = [re.split(r" {3,}", line) for line in ended.out.splitlines()]
+    assert rows[0][:4] == ["NAMESPACE", "NAME", "OBJECTS", "READY"]
+    assert [row[1:4] for row in rows[1:]] == [["shop", "?", "?"], ["web", "3", "2/3"]]
+    assert f"warning: the inventory of shop in namespace {desk.namespace} cannot be" in ended.err
+    nothing = Desk(desk.kubeconfig, "kube-public")("list")
+    assert (nothing.code, nothing.out) == (0, "")
+    assert "no sets in kube-public" in nothing.err
+
+
 def test_list_and_show(desk: Desk) -> None:
     """Tables, with the sets of one namespace or of all."""
     desk.set("shop").run(config_map("s"))
-    rows = [line.split() for line in desk("list").out.splitlines()]
-    assert rows == [
-        ["NAMESPACE", "NAME", "OBJECTS", "HELD", "BY"],
-        [desk.namespace, "shop", "1", "-"],
-        [desk.namespace, "web", "3", "-"],
+    rows = [re.split(r" {3,}", line) for line in desk("list").out.splitlines()]
+    assert rows[0] == ["NAMESPACE", "NAME", "OBJECTS", "LAST RUN", "BY", "HELD BY"]
+    who = f"{getpass.getuser()}@{os.uname().nodename}"
+    assert [[*row[:3], *row[4:]] for row in rows[1:]] == [
+        [desk.namespace, "shop", "1", who, "-"],
+        [desk.namespace, "web", "3", who, "-"],
     ]
-    everywhere = [line.split() for line in desk("list", "-A").out.splitlines()]
-    assert all(row in everywhere for row in rows)
+    assert all(re.fullmatch(r"apply, \d+s", row[3]) for row in rows[1:])
+    everywhere = [re.split(r" {3,}", line)[:3] for line in desk("list", "-A").out.splitlines()]
+    assert all(row[:3] in everywhere for row in rows)
     (uid,) = (entry.uid for entry in desk.set("shop").inventory().entries.values())
     shown = [line.split() for line in desk("show", "shop").out.splitlines()]
     assert shown == [

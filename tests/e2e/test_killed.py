@@ -54,7 +54,9 @@ def test_a_signal_finishes_what_is_in_flight_and_records_it(
             out, err = running.communicate("", timeout=300)
     assert running.returncode == 128 + number, err
     assert "interrupted" in err
-    done = {line.split()[0].removeprefix("configmap/") for line in out.splitlines()}
+    *lines, summary = out.splitlines()
+    done = {line.split()[0].removeprefix("configmap/") for line in lines}
+    assert summary.startswith(f"web: {len(done)} created in ")
     assert _there(api, namespace) - {"applyprune-web"} == done
     assert 0 < len(done) < 60
     assert applyprune(*target, kubeconfig=plane.kubeconfig).code == 0

@@ -38,10 +38,10 @@ def test_one_inventory_that_cannot_be_read_hides_no_other(
         ended = applyprune("inventory", "list", *scope, kubeconfig=plane.kubeconfig)
         assert ended.code == 0, ended.err
         rows = [line.split() for line in ended.out.splitlines()]
-        assert [row for row in rows if row[0] == namespace] == [
-            [namespace, "shop", "?", "-"],
-            [namespace, "web", "1", "-"],
-            [namespace, "zoo", "1", "-"],
+        assert [row[:3] for row in rows if row[0] == namespace] == [
+            [namespace, "shop", "?"],
+            [namespace, "web", "1"],
+            [namespace, "zoo", "1"],
         ]
         (warning,) = [line for line in ended.err.splitlines() if namespace in line][:1]
         assert warning.startswith("warning: the inventory of shop in namespace")

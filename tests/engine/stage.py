@@ -121,7 +121,9 @@ class Stage:
     def run(self, *bodies: dict[str, Any], **options: Any) -> Story:
         """Run once and return what was said; what concerns the run as a whole is raised."""
         manifests = [manifest(raw, line) for line, raw in enumerate(bodies, 1)]
-        request = Request(self.target, manifests, self.namespace, Options(**options), self.owner)
+        request = Request(
+            self.target, manifests, self.namespace, Options(**options), owner=self.owner
+        )
         with self._at_work() as (transport, cluster):
             store = ConfigMapStore(transport, self.target)
             return self._story(run(request, cluster, store, self.stop))

@@ -467,8 +467,9 @@ def test_a_custom_resource_is_ready_by_its_ready_condition(
         ended = time.monotonic()
     assert (story.exit_code, became_ready(story)) == (0, {f"widget.{group}/w"})
     assert 0 < ended - turned[0] < 3.0
-    said = [one.what for one in story.events if isinstance(one, Waiting)]
-    assert said == ["it to be ready: the pump is cold"]
+    said = [one for one in story.events if isinstance(one, Waiting)]
+    assert {(one.what, one.why) for one in said} == {("ready", "the pump is cold")}
+    assert all(one.count == 1 and one.elapsed < one.timeout == 60.0 for one in said)
 
 
 def test_a_stalled_custom_resource_has_failed_at_once(

@@ -27,9 +27,10 @@ ALLOWED: Mapping[str, frozenset[str]] = {
     "errors": frozenset({"model"}),
     "planning": frozenset({"model", "errors"}),
     "engine": CORE,
+    "network": frozenset({"model", "errors"}),
     # These three sit beside the engine and are put together with it in `cli` only.
-    "sources": CORE,
-    "cluster": CORE,
+    "sources": CORE | {"network"},
+    "cluster": CORE | {"network"},
     "output": CORE,
     "localplane": frozenset({"model", "errors"}),
     "controller": CORE | {"engine", "sources", "cluster"},

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from applyprune.errors import InputError, InputErrors
+from applyprune.model.options import Options
 from applyprune.model.refs import Ref
 from applyprune.planning.scope import resolve
 from applyprune.planning.tracking import PART_OF
@@ -114,3 +115,35 @@ def test_an_object_of_a_group_whose_server_is_down_holds_up_no_other() -> None:
     ((ref, problem),) = found.unknown
     assert ref == Ref("metrics.k8s.io", "PodMetrics", "home", "f")
     assert "does not answer" in problem.why
+
+
+OVERRIDE = Options(namespace_override="there")
+
+
+def test_an_override_moves_what_is_namespaced_and_nothing_else() -> None:
+    """A Namespace keeps its name, and what a manifest names in its own fields stays."""
+    subjects = [{"kind": "ServiceAccount", "name": "s", "namespace": "other"}]
+    binding = body("Deployment", subjects=subjects, metadata={"namespace": "other"})
+    bodies = [body(metadata={"namespace": "x"}), body("Namespace", "x"), binding]
+    manifests = [manifest(raw, line) for line, raw in enumerate(bodies, 1)]
+    found = resolve(manifests, CATALOGUE, TARGET, namespace="home", options=OVERRIDE).desired
+    assert {str(one.ref) for one in found} == {
+        "namespace/x",
+        "configmap/a in namespace there",
+        "deployment.apps/a in namespace there",
+    }
+    (sent,) = (one.body for one in found if one.ref.kind == "Deployment")
+    assert sent["metadata"]["namespace"] == "there"
+    assert sent["subjects"] == subjects
+
+
+def test_an_override_that_makes_one_object_of_two_is_an_error() -> None:
+    """With the places of both."""
+    bodies = [body(metadata={"namespace": "x"}), body(metadata={"namespace": "y"})]
+    manifests = [manifest(raw, line) for line, raw in enumerate(bodies, 1)]
+    with pytest.raises(InputError) as caught:
+        resolve(manifests, CATALOGUE, TARGET, namespace="home", options=OVERRIDE)
+    text = str(caught.value)
+    assert "set.yaml:2: configmap/a in namespace there is in the set twice" in text
+    assert "it is also in set.yaml:1" in text
+    assert "--namespace-override puts both there" in text

@@ -76,6 +76,6 @@ def test_a_holder_that_crashed_on_another_machine_runs_out(plane: Plane, namespa
     began = time.monotonic()
     assert stage.run(config_map("a")).outcomes["configmap/b"] is Outcome.PRUNED
     assert ELSEWHERE.lease <= time.monotonic() - began < 20
-    waits = {event.what for event in said if isinstance(event, Waiting)}
-    assert waits == {f"{ELSEWHERE.who} holds the set {stage.name}"}
+    waits = {(event.what, event.why) for event in said if isinstance(event, Waiting)}
+    assert waits == {(f"the set {stage.name}", f"{ELSEWHERE.who} works on it")}
     assert stage.inventory().holder is None

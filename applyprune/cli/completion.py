@@ -1,0 +1,35 @@
+"""``applyprune completion``: the script by which a shell completes what is typed."""
+
+from __future__ import annotations
+
+import click
+
+from applyprune.cli.helping import Verb
+from applyprune.errors import UsageError
+
+SHELLS = ("bash", "zsh", "fish")
+
+
+@click.command(cls=Verb)
+@click.argument("shell", type=click.Choice(SHELLS))
+def completion(shell: str) -> None:
+    """Print a script with which the shell SHELL completes applyprune's arguments.
+
+    It completes verbs, options, files, and what it finds in the cluster: sets, their objects,
+    namespaces; a cluster that does not answer in two seconds offers nothing.
+
+    \b
+    Examples:
+      source <(applyprune completion bash)   # in ~/.bashrc
+      source <(applyprune completion zsh)    # in ~/.zshrc, after compinit
+      applyprune completion fish | source    # in ~/.config/fish/config.fish
+    """
+    from click.shell_completion import get_completion_class
+
+    from applyprune.cli.main import PROGRAM, cli
+    from applyprune.output.terminal import Terminal
+
+    made = get_completion_class(shell)
+    if made is None:
+        raise UsageError(f"there is no completion for {shell}")
+    Terminal().out(made(cli, {}, PROGRAM, f"_{PROGRAM.upper()}_COMPLETE").source())

@@ -1,0 +1,56 @@
+"""How a verb tells what it can do: its options under headings, at the width of a terminal."""
+
+from __future__ import annotations
+
+import click
+
+HEADINGS: dict[str, tuple[str, ...]] = {
+    "Input": ("filename", "kustomize", "selector", "namespace-override", "recursive"),
+    "Apply": ("adopt", "take-over", "force-conflicts", "recreate", "create-namespace", "full"),
+    "Prune": ("prune", "propagation", "prune-adopted"),
+    "Prune guards": ("max-prune", "allow-empty", "allow-kind", "allow-cascade", "keep"),
+    "Waiting": ("wait", "watch", "ready-when", "timeout", "lock-timeout"),
+    "Cluster": ("namespace", "all-namespaces", "to-namespace", "context", "kubeconfig"),
+    "Output": ("output", "quiet", "verbose"),
+}
+"""The headings of the help, and the long options below each; the rest goes below ``Options``."""
+
+_REST = "Options"
+
+
+class Verb(click.Command):
+    """A command whose help has its options under HEADINGS, and whose options complete."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the arguments; of a line that is being typed also what the cursor is to complete."""
+        if ctx.resilient_parsing and args and self._wants_value(ctx, args[-1]):
+            # click stops reading at an option without its value, and knows no set's name then.
+            args = args[:-1]
+        return super().parse_args(ctx, args)
+
+    def _wants_value(self, ctx: click.Context, arg: str) -> bool:
+        options = (one for one in self.get_params(ctx) if isinstance(one, click.Option))
+        return any(arg in one.opts and not one.is_flag for one in options)
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write a section for each heading that the verb has options for, its own ones first."""
+        sections: dict[str, list[tuple[str, str]]] = {}
+        for param in self.get_params(ctx):
+            record = param.get_help_record(ctx) if isinstance(param, click.Option) else None
+            if record is not None:
+                sections.setdefault(_heading(param), []).append(record)
+        for heading in (_REST, *HEADINGS):
+            if heading in sections:
+                with formatter.section(heading):
+                    formatter.write_dl(sections[heading])
+
+
+class VerbGroup(click.Group):
+    """A group of such verbs."""
+
+    command_class = Verb
+
+
+def _heading(param: click.Parameter) -> str:
+    names = {name.lstrip("-") for name in param.opts}
+    return next((one for one, options in HEADINGS.items() if names & set(options)), _REST)

@@ -1,0 +1,77 @@
+"""``applyprune status``: how every object of a set is now."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from applyprune.cli.access import cluster_options
+from applyprune.cli.helping import Verb
+from applyprune.cli.options import set_argument, timeout_option
+from applyprune.cli.reporting import reporting_options
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from applyprune.cli.reporting import Reporting
+    from applyprune.cli.where import Where
+    from applyprune.engine.surveying import Survey
+    from applyprune.model.events import Event
+
+
+@click.command(cls=Verb)
+@set_argument
+@cluster_options
+@reporting_options
+@click.option(
+    "--drift", is_flag=True, help="Name the fields that have drifted, and who wrote them."
+)
+@click.option("--fail-on-drift", is_flag=True, help="Exit code 1 when something has drifted.")
+@click.option("-w", "--watch", is_flag=True, help="Go on, and tell what changes, until Ctrl-C.")
+@click.option(
+    "--wait/--no-wait",
+    default=False,
+    help="Whether to go on until everything is ready, or something never will be.  "
+    "[default: no-wait]",
+)
+@timeout_option("How long to wait for everything to be ready.")
+def status(
+    name: str,
+    where: Where,
+    reporting: Reporting,
+    drift: bool,
+    fail_on_drift: bool,
+    watch: bool,
+    wait: bool,
+    timeout: float,
+) -> int:
+    """Tell how every object of the set NAME is: ready or not, and changed by others or not.
+
+    Exit code 5 when something is not ready or not there, 3 when something could not be looked at.
+    An object has drifted when somebody else has changed a field that the set owns, by the server's
+    own record (managedFields).
+
+    \b
+    Examples:
+      applyprune status web
+      applyprune status web --drift
+      applyprune status web --wait --timeout 2m
+      applyprune status web --fail-on-drift -q        # for a nightly job
+    """
+    from applyprune.engine.surveying import Survey
+
+    asked = Survey(
+        drift=drift, fail_on_drift=fail_on_drift, watch=watch, wait=wait, timeout=timeout
+    )
+    return reporting.follow(_surveyed(where, name, asked))
+
+
+def _surveyed(where: Where, name: str, asked: Survey) -> Iterator[Event]:
+    from applyprune.cli.session import at_work
+    from applyprune.engine.surveying import survey
+    from applyprune.planning.tracking import identity
+
+    with at_work(where) as work:
+        target = identity(name, work.namespace)
+        yield from survey(target, asked, work.cluster, work.store(target), work.stop)

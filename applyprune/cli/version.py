@@ -1,0 +1,59 @@
+"""``applyprune version``: which applyprune this is, and which Kubernetes it talks to."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from applyprune._version import __version__
+from applyprune.cli.access import cluster_options
+from applyprune.cli.helping import Verb
+from applyprune.cli.reporting import Reporting, reporting_options
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from applyprune.cli.where import Where
+    from applyprune.model.events import Event
+
+
+@click.command(cls=Verb)
+@cluster_options
+@reporting_options
+@click.option("--client", is_flag=True, help="Tell of applyprune alone; ask no server.")
+def version(where: Where, reporting: Reporting, client: bool) -> int:
+    """Tell the versions of applyprune and of the server.
+
+    Exit code 7 when no server answers; applyprune's own version is told all the same.
+
+    \b
+    Examples:
+      applyprune version
+      applyprune version --client
+    """
+    import platform
+
+    here = (__version__, platform.python_version(), f"{platform.system()} {platform.machine()}")
+    if client and reporting == Reporting():
+        # The one line that editors and prompts ask for often: a stream of events is not needed.
+        from applyprune.output.terminal import Terminal
+        from applyprune.output.versions import told
+
+        Terminal().out(told(*here, server=""))
+        return 0
+    return reporting.follow(_asked(where, here, client=client))
+
+
+def _asked(where: Where, here: tuple[str, str, str], *, client: bool) -> Iterator[Event]:
+    from applyprune.cli.session import transport_to
+    from applyprune.cluster.discovery import server_version
+    from applyprune.model.events import Versions
+
+    server = ""
+    try:
+        if not client:
+            with transport_to(where) as (transport, _, _):
+                server = server_version(transport)
+    finally:
+        yield Versions(*here, server)

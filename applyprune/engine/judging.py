@@ -1,0 +1,118 @@
+"""What a run would do about single objects, found out by reading and planning as a run does."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from applyprune.engine.preconditions import no_set
+from applyprune.engine.reading import Reader
+from applyprune.engine.workers import Stop, Workers
+from applyprune.errors import ApplypruneError, UsageError
+from applyprune.model.builtin import CONFIG_MAPS
+from applyprune.model.events import Event, Warned
+from applyprune.model.live import Live
+from applyprune.model.options import Mode, Options
+from applyprune.model.refs import Ref
+from applyprune.planning.explaining import Case, explained
+from applyprune.planning.planner import make_plan
+from applyprune.planning.scope import resolve
+from applyprune.planning.tracking import PART_OF, SET_ID, set_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from applyprune.engine.ports import Cluster, Readable
+    from applyprune.model.live import State
+    from applyprune.model.manifests import Manifest
+    from applyprune.model.resources import Catalogue, Resource
+    from applyprune.planning.tracking import SetIdentity
+
+
+def judge(
+    target: SetIdentity,
+    manifests: Sequence[Manifest] | None,
+    named: str,
+    cluster: Cluster,
+    store: Readable,
+    stop: Stop,
+    *,
+    namespace: str,
+) -> Iterator[Event]:
+    """Yield an Explained for each object that ``named`` names, as ``Ref.is_among`` takes it.
+
+    ``manifests`` is the input, None for none: then the inventory alone tells what would become of
+    the object if it left the set. ``namespace`` is where manifests without one go, and where an
+    object is looked for that neither input nor inventory knows. Raises UsageError for a kind that
+    is not served, or a set that there is not; InputError, InventoryError and AccessError.
+    """
+    workers = Workers(16, stop)
+    try:
+        inventory = store.read()
+        if manifests is None and not inventory.exists:
+            raise no_set(target)
+        catalogue = cluster.catalogue()
+        resolved = resolve(manifests or (), catalogue, target, namespace=namespace)
+        yield from (Warned(warning) for warning in resolved.warnings)
+        options = Options()
+        if manifests is None:
+            options = Options(mode=Mode.PRUNE, select=frozenset({named}), allow_empty=True)
+        reader = Reader(cluster, workers, target)
+        world = reader.world(resolved.desired, inventory, catalogue, prunes=True)
+        plan = make_plan(resolved.desired, inventory, world, target, options)
+        known = {one.ref for one in resolved.desired} | inventory.entries.keys()
+        states: dict[Ref, State] = {
+            ref: world.states[ref] for ref in sorted(known) if ref.is_among({named})
+        }
+        for resource, ref in () if states else _unknown(named, catalogue, namespace):
+            states[ref] = reader.one(resource, ref)
+        for ref, state in states.items():
+            yield explained(
+                Case(
+                    ref=ref,
+                    state=state,
+                    plan=plan,
+                    inventory=inventory,
+                    target=target,
+                    by_input=manifests is not None,
+                    schemas=world.schemas,
+                    owner=_owner(state, target, cluster),
+                )
+            )
+    finally:
+        workers.close()
+
+
+def _unknown(named: str, catalogue: Catalogue, namespace: str) -> Iterable[tuple[Resource, Ref]]:
+    """Return where an object may be that neither input nor inventory knows."""
+    *home, kind, name = named.split("/") if "/" in named else ("", named)
+    wanted, _, group = kind.lower().partition(".")
+    found = sorted(
+        {
+            resource.full_plural: resource
+            for resource in catalogue.preferred.values()
+            if wanted in {resource.kind.lower(), resource.plural} and group in {"", resource.group}
+        }.items()
+    )
+    if not found or not name or len(home) > 1:
+        raise UsageError(
+            f"{named!r} names no object",
+            why=f"the server serves no kind {kind!r}" if kind and name else "",
+            hint="Write KIND/NAME or KIND.GROUP/NAME: deployment.apps/web.",
+        )
+    # One kind may be served by several groups: the first by name, unless a group was said.
+    _, resource = found[0]
+    where = (home[0] if home else namespace) if resource.namespaced else ""
+    return [(resource, Ref(resource.group, resource.kind, where, name))]
+
+
+def _owner(state: State, target: SetIdentity, cluster: Cluster) -> str:
+    """Return the other set whose label an object bears, as far as one can look for it."""
+    label = state.labels.get(PART_OF, "") if isinstance(state, Live) else ""
+    if not label or label == target.id:
+        return ""
+    try:
+        roots = cluster.list(CONFIG_MAPS, selector=f"{SET_ID}={label}")
+    except ApplypruneError:
+        return ""
+    names = [f"{set_name(root.ref.name)} in namespace {root.ref.namespace}" for root in roots]
+    return names[0] if names else ""

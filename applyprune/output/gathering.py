@@ -1,0 +1,156 @@
+"""A stream of events gathered into one value, for what can only be written as a whole."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from applyprune.model.events import (
+    Assessed,
+    Compared,
+    Done,
+    Enrolled,
+    Explained,
+    Failed,
+    Finished,
+    Found,
+    Listed,
+    Planned,
+    Refused,
+    Standing,
+    Started,
+    Versions,
+    Warned,
+)
+from applyprune.model.readiness import Status
+
+if TYPE_CHECKING:
+    from applyprune.model.events import Event
+    from applyprune.model.findings import Finding
+    from applyprune.model.manifests import Origin
+    from applyprune.model.plan import Plan
+    from applyprune.model.problems import Problem
+    from applyprune.model.refs import Ref
+
+UNREADY = frozenset({Status.FAILED, Status.NOT_FOUND})
+"""States that are failures where a run waits for nothing: the others may come right by waiting."""
+
+
+@dataclass(slots=True)
+class Told:
+    """Everything that was said of one object; a part is None when nothing was."""
+
+    ref: Ref
+    done: Done | None = None
+    assessed: Assessed | None = None
+    compared: Compared | None = None
+    standing: Standing | None = None
+    listed: Listed | None = None
+    explained: Explained | None = None
+
+    @property
+    def origin(self) -> Origin | None:
+        """Return where its manifest stands."""
+        parts = (self.done, self.compared, self.explained)
+        return next((one.origin for one in parts if one is not None and one.origin), None)
+
+    @property
+    def problem(self) -> Problem | None:
+        """Return what went wrong with it: when it was dealt with, or in the wait for it."""
+        done = self.done.problem if self.done else None
+        return done or (self.assessed.problem if self.assessed else None)
+
+    @property
+    def is_unready(self) -> bool:
+        """Return whether a look at it found it failed or missing."""
+        return self.standing is not None and self.standing.readiness.status in UNREADY
+
+
+@dataclass(slots=True)
+class Gathered:
+    """What a stream has said so far; ``finished`` is None when it was cut off."""
+
+    started: Started | None = None
+    plan: Plan | None = None
+    objects: list[Told] = field(default_factory=list)
+    sets: dict[tuple[str, str], Enrolled] = field(default_factory=dict)
+    warnings: list[Problem] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+    versions: Versions | None = None
+    errors: list[Problem] = field(default_factory=list)
+    refusal: Problem | None = None
+    finished: Finished | None = None
+    _last: dict[Ref, Told] = field(default_factory=dict)
+
+    @property
+    def name(self) -> tuple[str, str]:
+        """Return the set's name and namespace, empty when it was never named."""
+        if self.started is not None:
+            return self.started.name, self.started.namespace
+        named: list[Listed | Enrolled] = [one.listed for one in self.objects if one.listed]
+        if any(one.standing for one in self.objects):
+            # Objects were looked at, so it is they that the set was told for.
+            named += self.sets.values()
+        return next(((one.name, one.namespace) for one in named), ("", ""))
+
+    @property
+    def verdict(self) -> Problem | None:
+        """Return what the end says went wrong, where nothing before it has said so."""
+        told = (
+            self.errors
+            or self.refusal
+            or self.findings
+            or any(one.problem for one in self.sets.values())
+            or any(one.problem or one.is_unready for one in self.objects)
+        )
+        return None if told or self.finished is None else self.finished.problem
+
+    def take(self, event: Event) -> None:
+        """Put one event where it belongs."""
+        match event:
+            case Started():
+                self.started = event
+            case Planned(plan=plan):
+                self.plan = plan
+            case Warned(problem=problem):
+                self.warnings.append(problem)
+            case Found(finding=finding):
+                self.findings.append(finding)
+            case Refused(problem=problem):
+                self.refusal = problem
+            case Failed(problem=problem):
+                self.errors.append(problem)
+            case Enrolled():
+                # Whoever watches is told of a set again when it has changed.
+                self.sets[event.namespace, event.name] = event
+            case Versions():
+                self.versions = event
+            case Finished():
+                self.finished = event
+            case _:
+                self._of_an_object(event)
+
+    def _of_an_object(self, event: Event) -> None:
+        match event:
+            case Done():
+                # What was said of it before stays: an object may be dealt with twice in one run.
+                self._told(event.ref, anew="done").done = event
+            case Assessed():
+                self._told(event.ref).assessed = event
+            case Compared():
+                self._told(event.ref).compared = event
+            case Standing():
+                self._told(event.ref).standing = event
+            case Listed():
+                self._told(event.entry.ref).listed = event
+            case Explained():
+                self._told(event.ref).explained = event
+            case _:
+                pass
+
+    def _told(self, ref: Ref, anew: str = "") -> Told:
+        told = self._last.get(ref)
+        if told is None or (anew and getattr(told, anew) is not None):
+            told = self._last[ref] = Told(ref)
+            self.objects.append(told)
+        return told

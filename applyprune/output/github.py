@@ -1,0 +1,166 @@
+"""``-o github``: annotations as workflow commands, and a summary of the run as Markdown.
+
+A workflow command is a line ``::error file=a.yaml,line=3,col=5,title=T::MESSAGE``. The runner of
+GitHub Actions obeys any line that begins with ``::``, and one that holds ``##[`` anywhere: text of
+others is escaped so that it can be neither. GitHub shows 10 errors, 10 warnings and 10 notices of a
+step, all of them in its log; so the summary has them too. An object that changed nothing makes no
+line. All goes to standard output: both of a step's outputs are one log.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from applyprune.model.events import (
+    Assessed,
+    Compared,
+    Done,
+    Enrolled,
+    Explained,
+    Failed,
+    Finished,
+    Found,
+    Listed,
+    Outcome,
+    Refused,
+    Standing,
+    Versions,
+    Warned,
+)
+from applyprune.model.options import DryRun
+from applyprune.model.visible import visible
+from applyprune.output.gathering import UNREADY, Gathered
+from applyprune.output.lines import shown
+from applyprune.output.markdown import conclusion, page
+from applyprune.output.places import Places
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from applyprune.model.events import Event
+    from applyprune.model.manifests import Origin
+    from applyprune.model.problems import Problem
+    from applyprune.output.screen import Screen
+
+ROOM = 1024 * 1024
+"""How many bytes GitHub takes of a step's summary; of more it takes nothing."""
+_LONGEST = 16 * 1024
+"""How much of one message: GitHub cuts an annotation at 64 KiB, and it is to be read."""
+
+
+class GitHubPrinter:
+    """Writes an annotation as its event comes, and the summary at the end."""
+
+    def __init__(self, screen: Screen) -> None:
+        """Take where the lines go, the summary's file, and the root of the repository."""
+        self._out = screen.out
+        self._summary = screen.summary
+        self._places = screen.places or Places()
+        self._gathered = Gathered()
+
+    def show(self, event: Event) -> None:
+        """Write what one event is worth."""
+        self._gathered.take(event)
+        match event:
+            case Done():
+                self._done(event)
+            case Assessed(ref=ref, problem=problem) if problem is not None:
+                self._problem("error", f"{ref.short} is not ready", problem)
+            case Standing(ref=ref, readiness=found) if found.status in UNREADY:
+                self._command("error", str(found.status), f"{ref}: {found.message}", None)
+            case Enrolled(name=name, problem=problem) if problem is not None:
+                self._problem("error", f"the set {name}", problem)
+            case Warned(problem=problem):
+                self._problem("warning", "applyprune", problem)
+            case Refused(problem=problem):
+                self._problem("error", "the prune was refused", problem)
+            case Failed(problem=problem):
+                self._problem("error", "applyprune", problem)
+            case Found(finding=finding):
+                about = f"{finding.ref}: " if finding.ref else ""
+                told = f"{about}{finding.what} → {finding.remedy}"
+                self._command("warning", str(finding.fault), told, None)
+            case Compared(ref=ref, outcome=outcome) if outcome is not Outcome.UNCHANGED:
+                self._command("notice", ref.short, f"{ref} would be {outcome}", event.origin)
+            case Finished():
+                if (verdict := self._gathered.verdict) is not None:
+                    self._problem("error", "applyprune", verdict)
+                self._line(conclusion(self._gathered))
+            case _:
+                self._looked(event)
+
+    def close(self) -> None:
+        """Append the summary to its file; a file that cannot be written fails nothing."""
+        if self._summary is None:
+            return
+        try:
+            self._append(self._summary)
+        except OSError as error:
+            why = f"{self._summary}: {error.strerror}"
+            self._command("warning", "the summary could not be written", why, None)
+
+    def _looked(self, event: Event) -> None:
+        """Write what was asked for and is well: a line of the log, no annotation."""
+        match event:
+            case Listed(entry=entry):
+                self._line(f"{entry.ref} {entry.made}")
+            case Standing(ref=ref, readiness=found):
+                self._line(f"{ref} {found.status}: {found.message}")
+            case Enrolled(name=name, namespace=namespace, objects=objects):
+                self._line(f"{name} in namespace {namespace}: {objects} objects")
+            case Versions(client=client, server=server):
+                self._line(f"applyprune {client}{f', server {server}' if server else ''}")
+            case Explained(ref=ref, verdict=verdict, reasons=reasons):
+                self._line(f"{ref}: {verdict}")
+                for reason in reasons:
+                    self._line(f"  {reason}")
+            case _:
+                pass
+
+    def _append(self, path: Path) -> None:
+        before = path.stat().st_size if path.exists() else 0
+        if text := page(self._gathered, ROOM - before - 1):
+            with path.open("a", encoding="utf-8") as file:
+                file.write(f"{text}\n")
+
+    def _done(self, event: Done) -> None:
+        if event.problem is not None:
+            title = f"{event.ref.short} {event.outcome}"
+            level = "warning" if event.outcome is Outcome.SKIPPED else "error"
+            self._problem(level, title, event.problem, event.origin)
+        elif event.outcome is not Outcome.UNCHANGED:
+            reason = f" ({event.reason})" if event.reason else ""
+            started = self._gathered.started
+            dry = " (dry run)" if started and started.dry_run is not DryRun.OFF else ""
+            self._line(f"{event.ref} {event.outcome}{dry}{reason}")
+
+    def _problem(
+        self, level: str, title: str, problem: Problem, origin: Origin | None = None
+    ) -> None:
+        self._command(level, title, str(problem), problem.origin or origin)
+
+    def _command(self, level: str, title: str, message: str, origin: Origin | None) -> None:
+        path = self._places.path(origin)
+        properties = {
+            "file": visible(path),
+            "line": str(origin.line) if path and origin and origin.line else "",
+            "col": str(origin.column) if path and origin and origin.column else "",
+            "title": visible(title),
+        }
+        said = ",".join(f"{key}={_property(value)}" for key, value in properties.items() if value)
+        text = shown(message)
+        cut = f"{text[:_LONGEST]}…" if len(text) > _LONGEST else text
+        self._out(f"::{level} {said}::{_data(cut)}")
+
+    def _line(self, text: str) -> None:
+        """Write a line that the runner cannot take for a command."""
+        line = visible(text).replace("##[", "## [")
+        self._out(f"- {line}" if line.lstrip().startswith("::") else line)
+
+
+def _data(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _data(text).replace(":", "%3A").replace(",", "%2C")

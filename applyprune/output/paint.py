@@ -1,0 +1,79 @@
+"""Colours in text, kept apart from what others wrote until the text reaches its place.
+
+What is printed holds names and messages of others, so escape sequences in it are made visible. Our
+own colours are marked with a number that nobody else can know, and become escape sequences only
+where the place can show them.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from enum import StrEnum
+
+from applyprune.model.visible import visible
+
+_OURS = f"\x1b{os.urandom(8).hex()}"
+_MARK = re.compile(f"{_OURS}([0-9;]*)m")
+
+
+class Colour(StrEnum):
+    """The colours that are used, as parameters of the sequence that selects them (ECMA-48)."""
+
+    RED = "31"
+    GREEN = "32"
+    YELLOW = "33"
+    MAGENTA = "35"
+    CYAN = "36"
+    BOLD = "1"
+    FAINT = "2"
+
+
+def painted(text: str, colour: Colour | None) -> str:
+    """Return the text marked to be shown in a colour, where colours are shown at all."""
+    return f"{_OURS}{colour}m{text}{_OURS}0m" if colour and text else text
+
+
+def rendered(text: str, *, colour: bool) -> str:
+    """Return lines fit for a terminal: marks as colours or not at all, all else made visible."""
+    if text.isprintable():
+        return text
+    return "\n".join(_line(line, colour=colour) for line in text.split("\n"))
+
+
+def cells(text: str) -> int:
+    """Return how many columns of a terminal the text takes, which is one line."""
+    plain = rendered(text, colour=False)
+    return len(plain) if plain.isascii() else sum(map(_cells, plain))
+
+
+def cut(text: str, columns: int) -> str:
+    """Return the text, without marks, cut to so many columns; what is cut ends in ``…``."""
+    plain = rendered(text, colour=False)
+    if cells(plain) <= columns:
+        return plain
+    kept, left = "", columns - 1
+    for char in plain:
+        left -= _cells(char)
+        if left < 0:
+            break
+        kept += char
+    return f"{kept}…" if columns > 0 else ""
+
+
+def _cells(char: str) -> int:
+    if char.isascii():
+        return 1
+    import unicodedata  # noqa: PLC0415 - a megabyte that few lines need
+
+    if unicodedata.combining(char):
+        return 0
+    return 2 if unicodedata.east_asian_width(char) in {"W", "F"} else 1
+
+
+def _line(line: str, *, colour: bool) -> str:
+    # Every second piece is what a mark holds.
+    pieces = _MARK.split(line)
+    pieces[::2] = map(visible, pieces[::2])
+    pieces[1::2] = (f"\x1b[{code}m" if colour else "" for code in pieces[1::2])
+    return "".join(pieces)

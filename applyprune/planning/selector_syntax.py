@@ -1,0 +1,82 @@
+"""The text of a label selector → a Selector, by the grammar of Kubernetes' own parser.
+
+The grammar is that of ``k8s.io/apimachinery/pkg/labels``: ``a=b``, ``a==b``, ``a!=b``, ``a``,
+``!a``, ``a in (b,c)``, ``a notin (b,c)``, ``a>1``, ``a<1``, separated by commas.
+"""
+
+from __future__ import annotations
+
+import re
+
+from applyprune.errors import UsageError
+from applyprune.model.selectors import Operator, Requirement, Selector
+
+_WORD = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
+_SUBDOMAIN = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*")
+_LONGEST_SUBDOMAIN = 253
+_LARGEST = 2**63 - 1
+# A comma inside parentheses separates values.
+_SEPARATOR = re.compile(r",(?![^(]*\))")
+_SET = re.compile(r"(?P<key>[^\s=!<>(),]+)\s+(?P<word>in|notin)\s*\((?P<values>[^()]*)\)")
+_COMPARED = re.compile(r"(?P<key>[^\s=!<>(),]+)\s*(?P<sign>==|=|!=|<|>)\s*(?P<value>[^\s=!<>(),]*)")
+_BARE = re.compile(r"(?P<not>!?)\s*(?P<key>[^\s=!<>(),]+)")
+_SIGNS = {
+    "=": Operator.IN,
+    "==": Operator.IN,
+    "!=": Operator.NOT_IN,
+    ">": Operator.GREATER,
+    "<": Operator.LESS,
+}
+_HINT = "Write labels as app=web,tier!=db or 'app in (web,db),!canary'."
+
+
+def parse_selector(text: str) -> Selector:
+    """Return the selector; raises UsageError for what is none.
+
+    An empty text, which Kubernetes takes for everything, is refused: in a script it is a variable
+    that is not set.
+    """
+    if not text.strip(" \t\r\n"):
+        raise UsageError("an empty selector", hint="Is a variable of the script not set?")
+    parts = _SEPARATOR.split(text)
+    return Selector(
+        text.strip(), tuple(_requirement(part.strip(" \t\r\n"), text) for part in parts)
+    )
+
+
+def _requirement(part: str, text: str) -> Requirement:
+    if found := _SET.fullmatch(part):
+        values = frozenset(one.strip(" \t\r\n") for one in found["values"].split(","))
+        operator = Operator.IN if found["word"] == "in" else Operator.NOT_IN
+        return _checked(Requirement(found["key"], operator, values), text)
+    if found := _COMPARED.fullmatch(part):
+        sign = found["sign"]
+        return _checked(Requirement(found["key"], _SIGNS[sign], frozenset({found["value"]})), text)
+    if found := _BARE.fullmatch(part):
+        operator = Operator.ABSENT if found["not"] else Operator.EXISTS
+        return _checked(Requirement(found["key"], operator), text)
+    raise _refusal(text, f"{part!r} is no requirement" if part else "nothing stands at a comma")
+
+
+def _checked(one: Requirement, text: str) -> Requirement:
+    prefix, slash, name = one.key.rpartition("/")
+    if not _WORD.fullmatch(name) or (slash and not _is_subdomain(prefix)):
+        raise _refusal(text, f"{one.key!r} is no label's key")
+    for value in sorted(one.values):
+        if value and not _WORD.fullmatch(value):
+            raise _refusal(text, f"{value!r} is no label's value")
+        if one.operator in {Operator.GREATER, Operator.LESS} and not _is_number(value):
+            raise _refusal(text, f"{value!r} is no whole number")
+    return one
+
+
+def _is_subdomain(text: str) -> bool:
+    return len(text) <= _LONGEST_SUBDOMAIN and _SUBDOMAIN.fullmatch(text) is not None
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and int(text) <= _LARGEST
+
+
+def _refusal(text: str, why: str) -> UsageError:
+    return UsageError(f"{text!r} is no label selector", why=why, hint=_HINT)

@@ -1,0 +1,145 @@
+"""How an object of a set is now: its readiness, its age, and whether it is what was applied."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from functools import cache
+from typing import TYPE_CHECKING
+
+from applyprune.errors import ApplypruneError, NotReady, RunFailed, as_problem
+from applyprune.model.events import Standing
+from applyprune.model.live import Absent, Live, Unknown
+from applyprune.model.readiness import Readiness, Status
+from applyprune.planning.awaiting import READY_WHEN, WAIT, Wait
+from applyprune.planning.drifting import drift_of, has_drifted
+from applyprune.planning.ownership import Owner, owner_of
+from applyprune.planning.readiness import assess
+from applyprune.planning.ready_rules import Rule, compile_rule
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from applyprune.model.inventory import Entry
+    from applyprune.model.live import State
+    from applyprune.model.problems import Problem
+    from applyprune.planning.tracking import SetIdentity
+
+_SHOWN = 5
+
+
+def stand(
+    entry: Entry, state: State, target: SetIdentity, now: datetime, *, fields: bool = False
+) -> Standing:
+    """Return how an object stands; ``state`` is of a full read, ``fields`` asks for its drift.
+
+    The age is by the clock of ``now``, which need not be the server's.
+    """
+    if isinstance(state, Unknown):
+        told = f"it could not be looked at: {state.problem.kind}"
+        readiness = Readiness(Status.UNKNOWN, told)
+        return Standing(entry.ref, readiness, entry.made, None)
+    if isinstance(state, Absent):
+        return Standing(entry.ref, _absent(entry, state), entry.made, None)
+    age = _age(state, now)
+    drifted = has_drifted(entry, state, target.manager)
+    return Standing(
+        ref=entry.ref,
+        readiness=_readiness(state, age),
+        made=entry.made,
+        age=age,
+        drifted=drifted,
+        drift=drift_of(state, target.manager) if fields and drifted else (),
+    )
+
+
+def is_waited_for(state: State) -> bool:
+    """Return whether an object counts for the set's being ready; its annotation may say no."""
+    return not isinstance(state, Live) or state.annotations.get(WAIT) != Wait.SKIP
+
+
+def doubt(entry: Entry, state: State, target: SetIdentity) -> Problem | None:
+    """Return what is to be warned of: an object that is not there, not known, or not ours now."""
+    if isinstance(state, Unknown):
+        return as_problem(RunFailed(f"{entry.ref} is not known", why=str(state.problem)))
+    if isinstance(state, Absent):
+        return as_problem(RunFailed(f"{entry.ref} is not there", why=_absent(entry, state).message))
+    owner = owner_of(state, entry, target)
+    if owner is Owner.OTHER:
+        return as_problem(RunFailed(f"{entry.ref} belongs to another set now"))
+    if owner is not Owner.RECORDED and entry.uid:
+        return as_problem(
+            RunFailed(
+                f"{entry.ref} is not the object that the set has applied",
+                why="it was deleted and created again: its UID is another",
+                hint=f"See: applyprune inventory check {target.arguments}",
+            )
+        )
+    return None
+
+
+def unnamed(one: Standing) -> Problem | None:
+    """Return what is to be said of an object that has drifted in fields that nothing names."""
+    if not one.drifted or one.drift:
+        return None
+    return as_problem(
+        RunFailed(
+            f"{one.ref} has drifted, and nothing tells in which fields",
+            why="what somebody removes, or applies in the set's own name, leaves no other owner",
+            hint="The next apply puts it right.",
+        )
+    )
+
+
+def verdict(counted: Collection[Standing]) -> ApplypruneError | None:
+    """Return what objects that count amount to: RunFailed, NotReady, or None when all are ready."""
+    unknown = [one for one in counted if one.readiness.status is Status.UNKNOWN]
+    if unknown:
+        return RunFailed(f"{_count(unknown, counted)} not known: {_names(unknown)}")
+    unready = [one for one in counted if one.readiness.status is not Status.CURRENT]
+    if unready:
+        return NotReady(f"{_count(unready, counted)} not ready: {_names(unready)}")
+    return None
+
+
+def _count(ones: Sequence[Standing], of: Collection[Standing]) -> str:
+    return f"{len(ones)} of the set's {len(of)} objects {'is' if len(ones) == 1 else 'are'}"
+
+
+def _names(ones: Sequence[Standing]) -> str:
+    named = ", ".join(one.ref.short for one in ones[:_SHOWN])
+    return named if len(ones) <= _SHOWN else f"{named} and {len(ones) - _SHOWN} more"
+
+
+def _absent(entry: Entry, state: Absent) -> Readiness:
+    if not state.proven:
+        return Readiness(Status.UNKNOWN, "nothing proves whether it is there")
+    if not entry.uid:
+        return Readiness(Status.NOT_FOUND, "no apply of it was ever confirmed; apply again")
+    return Readiness(Status.NOT_FOUND, "somebody has deleted it, or its TTL has removed it")
+
+
+def _readiness(live: Live, age: float | None) -> Readiness:
+    if live.body is None:
+        return Readiness(Status.UNKNOWN, "it was not read in full")
+    text = live.annotations.get(READY_WHEN, "")
+    try:
+        rule = _rule(text) if text else None
+    except ApplypruneError as error:
+        return Readiness(Status.UNKNOWN, str(as_problem(error)))
+    started = live.annotations.get(WAIT) == Wait.STARTED
+    return assess(live.body, waited=age or 0.0, rule=rule, job_started=started)
+
+
+@cache
+def _rule(text: str) -> Rule:
+    return compile_rule(text, where=READY_WHEN)
+
+
+def _age(live: Live, now: datetime) -> float | None:
+    try:
+        born = datetime.fromisoformat(str(live.metadata.get("creationTimestamp", "")))
+    except ValueError:
+        return None
+    if born.tzinfo is None:
+        born = born.replace(tzinfo=UTC)
+    return max(0.0, (now - born).total_seconds())

@@ -1,0 +1,100 @@
+"""``--help``: what it tells, where, and how little it loads."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import click
+import pytest
+
+from applyprune.cli.helping import HEADINGS
+from applyprune.cli.main import VERBS, cli
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+COLUMNS = 80
+UNUSED = ("model", "planning", "engine", "cluster", "sources", "output")
+
+
+def verbs() -> dict[str, click.Command]:
+    """Return every verb that does something, by what is typed for it."""
+    return dict(_below(cli, ""))
+
+
+def _below(command: click.Command, name: str) -> Iterator[tuple[str, click.Command]]:
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        for one in command.list_commands(context):
+            found = command.get_command(context, one)
+            assert found is not None
+            yield from _below(found, f"{name} {one}".strip())
+    else:
+        yield name, command
+
+
+def text(command: click.Command, name: str) -> str:
+    """Return the help of a verb as an 80 columns' terminal shows it."""
+    return command.get_help(click.Context(command, info_name=name, terminal_width=COLUMNS))
+
+
+@pytest.mark.parametrize("name", sorted(verbs()))
+def test_every_verb_has_examples_and_fits(name: str) -> None:
+    """No line is longer than a terminal is wide, and nobody has to guess how a verb is called."""
+    told = text(verbs()[name], name)
+    assert [line for line in told.splitlines() if len(line) > COLUMNS] == []
+    if not name.startswith("local kubectl"):
+        assert f"applyprune {name}" in told.partition("Examples:")[2]
+
+
+def test_options_stand_under_headings() -> None:
+    """What several verbs share is found in the same place."""
+    told = text(verbs()["apply"], "apply")
+    places = [told.index(f"\n{heading}:\n") for heading in ("Options", *HEADINGS)]
+    assert places == sorted(places)
+    guards = told.partition("\nPrune guards:\n")[2].partition("\n\n")[0]
+    assert {"--max-prune", "--allow-kind", "--keep"} <= set(guards.replace(" ", "\n").split())
+    assert "--wait" not in guards
+
+
+def test_the_list_of_verbs_is_what_the_verbs_say() -> None:
+    """It is written down once more so that ``--help`` need not import them."""
+    context = click.Context(cli)
+    said = {name: one.what for below in VERBS.values() for name, one in below.items()}
+    is_so = {}
+    for name in cli.list_commands(context):
+        command = cli.get_command(context, name)
+        assert command is not None
+        first = (command.help or "").partition("\n\n")[0]
+        is_so[name] = " ".join(first.split())
+    assert said == is_so
+
+
+def test_the_list_of_verbs_loads_none() -> None:
+    """``--help`` waits for click, and for nothing that a run needs."""
+    assert loaded("--help") & {f"applyprune.{one}" for one in UNUSED} == {"applyprune.model"}
+
+
+def test_the_version_loads_hardly_more() -> None:
+    """Editors and prompts ask for it often."""
+    names = loaded("version", "--client")
+    heavy = {"applyprune.model.events", "applyprune.engine", "applyprune.cluster", "urllib3"}
+    assert names & heavy == set()
+    assert "applyprune.output.versions" in names
+
+
+def loaded(*arguments: str) -> set[str]:
+    """Return the modules that a call of the command line has loaded at its end."""
+    script = (
+        "import sys\nfrom applyprune.cli.main import main\n"
+        f"sys.argv = ['applyprune', *{arguments!r}]\n"
+        "try:\n    main()\nexcept SystemExit as end:\n    assert not end.code, end.code\n"
+        "print('LOADED', *sys.modules)"
+    )
+    reply = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert reply.stdout.startswith(("Usage: applyprune", "applyprune "))
+    return set(reply.stdout.rpartition("LOADED")[2].split())

@@ -1,0 +1,103 @@
+"""The Dockerfile's install commands, run in an empty environment, and what they leave."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from fnmatch import fnmatch
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+DOCKERFILE = (ROOT / "deploy/Dockerfile").read_text(encoding="utf-8")
+CONTEXT = (ROOT / "deploy/Dockerfile.dockerignore").read_text(encoding="utf-8").split()
+OFFLINE = re.compile(r"NewConnectionError|NameResolutionError|Network is unreachable|ProxyError")
+BIGGEST = 200 * 2**20
+"""Bytes that may be added to Python's own image."""
+
+
+def instructions(word: str) -> list[str]:
+    """Return what stands after each instruction of one kind, in order."""
+    return re.findall(rf"^{word} (.*)$", DOCKERFILE, re.MULTILINE)
+
+
+@pytest.fixture(scope="module")
+def prefix(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the RUN commands, in a copy of the build context, have installed applyprune."""
+    context = tmp_path_factory.mktemp("src")
+    for kept in (line[1:] for line in CONTEXT if line.startswith("!")):
+        if (ROOT / kept).is_dir():
+            shutil.copytree(
+                ROOT / kept, context / kept, ignore=shutil.ignore_patterns("__pycache__")
+            )
+        else:
+            shutil.copy(ROOT / kept, context / kept)
+    folder = tmp_path_factory.mktemp("opt") / "applyprune"
+    # What the base image has, and nothing of ours: its python, a path, an index to install from.
+    programs = tmp_path_factory.mktemp("bin")
+    (programs / "python").symlink_to(sys.base_prefix + "/bin/python3")
+    environment = {
+        "PATH": f"{programs}:/usr/bin:/bin",
+        "PREFIX": str(folder),
+        **{key: value for key, value in os.environ.items() if fnmatch(key.upper(), "PIP_*")},
+        **{key: value for key, value in os.environ.items() if fnmatch(key.upper(), "*_PROXY")},
+    }
+    for command in instructions("RUN"):
+        reply = subprocess.run(
+            ["/bin/sh", "-c", command],
+            cwd=context,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if reply.returncode != 0 and OFFLINE.search(reply.stderr):
+            pytest.skip("the package index cannot be reached")
+        assert reply.returncode == 0, f"{command}\n{reply.stdout}\n{reply.stderr}"
+    return folder
+
+
+def test_what_it_installs_runs_without_a_home(prefix: Path, tmp_path: Path) -> None:
+    """By the entry point, with the image's own variables, in a folder that cannot be written."""
+    (entry,) = instructions("ENTRYPOINT")
+    assert entry == '["applyprune"]'
+    tmp_path.chmod(0o555)
+    for arguments, expected in (
+        (["--version"], "applyprune, version"),
+        (["apply", "--help"], "Make the cluster match"),
+        (["apply", "web", "-f", "none.yaml"], "none.yaml: cannot be read"),
+    ):
+        reply = subprocess.run(
+            [prefix / "bin/applyprune", *arguments],
+            cwd=tmp_path,
+            env={"XDG_CACHE_HOME": "/dev/null/none"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert expected in reply.stdout + reply.stderr, reply
+        assert "Traceback" not in reply.stderr
+
+
+def test_it_has_what_a_rule_of_readiness_needs(prefix: Path) -> None:
+    """CEL is an extra of the package and a part of the image."""
+    script = "import cel_expr_python, kubernetes.config, deepdiff, jsonpatch"
+    subprocess.run([prefix / "bin/python", "-c", script], check=True)
+
+
+def test_it_is_small(prefix: Path) -> None:
+    """No compiler, no package index, no tests: what is added stays below a limit."""
+    size = sum(path.stat().st_size for path in prefix.rglob("*") if path.is_file())
+    assert size < BIGGEST, f"{size / 2**20:.0f} MiB"
+
+
+def test_it_runs_as_nobody() -> None:
+    """By number, so that Kubernetes can tell that it is not root."""
+    (user,) = instructions("USER")
+    assert re.fullmatch(r"[1-9]\d+:[1-9]\d+", user)
+    last = DOCKERFILE.rpartition("\nFROM ")[2]
+    assert "RUN" not in last, "what the last stage holds was built in another"

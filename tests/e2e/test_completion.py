@@ -1,0 +1,147 @@
+"""What the shell offers when TAB is pressed, asked as the shells ask."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from applyprune.cli.completion import SHELLS
+from tests.e2e.command import applyprune
+from tests.engine.stage import Stage, config_map
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from applyprune.localplane import Plane
+
+
+@pytest.fixture
+def stage(plane: Plane, namespace: str) -> Stage:
+    """Two sets in a namespace."""
+    made = Stage(plane.kubeconfig, namespace)
+    made.run(config_map("a"), config_map("b"))
+    Stage(plane.kubeconfig, namespace, name="shop").run(config_map("s"))
+    return made
+
+
+def offered(line: str, kubeconfig: Path | str) -> list[str]:
+    """Return what is offered for the last word of a line, by the protocol of click's scripts."""
+    words = shlex.split(line)
+    if line.endswith(" "):
+        words.append("")
+    reply = subprocess.run(
+        [sys.executable, "-m", "applyprune"],
+        env={
+            **os.environ,
+            "KUBECONFIG": str(kubeconfig),
+            "COMP_WORDS": shlex.join(words[:-1]) + f" {words[-1]}",
+            "COMP_CWORD": str(len(words) - 1),
+            "_APPLYPRUNE_COMPLETE": "bash_complete",
+        },
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert reply.stderr == ""
+    return [one.partition(",")[2] for one in reply.stdout.splitlines() if one]
+
+
+def test_verbs_and_options() -> None:
+    """They need no cluster."""
+    nowhere = os.devnull
+    assert offered("applyprune ap", nowhere) == ["apply"]
+    assert {"list", "show", "move"} <= set(offered("applyprune inventory ", nowhere))
+    assert offered("applyprune apply web --max", nowhere) == ["--max-prune"]
+    assert offered("applyprune apply web --allow-kind pers", nowhere) == [
+        "persistentvolume",
+        "persistentvolumeclaim",
+    ]
+    assert "text" in offered("applyprune apply web -o ", nowhere)
+    assert offered("applyprune completion z", nowhere) == ["zsh"]
+
+
+def test_what_is_in_the_cluster(stage: Stage) -> None:
+    """Sets of the namespace that is named, objects of the set that is named, namespaces."""
+    config, here = stage.kubeconfig, f"-n {stage.namespace}"
+    assert offered(f"applyprune apply {here} ", config) == ["shop", "web"]
+    assert offered(f"applyprune inventory move {here} web s", config) == ["shop"]
+    assert offered("applyprune delete -n kube-public ", config) == []
+    assert offered(f"applyprune apply {here} web --keep ", config) == ["configmap/a", "configmap/b"]
+    line = f"applyprune inventory abandon web {here} {stage.namespace}/configmap/"
+    assert offered(line, config) == [
+        f"{stage.namespace}/configmap/a",
+        f"{stage.namespace}/configmap/b",
+    ]
+    assert offered(f"applyprune apply web -n {stage.namespace[:-2]}", config) == [stage.namespace]
+    context = offered("applyprune apply web --context ", config)[0]
+    assert offered(f"applyprune apply --context {context} {here} w", os.devnull) == []
+    named = f"--kubeconfig {config} --context {context}"
+    assert offered(f"applyprune apply {named} {here} w", os.devnull) == ["web"]
+
+
+def test_a_cluster_that_does_not_answer_offers_nothing(tmp_path: Path) -> None:
+    """Neither a word nor an error; after two seconds the line is the user's again."""
+    with socket.create_server(("127.0.0.1", 0)) as deaf:
+        port = deaf.getsockname()[1]
+        config = tmp_path / "config"
+        config.write_text(
+            f"clusters: [{{name: c, cluster: {{server: 'https://127.0.0.1:{port}'}}}}]\n"
+            "contexts: [{name: c, context: {cluster: c}}]\ncurrent-context: c\n"
+        )
+        began = time.monotonic()
+        assert offered("applyprune apply ", config) == []
+        assert time.monotonic() - began < 6
+    config.write_text("clusters: {")
+    assert offered("applyprune apply ", config) == []
+    assert offered("applyprune apply web --context ", config) == []
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_the_script_is_the_shells(shell: str, tmp_path: Path) -> None:
+    """Each shell that is here takes its own without a word."""
+    ended = applyprune("completion", shell, kubeconfig=os.devnull)
+    assert (ended.code, ended.err) == (0, "")
+    assert f"_APPLYPRUNE_COMPLETE={shell}_complete" in ended.out
+    script = tmp_path / "script"
+    script.write_text(ended.out)
+    if shutil.which(shell) is not None:
+        check = subprocess.run([shell, "-n", script], capture_output=True, text=True, check=False)
+        assert (check.returncode, check.stderr) == (0, "")
+
+
+def test_bash_completes(stage: Stage, tmp_path: Path) -> None:
+    """Real bash, from its own function to COMPREPLY."""
+    program = tmp_path / "applyprune"
+    program.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m applyprune "$@"\n')
+    program.chmod(0o755)
+    script = f"""
+        source <(applyprune completion bash) || exit 1
+        try() {{
+            COMP_WORDS=("$@") COMP_CWORD=$(($# - 1)) COMPREPLY=()
+            $(complete -p applyprune | sed 's/.*-F \\([^ ]*\\).*/\\1/') applyprune
+            echo "${{COMPREPLY[*]}}"
+        }}
+        try applyprune stat
+        try applyprune status -n {stage.namespace} ""
+    """
+    reply = subprocess.run(
+        ["bash", "-c", script],
+        env={
+            **os.environ,
+            "KUBECONFIG": str(stage.kubeconfig),
+            "PATH": f"{tmp_path}:{os.environ['PATH']}",
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (reply.returncode, reply.stderr) == (0, "")
+    assert reply.stdout.splitlines() == ["status", "shop web"]

@@ -1,0 +1,284 @@
+"""``-o``: every format of real runs, those that fail, are interrupted or killed as well."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.e2e.command import applyprune, start
+from tests.output.schemas import complaints
+from tests.output.test_formats import JUNIT, commands
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from applyprune.localplane import Plane
+    from tests.e2e.command import Ended
+
+SECRET_VALUE = "hunter2-is-no-secret"
+MANIFESTS = f"""\
+apiVersion: v1
+kind: ConfigMap
+metadata: {{name: a}}
+---
+apiVersion: v1
+kind: Secret
+metadata: {{name: s}}
+stringData: {{password: {SECRET_VALUE}}}
+"""
+WRONG = """\
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: b}
+datum: {}
+"""
+NEVER_READY = """\
+apiVersion: v1
+kind: Service
+metadata: {name: never}
+spec: {type: LoadBalancer, ports: [{port: 80}]}
+"""
+FILES = ("json", "jsonl", "junit", "github", "gitlab", "name")
+
+
+def _to_files(folder: Path) -> list[str]:
+    """Return the options that write every format to a file of its own."""
+    return [part for form in FILES for part in ("-o", f"{form}={folder / form}")]
+
+
+def _read(folder: Path) -> dict[str, Any]:
+    """Return what the files hold, each by its own parser and its own schema."""
+    texts = {form: (folder / form).read_text(encoding="utf-8") for form in FILES}
+    document = json.loads(texts["json"])
+    assert complaints("document", document) == []
+    events = [json.loads(line) for line in texts["jsonl"].splitlines()]
+    assert [found for one in events for found in complaints("events", one)] == []
+    assert [str(one) for one in JUNIT.iter_errors(texts["junit"])] == []
+    assert not any(SECRET_VALUE in text for text in texts.values())
+    return {
+        "json": document,
+        "jsonl": events,
+        "junit": JUNIT.to_dict(texts["junit"]),
+        "github": commands(texts["github"]),
+        "gitlab": json.loads(texts["gitlab"]),
+        "name": texts["name"].splitlines(),
+    }
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """A folder with manifests, as a pipeline checks it out."""
+    (tmp_path / "deploy").mkdir()
+    (tmp_path / "deploy" / "good.yaml").write_text(MANIFESTS)
+    (tmp_path / "deploy" / "wrong.yaml").write_text(WRONG)
+    return tmp_path
+
+
+def test_a_run_in_every_format(
+    plane: Plane, namespace: str, repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They agree, tell file and line from the root of the checkout, and hold no Secret."""
+    summary = repository / "summary.md"
+    monkeypatch.setenv("GITHUB_WORKSPACE", str(repository))
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(summary))
+    ended = applyprune(
+        "apply", "web", "-f", ".", "-n", namespace, *_to_files(repository),
+        kubeconfig=plane.kubeconfig, cwd=repository / "deploy",
+    )  # fmt: skip
+    assert ended.code == 3
+    told = _read(repository)
+    document = told["json"]
+    assert (document["exitCode"], document["finished"]) == (3, True)
+    assert document["set"] == {"name": "web", "namespace": namespace}
+    outcomes = {one["ref"]["name"]: one["outcome"] for one in document["objects"]}
+    assert outcomes == {"a": "created", "s": "created", "b": "failed"}
+    done = [one for one in told["jsonl"] if one["event"] == "done"]
+    assert {one["ref"]["name"]: one["outcome"] for one in done} == outcomes
+    assert sorted(told["name"]) == ["configmap/a", "secret/s"]
+    (suite,) = told["junit"]["testsuite"]
+    assert (suite["@tests"], suite["@failures"], suite["@errors"]) == ("3", "1", "0")
+    ((level, properties, message),) = told["github"]
+    assert (level, properties["file"], properties["line"]) == ("error", "deploy/wrong.yaml", "1")
+    assert "datum" in message
+    (remark,) = told["gitlab"]
+    assert remark["location"] == {"path": "deploy/wrong.yaml", "lines": {"begin": 1}}
+    page = summary.read_text()
+    assert "datum" in page
+    assert "`configmap/a`" in page
+    assert SECRET_VALUE not in page
+
+
+def _ended(
+    repository: Path, kubeconfig: str | Path, *arguments: str
+) -> tuple[Ended, Mapping[str, Any]]:
+    ended = applyprune(*arguments, *_to_files(repository), kubeconfig=kubeconfig, cwd=repository)
+    told = _read(repository)
+    # What ended the call is in each of them, once, and on standard error for who sees no file.
+    assert told["json"]["exitCode"] == ended.code
+    assert told["jsonl"][-1]["event"] == "finished"
+    assert len(told["json"]["errors"]) == len(told["github"]) == len(told["gitlab"]) == 1
+    assert told["junit"]["testsuite"][0]["@errors"] == "1"
+    assert told["name"] == []
+    assert told["json"]["errors"][0]["what"] in ended.err
+    return ended, told
+
+
+def test_an_error_in_the_input(repository: Path) -> None:
+    """Before there is a server to ask: with file and line."""
+    (repository / "deploy" / "wrong.yaml").write_text("apiVersion: v1\nkind: ConfigMap\n")
+    ended, told = _ended(repository, "none", "apply", "web", "-f", "deploy", "-n", "x")
+    assert ended.code == 2
+    assert told["json"]["errors"][0]["origin"]["path"] == "deploy/wrong.yaml"
+    assert told["github"][0][1]["file"] == "deploy/wrong.yaml"
+    assert told["gitlab"][0]["location"]["path"] == "deploy/wrong.yaml"
+
+
+def test_no_server(repository: Path) -> None:
+    """Exit code 7, and all is said."""
+    (repository / "deploy" / "wrong.yaml").unlink()
+    missing = repository / "none"
+    ended, told = _ended(repository, missing, "apply", "web", "-f", "deploy", "-n", "x")
+    assert ended.code == 7
+    assert told["json"]["errors"][0]["exitCode"] == 7
+
+
+def test_a_call_that_is_wrong(repository: Path) -> None:
+    """Found by the verb itself, before there was anything to do."""
+    ended, told = _ended(repository, "none", "inventory", "move", "web", "shop", "-n", "x")
+    assert ended.code == 2
+    assert told["json"]["errors"][0]["kind"] == "UsageError"
+
+
+# What -o is given, and what the error says.
+NO_FORMATS = {
+    "unknown": (["xml"], "'xml' is no format"),
+    "no file": (["json="], "names no file"),
+    "two to standard output": (["json", "name"], "json and name would both go"),
+    "two to one file": (["json=x", "junit=./x"], "two formats would both go"),
+    "a manifest": (["json=a.yaml"], "could write over a manifest"),
+    "a folder": (["json=."], ". cannot be written: Is a directory"),
+}
+
+
+@pytest.mark.parametrize("name", NO_FORMATS)
+def test_a_format_that_is_none(tmp_path: Path, name: str) -> None:
+    """Exit code 2, and what is wrong with it; nothing is on standard output."""
+    given, words = NO_FORMATS[name]
+    options = [part for one in given for part in ("-o", one)]
+    ended = applyprune("inventory", "show", "web", *options, kubeconfig="none", cwd=tmp_path)
+    assert (ended.code, ended.out) == (2, "")
+    assert words in ended.err
+
+
+def test_the_verbs_that_look_and_mend(plane: Plane, namespace: str, repository: Path) -> None:
+    """All of them speak JSON, by the schema."""
+    good = repository / "deploy" / "good.yaml"
+
+    def document(*arguments: str) -> dict[str, Any]:
+        ended = applyprune(
+            *arguments, "-n", namespace, "-o", "json", kubeconfig=plane.kubeconfig, cwd=repository
+        )
+        found: dict[str, Any] = json.loads(ended.out)
+        assert complaints("document", found) == []
+        assert (found["exitCode"], found["finished"]) == (ended.code, True)
+        return found
+
+    assert document("apply", "web", "-f", str(good))["counts"]["created"] == 2
+    shown = document("inventory", "show", "web")
+    assert shown["set"] == {"name": "web", "namespace": namespace}
+    assert {one["record"]["made"] for one in shown["objects"]} == {"created"}
+    assert [one["name"] for one in document("inventory", "list")["sets"]] == ["web"]
+    status = document("status", "web")
+    assert (status["set"], status["sets"][0]["ready"]) == (shown["set"], 2)
+    assert {one["standing"]["drifted"] for one in status["objects"]} == {False}
+    assert document("version")["versions"]["server"].startswith("v1.")
+    assert document("inventory", "check", "web")["findings"] == []
+    assert document("inventory", "move", "web", "shop", "configmap/a")["counts"]["moved"] == 1
+    assert document("inventory", "abandon", "shop", "--all")["counts"]["abandoned"] == 1
+    found = document("inventory", "check", "gone")
+    assert found["exitCode"] == 2
+    good.write_text(MANIFESTS.partition("---")[0])
+    refused = document("prune", "web", "-f", str(good))
+    assert refused["counts"]["pruned"] == 1
+    assert document("delete", "web", "--yes")["exitCode"] == 0
+
+
+def test_a_check_that_finds_something(
+    plane: Plane, namespace: str, repository: Path, kubectl: Any
+) -> None:
+    """The exit code in the document is that of the call."""
+    good = repository / "deploy" / "good.yaml"
+    where = ("-n", namespace)
+    assert applyprune("apply", "web", "-f", good, *where, kubeconfig=plane.kubeconfig).code == 0
+    kubectl("label", "configmap/a", *where, "applyset.kubernetes.io/part-of-")
+    ended = applyprune(
+        "inventory", "check", "web", *where, *_to_files(repository), kubeconfig=plane.kubeconfig
+    )
+    told = _read(repository)
+    assert ended.code == told["json"]["exitCode"] == 1
+    assert [one["fault"] for one in told["json"]["findings"]] == ["listed but not labelled"]
+    assert told["name"] == ["configmap/a"]
+    assert [name for name, _, _ in told["github"]] == ["warning"]
+
+
+def test_a_disk_that_is_full(plane: Plane, namespace: str, repository: Path) -> None:
+    """The run goes on to its end, and it is said that the report is not whole."""
+    good = repository / "deploy" / "good.yaml"
+    ended = applyprune(
+        "apply", "web", "-f", good, "-n", namespace, "-o", "jsonl=/dev/full",
+        kubeconfig=plane.kubeconfig,
+    )  # fmt: skip
+    assert ended.code == 3
+    assert "2 created" in ended.out
+    assert ended.err.count("/dev/full is not complete: No space left on device") == 1
+
+
+def test_a_reader_that_goes_away(plane: Plane, namespace: str, repository: Path) -> None:
+    """The run goes on to its end, and its report is whole: nothing is left half applied."""
+    report = repository / "junit"
+    with start(
+        "apply", "web", "-f", repository / "deploy", "-n", namespace, "-o", "jsonl",
+        "-o", f"junit={report}", kubeconfig=plane.kubeconfig,
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+        process.stdout.close()
+        assert process.stderr is not None
+        said = process.stderr.read()
+        assert process.wait(timeout=30) == 3
+    assert "Broken pipe" not in said
+    assert [str(one) for one in JUNIT.iter_errors(report.read_text())] == []
+    assert "has not come to its end" not in report.read_text()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_a_run_that_does_not_end(
+    plane: Plane, namespace: str, repository: Path, number: signal.Signals
+) -> None:
+    """Whether it could say so or not: each file is valid and says what is true."""
+    manifest = repository / "never.yaml"
+    manifest.write_text(NEVER_READY)
+    with start(
+        "apply", "web", "-f", manifest, "-n", namespace, "--wait", *_to_files(repository),
+        kubeconfig=plane.kubeconfig,
+    ) as process:  # fmt: skip
+        deadline = time.monotonic() + 30
+        lines = repository / "jsonl"
+        while not (lines.exists() and '"applied"' in lines.read_text()):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        process.send_signal(number)
+        process.communicate(timeout=30)
+    told = _read(repository)
+    interrupted = number is signal.SIGINT
+    assert told["json"]["finished"] is interrupted
+    assert told["json"]["exitCode"] == (130 if interrupted else None)
+    assert (told["jsonl"][-1]["event"] == "finished") is interrupted
+    cases = told["junit"]["testsuite"][0]["testcase"]
+    (error,) = (one["error"][0] for one in cases if "error" in one)
+    assert error["@type"] == ("Interrupted" if interrupted else "NotFinished")
+    assert {one["severity"] for one in told["gitlab"]} == {"blocker"}

@@ -1,0 +1,110 @@
+"""``status`` and ``version``: what a user types, what is said, and how it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import re
+import signal
+from typing import TYPE_CHECKING
+
+from applyprune import __version__
+from tests.e2e.command import applyprune, start
+from tests.engine.stage import Stage, config_map
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from applyprune.localplane import Plane
+    from tests.conftest import Kubectl
+
+
+def test_status(plane: Plane, namespace: str, kubectl: Kubectl) -> None:
+    """A table, then the sum and the last run; the exit code tells whether all is well."""
+    Stage(plane.kubeconfig, namespace).run(config_map("a"), config_map("b"))
+    where = ("-n", namespace)
+    ended = applyprune("status", "web", *where, kubeconfig=plane.kubeconfig)
+    assert (ended.code, ended.err) == (0, "")
+    lines = ended.out.splitlines()
+    cells = [re.split(r" {3,}", line) for line in lines[:3]]
+    assert cells[0] == ["NAMESPACE", "OBJECT", "STATUS", "DRIFTED", "AGE", "MESSAGE"]
+    assert cells[1][:4] == [namespace, "configmap/a", "Current", "no"]
+    assert re.fullmatch(r"\d+s", cells[1][4])
+    assert lines[3] == "web: 2 objects, 2 ready"
+    assert re.fullmatch(r"last change: apply by \S+@\S+, \d+s ago, exit code 0", lines[4])
+
+    kubectl("patch", "configmap/a", *where, "-p", '{"data":{"key":"\\u001b[31m"}}')
+    asked = ("status", "web", *where, "--drift", "--fail-on-drift")
+    drifted = applyprune(*asked, kubeconfig=plane.kubeconfig)
+    assert (drifted.code, drifted.err) == (1, "")
+    assert f"configmap/a -n {namespace} has drifted:\n  /data/key: " in drifted.out
+    assert ", by kubectl-patch Update 20" in drifted.out
+    assert "\x1b" not in drifted.out
+    kubectl("delete", "configmap/b", *where)
+    gone = applyprune(*asked, kubeconfig=plane.kubeconfig)
+    assert gone.code == 5
+    assert "error: 1 of the set's 2 objects is not ready: configmap/b" in gone.err
+    nothing = applyprune("status", "shop", *where, kubeconfig=plane.kubeconfig)
+    assert (nothing.code, nothing.out) == (2, "")
+    assert f"there is no set shop in namespace {namespace}" in nothing.err
+
+
+def test_watching_in_a_pipe(plane: Plane, namespace: str, kubectl: Kubectl) -> None:
+    """The table, then a line for each change; SIGINT ends it without an error."""
+    Stage(plane.kubeconfig, namespace).run(config_map("a"))
+    process = start("status", "web", "-w", "-n", namespace, kubeconfig=plane.kubeconfig)
+    with process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        head = [process.stdout.readline() for _ in range(4)]
+        assert head[2] == "web: 1 object, 1 ready\n"
+        kubectl("patch", "configmap/a", "-n", namespace, "-p", '{"data":{"key":"w"}}')
+        assert process.stdout.readline() == f"configmap/a -n {namespace} Current, drifted\n"
+        process.send_signal(signal.SIGINT)
+        assert (process.wait(10), process.stderr.read()) == (130, "")
+
+
+def test_explain(plane: Plane, namespace: str, tmp_path: Path) -> None:
+    """The object and its place, the reasons in order, the verdict last; a wrong input is none."""
+    source = tmp_path / "set.json"
+    source.write_text(json.dumps(config_map("a")))
+    Stage(plane.kubeconfig, namespace).run(config_map("a"), config_map("b"))
+    asked = ("explain", "web", "configmap/a", "-n", namespace)
+    given = applyprune(*asked, "-f", source, kubeconfig=plane.kubeconfig)
+    assert (given.code, given.err) == (0, "")
+    lines = given.out.splitlines()
+    assert lines[0] == f"configmap/a in namespace {namespace} ({source}:1)"
+    assert lines[1] == f"  - it is in the input: {source}:1"
+    assert all(line.startswith("  - ") for line in lines[1:-1])
+    assert lines[-1].startswith("→ Nothing would be sent")
+    alone = applyprune(*asked, kubeconfig=plane.kubeconfig)
+    assert alone.out.splitlines()[-1].startswith("→ If it left the set: it would be deleted.")
+    source.write_text("{")
+    wrong = applyprune(*asked, "-f", source, kubeconfig=plane.kubeconfig)
+    assert (wrong.code, wrong.out) == (2, "")
+    unknown = applyprune("explain", "web", "foo/x", "-n", namespace, kubeconfig=plane.kubeconfig)
+    assert (unknown.code, unknown.out) == (2, "")
+    assert "the server serves no kind 'foo'" in unknown.err
+
+
+def test_version(plane: Plane, tmp_path: Path) -> None:
+    """Our own is told whether or not a server answers; only then the exit code is 0."""
+    own = (
+        f"applyprune {__version__} (Python {platform.python_version()}, "
+        f"{platform.system()} {platform.machine()})\n"
+    )
+    ended = applyprune("version", kubeconfig=plane.kubeconfig)
+    assert (ended.code, ended.err) == (0, "")
+    assert re.fullmatch(re.escape(own) + r"Kubernetes v1\.\d+\.\d+\S*\n", ended.out)
+    for arguments in (("--client",), ("--client", "-q"), ("--client", "-o", "text")):
+        client = applyprune("version", *arguments, kubeconfig=os.devnull)
+        assert (client.code, client.out, client.err) == (0, own, "")
+    config = tmp_path / "config"
+    config.write_text(
+        "clusters: [{name: c, cluster: {server: 'https://127.0.0.1:1'}}]\n"
+        "contexts: [{name: c, context: {cluster: c}}]\ncurrent-context: c\n"
+    )
+    refused = applyprune("version", kubeconfig=config)
+    assert (refused.code, refused.out) == (7, own)
+    assert refused.err.startswith("error: ")

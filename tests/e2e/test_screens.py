@@ -1,0 +1,182 @@
+"""What a user sees, on a narrow terminal, on a wide one and in a file: fixtures/screens.
+
+With APPLYPRUNE_REMAKE_SCREENS=1 in the environment the screens are written anew; look at the
+difference before it is committed.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.e2e.tmux import PROGRAM, Terminal, is_idle
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from applyprune.localplane import Plane
+    from tests.conftest import Api
+
+SCREENS = Path(__file__).parents[2] / "fixtures" / "screens"
+REMAKE = bool(os.environ.get("APPLYPRUNE_REMAKE_SCREENS"))
+WIDTHS = (80, 200)
+# Of one length, so that lines break at the same places.
+HOMES = ("shop-a", "shop-b", "shop-c")
+PASSING = (
+    (r"shop-[abc]\b", "shop-a"),
+    (r"\b\d+\.\d s\b", "N.N s"),
+    (r"\d+:\d\d\b(?!:)", "M:SS"),
+    (r"\d+\s+s ago", "N s ago"),
+    (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", "YYYY-MM-DDTHH:MM:SSZ"),
+    (r"(?<=pod/shop-)[0-9a-f]{8,10}-[a-z0-9]{5}\b", "0123456789-xxxxx"),
+)
+
+pytestmark = pytest.mark.skipif(PROGRAM is None, reason="there is no tmux here to look through")
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """What is typed; ``while_it_runs`` is to be seen before ``press`` is pressed, if any is.
+
+    ``setup`` is what somebody has done with kubectl before.
+    """
+
+    name: str
+    lines: tuple[str, ...]
+    while_it_runs: str = ""
+    press: str = ""
+    setup: str = ""
+
+
+SCENES = (
+    Scene("apply", ("applyprune apply web -f web/ --wait", "applyprune apply web -f web/")),
+    Scene("failing", ("applyprune apply broken -f broken/",)),
+    Scene(
+        "conflict",
+        ("applyprune apply theme -f settings/",),
+        setup="apply --server-side --field-manager=designer -f designed/",
+    ),
+    Scene("refused", ("applyprune apply pages -f many/", "applyprune apply pages -f few/")),
+    Scene(
+        "timeout",
+        ("applyprune apply shop -f stuck/ --wait --timeout=4s",),
+        while_it_runs=r"deployment.apps/shop: .*Unsch",
+    ),
+    Scene(
+        "interrupted",
+        ("applyprune apply cart -f slow/ --wait",),
+        while_it_runs=r"M:SS left",
+        press="C-c",
+    ),
+)
+
+
+def passing(text: str) -> str:
+    """Return a text with what differs from run to run replaced."""
+    for pattern, stands_for in PASSING:
+        text = re.sub(pattern, stands_for, text)
+    # What is applied side by side is told as it comes.
+    return re.sub(r"(?m)(^configmap/page-\d created\n)+", lambda one: _sorted(one[0]), text)
+
+
+def _sorted(lines: str) -> str:
+    return "".join(sorted(lines.splitlines(keepends=True)))
+
+
+@pytest.fixture(scope="module")
+def desks(
+    plane: Plane, api: Api, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[list[tuple[Path, dict[str, str]]]]:
+    """A folder with the inputs and an environment for each way of looking, a namespace each."""
+    made = []
+    for home in HOMES:
+        status, reply = api(
+            "POST",
+            "/api/v1/namespaces",
+            {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": home}},
+        )
+        assert status == 201, reply
+        folder = tmp_path_factory.mktemp(home)
+        shutil.copytree(SCREENS / "inputs", folder, dirs_exist_ok=True)
+        kubeconfig = folder / "kubeconfig"
+        shutil.copy(plane.kubeconfig, kubeconfig)
+        in_namespace = ("config", "set-context", "--current", f"--namespace={home}")
+        subprocess.run([plane.kubectl, "--kubeconfig", kubeconfig, *in_namespace], check=True)
+        made.append((folder, {"KUBECONFIG": str(kubeconfig)}))
+    yield made
+    for home in HOMES:
+        api("DELETE", f"/api/v1/namespaces/{home}")
+
+
+@pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.name)
+def test_a_screen_is_as_it_was(
+    plane: Plane, desks: list[tuple[Path, dict[str, str]]], scene: Scene
+) -> None:
+    """At both widths, while it runs and at its end, and in a file."""
+    with ExitStack() as stack:
+        for folder, environment in desks if scene.setup else ():
+            subprocess.run(
+                [plane.kubectl, *scene.setup.split()],
+                cwd=folder,
+                env={**os.environ, **environment},
+                check=True,
+            )
+        terminals = [
+            stack.enter_context(Terminal(width, *desk))
+            for width, desk in zip(WIDTHS, desks, strict=False)
+        ]
+        seen: dict[str, str] = {}
+        for at, line in enumerate(scene.lines):
+            piped = None if scene.press else _start(line, *desks[-1])
+            for terminal in terminals:
+                terminal.wait(is_idle)
+                terminal.type(line)
+            if scene.while_it_runs and at == len(scene.lines) - 1:
+                for terminal in terminals:
+                    during = terminal.wait(lambda one: re.search(scene.while_it_runs, passing(one)))
+                    seen[f"{scene.name}-while-it-runs.{terminal.columns}"] = during
+                    if scene.press:
+                        terminal.press(scene.press)
+            if piped is not None:
+                out, _ = piped.communicate(timeout=60)
+                told = f"$ {line} 2>&1 | cat\n{out}exit code {piped.returncode}\n"
+                seen[f"{scene.name}.pipe"] = seen.get(f"{scene.name}.pipe", "") + told
+        for terminal in terminals:
+            terminal.wait(is_idle)
+            terminal.type("echo $?")
+            seen[f"{scene.name}.{terminal.columns}"] = terminal.wait(
+                lambda one: re.search(r"\n\d+\n\$$", one)
+            )
+            assert terminal.cursor_is_shown
+    _compare(seen)
+
+
+def _start(line: str, folder: Path, environment: dict[str, str]) -> subprocess.Popen[str]:
+    arguments = line.split()[1:]
+    return subprocess.Popen(
+        [sys.executable, "-m", "applyprune", *arguments],
+        cwd=folder,
+        env={**os.environ, **environment},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def _compare(seen: dict[str, str]) -> None:
+    for name, screen in seen.items():
+        golden = SCREENS / f"{name}.txt"
+        text = f"{passing(screen).rstrip()}\n"
+        if REMAKE:
+            golden.write_text(text, encoding="utf-8")
+        assert text == golden.read_text(encoding="utf-8"), f"another screen: {golden.name}"

@@ -1,0 +1,225 @@
+"""The command on a terminal, in a pipe, and told to be quiet or to say more."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.e2e.command import applyprune, start
+from tests.e2e.tmux import PROGRAM, Terminal, is_idle
+from tests.engine.stage import config_map
+from tests.fault_proxy import Exchange, FaultProxy
+from tests.sweeps.inputs import write_input
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from applyprune.localplane import Plane
+
+in_tmux = pytest.mark.skipif(PROGRAM is None, reason="there is no tmux here to look through")
+REQUEST = re.compile(r"[A-Z]+ /[^ ]* (\d{3}|no reply .*) in \d+\.\d{3} s(, attempt \d+)?")
+SECRET = "c4n4ryc4n4ry"
+
+
+def _held(source: Path, namespace: str) -> str:
+    return f"applyprune apply web -n {namespace} -f {source}"
+
+
+@in_tmux
+def test_the_second_signal_ends_it_at_once_and_leaves_the_terminal_as_it_was(
+    plane: Plane, namespace: str, tmp_path: Path
+) -> None:
+    """The first is answered on the screen, though nothing comes from the server."""
+    source = write_input(tmp_path / "a.json", [config_map("a")])
+    go_on = threading.Event()
+    with FaultProxy(plane) as proxy:
+
+        def hook(exchange: Exchange) -> None:
+            if exchange.method == "PATCH":
+                go_on.wait(120)
+
+        proxy.before_forward = hook
+        environment = {"KUBECONFIG": str(proxy.kubeconfig(tmp_path))}
+        with Terminal(80, tmp_path, environment) as terminal:
+            terminal.type(_held(source, namespace))
+            terminal.wait(lambda one: "web: applying ░░░░" in one)
+            terminal.press("C-c")
+            terminal.wait(lambda one: "interrupted: what is in flight is finished" in one)
+            terminal.press("C-c")
+            screen = terminal.wait(is_idle)
+            go_on.set()
+            assert "░░░░" not in screen
+            assert "interrupted:" not in screen
+            assert terminal.cursor_is_shown
+            terminal.type("echo $?")
+            terminal.wait(lambda one: "\n130\n" in one)
+
+
+@in_tmux
+def test_a_window_that_becomes_narrower_keeps_nothing_of_the_live_lines(
+    plane: Plane, namespace: str, tmp_path: Path
+) -> None:
+    """Data goes into a pipe, the display is on the terminal still."""
+    source = write_input(tmp_path / "a.json", [config_map("a")])
+    go_on = threading.Event()
+    with FaultProxy(plane) as proxy:
+
+        def hook(exchange: Exchange) -> None:
+            if exchange.method == "PATCH":
+                go_on.wait(120)
+
+        proxy.before_forward = hook
+        environment = {"KUBECONFIG": str(proxy.kubeconfig(tmp_path))}
+        with Terminal(120, tmp_path, environment) as terminal:
+            terminal.type(f"clear; {_held(source, namespace)} >data")
+            terminal.wait(lambda one: one.startswith("web: applying ░░░░"))
+            for columns in (40, 100, 30):
+                terminal.resize(columns)
+                time.sleep(0.3)
+                assert terminal.screen().count("\n") == 0, terminal.screen()
+            terminal.press("C-c")
+            terminal.wait(lambda one: "\n  interrupted: what is" in one)
+            go_on.set()
+            screen = terminal.wait(is_idle)
+            assert screen.startswith("error: interrupted\n  Run it again")
+            assert "applying" not in screen
+    assert (tmp_path / "data").read_text().startswith("configmap/a created\nweb: 1 created in ")
+
+
+@in_tmux
+@pytest.mark.parametrize(
+    ("setting", "coloured"), [("NO_COLOR=", True), ("NO_COLOR=1", False), ("TERM=dumb", False)]
+)
+def test_colours_are_for_those_who_want_them(
+    plane: Plane, namespace: str, tmp_path: Path, setting: str, coloured: bool
+) -> None:
+    """NO_COLOR counts when it is not empty."""
+    write_input(tmp_path / "a.json", [config_map("a")])
+    with Terminal(80, tmp_path, {"KUBECONFIG": str(plane.kubeconfig)}) as terminal:
+        terminal.type(f"{setting} applyprune apply web -n {namespace} -f a.json")
+        terminal.wait(lambda one: " in " in one and is_idle(one))
+        assert ("\x1b[32mcreated" in terminal.screen(colours=True)) is coloured
+        assert "configmap/a created" in terminal.screen()
+
+
+def test_quiet_keeps_the_data_and_the_errors(plane: Plane, namespace: str) -> None:
+    """Warnings go; what was done, what went wrong and the exit code stay."""
+    where = ("-n", namespace)
+    warned = applyprune("delete", "web", "--yes", "-q", *where, kubeconfig=plane.kubeconfig)
+    assert (warned.code, warned.err) == (0, "")
+    wrong = applyprune("inventory", "check", "web", "-q", *where, kubeconfig=plane.kubeconfig)
+    assert wrong.code == 2
+    assert wrong.err.startswith("error: ")
+
+
+def test_verbose_has_a_line_for_each_request_and_no_secret(
+    plane: Plane, namespace: str, tmp_path: Path
+) -> None:
+    """Method, path, status and time; neither values nor the token."""
+    body = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": "s"},
+        "stringData": {"password": SECRET},
+    }
+    source = write_input(tmp_path / "s.json", [body])
+    target = ("apply", "web", "-n", namespace, "-f", source)
+    ended = applyprune(*target, "-v", kubeconfig=plane.kubeconfig)
+    lines = ended.err.splitlines()
+    assert ended.code == 0
+    assert [line for line in lines if not REQUEST.fullmatch(line)] == []
+    sent = [line for line in lines if line.startswith(f"PATCH /api/v1/namespaces/{namespace}/")]
+    assert len(sent) == 1
+    assert "fieldManager=applyprune/" in sent[0]
+    assert SECRET not in ended.err
+    assert plane.token not in ended.err
+    assert "continue=" not in ended.err
+    assert applyprune(*target, kubeconfig=plane.kubeconfig).err == ""
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("a\x1b[2Jpply",),
+        ("apply", "web", "-f", "a\x1b[31m.yaml"),
+        ("apply", "web", "-f", "a.yaml", "--\x9b2J"),
+        ("apply", "w\x07eb", "-f", "a.yaml"),
+        ("apply", "web", "-f", "a.yaml", "--keep", "x\u202e/y", "--dry-run=no\x1b"),
+        ("inventory", "show", "web", "--context", "\x1b]0;x\x07"),
+    ],
+    ids=json.dumps,
+)
+def test_what_the_user_typed_is_shown_harmless(plane: Plane, arguments: tuple[str, ...]) -> None:
+    """Scripts pass on what others wrote; errors repeat it."""
+    ended = applyprune(*arguments, kubeconfig=plane.kubeconfig)
+    assert ended.code != 0
+    assert ended.err
+    assert all(line.isprintable() for line in (ended.out + ended.err).split("\n")), ended
+
+
+def test_a_terminal_of_few_characters_gets_all_the_same(
+    plane: Plane, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An arrow or a name in another script ends no run."""
+    monkeypatch.setenv("PYTHONIOENCODING", "ascii")
+    one = config_map("a")
+    one["metadata"]["annotations"] = {"applyprune.dev/wave": "猫"}
+    ended = applyprune(
+        "apply", "web", "-n", namespace, "-f", "-",
+        kubeconfig=plane.kubeconfig, stdin=json.dumps(one),
+    )  # fmt: skip
+    assert ended.code == 2
+    assert r"\u732b" in ended.err
+
+
+def test_a_reader_that_has_read_enough_ends_no_run(
+    plane: Plane, namespace: str, tmp_path: Path
+) -> None:
+    """``| grep -q`` must not leave a set half applied: the run goes on, and ends as it would."""
+    source = write_input(tmp_path / "a.json", [config_map(f"c-{at}") for at in range(12)])
+    target = ("apply", "web", "-n", namespace, "-f", source)
+    with start(*target, kubeconfig=plane.kubeconfig) as process:
+        assert process.stdout is not None
+        process.stdout.close()
+        process.wait(120)
+        assert process.returncode == 0
+    again = applyprune(*target, kubeconfig=plane.kubeconfig)
+    assert "web: 12 unchanged in " in again.out
+
+
+@pytest.mark.parametrize("into", ["stdout", "file"])
+def test_a_full_disk_is_told(plane: Plane, namespace: str, tmp_path: Path, into: str) -> None:
+    """The run goes to its end; the exit code says that its report is not whole."""
+    source = write_input(tmp_path / "a.json", [config_map("a")])
+    option = "-o text=/dev/full" if into == "file" else "> /dev/full"
+    command = f'"$0" -m applyprune apply web -n {namespace} -f {source} {option}'
+    ended = subprocess.run(
+        ["sh", "-c", command, sys.executable],
+        env={**os.environ, "KUBECONFIG": str(plane.kubeconfig)},
+        stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        text=True,
+        check=False,
+    )
+    name = "/dev/full" if into == "file" else "standard output"
+    assert ended.returncode == 3
+    assert ended.stderr == f"error: {name} is not complete: No space left on device\n"
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-"])
+def test_a_process_without_one_of_its_streams(
+    plane: Plane, namespace: str, tmp_path: Path, closed: str
+) -> None:
+    """Some services start programs so."""
+    source = write_input(tmp_path / "a.json", [config_map("a")])
+    command = f'"$0" -m applyprune apply web -n {namespace} -f {source} {closed}'
+    environment = {**os.environ, "KUBECONFIG": str(plane.kubeconfig)}
+    subprocess.run(["sh", "-c", command, sys.executable], env=environment, check=True)

@@ -1,0 +1,101 @@
+"""A terminal as a user has it: a shell in tmux, typed into and looked at."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Self
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+    from types import TracebackType
+
+ROWS = 50
+PROMPT = "$"
+PROGRAM = shutil.which("tmux")
+
+
+@dataclass(slots=True)
+class Terminal:
+    """One shell of so many columns; ``applyprune`` in it is what is tested."""
+
+    columns: int
+    cwd: Path
+    environment: Mapping[str, str]
+    _socket: str = field(default_factory=lambda: f"applyprune-{secrets.token_hex(4)}")
+
+    def __enter__(self) -> Self:
+        """Start tmux, without the user's own settings, and a shell that is ready."""
+        script = f'applyprune() {{ {shlex.quote(sys.executable)} -m applyprune "$@"; }}\n'
+        (self.cwd / "shell").write_text(f"{script}PS1='{PROMPT} '\n")
+        self._tmux(
+            *("-u", "-f", os.devnull, "new-session", "-d"),
+            *("-x", str(self.columns), "-y", str(ROWS)),
+            *("env", "-u", "TMUX", "bash", "--noprofile", "--rcfile", "shell", "-i"),
+        )
+        self.wait(is_idle)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """End tmux and what runs in it."""
+        self._tmux("kill-server")
+
+    def type(self, line: str) -> None:
+        """Type a line, and the return key."""
+        self._tmux("send-keys", "-l", line)
+        self.press("Enter")
+
+    def press(self, key: str) -> None:
+        """Press a key by tmux's name for it: C-c for example."""
+        self._tmux("send-keys", key)
+
+    def resize(self, columns: int) -> None:
+        """Make the window narrower or wider."""
+        self._tmux("resize-window", "-x", str(columns), "-y", str(ROWS))
+
+    def screen(self, *, colours: bool = False) -> str:
+        """Return what is to be seen, without blanks at the ends of lines."""
+        shown = self._tmux("capture-pane", "-p", *(["-e"] if colours else []))
+        return "\n".join(line.rstrip() for line in shown.splitlines()).rstrip()
+
+    @property
+    def cursor_is_shown(self) -> bool:
+        """Return whether the terminal was asked to hide its cursor, and not to show it again."""
+        return self._tmux("display-message", "-p", "#{cursor_flag}").strip() == "1"
+
+    def wait(self, until: Callable[[str], object], seconds: float = 60.0) -> str:
+        """Return the screen as soon as it is what is waited for."""
+        deadline = time.monotonic() + seconds
+        while not until(screen := self.screen()):
+            assert time.monotonic() < deadline, f"not to be seen in {seconds} s:\n{screen}"
+            time.sleep(0.1)
+        return screen
+
+    def _tmux(self, *arguments: str) -> str:
+        reply = subprocess.run(
+            [PROGRAM or "tmux", "-L", self._socket, *arguments],
+            cwd=self.cwd,
+            env={**os.environ, **self.environment, "LC_ALL": "C.UTF-8"},
+            capture_output=True,
+            encoding="utf-8",
+            check=False,
+        )
+        assert reply.returncode == 0, reply.stderr
+        return reply.stdout
+
+
+def is_idle(screen: str) -> bool:
+    """Return whether the shell waits for the next line."""
+    return screen.splitlines()[-1:] == [PROMPT]

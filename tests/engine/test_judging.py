@@ -1,0 +1,153 @@
+"""``explain``: the verdict on one object, and what it was judged by, as a run would."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from applyprune.cluster.api_server import ApiServer
+from applyprune.cluster.inventory_store import ConfigMapStore
+from applyprune.engine.judging import judge
+from applyprune.errors import UsageError
+from applyprune.model.events import Explained
+from tests.engine.stage import Stage, config_map, manifest
+from tests.engine.test_surveying import SECRET
+
+if TYPE_CHECKING:
+    from tests.conftest import AuditTrail, Kubectl
+
+
+def explain(stage: Stage, named: str, *bodies: dict[str, Any], given: bool = True) -> Explained:
+    """Return what is told of one object, with an input or without."""
+    manifests = [manifest(raw, line) for line, raw in enumerate(bodies, 1)] if given else None
+    transport = stage.transport()
+    try:
+        store = ConfigMapStore(transport, stage.target)
+        cluster = ApiServer(transport, "test")
+        told = judge(
+            stage.target, manifests, named, cluster, store, stage.stop, namespace=stage.namespace
+        )
+        (one,) = (event for event in told if isinstance(event, Explained))
+    finally:
+        transport.close()
+    return one
+
+
+def alone(stage: Stage, named: str) -> Explained:
+    """Return what is told of an object without an input."""
+    return explain(stage, named, given=False)
+
+
+def test_what_an_apply_would_do(stage: Stage, kubectl: Kubectl) -> None:
+    """Each verdict is what the run after it does."""
+    a, b, c = config_map("a"), config_map("b"), config_map("c")
+    stage.run(a, b, c)
+    same = explain(stage, "configmap/a", a)
+    assert same.verdict.startswith("Nothing would be sent: it is as its last apply left it")
+    assert same.origin is not None
+    assert same.reasons[0] == "it is in the input: set.yaml:1"
+    assert "its manifest is the one that was applied last" in same.reasons
+    assert "it bears this set's label" in same.reasons
+    assert (
+        "as the last apply left them: resourceVersion, the fields that the set owns, "
+        "the time of its apply" in same.reasons
+    )
+    other = explain(stage, "configmap/a", config_map("a", "other"))
+    assert other.verdict == "It would be applied: its manifest has changed."
+    kubectl("patch", "configmap/b", "-n", stage.namespace, "-p", '{"data":{"key":"w"}}')
+    moved = explain(stage, "configmap/b", a, b)
+    assert moved.verdict == "It would be applied: others may have changed it."
+    assert "moved since: resourceVersion, the fields that the set owns" in moved.reasons
+    new = explain(stage, "configmap/new", a, b, c, config_map("new"))
+    assert new.verdict == "It would be created."
+    assert "the inventory does not list it" in new.reasons
+    kubectl("create", "configmap", "there", "-n", stage.namespace)
+    adopted = explain(stage, "configmap/there", a, b, c, config_map("there"))
+    assert "adopted: it existed and belonged to no set" in adopted.verdict
+    left = explain(stage, "configmap/c", a, b)
+    assert left.verdict.startswith("It would be deleted. To leave it standing: --keep configmap/c")
+    assert left.reasons[0] == "it is not in the input"
+
+
+def test_what_a_prune_would_do(stage: Stage, kubectl: Kubectl) -> None:
+    """Without an input the object is judged as if it alone had left the set."""
+    kubectl("create", "configmap", "there", "-n", stage.namespace)
+    kept = config_map("kept", annotations={"helm.sh/resource-policy": "keep"})
+    stage.run(config_map("a"), config_map("there"), kept, config_map("gone"))
+    kubectl("delete", "configmap/gone", "-n", stage.namespace)
+    verdicts = {
+        name: alone(stage, f"configmap/{name}").verdict for name in ("a", "there", "kept", "gone")
+    }
+    assert verdicts == {
+        "a": "If it left the set: it would be deleted. To leave it standing: --keep configmap/a, "
+        "or the annotation applyprune.dev/prune: disabled.",
+        "there": "If it left the set: it would be abandoned: it was adopted, not created, by this "
+        "set. --prune-adopted would delete it.",
+        "kept": "If it left the set: it would be abandoned: kept by helm.sh/resource-policy: keep.",
+        "gone": "If it left the set: it would be taken off the list, and left alone: it is gone.",
+    }
+    label = "applyset.kubernetes.io/part-of-"
+    kubectl("label", "configmap/a", "-n", stage.namespace, label)
+    unlabelled = alone(stage, "configmap/a")
+    assert "It would stay" in unlabelled.verdict.replace("it would stay", "It would stay")
+    assert any("has lost the set's label" in reason for reason in unlabelled.reasons)
+    assert any("kubectl label configmap/a" in reason for reason in unlabelled.reasons)
+
+
+def test_a_guard_is_named_with_its_option(stage: Stage) -> None:
+    """The same that the run would name."""
+    bodies = [config_map(f"c{number}") for number in range(9)]
+    stage.run(*bodies)
+    told = explain(stage, "configmap/c3", bodies[0])
+    assert told.verdict == "It would be deleted, but for what is said above."
+    assert any("--max-prune 8" in reason for reason in told.reasons)
+
+
+def test_what_is_no_member(stage: Stage, kubectl: Kubectl) -> None:
+    """Another set's, by its name; nobody's; none at all; and what bears our marks unlisted."""
+    stage.run(config_map("a"))
+    Stage(stage.kubeconfig, stage.namespace, name="shop").run(config_map("s"))
+    theirs = alone(stage, "configmap/s")
+    assert theirs.verdict == "No run of this set touches it: it is another set's."
+    where = f"shop in namespace {stage.namespace}"
+    assert f"it bears the label of another set: {where}" in theirs.reasons
+    nobody = alone(stage, f"{stage.namespace}/configmaps/kube-root-ca.crt")
+    assert nobody.verdict.endswith("it is neither in the input nor listed.")
+    assert alone(stage, "clusterrole/nix").verdict.startswith("There is no such object")
+    label = f"applyset.kubernetes.io/part-of={stage.target.id}"
+    kubectl("create", "configmap", "copied", "-n", stage.namespace)
+    kubectl("label", "configmap/copied", "-n", stage.namespace, label)
+    copied = alone(stage, "configmap/copied")
+    assert "it bears the set's label and is not listed" in copied.verdict
+
+
+def test_nothing_is_written_and_no_secret_told(stage: Stage, audit: AuditTrail) -> None:
+    """Whatever is asked about."""
+    stage.run(SECRET, config_map("a"))
+    audit.restart()
+    told = [explain(stage, "secret/s", SECRET), explain(stage, "secret/s", config_map("a"))]
+    told.append(alone(stage, "secret/s"))
+    verbs = {
+        event["verb"] for event in audit.events() if event["userAgent"].startswith("applyprune/")
+    }
+    assert verbs == {"get", "list"}
+    text = repr(told)
+    assert "correct horse" not in text
+    assert "Y29ycmVjdCBob3JzZQ" not in text
+    assert told[0].verdict.startswith("Nothing would be sent")
+
+
+@pytest.mark.parametrize("named", ["nothing", "foo/x", "configmap/", "/x", "a/b/c/d"])
+def test_what_names_no_object(stage: Stage, named: str) -> None:
+    """A usage error, with how to name one."""
+    stage.run(config_map("a"))
+    with pytest.raises(UsageError, match=r"names no object|cannot be"):
+        alone(stage, named)
+
+
+def test_no_such_set(stage: Stage) -> None:
+    """Without an input there must be one; with one it may be about to be made."""
+    with pytest.raises(UsageError, match="there is no set web"):
+        alone(stage, "configmap/a")
+    assert explain(stage, "configmap/a", config_map("a")).verdict == "It would be created."

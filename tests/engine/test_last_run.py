@@ -1,0 +1,118 @@
+"""What the inventory tells of the run that wrote it last: who, when, what for, and how it ended."""
+
+from __future__ import annotations
+
+import getpass
+import os
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+
+from applyprune.cluster.api_server import ApiServer
+from applyprune.cluster.inventory_store import ConfigMapStore
+from applyprune.engine.run import Request, run
+from applyprune.errors import Interrupted
+from applyprune.model.events import Outcome
+from applyprune.model.options import Options
+from tests.engine.stage import Stage, config_map, manifest
+
+if TYPE_CHECKING:
+    from applyprune.model.inventory import LastRun
+    from tests.conftest import AuditTrail, Kubectl
+
+WRONG = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "wrong"}, "data": [1]}
+
+
+def last(stage: Stage) -> LastRun:
+    """Return the last run that the inventory tells of; there must be one."""
+    found = stage.inventory().last
+    assert found is not None
+    return found
+
+
+def writes(audit: AuditTrail, stage: Stage) -> list[str]:
+    """Return the verbs of all writes to the inventory."""
+    name = stage.target.inventory.name
+    return [
+        event["verb"]
+        for event in audit.events()
+        if event.get("objectRef", {}).get("name") == name
+        and event["verb"] in {"create", "update", "patch", "delete"}
+    ]
+
+
+def test_the_last_write_says_who_and_when_and_how_it_ended(stage: Stage, audit: AuditTrail) -> None:
+    """With the union write and the last one, no more; what changes nothing is not told of."""
+    story = stage.run(config_map("a"))
+    one = last(stage)
+    assert (one.mode, one.exit_code) == ("apply", 0)
+    assert one.who == f"{getpass.getuser()}@{os.uname().nodename}"
+    assert abs(datetime.now(UTC) - datetime.fromisoformat(one.at)) < timedelta(minutes=1)
+    assert [event.run for event in story.events if hasattr(event, "run")] == [one.run]
+    assert len([verb for verb in writes(audit, stage) if verb == "update"]) <= 1
+    audit.restart()
+    assert stage.run(config_map("a")).outcomes == {"configmap/a": Outcome.UNCHANGED}
+    assert writes(audit, stage) == []
+    assert last(stage) == one
+
+
+def test_a_failure_is_told_with_its_exit_code(stage: Stage) -> None:
+    """As Finished tells it."""
+    story = stage.run(config_map("a"), WRONG)
+    assert story.exit_code == 3
+    assert last(stage).exit_code == 3
+    assert stage.run(config_map("a", "other"), config_map("b"), config_map("c")).exit_code == 0
+    assert last(stage).exit_code == 0
+    assert stage.run(config_map("a", "new"), max_prune=Stage.most(0)).exit_code == 6
+    assert (last(stage).mode, last(stage).exit_code) == ("apply", 6)
+
+
+def test_an_interrupted_run_is_told_as_one(stage: Stage) -> None:
+    """The signal's exit code."""
+    stage.run(config_map("a"))
+
+    def stop(event: object) -> None:
+        if type(event).__name__ == "Recorded":
+            stage.stop.request(15)
+
+    stage.seen = stop
+    with pytest.raises(Interrupted):
+        stage.run(config_map("a", "other"))
+    assert last(stage).exit_code == 143
+
+
+def test_moving_abandoning_and_repairing_are_told_of(stage: Stage, kubectl: Kubectl) -> None:
+    """A move in both sets."""
+    other = Stage(stage.kubeconfig, stage.namespace, name="shop")
+    stage.run(config_map("a"), config_map("b"), config_map("c"))
+    stage.move(other, "configmap/a")
+    assert (last(stage).mode, last(other).mode) == ("move", "move")
+    assert last(stage).run == last(other).run
+    stage.abandon("configmap/b")
+    assert last(stage).mode == "abandon"
+    label = "applyset.kubernetes.io/part-of-"
+    kubectl("label", "configmap/c", "-n", stage.namespace, label)
+    stage.repair()
+    assert (last(stage).mode, last(stage).exit_code) == ("repair", 0)
+
+
+def test_another_may_say_who_runs_and_the_owner_stays(stage: Stage) -> None:
+    """A controller runs in the name of its Bundle; whoever writes keeps the owner."""
+    stage.run(config_map("a"))
+    bundle = f"Bundle {stage.namespace}/web"
+    transport = stage.transport()
+    try:
+        store = ConfigMapStore(transport, stage.target)
+        store.write(replace(store.read(), owner=bundle))
+        manifests = [manifest(config_map("a", "other"))]
+        request = Request(stage.target, manifests, stage.namespace, Options(), who=bundle)
+        cluster = ApiServer(transport, "test")
+        assert list(run(request, cluster, ConfigMapStore(transport, stage.target), stage.stop))
+    finally:
+        transport.close()
+    assert last(stage).who == bundle
+    assert stage.run(config_map("a", "third")).exit_code == 0
+    assert stage.inventory().owner == bundle
+    assert last(stage).who != bundle

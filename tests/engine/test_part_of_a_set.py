@@ -1,0 +1,116 @@
+"""A selector: part of the input is applied, and the rest of the set stays as it is, and listed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+import pytest
+
+from applyprune.errors import EmptyInput, InputErrors
+from applyprune.model.events import Outcome, Phase, Recorded
+from applyprune.planning.dependencies import DEPENDS_ON
+from applyprune.planning.selector_syntax import parse_selector
+from tests.engine.stage import Stage, config_map
+from tests.planning.test_selector_syntax import BAD, GOOD, LABELS, MATCHES
+
+if TYPE_CHECKING:
+    from tests.conftest import Api
+
+WEB = parse_selector("app=web")
+
+
+def labelled(name: str, app: str, value: str = "v", **metadata: Any) -> dict[str, Any]:
+    return config_map(name, value, labels={"app": app}, **metadata)
+
+
+def test_the_server_reads_selectors_as_we_do(api: Api, namespace: str) -> None:
+    """Every text of the table is taken, or refused, by both, and picks out the same object."""
+    path = f"/api/v1/namespaces/{namespace}/configmaps"
+    assert api("POST", path, config_map("a", labels=LABELS))[0] == 201
+    for text in (*GOOD, *BAD):
+        status, reply = api("GET", f"{path}?labelSelector={quote(text)}")
+        assert status == (200 if text in GOOD else 400), (text, reply)
+    for text, expected in MATCHES.items():
+        found = [
+            one["metadata"]["name"]
+            for one in api.get(f"{path}?labelSelector={quote(text)}")["items"]
+        ]
+        assert ("a" in found) is expected, text
+
+
+def test_the_rest_is_left_as_it_is_and_listed(stage: Stage, api: Api) -> None:
+    """Neither applied nor pruned, be it in the input or not; one line says so."""
+    stage.run(labelled("a", "web"), labelled("b", "db"), labelled("c", "db"))
+    story = stage.run(labelled("a", "web", "new"), labelled("b", "db", "new"), selector=WEB)
+    assert story.outcomes == {"configmap/a": Outcome.CONFIGURED}
+    assert stage.listed() == {"configmap/a", "configmap/b", "configmap/c"}
+    (warning,) = story.warnings
+    assert warning.startswith("nothing is pruned: -l app=web picks out a part of the set")
+    assert "2 other objects that it lists are left as they are" in warning
+    path = f"/api/v1/namespaces/{stage.namespace}/configmaps"
+    assert api.get(f"{path}/b")["data"] == {"key": "v"}
+    assert api.exists(f"{path}/c")
+    # Nothing of it is forgotten: the next whole run prunes what has left.
+    story = stage.run(labelled("a", "web", "new"), labelled("b", "db"))
+    assert story.outcomes["configmap/c"] is Outcome.PRUNED
+    assert story.outcomes["configmap/b"] is Outcome.UNCHANGED
+
+
+def test_the_write_ahead_holds_everything(stage: Stage) -> None:
+    """What was listed and what is to be sent, and nothing that was not selected."""
+    stage.run(labelled("b", "db"), labelled("c", "db"))
+    story = stage.run(labelled("a", "web"), labelled("d", "db"), selector=WEB)
+    union = [one for one in story.events if isinstance(one, Recorded) and one.phase is Phase.UNION]
+    assert [one.entries for one in union] == [3]
+    assert stage.listed() == {"configmap/a", "configmap/b", "configmap/c"}
+
+
+def test_a_dependency_may_stand_outside_the_selection(stage: Stage) -> None:
+    """In the input, or in the inventory; what is in neither is an error still."""
+    needs = {DEPENDS_ON: f"/namespaces/{stage.namespace}/ConfigMap/b"}
+    first = labelled("a", "web", annotations=needs)
+    story = stage.run(first, labelled("b", "db"), selector=WEB)
+    assert story.outcomes == {"configmap/a": Outcome.CREATED}
+    stage.run(first, labelled("b", "db"))
+    story = stage.run(first, selector=WEB)
+    assert story.outcomes == {"configmap/a": Outcome.UNCHANGED}
+    lost = {DEPENDS_ON: f"/namespaces/{stage.namespace}/ConfigMap/lost"}
+    with pytest.raises(Exception, match="depends on what is not in the set"):
+        stage.run(labelled("a", "web", annotations=lost), selector=WEB)
+
+
+def test_what_is_not_selected_must_be_right_all_the_same(stage: Stage) -> None:
+    """A set is one thing: half of it is not applied from an input that cannot be read."""
+    broken = {"apiVersion": "x.io/v1", "kind": "Foo", "metadata": {"name": "f"}}
+    with pytest.raises(InputErrors):
+        stage.run(labelled("a", "web"), broken, broken, selector=WEB)
+
+
+def test_a_selector_that_picks_out_nothing_is_an_error(stage: Stage) -> None:
+    """For a new set and for one that there is; with --allow-empty nothing is done."""
+    for _ in range(2):
+        with pytest.raises(EmptyInput, match="picks out none of the 1 objects in the input"):
+            stage.run(labelled("b", "db"), selector=WEB)
+        stage.run(labelled("b", "db"))
+    story = stage.run(labelled("b", "db"), selector=WEB, allow_empty=True)
+    assert story.exit_code == 0
+    assert stage.listed() == {"configmap/b"}
+
+
+def test_a_namespace_override(stage: Stage, api: Api) -> None:
+    """Every namespaced manifest goes there, dependencies by their old names are understood."""
+    home = stage.namespace
+    needs = {DEPENDS_ON: "/namespaces/elsewhere/ConfigMap/b"}
+    bodies = (
+        config_map("a", annotations=needs),
+        config_map("b", namespace="elsewhere"),
+        config_map("c", namespace=home),
+    )
+    story = stage.run(*bodies, namespace_override=home)
+    assert set(story.outcomes.values()) == {Outcome.CREATED}
+    assert {ref.namespace for ref in stage.inventory().entries} == {home}
+    (after,) = (one.after for one in stage.inventory().entries.values() if one.ref.name == "a")
+    assert [(ref.namespace, ref.name) for ref in after] == [(home, "b")]
+    assert set(stage.run(*bodies, namespace_override=home).outcomes.values()) == {Outcome.UNCHANGED}
+    assert api.exists(f"/api/v1/namespaces/{home}/configmaps/b")

@@ -1,0 +1,262 @@
+"""``status``: how every object of a set is, told with one LIST for each kind."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from threading import Thread
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from applyprune.cluster.api_server import ApiServer
+from applyprune.cluster.inventory_store import ConfigMapStore
+from applyprune.engine.surveying import Survey, survey
+from applyprune.errors import UsageError
+from applyprune.model.events import Enrolled, Event, Finished, Standing, Warned
+from applyprune.model.inventory import Made
+from applyprune.model.readiness import Status
+from applyprune.planning.tracking import PART_OF
+from tests.engine.stage import Stage, config_map
+from tests.engine.test_set import SERVICE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.conftest import AuditTrail, Kubectl
+
+SECRET = {
+    "apiVersion": "v1",
+    "kind": "Secret",
+    "metadata": {"name": "s"},
+    "stringData": {"password": "correct horse"},
+}
+
+
+def deployment(replicas: int = 1, annotations: dict[str, str] | None = None) -> dict[str, Any]:
+    """Return a Deployment that kwok makes ready in a second."""
+    pod = {"containers": [{"name": "c", "image": "nginx"}]}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "d", "annotations": annotations or {}},
+        "spec": {
+            "replicas": replicas,
+            "selector": {"matchLabels": {"app": "d"}},
+            "template": {"metadata": {"labels": {"app": "d"}}, "spec": pod},
+        },
+    }
+
+
+def look(
+    stage: Stage, seen: Callable[[Event], None] = lambda _: None, **asked: Any
+) -> tuple[Event, ...]:
+    """Return what a survey of the set tells."""
+    transport = stage.transport()
+    said = []
+    try:
+        store = ConfigMapStore(transport, stage.target)
+        cluster = ApiServer(transport, "test")
+        for event in survey(stage.target, Survey(**asked), cluster, store, stage.stop):
+            said.append(event)
+            seen(event)
+    finally:
+        transport.close()
+    return tuple(said)
+
+
+def standings(events: tuple[Event, ...]) -> dict[str, Standing]:
+    """Return how each object stands, as it was told last."""
+    return {one.ref.short: one for one in events if isinstance(one, Standing)}
+
+
+def ended(events: tuple[Event, ...]) -> Finished:
+    """Return the survey's end."""
+    assert isinstance(events[-1], Finished)
+    return events[-1]
+
+
+def test_a_list_for_each_kind(stage: Stage, audit: AuditTrail) -> None:
+    """Whatever the number of objects; the objects first, then the set with its last run."""
+    stage.run(*(config_map(f"c{number}") for number in range(9)), SECRET, SERVICE)
+    audit.restart()
+    events = look(stage)
+    requests = sorted(
+        (event["verb"], event["objectRef"]["resource"])
+        for event in audit.events()
+        if event["userAgent"].startswith("applyprune/")
+        and event.get("objectRef", {}).get("resource")
+    )
+    assert requests == [
+        ("get", "configmaps"),
+        ("list", "configmaps"),
+        ("list", "secrets"),
+        ("list", "services"),
+    ]
+    told = standings(events)
+    assert len(told) == 11
+    assert {one.readiness.status for one in told.values()} == {Status.CURRENT}
+    assert {one.drifted for one in told.values()} == {False}
+    assert {one.made for one in told.values()} == {Made.CREATED}
+    assert all(one.age is not None and one.age < 60 for one in told.values())
+    (whole,) = (event for event in events if isinstance(event, Enrolled))
+    assert events.index(whole) == len(events) - 2
+    assert (whole.name, whole.namespace, whole.objects, whole.ready) == (
+        "web",
+        stage.namespace,
+        11,
+        11,
+    )
+    assert whole.last is not None
+    assert (whole.last.mode, whole.last.exit_code) == ("apply", 0)
+    assert ended(events).exit_code == 0
+
+
+def test_what_others_have_changed(stage: Stage, kubectl: Kubectl) -> None:
+    """Which fields, who, and how; nothing of a Secret's value; what is not ours is no drift."""
+    stage.run(config_map("a"), config_map("b"), config_map("c"), SECRET, deployment())
+    here = ("-n", stage.namespace)
+    kubectl("patch", "configmap/a", *here, "--type=merge", "-p", '{"data":{"key":"w"}}')
+    kubectl("patch", "configmap/b", *here, "--type=merge", "-p", '{"data":{"other":"w"}}')
+    kubectl("patch", "configmap/c", *here, "--type=merge", "-p", '{"data":null}')
+    kubectl("patch", "secret/s", *here, "--type=merge", "-p", '{"data":{"password":"Zm9v"}}')
+    kubectl("scale", "deployment/d", *here, "--replicas=2")
+    events = look(stage, drift=True)
+    told = standings(events)
+    assert {name for name, one in told.items() if one.drifted} == {
+        "configmap/a",
+        "configmap/c",
+        "deployment.apps/d",
+        "secret/s",
+    }
+    (drift,) = told["configmap/a"].drift
+    assert (drift.path, drift.found, drift.wanted) == ("/data/key", '"w"', "")
+    assert (drift.manager, drift.operation) == ("kubectl-patch", "Update")
+    assert drift.time.endswith("Z")
+    assert told["configmap/b"].drift == told["configmap/c"].drift == ()
+    assert [(one.path, one.found) for one in told["secret/s"].drift] == [
+        ("/data/password", "(secret)")
+    ]
+    assert [(one.path, one.found) for one in told["deployment.apps/d"].drift] == [
+        ("/spec/replicas", "2")
+    ]
+    warned = [str(event.problem) for event in events if isinstance(event, Warned)]
+    assert len(warned) == 1
+    assert "configmap/c" in warned[0]
+    assert "nothing tells in which fields" in warned[0]
+    assert ended(look(stage, wait=True)).exit_code == 0
+    assert ended(look(stage, fail_on_drift=True)).exit_code == 1
+    assert all(one.drift == () for one in standings(look(stage)).values())
+
+
+def test_what_is_gone_or_is_another(stage: Stage, kubectl: Kubectl) -> None:
+    """It is warned of, and the set is not ready."""
+    stage.run(config_map("a"), config_map("b"), config_map("c"))
+    here = ("-n", stage.namespace)
+    kubectl("delete", "configmap/a", *here)
+    kubectl("delete", "configmap/b", *here)
+    kubectl("create", "configmap", "b", *here)
+    kubectl("label", "--overwrite", "configmap/c", *here, f"{PART_OF}=applyset-x-v1")
+    events = look(stage)
+    told = standings(events)
+    assert told["configmap/a"].readiness.status is Status.NOT_FOUND
+    assert (told["configmap/b"].readiness.status, told["configmap/b"].drifted) == (
+        Status.CURRENT,
+        True,
+    )
+    warned = sorted(event.problem.what for event in events if isinstance(event, Warned))
+    place = f"in namespace {stage.namespace}"
+    assert warned == [
+        f"configmap/a {place} is not there",
+        f"configmap/b {place} is not the object that the set has applied",
+        f"configmap/c {place} belongs to another set now",
+    ]
+    end = ended(events)
+    assert end.exit_code == 5
+    assert "1 of the set's 3 objects is not ready: configmap/a" in str(end.problem)
+    kubectl("label", "--overwrite", "configmap/c", *here, f"{PART_OF}={stage.target.id}")
+
+
+def test_what_is_not_ready(stage: Stage, kubectl: Kubectl) -> None:
+    """Exit code 5, unless the object's own annotation says that nobody waits for it."""
+    stage.run(deployment(0, {"applyprune.dev/ready-when": "self.metadata.name == 'x'"}))
+    events = look(stage)
+    (one,) = standings(events).values()
+    assert one.readiness.status is Status.IN_PROGRESS
+    assert "does not hold yet" in one.readiness.message
+    assert ended(events).exit_code == 5
+    rules = {"applyprune.dev/ready-when": "self.nothing", "applyprune.dev/wait": "skip"}
+    stage.run(deployment(0, rules))
+    assert ended(look(stage)).exit_code == 0
+    kubectl(
+        "annotate",
+        "deployment/d",
+        "-n",
+        stage.namespace,
+        "--overwrite",
+        "applyprune.dev/wait-",
+        "applyprune.dev/ready-when=1 +",
+    )
+    spoiled = look(stage)
+    assert ended(spoiled).exit_code == 3
+    assert standings(spoiled)["deployment.apps/d"].readiness.status is Status.UNKNOWN
+
+
+def test_waiting_ends_when_all_is_ready(stage: Stage) -> None:
+    """And when the time is over; each change is told once."""
+    stage.run(config_map("a"), deployment(replicas=2))
+    events = look(stage, wait=True, timeout=30.0)
+    states = [one.readiness.status for one in events if isinstance(one, Standing)]
+    assert states.count(Status.CURRENT) == 2
+    assert ended(events).exit_code == 0
+    stage.run(config_map("a"), deployment(1, {"applyprune.dev/ready-when": "false"}))
+    late = ended(look(stage, wait=True, timeout=0.6))
+    assert late.exit_code == 5
+    assert late.elapsed < 5
+
+
+def test_watching_tells_what_changes(stage: Stage, kubectl: Kubectl) -> None:
+    """Drift, deletion, and what another run adds, until somebody stops it."""
+    stage.run(config_map("a"), config_map("b"))
+    here = ("-n", stage.namespace)
+    other = replace(stage)
+    told: list[tuple[str, str, bool | None]] = []
+
+    def act() -> None:
+        wanted: list[Callable[[], object]] = [
+            lambda: kubectl("patch", "configmap/a", *here, "-p", '{"data":{"key":"w"}}'),
+            lambda: kubectl("delete", "configmap/b", *here),
+            lambda: other.run(config_map("a"), config_map("b"), config_map("new")),
+        ]
+        signs = [
+            ("configmap/a", Status.CURRENT, True),
+            ("configmap/b", Status.NOT_FOUND, None),
+            ("configmap/new", Status.CURRENT, False),
+        ]
+        for step, sign in zip(wanted, signs, strict=True):
+            step()
+            until = time.monotonic() + 10
+            while sign not in told and time.monotonic() < until:
+                time.sleep(0.02)
+        stage.stop.request(2)
+
+    def see(event: Event) -> None:
+        if isinstance(event, Standing):
+            told.append((event.ref.short, event.readiness.status, event.drifted))
+
+    actor = Thread(target=act)
+    other.stop = type(stage.stop)()
+    actor.start()
+    events = look(stage, see, watch=True)
+    actor.join()
+    assert ("configmap/a", Status.CURRENT, True) in told
+    assert ("configmap/b", Status.NOT_FOUND, None) in told
+    assert ("configmap/new", Status.CURRENT, False) in told
+    assert told[-1][1] is Status.CURRENT
+    assert ended(events).exit_code == 130
+
+
+def test_no_such_set(stage: Stage) -> None:
+    """A mistyped name is no empty set."""
+    with pytest.raises(UsageError, match="there is no set web"):
+        look(stage)

@@ -1,0 +1,37 @@
+"""All that is printed goes through one place, which makes harmless what others wrote."""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+
+from tests.laws.test_layers import layer, modules, tree
+
+PRINTS = {"print", "click.echo", "click.secho", "sys.stdout.write", "sys.stderr.write"}
+ASKS = {"click.confirm", "click.prompt"}
+MAY = {
+    "print": {"applyprune.output.terminal"},
+    # Its lines are about the user's own planes, and what the programs say that it runs.
+    "demo": {"applyprune.cli.demo", "applyprune.cli.local"},
+    "ask": {"applyprune.cli.asking"},
+}
+
+
+def _calls(module: str) -> set[str]:
+    return {ast.unparse(node.func) for node in ast.walk(tree(module)) if isinstance(node, ast.Call)}
+
+
+@pytest.mark.parametrize("module", sorted(modules()))
+def test_only_one_module_prints(module: str) -> None:
+    """A name, a message, a path: whoever printed it himself could forget to look at it."""
+    if layer(module) == "localplane" or module in MAY["print"] | MAY["demo"]:
+        return
+    assert _calls(module) & PRINTS == set()
+    assert module in MAY["ask"] or _calls(module) & ASKS == set()
+
+
+def test_what_may_print_does() -> None:
+    """Nothing is allowed that is not needed."""
+    assert _calls("applyprune.cli.asking") & ASKS
+    assert all(_calls(module) & PRINTS for module in MAY["demo"])

@@ -1,0 +1,1 @@
+"""What events look like to whoever reads them."""

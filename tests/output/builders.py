@@ -1,0 +1,60 @@
+"""Any value of the model, every text in it the same: made from the types of its fields."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import types
+import typing
+from collections import abc
+from importlib import import_module
+from pkgutil import iter_modules
+from typing import Any
+
+import applyprune.model
+from applyprune.model.events import Event
+
+EVENTS: tuple[type[Event], ...] = typing.get_args(Event)
+
+
+def _names() -> dict[str, Any]:
+    """Return everything that a module of the model defines, for types named in text."""
+    found: dict[str, Any] = {"Mapping": abc.Mapping, "Sequence": abc.Sequence, "Any": Any}
+    for module in iter_modules(applyprune.model.__path__):
+        found |= vars(import_module(f"applyprune.model.{module.name}"))
+    return found
+
+
+_NAMES = _names()
+
+
+def filled(kind: Any, text: str, *, optional: bool = True) -> Any:
+    """Return a value of a type; what may be None is only when ``optional`` is off."""
+    if kind is str or kind is Any:
+        return text
+    if kind in {bool, int, float}:
+        return kind(1)
+    if isinstance(kind, type) and issubclass(kind, enum.Enum):
+        return next(iter(kind))
+    if isinstance(kind, type) and dataclasses.is_dataclass(kind):
+        hints = typing.get_type_hints(kind, {**_NAMES, **vars(import_module(kind.__module__))})
+        fields = [one.name for one in dataclasses.fields(kind) if one.init]
+        return kind(**{name: filled(hints[name], text, optional=optional) for name in fields})
+    return _held(kind, text, optional=optional)
+
+
+def _held(kind: Any, text: str, *, optional: bool) -> Any:
+    """Return a value of a type that is made of others."""
+    origin, inner = typing.get_origin(kind), typing.get_args(kind)
+    if origin in {typing.Union, types.UnionType}:
+        rest = [one for one in inner if one is not type(None)]
+        some = optional or len(rest) == len(inner)
+        return filled(rest[0], text, optional=optional) if some else None
+    if origin in {abc.Mapping, dict}:
+        return {filled(inner[0], text): filled(inner[1], text, optional=optional)}
+    items = [filled(one, text, optional=optional) for one in inner if one is not Ellipsis]
+    if origin in {tuple, abc.Sequence}:
+        return tuple(items)
+    if origin in {list, frozenset}:
+        return origin(items)
+    raise TypeError(f"no value of {kind}")

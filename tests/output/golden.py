@@ -1,0 +1,59 @@
+"""The files of ``fixtures/output``: what each format makes of the stream of ``stream.py``.
+
+``python -m tests.output.golden`` writes them anew; what has changed is then to be looked at.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from applyprune._version import __version__
+from applyprune.output.places import Places
+from applyprune.output.printing import printer
+from applyprune.output.screen import Screen
+from tests.output.stream import EVENTS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from applyprune.model.events import Event
+
+FOLDER = Path(__file__).parents[2] / "fixtures" / "output"
+FILES = {
+    "json": "stream.json",
+    "jsonl": "stream.jsonl",
+    "junit": "stream.junit.xml",
+    "github": "stream.github.txt",
+    "gitlab": "stream.gitlab.json",
+    "name": "stream.name.txt",
+}
+SUMMARY = "stream.github.md"
+PLACES = Places("/repo/deploy", "/repo")
+
+
+def printed(form: str, events: Iterable[Event] = EVENTS, summary: Path | None = None) -> str:
+    """Return what a format makes of a stream, with the program's version taken out."""
+    lines: list[str] = []
+    screen = Screen(out=lines.append, err=lines.append, places=PLACES)
+    one = printer(form, replace(screen, summary=summary))
+    for event in events:
+        one.show(event)
+    one.close()
+    return "".join(f"{line}\n" for line in lines).replace(f'"{__version__}"', '"VERSION"')
+
+
+def write() -> None:
+    """Write every file anew."""
+    summary = FOLDER / SUMMARY
+    summary.unlink(missing_ok=True)
+    for form, name in FILES.items():
+        # An escape that is none would not be in a file of UTF-8.
+        (FOLDER / name).write_text(
+            printed(form, summary=summary if form == "github" else None), encoding="utf-8"
+        )
+
+
+if __name__ == "__main__":
+    write()

@@ -1,0 +1,46 @@
+"""The published JSON Schemas, as they are and as tests want them: nothing but what they name."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from jsonschema import Draft202012Validator
+from referencing import Registry, Resource
+
+import applyprune.output
+
+FOLDER = Path(applyprune.output.__file__).parent / "schemas"
+NAMES = ("events", "document")
+
+
+@cache
+def schema(name: str) -> dict[str, Any]:
+    """Return one of the two as it is published."""
+    found: dict[str, Any] = json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8"))
+    return found
+
+
+def complaints(name: str, value: object, *, strict: bool = True) -> list[str]:
+    """Return what is wrong with a value; ``strict`` takes keys that are not named for wrong."""
+    schemas = [_closed(schema(one)) if strict else schema(one) for one in NAMES]
+    registry: Registry[Any] = Registry().with_resources(
+        (one["$id"], Resource.from_contents(one)) for one in schemas
+    )
+    validator = Draft202012Validator(schemas[NAMES.index(name)], registry=registry)
+    return [f"{one.json_path}: {one.message}" for one in validator.iter_errors(value)]
+
+
+def _closed(part: Any) -> Any:
+    """Return a schema in which an object may have only the keys that it must have."""
+    if isinstance(part, list):
+        return [_closed(one) for one in part]
+    if not isinstance(part, dict):
+        return part
+    closed = {key: _closed(value) for key, value in part.items()}
+    # The root names one key for all events; each of them names all of its own.
+    if part.get("type") == "object" and "properties" in part and "allOf" not in part:
+        closed["additionalProperties"] = False
+    return closed

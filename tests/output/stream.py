@@ -1,0 +1,153 @@
+"""One stream that holds every event there is, with text of others that means no good."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from applyprune.model.events import (
+    Assessed,
+    Compared,
+    Done,
+    Drift,
+    Enrolled,
+    Explained,
+    Failed,
+    Finished,
+    Found,
+    Listed,
+    Outcome,
+    Pending,
+    Phase,
+    Planned,
+    Recorded,
+    Refused,
+    Standing,
+    Started,
+    Versions,
+    Waiting,
+    Warned,
+)
+from applyprune.model.findings import Fault, Finding, Remedy
+from applyprune.model.inventory import ABSENT, Entry, Evidence, LastRun, Made
+from applyprune.model.manifests import Origin
+from applyprune.model.options import DryRun, Mode
+from applyprune.model.plan import Action, ApplyStep, Plan, RemoveStep
+from applyprune.model.problems import Problem
+from applyprune.model.readiness import Readiness, Status
+from applyprune.model.refs import Ref
+from tests.planning.builders import DEPLOYMENTS, SECRETS, body, desired, live
+
+if TYPE_CHECKING:
+    from applyprune.model.events import Event
+
+SECRET_VALUE = "aHVudGVyMg=="
+EVIL = "::error::x ##[error]y\n::warning::z\r<script>|`a``b`|</script> \x1b[2J\x9b \u202e @team #1"
+"""A server's message that would be a command, a cell's end, HTML, a link, or obeyed."""
+
+_DEPLOYMENT = Ref("apps", "Deployment", "home", "web")
+_CONFIG = Ref("", "ConfigMap", "home", "a")
+_SECRET = Ref("", "Secret", "home", "s")
+_ROLE = Ref("rbac.authorization.k8s.io", "ClusterRole", "", "::add-mask::##[x]|`")
+_OLD = Ref("", "Service", "home", "old")
+_PLACE = Origin("manifests/web.yaml", 2, 12, 3)
+
+_CONFLICT = Problem(
+    "Conflict",
+    "deployment.apps/web in namespace home: .spec.replicas is owned by hpa",
+    str(_PLACE),
+    EVIL,
+    "Say --force-conflicts: 100%, or leave it.",
+    4,
+    _PLACE,
+    ("spec", "containers", 0, "image"),
+    "  replicas: 3\n  ^",
+)
+_SKIPPED = Problem("RunFailed", "configmap/late waits for deployment.apps/web", exit_code=3)
+_BROKEN = Problem("InventoryError", "it cannot be read", why="no JSON", exit_code=3)
+
+_ENTRY = Entry(
+    ref=_CONFIG,
+    plural="configmaps",
+    version="v1",
+    found=ABSENT,
+    uid="u1",
+    made=Made.ADOPTED,
+    digest="sha256:feed",
+    evidence=Evidence("5", 1, "sha256:beef", "2026-11-21T10:00:00Z"),
+    wave=2,
+    after=(_DEPLOYMENT,),
+    keep="applyprune.dev/prune: disabled",
+)
+_OF_A_SECRET = desired(body("Secret", "s", data={"password": SECRET_VALUE}), SECRETS)
+_PLAN = Plan(
+    applies=(
+        ApplyStep(
+            desired(body("Deployment", "web"), DEPLOYMENTS),
+            Action.UPDATE,
+            replace(_ENTRY, ref=_DEPLOYMENT),
+        ),
+        ApplyStep(_OF_A_SECRET, Action.CREATE, _ENTRY, live(_SECRET, full={"data": SECRET_VALUE})),
+    ),
+    removals=(
+        RemoveStep(replace(_ENTRY, ref=_OLD), None, Action.DELETE, reason="it has left the set"),
+    ),
+    no_prune="not everything was applied",
+    refusal=Problem("PruneRefused", "it would delete 31 objects", exit_code=6),
+    recovered=(_ENTRY,),
+)
+
+EVENTS: tuple[Event, ...] = (
+    Started("run1", Mode.APPLY, "web", "home", DryRun.OFF),
+    Waiting(None, "another run on the set", 1.25, 60.0),
+    Warned(Problem("Forbidden", "nodes cannot be listed", why=EVIL, exit_code=7)),
+    Planned(_PLAN),
+    Recorded(Phase.UNION, 4, 7),
+    Done(_CONFIG, Outcome.CREATED, Origin("manifests/a.yaml", 1, 1)),
+    Done(_SECRET, Outcome.UNCHANGED, Origin("manifests/s.yaml", 1, 1)),
+    Done(_ROLE, Outcome.CONFIGURED, Origin("<stdin>", 1, 1), reason=f"it was {EVIL}"),
+    Done(_DEPLOYMENT, Outcome.FAILED, _PLACE, problem=_CONFLICT),
+    Done(Ref("", "ConfigMap", "home", "late"), Outcome.SKIPPED, problem=_SKIPPED),
+    Waiting(
+        _CONFIG, "ready", 2.0, 300.0, f"it was {EVIL}", (Pending(_DEPLOYMENT, "0 of 1 Pods"),), 2
+    ),
+    Assessed(_CONFIG, Readiness(Status.CURRENT, "it is there"), 0.25),
+    Assessed(
+        Ref("batch", "Job", "home", "once"),
+        Readiness(Status.FAILED, "BackoffLimitExceeded"),
+        9.0,
+        Problem("NotReady", "job.batch/once is not ready", exit_code=5),
+    ),
+    Done(_OLD, Outcome.KEPT, reason="it would be deleted: not everything was applied"),
+    Done(Ref("", "Service", "home", "older"), Outcome.PRUNED),
+    Refused(Problem("PruneRefused", "the prune was refused", hint="--max-prune 31", exit_code=6)),
+    Found(Finding(Fault.UNLABELLED, Remedy.MARK, "no label", _CONFIG, _ENTRY, live(_CONFIG))),
+    Found(Finding(Fault.STRAY_SHARD, Remedy.NONE, "applyprune-web.feed")),
+    Compared(_CONFIG, Outcome.CREATED, None, {"data": {"k": "```\n</details>\x1b[2J"}}, _PLACE),
+    Compared(_OLD, Outcome.PRUNED, {"spec": {"a": 1, "b": [1, None]}}, None, None, "no webhook"),
+    Compared(_SECRET, Outcome.UNCHANGED, {}, {}),
+    Standing(
+        _DEPLOYMENT,
+        Readiness(Status.IN_PROGRESS, "1 of 3"),
+        Made.CREATED,
+        61.5,
+        drifted=True,
+        drift=(Drift("/spec/replicas", "3", "5", "kubectl", "Update", "2026-11-21T10:00:00Z"),),
+    ),
+    Enrolled("web", "home", 3, 2, LastRun("run0", "apply", "me@here", "2026-11-21T09:00:00Z", 0)),
+    Enrolled("bad", "home", problem=_BROKEN),
+    Listed("web", "home", _ENTRY),
+    Versions("0.1.0", "3.11.7", "Linux x86_64", "v1.36.3"),
+    Explained(_CONFIG, "nothing", ("it is as it was applied",), _PLACE),
+    Failed(
+        Problem(
+            "InputError", "no kind", "b.yaml:3:1", origin=Origin("b.yaml", 1, 3, 1), exit_code=2
+        )
+    ),
+    Finished(
+        {Outcome.CREATED: 1, Outcome.UNCHANGED: 1, Outcome.FAILED: 1, Outcome.PRUNED: 1},
+        3,
+        1.23456,
+        Problem("RunFailed", "1 of the set's objects failed"),
+    ),
+)

@@ -1,0 +1,363 @@
+"""What each format promises, of streams that are whole, cut off, or hostile."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import xmlschema
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from applyprune.model.events import (
+    Compared,
+    Done,
+    Enrolled,
+    Failed,
+    Finished,
+    Outcome,
+    Standing,
+    Started,
+    Warned,
+)
+from applyprune.model.inventory import Made
+from applyprune.model.manifests import Origin
+from applyprune.model.options import DryRun, Mode
+from applyprune.model.problems import Problem
+from applyprune.model.readiness import Readiness, Status
+from applyprune.model.refs import Ref
+from applyprune.output.github import GitHubPrinter
+from applyprune.output.markdown import block, code
+from applyprune.output.places import Places
+from applyprune.output.printing import printer
+from applyprune.output.screen import Screen
+from tests.output.golden import FILES, FOLDER, SUMMARY, printed
+from tests.output.schemas import complaints
+from tests.output.stream import EVENTS, EVIL
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from applyprune.model.events import Event
+
+STARTED = Started("run1", Mode.APPLY, "web", "home", DryRun.OFF)
+JUNIT = xmlschema.XMLSchema(FOLDER / "junit-10.xsd")
+COMMAND = re.compile(r"::(?P<name>[a-z-]+)(?: (?P<properties>[^:]*))?::(?P<data>.*)")
+
+
+def commands(text: str) -> list[tuple[str, dict[str, str], str]]:
+    """Return the workflow commands of a log, read by the runner's rules.
+
+    A line is one when it begins with ``::``, blanks aside; the old form ``##[name]`` may be
+    anywhere in any other line. Properties are escaped beyond what data is.
+    """
+    found = []
+    for line in text.splitlines():
+        if match := COMMAND.match(line.lstrip()):
+            pairs = (one.partition("=") for one in (match["properties"] or "").split(",") if one)
+            properties = {key: _unescaped(value, ":,") for key, _, value in pairs}
+            found.append((match["name"], properties, _unescaped(match["data"], "")))
+        else:
+            assert "##[" not in line
+    return found
+
+
+def _unescaped(text: str, more: str) -> str:
+    for char in ("\r", "\n", *more):
+        text = text.replace(f"%{ord(char):02X}", char)
+    return text.replace("%25", "%")
+
+
+@pytest.mark.parametrize("end", range(len(EVENTS) + 1))
+def test_every_beginning_of_a_stream_is_valid(end: int) -> None:
+    """Wherever it is cut off, each format is what it should be, and says that it is not whole."""
+    events = EVENTS[:end]
+    whole = end == len(EVENTS)
+    lines = [json.loads(line) for line in printed("jsonl", events).splitlines()]
+    assert lines[0]["schema"] == "applyprune.dev/output/v1"
+    assert [found for line in lines for found in complaints("events", line)] == []
+    assert len(lines) == end + 1
+    document = json.loads(printed("json", events))
+    assert complaints("document", document) == []
+    assert (document["finished"], document["exitCode"]) == ((True, 3) if whole else (False, None))
+    junit = printed("junit", events)
+    assert [str(one) for one in JUNIT.iter_errors(junit)] == []
+    assert ("has not come to its end" in junit) is not whole
+    report = json.loads(printed("gitlab", events))
+    assert ("applyprune/NotFinished" in {one["check_name"] for one in report}) is not whole
+
+
+def test_the_document_is_the_stream() -> None:
+    """What is said of an object in several events stands together."""
+    document = json.loads(printed("json"))
+    assert document["set"] == {"name": "web", "namespace": "home"}
+    (told,) = (one for one in document["objects"] if one["ref"]["name"] == "a")
+    assert told["outcome"] == "created"
+    assert told["readiness"]["readiness"]["status"] == "Current"
+    assert told["comparison"]["after"] == {"data": {"k": "```\n</details>\x1b[2J"}}
+    assert told["record"]["uid"] == "u1"
+    assert told["explanation"]["verdict"] == "nothing"
+    assert document["counts"]["created"] == 1
+    assert document["counts"]["moved"] == 0
+
+
+def test_an_object_that_is_dealt_with_twice_is_there_twice() -> None:
+    """The second word does not hide a failure."""
+    ref = Ref("", "ConfigMap", "home", "a")
+    failed = Done(ref, Outcome.FAILED, problem=Problem("ApiError", "no"))
+    document = json.loads(printed("json", (STARTED, failed, Done(ref, Outcome.KEPT))))
+    assert [one["outcome"] for one in document["objects"]] == ["failed", "kept"]
+
+
+def test_a_draft_comes_before_the_end() -> None:
+    """What a file holds while the run goes on is valid, and says that it is not the end."""
+    for form in ("json", "junit", "gitlab"):
+        drafts: list[str] = []
+        printer(form, Screen(out=drafts.append, err=drafts.append, draft=drafts.append))
+        (draft,) = drafts
+        if form == "junit":
+            assert [str(one) for one in JUNIT.iter_errors(draft)] == []
+            assert "has not come to its end" in draft
+        elif form == "json":
+            assert complaints("document", json.loads(draft)) == []
+            assert json.loads(draft)["finished"] is False
+        else:
+            assert [one["severity"] for one in json.loads(draft)] == ["blocker"]
+
+
+def test_junit_counts_what_it_holds() -> None:
+    """The numbers of the suite are those of its cases."""
+    text = printed("junit")
+    found: Any = JUNIT.to_dict(text)
+    (suite,) = found["testsuite"]
+    cases = suite["testcase"]
+    assert int(suite["@tests"]) == len(cases)
+    for attribute, tag in (("@failures", "failure"), ("@errors", "error"), ("@skipped", "skipped")):
+        assert int(suite[attribute]) == sum(tag in one for one in cases)
+    (failed,) = (one for one in cases if one["@name"] == "deployment.apps/web in namespace home")
+    assert failed["@classname"] == "apps/Deployment"
+    assert "manifests/web.yaml:12:3" in failed["failure"][0]["$"]
+
+
+def test_github_commands_are_ours_alone() -> None:
+    """Read back by the runner's rules: kinds, places, and whole messages; none was smuggled in."""
+    found = commands(printed("github"))
+    assert {name for name, _, _ in found} == {"error", "warning", "notice"}
+    (conflict,) = (one for one in found if one[1].get("title") == "deployment.apps/web failed")
+    name, properties, message = conflict
+    assert name == "error"
+    assert properties["file"] == "deploy/manifests/web.yaml"
+    assert (properties["line"], properties["col"]) == ("12", "3")
+    assert "\n::warning::z\\r<script>" in message
+    assert "100%, or leave it." in message
+    # Standard input is no file.
+    assert all("stdin" not in one.get("file", "") for _, one, _ in found)
+
+
+HOSTILE = [
+    EVIL,
+    "::stop-commands::x",
+    "\n::set-output name=a::b",
+    "  ::add-mask::x",
+    "\r::error::",
+    "##[set-env name=PATH]x",
+    "%0A::error::",
+    "a,line=9::error::b",
+    "\u2028::error::",
+]
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_no_text_is_a_command(text: str) -> None:
+    """Wherever it stands: in a name, a reason, a message, a path."""
+    events = (
+        STARTED,
+        Done(Ref("", text, text, text), Outcome.CONFIGURED, Origin(text), reason=text),
+        Done(
+            Ref("", "A", "b", text),
+            Outcome.FAILED,
+            Origin(text, 1, 2, 3),
+            problem=Problem("ApiError", text, text, text, text),
+        ),
+        Failed(Problem("InputError", text, origin=Origin(text, 1, 4))),
+    )
+    found = commands(printed("github", events))
+    assert [name for name, _, _ in found] == ["error", "error"]
+    assert [one["line"] for _, one, _ in found] == ["2", "4"]
+
+
+@given(st.text(st.characters(), max_size=30))
+@settings(max_examples=60, deadline=None)
+def test_no_text_breaks_a_format(text: str) -> None:
+    """Halves of surrogates, controls, what XML has no place for: each parser takes it."""
+    problem = Problem("ApiError", text, text, text, text, origin=Origin(text, 1, 2), excerpt=text)
+    events = (
+        replace(STARTED, name=text),
+        Warned(problem),
+        Done(Ref(text, text, text, text), Outcome.CONFIGURED, Origin(text), reason=text),
+        Done(Ref("", "A", "b", text), Outcome.FAILED, problem=problem),
+        Failed(problem),
+        Finished({Outcome.FAILED: 1}, 3, 0.1, problem),
+    )
+    printed_as = {form: printed(form, events) for form in FILES}
+    for one in printed_as.values():
+        one.encode()
+        assert all(char.isprintable() for char in one if char != "\n")
+    assert json.loads(printed_as["json"])["errors"][0]["what"] == text
+    assert json.loads(printed_as["jsonl"].splitlines()[1])["name"] == text
+    assert [str(one) for one in JUNIT.iter_errors(printed_as["junit"])] == []
+    assert [name for name, _, _ in commands(printed_as["github"])] == ["warning", "error", "error"]
+    assert len(json.loads(printed_as["gitlab"])) == 3
+    assert len(printed_as["name"].splitlines()) == 1
+
+
+def test_the_summary(tmp_path: Path) -> None:
+    """It is appended to what is there, as the fixture shows it."""
+    summary = tmp_path / "summary.md"
+    summary.write_text("before\n")
+    printed("github", summary=summary)
+    assert summary.read_text() == f"before\n{(FOLDER / SUMMARY).read_text(encoding='utf-8')}"
+
+
+def test_a_summary_that_cannot_be_written(tmp_path: Path) -> None:
+    """Is warned of, and fails nothing."""
+    text = printed("github", (STARTED, Finished({}, 0, 0.1)), tmp_path)
+    ((name, _, message),) = commands(text)
+    assert name == "warning"
+    assert str(tmp_path) in message
+
+
+def _changes(count: int, size: int) -> Sequence[Event]:
+    # Of the size asked for, each of them, and different.
+    return [
+        Compared(Ref("", "ConfigMap", "a", f"n{one}"), Outcome.CONFIGURED, {}, {"k": "x" * size})
+        for one in range(count)
+    ]
+
+
+@pytest.mark.parametrize("before", [0, 1024 * 1024 - 3000, 1024 * 1024])
+def test_the_summary_keeps_to_the_limit(tmp_path: Path, before: int) -> None:
+    """1 MiB with what was in the file; GitHub would take nothing of more."""
+    summary = tmp_path / "summary.md"
+    summary.write_text("x" * before)
+    events = [STARTED, *_changes(150, 10_000), Finished({}, 1, 0.1)]
+    printed("github", events, summary)
+    text = summary.read_text()
+    assert len(text.encode()) <= 1024 * 1024
+    assert ("parts are left out" in text) is (before < 1024 * 1024)
+
+
+def test_long_lists_are_cut_and_say_so(tmp_path: Path) -> None:
+    """Two hundred rows are read by nobody; what is left out is counted."""
+    summary = tmp_path / "summary.md"
+    refs = [Ref("", "ConfigMap", "a", f"n{one}") for one in range(1000)]
+    created = [Done(ref, Outcome.CREATED) for ref in refs]
+    problem = Problem("ApiError", "no")
+    failed = [Done(replace(ref, kind="B"), Outcome.FAILED, problem=problem) for ref in refs]
+    printed("github", [STARTED, *created, *failed, *_changes(1000, 10)], summary)
+    text = summary.read_text()
+    assert text.count("… and 800 more") == 3
+    assert text.count("<details>") == 200
+
+
+@pytest.mark.parametrize("text", ["a", "`", "``a`", "a`", "\n", "", "```\nx\n````", "~~~", EVIL])
+def test_code_cannot_be_ended_from_within(text: str) -> None:
+    """A span and a block are fenced by more backticks than stand in a row in them."""
+    for made, inner in ((code(text), 1), (block(text), 3)):
+        fence = re.match("`+", made)
+        assert fence
+        assert len(fence.group()) >= inner
+        assert made.endswith(fence.group())
+        within = made[fence.end() : -fence.end()]
+        assert fence.group() not in within
+    assert "\n" not in code(text)
+
+
+def test_gitlab_fingerprints() -> None:
+    """Unique in a report, the same when a line moves, and of paths from the root."""
+    report = json.loads(printed("gitlab"))
+    prints = [one["fingerprint"] for one in report]
+    assert len(set(prints)) == len(prints)
+    for one in report:
+        assert one.keys() == {
+            "description", "check_name", "fingerprint", "severity", "location"
+        }  # fmt: skip
+        assert one["severity"] in {"info", "minor", "major", "critical", "blocker"}
+        assert one["location"]["lines"]["begin"] >= 1
+
+    def at(line: int) -> Any:
+        error = Failed(Problem("InputError", "no kind", origin=Origin("b.yaml", 1, line)))
+        return json.loads(printed("gitlab", (error, error, Finished({}, 2, 0.1))))
+
+    assert [one["fingerprint"] for one in at(3)] == [one["fingerprint"] for one in at(9)]
+    assert [one["location"]["lines"]["begin"] for one in at(9)] == [9, 9]
+    assert len({one["fingerprint"] for one in at(3)}) == 2
+
+
+# Working directory, root, path as the user wrote it, and what it is from the root.
+PATHS = [
+    ("/repo", "/repo", "a.yaml", "a.yaml"),
+    ("/repo/deploy", "/repo", "./x/../a.yaml", "deploy/a.yaml"),
+    ("/repo/deploy", "/repo", "../a.yaml", "a.yaml"),
+    ("/repo", "/repo", "/repo/x/a.yaml", "x/a.yaml"),
+    ("/repo", "/repo", "/elsewhere/a.yaml", "/elsewhere/a.yaml"),
+    ("/repo", "/repo", "../repository/a.yaml", "../repository/a.yaml"),
+    ("/repo", "", "/repo/a.yaml", "a.yaml"),
+    ("", "", "./a.yaml", "a.yaml"),
+    ("/repo", "/repo", "<stdin>", ""),
+    ("/repo", "/repo", "https://example.com/a.yaml", ""),
+]
+
+
+@pytest.mark.parametrize(("here", "root", "given", "told"), PATHS)
+def test_paths_are_told_from_the_root(here: str, root: str, given: str, told: str) -> None:
+    """Else no page of a commit can show them."""
+    assert Places(here, root).path(Origin(given, 1, 1)) == told
+
+
+def test_an_end_that_alone_says_what_is_wrong() -> None:
+    """A wait that was in vain, of objects none of which has failed: no format keeps silent."""
+    ref = Ref("", "Service", "home", "never")
+    standing = Standing(ref, Readiness(Status.IN_PROGRESS, "no address"), Made.CREATED, 1.0)
+    problem = Problem("NotReady", "1 object is not ready", exit_code=5)
+    events: tuple[Event, ...] = (
+        standing,
+        Enrolled("web", "home", 1, 0),
+        standing,
+        Enrolled("web", "home", 1, 0),
+        Finished({}, 5, 1.0, problem),
+    )
+    document = json.loads(printed("json", events))
+    assert document["set"] == {"name": "web", "namespace": "home"}
+    assert (len(document["sets"]), len(document["objects"])) == (1, 1)
+    assert document["problem"]["kind"] == "NotReady"
+    assert 'failures="1"' in printed("junit", events)
+    assert [name for name, _, _ in commands(printed("github", events))] == ["error"]
+    assert [one["severity"] for one in json.loads(printed("gitlab", events))] == ["critical"]
+
+
+def test_names() -> None:
+    """Once each; nothing of what failed or was passed over."""
+    ref = Ref("apps", "Deployment", "home", "web")
+    events: tuple[Event, ...] = (
+        Done(ref, Outcome.UNCHANGED),
+        Done(ref, Outcome.UNCHANGED),
+        *(
+            Done(replace(ref, name=str(one)), one)
+            for one in (Outcome.FAILED, Outcome.SKIPPED, Outcome.KEPT, Outcome.PRUNED)
+        ),
+        Compared(replace(ref, name="same"), Outcome.UNCHANGED, {}, {}),
+    )
+    assert printed("name", events) == "deployment.apps/web\ndeployment.apps/pruned\n"
+
+
+def test_the_longest_message_is_cut() -> None:
+    """An annotation of a server's endless answer is still one that GitHub takes."""
+    lines: list[str] = []
+    one = GitHubPrinter(Screen(out=lines.append, err=lines.append))
+    one.show(Failed(Problem("ApiError", "%" * 100_000)))
+    assert len(lines[0]) < 64 * 1024

@@ -1,0 +1,86 @@
+"""No event, whatever its texts hold, gets a control character to a terminal."""
+
+from __future__ import annotations
+
+import io
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+
+from applyprune.model.events import Finished, Started, Waiting
+from applyprune.output.live import Live
+from applyprune.output.printing import PRINTERS, printer
+from applyprune.output.progress import Progress
+from applyprune.output.screen import Screen
+from applyprune.output.terminal import Terminal
+from tests.output.builders import EVENTS, filled
+
+if TYPE_CHECKING:
+    from applyprune.model.events import Event
+
+MARK = "zzz"
+HOSTILE = f"{MARK}\x1b[2J\x1b]0;t\x07\r\x9b1A\x7f\u202e\u2066\x00\x08\u2028\nerror: forged\nweb: 9"
+
+
+def printed(form: str, *events: Event, width: int) -> str:
+    """Return what a printer writes on both streams for a stream of events."""
+    raw = io.BytesIO()
+    stream = io.TextIOWrapper(raw, encoding="utf-8")
+    terminal = Terminal(stream, stream, {"TERM": "xterm"})
+    screen = Screen(terminal.out, terminal.err, colour=True, live=width > 0, width=width)
+    one = printer(form, screen)
+    for event in events:
+        one.show(event)
+    one.close()
+    return raw.getvalue().decode()
+
+
+@pytest.mark.parametrize("optional", [True, False])
+@pytest.mark.parametrize("form", sorted(PRINTERS))
+@pytest.mark.parametrize("kind", EVENTS)
+def test_every_event_prints_without_control_characters(
+    kind: type[Event], form: str, optional: bool
+) -> None:
+    """But for line feeds; in every format, on a terminal and in a pipe."""
+    began, event = filled(Started, "web"), filled(kind, HOSTILE, optional=optional)
+    for width in (0, 80):
+        text = printed(form, began, event, filled(Finished, HOSTILE), width=width)
+        assert all(line.isprintable() for line in text.split("\n")), repr(text)
+
+
+@pytest.mark.parametrize("kind", EVENTS)
+def test_no_message_looks_like_a_line_of_ours(kind: type[Event]) -> None:
+    """A line feed in a message leads to an indented line."""
+    text = printed("text", filled(Started, "web"), filled(kind, HOSTILE), width=80)
+    assert not re.search(r"^(error: forged|web: 9)", text, re.MULTILINE), text
+
+
+def test_the_events_that_text_is_for_have_one() -> None:
+    """All but what is told later; the last four come with their verbs."""
+    silent = {
+        kind.__name__
+        for kind in EVENTS
+        if MARK not in printed("text", filled(kind, HOSTILE), width=0)
+    }
+    later = {"Started", "Planned", "Recorded", "Waiting"}
+    assert silent <= later | {"Compared", "Standing", "Enrolled", "Explained"}
+
+
+@pytest.mark.parametrize("kind", EVENTS)
+def test_the_live_lines_are_no_danger_either(kind: type[Event]) -> None:
+    """Neither the display of a terminal nor the heartbeat of a log."""
+    progress = Progress()
+    raw = io.BytesIO()
+    stream = io.TextIOWrapper(raw, encoding="utf-8")
+    terminal = Terminal(stream, stream, {"TERM": "xterm"})
+    for event in (filled(Started, HOSTILE), filled(kind, HOSTILE), filled(Waiting, HOSTILE)):
+        progress.take(event, 1.0)
+        for line in (*progress.lines(2.0), progress.sentence(2.0)):
+            terminal.err(line)
+    live = Live(terminal)
+    live.show(filled(Waiting, HOSTILE))
+    live.close()
+    text = raw.getvalue().decode()
+    assert MARK in text
+    assert all(line.isprintable() for line in text.split("\n")), repr(text)

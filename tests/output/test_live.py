@@ -1,0 +1,66 @@
+"""What a log is told while a run goes on."""
+
+from __future__ import annotations
+
+import io
+import time
+
+from applyprune.model.events import Finished, Started, Waiting
+from applyprune.model.options import DryRun, Mode
+from applyprune.model.refs import Ref
+from applyprune.output.live import SAY_EVERY, Live
+from applyprune.output.terminal import Terminal
+
+STARTED = Started("r", Mode.APPLY, "web", "home", DryRun.OFF)
+REF = Ref("apps", "Deployment", "home", "web")
+
+
+def _log() -> tuple[Terminal, io.StringIO]:
+    stream = io.StringIO()
+    return Terminal(stream, stream, {"TERM": "xterm"}), stream
+
+
+def test_silence_is_broken() -> None:
+    """When nothing was said for a while, by the clock and not by an event; not after the end."""
+    terminal, stream = _log()
+    live = Live(terminal, heartbeat=0.2)
+    live.show(STARTED)
+    time.sleep(0.7)
+    live.show(Finished({}, 0, 0.7))
+    said = stream.getvalue()
+    assert 1 <= said.count("web: looking at what is there (0:00)\n") <= 3
+    time.sleep(0.3)
+    assert stream.getvalue() == said
+
+
+def test_a_wait_is_told_when_it_lasts_and_when_it_changes() -> None:
+    """Not in its first seconds, and not twice in the same words."""
+    terminal, stream = _log()
+    live = Live(terminal)
+    live.show(STARTED)
+    for elapsed, why in ((1.0, "0 of 1"), (SAY_EVERY + 1.5, "0 of 1"), (SAY_EVERY + 2.5, "0 of 1")):
+        live.show(Waiting(REF, "ready", elapsed, 60.0, why))
+    assert stream.getvalue() == (
+        "waiting until deployment.apps/web is ready: 0 of 1 (0:06, 0:53 left)\n"
+    )
+    live.close()
+
+
+def test_another_run_is_told_of_at_once() -> None:
+    """Whoever waits for a lock wants to know for whose."""
+    terminal, stream = _log()
+    live = Live(terminal)
+    live.show(Waiting(None, "the set web", 0.0, 60.0, "ci@host works on it"))
+    live.close()
+    assert stream.getvalue().startswith("waiting for the set web: ci@host works on it (0:0")
+
+
+def test_an_interrupted_run_says_that_it_ends() -> None:
+    """Once."""
+    terminal, stream = _log()
+    live = Live(terminal, heartbeat=0.2)
+    live.show(STARTED)
+    live.stopping()
+    time.sleep(0.5)
+    live.close()
+    assert stream.getvalue().count("interrupted: what is in flight is finished") == 1

@@ -1,0 +1,121 @@
+"""What verbs that only look have seen: tables in a pipe, and drawn again on a terminal."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from applyprune.model.events import Drift, Enrolled, Standing
+from applyprune.model.inventory import LastRun, Made
+from applyprune.model.problems import Problem
+from applyprune.model.readiness import current, in_progress
+from applyprune.model.refs import Ref
+from applyprune.output.ages import age, age_of
+from applyprune.output.overview import Overview
+from applyprune.output.paint import rendered
+from applyprune.output.screen import Screen
+
+if TYPE_CHECKING:
+    from applyprune.output.overview import Seen
+
+A = Standing(Ref("", "ConfigMap", "shop", "a"), current("fine"), Made.CREATED, 90.0, drifted=False)
+ROLE = Ref("rbac.authorization.k8s.io", "ClusterRole", "", "b")
+B = Standing(ROLE, in_progress("not yet\nready"), Made.ADOPTED, None)
+LAST = LastRun("r", "apply", "me@host", "2020-01-01T00:00:00Z", 3)
+WEB = Enrolled("web", "shop", objects=2, ready=1, last=LAST, owner="Bundle shop/web", holder="you")
+
+
+def shown(*events: Seen, terminal: bool = False) -> tuple[list[str], list[str]]:
+    """Return what goes to standard output and to standard error."""
+    out: list[str] = []
+    err: list[str] = []
+
+    def again(text: str) -> None:
+        out.extend(("AGAIN", text))
+
+    overview = Overview(Screen(out.append, err.append, again=again if terminal else None))
+    for event in events:
+        overview.take(event)
+    overview.close()
+    return "\n".join(out).splitlines(), err
+
+
+def test_a_set() -> None:
+    """A message only for what is not ready, on one line; then all about the set."""
+    out, err = shown(A, B, WEB)
+    assert err == []
+    assert out[0].split() == ["NAMESPACE", "OBJECT", "STATUS", "DRIFTED", "AGE", "MESSAGE"]
+    assert [line.split() for line in out[1:3]] == [
+        ["shop", "configmap/a", "Current", "no", "90s"],
+        ["-", B.ref.short, "InProgress", "-", "-", "not", "yet", "ready"],
+    ]
+    assert out[3] == "web: 2 objects, 1 ready"
+    assert out[4].startswith("last change: apply by me@host, ")
+    assert out[4].endswith("d ago, exit code 3")
+    assert out[5:] == ["owned by Bundle shop/web", "held by you"]
+
+
+def test_drift() -> None:
+    """Which field, what is there, what should be where that is known, and who wrote it."""
+    known = Drift("/data/a", "1", "2", "kubectl-edit", "Update", "2026-01-01T00:00:00Z")
+    bare = Drift("/data/b", "", "none")
+    drifted = Standing(A.ref, A.readiness, A.made, 1.0, drifted=True, drift=(known, bare))
+    out, _ = shown(drifted, WEB)
+    assert out[2:6] == [
+        "configmap/a -n shop has drifted:",
+        "  /data/a: 2 (the set's: 1), by kubectl-edit Update 2026-01-01T00:00:00Z",
+        "  /data/b: none",
+        "web: 1 object, 1 ready, 1 drifted",
+    ]
+
+
+def test_changes_are_lines_in_a_pipe_and_a_new_picture_on_a_terminal() -> None:
+    """The first picture is the same."""
+    ready = Standing(B.ref, current("fine"), B.made, None, drifted=True)
+    first, _ = shown(A, B, WEB)
+    piped, _ = shown(A, B, WEB, ready, WEB)
+    assert piped == [*first, "clusterrole.rbac.authorization.k8s.io/b Current, drifted"]
+    drawn, _ = shown(A, B, WEB, ready, WEB, terminal=True)
+    assert drawn[: len(first)] == first
+    assert drawn[len(first)] == "AGAIN"
+    assert len(drawn) == 2 * len(first) + 1
+
+
+def test_sets_are_listed() -> None:
+    """One that cannot be read has a line, and a warning after the table."""
+    spoiled = Enrolled("zoo", "shop", problem=Problem("InventoryError", "it cannot be read"))
+    out, err = shown(WEB, spoiled)
+    assert [line.split()[:4] for line in out] == [
+        ["NAMESPACE", "NAME", "OBJECTS", "READY"],
+        ["shop", "web", "2", "1/2"],
+        ["shop", "zoo", "?", "?"],
+    ]
+    assert "(exit code 3)" in out[1]
+    assert "Bundle shop/web" in out[1]
+    assert [rendered(line, colour=False) for line in err] == ["warning: it cannot be read"]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (None, "-"),
+        (0.4, "0s"),
+        (119, "119s"),
+        (120, "2m"),
+        (7199, "119m"),
+        (7200, "2h"),
+        (172_799, "47h"),
+        (172_800, "2d"),
+    ],
+)
+def test_ages(seconds: float | None, text: str) -> None:
+    """Whole units, never fewer than two of one."""
+    assert age(seconds) == text
+
+
+def test_an_age_that_is_none() -> None:
+    """What somebody has written into the inventory by hand is shown as it is."""
+    assert age_of("yesterday") == "yesterday"
+    assert age_of("2020-01-01T00:00:00") == age_of("2020-01-01T00:00:00Z")
+    assert age_of("9999-01-01T00:00:00Z") == "0s"

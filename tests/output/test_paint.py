@@ -1,0 +1,99 @@
+"""Text of others cannot move a cursor or colour anything; our own colours come through."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from applyprune.model.visible import visible
+from applyprune.output.paint import Colour, cells, cut, painted, rendered
+from applyprune.output.tables import table
+from applyprune.output.terminal import Terminal
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("größer 猫", "größer 猫"),
+        ("\x1b[2J\x1b]0;title\x07", r"\x1b[2J\x1b]0;title\x07"),
+        ("\x9b31m \x7f", r"\u009b31m \u007f"),
+        ("\u202eevil\u2069", r"\u202eevil\u2069"),
+        ("a\r\nb\tc", r"a\r" + "\n" + r"b\tc"),
+        ("two\u2028lines \udcff", r"two\u2028lines \udcff"),
+        ("\U000e0001", r"\udb40\udc01"),
+    ],
+)
+def test_what_a_terminal_would_obey_is_made_visible(text: str, expected: str) -> None:
+    """Whether or not the place shows colours; line breaks are ours to keep."""
+    assert rendered(text, colour=False) == expected
+    assert rendered(text, colour=True) == expected
+
+
+def test_our_own_colours_are_shown_where_they_can_be() -> None:
+    """Within one line with what is made visible."""
+    text = f"web\x1b[2J {painted('created', Colour.GREEN)} \x1b[31mx"
+    assert rendered(text, colour=True) == "web\\x1b[2J \x1b[32mcreated\x1b[0m \\x1b[31mx"
+    assert rendered(text, colour=False) == r"web\x1b[2J created \x1b[31mx"
+
+
+def test_an_object_cannot_close_the_colour_that_it_is_shown_in() -> None:
+    """What is painted is text of others as well."""
+    assert rendered(painted("a\x1b[0mb", Colour.RED), colour=True) == "\x1b[31ma\\x1b[0mb\x1b[0m"
+
+
+@given(st.text())
+def test_any_text_is_printable_lines(text: str) -> None:
+    """As many lines as it has line feeds."""
+    lines = rendered(text, colour=True).split("\n")
+    assert all(line.isprintable() for line in lines)
+    assert len(lines) == text.count("\n") + 1
+
+
+@given(st.text())
+def test_json_stays_the_same_json(text: str) -> None:
+    """Though it is written unescaped, and the escapes are made by the place that it goes to."""
+    written = json.dumps(text, ensure_ascii=False)
+    assert json.loads(visible(written)) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "columns", "expected"),
+    [
+        ("short", 5, "short"),
+        ("longer", 5, "long…"),
+        ("猫猫猫", 5, "猫猫…"),
+        ("猫猫猫", 6, "猫猫猫"),
+        ("e\u0301e\u0301", 2, "e\u0301e\u0301"),
+        ("\x1b[2J", 4, r"\x1…"),
+        ("x", 0, ""),
+    ],
+)
+def test_a_line_is_cut_to_columns(text: str, columns: int, expected: str) -> None:
+    """Wide characters take two, marks none."""
+    assert cut(text, columns) == expected
+    assert cells(cut(painted(text, Colour.RED), columns)) <= columns
+
+
+def test_a_table_stands_whatever_its_cells_hold() -> None:
+    """Columns by what is seen; a line feed in a cell makes no row."""
+    rows = [(painted("a", Colour.RED), "1"), ("猫", "2"), ("x\ny", "3")]
+    assert rendered(table(("N", "V"), rows), colour=False).splitlines() == [
+        "N      V",
+        "a      1",
+        "猫     2",
+        r"x\ny   3",
+    ]
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
+def test_a_stream_that_knows_few_characters_gets_escapes(encoding: str) -> None:
+    """A name in another script is no reason to end a run."""
+    raw = io.BytesIO()
+    stream = io.TextIOWrapper(raw, encoding=encoding)
+    Terminal(stream, stream, {"TERM": "xterm"}).out("configmap/猫 → created")
+    assert raw.getvalue().endswith(b" created\n")
+    assert ("猫".encode() in raw.getvalue()) == (encoding == "utf-8")

@@ -1,0 +1,56 @@
+"""Errors and warnings on a terminal of so many columns, and in a log."""
+
+from __future__ import annotations
+
+import pytest
+
+from applyprune.model.problems import Problem
+from applyprune.output.paint import rendered
+from applyprune.output.problems import told
+
+LONG = "the server refuses it because of a reason that takes many words to tell"
+OPTIONS = "To allow exactly this: --max-prune 31 --allow-cascade customresourcedefinition/foos.x.io"
+
+
+@pytest.mark.parametrize(
+    ("problem", "width", "lines"),
+    [
+        (Problem("E", "what", "a.yaml:3", "why"), 40, ["error: a.yaml:3: what: why"]),
+        (
+            Problem("E", LONG),
+            40,
+            [
+                "error: the server refuses it because of",
+                "  a reason that takes many words to tell",
+            ],
+        ),
+        (Problem("E", LONG), None, [f"error: {LONG}"]),
+        (Problem("E", "what", hint=OPTIONS), 40, ["error: what", f"  {OPTIONS}"]),
+        (
+            Problem("E", "what", hint=f"Do this or that, {LONG}."),
+            40,
+            [
+                "error: what",
+                "  Do this or that, the server refuses it",
+                "    because of a reason that takes many",
+                "    words to tell.",
+            ],
+        ),
+        (
+            Problem("E", "what", excerpt=f"  key: {LONG}\n       ^"),
+            40,
+            ["error: what", f"    key: {LONG}", "         ^"],
+        ),
+        (Problem("E", "a\nerror: b"), None, ["error: a", "  error: b"]),
+        (Problem("E", ""), 40, ["error: "]),
+    ],
+)
+def test_a_problem_as_lines(problem: Problem, width: int | None, lines: list[str]) -> None:
+    """Broken between words; neither the input nor what is to be copied ever is."""
+    assert rendered(told("error", problem, width), colour=False).splitlines() == lines
+
+
+def test_the_label_is_coloured() -> None:
+    """Red or yellow, where colours are shown."""
+    assert rendered(told("error", Problem("E", "x")), colour=True) == "\x1b[31merror:\x1b[0m x"
+    assert rendered(told("warning", Problem("E", "x")), colour=True) == "\x1b[33mwarning:\x1b[0m x"

@@ -1,0 +1,149 @@
+"""Where a run stands, by its events alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from applyprune.model.events import (
+    Assessed,
+    Done,
+    Event,
+    Outcome,
+    Pending,
+    Phase,
+    Planned,
+    Recorded,
+    Started,
+    Waiting,
+)
+from applyprune.model.inventory import ABSENT, Entry
+from applyprune.model.options import DryRun, Mode
+from applyprune.model.plan import Action, ApplyStep, Plan, RemoveStep
+from applyprune.model.readiness import current
+from applyprune.model.refs import Ref
+from applyprune.output.progress import INTERRUPTED, Progress, clock
+from tests.planning.builders import DEPLOYMENTS, body, desired
+
+HOME = "home"
+NAMES = ("a", "b", "c", "d")
+OLD = Ref("", "ConfigMap", HOME, "old")
+
+
+def _apply(name: str, wave: int) -> ApplyStep:
+    one = replace(desired(body("Deployment", name), DEPLOYMENTS), wave=wave)
+    return ApplyStep(one, Action.CREATE, Entry(one.ref, "deployments", "v1", ABSENT))
+
+
+APPLIES = tuple(_apply(name, at // 2) for at, name in enumerate(NAMES))
+A, B, C, D = (step.desired.ref for step in APPLIES)
+PLAN = Planned(
+    Plan(APPLIES, (RemoveStep(Entry(OLD, "configmaps", "v1", "u"), None, Action.DELETE),))
+)
+STARTED = Started("r", Mode.APPLY, "web", HOME, DryRun.OFF)
+READY = Waiting(A, "ready", 2.0, 60.0, "1 of 3", (Pending(B, "0 of 1"),), 2)
+
+
+def _done(*refs: Ref) -> list[Event]:
+    return [Done(ref, Outcome.CREATED) for ref in refs]
+
+
+@pytest.mark.parametrize(
+    ("events", "lines"),
+    [
+        ([], ["web: looking at what is there  0:10"]),
+        ([PLAN], ["web: applying wave 1/2 ░░░░░░░░░░░░░░░░ 0 of 4  0:10"]),
+        ([PLAN, *_done(A, B)], ["web: applying wave 1/2 ████████░░░░░░░░ 2 of 4  0:10"]),
+        ([PLAN, *_done(A, B, C)], ["web: applying wave 2/2 ████████████░░░░ 3 of 4  0:10"]),
+        ([PLAN, *_done(A, B, C, D)], ["web: pruning ░░░░░░░░░░░░░░░░ 0 of 1  0:10"]),
+        ([PLAN, *_done(A, B, C, D, OLD)], ["web: recording ████████████████ 1 of 1  0:10"]),
+        (
+            [PLAN, *_done(A, B), READY],
+            [
+                "web: waiting until ready ░░░░░░░░░░░░░░░░ 0 of 2  0:12, 0:48 left",
+                "  deployment.apps/a: 1 of 3",
+                "  deployment.apps/b: 0 of 1",
+            ],
+        ),
+        (
+            [PLAN, *_done(A, B), READY, Assessed(A, current("it is"), 3.0)],
+            [
+                "web: waiting until ready ████████░░░░░░░░ 1 of 2  0:12, 0:48 left",
+                "  deployment.apps/b: 0 of 1",
+            ],
+        ),
+        (
+            [PLAN, *_done(A, B), READY, *(Assessed(one, current(""), 3.0) for one in (A, B))],
+            ["web: applying wave 1/2 ████████░░░░░░░░ 2 of 4  0:10"],
+        ),
+        (
+            [PLAN, *_done(A, B), READY, Recorded(Phase.APPLIED, 4, 2)],
+            ["web: applying wave 1/2 ████████░░░░░░░░ 2 of 4  0:10"],
+        ),
+        (
+            [PLAN, *_done(A, B, C, D), Waiting(OLD, "gone", 1.0, 300.0, "held by x/y")],
+            [
+                "web: waiting until gone ░░░░░░░░░░░░░░░░ 0 of 1  0:11, 4:49 left",
+                "  configmap/old: held by x/y",
+            ],
+        ),
+        (
+            [Waiting(None, "the set web", 0.0, 60.0, "ci@host works on it")],
+            ["web: waiting  0:10, 0:50 left", "  for the set web: ci@host works on it"],
+        ),
+    ],
+)
+def test_the_live_lines(events: list[Event], lines: list[str]) -> None:
+    """The stage, how much of it is done, and what is waited for, ten seconds later."""
+    progress = Progress()
+    for event in (STARTED, *events):
+        progress.take(event, 100.0)
+    assert progress.lines(110.0) == lines
+
+
+def test_many_that_are_waited_for_are_counted() -> None:
+    """Five are named, with a namespace where it is not the set's own."""
+    refs = [Ref("apps", "Deployment", "shop", f"d{at}") for at in range(8)]
+    others = tuple(Pending(one, "no") for one in refs[1:])
+    event = Waiting(refs[0], "ready", 1.0, 60.0, "no", others, 40)
+    progress = Progress()
+    for one in (STARTED, event):
+        progress.take(one, 0.0)
+    assert progress.lines(0.0)[1:] == [
+        *(f"  deployment.apps/d{at} -n shop: no" for at in range(5)),
+        "  and 35 more",
+    ]
+
+
+def test_the_sentence_of_a_log() -> None:
+    """One line, complete by itself; equal for as long as the same is waited for."""
+    progress = Progress()
+    for event in (STARTED, PLAN, *_done(A, B)):
+        progress.take(event, 0.0)
+    assert progress.sentence(31.0) == "web: applying wave 1/2, 2 of 4 (0:31)"
+    progress.take(READY, 40.0)
+    same = progress.waits_for
+    assert same == "waiting until deployment.apps/a is ready: 1 of 3; and 1 more"
+    assert progress.sentence(45.0) == f"{same} (0:07, 0:53 left)"
+    progress.take(replace(READY, elapsed=3.0), 41.0)
+    assert progress.waits_for == same
+    progress.take(replace(READY, elapsed=4.0, why="2 of 3"), 42.0)
+    assert progress.waits_for != same
+
+
+def test_an_interrupted_run_says_so() -> None:
+    """On a line of its own, whatever else is going on."""
+    progress = Progress(stopping=True)
+    for event in (STARTED, PLAN, READY):
+        progress.take(event, 0.0)
+    assert progress.lines(1.0)[1] == f"  {INTERRUPTED}"
+    assert len(f"  {INTERRUPTED}") < 80
+
+
+@pytest.mark.parametrize(
+    ("seconds", "expected"), [(-3.0, "0:00"), (59.9, "0:59"), (60.0, "1:00"), (3725.0, "62:05")]
+)
+def test_the_clock(seconds: float, expected: str) -> None:
+    """Minutes and seconds; a wait past its time has none left."""
+    assert clock(seconds) == expected

@@ -1,0 +1,111 @@
+"""Whether an object has drifted, and in which fields, by managedFields alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from applyprune.model.inventory import ABSENT, Entry
+from applyprune.model.live import Live
+from applyprune.model.refs import Ref
+from applyprune.planning.drifting import drift_of, has_drifted
+from applyprune.planning.evidence import take
+
+MANAGER = "applyprune/shop/web"
+REF = Ref("apps", "Deployment", "shop", "web")
+THEN, LATER, EARLIER = "2026-01-02T00:00:00Z", "2026-01-03T00:00:00Z", "2026-01-01T00:00:00Z"
+IMAGE: dict[str, Any] = {"f:spec": {"f:containers": {'k:{"name":"c"}': {".": {}, "f:image": {}}}}}
+REPLICAS: dict[str, Any] = {"f:spec": {"f:replicas": {}}}
+OURS: dict[str, Any] = {"f:spec": {"f:paused": {}}, "f:metadata": {"f:labels": {"f:a": {}}}}
+
+
+def managed(
+    manager: str, fields: dict[str, Any], time: str = LATER, subresource: str = ""
+) -> dict[str, Any]:
+    """Return one entry of managedFields."""
+    found = {
+        "manager": manager,
+        "operation": "Apply" if manager == MANAGER else "Update",
+        "apiVersion": "apps/v1",
+        "time": time,
+        "fieldsType": "FieldsV1",
+        "fieldsV1": fields,
+    }
+    if subresource:
+        found["subresource"] = subresource
+    return {key: value for key, value in found.items() if value}
+
+
+def live(*entries: dict[str, Any], version: str = "2", generation: int = 1) -> Live:
+    """Return a live object with our own entry and others."""
+    metadata = {
+        "generation": generation,
+        "managedFields": [managed(MANAGER, OURS, THEN), *entries],
+    }
+    body = {"spec": {"replicas": 5, "containers": [{"name": "c", "image": "x\x1b[1m"}]}}
+    return Live(REF, "uid", version, metadata, {**body, "metadata": metadata})
+
+
+CASES: dict[str, tuple[tuple[dict[str, Any], ...], list[tuple[str, str]]]] = {
+    "nobody else": ((), []),
+    "a value": ((managed("kubectl-edit", REPLICAS),), [("/spec/replicas", "5")]),
+    "an item of a list, and no control character": (
+        (managed("kubectl-edit", IMAGE),),
+        [('/spec/containers[name="c"]/image', '"x\\u001b[1m"')],
+    ),
+    "before our apply": ((managed("kubectl-edit", REPLICAS, EARLIER),), []),
+    "in the second of our apply": (
+        (managed("kubectl-edit", REPLICAS, THEN),),
+        [("/spec/replicas", "5")],
+    ),
+    "at no time, as the scale subresource": (
+        (managed("kubectl", REPLICAS, "", "scale"),),
+        [("/spec/replicas", "5")],
+    ),
+    "the status": ((managed("controller", {"f:status": {"f:replicas": {}}}),), []),
+    "by the status subresource": ((managed("controller", REPLICAS, subresource="status"),), []),
+    "what we have yielded": ((managed(f"{MANAGER}-yielded", REPLICAS),), []),
+    "what is still ours": ((managed("kubectl-edit", OURS),), []),
+    "what is gone meanwhile": (
+        (managed("kubectl-edit", {"f:spec": {"f:gone": {}}}),),
+        [("/spec/gone", "none")],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_which_fields(name: str) -> None:
+    """Those that others have written since our apply, and that are not ours."""
+    others, expected = CASES[name]
+    assert [(one.path, one.found) for one in drift_of(live(*others), MANAGER)] == expected
+
+
+def test_nothing_of_a_secret() -> None:
+    """Neither a value nor what it looks like."""
+    ref = Ref("", "Secret", "shop", "s")
+    body = {"data": {"key": "Zm9v"}}
+    fields: dict[str, Any] = {"f:data": {"f:key": {}}}
+    metadata = {"managedFields": [managed(MANAGER, OURS, THEN), managed("kubectl-edit", fields)]}
+    (one,) = drift_of(Live(ref, "uid", "1", metadata, body), MANAGER)
+    assert (one.path, one.found, one.wanted) == ("/data/key", "(secret)", "")
+
+
+def test_whether() -> None:
+    """By the evidence of the last apply; a moved generation alone is no drift of ours."""
+    applied = live(version="1")
+    entry = Entry(REF, "deployments", "v1", ABSENT, "uid", evidence=take(applied, MANAGER, None))
+    assert has_drifted(entry, applied, MANAGER) is False
+    assert has_drifted(entry, live(generation=7), MANAGER) is False
+    taken = live()
+    taken.metadata["managedFields"][0]["fieldsV1"] = REPLICAS
+    assert has_drifted(entry, taken, MANAGER) is True
+    again = live()
+    again.metadata["managedFields"][0]["time"] = LATER
+    assert has_drifted(entry, again, MANAGER) is True
+    bare = replace(applied, resource_version="3", metadata={})
+    assert has_drifted(entry, bare, MANAGER) is True
+    assert has_drifted(entry, replace(applied, uid="other"), MANAGER) is True
+    assert has_drifted(replace(entry, evidence=None), applied, MANAGER) is None
+    assert has_drifted(replace(entry, uid=""), applied, MANAGER) is None
