@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from applyprune.model.resources import Resource
 
 Uses = dict[Ref, str]
+_SECRET = f"{SECRETS.kind.lower()}/"
 
 
 class SourceMissing(ApplypruneError):
@@ -126,10 +127,19 @@ def _manifests(texts: Sequence[Text], rules: Sequence[IgnoreFields]) -> tuple[Ma
             if isinstance(found, Manifest):
                 manifests.append(_ignoring(found, rules))
             else:
-                errors.append(found)
+                errors.append(_silenced(found) if text.path.startswith(_SECRET) else found)
     if errors:
         raise errors[0] if len(errors) == 1 else InputErrors(errors)
     return tuple(manifests)
+
+
+def _silenced(error: InputError) -> InputError:
+    """Return an error about a text in a Secret without a word of that text."""
+    return InputError(
+        "it is no manifest",
+        where=error.origin or "",
+        why="nothing more is told, for it is in a Secret",
+    )
 
 
 def _ignoring(manifest: Manifest, rules: Sequence[IgnoreFields]) -> Manifest:

@@ -81,7 +81,7 @@ def serve(settings: Settings, stop: Stop) -> int:
             agent=me,
         )
         ends.callback(transport.close)
-        cache = Path(ends.enter_context(tempfile.TemporaryDirectory(prefix="applyprune-")))
+        cache = _cache(ends)
         own = ApiServer(transport, settings.access.server, cache=cache)
         _check_crd(own, settings)
         service = _Service(settings, me, stop, metrics, transport, own, cache)
@@ -90,6 +90,14 @@ def serve(settings: Settings, stop: Stop) -> int:
         )
         LOG.info("controller started", extra=fields(listen=f"{address[0]}:{address[1]}"))
         return service.run()
+
+
+def _cache(ends: ExitStack) -> Path | None:
+    """Return a folder for discovery documents; None where nothing can be written."""
+    try:
+        return Path(ends.enter_context(tempfile.TemporaryDirectory(prefix="applyprune-")))
+    except OSError:
+        return None  # it saves time, and nothing else
 
 
 def _check_crd(own: ApiServer, settings: Settings) -> None:
@@ -111,7 +119,7 @@ class _Service:
     metrics: Metrics
     transport: Transport
     own: ApiServer
-    cache: Path
+    cache: Path | None
     queue: WorkQueue = field(default_factory=WorkQueue)
     watches: Watches = field(init=False)
     reconciler: Reconciler = field(init=False)

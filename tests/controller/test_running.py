@@ -222,6 +222,8 @@ def test_thirty_bundles_without_rights_to_one_kind(
     everything = ["get", "list", "watch", "create", "patch", "update", "delete"]
     tenant.account("half", {"apiGroups": [""], "resources": ["configmaps"], "verbs": everything})
     names = [f"b{number}" for number in range(30)]
+    other = new_tenant()
+    other.bundle("web", config_map("a"))
     with controller(
         site.kubeconfig,
         tmp_path / "log",
@@ -252,6 +254,10 @@ def test_thirty_bundles_without_rights_to_one_kind(
         # What it may not look at is not taken for absent: the next pass still wants it.
         status = tenant.get("b0")["status"]
         assert status["objects"] == {"total": 2, "failing": 1}
+        # Tried again and again, and told once.
+        assert [one[1] for one in tenant.events("b0")] == ["ApplyFailed"]
+        # Whoever is not named by --watch-namespaces is left alone.
+        assert "status" not in other.get("web")
         # With the right it is mended, without anybody asking.
         tenant.account(
             "half",
