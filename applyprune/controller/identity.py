@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING
 from applyprune.cluster.api_server import ApiServer
 from applyprune.cluster.inventory_store import ConfigMapStore
 from applyprune.cluster.transport import Transport
+from applyprune.controller.objects import deleted_at
 from applyprune.errors import AccessError, ApplypruneError, NotFound
-from applyprune.model.builtin import NAMESPACES, SERVICE_ACCOUNTS
+from applyprune.model.builtin import BUNDLES, DEFINITIONS, NAMESPACES, SERVICE_ACCOUNTS
 from applyprune.model.refs import Ref
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from datetime import datetime
     from pathlib import Path
 
     from applyprune.cluster.access import ClusterAccess
@@ -106,6 +108,11 @@ class Identities:
             return self.own.get(NAMESPACES, Ref("", NAMESPACES.kind, "", namespace)).terminating
         except NotFound:
             return True
+
+    def crd_deleted_at(self) -> datetime | None:
+        """Return when somebody has deleted the CRD of Bundles; None when nobody has."""
+        ref = Ref(DEFINITIONS.group, DEFINITIONS.kind, "", BUNDLES.full_plural)
+        return deleted_at(self.own.get(DEFINITIONS, ref))
 
 
 def refuse_impersonated(access: ClusterAccess) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from applyprune.cluster.paths import collection_path, object_path
@@ -32,6 +33,14 @@ def bundle_ref(key: Key) -> Ref:
 def status_of(live: Live) -> Mapping[str, Any]:
     """Return a Bundle's status as it is stored."""
     return (live.body or {}).get("status") or {}
+
+
+def deleted_at(live: Live) -> datetime | None:
+    """Return when somebody has deleted an object, by the server's clock; None when nobody has."""
+    try:
+        return datetime.fromisoformat(str(live.metadata["deletionTimestamp"]))
+    except (KeyError, ValueError):
+        return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ condition says why: an object that nobody deletes and nobody lists any more is w
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -15,7 +16,9 @@ from applyprune.controller.following import Followed, follow, reason_of, reason_
 from applyprune.controller.identity import AccountMissing
 from applyprune.controller.names import APPROVE_PRUNE, FINALIZER, Reason
 from applyprune.controller.notices import Weight
+from applyprune.controller.objects import deleted_at
 from applyprune.controller.status import Pass, Verdict
+from applyprune.engine.releasing import release
 from applyprune.engine.run import Request, run
 from applyprune.engine.searching import search_all
 from applyprune.engine.workers import Workers
@@ -48,6 +51,10 @@ class Removal:
         """
         if FINALIZER not in live.finalizers:
             return Pass(Verdict.SAME, Reason.REMOVED, "nothing of it is left to remove", done=True)
+        if self._goes_with_its_kind(live):
+            one = self._release(live, bundle)
+            self.bundles.let_go(live)
+            return one
         going = self.identities.is_going(bundle.namespace)
         account = bundle.spec.service_account_name
         try:
@@ -70,6 +77,31 @@ class Removal:
         if one.done:
             self.bundles.let_go(live)
         return one
+
+    def _goes_with_its_kind(self, live: Live) -> bool:
+        """Return whether nobody has deleted this Bundle, but the CRD and with it every Bundle."""
+        crd, own = self.identities.crd_deleted_at(), deleted_at(live)
+        return crd is not None and own is not None and crd <= own
+
+    def _release(self, live: Live, bundle: Bundle) -> Pass:
+        """Leave the set to the command line as it is: to take away a program is no wish to delete.
+
+        Where its inventory cannot be written, `applyprune inventory release` does it later.
+        """
+        message = "the CRD of Bundles is being deleted: all objects stay, and stay listed"
+        self.notices.about(live, Weight.WARNING, Reason.REMOVED, message)
+        with (
+            suppress(ApplypruneError),
+            self.identities.acting_as(
+                bundle.namespace, bundle.spec.service_account_name, must_exist=True
+            ) as acting,
+        ):
+            options = bundle.options(Mode.APPLY)
+            store = acting.store(bundle.target)
+            for _ in release(bundle.target, options, store, self.stop, is_active=lambda _: False):
+                pass
+        self.stop.check()
+        return Pass(Verdict.SAME, Reason.REMOVED, message, done=True)
 
     def _remove(self, acting: Acting, live: Live, bundle: Bundle) -> Pass:
         inventory = acting.store(bundle.target).read()
@@ -161,8 +193,5 @@ class Removal:
 
 def _age(live: Live) -> float:
     """Return the seconds since somebody has deleted an object, by the server's clock and ours."""
-    try:
-        since = datetime.fromisoformat(str(live.metadata.get("deletionTimestamp")))
-    except ValueError:
-        return 0.0
-    return (datetime.now(UTC) - since).total_seconds()
+    since = deleted_at(live)
+    return (datetime.now(UTC) - since).total_seconds() if since is not None else 0.0

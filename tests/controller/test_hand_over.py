@@ -8,6 +8,8 @@ from tests.controller.stage import Tenant, config_map, eventually, text
 from tests.e2e.command import Ended, applyprune
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from applyprune.localplane import Plane
 
 
@@ -80,9 +82,25 @@ def test_a_lost_inventory_is_not_taken_for_nothing(tenant: Tenant) -> None:
     tenant.gone("web")
 
 
-def test_a_namespace_that_goes_with_its_bundle(tenant: Tenant) -> None:
-    """Neither hangs for ever, whichever of account, rights and inventory is deleted first."""
-    tenant.bundle("web", config_map("a"), timeout="3s")
+def test_a_namespace_that_goes_with_its_bundle(
+    tenant: Tenant, new_tenant: Callable[[], Tenant]
+) -> None:
+    """Neither hangs for ever, whichever of account, rights and inventory is deleted first.
+
+    What the Bundle has applied elsewhere is removed, or an Event says that it may be left.
+    """
+    other = new_tenant()
+    rbac = "rbac.authorization.k8s.io"
+    binding = {
+        "apiVersion": f"{rbac}/v1",
+        "kind": "RoleBinding",
+        "metadata": {"name": "guest"},
+        "roleRef": {"apiGroup": rbac, "kind": "ClusterRole", "name": "admin"},
+        "subjects": [{"kind": "ServiceAccount", "name": "default", "namespace": tenant.namespace}],
+    }
+    other.put("rolebindings", binding, f"{rbac}/v1")
+    there = config_map("there", namespace=other.namespace)
+    tenant.bundle("web", config_map("a"), there, timeout="3s")
     tenant.ready("web")
     assert tenant.api("DELETE", f"/api/v1/namespaces/{tenant.namespace}")[0] == 200
     eventually(
@@ -90,3 +108,6 @@ def test_a_namespace_that_goes_with_its_bundle(tenant: Tenant) -> None:
         "the namespace gone",
         within=40,
     )
+    events = tenant.api.get("/api/v1/namespaces/default/events")["items"]
+    told = [one["message"] for one in events if one["involvedObject"]["name"] == tenant.namespace]
+    assert other.exists("there") == [False] or "kubectl get -A -l applyset" in told[0]
