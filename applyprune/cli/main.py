@@ -51,6 +51,10 @@ VERBS: dict[str, dict[str, Listed]] = {
         ),
     },
     "Run for ever": {
+        "install": Listed(
+            "applyprune.cli.install:install",
+            "Bring the controller into the cluster, or bring the one that is there up to date.",
+        ),
         "controller": Listed(
             "applyprune.cli.controller:controller",
             "Carry out Bundles: apply them, prune them, put back what drifts, until told to stop.",

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from applyprune.cluster.paths import collection_path, object_path
 from applyprune.cluster.request import Request
+from applyprune.controller.logs import LOG, fields
 from applyprune.controller.names import COMPONENT
 from applyprune.errors import AlreadyExists, ApplypruneError
 from applyprune.model.builtin import BUNDLES, EVENTS, NAMESPACES
@@ -44,7 +45,7 @@ def utc_now() -> str:
 
 @dataclass(slots=True)
 class Notices:
-    """Writes Events; a failure to do so is nobody's failure.
+    """Writes Events; a failure to do so is logged, and nobody's failure.
 
     The same words about the same Bundle are said once an hour at most, and counted in one Event.
     """
@@ -114,8 +115,8 @@ class Notices:
             )
         except AlreadyExists:
             self._count(Ref("", EVENTS.kind, namespace, name), now)
-        except ApplypruneError:
-            return
+        except ApplypruneError as error:
+            _log_unsaid(namespace, name, error)
 
     def _count(self, ref: Ref, now: str) -> None:
         path = object_path(EVENTS, ref)
@@ -130,5 +131,14 @@ class Notices:
                     content_type="application/merge-patch+json",
                 )
             )
-        except (ApplypruneError, TypeError, ValueError):
+        except ApplypruneError as error:
+            _log_unsaid(ref.namespace, ref.name, error)
+        except (TypeError, ValueError):
             return
+
+
+def _log_unsaid(namespace: str, name: str, error: ApplypruneError) -> None:
+    LOG.warning(
+        "an event could not be written",
+        extra=fields(namespace=namespace, name=name, error=error.what),
+    )

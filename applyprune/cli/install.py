@@ -1,0 +1,99 @@
+"""``applyprune install``: brings the controller into a cluster, as a set of its own."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from io import BytesIO
+from typing import TYPE_CHECKING
+
+import click
+
+from applyprune.cli.options import RunCommand, cluster_options, record_options, timeout_option
+from applyprune.cli.reporting import reporting_options
+from applyprune.model.options import Mode
+
+if TYPE_CHECKING:
+    from applyprune.cli.reporting import Reporting
+    from applyprune.cli.where import Where
+    from applyprune.model.options import Options
+
+SET = "applyprune"
+"""The name of the set that the controller is."""
+_ORIGIN = "install --print"
+
+
+@click.command(cls=RunCommand)
+@cluster_options
+@record_options
+@timeout_option("How long each wait may take, for the CRD and with --wait.")
+@reporting_options
+@click.option(
+    "--image",
+    default="",
+    metavar="IMAGE",
+    help="The controller's image, where the nodes can pull it.  [default: applyprune:VERSION]",
+)
+@click.option(
+    "--watch-namespaces",
+    default="",
+    metavar="NS,…",
+    help="The namespaces whose Bundles are carried out, and where the controller gets its rights.  "
+    "[default: all]",
+)
+@click.option("--force-conflicts", is_flag=True, help="Take fields that other managers own.")
+@click.option(
+    "--wait/--no-wait",
+    default=False,
+    help="Whether to wait until the controller runs.  [default: no-wait]",
+)
+@click.option("--print", "prints", is_flag=True, help="Print the manifests; ask no server.")
+def install(
+    where: Where,
+    reporting: Reporting,
+    options: Options,
+    image: str,
+    watch_namespaces: str,
+    timeout: float,
+    force_conflicts: bool,
+    wait: bool,
+    prints: bool,
+) -> int:
+    """Bring the controller into the cluster, or bring the one that is there up to date.
+
+    It becomes the set `applyprune` of the namespace `applyprune-system`, or of the one that -n
+    names; `applyprune delete` takes it away again, but for the CRD and the namespace.
+
+    \b
+    Examples:
+      applyprune install --image registry.example.com/applyprune:0.1.0 --wait
+      applyprune install --watch-namespaces shop,blog --dry-run
+      applyprune install --print > applyprune.yaml
+      applyprune delete applyprune -n applyprune-system
+    """
+    from applyprune.cli.installation import HOME, installation
+    from applyprune.cli.packaged import packaged_folder
+    from applyprune.cli.session import carry_out
+    from applyprune.sources import read
+
+    where = replace(where, namespace=where.namespace or HOME)
+    text = installation(
+        packaged_folder("deploy"),
+        namespace=where.namespace,
+        image=image,
+        watched=tuple(one for one in watch_namespaces.replace(" ", "").split(",") if one),
+    )
+    if prints:
+        reporting.terminal.out(text.rstrip("\n"))
+        return 0
+    decided = replace(
+        options,
+        mode=Mode.APPLY,
+        create_namespace=True,
+        force_conflicts=force_conflicts,
+        timeout=timeout,
+        wait=wait,
+    )
+    found = read(("-",), stdin=BytesIO(text.encode()))
+    # So that a line that an error names can be found.
+    manifests = [replace(one, origin=replace(one.origin, path=_ORIGIN)) for one in found]
+    return reporting.follow(carry_out(where, SET, lambda: manifests, decided))

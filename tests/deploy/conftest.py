@@ -1,0 +1,78 @@
+"""A plane that a test may install the controller on, and the credentials that it gets there."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from typing import TYPE_CHECKING
+
+import pytest
+
+from applyprune.localplane import PlaneSpec, start
+from tests.conftest import Api
+from tests.controller.stage import Tenant
+from tests.e2e.command import applyprune
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from applyprune.localplane import Binaries, Plane
+    from tests.conftest import Kubectl
+
+HOME = "applyprune-system"
+NAME = "applyprune-controller"
+
+
+@pytest.fixture(scope="session")
+def ground(binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plane]:
+    """A plane whose nodes run Pods, with nothing on it."""
+    with start(binaries, PlaneSpec(), tmp_path_factory.mktemp("planes") / "ground") as plane:
+        yield plane
+
+
+@pytest.fixture(scope="session")
+def ground_api(ground: Plane) -> Iterator[Api]:
+    """Plain requests to the plane."""
+    api = Api(ground)
+    yield api
+    api.close()
+
+
+@pytest.fixture
+def as_itself(ground: Plane, kubectl: Kubectl, tmp_path: Path) -> Path:
+    """The kubeconfig of the controller's own ServiceAccount; applyprune is installed by then."""
+    reply = applyprune("install", kubeconfig=ground.kubeconfig)
+    assert reply.code == 0, reply
+    token = kubectl("create", "token", NAME, "-n", HOME, "--duration=1h", plane=ground).strip()
+    cluster = {"server": ground.server, "certificate-authority": str(ground.ca_file)}
+    path = tmp_path / "itself"
+    content = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "c", "cluster": cluster}],
+        "users": [{"name": "u", "user": {"token": token}}],
+        "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u", "namespace": HOME}}],
+        "current-context": "x",
+    }
+    path.write_text(json.dumps(content))
+    return path
+
+
+@pytest.fixture
+def new_tenant(ground_api: Api) -> Iterator[Callable[[], Tenant]]:
+    """A factory of namespaces with an account ``default`` that may do all in it."""
+    names = []
+
+    def make() -> Tenant:
+        name = f"tenant-{secrets.token_hex(3)}"
+        names.append(name)
+        body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+        assert ground_api("POST", "/api/v1/namespaces", body)[0] == 201
+        tenant = Tenant(ground_api, name)
+        tenant.account("default")
+        return tenant
+
+    yield make
+    for name in names:
+        ground_api("DELETE", f"/api/v1/namespaces/{name}")

@@ -1,0 +1,244 @@
+"""``deploy/``: applied by kubectl and by ``applyprune install``, and what it gives and asks."""
+
+from __future__ import annotations
+
+import json
+from io import BytesIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from applyprune import __version__
+from applyprune.cli.installation import installation
+from applyprune.errors import UsageError
+from applyprune.sources import read
+from tests.controller.stage import Tenant, config_map, controller, eventually
+from tests.deploy.conftest import HOME, NAME
+from tests.e2e.command import Ended, applyprune
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from applyprune.localplane import Plane
+    from applyprune.model.manifests import Manifest
+    from tests.conftest import Api, Kubectl
+
+DEPLOY = Path(__file__).parents[2] / "deploy"
+DEPLOYMENT = f"/apis/apps/v1/namespaces/{HOME}/deployments/{NAME}"
+BUNDLES = "bundles.applyprune.dev"
+CRD = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{BUNDLES}"
+
+
+def manifests(text: str) -> tuple[Manifest, ...]:
+    """Return the objects of a text."""
+    return read(("-",), stdin=BytesIO(text.encode()))
+
+
+def chosen(**choices: Any) -> tuple[Manifest, ...]:
+    """Return what an installation consists of."""
+    return manifests(installation(DEPLOY, **choices))
+
+
+def bodies(found: Iterable[Manifest]) -> list[str]:
+    """Return manifests so that they can be compared whatever their order."""
+    return sorted(json.dumps(one.body, sort_keys=True) for one in found)
+
+
+def container(found: Iterable[Manifest]) -> dict[str, Any]:
+    """Return the controller's container."""
+    (body,) = [one.body for one in found if one.gvk.kind == "Deployment"]
+    (only,) = body["spec"]["template"]["spec"]["containers"]
+    return dict(only)
+
+
+def install(plane: Plane, *arguments: str) -> Ended:
+    """Run ``applyprune install``; it must go well."""
+    reply = applyprune("install", *arguments, kubeconfig=plane.kubeconfig)
+    assert reply.code == 0, reply
+    return reply
+
+
+def remove(plane: Plane, *options: str) -> Ended:
+    """Delete the set that an installation is."""
+    arguments = ("delete", "applyprune", "-n", HOME, "--yes", *options)
+    reply = applyprune(*arguments, kubeconfig=plane.kubeconfig)
+    assert reply.code == 0, reply
+    return reply
+
+
+def test_what_is_printed_is_the_folder(kubectl: Kubectl, ground: Plane) -> None:
+    """All of it, as kubectl's kustomize has it; with this version's image, and without a server."""
+    folder = manifests(kubectl("kustomize", DEPLOY, plane=ground))
+    reply = applyprune("install", "--print", kubeconfig="/nowhere")
+    assert (reply.code, reply.err) == (0, "")
+    assert bodies(manifests(reply.out)) == bodies(folder)
+    assert container(folder)["image"] == f"applyprune:{__version__}"
+
+
+def test_the_namespace_and_the_image_can_be_chosen() -> None:
+    """The namespace wherever it is named; one of the user's own keeps its labels."""
+    image = "registry.example.com:5000/tools/applyprune@sha256:" + "0" * 64
+    found = chosen(namespace="tools", image=image)
+    assert container(found)["image"] == image
+    assert HOME not in str(bodies(found))
+    kinds = sorted(one.gvk.kind for one in found)
+    assert "Namespace" not in kinds
+    assert sorted(["Namespace", *kinds]) == sorted(one.gvk.kind for one in chosen())
+
+
+def test_the_namespaces_can_be_chosen() -> None:
+    """The controller looks after no others, and has no rights in others."""
+    found = chosen(watched=["shop", "blog"])
+    arguments = container(chosen())["args"]
+    assert container(found)["args"] == [*arguments, "--watch-namespaces=shop,blog"]
+    everywhere = [one.name for one in found if one.gvk.kind == "ClusterRoleBinding"]
+    assert everywhere == [f"{NAME}-crd"]
+    bound = [(one.namespace, one.body) for one in found if one.gvk.kind == "RoleBinding"]
+    assert [namespace for namespace, _ in bound] == ["shop", "blog", HOME]
+    assert [body["roleRef"]["kind"] for _, body in bound] == ["ClusterRole", "ClusterRole", "Role"]
+
+
+@pytest.mark.parametrize("wrong", [{"namespace": "a.b"}, {"watched": ["A"]}, {"image": "a b"}])
+def test_what_cannot_be_chosen(wrong: dict[str, Any]) -> None:
+    """A text goes into YAML only when it is a name."""
+    with pytest.raises(UsageError, match="cannot name"):
+        installation(DEPLOY, **wrong)
+
+
+def test_kubectl_first_and_then_install(ground: Plane, ground_api: Api, kubectl: Kubectl) -> None:
+    """The set takes over what kubectl has applied, changes it when told, and goes when told."""
+    install(ground)
+    removed = remove(ground, "--prune-adopted")
+    assert f"deployment.apps/{NAME} deleted" in removed.out
+    assert not ground_api.exists(DEPLOYMENT)
+    # Every Bundle would go along with it.
+    assert ground_api.exists(CRD)
+    assert ground_api.exists(f"/api/v1/namespaces/{HOME}")
+    kubectl("apply", "-k", DEPLOY, plane=ground)
+    kubectl("wait", "--for=condition=Available", f"deployment/{NAME}", "-n", HOME, plane=ground)
+    before = ground_api.get(DEPLOYMENT)
+    assert before["status"]["readyReplicas"] == 2
+    assert f"deployment.apps/{NAME} ready" in install(ground, "--wait").out
+    after = ground_api.get(DEPLOYMENT)
+    assert after["metadata"]["uid"] == before["metadata"]["uid"]
+    assert set(install(ground).lines.values()) == {"unchanged"}
+    # Another version is the same command: looked at first, then carried out.
+    look = install(ground, "--image", "applyprune:2", "--dry-run")
+    assert f"deployment.apps/{NAME} configured (server dry run)" in look.out
+    assert ground_api.get(DEPLOYMENT)["metadata"]["generation"] == after["metadata"]["generation"]
+    install(ground, "--image", "applyprune:2")
+    template = ground_api.get(DEPLOYMENT)["spec"]["template"]["spec"]
+    assert template["containers"][0]["image"] == "applyprune:2"
+    # What kubectl had made was adopted: it stays, unless the user says otherwise.
+    assert "abandoned" in remove(ground).lines[f"deployment.apps/{NAME}"]
+    assert ground_api.exists(DEPLOYMENT)
+    install(ground)
+    remove(ground, "--prune-adopted")
+    assert not ground_api.exists(DEPLOYMENT)
+
+
+def test_its_pods_pass_what_the_namespace_asks(ground: Plane, ground_api: Api) -> None:
+    """They ask no more than the level ``restricted`` allows, and write nowhere but in /tmp."""
+    install(ground)
+    namespace = ground_api.get(f"/api/v1/namespaces/{HOME}")
+    assert namespace["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
+    spec = ground_api.get(DEPLOYMENT)["spec"]["template"]["spec"]
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "probe"}}
+    parts = {key: spec[key] for key in ("containers", "volumes", "securityContext")}
+    path = f"/api/v1/namespaces/{HOME}/pods?dryRun=All"
+    status, reply = ground_api("POST", path, {**pod, "spec": parts})
+    assert status == 201, reply
+    for one in ("runAsNonRoot", "runAsUser"):
+        assert spec["securityContext"].get(one)
+    (only,) = spec["containers"]
+    assert only["securityContext"]["readOnlyRootFilesystem"] is True
+    assert [one["mountPath"] for one in only["volumeMounts"]] == ["/tmp"]
+    assert only["resources"].keys() == {"requests", "limits"}
+    assert spec["terminationGracePeriodSeconds"] > 25
+    # The same without them is refused: the level is in force.
+    del parts["securityContext"]
+    assert ground_api("POST", path, {**pod, "spec": parts})[0] == 403
+
+
+def test_the_life_of_a_bundle_with_exactly_these_rights(
+    ground: Plane, as_itself: Path, new_tenant: Callable[[], Tenant], tmp_path: Path
+) -> None:
+    """Applied, changed, pruned, refused, approved, orphaned and deleted; nobody lacks a right."""
+    tenant = new_tenant()
+    with controller(as_itself, tmp_path / "log", "--lease-duration", "4s") as running:
+        parts = [config_map(f"part-{number}") for number in range(8)]
+        tenant.bundle("web", config_map("a"), *parts)
+        tenant.ready("web")
+        tenant.bundle("web", config_map("a", "w"), *parts[1:])
+        eventually(lambda: tenant.exists("part-0") == [False], "the prune")
+        assert tenant.value("a") == "w"
+        tenant.bundle("web", config_map("a", "w"))
+        tenant.failed("web", "PruneRefused")
+        pending = tenant.get("web")["status"]["pendingPrune"]
+        assert pending["count"] == 7
+        tenant.annotate("web", approve_prune=pending["digest"])
+        tenant.ready("web")
+        assert tenant.exists("part-1", "a") == [False, True]
+        tenant.put(
+            "configmaps", {**config_map("src"), "data": {"one": json.dumps(config_map("b"))}}
+        )
+        tenant.bundle("two", source={"configMapRefs": [{"name": "src"}]}, deletionPolicy="Orphan")
+        tenant.ready("two")
+        for name in ("web", "two"):
+            tenant.delete(name)
+            tenant.gone(name)
+        assert tenant.exists("a", "b") == [False, True]
+        assert ("Normal", "Applied", "9 created") in tenant.events("web")
+        assert f"{HOME}:{NAME}" not in running.log.read_text()
+        assert running.stop() == 0
+
+
+def test_only_some_namespaces(
+    ground: Plane, as_itself: Path, new_tenant: Callable[[], Tenant], tmp_path: Path
+) -> None:
+    """The controller has its rights there, and nowhere else."""
+    tenant, other = new_tenant(), new_tenant()
+    only = ("--watch-namespaces", tenant.namespace)
+    changed = install(ground, *only)
+    assert f"clusterrolebinding.rbac.authorization.k8s.io/{NAME} pruned" in changed.out
+    with controller(as_itself, tmp_path / "log", *only) as running:
+        tenant.bundle("web", config_map("a"))
+        tenant.ready("web")
+        tenant.delete("web")
+        tenant.gone("web")
+        assert tenant.exists("a") == [False]
+        assert f"{HOME}:{NAME}" not in running.log.read_text()
+    elsewhere = ("--no-leader-elect", "--watch-namespaces", other.namespace)
+    with controller(as_itself, tmp_path / "other", *elsewhere) as running:
+        assert running.process.wait(20) == 7
+    assert 'cannot list resource "bundles"' in (tmp_path / "other").read_text()
+    assert f"clusterrolebinding.rbac.authorization.k8s.io/{NAME} created" in install(ground).out
+
+
+def test_a_namespace_s_editor_may_have_bundles(ground: Plane, kubectl: Kubectl) -> None:
+    """Who may run Pods as its accounts already; and a viewer may not even look."""
+    install(ground)
+
+    def may(role: str, verb: str) -> bool:
+        who = f"system:serviceaccount:default:{role}"
+        asked = ("auth", "can-i", verb, BUNDLES, "-n", "default", f"--as={who}")
+        try:
+            return kubectl(*asked, plane=ground).strip() == "yes"
+        except AssertionError:
+            return False
+
+    for role in ("edit", "view"):
+        account = f"--serviceaccount=default:{role}"
+        binding = ("create", "rolebinding", role, f"--clusterrole={role}", account)
+        kubectl(*binding, "-n", "default", plane=ground)
+    eventually(lambda: may("edit", "create"), "the aggregated role")
+    assert [may("view", verb) for verb in ("create", "get")] == [False, False]
+
+
+@pytest.mark.parametrize("name", ["kustomization.yaml", "README.md"])
+def test_every_file_is_named(name: str) -> None:
+    """A file that nothing names would be applied by nobody, or explained nowhere."""
+    text = (DEPLOY / name).read_text(encoding="utf-8")
+    files = {path.name for path in DEPLOY.glob("*.yaml")} - {"kustomization.yaml"}
+    assert {one for one in files if one not in text} == set()
