@@ -67,7 +67,8 @@ class Request:
     """What one run is asked to do; ``namespace`` is where manifests without one go.
 
     ``who`` runs it, as others are told; default: the user and the host. ``owner`` is the Bundle
-    that asks (``Bundle NAMESPACE/NAME``), which takes over a set that belongs to none.
+    that asks (``Bundle NAMESPACE/NAME``), and ``takes_over`` says whether it may take over a set
+    that is there and belongs to none.
     """
 
     target: SetIdentity
@@ -76,6 +77,7 @@ class Request:
     options: Options
     who: str = ""
     owner: str = ""
+    takes_over: bool = False
 
 
 def run(request: Request, cluster: Cluster, store: Store, stop: Stop) -> Iterator[Event]:
@@ -148,7 +150,7 @@ class _Run:
                 yield turn
             else:
                 self.inventory = turn
-        refuse_owned(self.inventory, request.owner, options)
+        refuse_owned(self.inventory, request.owner, options, takes_over=request.takes_over)
         refuse_empty(self.inventory, options, request.manifests)
         refuse_unlisted(options.select, self.inventory.entries, target)
         catalogue = self.cluster.catalogue()

@@ -140,7 +140,7 @@ MUTATIONS = (
     Mutation(
         "the owner of a set",
         "engine/run.py",
-        "refuse_owned(self.inventory, request.owner, options)",
+        "refuse_owned(self.inventory, request.owner, options, takes_over=request.takes_over)",
         "pass",
         f"{_APPROVAL}test_a_set_belongs_to_its_bundle",
     ),
