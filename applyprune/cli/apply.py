@@ -4,33 +4,37 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
-from click.core import ParameterSource
 
+from applyprune.cli.configuration import name_argument
 from applyprune.cli.options import (
     RunCommand,
     cluster_options,
     guard_options,
     input_option,
+    is_said,
     placement_option,
     run_options,
     selection_option,
-    set_argument,
 )
 from applyprune.cli.reporting import reporting_options
 from applyprune.errors import UsageError
 from applyprune.model.options import Adopt, Mode
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from applyprune.cli.reporting import Reporting
     from applyprune.cli.where import Where
     from applyprune.model.options import Options
+    from applyprune.sources import Overlay
 
 
 @click.command(cls=RunCommand)
-@set_argument
+@name_argument
 @input_option
 @cluster_options
 @run_options
@@ -82,7 +86,7 @@ if TYPE_CHECKING:
 @click.option("--full", is_flag=True, help="Send every object, changed or not.")
 def apply(
     name: str,
-    paths: tuple[str, ...],
+    paths: Sequence[str | Overlay],
     where: Where,
     reporting: Reporting,
     options: Options,
@@ -106,7 +110,8 @@ def apply(
       applyprune apply web -f manifests/
       applyprune apply web -f manifests/ --dry-run
       applyprune apply web -f manifests/ -l app=web
-      kustomize build . | applyprune apply web -f - -n shop --create-namespace
+      applyprune apply web -k overlays/prod -n shop --create-namespace
+      helm template web chart/ | applyprune apply web -f -
     """
     from applyprune.cli.session import carry_out
     from applyprune.planning.tracking import MANAGERS
@@ -117,7 +122,7 @@ def apply(
             f"{others[0]} is the field manager of a set",
             hint="--adopt=all takes objects from another set.",
         )
-    if options.selector and prune and _is_said("prune"):
+    if options.selector and prune and is_said("prune"):
         raise UsageError(
             "--prune and --selector exclude each other",
             why="what the selector leaves out would look like what has left the set",
@@ -138,13 +143,7 @@ def apply(
     )
     # A process may have been started without it.
     stdin = getattr(sys.stdin, "buffer", None)
-    return reporting.follow(carry_out(where, name, lambda: read(paths, stdin=stdin), decided))
-
-
-def _is_said(option: str) -> bool:
-    """Return whether the command line itself has an option, whatever its value."""
-    source = click.get_current_context().get_parameter_source(option)
-    return source is ParameterSource.COMMANDLINE
+    return reporting.follow(carry_out(where, name, partial(read, paths, stdin=stdin), decided))
 
 
 def _rule(text: str) -> tuple[str, str]:

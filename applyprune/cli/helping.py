@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 HEADINGS: dict[str, tuple[str, ...]] = {
-    "Input": ("filename", "kustomize", "selector", "namespace-override", "recursive"),
+    "Input": ("filename", "kustomize", "selector", "namespace-override", "config"),
     "Apply": ("adopt", "take-over", "force-conflicts", "recreate", "create-namespace", "full"),
     "Prune": ("prune", "propagation", "prune-adopted"),
     "Prune guards": ("max-prune", "allow-empty", "allow-kind", "allow-cascade", "keep"),

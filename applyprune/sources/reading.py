@@ -11,20 +11,31 @@ from typing import TYPE_CHECKING, BinaryIO
 from applyprune.errors import InputError, InputErrors
 from applyprune.model.manifests import Manifest, Origin
 from applyprune.sources.expansion import expand
-from applyprune.sources.files import Source, read_sources
+from applyprune.sources.files import ignore, read_sources
 from applyprune.sources.positions import item_lines, locate
 from applyprune.sources.refusal import Refused
 from applyprune.sources.stream import read_documents
 from applyprune.sources.structure import read_manifest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
+    from applyprune.model.problems import Problem
     from applyprune.sources.dialect import Document
+    from applyprune.sources.kustomize import Overlay
+    from applyprune.sources.source import Source
 
 
-def read(paths: Sequence[str], *, stdin: BinaryIO | None = None) -> tuple[Manifest, ...]:
+def read(
+    paths: Sequence[str | Overlay],
+    *,
+    stdin: BinaryIO | None = None,
+    warn: Callable[[Problem], None] = ignore,
+) -> tuple[Manifest, ...]:
     """Return every manifest that ``paths`` hold, in their order; ``-`` is ``stdin``.
+
+    A path may be a file, a folder, a pattern, an HTTPS URL, or an Overlay to be built. ``warn`` is
+    told of redirects, and of what a build says.
 
     None at all is no error here: what that means is for the run to decide. Raises InputError, or
     InputErrors with all of them, for whatever cannot be read or is no manifest, and UsageError for
@@ -33,7 +44,7 @@ def read(paths: Sequence[str], *, stdin: BinaryIO | None = None) -> tuple[Manife
     manifests: list[Manifest] = []
     errors: list[InputError] = []
     with _without_collector():
-        for source in read_sources(paths, stdin):
+        for source in read_sources(paths, stdin, warn):
             if isinstance(source, InputError):
                 errors.append(source)
                 continue
