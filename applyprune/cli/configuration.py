@@ -123,6 +123,8 @@ def _use(ctx: click.Context, name: str | None, config: str | None) -> _Used:
     # Here and not at the top: a call without a file does not wait for YAML.
     if config is None and not os.path.lexists("applyprune.yaml"):
         return _Used()
+    if config == "":
+        raise UsageError("an empty path for --config", hint="Is a variable of the script not set?")
     from applyprune.sources.configuration import FILE as HERE
     from applyprune.sources.configuration import read_configuration
 

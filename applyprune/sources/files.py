@@ -37,7 +37,7 @@ _STDIN_SHOWN = "<stdin>"
 
 @dataclass(frozen=True, slots=True)
 class _File:
-    """A file to be read; ``named`` by the user, or else found in a folder."""
+    """A file to be read; ``named`` by the user, or else found in a folder or by a pattern."""
 
     path: Path
     named: bool
@@ -135,13 +135,14 @@ def _expand(pattern: str) -> Iterator[_Place | InputError]:
             hint="** stands for any number of folders; names with a dot in front need one there.",
         )
     for path in found:
-        yield from _find(path)
+        yield from _find(path, named=False)
 
 
-def _find(path: str) -> Iterator[_Place | InputError]:
+def _find(path: str, *, named: bool = True) -> Iterator[_Place | InputError]:
     top = Path(path)
     try:
-        is_directory = stat.S_ISDIR(top.stat().st_mode)
+        mode = top.stat().st_mode
+        is_directory = stat.S_ISDIR(mode)
         if is_directory and kustomization_in(top) is not None:
             yield Overlay(path)
             return
@@ -157,8 +158,10 @@ def _find(path: str) -> Iterator[_Place | InputError]:
             where=Origin(shown_path(path)),
             hint=f"Build its folder: -k {folder}",
         )
+    elif named or stat.S_ISREG(mode):
+        yield _File(top, named)
     else:
-        yield _File(top, named=True)
+        yield _irregular(top)
 
 
 def _walk(top: Path) -> Iterator[_Place | InputError]:
@@ -188,7 +191,12 @@ def _walk(top: Path) -> Iterator[_Place | InputError]:
         if stat.S_ISREG(mode):
             yield _File(path, named=False)
         else:
-            yield InputError("not a regular file", where=Origin(shown_path(str(path))))
+            yield _irregular(path)
+
+
+def _irregular(path: Path) -> InputError:
+    # To read a pipe that nobody writes to would never end.
+    return InputError("not a regular file", where=Origin(shown_path(str(path))))
 
 
 def _nested(kustomization: Path, top: Path) -> InputError:
@@ -204,7 +212,7 @@ def _nested(kustomization: Path, top: Path) -> InputError:
 def _read(
     place: _Place, stdin: BinaryIO | None, left: int, warn: Callable[[Problem], None]
 ) -> Source | InputError | None:
-    """Return what a place holds; None for our own configuration, found in a folder."""
+    """Return what a place holds; None for our own configuration among others."""
     match place:
         case _Url(url=url):
             return download(url, left, warn)

@@ -185,6 +185,8 @@ def test_a_file_that_is_not_there(folder: Path) -> None:
     with pytest.raises(InputError) as caught:
         call("apply", "web", "--config", "gone.yaml", "-f", "x")
     assert str(caught.value) == "gone.yaml: cannot be read: No such file or directory"
+    with pytest.raises(UsageError, match="an empty path for --config"):
+        call("apply", "web", "--config", "", "-f", "x")
 
 
 def test_help_needs_no_file(folder: Path) -> None:
@@ -224,6 +226,7 @@ def test_a_folder_is_read_without_it_and_with_everything_else(folder: Path) -> N
         },
     )
     assert [one.name for one in read(["m"])] == ["real", "talks"]
+    assert [one.name for one in read(["m/**/*.yaml"])] == ["real", "talks"]
     write(folder, {"m/both.yaml": f"{HEAD}name: web\n---\n{manifest}"})
     with pytest.raises(InputError, match="both"):
         read(["m"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -80,6 +81,13 @@ def test_a_file_of_that_very_name_goes_first(folder: Path) -> None:
 def test_a_folder_that_matches_is_read_with_all_below_it(folder: Path) -> None:
     write(folder, {"m/one/a.yaml": config_map("a"), "m/two/x/b.yaml": config_map("b")})
     assert [one.name for one in read(["m/*"])] == ["a", "b"]
+
+
+def test_a_pipe_that_matches_is_an_error(folder: Path) -> None:
+    """Nobody may ever write to it; one that is named itself is read."""
+    os.mkfifo(folder / "pipe.yaml")
+    with pytest.raises(InputError, match=r"pipe\.yaml: not a regular file"):
+        read(["*.yaml"])
 
 
 def test_circles_of_links_end(folder: Path) -> None:
