@@ -22,13 +22,6 @@ if TYPE_CHECKING:
 HEAD = "apiVersion: applyprune.dev/v1alpha1\nkind: Config\n"
 
 
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
-    return tmp_path
-
-
 def call(*arguments: str) -> None:
     """Call in this process; what is wrong with the call is raised."""
     cli.main(list(arguments), standalone_mode=False)

@@ -18,13 +18,6 @@ if TYPE_CHECKING:
     from applyprune.localplane import Binaries
 
 
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
-    return tmp_path
-
-
 def call(*arguments: str) -> object:
     """Call in this process, and return the exit code; what is wrong with the call is raised."""
     return cli.main(list(arguments), standalone_mode=False)
