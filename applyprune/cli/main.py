@@ -37,6 +37,11 @@ VERBS: dict[str, dict[str, Listed]] = {
         ),
     },
     "Look": {
+        "diff": Listed(
+            "applyprune.cli.diff:diff",
+            "Show what `apply` with the same options would change, prunes included; change "
+            "nothing.",
+        ),
         "status": Listed(
             "applyprune.cli.status:status",
             "Tell how every object of the set NAME is: ready or not, and changed by others or not.",

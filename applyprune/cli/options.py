@@ -160,9 +160,35 @@ def run_options(verb: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(verb)
     def command(
-        dry_run: DryRun,
-        propagation: str,
-        timeout: float,
+        options: Options, dry_run: DryRun, propagation: str, timeout: float, **others: Any
+    ) -> Any:
+        decided = replace(
+            options,
+            dry_run=dry_run,
+            propagation=Propagation(propagation.capitalize()),
+            timeout=timeout,
+        )
+        return verb(options=decided, **others)
+
+    return _with_options(
+        removal_options(command),
+        timeout_option("How long each wait may take, for CRDs and for deletions."),
+        click.option(
+            "--propagation",
+            type=click.Choice([str(one).lower() for one in Propagation]),
+            default="background",
+            show_default=True,
+            help="What becomes of a deleted object's dependents.",
+        ),
+        _dry_run_option,
+    )
+
+
+def removal_options(verb: Callable[..., Any]) -> Callable[..., Any]:
+    """Add what decides about what is to be deleted; the verb gets it as ``options``."""
+
+    @wraps(verb)
+    def command(
         lock_timeout: float,
         keep: tuple[str, ...],
         allow_cascade: tuple[str, ...],
@@ -170,9 +196,6 @@ def run_options(verb: Callable[..., Any]) -> Callable[..., Any]:
         **others: Any,
     ) -> Any:
         options = Options(
-            dry_run=dry_run,
-            propagation=Propagation(propagation.capitalize()),
-            timeout=timeout,
             lock_timeout=lock_timeout,
             keep=frozenset(keep),
             allow_cascade=frozenset(allow_cascade),
@@ -202,15 +225,6 @@ def run_options(verb: Callable[..., Any]) -> Callable[..., Any]:
             help="An object to leave standing rather than delete.",
         ),
         _lock_timeout_option,
-        timeout_option("How long each wait may take, for CRDs and for deletions."),
-        click.option(
-            "--propagation",
-            type=click.Choice([str(one).lower() for one in Propagation]),
-            default="background",
-            show_default=True,
-            help="What becomes of a deleted object's dependents.",
-        ),
-        _dry_run_option,
     )
 
 

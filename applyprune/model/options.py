@@ -74,7 +74,8 @@ class Options:
     everything is ready before anything is pruned; ``ready_when`` are pairs of ``KIND.GROUP`` and a
     CEL expression by which that kind is ready. ``selector`` applies only the manifests that it
     matches, and prunes nothing. ``namespace_override`` is where every namespaced manifest goes,
-    whatever it says.
+    whatever it says. ``compare`` asks a server dry run for a comparison of each object that would
+    change, and ``ignore`` are the rules of what it leaves out, as ``planning.ignoring`` reads them.
     """
 
     mode: Mode = Mode.APPLY
@@ -98,6 +99,8 @@ class Options:
     ready_when: tuple[tuple[str, str], ...] = ()
     selector: Selector | None = None
     namespace_override: str = ""
+    compare: bool = False
+    ignore: tuple[str, ...] = ()
     propagation: Propagation = Propagation.BACKGROUND
     timeout: float = 300.0
     lock_timeout: float = 60.0

@@ -14,7 +14,7 @@ from enum import StrEnum
 from functools import cache
 from typing import TYPE_CHECKING, Any, get_args
 
-from applyprune.model.events import Drift, Event, Pending
+from applyprune.model.events import Compared, Drift, Event, Pending
 from applyprune.model.findings import Finding
 from applyprune.model.inventory import Entry, LastRun
 from applyprune.model.manifests import Origin
@@ -22,6 +22,7 @@ from applyprune.model.plan import ApplyStep, Plan
 from applyprune.model.problems import Problem
 from applyprune.model.readiness import Readiness
 from applyprune.model.refs import Ref
+from applyprune.output.changes import changes, json_patch
 
 if TYPE_CHECKING:
     from applyprune.model.plan import RemoveStep
@@ -40,8 +41,14 @@ LEFT_OUT: Mapping[type, frozenset[str]] = {
 
 
 def shape(event: Event) -> dict[str, Any]:
-    """Return an event as JSON data."""
-    return {"event": word(type(event)), **_record(event)}
+    """Return an event as JSON data; a comparison also as a patch and as a list of changes."""
+    told = {"event": word(type(event)), **_record(event)}
+    return told | differences(event) if isinstance(event, Compared) else told
+
+
+def differences(compared: Compared) -> dict[str, Any]:
+    """Return what differs: as an RFC 6902 patch, and each difference with its values."""
+    return {"patch": json_patch(compared), "changes": changes(compared)}
 
 
 def data(value: object) -> Any:
