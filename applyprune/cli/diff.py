@@ -11,8 +11,8 @@ import click
 
 from applyprune.cli.apply_options import apply_options
 from applyprune.cli.configuration import name_argument
+from applyprune.cli.helping import Verb
 from applyprune.cli.options import (
-    RunCommand,
     cluster_options,
     guard_options,
     input_option,
@@ -44,7 +44,7 @@ _CHANGES = frozenset(
 )
 
 
-@click.command(cls=RunCommand)
+@click.command(cls=Verb)
 @name_argument
 @input_option
 @cluster_options

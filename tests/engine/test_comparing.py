@@ -6,6 +6,7 @@ import base64
 import copy
 import json
 import secrets
+import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -169,6 +170,19 @@ def test_ignored_fields_are_left_out(stage: Stage) -> None:
     assert found.after["metadata"]["labels"]["x"] == "y"
 
 
+def test_what_is_on_its_way_out_is_not_waited_for(stage: Stage, api: Api) -> None:
+    """A finalizer may hold it for ever; that it goes is known."""
+    stage.run(config_map("held", finalizers=["x.example.com/held"]), config_map("a"))
+    path = f"/api/v1/namespaces/{stage.namespace}/configmaps/held"
+    api("DELETE", path)
+    began = time.monotonic()
+    story = compare(stage, config_map("a"), timeout=60.0)
+    assert time.monotonic() - began < 30
+    assert story.outcomes["configmap/held"] is Outcome.PRUNED
+    body = [{"op": "remove", "path": "/metadata/finalizers"}]
+    assert api("PATCH", path, body, content_type="application/json-patch+json")[0] == 200
+
+
 def test_what_an_adoption_takes_away_is_seen(stage: Stage, kubectl: Kubectl) -> None:
     """A field that kubectl set and the manifest lacks: no dry run of the server can show it."""
     one = config_map("a", namespace=stage.namespace)
@@ -243,6 +257,33 @@ def test_a_namespace_that_is_to_come_has_a_stand_in(stage: Stage) -> None:
     assert story.exit_code == 3
     assert "spec.ports[0].port" in story.problem("service/web")
     assert "not found" in story.problem("configmap/lost")
+
+
+def test_a_policy_of_the_stand_in_says_nothing_of_the_other_namespace(
+    stage: Stage, api: Api
+) -> None:
+    """What it refuses is not checked, and no failure."""
+    label = {"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "restricted"}}}
+    status, reply = api(
+        "PATCH",
+        f"/api/v1/namespaces/{stage.namespace}",
+        label,
+        content_type="application/merge-patch+json",
+    )
+    assert status == 200, reply
+    name = f"{stage.namespace}-new"
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "p", "namespace": name},
+        "spec": {"hostNetwork": True, "containers": [{"name": "c", "image": "c"}]},
+    }
+    home = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+    story = compare(stage, home, pod)
+    assert (story.exit_code, story.outcomes["pod/p"]) == (0, Outcome.CREATED)
+    weaker = compared(story)["pod/p"].weaker
+    assert "not checked by the server" in weaker
+    assert f"{stage.namespace}, tried instead, would refuse it" in weaker
 
 
 @pytest.fixture
