@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from applyprune.cli.pointing import pointed
 from applyprune.cluster.api_server import ApiServer
 from applyprune.cluster.discovery import cache_folder
 from applyprune.cluster.inventory_store import ConfigMapStore
@@ -20,21 +21,21 @@ from applyprune.model.events import Warned
 from applyprune.planning.tracking import identity
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator, Sequence
+    from collections.abc import Callable, Generator, Iterator
     from types import FrameType
 
     from applyprune.cli.where import Where
     from applyprune.model.events import Event
-    from applyprune.model.manifests import Manifest
     from applyprune.model.options import Options
     from applyprune.model.problems import Problem
     from applyprune.planning.tracking import SetIdentity
+    from applyprune.sources import Input
 
 
 class Reads(Protocol):
     """What reads a verb's input; it tells what should be known of it."""
 
-    def __call__(self, *, warn: Callable[[Problem], None]) -> Sequence[Manifest]:
+    def __call__(self, *, warn: Callable[[Problem], None]) -> Input:
         """Raise InputError for what cannot be read."""
 
 
@@ -77,31 +78,33 @@ def at_work(where: Where) -> Iterator[AtWork]:
         yield AtWork(transport, cluster, namespace, stop)
 
 
-def what_is_read(read: Reads) -> Generator[Event, None, Sequence[Manifest]]:
+def what_is_read(read: Reads) -> Generator[Event, None, Input]:
     """Read the input, and yield what there is to be said of it."""
     warnings: list[Problem] = []
     try:
-        manifests = read(warn=warnings.append)
+        given = read(warn=warnings.append)
     except ApplypruneError:
         yield from map(Warned, warnings)
         raise
     yield from map(Warned, warnings)
-    return manifests
+    return given
 
 
-def no_input(*, warn: Callable[[Problem], None]) -> Sequence[Manifest]:
-    """Return the manifests of a verb that reads none."""
+def no_input(*, warn: Callable[[Problem], None]) -> Input:
+    """Return the input of a verb that reads none."""
+    from applyprune.sources import Input
+
     del warn
-    return ()
+    return Input()
 
 
 def carry_out(where: Where, name: str, read: Reads, options: Options) -> Iterator[Event]:
-    """Read the input, run once, and yield what happens."""
-    manifests = yield from what_is_read(read)
+    """Read the input, run once, and yield what happens; what is about the input points into it."""
+    given = yield from what_is_read(read)
     with at_work(where) as work:
         target = identity(name, work.namespace)
-        request = Request(target, manifests, work.namespace, options)
-        yield from run(request, work.cluster, work.store(target), work.stop)
+        request = Request(target, given, work.namespace, options)
+        yield from pointed(run(request, work.cluster, work.store(target), work.stop), given)
 
 
 @contextmanager

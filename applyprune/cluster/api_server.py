@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from applyprune.cluster.discovery import discover
 from applyprune.cluster.objects import is_secret, live_object, matches, unbelievable
+from applyprune.cluster.openapi import schemas_of
 from applyprune.cluster.paths import collection_path, object_path
 from applyprune.cluster.request import Request
 from applyprune.cluster.watching import watch
@@ -50,6 +51,7 @@ class ApiServer:
         self._transport = transport
         self._server = server
         self._cache = cache
+        self.schema = schemas_of(transport)
 
     def catalogue(self) -> Catalogue:
         """Return what the server serves now."""

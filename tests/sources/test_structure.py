@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def manifests(text: str) -> tuple[Manifest, ...]:
-    return read(["-"], stdin=io.BytesIO(text.encode()))
+    return read(["-"], stdin=io.BytesIO(text.encode())).manifests
 
 
 def test_a_manifest() -> None:
