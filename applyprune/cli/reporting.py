@@ -103,7 +103,8 @@ class Reporting:
                 # Who only looks need not say when that is over, or that it went well.
                 end = Finished(dict(counts), 0, time.monotonic() - began)
                 show(end)
-        return self._lost(files) or end.exit_code
+        lost = self._lost(files)
+        return end.exit_code or lost
 
     def _lost(self, files: Iterable[ReportFile]) -> int:
         """Say which places did not take everything, and return the exit code for that, or 0.

@@ -19,7 +19,7 @@ from applyprune.model.findings import Finding
 from applyprune.model.inventory import Entry, LastRun
 from applyprune.model.manifests import Origin
 from applyprune.model.plan import ApplyStep, Plan
-from applyprune.model.problems import Problem
+from applyprune.model.problems import Mark, Problem
 from applyprune.model.readiness import Readiness
 from applyprune.model.refs import Ref
 from applyprune.output.changes import changes, json_patch
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 SCHEMA = "applyprune.dev/output/v1"
 EVENTS: tuple[type, ...] = get_args(Event)
-SHOWN = (*EVENTS, Drift, Entry, Finding, LastRun, Origin, Pending, Problem, Readiness, Ref)
+SHOWN = (*EVENTS, Drift, Entry, Finding, LastRun, Mark, Origin, Pending, Problem, Readiness, Ref)
 """What is shown field by field; a Plan has a shape of its own, anything else has none."""
 LEFT_OUT: Mapping[type, frozenset[str]] = {
     # For the next run only: by it that run knows that nothing has changed.
