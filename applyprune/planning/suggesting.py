@@ -61,8 +61,9 @@ def _kind_like(gvk: GVK, catalogue: Catalogue) -> Resource | None:
     Kinds of a group that nobody knows are somebody's own: Traefik's IngressRoute is no Ingress.
     """
     groups = {kind.group for kind in catalogue.preferred}
-    own = gvk.group if gvk.group in groups else closest(gvk.group, groups)
-    for within in ({own}, groups) if gvk.group in groups else ({own},):
+    like = closest(gvk.group, groups - {""})
+    own = ({like},) if like else ()
+    for within in ({gvk.group}, groups) if gvk.group in groups else own:
         kinds = {
             kind.kind: one
             for kind, one in sorted(catalogue.preferred.items(), reverse=True)

@@ -20,6 +20,7 @@ _WIDTH = 88
 """How many characters of a long line are shown."""
 _TAB = "    "
 _ALIKE = 0.7
+_LONGEST_JSON = 5_000
 _KIND = re.compile(r"""\bkind\b["']?[ \t]*:""", re.IGNORECASE)
 _PLAIN = re.compile(r"""[ \t]*(["']?)([A-Za-z][A-Za-z0-9]*)\1[ \t]*(?:[\r\n,}#]|$)""")
 _TOP_KIND = re.compile(r"^kind[ \t]*:", re.MULTILINE)
@@ -81,8 +82,10 @@ def may_be_secret(text: str, line: int) -> bool:
     start, end = document_around(text, line)
     if _may_be_secret(text, start, end):
         return True
-    lines = lines_of(text)
-    return _is_json(text, start, end) and not _is_json_with_kind(lines[start:line])
+    if not _is_json(text, start, end):
+        return False
+    # A long stream is not read through for each of its messages: its keys alone are shown.
+    return line - start > _LONGEST_JSON or not _is_json_with_kind(lines_of(text)[start:line])
 
 
 @lru_cache(maxsize=256)
