@@ -47,23 +47,25 @@ def explain(
 
 
 def _judged(where: Where, name: str, ref: str, paths: tuple[str | Overlay, ...]) -> Iterator[Event]:
+    from applyprune.cli.pointing import pointed
     from applyprune.cli.session import at_work, what_is_read
     from applyprune.engine.judging import judge
     from applyprune.planning.tracking import identity
     from applyprune.sources import read
 
-    manifests = None
+    given = None
     if paths:
         stdin = getattr(sys.stdin, "buffer", None)
-        manifests = yield from what_is_read(partial(read, paths, stdin=stdin))
+        given = yield from what_is_read(partial(read, paths, stdin=stdin))
     with at_work(where) as work:
         target = identity(name, work.namespace)
-        yield from judge(
+        events = judge(
             target,
-            manifests,
+            given,
             ref,
             work.cluster,
             work.store(target),
             work.stop,
             namespace=work.namespace,
         )
+        yield from events if given is None else pointed(events, given)

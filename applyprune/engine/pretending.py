@@ -26,7 +26,7 @@ from applyprune.model.plan import Action
 from applyprune.planning.comparing import dropped, overlaid, substance, without
 from applyprune.planning.conflicts import settled_first
 from applyprune.planning.definitions import defined_resources, schema_of
-from applyprune.planning.drift import drift_of, has_drifted
+from applyprune.planning.drift_by_manifest import drift_of, has_drifted
 from applyprune.planning.field_paths import from_pointer, is_under, left_out
 from applyprune.planning.ignoring import ignored_of, parse_rule
 from applyprune.planning.masking import masked

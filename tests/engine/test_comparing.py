@@ -16,7 +16,7 @@ from applyprune.cluster.objects import live_object
 from applyprune.model.builtin import CONFIG_MAPS
 from applyprune.model.events import Compared, Outcome
 from applyprune.model.options import Adopt, DryRun
-from applyprune.planning.drift import foreign_changes
+from applyprune.planning.drift_by_record import drift_of, has_drifted
 from tests.engine.stage import Stage, Story, config_map, manifest
 from tests.engine.test_definitions import custom, definition
 
@@ -133,7 +133,9 @@ def test_drift_is_told_from_a_new_manifest_and_by_whom(stage: Stage, api: Api) -
     changes = {}
     for name in "ab":
         body = api.get(f"/api/v1/namespaces/{stage.namespace}/configmaps/{name}")
-        changes[name] = foreign_changes(entries[name], _live(body), stage.target)
+        live, manager = _live(body), stage.target.manager
+        drifted = has_drifted(entries[name], live, manager)
+        changes[name] = drift_of(live, manager) if drifted else ()
     assert {(one.path, one.manager) for one in changes["a"]} == {
         ("/data/key", "someone"),
         ("/data/more", "someone"),

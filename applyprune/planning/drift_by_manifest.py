@@ -52,31 +52,6 @@ def drift_of(before: Live, after: Live, target: SetIdentity) -> tuple[Drift, ...
     return tuple(sorted(found, key=lambda one: one.path))
 
 
-def foreign_changes(entry: Entry, live: Live, target: SetIdentity) -> tuple[Drift, ...]:
-    """Return the fields that may have drifted, by managedFields alone: no manifest is at hand.
-
-    While our own entry is as our last apply left it nobody has touched a field of ours. Otherwise
-    it is among those that others have written since, which are returned; ``wanted`` is not known.
-    """
-    if entry.evidence is None or not _has_moved(entry, live, target.manager):
-        return ()
-    secret = entry.ref.kind == "Secret" and not entry.ref.group
-    ours = own_apply_entry(live, target.manager) or {}
-    found = {}
-    for other in _foreign(live, target):
-        if str(other.get("time", "")) < entry.evidence.time:
-            continue
-        for path in leaves(other.get("fieldsV1") or {}):
-            if not owns(ours.get("fieldsV1") or {}, path):
-                there = value_at(live.body, path) if live.body else MISSING
-                found[path] = _drift(path, MISSING, there, live, target, secret=secret)
-    drifts = sorted(found.values(), key=lambda one: one.path)
-    return tuple(
-        Drift(one.path, "", one.found if live.body else "", one.manager, one.operation, one.time)
-        for one in drifts
-    )
-
-
 def _has_moved(entry: Entry, live: Live, manager: str) -> bool:
     now, then = take(live, manager, None), entry.evidence
     return then is None or now is None or (now.managed, now.time) != (then.managed, then.time)
