@@ -134,8 +134,8 @@ def test_drift_is_told_from_a_new_manifest_and_by_whom(stage: Stage, api: Api) -
     for name in "ab":
         body = api.get(f"/api/v1/namespaces/{stage.namespace}/configmaps/{name}")
         live, manager = _live(body), stage.target.manager
-        drifted = has_drifted(entries[name], live, manager)
-        changes[name] = drift_of(live, manager) if drifted else ()
+        moved = has_drifted(entries[name], live, manager)
+        changes[name] = drift_of(live, manager) if moved else ()
     assert {(one.path, one.manager) for one in changes["a"]} == {
         ("/data/key", "someone"),
         ("/data/more", "someone"),
