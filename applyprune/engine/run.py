@@ -17,6 +17,7 @@ from applyprune.engine.preconditions import (
     refuse_unlisted,
     refuse_unrecorded,
 )
+from applyprune.engine.pretending import Pretender
 from applyprune.engine.reading import Reader
 from applyprune.engine.recording import Record, await_turn
 from applyprune.engine.recreating import Recreator
@@ -110,6 +111,7 @@ class _Run:
     plan: Plan = field(default_factory=lambda: Plan((), ()))
     world: World = field(default_factory=lambda: World({}))
     expectations: Expectations = field(init=False)
+    pretender: Pretender = field(init=False)
 
     def events(self) -> Iterator[Event]:
         """Go through the run; the straight line that everything else serves."""
@@ -196,6 +198,8 @@ class _Run:
         # A rule that is none ends the run here, before anything is written.
         applied = [step.desired for step in self.plan.applies]
         self.expectations = Expectations(self.cluster, applied, options)
+        self.pretender = Pretender(self.cluster, target, options, self.inventory.entries)
+        self.pretender.expect(self.plan.applies)
         yield Planned(self.plan)
 
     def _record_union(self) -> Iterator[Event]:
@@ -266,6 +270,7 @@ class _Run:
             ),
             ensure=self._ensure,
             expectations=self.expectations,
+            pretender=self.pretender,
         )
 
     def _ensure(self, seconds: float) -> None:
@@ -322,6 +327,7 @@ class _Run:
             ensure=self._ensure,
             census=self._census,
             applied=frozenset(entry.uid for entry in applier.confirmed.values()),
+            pretender=self.pretender,
         )
         try:
             yield from self.tally.counted(remover.run(steps))

@@ -124,9 +124,16 @@ MUTATIONS = (
         f"{_CONFLICTS}test_what_was_skipped_at_its_adoption_is_not_listed",
     ),
     Mutation(
+        "the mask of a Secret in a diff",
+        "planning/masking.py",
+        "lambda _: True",
+        "lambda _: False",
+        "tests/engine/test_comparing.py::test_a_secret_is_masked_everywhere",
+    ),
+    Mutation(
         "the mask of a Secret in a conflict",
-        "planning/conflicts.py",
-        "if is_secret(one.body):",
+        "planning/masking.py",
+        "if secret:",
         "if False:",
         f"{_CONFLICTS}test_a_conflict_of_a_secret_shows_neither_value",
     ),
