@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from applyprune.model.manifests import Origin
+    from applyprune.model.problems import Field, Mark
 
 
 class ApplypruneError(Exception):
@@ -50,16 +51,28 @@ class ApplypruneError(Exception):
     retryable: ClassVar[bool] = False
 
     def __init__(
-        self, what: str, *, where: Origin | str = "", why: str = "", hint: str = ""
+        self,
+        what: str,
+        *,
+        where: Origin | str = "",
+        why: str = "",
+        hint: str = "",
+        field: Field = (),
+        marks: Sequence[Mark] = (),
     ) -> None:
-        """Keep the four parts; no part may hold a Secret's value."""
+        """Keep the parts; none may hold a Secret's value.
+
+        ``field`` is what of the object at ``where`` it is about, and ``marks`` are all the fields
+        where there are more.
+        """
         super().__init__(what)
         self.what = what
         self.where = str(where)
         self.origin = None if isinstance(where, str) else where
         self.why = why
         self.hint = hint
-        self.field: tuple[str | int, ...] = ()
+        self.marks = tuple(marks) if len(marks) > 1 else ()
+        self.field = field or (marks[0].field if marks else ())
         self.excerpt = ""
 
     def __str__(self) -> str:
@@ -239,7 +252,14 @@ def as_problem(error: ApplypruneError, *, where: Origin | str = "") -> Problem:
         origin=origin,
         field=error.field,
         excerpt=error.excerpt,
+        marks=error.marks,
     )
+
+
+def raise_all(errors: Sequence[InputError]) -> None:
+    """Raise the one error, or InputErrors with all of them; return when there is none."""
+    if errors:
+        raise errors[0] if len(errors) == 1 else InputErrors(errors)
 
 
 def problems_of(error: ApplypruneError) -> tuple[Problem, ...]:

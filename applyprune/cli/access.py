@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from applyprune.cli.completing import CONTEXT, FILE, NAMESPACE
+from applyprune.cli.configuration import used
 from applyprune.cli.where import Where
 
 if TYPE_CHECKING:
@@ -19,7 +20,8 @@ def cluster_options(verb: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(verb)
     def command(kubeconfig: str, context: str, namespace: str, **others: Any) -> Any:
-        return verb(where=Where(kubeconfig, context, namespace), **others)
+        expected = "" if context else used().context
+        return verb(where=Where(kubeconfig, context, namespace, expected=expected), **others)
 
     for option in (
         click.option(

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from applyprune.cli.asking import ask
-from applyprune.cli.options import RunCommand, cluster_options, run_options, set_argument
+from applyprune.cli.configuration import name_argument
+from applyprune.cli.options import RunCommand, cluster_options, run_options
 from applyprune.cli.reporting import reporting_options
 from applyprune.model.options import DryRun, Mode
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @click.command(cls=RunCommand)
-@set_argument
+@name_argument
 @cluster_options
 @run_options
 @reporting_options
@@ -34,8 +35,8 @@ def delete(name: str, where: Where, reporting: Reporting, options: Options, yes:
       applyprune delete web --dry-run
       applyprune delete web --yes
     """
-    from applyprune.cli.session import carry_out, describe
+    from applyprune.cli.session import carry_out, describe, no_input
 
     if options.dry_run is DryRun.OFF and not yes:
         ask(f"deleting the set {name}", lambda: describe(where, name))
-    return reporting.follow(carry_out(where, name, tuple, replace(options, mode=Mode.DELETE)))
+    return reporting.follow(carry_out(where, name, no_input, replace(options, mode=Mode.DELETE)))

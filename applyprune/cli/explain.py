@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
 
 from applyprune.cli.access import cluster_options
-from applyprune.cli.completing import FILE, OBJECT
+from applyprune.cli.completing import OBJECT
 from applyprune.cli.helping import Verb
-from applyprune.cli.options import set_argument
+from applyprune.cli.options import optional_input_option, set_argument
 from applyprune.cli.reporting import reporting_options
 
 if TYPE_CHECKING:
@@ -19,27 +20,23 @@ if TYPE_CHECKING:
     from applyprune.cli.reporting import Reporting
     from applyprune.cli.where import Where
     from applyprune.model.events import Event
+    from applyprune.sources import Overlay
 
 
 @click.command(cls=Verb)
 @set_argument
 @click.argument("ref", type=OBJECT, metavar="KIND/NAME")
-@click.option(
-    "-f",
-    "--filename",
-    "paths",
-    type=FILE,
-    multiple=True,
-    metavar="PATH",
-    help="The input; without it the object is judged as if it alone had left the set.",
-)
+@optional_input_option
 @cluster_options
 @reporting_options
-def explain(name: str, ref: str, paths: tuple[str, ...], where: Where, reporting: Reporting) -> int:
+def explain(
+    name: str, ref: str, paths: tuple[str | Overlay, ...], where: Where, reporting: Reporting
+) -> int:
     """Tell what `apply` would do about one object, and everything that it is judged by.
 
     KIND/NAME is deployment/web or deployment.apps/web, in every namespace of the set, or in one:
-    shop/deployment/web. It may be an object that is in no set, or in another. Nothing is written.
+    shop/deployment/web. It may be an object that is in no set, or in another. Without input the
+    object is judged as if it alone had left the set. Nothing is written.
 
     \b
     Examples:
@@ -49,21 +46,26 @@ def explain(name: str, ref: str, paths: tuple[str, ...], where: Where, reporting
     return reporting.follow(_judged(where, name, ref, paths))
 
 
-def _judged(where: Where, name: str, ref: str, paths: tuple[str, ...]) -> Iterator[Event]:
-    from applyprune.cli.session import at_work
+def _judged(where: Where, name: str, ref: str, paths: tuple[str | Overlay, ...]) -> Iterator[Event]:
+    from applyprune.cli.pointing import pointed
+    from applyprune.cli.session import at_work, what_is_read
     from applyprune.engine.judging import judge
     from applyprune.planning.tracking import identity
     from applyprune.sources import read
 
-    manifests = read(paths, stdin=sys.stdin.buffer) if paths else None
+    given = None
+    if paths:
+        stdin = getattr(sys.stdin, "buffer", None)
+        given = yield from what_is_read(partial(read, paths, stdin=stdin))
     with at_work(where) as work:
         target = identity(name, work.namespace)
-        yield from judge(
+        events = judge(
             target,
-            manifests,
+            given,
             ref,
             work.cluster,
             work.store(target),
             work.stop,
             namespace=work.namespace,
         )
+        yield from events if given is None else pointed(events, given)

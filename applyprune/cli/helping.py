@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import click
 
+from applyprune.cli.groups import SuggestingGroup
+
 HEADINGS: dict[str, tuple[str, ...]] = {
-    "Input": ("filename", "kustomize", "selector", "namespace-override", "recursive"),
+    "Input": ("filename", "kustomize", "selector", "namespace-override", "config"),
     "Apply": ("adopt", "take-over", "force-conflicts", "recreate", "create-namespace", "full"),
     "Prune": ("prune", "propagation", "prune-adopted"),
     "Prune guards": ("max-prune", "allow-empty", "allow-kind", "allow-cascade", "keep"),
@@ -45,7 +47,7 @@ class Verb(click.Command):
                     formatter.write_dl(sections[heading])
 
 
-class VerbGroup(click.Group):
+class VerbGroup(SuggestingGroup):
     """A group of such verbs."""
 
     command_class = Verb

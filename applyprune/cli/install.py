@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from io import BytesIO
 from typing import TYPE_CHECKING
 
@@ -13,9 +14,13 @@ from applyprune.cli.reporting import reporting_options
 from applyprune.model.options import Mode
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from applyprune.cli.reporting import Reporting
     from applyprune.cli.where import Where
     from applyprune.model.options import Options
+    from applyprune.model.problems import Problem
+    from applyprune.sources import Input
 
 SET = "applyprune"
 """The name of the set that the controller is."""
@@ -73,7 +78,6 @@ def install(
     from applyprune.cli.installation import HOME, installation
     from applyprune.cli.packaged import packaged_folder
     from applyprune.cli.session import carry_out
-    from applyprune.sources import read
 
     where = replace(where, namespace=where.namespace or HOME)
     text = installation(
@@ -93,7 +97,13 @@ def install(
         timeout=timeout,
         wait=wait,
     )
-    found = read(("-",), stdin=BytesIO(text.encode()))
-    # So that a line that an error names can be found.
-    manifests = [replace(one, origin=replace(one.origin, path=_ORIGIN)) for one in found]
-    return reporting.follow(carry_out(where, SET, lambda: manifests, decided))
+    return reporting.follow(carry_out(where, SET, partial(_read, text), decided))
+
+
+def _read(text: str, *, warn: Callable[[Problem], None]) -> Input:
+    """Return the manifests of a text, each from a line of what --print would print."""
+    from applyprune.sources import Input, read
+
+    found = read(("-",), stdin=BytesIO(text.encode()), warn=warn)
+    named = [replace(one, origin=replace(one.origin, path=_ORIGIN)) for one in found]
+    return Input(tuple(named), {_ORIGIN: text})

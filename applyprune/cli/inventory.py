@@ -9,6 +9,7 @@ import click
 
 from applyprune.cli.asking import ask
 from applyprune.cli.completing import NAMESPACE, OBJECT, SET
+from applyprune.cli.configuration import name_argument
 from applyprune.cli.helping import VerbGroup
 from applyprune.cli.options import RunCommand, cluster_options, record_options, set_argument
 from applyprune.cli.reporting import reporting_options
@@ -51,7 +52,7 @@ def list_(where: Where, reporting: Reporting, all_namespaces: bool, ready: bool)
 
 
 @inventory.command()
-@set_argument
+@name_argument
 @cluster_options
 @reporting_options
 def show(name: str, where: Where, reporting: Reporting) -> int:
@@ -67,7 +68,7 @@ def show(name: str, where: Where, reporting: Reporting) -> int:
 
 
 @inventory.command()
-@set_argument
+@name_argument
 @cluster_options
 @reporting_options
 def check(name: str, where: Where, reporting: Reporting) -> int:
@@ -84,7 +85,7 @@ def check(name: str, where: Where, reporting: Reporting) -> int:
 
 
 @inventory.command(cls=RunCommand)
-@set_argument
+@name_argument
 @cluster_options
 @record_options
 @reporting_options
@@ -149,11 +150,11 @@ def abandon(
       applyprune inventory abandon web deployment.apps/web
       applyprune inventory abandon web --all
     """
-    from applyprune.cli.session import carry_out
+    from applyprune.cli.session import carry_out, no_input
 
     select = _selected(objects, everything=everything)
     decided = replace(options, mode=Mode.ABANDON, select=select)
-    return reporting.follow(carry_out(where, name, tuple, decided))
+    return reporting.follow(carry_out(where, name, no_input, decided))
 
 
 @inventory.command(cls=RunCommand)

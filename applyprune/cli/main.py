@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from contextlib import suppress
 from importlib import import_module
 from io import StringIO
-from typing import NamedTuple, NoReturn
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 import click
 
 from applyprune._version import __version__
+from applyprune.cli.groups import SuggestingGroup
 from applyprune.errors import ApplypruneError, problems_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 PROGRAM = "applyprune"
 
@@ -37,6 +43,11 @@ VERBS: dict[str, dict[str, Listed]] = {
         ),
     },
     "Look": {
+        "diff": Listed(
+            "applyprune.cli.diff:diff",
+            "Show what `apply` with the same options would change, prunes included; change "
+            "nothing.",
+        ),
         "status": Listed(
             "applyprune.cli.status:status",
             "Tell how every object of the set NAME is: ready or not, and changed by others or not.",
@@ -84,7 +95,7 @@ VERBS: dict[str, dict[str, Listed]] = {
 """The verbs by the headings of the help; a test holds each sentence against the verb's own."""
 
 
-class _Verbs(click.Group):
+class _Verbs(SuggestingGroup):
     """A group whose verbs are modules, imported when they are asked for."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
@@ -127,28 +138,60 @@ def cli() -> None:
 
 def main() -> NoReturn:
     """Run the command line and exit with the code of the table in the README."""
+    if sys.stdout is None or sys.stderr is None:  # closed by whoever started us
+        nowhere = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115
+        sys.stdout, sys.stderr = sys.stdout or nowhere, sys.stderr or nowhere
+    sys.exit(ended(_code))
+
+
+def _code() -> int:
+    code = cli.main(standalone_mode=False, prog_name=PROGRAM)
+    sys.stdout.flush()
+    return code if isinstance(code, int) else 0
+
+
+def ended(work: Callable[[], int]) -> int:
+    """Return the exit code that some work ends with; whatever it raises is told in a few lines."""
     try:
-        code = cli.main(standalone_mode=False, prog_name=PROGRAM)
+        return work()
     except click.ClickException as error:
         shown = StringIO()
         error.show(shown)
         _say(shown.getvalue().rstrip("\n"))
-        code = 2
+        return 2
     except click.Abort:
         _say("aborted")
-        code = 130
+        return 130
+    except KeyboardInterrupt:
+        _say("interrupted")
+        return 130
     except ApplypruneError as error:
         from applyprune.output.problems import told
 
         for problem in problems_of(error):
             _say(told("error", problem))
-        code = error.exit_code
-    except KeyboardInterrupt:
-        code = 130
-    sys.exit(code if isinstance(code, int) else 0)
+        return error.exit_code
+    except BrokenPipeError:
+        # Whoever read our help has read enough; a run's output never gets here.
+        _silence()
+        return 0
+    except Exception as error:  # noqa: BLE001  # the last resort: nobody else catches it
+        from applyprune.cli.accidents import details, words_of
+
+        words, code = words_of(error)
+        _say(f"{details(error)}error: {words}")
+        if isinstance(error, OSError):
+            _silence()
+        return code
 
 
-def _say(text: str) -> None:
+def _say(words: str) -> None:
     from applyprune.output.terminal import Terminal
 
-    Terminal().err(text)
+    Terminal().err(words)
+
+
+def _silence() -> None:
+    """Let Python's last flush of what could not be written find a place that takes all."""
+    with suppress(OSError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

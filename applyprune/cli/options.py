@@ -7,10 +7,12 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from applyprune.cli.access import cluster_options
 from applyprune.cli.completing import FILE, OBJECT, SET
 from applyprune.cli.helping import Verb
+from applyprune.errors import UsageError
 from applyprune.model.options import DryRun, Options, Propagation, PruneLimit
 from applyprune.planning.durations import seconds_of
 from applyprune.planning.selector_syntax import parse_selector
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from applyprune.model.selectors import Selector
+    from applyprune.sources import Overlay
 
 __all__ = [
     "RunCommand",
@@ -27,6 +30,7 @@ __all__ = [
     "duration",
     "guard_options",
     "input_option",
+    "optional_input_option",
     "placement_option",
     "record_options",
     "run_options",
@@ -62,18 +66,61 @@ def set_argument(command: F) -> F:
     return click.argument("name", type=SET)(command)
 
 
-def input_option(command: F) -> F:
-    """Add -f, as often as wanted."""
-    return click.option(
-        "-f",
-        "--filename",
-        "paths",
-        type=FILE,
-        multiple=True,
-        required=True,
-        metavar="PATH",
-        help="A file, a directory (all that is below it), or - for standard input.",
-    )(command)
+def input_option(verb: Callable[..., Any]) -> Callable[..., Any]:
+    """Add -f and -k, as often as wanted; the verb gets all of them, at least one, as ``paths``."""
+
+    @wraps(verb)
+    def command(paths: tuple[str | Overlay, ...], **others: Any) -> Any:
+        if not paths:
+            raise UsageError(
+                "no input is named",
+                hint="Give -f PATH or -k DIR, or name it in an applyprune.yaml here.",
+            )
+        return verb(paths=paths, **others)
+
+    return optional_input_option(command)
+
+
+def optional_input_option(verb: Callable[..., Any]) -> Callable[..., Any]:
+    """Add -f and -k to a verb that can do without; it gets them as ``paths``, perhaps empty."""
+
+    @wraps(verb)
+    def command(paths: tuple[str, ...], kustomize: tuple[str, ...], **others: Any) -> Any:
+        from applyprune.sources import Overlay
+
+        if is_said("paths") != is_said("kustomize"):
+            # What the command line names takes the place of all that a configuration names.
+            paths = paths if is_said("paths") else ()
+            kustomize = kustomize if is_said("kustomize") else ()
+        return verb(paths=(*paths, *map(Overlay, kustomize)), **others)
+
+    return _with_options(
+        command,
+        click.option(
+            "-k",
+            "--kustomize",
+            type=FILE,
+            multiple=True,
+            metavar="DIR",
+            help="A folder that kustomize, or kubectl, is to build.",
+        ),
+        click.option(
+            "-f",
+            "--filename",
+            "paths",
+            type=FILE,
+            multiple=True,
+            metavar="PATH",
+            help="A file, a folder (all that is below it, or what is built of its kustomization), "
+            "a quoted pattern with *, ? or **, an https:// URL, or - for standard input.",
+        ),
+    )
+
+
+def is_said(option: str) -> bool:
+    """Return whether the command line itself has an option, whatever its value."""
+    source = click.get_current_context().get_parameter_source(option)
+    return source is ParameterSource.COMMANDLINE
 
 
 def placement_option(verb: Callable[..., Any]) -> Callable[..., Any]:
@@ -115,9 +162,35 @@ def run_options(verb: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(verb)
     def command(
-        dry_run: DryRun,
-        propagation: str,
-        timeout: float,
+        options: Options, dry_run: DryRun, propagation: str, timeout: float, **others: Any
+    ) -> Any:
+        decided = replace(
+            options,
+            dry_run=dry_run,
+            propagation=Propagation(propagation.capitalize()),
+            timeout=timeout,
+        )
+        return verb(options=decided, **others)
+
+    return _with_options(
+        removal_options(command),
+        timeout_option("How long each wait may take, for CRDs and for deletions."),
+        click.option(
+            "--propagation",
+            type=click.Choice([str(one).lower() for one in Propagation]),
+            default="background",
+            show_default=True,
+            help="What becomes of a deleted object's dependents.",
+        ),
+        _dry_run_option,
+    )
+
+
+def removal_options(verb: Callable[..., Any]) -> Callable[..., Any]:
+    """Add what decides about what is to be deleted; the verb gets it as ``options``."""
+
+    @wraps(verb)
+    def command(
         lock_timeout: float,
         keep: tuple[str, ...],
         allow_cascade: tuple[str, ...],
@@ -125,9 +198,6 @@ def run_options(verb: Callable[..., Any]) -> Callable[..., Any]:
         **others: Any,
     ) -> Any:
         options = Options(
-            dry_run=dry_run,
-            propagation=Propagation(propagation.capitalize()),
-            timeout=timeout,
             lock_timeout=lock_timeout,
             keep=frozenset(keep),
             allow_cascade=frozenset(allow_cascade),
@@ -157,15 +227,6 @@ def run_options(verb: Callable[..., Any]) -> Callable[..., Any]:
             help="An object to leave standing rather than delete.",
         ),
         _lock_timeout_option,
-        timeout_option("How long each wait may take, for CRDs and for deletions."),
-        click.option(
-            "--propagation",
-            type=click.Choice([str(one).lower() for one in Propagation]),
-            default="background",
-            show_default=True,
-            help="What becomes of a deleted object's dependents.",
-        ),
-        _dry_run_option,
     )
 
 

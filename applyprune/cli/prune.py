@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
 
+from applyprune.cli.configuration import name_argument
 from applyprune.cli.options import (
     RunCommand,
     cluster_options,
@@ -15,19 +17,21 @@ from applyprune.cli.options import (
     input_option,
     placement_option,
     run_options,
-    set_argument,
 )
 from applyprune.cli.reporting import reporting_options
 from applyprune.model.options import Mode
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from applyprune.cli.reporting import Reporting
     from applyprune.cli.where import Where
     from applyprune.model.options import Options
+    from applyprune.sources import Overlay
 
 
 @click.command(cls=RunCommand)
-@set_argument
+@name_argument
 @input_option
 @cluster_options
 @run_options
@@ -35,7 +39,7 @@ if TYPE_CHECKING:
 @placement_option
 @reporting_options
 def prune(
-    name: str, paths: tuple[str, ...], where: Where, reporting: Reporting, options: Options
+    name: str, paths: Sequence[str | Overlay], where: Where, reporting: Reporting, options: Options
 ) -> int:
     """Delete what the set NAME created and the manifests no longer hold; apply nothing.
 
@@ -50,4 +54,4 @@ def prune(
     decided = replace(options, mode=Mode.PRUNE)
     # A process may have been started without it.
     stdin = getattr(sys.stdin, "buffer", None)
-    return reporting.follow(carry_out(where, name, lambda: read(paths, stdin=stdin), decided))
+    return reporting.follow(carry_out(where, name, partial(read, paths, stdin=stdin), decided))

@@ -14,7 +14,7 @@ import click
 
 from applyprune.cli.completing import FORMAT
 from applyprune.errors import ApplypruneError, UsageError, as_problem, problems_of
-from applyprune.output.printing import PRINTERS, printer
+from applyprune.output.printing import PRINTERS, TEXTS, printer
 from applyprune.output.screen import Screen, nowhere
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from applyprune.output.printing import Printer
     from applyprune.output.terminal import Terminal
 
-_TELLS_ALL = frozenset({"text", "github"})
+_TELLS_ALL = frozenset({"text", "github", *TEXTS})
 """Formats that leave nothing to be said on standard error."""
 
 
@@ -103,7 +103,8 @@ class Reporting:
                 # Who only looks need not say when that is over, or that it went well.
                 end = Finished(dict(counts), 0, time.monotonic() - began)
                 show(end)
-        return self._lost(files) or end.exit_code
+        lost = self._lost(files)
+        return end.exit_code or lost
 
     def _lost(self, files: Iterable[ReportFile]) -> int:
         """Say which places did not take everything, and return the exit code for that, or 0.
@@ -144,7 +145,7 @@ class Reporting:
                     continue
                 files.append(file)
                 closing.callback(file.close)
-                screen = file.screen(whence, talk=form == "text")
+                screen = file.screen(whence, talk=form == "text" or form in TEXTS)
             else:
                 screen = replace(self._screen(), places=whence)
                 if form not in _TELLS_ALL:

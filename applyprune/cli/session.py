@@ -6,8 +6,9 @@ import os
 import signal
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
+from applyprune.cli.pointing import pointed
 from applyprune.cluster.api_server import ApiServer
 from applyprune.cluster.discovery import cache_folder
 from applyprune.cluster.inventory_store import ConfigMapStore
@@ -15,23 +16,39 @@ from applyprune.cluster.kubeconfig import connect
 from applyprune.cluster.transport import Transport
 from applyprune.engine.run import Request, run
 from applyprune.engine.workers import Stop
+from applyprune.errors import ApplypruneError, UsageError
+from applyprune.model.events import Warned
 from applyprune.planning.tracking import identity
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Generator, Iterator
     from types import FrameType
 
     from applyprune.cli.where import Where
     from applyprune.model.events import Event
-    from applyprune.model.manifests import Manifest
     from applyprune.model.options import Options
+    from applyprune.model.problems import Problem
     from applyprune.planning.tracking import SetIdentity
+    from applyprune.sources import Input
+
+
+class Reads(Protocol):
+    """What reads a verb's input; it tells what should be known of it."""
+
+    def __call__(self, *, warn: Callable[[Problem], None]) -> Input:
+        """Raise InputError for what cannot be read."""
 
 
 @contextmanager
 def transport_to(where: Where) -> Iterator[tuple[Transport, str, str]]:
     """Yield a transport, the server's URL, and the namespace that ``-n`` or the context names."""
     access = connect(kubeconfig=where.kubeconfig, context=where.context, environ=os.environ)
+    if where.expected not in {"", access.context}:
+        raise UsageError(
+            f"the context in use is {access.context or 'none'}, and the configuration is for "
+            f"{where.expected}",
+            hint=f"Give --context {where.expected}, or name another one if that is meant.",
+        )
     transport = Transport(access, trace=where.listener.trace if where.listener else None)
     try:
         yield transport, access.server, where.namespace or access.namespace
@@ -61,15 +78,33 @@ def at_work(where: Where) -> Iterator[AtWork]:
         yield AtWork(transport, cluster, namespace, stop)
 
 
-def carry_out(
-    where: Where, name: str, read: Callable[[], Sequence[Manifest]], options: Options
-) -> Iterator[Event]:
-    """Read the input, run once, and yield what happens."""
-    manifests = read()
+def what_is_read(read: Reads) -> Generator[Event, None, Input]:
+    """Read the input, and yield what there is to be said of it."""
+    warnings: list[Problem] = []
+    try:
+        given = read(warn=warnings.append)
+    except ApplypruneError:
+        yield from map(Warned, warnings)
+        raise
+    yield from map(Warned, warnings)
+    return given
+
+
+def no_input(*, warn: Callable[[Problem], None]) -> Input:
+    """Return the input of a verb that reads none."""
+    from applyprune.sources import Input
+
+    del warn
+    return Input()
+
+
+def carry_out(where: Where, name: str, read: Reads, options: Options) -> Iterator[Event]:
+    """Read the input, run once, and yield what happens; what is about the input points into it."""
+    given = yield from what_is_read(read)
     with at_work(where) as work:
         target = identity(name, work.namespace)
-        request = Request(target, manifests, work.namespace, options)
-        yield from run(request, work.cluster, work.store(target), work.stop)
+        request = Request(target, given, work.namespace, options)
+        yield from pointed(run(request, work.cluster, work.store(target), work.stop), given)
 
 
 @contextmanager

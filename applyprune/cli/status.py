@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 import click
 
 from applyprune.cli.access import cluster_options
+from applyprune.cli.configuration import name_argument
 from applyprune.cli.helping import Verb
-from applyprune.cli.options import set_argument, timeout_option
+from applyprune.cli.options import timeout_option
 from applyprune.cli.reporting import reporting_options
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @click.command(cls=Verb)
-@set_argument
+@name_argument
 @cluster_options
 @reporting_options
 @click.option(

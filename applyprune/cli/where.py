@@ -24,10 +24,12 @@ class Listener(Protocol):
 class Where:
     """What the user said about the cluster; every part may be empty.
 
-    ``listener`` is told of what happens below the run, where the verb has one.
+    ``listener`` is told of what happens below the run, where the verb has one. ``expected`` is the
+    context that must be the one in use, by the word of a configuration.
     """
 
     kubeconfig: str
     context: str
     namespace: str
     listener: Listener | None = None
+    expected: str = ""

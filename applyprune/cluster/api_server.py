@@ -18,6 +18,7 @@ from applyprune.cluster.objects import (
     named,
     unbelievable,
 )
+from applyprune.cluster.openapi import schemas_of
 from applyprune.cluster.paths import collection_path, object_path
 from applyprune.cluster.request import Request
 from applyprune.cluster.watching import Selection, watch
@@ -56,6 +57,7 @@ class ApiServer:
         self._transport = transport
         self._server = server
         self._cache = cache
+        self.schema = schemas_of(transport)
 
     def catalogue(self) -> Catalogue:
         """Return what the server serves now."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -109,9 +110,10 @@ def candidate_files(kubeconfig: str, environ: Mapping[str, str]) -> tuple[Path, 
                 hint="--kubeconfig names exactly one file, and it must exist.",
             )
         return (path,)
-    listed = [part for part in environ.get("KUBECONFIG", "").split(os.pathsep) if part]
-    if listed:
-        return tuple(dict.fromkeys(Path(part) for part in listed))
+    if listed := environ.get("KUBECONFIG"):
+        # One that names no file, as ":", still stands in the place of the default.
+        parts = [part for part in listed.split(os.pathsep) if part]
+        return tuple(dict.fromkeys(Path(part) for part in parts))
     home = environ.get("HOME") or environ.get("USERPROFILE")
     return (Path(home) / ".kube" / "config",) if home else ()
 
@@ -194,6 +196,14 @@ def _entries(whole: Entry, section: str, kind: str) -> list[Entry]:
                 why=f"{section} must be a list of mappings with a name",
             )
         entries.append(Entry(item["name"], named.mapping(kind) or {}, whole.base))
+    times = Counter(entry.name for entry in entries)
+    if twice := next((name for name, count in times.items() if count > 1), None):
+        raise AccessError(
+            "the kubeconfig is malformed",
+            where=whole.name,
+            why=f"{section} names {twice!r} twice",
+            hint="kubectl refuses it too: remove one of the two.",
+        )
     return entries
 
 

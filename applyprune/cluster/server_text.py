@@ -35,6 +35,10 @@ _WITHOUT_VALUES = rf"""
       )
     | \w+[ ]in[ ]version[ ]{_QUOTED}[ ]cannot[ ]be[ ]handled[ ]as[ ]a[ ]\w+:
         [ ]illegal[ ]base64[ ]data[ ]at[ ]input[ ]byte[ ]\d+
+    | failed[ ]to[ ]convert[ ]new[ ]object[ ]\([\w./-]*;[ ][\w./-]*,[ ]Kind=\w+\)[ ]to[ ]proper
+        [ ]version:[ ]unable[ ]to[ ]convert[ ]unstructured[ ]object[ ]to[ ][\w./-]*,[ ]Kind=\w+:
+        [ ](?:error[ ]decoding[ ]from[ ]json:[ ])?
+        illegal[ ]base64[ ]data[ ]at[ ]input[ ]byte[ ]\d+
     | etcdserver:[ ][a-z ]{{1,80}}
     | Request[ ]entity[ ]too[ ]large:[ ]limit[ ]is[ ]\d+
     | Unauthorized

@@ -11,15 +11,15 @@ import binascii
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from applyprune.errors import ApplypruneError, InputError, InputErrors, NotFound
+from applyprune.errors import ApplypruneError, InputError, NotFound, raise_all
 from applyprune.model.builtin import CONFIG_MAPS, SECRETS
 from applyprune.model.manifests import Manifest
 from applyprune.model.refs import Ref
 from applyprune.planning.digests import digest, manifest_digest
 from applyprune.planning.yielding import IGNORED
-from applyprune.sources.files import MAX_BYTES
-from applyprune.sources.files import Source as Text
-from applyprune.sources.reading import read_source
+from applyprune.sources.reading import read_source, text_of
+from applyprune.sources.source import MAX_BYTES
+from applyprune.sources.source import Source as Text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -123,13 +123,12 @@ def _manifests(texts: Sequence[Text], rules: Sequence[IgnoreFields]) -> tuple[Ma
     manifests: list[Manifest] = []
     errors: list[InputError] = []
     for text in texts:
-        for found in read_source(text):
+        for found in read_source(text, text_of(text)):
             if isinstance(found, Manifest):
                 manifests.append(_ignoring(found, rules))
             else:
                 errors.append(_silenced(found) if text.path.startswith(_SECRET) else found)
-    if errors:
-        raise errors[0] if len(errors) == 1 else InputErrors(errors)
+    raise_all(errors)
     return tuple(manifests)
 
 

@@ -182,6 +182,7 @@ class Reconciler:
                     options,
                     who=bundle.owner,
                     owner=bundle.owner,
+                    takes_over=bool(spec.inventory_name),
                 )
                 self._run(acting, request, followed, stop)
         except (AccountMissing, SourceMissing) as error:

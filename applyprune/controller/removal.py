@@ -51,13 +51,13 @@ class Removal:
         """
         if FINALIZER not in live.finalizers:
             return Pass(Verdict.SAME, Reason.REMOVED, "nothing of it is left to remove", done=True)
-        if self._goes_with_its_kind(live):
-            one = self._release(live, bundle)
-            self.bundles.let_go(live)
-            return one
-        going = self.identities.is_going(bundle.namespace)
-        account = bundle.spec.service_account_name
+        account, going = bundle.spec.service_account_name, False
         try:
+            if self._goes_with_its_kind(live):
+                one = self._release(live, bundle)
+                self.bundles.let_go(live)
+                return one
+            going = self.identities.is_going(bundle.namespace)
             # In a namespace that is going the account goes first, and no other one of its name can
             # be made: what its name may do still, by a ClusterRoleBinding, is tried.
             with self.identities.acting_as(
@@ -137,7 +137,7 @@ class Removal:
 
     def _came_to(self, live: Live, bundle: Bundle, followed: Followed) -> Pass:
         if followed.exit_code == 0:
-            message = f"{len(followed.gone)} objects dealt with"
+            message = f"objects dealt with: {len(followed.gone)}"
             return Pass(Verdict.SAME, Reason.REMOVED, message, followed=followed, done=True)
         failing = sorted(followed.failing.values(), key=lambda one: (one.skipped, one.ref))
         message = "; ".join(f"{one.ref.short}: {one.message}" for one in failing[:3])

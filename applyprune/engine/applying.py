@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from applyprune.engine.establishing import Establisher
 from applyprune.engine.explaining import told
 from applyprune.engine.handing_over import is_anothers, take_in
+from applyprune.engine.pretending import CHANGING_HANDS
 from applyprune.engine.recording import WRITE_MARGIN
 from applyprune.engine.waiting import Waiter
 from applyprune.engine.yielding import Yielder
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 
     from applyprune.engine.expecting import Expectations
     from applyprune.engine.ports import Cluster
+    from applyprune.engine.pretending import Pretender
     from applyprune.engine.recreating import Recreator
     from applyprune.engine.workers import Stop, Workers
     from applyprune.model.inventory import Entry
@@ -73,6 +75,7 @@ class Applier:
     recreator: Recreator
     ensure: Callable[[float], None]
     expectations: Expectations
+    pretender: Pretender
     confirmed: dict[Ref, Entry] = field(default_factory=dict)
     failed: dict[Ref, str] = field(default_factory=dict)
     untouched: set[Ref] = field(default_factory=set)
@@ -94,7 +97,9 @@ class Applier:
             before = wave
             batch = [step for step in steps if step.desired.wave == wave]
             changed: list[ApplyStep] = []
-            for step, done in self.workers.each(self._step, batch):
+            ordered = self.options.compare
+            for step, done in self.workers.each(self._step, batch, in_order=ordered):
+                yield from self.pretender.take(done.ref)
                 if done.problem is not None:
                     self._block(step)
                 else:
@@ -167,20 +172,19 @@ class Applier:
             if step.fence and not dry:
                 step = replace(step, live=self._fenced(step))
             live, created = self._apply(step, dry_run=dry)
-        except (NotFound, NotServed) as error:
-            if dry and self._is_to_come(step, error):
-                return self._done(
-                    step,
-                    Outcome.CREATED,
-                    reason="not checked by the server: its namespace or kind is not there yet",
-                )
+        except (NotFound, NotServed):
+            if dry and (reason := self.pretender.to_come(step)):
+                return self._done(step, Outcome.CREATED, reason=reason)
             raise
         except (Conflict, Invalid) as error:
             if isinstance(error, Conflict) and error.causes:
                 if dry and managers(error) <= settled_first(step, self.target):
-                    reason = "not checked by the server in full: some fields have to change hands"
-                    return self._done(step, Outcome.CONFIGURED, reason=reason)
+                    self.pretender.changing_hands(step, self._guarded(step))
+                    return self._done(step, Outcome.CONFIGURED, reason=CHANGING_HANDS)
                 raise  # another manager's fields: nothing has moved
+            if dry and (reason := self.pretender.by_new_schema(step, error)):
+                outcome = Outcome.CREATED if step.live is None else Outcome.CONFIGURED
+                return self._done(step, outcome, reason=reason)
             return self._after_guard(step, error)
         return self._confirm(step, live, created=created, taken=taken)
 
@@ -278,6 +282,8 @@ class Applier:
         self.recreator.judge(step, live, error)
         if self.options.dry_run is DryRun.OFF:
             self._send(self.recreator.clear(step, live))
+        else:
+            self.pretender.recreated(step)
         return self._done(step, Outcome.RECREATED, reason="it cannot be changed in place")
 
     def _confirm(self, step: ApplyStep, live: Live, *, created: bool, taken: bool = False) -> Done:
@@ -296,16 +302,18 @@ class Applier:
                 why="the apply was answered, but the object will go",
                 hint="Run again when it is gone.",
             )
-        if self.options.dry_run is DryRun.OFF:
-            if _is_definition(step):
-                self.schemas.update(dict.fromkeys(defined_kinds(one.body), live.generation))
-            schema = self.schemas.get(one.ref.group_kind)
-            evidence = take(live, self.target.manager, schema)
-            if one.ref.group_kind in self.schemas and schema is None:
-                evidence = None
-            self.confirmed[one.ref] = replace(
-                step.entry, uid=live.uid, digest=one.digest, evidence=evidence, deleting=False
-            )
+        if self.options.dry_run is not DryRun.OFF:
+            outcome = self.pretender.outcome(step, live, created=created, taken=taken)
+            return self._done(step, outcome, reason=step.reason)
+        if _is_definition(step):
+            self.schemas.update(dict.fromkeys(defined_kinds(one.body), live.generation))
+        schema = self.schemas.get(one.ref.group_kind)
+        evidence = take(live, self.target.manager, schema)
+        if one.ref.group_kind in self.schemas and schema is None:
+            evidence = None
+        self.confirmed[one.ref] = replace(
+            step.entry, uid=live.uid, digest=one.digest, evidence=evidence, deleting=False
+        )
         if created:
             return self._done(step, Outcome.CREATED, reason=step.reason)
         moved = taken or step.live is None or self._moved(step, step.live, live)
@@ -315,11 +323,6 @@ class Applier:
 
     def _moved(self, step: ApplyStep, before: Live, after: Live) -> bool:
         """Return whether our apply changed the object, and not merely somebody its status."""
-        if self.options.dry_run is DryRun.SERVER:
-            # A pretended write moves no resourceVersion: only the objects themselves can tell.
-            one = step.desired
-            now = self.cluster.get(one.resource, one.ref, full=True)
-            return _substance(now) != _substance(after)
         if before.resource_version == after.resource_version:
             return False
         if before.generation is None or before.generation != after.generation:
@@ -364,12 +367,6 @@ class Applier:
                 return kind(what, why=f"{ref}, on which it depends, {self.failed[ref]}")
         return None
 
-    def _is_to_come(self, step: ApplyStep, error: NotFound | NotServed) -> bool:
-        """Return whether a dry run fails only because its namespace or CRD is not there yet."""
-        return step.action is Action.CREATE and (
-            isinstance(error, NotServed) or bool(step.desired.ref.namespace)
-        )
-
     def _done(
         self,
         step: ApplyStep,
@@ -383,11 +380,3 @@ class Applier:
 
 def _is_definition(step: ApplyStep) -> bool:
     return step.desired.ref.group_kind == CRD
-
-
-def _substance(live: Live) -> Mapping[str, Any]:
-    """Return an object without what every write, or a pretended one, alters or leaves."""
-    body = dict(live.body or {})
-    passing = {"managedFields", "resourceVersion", "generation"}
-    body["metadata"] = {key: live.metadata[key] for key in live.metadata.keys() - passing}
-    return body

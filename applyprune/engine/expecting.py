@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from applyprune.errors import ApplypruneError, UsageError
+from applyprune.errors import ApplypruneError, InputError, UsageError, raise_all
 from applyprune.model.builtin import DEFINITIONS
 from applyprune.model.refs import GroupKind, Ref
-from applyprune.planning.awaiting import Awaited, Wait, is_awaited
+from applyprune.planning.awaiting import READY_WHEN, Awaited, Wait, is_awaited
 from applyprune.planning.definitions import defined_kinds, has_status
 from applyprune.planning.ordering import CRD, is_built_in
 from applyprune.planning.ready_rules import compile_rule
@@ -34,15 +34,24 @@ class Expectations:
     _statuses: dict[GroupKind, bool] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Compile every rule; raises InputError for one that is none, UsageError for its kind."""
+        """Compile every rule; raises InputErrors for those that are none, UsageError for a kind."""
+        errors: list[InputError] = []
         for name, text in self.options.ready_when:
             self._kinds[_kind_of(name)] = compile_rule(text, where=f"--ready-when {name}")
         for one in self.desired:
             if one.ready_when and one.ready_when not in self._texts:
-                self._texts[one.ready_when] = compile_rule(one.ready_when, where=str(one.origin))
+                try:
+                    rule = compile_rule(one.ready_when, where=str(one.origin))
+                except InputError as error:
+                    error.origin = one.origin
+                    error.field = ("metadata", "annotations", READY_WHEN)
+                    errors.append(error)
+                else:
+                    self._texts[one.ready_when] = rule
             if one.ref.group_kind == CRD:
                 for kind in defined_kinds(one.body):
                     self._statuses[kind] = has_status(one.body)
+        raise_all(errors)
 
     def of(self, ones: Iterable[Desired], since: Mapping[Ref, float]) -> Sequence[Awaited]:
         """Return those of ``ones`` that there is anything to wait for, applied at ``since``."""

@@ -6,9 +6,13 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from applyprune.errors import ApplypruneError, Conflict, as_problem
+from applyprune.errors import ApplypruneError, Conflict, Invalid, as_problem
 from applyprune.model.builtin import AUTOSCALERS
+from applyprune.model.problems import Mark
+from applyprune.planning.blaming import advice, blamed, dotted, is_unknown_field, reworded
 from applyprune.planning.conflicts import explain, is_about_scale
+from applyprune.planning.schemas import unknown_fields
+from applyprune.planning.suggesting import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -19,6 +23,7 @@ if TYPE_CHECKING:
     from applyprune.model.plan import Desired
     from applyprune.model.problems import Problem
 
+_NAMED = 5
 _DEAD_VERSION = "to an invalid group/version"
 
 
@@ -44,10 +49,15 @@ def _autoscalers(one: Desired, cluster: Cluster) -> Sequence[Mapping[str, Any]]:
 
 
 def told(error: ApplypruneError, one: Desired, cluster: Cluster) -> Problem:
-    """Return the failure of one object as a value that names it; a conflict is told in full."""
+    """Return the failure of one object as a value that names it, and the fields it is about.
+
+    A conflict is told in full, and with one field that the schema does not know all others.
+    """
     if isinstance(error, Conflict) and error.causes:
         error = _explained(error, one, cluster)
     problem = as_problem(error, where=one.origin)
+    if isinstance(error, Conflict | Invalid):
+        problem = _about_fields(problem, error, one, cluster)
     if _DEAD_VERSION in problem.what and not problem.hint:
         hint = (
             "A field manager's entry names a version that is not served any more. To clear them "
@@ -58,3 +68,40 @@ def told(error: ApplypruneError, one: Desired, cluster: Cluster) -> Problem:
     if not error.where and str(one.ref) not in problem.what:
         problem = replace(problem, what=f"{one.ref}: {problem.what}")
     return problem
+
+
+def _about_fields(
+    problem: Problem, error: Conflict | Invalid, one: Desired, cluster: Cluster
+) -> Problem:
+    marks = blamed(error, one.body)
+    what, hint = reworded(problem.what), problem.hint or advice(error)
+    if is_unknown_field(error):
+        unknown = _unknown_fields(one, cluster)
+        if len(unknown) > 1:
+            marks = unknown
+            names = ", ".join(dotted(mark.field) for mark in unknown[:_NAMED])
+            more = ", …" if len(unknown) > _NAMED else ""
+            what = f"{len(unknown)} fields that {one.resource.gvk} does not have: {names}{more}"
+        elif unknown and unknown[0].note:
+            hint = unknown[0].note
+    return replace(
+        problem,
+        what=what,
+        # Where the field is known, the request that it was sent by tells nothing more.
+        why="" if marks and isinstance(error, Invalid) else problem.why,
+        hint=hint,
+        field=marks[0].field if marks else (),
+        marks=marks if len(marks) > 1 else (),
+    )
+
+
+def _unknown_fields(one: Desired, cluster: Cluster) -> tuple[Mark, ...]:
+    """Return the fields that the server does not know, each with what may have been meant."""
+    try:
+        schema, schemas = cluster.schema(one.resource)
+    except ApplypruneError:
+        return ()
+    return tuple(
+        Mark(path, did_you_mean(str(path[-1]), known))
+        for path, known in unknown_fields(one.body, schema, schemas)
+    )

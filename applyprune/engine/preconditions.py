@@ -48,11 +48,14 @@ def refuse_empty(inventory: Inventory, options: Options, manifests: Sequence[Man
         )
 
 
-def refuse_owned(inventory: Inventory, owner: str, options: Options) -> None:
+def refuse_owned(
+    inventory: Inventory, owner: str, options: Options, *, takes_over: bool = False
+) -> None:
     """Refuse to change a set that belongs to a Bundle, unless the run is that Bundle's own.
 
     Two that apply one set undo each other's work; to look, in a dry run, is everybody's right. A
-    Bundle takes over a set of nobody's when it applies it, and never to remove it.
+    Bundle takes over a set of nobody's only if it is told to, when it applies it, and never to
+    remove it: to have the same name is no consent.
     """
     if inventory.owner == owner or options.dry_run is not DryRun.OFF:
         return
@@ -63,8 +66,12 @@ def refuse_owned(inventory: Inventory, owner: str, options: Options) -> None:
             hint="Change the Bundle. To take the set back, suspend the Bundle first, then: "
             f"applyprune inventory release {inventory.name} -n {inventory.namespace}",
         )
-    if inventory.exists and options.mode is not Mode.APPLY:
-        raise OwnedByBundle(f"the set {inventory.name} does not belong to {owner}")
+    if inventory.exists and not (takes_over and options.mode is Mode.APPLY):
+        raise OwnedByBundle(
+            f"the set {inventory.name} does not belong to {owner}",
+            why="the command line has applied it, or has taken it back; with spec.inventoryName: "
+            f"{inventory.name} the Bundle would take it over",
+        )
 
 
 def refuse_unlisted(names: Collection[str], refs: Collection[Ref], target: SetIdentity) -> None:

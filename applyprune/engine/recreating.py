@@ -7,13 +7,13 @@ create, which can do nothing but create.
 
 from __future__ import annotations
 
-import secrets
 import time
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from applyprune.engine.recording import DELETE_TIMEOUT
+from applyprune.engine.trials import another_name, try_create
 from applyprune.errors import ApplypruneError, Invalid, NotFound, NotReady, RunFailed
 from applyprune.model.inventory import ABSENT, Made
 from applyprune.planning.immutability import explained, is_worth_a_trial, why_not
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from applyprune.planning.tracking import SetIdentity
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 2.0
-_NAME = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,17 +92,9 @@ class Recreator:
 
     def _is_valid(self, one: Desired) -> bool:
         """Return whether the server would create the manifest as it is, under another name."""
-        name = f"{one.ref.name[:_NAME].rstrip('-.')}-{secrets.token_hex(4)}"
-        metadata = {**one.body["metadata"], "name": name, "resourceVersion": "1"}
+        name, namespace = another_name(one.ref.name), one.ref.namespace
         try:
-            self.cluster.apply(
-                one.resource,
-                replace(one.ref, name=name),
-                {**one.body, "metadata": metadata},
-                manager=self.target.manager,
-                force=False,
-                dry_run=True,
-            )
+            try_create(self.cluster, self.target, one, name=name, namespace=namespace)
         except ApplypruneError:
             return False
         return True

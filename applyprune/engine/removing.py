@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from applyprune.engine.counting import Census
+    from applyprune.engine.pretending import Pretender
     from applyprune.engine.reading import Reader
     from applyprune.engine.workers import Stop, Workers
     from applyprune.model.options import Options
@@ -69,6 +70,7 @@ class Remover:
     ensure: Callable[[float], None]
     census: Callable[[], Census]
     applied: frozenset[str]
+    pretender: Pretender
     gone: set[Ref] = field(default_factory=set)
     going: frozenset[str] = frozenset()
 
@@ -85,10 +87,13 @@ class Remover:
                 yield from (self._skipped(step, failed) for step in batch)
                 continue
             pending: list[RemoveStep] = []
-            for step, done in self.workers.each(self._step, self._recounted(batch)):
+            ordered = self.options.compare
+            batch = list(self._recounted(batch))
+            for step, done in self.workers.each(self._step, batch, in_order=ordered):
                 if done is None:
                     pending.append(step)
                     continue
+                yield from self.pretender.take(done.ref)
                 if done.outcome is Outcome.FAILED:
                     failed = failed or f"{step.entry.ref.short} could not be removed"
                 yield done
@@ -174,8 +179,12 @@ class Remover:
                 if dry or not self._is_going(step, live):
                     raise
                 gone = False
+            if dry:
+                self.pretender.leaving(step, live, self._deleted())
             if gone or dry:
                 return self._done(step, self._deleted())
+        elif dry:
+            return self._done(step, self._deleted(), "it is being deleted already")
         return None
 
     def _recounted(self, batch: Sequence[RemoveStep]) -> Sequence[RemoveStep]:

@@ -17,6 +17,7 @@ from applyprune.engine.preconditions import (
     refuse_unlisted,
     refuse_unrecorded,
 )
+from applyprune.engine.pretending import Pretender
 from applyprune.engine.reading import Reader
 from applyprune.engine.recording import Record, await_turn
 from applyprune.engine.recreating import Recreator
@@ -67,7 +68,8 @@ class Request:
     """What one run is asked to do; ``namespace`` is where manifests without one go.
 
     ``who`` runs it, as others are told; default: the user and the host. ``owner`` is the Bundle
-    that asks (``Bundle NAMESPACE/NAME``), which takes over a set that belongs to none.
+    that asks (``Bundle NAMESPACE/NAME``), and ``takes_over`` says whether it may take over a set
+    that is there and belongs to none.
     """
 
     target: SetIdentity
@@ -76,6 +78,7 @@ class Request:
     options: Options
     who: str = ""
     owner: str = ""
+    takes_over: bool = False
 
 
 def run(request: Request, cluster: Cluster, store: Store, stop: Stop) -> Iterator[Event]:
@@ -108,6 +111,7 @@ class _Run:
     plan: Plan = field(default_factory=lambda: Plan((), ()))
     world: World = field(default_factory=lambda: World({}))
     expectations: Expectations = field(init=False)
+    pretender: Pretender = field(init=False)
 
     def events(self) -> Iterator[Event]:
         """Go through the run; the straight line that everything else serves."""
@@ -148,7 +152,7 @@ class _Run:
                 yield turn
             else:
                 self.inventory = turn
-        refuse_owned(self.inventory, request.owner, options)
+        refuse_owned(self.inventory, request.owner, options, takes_over=request.takes_over)
         refuse_empty(self.inventory, options, request.manifests)
         refuse_unlisted(options.select, self.inventory.entries, target)
         catalogue = self.cluster.catalogue()
@@ -194,6 +198,8 @@ class _Run:
         # A rule that is none ends the run here, before anything is written.
         applied = [step.desired for step in self.plan.applies]
         self.expectations = Expectations(self.cluster, applied, options)
+        self.pretender = Pretender(self.cluster, target, options, self.inventory.entries)
+        self.pretender.expect(self.plan.applies)
         yield Planned(self.plan)
 
     def _record_union(self) -> Iterator[Event]:
@@ -264,6 +270,7 @@ class _Run:
             ),
             ensure=self._ensure,
             expectations=self.expectations,
+            pretender=self.pretender,
         )
 
     def _ensure(self, seconds: float) -> None:
@@ -320,6 +327,7 @@ class _Run:
             ensure=self._ensure,
             census=self._census,
             applied=frozenset(entry.uid for entry in applier.confirmed.values()),
+            pretender=self.pretender,
         )
         try:
             yield from self.tally.counted(remover.run(steps))

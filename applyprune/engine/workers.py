@@ -56,14 +56,18 @@ class Workers:
         self._pool = ThreadPoolExecutor(max_workers=size, thread_name_prefix="applyprune")
         self._stop = stop
 
-    def each(self, call: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
+    def each(
+        self, call: Callable[[T], R], items: Iterable[T], *, in_order: bool = False
+    ) -> Iterator[R]:
         """Yield the results as they come; a call that has not begun when the run stops is left out.
+
+        ``in_order`` yields them in the order of the items.
 
         The first exception of a call is raised here after the calls in flight have ended.
         """
         futures = [self._pool.submit(self._one, call, item) for item in items]
         try:
-            for future in as_completed(futures):
+            for future in futures if in_order else as_completed(futures):
                 if (result := future.result()) is not None:
                     yield result[0]
         finally:

@@ -157,7 +157,9 @@ class Compared:
 
     ``before`` is None for one that would be created, ``after`` for one that would be deleted. Both
     are fit to be shown: the server's own bookkeeping is left out, Secret values are masked, and one
-    that changes is masked in two ways. ``weaker`` says which checks could not be made.
+    that changes is masked in two ways. ``weaker`` says which checks could not be made. ``drifted``
+    says that the manifest is the one applied last, so that somebody else has changed the object or
+    removed it; ``drift`` names the fields of it that can be told.
     """
 
     ref: Ref
@@ -166,6 +168,8 @@ class Compared:
     after: Mapping[str, Any] | None = field(hash=False, repr=False)
     origin: Origin | None = None
     weaker: str = ""
+    drifted: bool = False
+    drift: tuple[Drift, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

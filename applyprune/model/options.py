@@ -88,8 +88,10 @@ class Options:
     everything is ready before anything is pruned; ``ready_when`` are pairs of ``KIND.GROUP`` and a
     CEL expression by which that kind is ready. ``selector`` applies only the manifests that it
     matches, and prunes nothing. ``namespace_override`` is where every namespaced manifest goes,
-    whatever it says. ``approved`` is the ``Plan.approval`` of the one refused prune that may be
-    carried out all the same.
+    whatever it says. ``compare`` asks a server dry run for a comparison of each object that would
+    change, and ``ignore`` are the rules of what it leaves out, as ``planning.ignoring`` reads them.
+    ``approved`` is the ``Plan.approval`` of the one refused prune that may be carried out all the
+    same.
     """
 
     mode: Mode = Mode.APPLY
@@ -113,6 +115,8 @@ class Options:
     ready_when: tuple[tuple[str, str], ...] = ()
     selector: Selector | None = None
     namespace_override: str = ""
+    compare: bool = False
+    ignore: tuple[str, ...] = ()
     approved: str = ""
     propagation: Propagation = Propagation.BACKGROUND
     timeout: float = 300.0

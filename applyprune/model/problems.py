@@ -3,10 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
     from applyprune.model.manifests import Origin
+
+Field: TypeAlias = "tuple[str | int, ...]"
+"""The path of a field within an object: names of fields and indices of items."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """One field that a problem is about, and in a few words what is wrong there.
+
+    ``origin`` is the object that the field is in where that is not the problem's own.
+    """
+
+    field: Field
+    note: str = ""
+    origin: Origin | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,8 +30,9 @@ class Problem:
 
     Empty parts are parts that there are not. ``origin`` is the place in the input, where there is
     one, and ``field`` the path of the field that it is about, within the object at that place.
-    ``excerpt`` is the line of the input and a line with a caret below it. No part ever holds a
-    Secret's value.
+    ``marks`` are all the fields that it is about, where there are more. ``excerpt`` is the line of
+    the input and a line with a caret below it, for each of them. No part ever holds a Secret's
+    value.
     """
 
     kind: str
@@ -26,8 +42,9 @@ class Problem:
     hint: str = ""
     exit_code: int = 3
     origin: Origin | None = None
-    field: tuple[str | int, ...] = ()
+    field: Field = ()
     excerpt: str = ""
+    marks: tuple[Mark, ...] = ()
 
     def __str__(self) -> str:
         """Return ``where: what: why``; below it the excerpt, indented, and the hint."""

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 from applyprune._version import __version__
 from applyprune.model.events import Outcome
 from applyprune.output.gathering import Gathered
-from applyprune.output.shapes import SCHEMA, data, plan_data, shape
+from applyprune.output.shapes import SCHEMA, data, differences, plan_data, shape
 
 if TYPE_CHECKING:
-    from applyprune.model.events import Event
+    from applyprune.model.events import Compared, Event
     from applyprune.output.gathering import Told
     from applyprune.output.screen import Screen
 
@@ -112,11 +112,16 @@ def _object(told: Told) -> dict[str, Any]:
         "reason": done.reason if done else "",
         "problem": data(told.problem),
         "readiness": _part(told.assessed, "readiness", "elapsed"),
-        "comparison": _part(told.compared, "before", "after", "weaker"),
+        "comparison": _compared(told.compared),
         "standing": _part(told.standing, "readiness", "made", "age", "drifted", "drift"),
         "record": data(told.listed.entry) if told.listed else None,
         "explanation": _part(told.explained, "verdict", "reasons"),
     }
+
+
+def _compared(compared: Compared | None) -> dict[str, Any] | None:
+    part = _part(compared, "before", "after", "weaker", "drifted", "drift")
+    return None if compared is None or part is None else part | differences(compared)
 
 
 def _part(event: Event | None, *names: str) -> dict[str, Any] | None:

@@ -64,7 +64,7 @@ def cut(text: str, columns: int) -> str:
 def _cells(char: str) -> int:
     if char.isascii():
         return 1
-    import unicodedata  # noqa: PLC0415 - a megabyte that few lines need
+    import unicodedata
 
     if unicodedata.combining(char):
         return 0

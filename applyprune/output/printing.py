@@ -24,6 +24,11 @@ PRINTERS = {
     "name": "applyprune.output.names:NamePrinter",
 }
 """Each format's printer, a class that takes a Screen."""
+TEXTS = {
+    "diff": "applyprune.output.diff_text:DiffPrinter",
+    "summary": "applyprune.output.diff_text:SummaryPrinter",
+}
+"""The printers of verbs whose text is not that of all others; no formats to ask for."""
 
 
 class Printer(Protocol):
@@ -37,6 +42,6 @@ class Printer(Protocol):
 
 
 def printer(form: str, screen: Screen) -> Printer:
-    """Return the printer of a format, one of PRINTERS."""
-    module, _, name = PRINTERS[form].partition(":")
+    """Return the printer of a format, one of PRINTERS, or of a verb's own text, one of TEXTS."""
+    module, _, name = (PRINTERS | TEXTS)[form].partition(":")
     return cast("Callable[[Screen], Printer]", getattr(import_module(module), name))(screen)

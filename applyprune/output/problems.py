@@ -38,7 +38,7 @@ def _broken(line: str, width: int | None) -> list[str]:
     """Return the line in lines of that width, those after the first indented once more."""
     if width is None or len(line) <= width:
         return [line]
-    from textwrap import wrap  # noqa: PLC0415 - for errors on a terminal only
+    from textwrap import wrap
 
     margin = line[: len(line) - len(line.lstrip())]
     return wrap(

@@ -14,21 +14,22 @@ from enum import StrEnum
 from functools import cache
 from typing import TYPE_CHECKING, Any, get_args
 
-from applyprune.model.events import Drift, Event, Pending
+from applyprune.model.events import Compared, Drift, Event, Pending
 from applyprune.model.findings import Finding
 from applyprune.model.inventory import Entry, LastRun
 from applyprune.model.manifests import Origin
 from applyprune.model.plan import ApplyStep, Plan
-from applyprune.model.problems import Problem
+from applyprune.model.problems import Mark, Problem
 from applyprune.model.readiness import Readiness
 from applyprune.model.refs import Ref
+from applyprune.output.changes import changes, json_patch
 
 if TYPE_CHECKING:
     from applyprune.model.plan import RemoveStep
 
 SCHEMA = "applyprune.dev/output/v1"
 EVENTS: tuple[type, ...] = get_args(Event)
-SHOWN = (*EVENTS, Drift, Entry, Finding, LastRun, Origin, Pending, Problem, Readiness, Ref)
+SHOWN = (*EVENTS, Drift, Entry, Finding, LastRun, Mark, Origin, Pending, Problem, Readiness, Ref)
 """What is shown field by field; a Plan has a shape of its own, anything else has none."""
 LEFT_OUT: Mapping[type, frozenset[str]] = {
     # For the next run only: by it that run knows that nothing has changed.
@@ -40,8 +41,14 @@ LEFT_OUT: Mapping[type, frozenset[str]] = {
 
 
 def shape(event: Event) -> dict[str, Any]:
-    """Return an event as JSON data."""
-    return {"event": word(type(event)), **_record(event)}
+    """Return an event as JSON data; a comparison also as a patch and as a list of changes."""
+    told = {"event": word(type(event)), **_record(event)}
+    return told | differences(event) if isinstance(event, Compared) else told
+
+
+def differences(compared: Compared) -> dict[str, Any]:
+    """Return what differs: as an RFC 6902 patch, and each difference with its values."""
+    return {"patch": json_patch(compared), "changes": changes(compared)}
 
 
 def data(value: object) -> Any:

@@ -90,6 +90,9 @@ def wait_word(metadata: Mapping[str, object], origin: Origin) -> str:
     word = str(mapping(metadata.get("annotations")).get(WAIT, ""))
     if word not in {"", Wait.SKIP, Wait.STARTED}:
         raise InputError(
-            f"{WAIT} is {word!r}", where=origin, hint='It may be "skip", or "started" for a Job.'
+            f"{WAIT} is {word!r}",
+            where=origin,
+            hint='It may be "skip", or "started" for a Job.',
+            field=("metadata", "annotations", WAIT),
         )
     return word

@@ -14,8 +14,8 @@ from applyprune.model.plan import OnConflict
 from applyprune.planning.definitions import mapping
 from applyprune.planning.digests import is_secret
 from applyprune.planning.field_paths import MISSING, from_server, to_pointer, value_at
-from applyprune.planning.field_values import shown
 from applyprune.planning.managed_fields import set_manager
+from applyprune.planning.masking import shown
 from applyprune.planning.tracking import MANAGERS, PART_OF
 from applyprune.planning.yielding import CONFLICTS, IGNORED
 
@@ -150,6 +150,7 @@ def explain(
     """
     fields = contenders(error)
     scalers = [_described(scaler, now) for scaler in autoscalers if _targets(scaler, one.ref)]
+    secret = is_secret(one.body)
     lines, pointers = [], []
     for name, ones in list(fields.items())[:_LINES]:
         path = from_server(name, one.body)
@@ -158,7 +159,6 @@ def explain(
         body = live.body if live else None
         theirs = MISSING if path is None else value_at(body, path)
         ours = MISSING if path is None else value_at(one.body, path)
-        secret = is_secret(one.body)
         values = [f"ours {shown(ours, secret=secret)}"] if path is not None else []
         values += [f"theirs {shown(theirs, secret=secret)}"] if path is not None and body else []
         who = _joined([_who(other, live, now) for other in ones])

@@ -48,6 +48,17 @@ def has_status(definition: Mapping[str, Any]) -> bool:
     return False
 
 
+def schema_of(definition: Mapping[str, Any], version: str) -> Mapping[str, Any] | None:
+    """Return the openAPIV3Schema of one version; None when it has none, or takes unknown fields."""
+    spec = mapping(definition.get("spec"))
+    versions = spec.get("versions")
+    for one in versions if isinstance(versions, list) else ():
+        if mapping(one).get("name") == version and spec.get("preserveUnknownFields") is not True:
+            schema = mapping(mapping(one).get("schema")).get("openAPIV3Schema")
+            return schema if isinstance(schema, dict) else None
+    return None
+
+
 def mapping(value: object) -> Mapping[str, Any]:
     """Return the value when it is a mapping, else an empty one."""
     return value if isinstance(value, dict) else {}

@@ -53,6 +53,7 @@ def asked_for(metadata: Mapping[str, Any], origin: Origin) -> tuple[Ref, ...]:
                     why=f"{part.strip()!r} names no object",
                     hint="Write GROUP/KIND/NAME, or GROUP/namespaces/NAMESPACE/KIND/NAME; GROUP is "
                     "empty for ConfigMaps and the like: /namespaces/shop/ConfigMap/web.",
+                    field=("metadata", "annotations", DEPENDS_ON),
                 )
     return tuple(found)
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_SECRET_PARTS = ("data", "stringData")
+SECRET_PARTS = ("data", "stringData")
+"""The fields of a Secret that hold its values."""
 
 
 def canonical(value: object) -> str:
@@ -30,7 +31,7 @@ def manifest_digest(body: Mapping[str, Any]) -> str:
     """
     if is_secret(body):
         body = {
-            key: sorted(value) if key in _SECRET_PARTS and isinstance(value, dict) else value
+            key: sorted(value) if key in SECRET_PARTS and isinstance(value, dict) else value
             for key, value in body.items()
         }
     return digest(body)

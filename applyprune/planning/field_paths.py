@@ -66,7 +66,7 @@ def from_pointer(text: str) -> Path:
         path.append(found[0].replace("~1", "/").replace("~0", "~"))
         rest = rest[found.end() :]
         if rest.startswith("["):
-            step, rest = _bracketed(rest)
+            step, rest = bracketed(rest)
             path.append(step)
     return tuple(path)
 
@@ -103,7 +103,7 @@ def from_server(text: str, body: object) -> Path | None:
                 return (name, *path)
     elif text.startswith("[") and isinstance(body, list):
         try:
-            step, after = _bracketed(text)
+            step, after = bracketed(text)
         except ValueError:
             return None
         for one in body:
@@ -170,7 +170,7 @@ def _covers(wide: Step, narrow: Step) -> bool:
     return wide == narrow
 
 
-def _bracketed(text: str) -> tuple[Item | Member, str]:
+def bracketed(text: str) -> tuple[Item | Member, str]:
     """Read ``[name="c"]`` or ``[="x"]``; return the step and what follows it."""
     if text.startswith("[="):
         value, end = _value(text, 2)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from applyprune.errors import InputError, Invalid, RunFailed
 from applyprune.model.inventory import Made
 from applyprune.model.refs import GroupKind
+from applyprune.planning.blaming import blamed, reworded
 from applyprune.planning.definitions import mapping
 from applyprune.planning.keeping import keep_rule
 from applyprune.planning.ordering import CRD, NAMESPACE
@@ -40,7 +41,12 @@ def is_recreation_allowed(metadata: Mapping[str, object], origin: Origin) -> boo
     """Return whether the manifest itself allows it; raises InputError for a word it cannot mean."""
     word = mapping(metadata.get("annotations")).get(RECREATE)
     if word not in {None, "allowed"}:
-        raise InputError(f"{RECREATE} is {word!r}", where=origin, hint='It may be "allowed".')
+        raise InputError(
+            f"{RECREATE} is {word!r}",
+            where=origin,
+            hint='It may be "allowed".',
+            field=("metadata", "annotations", RECREATE),
+        )
     return word is not None
 
 
@@ -77,7 +83,8 @@ def why_not(one: Desired, entry: Entry, live: Live, target: SetIdentity, options
 def explained(one: Desired, error: Invalid, why: str) -> RunFailed:
     """Return the failure of an object that is refused a change; it names the fields."""
     fields = sorted({cause["field"] for cause in error.causes if cause.get("field")})
-    named = f": {', '.join(fields)}" if fields else ""
+    why_so = reworded(error.what)
+    named = f": {', '.join(fields)}" if fields and not why_so.startswith(fields[0]) else ""
     hint = (
         f"To delete it and create it anew: --recreate, or the annotation {RECREATE}: allowed."
         if why == "that is not allowed"
@@ -86,6 +93,7 @@ def explained(one: Desired, error: Invalid, why: str) -> RunFailed:
     return RunFailed(
         f"{one.ref} cannot be changed in place{named}",
         where=one.origin,
-        why=error.what,
+        why=why_so,
         hint=hint,
+        marks=blamed(error, one.body),
     )

@@ -32,18 +32,18 @@ class Rule:
     where: str
     _expression: Any = field(repr=False, compare=False)
 
+    def holds(self, value: Any) -> bool | None:
+        """Return whether the rule holds of any value, None when it cannot be evaluated."""
+        kind, result = self._evaluated(value)
+        return bool(result) if kind == "BOOL" else None
+
     def judge(self, body: Mapping[str, Any]) -> Readiness:
         """Return Current for true, InProgress for false and for what cannot be evaluated yet.
 
         A field that is not there yet is no failure: the controller will write it. A result that is
         not a bool is: no later state of the object mends the rule.
         """
-        try:
-            result = self._expression.eval(data={_SELF: body})
-            kind, value = result.type().name(), result.value()
-        except (RuntimeError, TypeError, ValueError):
-            # What C++ cannot take at all, as a lone surrogate; the error would show the object.
-            kind, value = "ERROR", "the object has a value that CEL has no type for"
+        kind, value = self._evaluated(body)
         if kind == "BOOL":
             if value:
                 return current(f"the rule {self._quoted} holds")
@@ -51,6 +51,15 @@ class Rule:
         if kind != "ERROR":
             return failed(f"the rule {self._quoted} yields {_article(kind)}, not a bool")
         return in_progress(f"the rule {self._quoted} cannot be evaluated yet{_why(value, body)}")
+
+    def _evaluated(self, value: Any) -> tuple[str, Any]:
+        """Return the type of the result, and the result; of an ERROR what is wrong."""
+        try:
+            result = self._expression.eval(data={_SELF: value})
+            return result.type().name(), result.value()
+        except (RuntimeError, TypeError, ValueError):
+            # What C++ cannot take at all, as a lone surrogate; the error would show the object.
+            return "ERROR", "the object has a value that CEL has no type for"
 
     @property
     def _quoted(self) -> str:

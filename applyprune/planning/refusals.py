@@ -38,10 +38,13 @@ def is_refusal(message: str, *, waited: float = math.inf) -> bool:
     Quota, Pod Security and other admission, and webhooks that deny; a webhook that cannot be
     called is none. What often passes counts once it has lasted 15 seconds.
     """
-    refused = any(words in message for words in _REFUSED) or (
-        "denied" in message and any(words in message for words in _DENIED)
-    )
+    refused = any(words in message for words in _REFUSED) or is_denial(message)
     return refused and (waited > GRACE or not any(words in message for words in _PASSING))
+
+
+def is_denial(message: str) -> bool:
+    """Return whether the message is an admission webhook's or policy's refusal."""
+    return "denied" in message and any(words in message for words in _DENIED)
 
 
 def events_problem(events: Events) -> str:

@@ -8,10 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from applyprune.errors import InputError, InputErrors, as_problem
+from applyprune.errors import InputError, InputErrors, as_problem, raise_all
 from applyprune.model.options import Options
 from applyprune.model.plan import Desired
-from applyprune.model.problems import Problem
+from applyprune.model.problems import Mark, Problem
 from applyprune.model.refs import Ref
 from applyprune.planning.awaiting import READY_WHEN, wait_word
 from applyprune.planning.definitions import defined_resources, mapping
@@ -21,6 +21,7 @@ from applyprune.planning.keeping import keep_rule
 from applyprune.planning.normalization import normalize
 from applyprune.planning.ordering import CRD
 from applyprune.planning.sorting import in_order
+from applyprune.planning.suggesting import advice_for_kind
 from applyprune.planning.tracking import PART_OF, SET_ID, SetIdentity
 from applyprune.planning.yielding import conflict_rule, ignored_fields
 
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from applyprune.model.resources import Catalogue, Resource
 
 _PLAIN = Options()
+_NAME = ("metadata", "name")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +67,8 @@ def resolve(
     does, and it leaves what manifests name in their own fields as it is. What is not selected must
     be right all the same: the others may depend on it. They may depend on what is ``elsewhere``,
     too. Raises InputErrors with everything that is wrong: an unknown kind, one object twice, an
-    ApplySet label that is already there, the set's own inventory, a dependency that is missing
-    or goes round in a circle.
+    ApplySet label that is already there, the set's own inventory, an annotation that cannot be
+    read, a dependency that is missing or goes round in a circle.
     """
     coming = {
         resource.gvk: resource
@@ -75,6 +77,7 @@ def resolve(
         for resource in defined_resources(manifest.body)
     }
     errors: list[InputError] = []
+    wrong: set[Ref] = set()
     warnings: list[Problem] = []
     desired: dict[Ref, Desired] = {}
     unknown: list[tuple[Ref, Problem]] = []
@@ -89,12 +92,14 @@ def resolve(
             one = _settle(manifest, resource, target, home)
             _check(one, manifest, target, desired, override=override)
         except _Silent as error:
-            ref = Ref(manifest.gvk.group, manifest.gvk.kind, home, manifest.name)
             if is_selected:
-                unknown.append((ref, as_problem(error)))
+                unknown.append((_likely_ref(manifest, home), as_problem(error)))
             continue
         except InputError as error:
             errors.append(error)
+            # It is in the input all the same: what depends on it lacks nothing.
+            likely = _likely_ref(manifest, home)
+            wrong |= {likely, replace(likely, namespace="")}
             continue
         desired[one.ref] = one
         if is_selected:
@@ -107,12 +112,18 @@ def resolve(
                     kind="IgnoredNamespace",
                     what=f"{one.ref.short} is cluster-scoped: its namespace is ignored",
                     where=str(manifest.origin),
+                    origin=manifest.origin,
+                    field=("metadata", "namespace"),
                     hint=f"Remove metadata.namespace {manifest.namespace!r} from the manifest.",
                 )
             )
-    if errors:
-        raise errors[0] if len(errors) == 1 else InputErrors(errors)
-    ordered = in_order(desired, moved, elsewhere)
+    try:
+        ordered = in_order(desired, moved, {*elsewhere, *wrong})
+    except InputErrors as several:
+        errors += several.errors
+    except InputError as error:
+        errors.append(error)
+    raise_all(errors)
     taken = tuple(one for one in ordered if one.ref in selected)
     return Resolved(taken, tuple(warnings), tuple(unknown))
 
@@ -120,6 +131,11 @@ def resolve(
 def labels_of(manifest: Manifest) -> Mapping[str, Any]:
     """Return the labels that a manifest gives its object."""
     return mapping(manifest.body["metadata"].get("labels"))
+
+
+def _likely_ref(manifest: Manifest, home: str) -> Ref:
+    """Return what names an object whose scope is not known."""
+    return Ref(manifest.gvk.group, manifest.gvk.kind, home, manifest.name)
 
 
 def _resource(manifest: Manifest, catalogue: Catalogue, coming: Mapping[GVK, Resource]) -> Resource:
@@ -134,16 +150,15 @@ def _resource(manifest: Manifest, catalogue: Catalogue, coming: Mapping[GVK, Res
             why=f"the server of the API group {gvk.group} does not answer",
             hint=f"See `kubectl get apiservice {gvk.version}.{gvk.group}`.",
         )
-    other = catalogue.find_kind(gvk.group_kind)
-    hint = (
-        f"The server serves {other.gvk.api_version}."
-        if other
-        else "Add its CustomResourceDefinition to the set, or install it first."
-    )
+    kinds = catalogue.preferred
+    is_kind = any(kind.kind == gvk.kind for kind in kinds)
+    is_group = any(kind.group == gvk.group for kind in kinds)
     raise InputError(
         f"the server knows no kind {gvk.kind} in {gvk.api_version}",
         where=manifest.origin,
-        hint=hint,
+        hint=advice_for_kind(gvk, catalogue, coming.values()),
+        # Where the kind is right, the group or version is wrong.
+        field=("kind",) if is_group and not is_kind else ("apiVersion",),
     )
 
 
@@ -185,6 +200,7 @@ def _check(
             where=manifest.origin,
             why=f"it is also in {twin.origin}",
             hint=f"Remove one of the two.{together}",
+            marks=(Mark(_NAME, "here"), Mark(_NAME, "and here", twin.origin)),
         )
     labels = labels_of(manifest)
     for label in (PART_OF, SET_ID):
@@ -194,10 +210,12 @@ def _check(
                 where=manifest.origin,
                 why="applyprune sets it: it says which set an object belongs to",
                 hint="Remove the label from the manifest.",
+                field=("metadata", "labels", label),
             )
     if target.records_in(one.ref):
         raise InputError(
             f"{one.ref} is the inventory of this very set",
             where=manifest.origin,
             hint="Remove it from the input, or choose another name for the set.",
+            field=_NAME,
         )

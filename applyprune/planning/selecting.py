@@ -32,5 +32,5 @@ def partial_problem(
     return Problem(
         kind="PartOfTheSet",
         what=f"nothing is pruned: -l {selector.text} picks out a part of the set",
-        why=f"{others} other objects that it lists are left as they are",
+        why=f"{others} other objects that it lists are left as they are" if others else "",
     )

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 from graphlib import CycleError, TopologicalSorter
+from itertools import pairwise
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from applyprune.errors import InputError, InputErrors
+from applyprune.errors import InputError, raise_all
+from applyprune.model.problems import Mark
 from applyprune.planning.definitions import mapping
 from applyprune.planning.dependencies import DEPENDS_ON, asked_for, brought, needed
 from applyprune.planning.ordering import DEEPEST, wave_of
+from applyprune.planning.suggesting import closest
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
 
 WAVE = "applyprune.dev/wave"
 _FARTHEST = 1_000
+_MARKED = ("metadata", "annotations", DEPENDS_ON)
 
 
 def in_order(
@@ -31,8 +35,8 @@ def in_order(
 
     An object goes in the wave that it asks for, at the rank of its kind, and after everything that
     it depends on. ``moved`` tells what became of the refs that the manifests themselves name, and
-    what is ``elsewhere`` may be depended on without being in the set. Raises InputErrors for other
-    dependencies that are not in the set, and for cycles.
+    what is ``elsewhere``, or in the input and cannot be used, may be depended on without being in
+    the set. Raises InputErrors for other dependencies that are not in the set, and for cycles.
     """
     brings = brought(desired)
     errors: list[InputError] = []
@@ -41,37 +45,57 @@ def in_order(
     for ref, one in desired.items():
         try:
             asked[ref] = _wave_asked(one)
-            named = asked_for(one.body["metadata"], one.origin)
-            after = tuple(need if need in desired else moved.get(need, need) for need in named)
-            _refuse_missing(one, [need for need in after if need not in elsewhere], desired)
         except InputError as error:
             errors.append(error)
-            continue
+            asked[ref] = 0
+        after: tuple[Ref, ...] = ()
+        try:
+            named = asked_for(one.body["metadata"], one.origin)
+            after = tuple(need if need in desired else moved.get(need, need) for need in named)
+            _refuse_missing(one, after, desired, elsewhere)
+        except InputError as error:
+            errors.append(error)
         needs = frozenset(need for need in needed(one, brings) if need in desired and need != ref)
         settled[ref] = replace(one, after=after, needs=needs)
-    if errors:
-        raise errors[0] if len(errors) == 1 else InputErrors(errors)
-    graph = {
-        ref: sorted({*one.after, *one.needs} & desired.keys())
-        for ref, one in sorted(settled.items())
-    }
-    try:
-        order = tuple(TopologicalSorter(graph).static_order())
-    except CycleError as error:
-        raise _cycle(error.args[1], settled) from error
+    order, cycles = _sorted(
+        {
+            ref: sorted({need for need in (*one.after, *one.needs) if need in settled})
+            for ref, one in sorted(settled.items())
+        }
+    )
+    raise_all([*errors, *(_cycle(cycle, settled) for cycle in cycles)])
     waves: dict[Ref, int] = {}
-    for ref in order:
+    for ref, befores in order.items():
         wave = wave_of(ref.group_kind, asked=asked[ref])
-        for before in graph[ref]:
+        for before in befores:
             wave = max(wave, waves[before] + 1)
         if wave % DEEPEST == DEEPEST - 1:
             raise InputError(
                 f"{ref} stands at the end of a chain of {DEEPEST} dependencies",
                 where=settled[ref].origin,
+                field=_MARKED,
             )
         waves[ref] = wave
     done = (replace(settled[ref], wave=wave) for ref, wave in waves.items())
     return tuple(sorted(done, key=lambda one: (one.wave, one.ref)))
+
+
+def _sorted(
+    graph: Mapping[Ref, Sequence[Ref]],
+) -> tuple[Mapping[Ref, Sequence[Ref]], Sequence[Sequence[Ref]]]:
+    """Return a graph in the order of its dependencies, and the circles that were cut for that."""
+    left = {ref: list(befores) for ref, befores in graph.items()}
+    cycles: list[Sequence[Ref]] = []
+    while True:
+        try:
+            order = tuple(TopologicalSorter(left).static_order())
+        except CycleError as error:
+            # The sorter names the first again at the end, each after what depends on it.
+            cycle = list(reversed(error.args[1]))
+            cycles.append(cycle)
+            left[cycle[0]].remove(cycle[1])
+        else:
+            return {ref: left[ref] for ref in order}, cycles
 
 
 def _wave_asked(one: Desired) -> int:
@@ -82,26 +106,44 @@ def _wave_asked(one: Desired) -> int:
             f"{WAVE} is no wave",
             where=one.origin,
             why=f"{text!r} is not a whole number from -{_FARTHEST} to {_FARTHEST}",
+            field=("metadata", "annotations", WAVE),
         )
     return int(text)
 
 
-def _refuse_missing(one: Desired, after: Sequence[Ref], desired: Mapping[Ref, Desired]) -> None:
-    missing = [str(ref) for ref in after if ref not in desired]
-    if missing:
-        raise InputError(
-            f"{one.ref} depends on what is not in the set: {', '.join(missing)}",
-            where=one.origin,
-            hint=f"Add it to the input, or take it out of {DEPENDS_ON}; mind its namespace.",
-        )
+def _refuse_missing(
+    one: Desired, after: tuple[Ref, ...], desired: Mapping[Ref, Desired], elsewhere: Collection[Ref]
+) -> None:
+    missing = [ref for ref in after if ref not in desired and ref not in elsewhere]
+    if not missing:
+        return
+    lacking = missing[0]
+    alike = (
+        ref
+        for ref in desired
+        if ref != one.ref and (ref.group_kind == lacking.group_kind or ref.name == lacking.name)
+    )
+    close = closest(str(lacking), map(str, alike))
+    meant = f"Did you mean {close}? " if close else ""
+    raise InputError(
+        f"{one.ref} depends on what is not in the set: {', '.join(map(str, missing))}",
+        where=one.origin,
+        hint=f"{meant}Add it to the input, or take it out of {DEPENDS_ON}; mind its namespace.",
+        field=_MARKED,
+    )
 
 
-def _cycle(refs: list[Ref], desired: Mapping[Ref, Desired]) -> InputError:
-    # The sorter names the first again at the end, each after what depends on it.
-    places = " → ".join(f"{ref.short} ({desired[ref].origin})" for ref in reversed(refs))
+def _cycle(refs: Sequence[Ref], desired: Mapping[Ref, Desired]) -> InputError:
+    places = " → ".join(f"{ref.short} ({desired[ref].origin})" for ref in refs)
+    marks = []
+    for ref, before in pairwise(refs):
+        one = desired[ref]
+        field = _MARKED if before in one.after else ("metadata", "name")
+        marks.append(Mark(field, f"{ref.short} needs {before.short}", one.origin))
     return InputError(
         "objects depend on each other in a circle",
         where=desired[refs[0]].origin,
         why=places,
         hint=f"Take one of them out of {DEPENDS_ON}.",
+        marks=marks,
     )

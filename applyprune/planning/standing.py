@@ -11,7 +11,7 @@ from applyprune.model.events import Standing
 from applyprune.model.live import Absent, Live, Unknown
 from applyprune.model.readiness import Readiness, Status
 from applyprune.planning.awaiting import READY_WHEN, WAIT, Wait
-from applyprune.planning.drifting import drift_of, has_drifted
+from applyprune.planning.drift_by_record import drift_of, has_drifted
 from applyprune.planning.ownership import Owner, owner_of
 from applyprune.planning.readiness import assess
 from applyprune.planning.ready_rules import Rule, compile_rule

@@ -73,6 +73,7 @@ def conflict_rule(body: Mapping[str, Any], origin: Origin) -> OnConflict:
             where=origin,
             why=f"{text!r} is neither force nor skip",
             hint="Without the annotation a conflict fails the object.",
+            field=("metadata", "annotations", CONFLICTS),
         )
     return OnConflict(text)
 
@@ -92,6 +93,7 @@ def ignored_fields(body: Mapping[str, Any], origin: Origin) -> tuple[str, ...]:
                 why=f"{pointer!r}: {error}",
                 hint="Write JSON pointers: /spec/replicas, /metadata/annotations/example.com~1key, "
                 'and /spec/template/spec/containers[name="web"]/image for the item of a list.',
+                field=("metadata", "annotations", IGNORED),
             ) from error
     return tuple(found)
 

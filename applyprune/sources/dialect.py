@@ -101,7 +101,7 @@ def read_stream(text: str, stand_in: str = "") -> tuple[list[Document], int]:
         if kind is not DocumentStartEvent:
             continue
         if start.version or start.tags:
-            raise Refused("a directive (%YAML, %TAG)", start.start_mark.line + 1)
+            raise Refused("a directive (%YAML, %TAG)", *place(start))
         marked += bool(start.explicit)
         first = builder.take()
         value = builder.document(first)
@@ -156,7 +156,7 @@ class _Builder:
             anchor.height = _height(anchor.value)
             anchor.open = False
         except Refused as refused:
-            raise refused.at(event.start_mark.line + 1) from None
+            raise refused.at(*place(event)) from None
         else:
             return anchor.value
 
@@ -192,7 +192,7 @@ class _Builder:
                 try:
                     result.append(plain[event.value])
                 except Refused as refused:
-                    raise refused.at(event.start_mark.line + 1) from None
+                    raise refused.at(*place(event)) from None
             else:
                 result.append(self._node(event, depth + 1))
 
@@ -229,7 +229,7 @@ class _Builder:
                     result[key] = event.value if event.style else plain[event.value]
                     continue
             except Refused as refused:
-                raise refused.at(event.start_mark.line + 1) from None
+                raise refused.at(*place(event)) from None
             self._nodes -= 1
             result[key] = self._node(event, depth + 1)
 
@@ -254,7 +254,7 @@ class _Builder:
 
     def _merge(self, event: Any, depth: int, result: dict[str, Any], merged: set[str]) -> None:
         """Take what ``<<`` brings into ``result``, and its keys into ``merged``."""
-        line = event.start_mark.line + 1
+        line, column = place(event)
         if type(event) is SequenceStartEvent:
             brought: dict[str, Any] = {}
             while type(event := self.take()) is not SequenceEndEvent:
@@ -264,14 +264,14 @@ class _Builder:
             brought = self._merge_source(event, depth)
         if clash := next((key for key in brought if key in result), None):
             problem = f"<< brings the key {shown(clash)}, which stands before it"
-            raise Refused(problem, line, hint=_MERGED)
+            raise Refused(problem, line, column, hint=_MERGED)
         result.update(brought)
         merged.update(brought)
 
     def _merge_source(self, event: Any, depth: int) -> dict[str, Any]:
         value = self._node(event, depth + 1)
         if not isinstance(value, dict):
-            raise Refused("<< takes a mapping, or a list of mappings", event.start_mark.line + 1)
+            raise Refused("<< takes a mapping, or a list of mappings", *place(event))
         return value
 
     def _alias(self, event: Any, depth: int) -> _Anchor:
@@ -292,6 +292,11 @@ class _Builder:
         if depth - 1 + anchor.height > MAX_DEPTH:
             raise Refused(TOO_DEEP)
         return _Anchor(_copy(anchor.value))
+
+
+def place(event: Any) -> tuple[int, int]:
+    """Return line and column where an event of the text begins, from 1."""
+    return event.start_mark.line + 1, event.start_mark.column + 1
 
 
 def _override(key: str, merged: set[str]) -> None:

@@ -24,6 +24,16 @@ _COLON_PROBLEM = "found unexpected ':'"
 # What libyaml says of text after `...`, and of text that is indented less than the document.
 _SECOND_DOCUMENT = "did not find expected <document start>"
 _DROPPED = "kubectl would silently drop it; begin the next document with a line ---."
+_TABS = "Indent with blanks."
+_ADVICE = {
+    "mapping values are not allowed in this context": (
+        "Quote a text that holds a colon and a blank; or is the line indented too far?"
+    ),
+    "found unexpected end of stream": "A quote or a bracket is not closed.",
+    "could not find expected ':'": "A key needs a colon and a blank behind it.",
+    "did not find expected key": "Are the lines indented alike?",
+    "found character that cannot start any token": "Quote a text that begins with @, ` or %.",
+}
 # What stands for such a colon while libyaml reads; from the private-use areas of Unicode.
 _STAND_INS = "\ue0c0\uf8c0\U0010fff0"
 # A colon that ends no key: text follows it at once, and before it is no begin or end of anything.
@@ -49,18 +59,39 @@ def refusal_of(error: YAMLError, text: str) -> Refused:
         if forbidden is None:
             return Refused("not valid YAML")
         problem = f"the character U+{ord(forbidden[0]):04X} is not allowed in YAML"
-        return Refused(problem, text.count("\n", 0, forbidden.start()) + 1)
-    # An end that is missing shows past the last line, where nobody can look.
-    line = min(mark.line, text.rstrip().count("\n")) + 1
+        return Refused(problem, *place_in(text, forbidden.start()))
+    line, column = _place_of(mark, text)
     problem = f"not valid YAML: {getattr(error, 'problem', None) or 'it cannot be read'}"
     if getattr(error, "problem", None) == _SECOND_DOCUMENT:
-        return Refused("text after the end of the document", line, hint=_DROPPED)
+        return Refused("text after the end of the document", line, column, hint=_DROPPED)
+    hint = _ADVICE.get(str(getattr(error, "problem", "")), "")
     context = getattr(error, "context", None)
     if not context:
-        return Refused(problem, line)
+        return Refused(problem, line, column, hint=hint)
+    if text.split("\n", line)[line - 1][column - 1 : column] == "\t":
+        return Refused("a tab where YAML takes only blanks", line, column, hint=_TABS)
     start = getattr(error, "context_mark", None)
-    since = start.line + 1 if start is not None and start.line + 1 < line else 0
-    return Refused(f"{problem}, {context}", line, since=since)
+    since = (0, 0)
+    if start is not None and start.line + 1 < line:
+        since = (start.line + 1, start.column + 1)
+    return Refused(f"{problem}, {context}", line, column, since=since, hint=hint)
+
+
+def place_in(text: str, index: int) -> tuple[int, int]:
+    """Return line and column of the character at an index, from 1."""
+    return text.count("\n", 0, index) + 1, index - text.rfind("\n", 0, index)
+
+
+def _place_of(mark: Any, text: str) -> tuple[int, int]:
+    """Return a mark's line and column; an end that is missing shows behind the last word.
+
+    libyaml puts that past the last line, where nobody can look.
+    """
+    words = text.rstrip()
+    last = words.count("\n")
+    if mark.line <= last:
+        return mark.line + 1, mark.column + 1
+    return place_in(words, len(words))
 
 
 def without_flow_colons(text: str, error: YAMLError) -> tuple[str, str] | None:

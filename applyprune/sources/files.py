@@ -1,8 +1,10 @@
-"""The paths of the command line → the bytes they name, as kubectl reads ``-f`` and ``-R``.
+"""What the command line names as input → its bytes: files, folders, patterns, URLs, builds.
 
-A directory is read with all below it, sorted by name: every file that ends in .yaml, .yml or
-.json, hidden ones too (to pass one over would, one day, prune what is in it). Links are followed,
-each file and folder is read once. Nothing that cannot be read counts as empty.
+A folder is read with all below it, sorted by name: every file that ends in .yaml, .yml or .json,
+hidden ones too (to pass one over would, one day, prune what is in it). Links are followed, each
+file and folder is read once. One with a kustomization at its top is built instead; a kustomization
+further down is an error, for whether it is to be built cannot be told. Nothing that cannot be read
+counts as empty.
 """
 
 from __future__ import annotations
@@ -11,83 +13,158 @@ import os
 import stat
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO, TypeAlias
 
 from applyprune.errors import InputError, UsageError
 from applyprune.model.manifests import Origin
-from applyprune.model.visible import visible
+from applyprune.sources.configuration import is_configuration
+from applyprune.sources.download import check_url, download, is_url
+from applyprune.sources.globs import expand, is_pattern
+from applyprune.sources.kustomize import NAMES, Overlay, build, kustomization_in
+from applyprune.sources.source import MAX_BYTES, Source, shown_path, too_much
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
+
+    from applyprune.model.problems import Problem
 
 SUFFIXES = (".yaml", ".yml", ".json")
 """What the name of a manifest in a directory ends in; a file that is named itself may end so."""
-
-MAX_BYTES = 256 * 2**20
-"""How much one call reads in all; 100,000 objects are about 30 MB."""
 
 STDIN = "-"
 _STDIN_SHOWN = "<stdin>"
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
-    """The bytes of one file; ``path`` is fit to be shown."""
+class _File:
+    """A file to be read; ``named`` by the user, or else found in a folder or by a pattern."""
 
-    path: str
-    data: bytes
+    path: Path
+    named: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Url:
+    url: str
+
+
+_Place: TypeAlias = _File | _Url | Overlay | None
+
+
+def ignore(problem: Problem) -> None:
+    """Take a warning that nobody wants."""
+    del problem
 
 
 def read_sources(
-    paths: Sequence[str], stdin: BinaryIO | None = None
+    paths: Sequence[str | Overlay],
+    stdin: BinaryIO | None = None,
+    warn: Callable[[Problem], None] = ignore,
 ) -> Iterator[Source | InputError]:
-    """Give every file once, in the order of ``paths``, and what could not be read as an error.
+    """Give every source once, in the order of ``paths``, and what could not be read as an error.
 
-    Raises UsageError for ``-`` twice or without a ``stdin``, and for an empty path.
+    Raises UsageError for ``-`` twice or without a ``stdin``, an empty path and a URL that is not
+    read from. ``warn`` is told what should be known of what could be read.
     """
     _check(paths, stdin)
     seen: set[str] = set()
     left = MAX_BYTES
     for path in paths:
-        found: Iterator[Path | InputError | None] = iter([None]) if path == STDIN else _find(path)
-        for file in found:
-            if isinstance(file, InputError):
-                yield file
+        for place in _places(path):
+            if isinstance(place, InputError):
+                yield place
                 continue
-            if file is not None and (real := os.path.realpath(file)) in seen:
+            if (identity := _identity(place)) in seen:
                 continue
-            if file is not None:
-                seen.add(real)
-            source = _read(file, stdin, left)
+            seen.add(identity)
+            source = _read(place, stdin, left, warn)
             if isinstance(source, Source):
                 left -= len(source.data)
-            yield source
+            if source is not None:
+                yield source
 
 
-def _check(paths: Sequence[str], stdin: BinaryIO | None) -> None:
-    if "" in paths:
+def _check(paths: Sequence[str | Overlay], stdin: BinaryIO | None) -> None:
+    if "" in paths or Overlay("") in paths:
         # Path("") is the current directory: not what an unset variable in a script means.
         raise UsageError("an empty path", hint="Is a variable of the script not set?")
     if paths.count(STDIN) > 1:
         raise UsageError("standard input can be read only once", hint="Give - only once.")
     if STDIN in paths and stdin is None:
         raise UsageError("there is no standard input here")
+    for path in paths:
+        if isinstance(path, str) and is_url(path):
+            check_url(path)
 
 
-def _find(path: str) -> Iterator[Path | InputError]:
+def _places(path: str | Overlay) -> Iterator[_Place | InputError]:
+    if isinstance(path, Overlay):
+        yield path
+    elif path == STDIN:
+        yield None
+    elif is_url(path):
+        yield _Url(path)
+    elif is_pattern(path):
+        yield from _expand(path)
+    else:
+        yield from _find(path)
+
+
+def _identity(place: _Place) -> str:
+    """Return what tells whether two places are one."""
+    match place:
+        case _File(path=path):
+            return os.path.realpath(path)
+        case Overlay(folder=folder):
+            return f"{os.path.realpath(folder)} built"
+        case _Url(url=url):
+            return url
+    return STDIN
+
+
+def _expand(pattern: str) -> Iterator[_Place | InputError]:
+    try:
+        found = expand(pattern)
+    except OSError as error:
+        yield _unreadable(str(error.filename or pattern), error)
+        return
+    if not found:
+        yield InputError(
+            "no file matches",
+            where=Origin(shown_path(pattern)),
+            hint="** stands for any number of folders; names with a dot in front need one there.",
+        )
+    for path in found:
+        yield from _find(path, named=False)
+
+
+def _find(path: str, *, named: bool = True) -> Iterator[_Place | InputError]:
     top = Path(path)
     try:
-        is_directory = stat.S_ISDIR(top.stat().st_mode)
+        mode = top.stat().st_mode
+        is_directory = stat.S_ISDIR(mode)
+        if is_directory and kustomization_in(top) is not None:
+            yield Overlay(path)
+            return
     except (OSError, ValueError) as error:
         yield _unreadable(path, error)
         return
     if is_directory:
         yield from _walk(top)
+    elif top.name in NAMES:
+        folder = shown_path(str(top.parent))
+        yield InputError(
+            "a kustomization is no manifest",
+            where=Origin(shown_path(path)),
+            hint=f"Build its folder: -k {folder}",
+        )
+    elif named or stat.S_ISREG(mode):
+        yield _File(top, named)
     else:
-        yield top
+        yield _irregular(top)
 
 
-def _walk(top: Path) -> Iterator[Path | InputError]:
+def _walk(top: Path) -> Iterator[_Place | InputError]:
     """Give the manifests in a directory and below it, each folder's in the order of names."""
     entered: set[str] = set()
     waiting = [top]
@@ -96,9 +173,13 @@ def _walk(top: Path) -> Iterator[Path | InputError]:
         try:
             mode = path.stat().st_mode
             if stat.S_ISDIR(mode):
-                if (real := os.path.realpath(path)) not in entered:
-                    entered.add(real)
-                    waiting += sorted(path.iterdir(), key=lambda entry: entry.name, reverse=True)
+                if (real := os.path.realpath(path)) in entered:
+                    continue
+                entered.add(real)
+                if (kustomization := kustomization_in(path)) is not None:
+                    yield _nested(kustomization, top)
+                    continue
+                waiting += sorted(path.iterdir(), key=lambda entry: entry.name, reverse=True)
                 continue
         except OSError as error:
             # A link that leads nowhere may have led to a manifest, or to a folder of them.
@@ -108,32 +189,57 @@ def _walk(top: Path) -> Iterator[Path | InputError]:
         if not path.name.endswith(SUFFIXES):
             continue
         if stat.S_ISREG(mode):
-            yield path
+            yield _File(path, named=False)
         else:
-            yield InputError("not a regular file", where=Origin(shown_path(str(path))))
+            yield _irregular(path)
 
 
-def _read(file: Path | None, stdin: BinaryIO | None, left: int) -> Source | InputError:
-    path = _STDIN_SHOWN if file is None else shown_path(str(file))
+def _irregular(path: Path) -> InputError:
+    # To read a pipe that nobody writes to would never end.
+    return InputError("not a regular file", where=Origin(shown_path(str(path))))
+
+
+def _nested(kustomization: Path, top: Path) -> InputError:
+    folder = shown_path(str(kustomization.parent))
+    return InputError(
+        f"a kustomization below {shown_path(str(top))}, which has none",
+        where=Origin(shown_path(str(kustomization))),
+        why="whether it is to be built, or others are built from it, cannot be told",
+        hint=f"Name what is meant: -k {folder} to build it, -f for folders and files without one.",
+    )
+
+
+def _read(
+    place: _Place, stdin: BinaryIO | None, left: int, warn: Callable[[Problem], None]
+) -> Source | InputError | None:
+    """Return what a place holds; None for our own configuration among others."""
+    match place:
+        case _Url(url=url):
+            return download(url, left, warn)
+        case Overlay():
+            return build(place, left, warn)
+    path = _STDIN_SHOWN if place is None else shown_path(str(place.path))
     try:
-        if file is not None:
-            with file.open("rb") as stream:
+        if place is not None:
+            with place.path.open("rb") as stream:
                 data = stream.read(left + 1)
         else:
             data = stdin.read(left + 1) if stdin else b""
     except (OSError, ValueError) as error:
         return _unreadable(path, error)
     if len(data) > left:
-        what = f"more than {MAX_BYTES // 2**20} MiB of manifests in all"
-        return InputError(what, where=Origin(path), hint="Apply them as several sets.")
+        return too_much(path)
+    if is_configuration(data):
+        if place is not None and not place.named:
+            return None
+        return InputError(
+            "the configuration of a set is no manifest",
+            where=Origin(path),
+            hint=f"Use it as that: --config {path}",
+        )
     return Source(path, data)
 
 
 def _unreadable(path: str, error: OSError | ValueError) -> InputError:
     why = error.strerror if isinstance(error, OSError) else None
     return InputError("cannot be read", where=Origin(shown_path(path)), why=why or "")
-
-
-def shown_path(path: str) -> str:
-    """Return a path that can be written anywhere: control characters and odd bytes as escapes."""
-    return visible(os.fsencode(path).decode("utf-8", "backslashreplace"))

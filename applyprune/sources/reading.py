@@ -5,26 +5,39 @@ from __future__ import annotations
 import gc
 from contextlib import contextmanager
 from functools import partial
-from operator import itemgetter
 from typing import TYPE_CHECKING, BinaryIO
 
-from applyprune.errors import InputError, InputErrors
+from applyprune.errors import InputError, raise_all
 from applyprune.model.manifests import Manifest, Origin
+from applyprune.model.problems import Mark
+from applyprune.sources.excerpts import excerpt, lines_of
 from applyprune.sources.expansion import expand
-from applyprune.sources.files import Source, read_sources
-from applyprune.sources.positions import item_lines, locate
+from applyprune.sources.files import ignore, read_sources
+from applyprune.sources.input import Input, point
+from applyprune.sources.positions import item_lines
 from applyprune.sources.refusal import Refused
 from applyprune.sources.stream import read_documents
-from applyprune.sources.structure import read_manifest
+from applyprune.sources.structure import Fault, read_manifest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
+    from applyprune.model.problems import Problem
     from applyprune.sources.dialect import Document
+    from applyprune.sources.kustomize import Overlay
+    from applyprune.sources.source import Source
 
 
-def read(paths: Sequence[str], *, stdin: BinaryIO | None = None) -> tuple[Manifest, ...]:
-    """Return every manifest that ``paths`` hold, in their order; ``-`` is ``stdin``.
+def read(
+    paths: Sequence[str | Overlay],
+    *,
+    stdin: BinaryIO | None = None,
+    warn: Callable[[Problem], None] = ignore,
+) -> Input:
+    """Return every manifest that ``paths`` hold, in their order, and the texts; ``-`` is ``stdin``.
+
+    A path may be a file, a folder, a pattern, an HTTPS URL, or an Overlay to be built. ``warn`` is
+    told of redirects, and of what a build says.
 
     None at all is no error here: what that means is for the run to decide. Raises InputError, or
     InputErrors with all of them, for whatever cannot be read or is no manifest, and UsageError for
@@ -32,31 +45,37 @@ def read(paths: Sequence[str], *, stdin: BinaryIO | None = None) -> tuple[Manife
     """
     manifests: list[Manifest] = []
     errors: list[InputError] = []
+    texts: dict[str, str] = {}
     with _without_collector():
-        for source in read_sources(paths, stdin):
+        for source in read_sources(paths, stdin, warn):
             if isinstance(source, InputError):
                 errors.append(source)
                 continue
-            for found in read_source(source):
+            text = texts[source.path] = text_of(source)
+            for found in read_source(source, text):
                 if isinstance(found, Manifest):
                     manifests.append(found)
                 else:
                     errors.append(found)
-    if errors:
-        raise errors[0] if len(errors) == 1 else InputErrors(errors)
-    return tuple(manifests)
+    raise_all(errors)
+    return Input(tuple(manifests), texts)
 
 
-def read_source(source: Source) -> Iterator[Manifest | InputError]:
-    """Give the manifests and the errors of one file in their order."""
-    text = source.data.decode("utf-8", "replace").removeprefix("\ufeff")
+def text_of(source: Source) -> str:
+    """Return the text of a source, of which lines can be shown whatever it holds."""
+    return source.data.decode("utf-8", "replace").removeprefix("\ufeff")
+
+
+def read_source(source: Source, text: str) -> Iterator[Manifest | InputError]:
+    """Give the manifests and the errors of one file in their order; ``text`` is its text."""
     for numbered in read_documents(source.data):
         if isinstance(numbered.content, Refused):
-            yield _error(numbered.content, source.path, numbered.number)
+            yield _error(numbered.content, source.path, numbered.number, text)
             continue
         for each in expand(numbered.content, partial(item_lines, text)):
             if isinstance(each, Refused):
-                yield _error(each, source.path, numbered.number)
+                where = Origin(source.path, numbered.number, each.line)
+                yield _faulty(Fault(("items",), each.problem), where, text)
             else:
                 yield from _read_object(each, Origin(source.path, numbered.number, each.line), text)
 
@@ -66,23 +85,36 @@ def _read_object(document: Document, origin: Origin, text: str) -> Iterator[Mani
     if isinstance(result, Manifest):
         yield result
         return
-    errors = []
-    for fault in result:
-        path = fault.path
-        # A field that is missing has no place: the nearest one around it has.
-        while path and (place := locate(text, origin.line, path)) is None:
-            path = path[:-1]
-        line = place[0] if path and place else origin.line
-        where = Origin(origin.path, origin.document, line)
-        errors.append((line, InputError(fault.what, where=where, hint=fault.hint)))
-    for _, error in sorted(errors, key=itemgetter(0)):
-        yield error
+    errors = [_faulty(fault, origin, text) for fault in result]
+    yield from sorted(errors, key=lambda error: error.origin.line if error.origin else 0)
 
 
-def _error(refused: Refused, path: str, document: int) -> InputError:
-    why = f"it begins in line {refused.since}" if refused.since else ""
-    where = Origin(path, document, refused.line)
-    return InputError(refused.problem, where=where, why=why, hint=refused.hint)
+def _faulty(fault: Fault, origin: Origin, text: str) -> InputError:
+    place, shown = point({origin.path: text}, origin, [Mark(fault.path)])
+    error = InputError(fault.what, where=place, hint=fault.hint, field=fault.path)
+    error.excerpt = shown
+    return error
+
+
+def _error(refused: Refused, path: str, document: int, text: str) -> InputError:
+    line, column = refused.line, refused.column
+    begin, _ = refused.since
+    where = Origin(path, document, line, column)
+    hint = refused.hint
+    if 0 < line <= len(lines_of(text)) and "{{" in lines_of(text)[line - 1]:
+        hint = _TEMPLATE
+    why = f"it begins in line {begin}" if begin else ""
+    error = InputError(refused.problem, where=where, why=why, hint=hint)
+    width = len(str(line))
+    shown = (
+        excerpt(text, *refused.since, notes=["from here"], gutter=width),
+        excerpt(text, line, column),
+    )
+    error.excerpt = "\n".join(filter(None, shown))
+    return error
+
+
+_TEMPLATE = "Is this a template? Render it first, by `helm template`, say."
 
 
 @contextmanager

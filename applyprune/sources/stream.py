@@ -15,7 +15,7 @@ from itertools import pairwise
 from ruamel.yaml.error import YAMLError
 
 from applyprune.sources.dialect import Document, read_stream
-from applyprune.sources.events import refusal_of, without_flow_colons
+from applyprune.sources.events import place_in, refusal_of, without_flow_colons
 from applyprune.sources.jsontext import end_of_value, read_value, skip_space
 from applyprune.sources.refusal import Refused
 
@@ -67,12 +67,12 @@ def _decode(data: bytes) -> str:
     try:
         text = data.decode()
     except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise Refused("the text is not UTF-8", line) from None
+        before = data[: error.start].decode()
+        raise Refused("the text is not UTF-8", *place_in(before, len(before))) from None
     text = text.removeprefix("\ufeff")
     if "\ufeff" in text and (inner := _INNER_MARK.search(text)):
-        line = text.count("\n", 0, inner.end()) + 1
-        raise Refused("a byte order mark (U+FEFF) inside the text", line, hint="Take it out.")
+        place = place_in(text, inner.end() - 1)
+        raise Refused("a byte order mark (U+FEFF) inside the text", *place, hint="Take it out.")
     # kubectl reads lines: CR LF becomes LF before YAML sees it (CR CR LF is one line end less), and
     # the last line gets an end where it has none, which a block scalar then ends with, too.
     if "\r" in text:
@@ -94,14 +94,15 @@ def _read_json(text: str) -> list[Document | Refused]:
         except json.JSONDecodeError as error:
             # After two JSON documents kubectl, too, takes the stream for JSON to its end.
             if len(found) > 1 or (found and not _YAML_FOLLOWS.match(text, end)):
-                return [*found, Refused(f"not valid JSON: {error.msg}", error.lineno)]
-            return found + _read_yaml(text[place:], above)
+                what = f"not valid JSON: {error.msg}"
+                return [*found, Refused(what, *place_in(text, min(error.pos, _end(text))))]
+            return found + _read_yaml(text[place:], above, _before(text, place))
         except Refused as refused:
             after = end_of_value(text, place)
             # YAML's reader stumbles over the same place, and knows its line.
-            again = _read_yaml(text[place:after], above)
-            line = next((item.line for item in again if isinstance(item, Refused)), above + 1)
-            found.append(refused.at(line))
+            again = _read_yaml(text[place:after], above, _before(text, place))
+            places = [(item.line, item.column) for item in again if isinstance(item, Refused)]
+            found.append(refused.at(*places[0]) if places else refused.at(above + 1))
         else:
             # kubectl passes over a null, as over an empty YAML document.
             found += [Document(value, above + 1)] if value is not None else []
@@ -110,8 +111,17 @@ def _read_json(text: str) -> list[Document | Refused]:
     return found
 
 
-def _read_yaml(text: str, above: int) -> list[Document | Refused]:
-    """Read YAML that stands ``above`` lines down in the stream.
+def _before(text: str, place: int) -> int:
+    """Return how many characters stand before a place in its line."""
+    return place - text.rfind("\n", 0, place) - 1
+
+
+def _end(text: str) -> int:
+    return len(text.rstrip())
+
+
+def _read_yaml(text: str, above: int, before: int = 0) -> list[Document | Refused]:
+    """Read YAML that stands ``above`` lines down in the stream, ``before`` characters in.
 
     All of it at one go where it is without a fault, else piece by piece, so that a fault hides only
     the document that it is in.
@@ -126,10 +136,11 @@ def _read_yaml(text: str, above: int) -> list[Document | Refused]:
         try:
             documents = _read_mended(piece)
         except Refused as refused:
-            found.append(refused.moved(above))
+            found.append(refused.moved(above, before))
         else:
             found += [Document(each.value, each.line + above) for each in documents]
         above += piece.count("\n")
+        before = 0
     return found
 
 
@@ -151,13 +162,16 @@ def _read_piece(text: str, stand_in: str = "") -> list[Document]:
     """Read a text; raises YAMLError where libyaml does, and Refused for any other fault."""
     if false := _NO_SEPARATOR.search(f"\n{text}" if text.startswith("---") else text):
         line = text.count("\n", 0, false.start() + 1) + 1
-        raise Refused("a line that begins with --- holds more than a separator", line, hint=_ONLY)
+        what = "a line that begins with --- holds more than a separator"
+        raise Refused(what, line, 1, hint=_ONLY)
     if _DIRECTIVE.match(text):
-        raise Refused("a directive (%YAML, %TAG)", 1, hint="kubectl refuses it too; take it out.")
+        raise Refused(
+            "a directive (%YAML, %TAG)", 1, 1, hint="kubectl refuses it too; take it out."
+        )
     documents, marked = read_stream(text, stand_in)
     # libyaml takes a lone carriage return and U+2028 for line ends too; kubectl sees no --- there.
     if marked != text.count("\n---") + text.startswith("---"):
         hidden = _HIDDEN_SEPARATOR.search(text)
-        line = text.count("\n", 0, hidden.start()) + 1 if hidden else 0
-        raise Refused("a --- that kubectl does not see", line, hint=_DROPPED)
+        place = place_in(text, hidden.start() + 1) if hidden else (0, 0)
+        raise Refused("a --- that kubectl does not see", *place, hint=_DROPPED)
     return documents

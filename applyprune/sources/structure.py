@@ -168,5 +168,5 @@ def _hint_for(origin: Origin) -> str:
 _QUOTE = "Quote it: without quotes y, no, on, 1.0 and 0x10 are not text."
 _DNS_LABEL = "Lower-case letters, digits and '-', at most 63 of them."
 _GENERATED = "Each run would create one more, and none could find it again: give it a name."
-_KUSTOMIZE = "Build it first: kubectl kustomize DIR | applyprune apply NAME -f -"
+_KUSTOMIZE = "Build its folder: applyprune apply NAME -k DIR"
 _LIVE = "This is a copy of a live object: take out what the server added, status and defaults too."

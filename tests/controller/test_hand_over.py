@@ -27,6 +27,12 @@ def test_there_and_back(site: Plane, tenant: Tenant) -> None:
 
     assert ours("apply", "shop", "-f", "-").code == 0
     before = uids()
+    # To have the name of the set by chance is not to have been given it.
+    tenant.bundle("shop", config_map("c"))
+    assert "spec.inventoryName: shop" in tenant.failed("shop", "InventoryOwned")
+    tenant.delete("shop")
+    tenant.gone("shop")
+    assert uids() == before
     tenant.bundle("web", config_map("a", "by bundle"), config_map("b"), inventoryName="shop")
     tenant.ready("web")
     assert tenant.value("a") == "by bundle"

@@ -116,7 +116,7 @@ def test_asked_for_a_pass(tenant: Tenant) -> None:
     assert tenant.api("DELETE", tenant.path("configmaps", "a"))[0] == 200
     tenant.annotate("web", reconcile_now="2026-01-01")
     eventually(lambda: tenant.exists("a") == [True], within=5)
-    eventually(lambda: tenant.get("web")["status"]["lastHandledReconcileAt"] == "2026-01-01")
+    eventually(lambda: tenant.get("web")["status"].get("lastHandledReconcileAt") == "2026-01-01")
 
 
 def test_a_refused_prune_is_approved(tenant: Tenant, running: Controller) -> None:
@@ -299,6 +299,9 @@ def test_the_name_of_the_inventory_cannot_be_changed(tenant: Tenant) -> None:
             tenant.bundle("web", config_map("a"), suspend=True, **other)
     with pytest.raises(AssertionError, match="DNS label"):
         tenant.bundle("web.example", config_map("a"), suspend=True)
+    # To say the name that it has is no change, and the consent to take a set over.
+    tenant.bundle("same", config_map("a"), suspend=True)
+    tenant.bundle("same", config_map("a"), suspend=True, inventoryName="same")
 
 
 def test_fields_that_are_left_to_others(tenant: Tenant) -> None:

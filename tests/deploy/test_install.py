@@ -32,7 +32,7 @@ CRD = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{BUNDLES}"
 
 def manifests(text: str) -> tuple[Manifest, ...]:
     """Return the objects of a text."""
-    return read(("-",), stdin=BytesIO(text.encode()))
+    return tuple(read(("-",), stdin=BytesIO(text.encode())))
 
 
 def chosen(**choices: Any) -> tuple[Manifest, ...]:

@@ -30,33 +30,33 @@ INPUTS: dict[str, tuple[str, int, list[str]]] = {
     "a name that only the server refuses": (
         "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: A_b}\n",
         3,
-        ["bad.yaml:1", "A_b"],
+        ["bad.yaml:3:12", "A_b"],
     ),
     "generateName": (
         "apiVersion: v1\nkind: ConfigMap\nmetadata: {generateName: a-}\n",
         2,
         ["bad.yaml:", "generateName"],
     ),
-    "a duplicate": (GOOD + "---\n" + GOOD, 2, ["bad.yaml:6", "bad.yaml:1", "twice"]),
+    "a duplicate": (GOOD + "---\n" + GOOD, 2, ["bad.yaml:8:12", "bad.yaml:1", "twice"]),
     "an ApplySet label": (
         GOOD.replace("{name: good}", f"{{name: good, labels: {{{LABEL}: x}}}}"),
         2,
-        ["bad.yaml:1", LABEL],
+        ["bad.yaml:3:33", LABEL],
     ),
     "the inventory itself": (
         GOOD.replace("name: good", "name: applyprune-web"),
         2,
-        ["bad.yaml:1", "inventory"],
+        ["bad.yaml:3:12", "inventory"],
     ),
     "an unknown kind": (
         "apiVersion: x.example.com/v1\nkind: Foo\nmetadata: {name: a}\n",
         2,
-        ["bad.yaml:1", "Foo", "x.example.com/v1"],
+        ["bad.yaml:1:1", "Foo", "x.example.com/v1"],
     ),
     "an unknown field": (
         "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: good}\ndatum: {}\n",
         3,
-        ["bad.yaml:1", "datum"],
+        ["bad.yaml:4:1", "datum"],
     ),
     "nothing at all": ("# nothing\n---\n", 6, ["no object in the input", "--allow-empty"]),
 }

@@ -103,10 +103,10 @@ def test_a_run_in_every_format(
     (suite,) = told["junit"]["testsuite"]
     assert (suite["@tests"], suite["@failures"], suite["@errors"]) == ("3", "1", "0")
     ((level, properties, message),) = told["github"]
-    assert (level, properties["file"], properties["line"]) == ("error", "deploy/wrong.yaml", "1")
+    assert (level, properties["file"], properties["line"]) == ("error", "deploy/wrong.yaml", "4")
     assert "datum" in message
     (remark,) = told["gitlab"]
-    assert remark["location"] == {"path": "deploy/wrong.yaml", "lines": {"begin": 1}}
+    assert remark["location"] == {"path": "deploy/wrong.yaml", "lines": {"begin": 4}}
     page = summary.read_text()
     assert "datum" in page
     assert "`configmap/a`" in page

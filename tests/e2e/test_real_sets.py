@@ -73,6 +73,11 @@ def test_apply_again_shrink_delete(fresh_plane: FreshPlane, tmp_path: Path, name
     _bystander(api)
     before = _lasting(_everything(api))
 
+    # Before any of its namespaces and kinds is there, too.
+    foretold = applyprune("diff", name, "-f", source, kubeconfig=plane.kubeconfig)
+    assert (foretold.code, foretold.err) == (1, "")
+    assert foretold.out.splitlines()[-1] == f"{name}: {count} to create"
+
     first = applyprune("apply", name, "-f", source, kubeconfig=plane.kubeconfig)
     assert first.code == 0, first.err
     assert [word for _, word in first.objects] == ["created"] * count

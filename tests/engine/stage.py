@@ -102,7 +102,7 @@ class Story:
 class Stage:
     """The set ``web`` of one namespace, through one kubeconfig; ``budget`` bounds its retries.
 
-    ``owner`` is the Bundle in whose name it is run.
+    ``owner`` is the Bundle in whose name it is run; ``takes_over`` lets it take the set over.
     """
 
     kubeconfig: Path
@@ -112,6 +112,7 @@ class Stage:
     seen: Callable[[Event], None] = lambda _: None
     stop: Stop = field(default_factory=Stop)
     owner: str = ""
+    takes_over: bool = False
 
     @property
     def target(self) -> SetIdentity:
@@ -122,7 +123,12 @@ class Stage:
         """Run once and return what was said; what concerns the run as a whole is raised."""
         manifests = [manifest(raw, line) for line, raw in enumerate(bodies, 1)]
         request = Request(
-            self.target, manifests, self.namespace, Options(**options), owner=self.owner
+            self.target,
+            manifests,
+            self.namespace,
+            Options(**options),
+            owner=self.owner,
+            takes_over=self.takes_over,
         )
         with self._at_work() as (transport, cluster):
             store = ConfigMapStore(transport, self.target)

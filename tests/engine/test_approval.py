@@ -57,7 +57,9 @@ def test_an_empty_input_can_be_approved(stage: Stage) -> None:
 def test_a_set_belongs_to_its_bundle(stage: Stage) -> None:
     """The Bundle takes it over without touching an object; nobody else may change it then."""
     stage.run(config_map("a"), config_map("b"))
-    bundle = replace(stage, owner=OWNER)
+    with pytest.raises(OwnedByBundle, match="inventoryName: web"):
+        replace(stage, owner=OWNER).run(config_map("a"), config_map("b"))
+    bundle = replace(stage, owner=OWNER, takes_over=True)
     taken = bundle.run(config_map("a"), config_map("b"))
     assert set(taken.outcomes.values()) == {Outcome.UNCHANGED}
     assert stage.inventory().owner == OWNER
@@ -70,7 +72,7 @@ def test_a_set_belongs_to_its_bundle(stage: Stage) -> None:
         with pytest.raises(OwnedByBundle, match=OWNER):
             stage.run(config_map("a"), mode=mode)
     with pytest.raises(OwnedByBundle):
-        replace(stage, owner="Bundle shop/other").run(config_map("a"))
+        replace(bundle, owner="Bundle shop/other").run(config_map("a"))
     with pytest.raises(OwnedByBundle):
         stage.move(replace(stage, name="other"))
     looked = stage.run(config_map("a"), dry_run=DryRun.SERVER)
@@ -82,7 +84,7 @@ def test_a_set_belongs_to_its_bundle(stage: Stage) -> None:
 def test_a_bundle_removes_nothing_that_is_not_its_own(stage: Stage) -> None:
     """A set that was released meanwhile stays, whatever becomes of the Bundle."""
     stage.run(config_map("a"))
-    bundle = replace(stage, owner=OWNER)
+    bundle = replace(stage, owner=OWNER, takes_over=True)
     for mode in (Mode.DELETE, Mode.ABANDON):
         with pytest.raises(OwnedByBundle, match="does not belong to Bundle shop/web"):
             bundle.run(mode=mode)

@@ -121,12 +121,14 @@ BUT = {
     ("applyprune.planning.managed_fields", "jsonpatch"),
     ("applyprune.planning.ready_rules", "cel_expr_python"),
     ("applyprune.planning.ready_rules", "cel_expr_python.ext"),
+    ("applyprune.planning.structural", "jsonschema"),
+    ("applyprune.planning.structural", "jsonschema.validators"),
 }
 
 
 @pytest.mark.parametrize("name", STANDARD_LIBRARY_ONLY)
 def test_the_core_needs_no_package_of_others(name: str) -> None:
-    """It needs Python, jsonpatch to edit managedFields, and CEL to judge by a user's rule."""
+    """It needs Python, jsonpatch for managedFields, CEL for rules, jsonschema for CRDs' schemas."""
     wrong = [
         f"{module} imports {imported}"
         for module in modules()

@@ -16,6 +16,7 @@ class Mutation:
     test: str
 
 
+_APPROVAL = "tests/engine/test_approval.py::"
 _CONFLICTS = "tests/engine/test_conflicts.py::"
 _FAULTS = "tests/engine/test_faults.py::"
 _GUARDS = "tests/engine/test_guards_hold.py::"
@@ -123,9 +124,16 @@ MUTATIONS = (
         f"{_CONFLICTS}test_what_was_skipped_at_its_adoption_is_not_listed",
     ),
     Mutation(
+        "the mask of a Secret in a diff",
+        "planning/masking.py",
+        "lambda _: True",
+        "lambda _: False",
+        "tests/engine/test_comparing.py::test_a_secret_is_masked_everywhere",
+    ),
+    Mutation(
         "the mask of a Secret in a conflict",
-        "planning/conflicts.py",
-        "if is_secret(one.body):",
+        "planning/masking.py",
+        "if secret:",
         "if False:",
         f"{_CONFLICTS}test_a_conflict_of_a_secret_shows_neither_value",
     ),
@@ -135,5 +143,19 @@ MUTATIONS = (
         "return not any(str(manager).startswith(MANAGERS) for manager in appliers)",
         "return True",
         f"{_CONFLICTS}test_force_does_not_touch_an_object_of_another_set[True]",
+    ),
+    Mutation(
+        "the owner of a set",
+        "engine/run.py",
+        "refuse_owned(self.inventory, request.owner, options, takes_over=request.takes_over)",
+        "pass",
+        f"{_APPROVAL}test_a_set_belongs_to_its_bundle",
+    ),
+    Mutation(
+        "the one prune that an approval is of",
+        "planning/removal.py",
+        "if approval == options.approved:",
+        "if options.approved:",
+        f"{_APPROVAL}test_an_approval_is_of_one_prune_only",
     ),
 )

@@ -9,6 +9,7 @@ import pytest
 from applyprune.errors import InputError, InputErrors
 from applyprune.model.options import Options
 from applyprune.model.refs import Ref
+from applyprune.planning.dependencies import DEPENDS_ON
 from applyprune.planning.scope import resolve
 from applyprune.planning.tracking import PART_OF
 from tests.planning.builders import CATALOGUE, TARGET, body, manifest
@@ -147,3 +148,59 @@ def test_an_override_that_makes_one_object_of_two_is_an_error() -> None:
     assert "set.yaml:2: configmap/a in namespace there is in the set twice" in text
     assert "it is also in set.yaml:1" in text
     assert "--namespace-override puts both there" in text
+
+
+ADVICE: dict[str, tuple[str, str, str]] = {
+    "a mistyped kind": ("apps/v1", "Deploymnet", "Did you mean apps/v1 Deployment?"),
+    "a kind in lower case": ("v1", "configmap", "Did you mean v1 ConfigMap?"),
+    "a kind of another group": ("v1", "Job", "Did you mean batch/v1? There the server serves Job."),
+    "a group of old": ("extensions/v1beta1", "Deployment", "Did you mean apps/v1?"),
+    "a mistyped group and kind": ("app/v1", "Deploymnt", "Did you mean apps/v1 Deployment?"),
+    "a kind of nobody": ("v1", "Zzz", "Check the spelling"),
+    "somebody's own that is like a built-in one": (
+        "traefik.io/v1",
+        "Secrets",
+        "add its CustomResourceDefinition",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ADVICE)
+def test_what_may_have_been_meant(name: str) -> None:
+    api_version, kind, expected = ADVICE[name]
+    with pytest.raises(InputError) as caught:
+        _refs({"apiVersion": api_version, "kind": kind, "metadata": {"name": "f"}})
+    assert expected in caught.value.hint
+
+
+def test_what_depends_on_an_object_that_is_wrong_lacks_nothing() -> None:
+    """The one error is told, not one more for each that follows from it."""
+    needy = body(metadata={"annotations": {DEPENDS_ON: "apps/namespaces/home/Deploymnet/f"}})
+    wrong = {"apiVersion": "apps/v1", "kind": "Deploymnet", "metadata": {"name": "f"}}
+    with pytest.raises(InputError) as caught:
+        _refs(needy, wrong)
+    assert not isinstance(caught.value, InputErrors)
+    assert "Deploymnet" in caught.value.what
+
+
+def test_errors_of_every_sort_are_said_at_once() -> None:
+    """An unknown kind, an annotation that is no word, a dependency that is missing, a circle."""
+    with pytest.raises(InputErrors) as caught:
+        _refs(
+            {"apiVersion": "x.io/v1", "kind": "Foo", "metadata": {"name": "f"}},
+            body(name="b", metadata={"annotations": {"applyprune.dev/wait": "never"}}),
+            body(name="c", metadata={"annotations": {DEPENDS_ON: "/Secret/nowhere"}}),
+            *(
+                body(name=one, metadata={"annotations": {DEPENDS_ON: _config_map(other)}})
+                for one, other in ("de", "ed", "fg", "gf")
+            ),
+        )
+    errors = caught.value.errors
+    assert [error.what.partition(" ")[0] for error in errors] == [
+        "the", "applyprune.dev/wait", "configmap/c", "objects", "objects",
+    ]  # fmt: skip
+    assert [len(error.marks) for error in errors] == [0, 0, 0, 2, 2]
+
+
+def _config_map(name: str) -> str:
+    return f"/namespaces/home/ConfigMap/{name}"

@@ -142,7 +142,7 @@ def test_standard_input(folder: Path) -> None:
         names("-", "a.yaml", "-", stdin=b"")
     with pytest.raises(UsageError, match="no standard input"):
         names("-")
-    with pytest.raises(InputError, match=r"^<stdin>:2: "):
+    with pytest.raises(InputError, match=r"^<stdin>:2:1: "):
         names("-", stdin=b"a: 1\na: 2\n")
 
 
@@ -164,4 +164,4 @@ def test_a_path_that_cannot_be_written_to_a_terminal_is_shown_escaped(folder: Pa
     os.mkdir(b"m")  # noqa: PTH102 - a name that is no text
     with open(b"m/\xff\x1b[31m.yaml", "w") as file:  # noqa: PTH123
         file.write("a: [")
-    assert message("m").startswith(r"m/\xff\x1b[31m.yaml:1: ")
+    assert message("m").startswith(r"m/\xff\x1b[31m.yaml:1:5: ")

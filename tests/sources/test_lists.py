@@ -81,7 +81,7 @@ kind: RoleList
 
 def test_an_item_with_half_a_type_is_refused() -> None:
     text = "apiVersion: v1\nkind: ConfigMapList\nitems:\n- kind: ConfigMap\n  metadata: {name: a}\n"
-    with pytest.raises(InputError, match=r"^<stdin>:4: no apiVersion$"):
+    with pytest.raises(InputError, match=r"^<stdin>:4:3: no apiVersion\n"):
         objects(text)
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def manifests(text: str) -> tuple[Manifest, ...]:
-    return read(["-"], stdin=io.BytesIO(text.encode()))
+    return read(["-"], stdin=io.BytesIO(text.encode())).manifests
 
 
 def test_a_manifest() -> None:
@@ -103,7 +103,7 @@ apiVersion: a/b/c
 
 def test_a_hint_tells_a_kustomization() -> None:
     text = "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources: []\n"
-    with pytest.raises(InputError, match="kubectl kustomize"):
+    with pytest.raises(InputError, match="-k DIR"):
         manifests(text)
 
 

@@ -14,7 +14,7 @@ from applyprune.model.events import Drift
 from applyprune.planning.evidence import SECRET, own_apply_entry, same_entry
 from applyprune.planning.field_paths import to_pointer, value_at
 from applyprune.planning.field_sets import leaves, owns
-from applyprune.planning.field_values import shown
+from applyprune.planning.masking import shown
 from applyprune.planning.tracking import yielded_manager
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import pytest
 from applyprune.model.inventory import ABSENT, Entry
 from applyprune.model.live import Live
 from applyprune.model.refs import Ref
-from applyprune.planning.drifting import drift_of, has_drifted
+from applyprune.planning.drift_by_record import drift_of, has_drifted
 from applyprune.planning.evidence import take
 
 MANAGER = "applyprune/shop/web"

@@ -1,0 +1,102 @@
+"""Options of ``apply``, and of ``diff``, which tells what it would do."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import wraps
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from applyprune.cli.options import is_said
+from applyprune.errors import UsageError
+from applyprune.model.options import Adopt
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from applyprune.model.options import Options
+
+
+def apply_options(verb: Callable[..., Any]) -> Callable[..., Any]:
+    """Add what decides about what is applied; it becomes part of the verb's ``options``."""
+
+    @wraps(verb)
+    def command(
+        options: Options,
+        prune: bool,
+        adopt: str,
+        take_over: tuple[str, ...],
+        force_conflicts: bool,
+        recreate: bool,
+        create_namespace: bool,
+        full: bool,
+        **others: Any,
+    ) -> Any:
+        if options.selector and prune and is_said("prune"):
+            raise UsageError(
+                "--prune and --selector exclude each other",
+                why="what the selector leaves out would look like what has left the set",
+                hint="Prune in a run without --selector.",
+            )
+        decided = replace(
+            options,
+            prune=prune,
+            adopt=Adopt(adopt),
+            take_over=frozenset(_not_ours(take_over)),
+            force_conflicts=force_conflicts,
+            recreate=recreate,
+            create_namespace=create_namespace,
+            full=full,
+        )
+        return verb(options=decided, **others)
+
+    for option in (
+        click.option("--full", is_flag=True, help="Send every object, changed or not."),
+        click.option(
+            "--create-namespace",
+            is_flag=True,
+            help="Create the inventory's namespace; it stays outside the set.",
+        ),
+        click.option(
+            "--recreate",
+            is_flag=True,
+            help="Delete and create anew what cannot be changed in place; never a "
+            "PersistentVolumeClaim, PersistentVolume, Namespace or CRD.",
+        ),
+        click.option(
+            "--force-conflicts", is_flag=True, help="Take fields that other managers own."
+        ),
+        click.option(
+            "--take-over",
+            multiple=True,
+            metavar="MANAGER",
+            help="A field manager whose fields become the set's own; kubectl's and Helm's do at "
+            "adoption.",
+        ),
+        click.option(
+            "--adopt",
+            type=click.Choice([str(one) for one in Adopt]),
+            default=str(Adopt.UNOWNED),
+            show_default=True,
+            help="Which existing objects the set may take in.",
+        ),
+        click.option(
+            "--prune/--no-prune",
+            default=True,
+            help="Whether to delete what has left the set, or keep it listed.  [default: prune]",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def _not_ours(managers: tuple[str, ...]) -> tuple[str, ...]:
+    from applyprune.planning.tracking import MANAGERS
+
+    if others := sorted(one for one in managers if one.startswith(MANAGERS)):
+        raise UsageError(
+            f"{others[0]} is the field manager of a set",
+            hint="--adopt=all takes objects from another set.",
+        )
+    return managers

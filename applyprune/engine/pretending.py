@@ -1,0 +1,291 @@
+"""What a server dry run knows of each object: whether it would change, and how, when that is asked.
+
+A dry run of the server cannot do what an apply does in several steps. Where one stands in for them
+(a namespace or a CRD that is still to come, fields that change hands first) the comparison says
+which checks it could not make.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from applyprune.engine.trials import another_name, try_create
+from applyprune.errors import (
+    AlreadyExists,
+    ApplypruneError,
+    Conflict,
+    Forbidden,
+    Invalid,
+    NotFound,
+    NotServed,
+    RunFailed,
+)
+from applyprune.model.events import Compared, Outcome
+from applyprune.model.plan import Action
+from applyprune.planning.comparing import dropped, overlaid, substance, without
+from applyprune.planning.conflicts import settled_first
+from applyprune.planning.definitions import defined_resources, schema_of
+from applyprune.planning.drift_by_manifest import drift_of, has_drifted
+from applyprune.planning.field_paths import from_pointer, is_under, left_out
+from applyprune.planning.ignoring import ignored_of, parse_rule
+from applyprune.planning.masking import masked
+from applyprune.planning.normalization import sent
+from applyprune.planning.ordering import CRD, NAMESPACE
+from applyprune.planning.refusals import is_denial
+from applyprune.planning.structural import validate
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from applyprune.engine.ports import Cluster
+    from applyprune.model.events import Drift
+    from applyprune.model.inventory import Entry
+    from applyprune.model.live import Live
+    from applyprune.model.options import Options
+    from applyprune.model.plan import ApplyStep, Desired, RemoveStep
+    from applyprune.model.refs import GVK, Ref
+    from applyprune.model.resources import Resource
+    from applyprune.planning.ignoring import Ignored
+    from applyprune.planning.tracking import SetIdentity
+
+NOT_CHECKED = "not checked by the server: its namespace or kind is not there yet"
+CHANGING_HANDS = "not checked by the server in full: some fields have to change hands"
+_NO_KIND = "its kind is not there yet: checked by the schema in its CRD, not by the server"
+_NEW_SCHEMA = (
+    "its CRD is about to change: checked by the new schema, merged here, not by the server"
+)
+_SHOWN = 3
+
+
+@dataclass(slots=True)
+class Pretender:
+    """Judges the dry run of one plan; ``take`` gives a comparison away, once.
+
+    ``recorded`` are the entries of the inventory as read. Thread-safe but for ``expect``.
+    """
+
+    cluster: Cluster
+    target: SetIdentity
+    options: Options
+    recorded: Mapping[Ref, Entry]
+    rules: Sequence[Ignored] = field(init=False)
+    _namespaces: frozenset[str] = frozenset()
+    _schemas: Mapping[GVK, Mapping[str, Any] | None] = field(default_factory=dict)
+    _changing: frozenset[GVK] = frozenset()
+    _served: dict[GVK, bool] = field(default_factory=dict)
+    _compared: dict[Ref, Compared] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Read the rules of what is left out; raises UsageError for one that is none."""
+        self.rules = [parse_rule(text) for text in self.options.ignore]
+
+    def expect(self, steps: Sequence[ApplyStep]) -> None:
+        """Learn which namespaces and kinds the plan itself brings."""
+        home = {self.target.namespace} if self.options.create_namespace else set()
+        self._namespaces = frozenset(
+            step.desired.ref.name
+            for step in steps
+            if step.desired.ref.group_kind == NAMESPACE and step.action is Action.CREATE
+        ) | frozenset(home)
+        self._schemas = {
+            resource.gvk: schema_of(step.desired.body, resource.version)
+            for step in steps
+            if step.desired.ref.group_kind == CRD and step.action is not Action.REFUSE
+            for resource in defined_resources(step.desired.body)
+        }
+        self._changing = frozenset(
+            resource.gvk
+            for step in steps
+            if step.desired.ref.group_kind == CRD and step.action is Action.UPDATE
+            for resource in defined_resources(step.desired.body)
+        )
+
+    def take(self, ref: Ref) -> Iterator[Compared]:
+        """Yield the comparison of one object, if there is one, and forget it."""
+        if (compared := self._compared.pop(ref, None)) is not None:
+            yield compared
+
+    def outcome(
+        self, step: ApplyStep, after: Live, *, created: bool, taken: bool, weaker: str = ""
+    ) -> Outcome:
+        """Return what an apply would come to, by the reply to its dry run.
+
+        ``taken`` says that fields change hands first; whoever wants no comparison knows enough
+        then.
+        """
+        if created or step.live is None:
+            self._compare(step, Outcome.CREATED, None, after.body)
+            return Outcome.CREATED
+        if taken and not self.options.compare:
+            return Outcome.CONFIGURED
+        one = step.desired
+        before = self.cluster.get(one.resource, one.ref, full=True)
+        body = after.body or {}
+        if taken:
+            gone = dropped(after, settled_first(step, self.target), self.target.manager)
+            body = without(body, gone)
+            if gone and not weaker:
+                weaker = CHANGING_HANDS
+        status = "status" in one.body
+        then, now = (substance(each, status=status) for each in (before.body or {}, body))
+        if then == now and not taken:
+            return Outcome.UNCHANGED
+        paths = ignored_of(self.rules, one.ref)
+        if then != now and left_out(then, paths) == left_out(now, paths):
+            return Outcome.UNCHANGED
+        self._compare(step, Outcome.CONFIGURED, before, body, after=after, weaker=weaker)
+        return Outcome.CONFIGURED
+
+    def changing_hands(self, step: ApplyStep, body: Mapping[str, Any]) -> None:
+        """Compare an object of which some fields are others' until the apply has taken them."""
+        if not self.options.compare:
+            return
+        one = step.desired
+        after, _ = self.cluster.apply(
+            one.resource, one.ref, body, manager=self.target.manager, force=True, dry_run=True
+        )
+        self.outcome(step, after, created=False, taken=True, weaker=CHANGING_HANDS)
+
+    def recreated(self, step: ApplyStep) -> None:
+        """Compare an object that would be deleted and created anew."""
+        if self.options.compare:
+            one = step.desired
+            before = self.cluster.get(one.resource, one.ref, full=True)
+            name, namespace = another_name(one.ref.name), one.ref.namespace
+            body = try_create(self.cluster, self.target, one, name=name, namespace=namespace)
+            weaker = "tried under another name"
+            self._compare(step, Outcome.RECREATED, before, body, weaker=weaker)
+
+    def leaving(self, step: RemoveStep, live: Live, outcome: Outcome) -> None:
+        """Compare an object that would be deleted."""
+        if not self.options.compare or step.resource is None:
+            return
+        weaker = ""
+        try:
+            live = self.cluster.get(step.resource, step.entry.ref, full=True)
+        except ApplypruneError as error:
+            weaker = f"only its metadata could be read: {error.what}"
+        body, _ = masked(substance(live.body or {"metadata": live.metadata}), None)
+        ref = step.entry.ref
+        self._compared[ref] = Compared(ref, outcome, body, None, weaker=weaker)
+
+    def to_come(self, step: ApplyStep) -> str:
+        """Return how an object was checked whose namespace or kind the plan itself brings.
+
+        Empty when that is not why the server does not know it. Raises the Invalid of a server, or
+        RunFailed, when the object cannot be created as it is.
+        """
+        one = step.desired
+        if step.action is not Action.CREATE:
+            return ""
+        if one.resource.gvk in self._schemas and not self._is_served(one.resource):
+            return self._by_schema(step, _NO_KIND)
+        return self._elsewhere(step) if one.ref.namespace in self._namespaces else ""
+
+    def by_new_schema(self, step: ApplyStep, error: Conflict | Invalid) -> str:
+        """Return how a custom resource was checked that only its CRD of today refuses.
+
+        Empty when its CRD is not about to change. Raises RunFailed when it does not fit the new
+        schema either.
+        """
+        if step.desired.resource.gvk not in self._changing or not isinstance(error, Invalid):
+            return ""
+        return self._by_schema(step, _NEW_SCHEMA)
+
+    def _is_served(self, resource: Resource) -> bool:
+        if resource.gvk not in self._served:
+            self._served[resource.gvk] = self.cluster.serves(resource)
+        return self._served[resource.gvk]
+
+    def _by_schema(self, step: ApplyStep, how: str) -> str:
+        one = step.desired
+        outcome = Outcome.CREATED if step.live is None else Outcome.CONFIGURED
+        before = self._before(step)
+        body = one.body if before is None else sent(one)
+        schema = self._schemas[one.resource.gvk]
+        if schema is None:
+            self._compare(step, outcome, before, overlaid(before, body), weaker=NOT_CHECKED)
+            return NOT_CHECKED
+        verdict = validate(schema, body)
+        if verdict.violations:
+            error = RunFailed(
+                f"{one.ref} does not fit the schema of its CRD",
+                where=one.origin,
+                why=verdict.told,
+            )
+            error.field = verdict.violations[0].place
+            raise error
+        if verdict.unchecked:
+            more = len(verdict.unchecked) - _SHOWN
+            names = [*verdict.unchecked[:_SHOWN], *([f"{more} more"] if more > 0 else [])]
+            how += f"; not checked: {', '.join(names)}"
+        self._compare(step, outcome, before, overlaid(before, verdict.body), weaker=how)
+        return how
+
+    def _before(self, step: ApplyStep) -> Live | None:
+        if step.live is None or not self.options.compare:
+            return step.live
+        return self.cluster.get(step.desired.resource, step.desired.ref, full=True)
+
+    def _elsewhere(self, step: ApplyStep) -> str:
+        """Try to create the object in a namespace that is there: the set's own, or default."""
+        one = step.desired
+        how, body = NOT_CHECKED, one.body
+        for namespace in dict.fromkeys((self.target.namespace, "default")):
+            try:
+                body = self._try_in(namespace, one)
+            except (NotFound, NotServed):
+                continue
+            except (Forbidden, Invalid) as error:
+                # What stands there only, a quota or a policy, says nothing of the other namespace.
+                if isinstance(error, Invalid) and not is_denial(error.what):
+                    raise
+                how = f"{NOT_CHECKED} (the namespace {namespace}, tried instead, would refuse it)"
+            else:
+                how = (
+                    f"its namespace is not there yet: checked in {namespace}, without the quotas "
+                    "and policies of its own"
+                )
+            break
+        self._compare(step, Outcome.CREATED, None, body, weaker=how)
+        return how
+
+    def _try_in(self, namespace: str, one: Desired) -> Mapping[str, Any]:
+        name = one.ref.name
+        try:
+            return try_create(self.cluster, self.target, one, name=name, namespace=namespace)
+        except (AlreadyExists, Conflict):
+            name = another_name(name)
+            return try_create(self.cluster, self.target, one, name=name, namespace=namespace)
+
+    def _compare(
+        self,
+        step: ApplyStep,
+        outcome: Outcome,
+        before: Live | None,
+        body: Mapping[str, Any] | None,
+        *,
+        after: Live | None = None,
+        weaker: str = "",
+    ) -> None:
+        if not self.options.compare:
+            return
+        one = step.desired
+        ref, status, paths = one.ref, "status" in one.body, ignored_of(self.rules, one.ref)
+
+        def fit(state: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+            return None if state is None else left_out(substance(state, status=status), paths)
+
+        then, now = masked(fit(before.body if before else None), fit(body))
+        drifted = has_drifted(one, self.recorded.get(ref), before, self.target.manager)
+        drift: tuple[Drift, ...] = ()
+        if drifted and before is not None and after is not None:
+            drift = tuple(
+                drift
+                for drift in drift_of(before, after, self.target)
+                if not any(is_under(from_pointer(drift.path), path) for path in paths)
+            )
+        self._compared[ref] = Compared(
+            ref, outcome, then, now, one.origin, weaker, drifted=drifted, drift=drift
+        )

@@ -1,0 +1,129 @@
+"""A diff for people: each object that would change as a unified diff of its YAML, and a summary."""
+
+from __future__ import annotations
+
+from difflib import unified_diff
+from typing import TYPE_CHECKING
+
+from applyprune.model.events import Compared, Done, Event, Failed, Finished, Outcome, Started
+from applyprune.output.paint import Colour, painted
+from applyprune.output.text import TextPrinter
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from applyprune.model.events import Drift
+    from applyprune.output.screen import Screen
+
+_CONTEXT = 3
+_NOWHERE = "/dev/null"
+_COLOURS = {"+": Colour.GREEN, "-": Colour.RED, "@": Colour.CYAN}
+_SUMMARY = {
+    Outcome.CREATED: "to create",
+    Outcome.CONFIGURED: "to configure",
+    Outcome.RECREATED: "to recreate",
+    Outcome.PRUNED: "to delete",
+    Outcome.ABANDONED: "to abandon",
+    Outcome.FORGOTTEN: "to forget",
+    Outcome.UNCHANGED: "unchanged",
+    Outcome.KEPT: "kept",
+    Outcome.SKIPPED: "skipped",
+    Outcome.FAILED: "failed",
+}
+
+
+class SummaryPrinter:
+    """Tells what is not shown as a diff, and the summary; for a program that shows the rest."""
+
+    def __init__(self, screen: Screen) -> None:
+        """Take where the lines go; what no diff concerns is told as by every other verb."""
+        self._out = screen.out
+        self._text = TextPrinter(screen)
+        self._name = ""
+        self._failed = False
+        self._compared: set[object] = set()
+
+    def show(self, event: Event) -> None:
+        """Write what one event is worth."""
+        match event:
+            case Compared():
+                self._compared.add(event.ref)
+                self._diff(event)
+            case Done(outcome=Outcome.UNCHANGED):
+                pass
+            case Done() if event.ref in self._compared:
+                pass
+            case Finished():
+                self._finished(event)
+            case _:
+                if isinstance(event, Started):
+                    self._name = event.name
+                self._failed = self._failed or isinstance(event, Failed)
+                self._text.show(event)
+
+    def close(self) -> None:
+        """Close what tells the rest."""
+        self._text.close()
+
+    def _diff(self, compared: Compared) -> None:
+        """Leave it to the program."""
+
+    def _finished(self, event: Finished) -> None:
+        if self._failed and not event.counts:
+            return
+        counts = [f"{event.counts[one]} {_SUMMARY.get(one, one)}" for one in _SUMMARY
+                  if event.counts.get(one)]  # fmt: skip
+        self._out(f"{self._name}: {', '.join(counts) or 'nothing to compare'}")
+        if event.problem is not None:
+            self._text.show(Failed(event.problem))
+
+
+class DiffPrinter(SummaryPrinter):
+    """Writes the diff of an object as soon as it is compared, to ``out``."""
+
+    def _diff(self, compared: Compared) -> None:
+        where = f" -n {compared.ref.namespace}" if compared.ref.namespace else ""
+        origin = f" {compared.origin}" if compared.origin else ""
+        head = f"{compared.ref.short}{where} ({compared.outcome}){origin}"
+        self._out(painted(head, Colour.BOLD))
+        if compared.weaker:
+            self._out(painted(f"# {compared.weaker}", Colour.FAINT))
+        for line in _drift(compared):
+            self._out(painted(f"# {line}", Colour.FAINT))
+        for line in unified(compared):
+            self._out(painted(line, _COLOURS.get(line[:1])))
+        self._out("")
+
+
+def _drift(compared: Compared) -> Iterator[str]:
+    if compared.drifted and not compared.drift:
+        what = "removed" if compared.before is None else "changed"
+        yield f"drift: {what} since the last apply of this very manifest"
+    for one in compared.drift:
+        yield f"drift: {one.path} is {one.found}, was {one.wanted}{_who(one)}"
+
+
+def _who(one: Drift) -> str:
+    told = ", ".join(part for part in (one.operation, one.time) if part)
+    return f", by {one.manager} ({told})" if one.manager else ""
+
+
+def unified(compared: Compared) -> Iterator[str]:
+    """Yield the lines of the unified diff of one object."""
+    # Imported here: without a change there is nothing to write.
+    from applyprune.output.yaml_text import as_yaml
+
+    before, after = as_yaml(compared.before, compared.after)
+    name = f"{compared.ref.namespace}/{compared.ref.short}".lstrip("/")
+    old, new = (f"live/{name}" if before else _NOWHERE, f"merged/{name}" if after else _NOWHERE)
+    if not (before and after):
+        # Nothing to look for: all of it comes, or goes.
+        sign, lines = ("+", after) if after else ("-", before)
+        yield f"--- {old}"
+        yield f"+++ {new}"
+        yield f"@@ -{0 if after else 1},{len(before)} +{1 if after else 0},{len(after)} @@"
+        yield from (sign + line for line in lines)
+    elif before == after:
+        yield "  (no field changes, only who owns them)"
+    else:
+        yield from unified_diff(before, after, old, new, n=_CONTEXT, lineterm="")

@@ -1,0 +1,58 @@
+"""What an OpenAPI v3 schema knows of the fields of an object.
+
+The API server stops at the first field that it does not know; here all of them are found at once.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from applyprune.planning.definitions import mapping
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from applyprune.model.problems import Field
+
+
+def unknown_fields(
+    body: Mapping[str, Any], schema: Mapping[str, Any], schemas: Mapping[str, Any]
+) -> Iterator[tuple[Field, tuple[str, ...]]]:
+    """Yield every field of a body that an OpenAPI v3 schema does not know, and the names it knows.
+
+    ``schemas`` are those that references lead to, by their names.
+    """
+    yield from _unknown(body, schema, schemas, ())
+
+
+def _unknown(
+    value: object, schema: object, schemas: Mapping[str, Any], path: Field
+) -> Iterator[tuple[Field, tuple[str, ...]]]:
+    facts = _resolved(schema, schemas)
+    if facts.get("x-kubernetes-preserve-unknown-fields") or not facts:
+        return
+    if isinstance(value, list):
+        for index, one in enumerate(value):
+            yield from _unknown(one, facts.get("items"), schemas, (*path, index))
+    elif isinstance(value, dict):
+        known = mapping(facts.get("properties"))
+        others = facts.get("additionalProperties")
+        if not known and not others:
+            return  # any object at all
+        for key, inner in value.items():
+            if key in known:
+                yield from _unknown(inner, known[key], schemas, (*path, key))
+            elif others:
+                yield from _unknown(inner, others, schemas, (*path, key))
+            else:
+                yield (*path, key), tuple(known)
+
+
+def _resolved(schema: object, schemas: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a schema with what it refers to; empty for one that says nothing."""
+    facts = mapping(schema)
+    for part in (facts, *facts.get("allOf", ())):
+        if reference := mapping(part).get("$ref"):
+            target = schemas.get(str(reference).rpartition("/")[2])
+            return _resolved(target, schemas)
+    return facts

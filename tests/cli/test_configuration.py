@@ -1,0 +1,227 @@
+"""``applyprune.yaml``: what a call takes from it, and what it refuses."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+import pytest
+
+from applyprune.cli.configuration import GUARDS, KEYS
+from applyprune.cli.main import cli
+from applyprune.errors import InputError, UsageError
+from tests.e2e.command import applyprune
+from tests.sources.reading_text import config_map, write
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from applyprune.localplane import Plane
+    from tests.conftest import Api
+
+HEAD = "apiVersion: applyprune.dev/v1alpha1\nkind: Config\n"
+
+
+def call(*arguments: str) -> None:
+    """Call in this process; what is wrong with the call is raised."""
+    cli.main(list(arguments), standalone_mode=False)
+
+
+def options_of(*arguments: str) -> dict[str, Any]:
+    """Return what a verb's options are, without carrying it out."""
+    verb, *rest = arguments
+    command = cli.get_command(click.Context(cli), verb)
+    assert command is not None
+    return command.make_context(verb, rest).params
+
+
+def test_every_key_is_an_option(folder: Path) -> None:
+    """Letter for letter, of a verb that has a set; the guards are options too, and no keys."""
+    commands = [cli.get_command(click.Context(cli), verb) for verb in ("apply", "prune", "delete")]
+    there_are = {
+        option.removeprefix("--")
+        for command in commands
+        if command is not None
+        for parameter in command.params
+        for option in (*parameter.opts, parameter.name or "")
+    }
+    assert KEYS.keys() <= there_are
+    assert there_are >= GUARDS
+    assert KEYS.keys() & GUARDS == set()
+
+
+def test_the_file_gives_what_the_command_line_does_not(folder: Path) -> None:
+    write(
+        folder,
+        {
+            "applyprune.yaml": f"{HEAD}name: web\nnamespace: shop\nfilename: m/\nwait: true\n"
+            "prune: false\nkeep: [pvc/a, pvc/b]\ntimeout: 90s\nadopt: none\n"
+        },
+    )
+    found = options_of("apply")
+    assert found["namespace"] == "shop"
+    assert found["paths"] == ("m/",)
+    assert (found["wait"], found["prune"], found["adopt"]) == (True, False, "none")
+    assert (found["keep"], found["timeout"]) == (("pvc/a", "pvc/b"), 90.0)
+    found = options_of("apply", "web", "-n", "test", "-f", "x", "--no-wait", "--keep", "pvc/c")
+    assert (found["namespace"], found["paths"], found["keep"]) == ("test", ("x",), ("pvc/c",))
+    assert (found["wait"], found["timeout"]) == (False, 90.0)
+
+
+def test_a_verb_takes_the_keys_that_it_has(folder: Path) -> None:
+    """``delete`` has no input and does not wait for readiness."""
+    write(folder, {"applyprune.yaml": f"{HEAD}name: web\nfilename: m/\nwait: true\nnamespace: s\n"})
+    found = options_of("delete")
+    assert found["namespace"] == "s"
+    assert "wait" not in found
+
+
+def test_paths_start_where_the_file_is(folder: Path) -> None:
+    write(
+        folder,
+        {
+            "deploy/prod.yaml": f"{HEAD}name: web\nfilename: [m/, /abs, 'https://x/y', ../a.yaml]\n"
+            "kustomize: over\n"
+        },
+    )
+    found = options_of("apply", "--config", "deploy/prod.yaml")
+    assert found["paths"] == ("deploy/m/", "/abs", "https://x/y", "deploy/../a.yaml")
+    assert found["kustomize"] == ("deploy/over",)
+
+
+def test_another_set_goes_by_nothing_of_it(folder: Path) -> None:
+    """The input of one set must not become that of another, which would prune all else."""
+    write(folder, {"applyprune.yaml": f"{HEAD}name: web\nnamespace: shop\nfilename: m/\n"})
+    found = options_of("apply", "other", "-f", "x")
+    assert (found["namespace"], found["paths"]) == ("", ("x",))
+    with pytest.raises(UsageError, match="no input is named"):
+        call("apply", "other")
+    with pytest.raises(UsageError, match="is for the set web, and not for other"):
+        call("apply", "other", "--config", "applyprune.yaml")
+
+
+@pytest.mark.parametrize("given", [("-f", "x.yaml"), ("-k", "x")])
+def test_input_of_the_command_line_takes_the_place_of_all_input(
+    folder: Path, given: tuple[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What a file adds to it unseen would be applied, or keep things from the prune."""
+    write(folder, {"applyprune.yaml": f"{HEAD}name: web\nfilename: lost-f\nkustomize: lost-k\n"})
+    call("apply", *given)
+    err = capsys.readouterr().err
+    assert err.startswith("error: x")
+    assert "lost" not in err
+
+
+def test_folders_above_do_not_count(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(folder, {"applyprune.yaml": f"{HEAD}name: web\n", "below/a.yaml": config_map("a")})
+    monkeypatch.chdir(folder / "below")
+    with pytest.raises(UsageError, match="no set is named"):
+        call("apply", "-f", "a.yaml")
+
+
+REFUSED = {
+    "an unknown key": ("wait-for: true", ":4:1: unknown key 'wait-for'"),
+    "a mistyped key": ("namspace: a", "Did you mean namespace?"),
+    "another spelling": ("createNamespace: true", "Did you mean create-namespace?"),
+    "a text for a flag": ("wait: 'true'", ":4:1: wait must be true or false"),
+    "a number for a text": ("namespace: 1", "namespace must be a text"),
+    "an empty text": ("namespace: ''", "namespace must be a text"),
+    "an empty path": ("filename: ['']", "a list of texts, none of them empty"),
+    "a list of numbers": ("keep: [1]", "a list of texts"),
+    "a mapping": ("keep: {a: b}", "a list of texts"),
+    "no value": ("namespace:", "namespace must be a text"),
+    "a time that is none": ("timeout: soon", ":4:1: timeout is refused: 'soon' is no time"),
+    "a choice that is none": ("adopt: some", "adopt is refused: 'some' is not one of"),
+    "a namespace that is none": ("namespace-override: A", "'A' cannot name a namespace"),
+    "standard input": ("filename: ['-']", "filename cannot be standard input"),
+    "a key twice": ("wait: true\nwait: false", ":5: the key 'wait' stands twice"),
+    "adoption of everything": ("adopt: all", "adopt: all has no place in a configuration"),
+    "a second document": ("---\n" + HEAD, "no configuration: one document is one"),
+    "an object beside it": ("---\n" + config_map("a"), "no configuration: one document is one"),
+    "no YAML": ("a: [", "applyprune.yaml:"),
+    **{
+        guard: (f"'{guard}': true", f":4:1: {guard} has no place in a configuration")
+        for guard in sorted(GUARDS)
+    },
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused(folder: Path, name: str) -> None:
+    """With its place, before anything is read or asked."""
+    text, expected = REFUSED[name]
+    write(folder, {"applyprune.yaml": f"{HEAD}name: web\n{text}\n"})
+    with pytest.raises(InputError) as caught:
+        call("apply", "-f", "x")
+    assert str(caught.value).startswith("applyprune.yaml")
+    assert expected in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", "no configuration: one document is one"),
+        (config_map("a"), "no configuration of applyprune"),
+        (HEAD, "the configuration names no set"),
+        (HEAD.replace("Config", "Bundle") + "name: web\n", "no configuration of applyprune"),
+    ],
+)
+def test_another_file_of_that_name_is_an_error(folder: Path, text: str, expected: str) -> None:
+    """It is not passed over: somebody has meant something by it."""
+    write(folder, {"applyprune.yaml": text})
+    with pytest.raises(InputError) as caught:
+        call("apply", "web", "-f", "x")
+    assert expected in str(caught.value)
+
+
+def test_a_file_that_is_not_there(folder: Path) -> None:
+    with pytest.raises(InputError) as caught:
+        call("apply", "web", "--config", "gone.yaml", "-f", "x")
+    assert str(caught.value) == "gone.yaml: cannot be read: No such file or directory"
+    with pytest.raises(UsageError, match="an empty path for --config"):
+        call("apply", "web", "--config", "", "-f", "x")
+
+
+def test_help_needs_no_file(folder: Path) -> None:
+    write(folder, {"applyprune.yaml": "a: ["})
+    with pytest.raises(click.exceptions.Exit):
+        options_of("apply", "--help")
+
+
+def test_it_alone_does_it(plane: Plane, api: Api, namespace: str, tmp_path: Path) -> None:
+    """``applyprune apply`` in a folder of manifests with a configuration among them."""
+    settings = f"name: web\nnamespace: {namespace}\nfilename: .\n"
+    write(tmp_path, {"applyprune.yaml": HEAD + settings, "a.yaml": config_map("a")})
+    ended = applyprune("apply", kubeconfig=plane.kubeconfig, cwd=tmp_path)
+    assert (ended.code, list(ended.lines)) == (0, ["configmap/a"]), ended
+    ended = applyprune("inventory", "show", kubeconfig=plane.kubeconfig, cwd=tmp_path)
+    assert ended.code == 0
+    assert "configmap/a" in ended.out
+    write(tmp_path, {"applyprune.yaml": f"{HEAD}{settings}context: production\n"})
+    ended = applyprune("delete", "--yes", kubeconfig=plane.kubeconfig, cwd=tmp_path)
+    assert ended.code == 2
+    assert "and the configuration is for production" in ended.err
+    assert api.exists(f"/api/v1/namespaces/{namespace}/configmaps/a")
+
+
+def test_a_folder_is_read_without_it_and_with_everything_else(folder: Path) -> None:
+    """What only looks like one, or holds more, is no configuration: it is not passed over."""
+    from applyprune.sources import read  # noqa: PLC0415
+
+    manifest = config_map("real")
+    write(
+        folder,
+        {
+            "m/applyprune.yaml": f"{HEAD}name: web\n",
+            "m/other-name.yaml": f"{HEAD}name: web\nunknown: key\n",
+            "m/sub/applyprune.yaml": manifest,
+            "m/talk.yaml": config_map("talks").replace("v1\n", "v1 # applyprune.dev/v1alpha1\n", 1),
+        },
+    )
+    assert [one.name for one in read(["m"])] == ["real", "talks"]
+    assert [one.name for one in read(["m/**/*.yaml"])] == ["real", "talks"]
+    write(folder, {"m/both.yaml": f"{HEAD}name: web\n---\n{manifest}"})
+    with pytest.raises(InputError, match="both"):
+        read(["m"])
+    with pytest.raises(InputError, match="the configuration of a set is no manifest"):
+        read(["m/applyprune.yaml"])

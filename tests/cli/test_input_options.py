@@ -1,0 +1,81 @@
+"""Options that say what the input is, and which of it is meant."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import click
+import pytest
+
+from applyprune.cli.main import cli
+from applyprune.errors import UsageError
+from tests.sources.reading_text import config_map, write
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from applyprune.localplane import Binaries
+
+
+def call(*arguments: str) -> object:
+    """Call in this process, and return the exit code; what is wrong with the call is raised."""
+    return cli.main(list(arguments), standalone_mode=False)
+
+
+def test_what_there_is_to_be_said_of_the_input_is_said(
+    folder: Path,
+    binaries: Binaries,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """As a warning, also when something else in the input is wrong."""
+    (folder / "bin").mkdir()
+    (folder / "bin/kubectl").symlink_to(binaries.kubectl)
+    monkeypatch.setenv("PATH", str(folder / "bin"), prepend=os.pathsep)
+    write(
+        folder,
+        {
+            "k/kustomization.yaml": "resources: [a.yaml]\ncommonLabels: {a: b}\n",
+            "k/a.yaml": config_map("a"),
+            "broken.yaml": "a: [",
+        },
+    )
+    assert call("apply", "web", "-k", "k", "-f", "broken.yaml") == 2
+    warning, error = capsys.readouterr().err.split("error: ", 1)
+    assert warning.startswith("warning: k (kustomize): ")
+    assert "commonLabels" in warning
+    assert error.startswith("broken.yaml")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (("apply", "web"), "no input is named"),
+        (("apply", "-f", "x"), "no set is named"),
+        (("apply", "web", "-f", "x", "-l", "a=b", "--prune"), "--prune and --selector exclude"),
+        (("apply", "web", "-f", "x", "-l", "a in"), "'a in' is no label selector"),
+        (("apply", "web", "-f", "x", "-l", ""), "an empty selector"),
+    ],
+)
+def test_calls_that_make_no_sense(
+    folder: Path,
+    arguments: tuple[str, ...],
+    expected: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Told by the error that ends the call, or on standard error by its reporting."""
+    try:
+        assert call(*arguments) == 2
+        told = capsys.readouterr().err
+    except UsageError as error:
+        told = str(error)
+    assert expected in told
+
+
+def test_a_part_of_a_set_is_never_pruned_for(folder: Path) -> None:
+    """``prune`` knows no selector: what it leaves out would be deleted."""
+    with pytest.raises(click.NoSuchOption):
+        call("prune", "web", "-f", "x", "-l", "a=b")
+    with pytest.raises(click.BadParameter, match="cannot name a namespace"):
+        call("prune", "web", "-f", "x", "--namespace-override", "A_B")

@@ -1,0 +1,166 @@
+"""Input that only a server can find fault with: each file's message is the one beside it.
+
+All files of a folder are one run: nothing that is wrong hides anything else that is.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import defaultdict
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from applyprune.cli.session import carry_out
+from applyprune.cli.where import Where
+from applyprune.errors import ApplypruneError, problems_of
+from applyprune.localplane import API_SERVER_ONLY, Binaries, start
+from applyprune.model.events import Done, Warned
+from applyprune.model.options import DryRun, Options
+from applyprune.sources import read
+from tests.conftest import Api
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from applyprune.model.problems import Problem
+
+FOLDER = Path(__file__).parents[2] / "fixtures" / "broken" / "server"
+CASES = sorted(str(path.relative_to(FOLDER)) for path in FOLDER.rglob("*.yaml"))
+NAMESPACE = "broken"
+
+Told = dict[str, list["Problem"]]
+
+
+@pytest.fixture(scope="module")
+def told(binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) -> Told:
+    """What one dry run of each folder says, by the files that it is about."""
+    found: Told = defaultdict(list)
+    before = Path.cwd()
+    os.chdir(FOLDER)
+    try:
+        with start(binaries, API_SERVER_ONLY, tmp_path_factory.mktemp("plane") / "broken") as plane:
+            _furnish(Api(plane))
+            for folder in sorted({case.partition("/")[0] for case in CASES}):
+                for problem in _problems(folder, Where(str(plane.kubeconfig), "", NAMESPACE)):
+                    path = problem.origin.path if problem.origin else ""
+                    found[path].append(problem)
+    finally:
+        os.chdir(before)
+    return found
+
+
+def _problems(folder: str, where: Where) -> Sequence[Problem]:
+    found: list[Problem] = []
+    events = carry_out(where, "web", partial(read, [folder]), Options(dry_run=DryRun.SERVER))
+    try:
+        found.extend(
+            event.problem
+            for event in events
+            if isinstance(event, Done | Warned) and event.problem is not None
+        )
+    except ApplypruneError as error:
+        found += problems_of(error)
+    return found
+
+
+def _furnish(api: Api) -> None:
+    """Make what the files need: their namespace, a kind of somebody's own, a Deployment."""
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
+    definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+    deployments = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments"
+    for path, body in (
+        ("/api/v1/namespaces", namespace),
+        (definitions, DEFINITION),
+        (deployments, DEPLOYMENT),
+    ):
+        status, reply = api("POST", path, body)
+        assert status == 201, reply
+    deadline = time.monotonic() + 30
+    while not api.exists("/openapi/v3/apis/example.com/v1"):
+        assert time.monotonic() < deadline, "the CRD's schema is not published"
+        time.sleep(0.05)
+    api.close()
+
+
+DEPLOYMENT: Mapping[str, Any] = {
+    "apiVersion": "apps/v1",
+    "kind": "Deployment",
+    "metadata": {"name": "immutable"},
+    "spec": {
+        "selector": {"matchLabels": {"app": "web"}},
+        "template": {
+            "metadata": {"labels": {"app": "web"}},
+            "spec": {"containers": [{"name": "web", "image": "nginx"}]},
+        },
+    },
+}
+DEFINITION: Mapping[str, Any] = {
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": "CustomResourceDefinition",
+    "metadata": {"name": "valves.example.com"},
+    "spec": {
+        "group": "example.com",
+        "scope": "Namespaced",
+        "names": {"kind": "Valve", "plural": "valves"},
+        "versions": [
+            {
+                "name": "v1",
+                "served": True,
+                "storage": True,
+                "schema": {
+                    "openAPIV3Schema": {
+                        "type": "object",
+                        "properties": {
+                            "spec": {
+                                "type": "object",
+                                "properties": {
+                                    "size": {"type": "integer", "minimum": 1},
+                                    "color": {"type": "string", "enum": ["red", "blue"]},
+                                    "labels": {
+                                        "type": "array",
+                                        "items": {
+                                            "type": "object",
+                                            "properties": {"a.b": {"type": "string"}},
+                                        },
+                                    },
+                                },
+                                "x-kubernetes-validations": [
+                                    {
+                                        "rule": "self.size < 10 || self.color == 'red'",
+                                        "message": "what is big is red",
+                                    }
+                                ],
+                            }
+                        },
+                    }
+                },
+            }
+        ],
+    },
+}
+
+
+def test_nothing_is_told_of_no_file(told: Told) -> None:
+    """Every problem names its place; every file has one, but for the first of a pair."""
+    silent = {"references/object-in-two-files-1.yaml"}
+    assert set(told) == set(CASES) - silent
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_broken_on_the_server(told: Told, case: str) -> None:
+    """The golden message: to change one on purpose is to change its file."""
+    golden = FOLDER / f"{case}.txt"
+    expected = golden.read_text(encoding="utf-8") if golden.exists() else ""
+    assert "".join(f"{problem}\n" for problem in told.get(case, ())) == expected
+
+
+def test_no_value_of_a_secret_is_told(told: Told) -> None:
+    """Not in what the server said, not in a line of the file."""
+    everything = [text for problems in told.values() for problem in problems for text in (
+        str(problem), repr(problem)
+    )]  # fmt: skip
+    assert [text for text in everything if "hunter2" in text] == []

@@ -1,0 +1,347 @@
+"""What a run compares when it is asked to: by the server's dry run, and with nothing written."""
+
+from __future__ import annotations
+
+import base64
+import copy
+import json
+import secrets
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from applyprune.cluster.objects import live_object
+from applyprune.model.builtin import CONFIG_MAPS
+from applyprune.model.events import Compared, Outcome
+from applyprune.model.options import Adopt, DryRun
+from applyprune.planning.drift_by_record import drift_of, has_drifted
+from tests.engine.stage import Stage, Story, config_map, manifest
+from tests.engine.test_definitions import custom, definition
+
+if TYPE_CHECKING:
+    from applyprune.localplane import Plane
+    from applyprune.model.live import Live
+    from tests.conftest import Api, AuditTrail, Kubectl
+
+WRITES = {"create", "update", "patch", "delete"}
+
+
+def compare(stage: Stage, *bodies: dict[str, Any], **options: Any) -> Story:
+    """Return what an apply would change."""
+    return stage.run(*bodies, dry_run=DryRun.SERVER, compare=True, **options)
+
+
+def compared(story: Story) -> dict[str, Compared]:
+    """Return the comparisons by ``kind/name``, in their order."""
+    return {one.ref.short: one for one in story.events if isinstance(one, Compared)}
+
+
+def secret(**values: str) -> dict[str, Any]:
+    """Return a Secret."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": "s"},
+        "stringData": values,
+    }
+
+
+def _merge(api: Api, stage: Stage, name: str, patch: dict[str, Any], manager: str) -> None:
+    status, reply = api(
+        "PATCH",
+        f"/api/v1/namespaces/{stage.namespace}/configmaps/{name}?fieldManager={manager}",
+        patch,
+        content_type="application/merge-patch+json",
+    )
+    assert status == 200, reply
+
+
+def test_what_would_change_is_compared_and_nothing_else(stage: Stage, audit: AuditTrail) -> None:
+    """In the order of the apply, then the prunes; what stays as it is costs no request."""
+    stage.run(*(config_map(name) for name in ("a", "b", "c", "d")))
+    audit.restart()
+    story = compare(stage, config_map("e"), config_map("b", "new"), config_map("a"))
+    found = compared(story)
+    assert [(one.ref.name, one.outcome) for one in found.values()] == [
+        ("b", Outcome.CONFIGURED),
+        ("e", Outcome.CREATED),
+        ("c", Outcome.PRUNED),
+        ("d", Outcome.PRUNED),
+    ]
+    before, after = found["configmap/b"].before, found["configmap/b"].after
+    assert before is not None
+    assert after == {**before, "data": {"key": "new"}}
+    assert set(after["metadata"]) == {"name", "namespace", "labels"}
+    assert (found["configmap/e"].before, found["configmap/c"].after) == (None, None)
+    assert not any(one.drifted for one in found.values())
+    events = audit.events()
+    assert {
+        "dryRun=All" in one["requestURI"] or "delete" in one["verb"]
+        for one in events
+        if one["verb"] in WRITES
+    } == {True}
+    asked = {one["objectRef"].get("name") for one in events if "objectRef" in one}
+    assert {"b", "c", "d", "e"} < asked
+    assert "a" not in asked
+    assert stage.listed() == {f"configmap/{name}" for name in "abcd"}
+    assert stage.run(*(config_map(name) for name in "abcd")).outcomes["configmap/c"] == "unchanged"
+
+
+def test_a_secret_is_masked_everywhere(stage: Stage, kubectl: Kubectl) -> None:
+    """Raw, base64 and hex: no value is in anything that the run says."""
+    token = secrets.token_hex(8)
+    values = [f"{token}-{number}" for number in range(4)]
+    stage.run(secret(a=values[0], b=values[1]))
+    names = ("-n", stage.namespace, "secret", "s")
+    kubectl("annotate", *names, f"copied={values[0]}")
+    kubectl("patch", *names, "-p", f'{{"stringData":{{"a":"{values[2]}"}}}}')
+    for options in ({}, {"force_conflicts": True}):
+        story = compare(stage, secret(a=values[0], b=values[3]), **options)
+        texts = str([(one, getattr(one, "before", 0), getattr(one, "after", 0))
+                     for one in story.events])  # fmt: skip
+        for value in values:
+            for form in (value, base64.b64encode(value.encode()).decode(), value.encode().hex()):
+                assert form not in texts
+    found = compared(story)["secret/s"]
+    assert found.before is not None
+    assert found.after is not None
+    assert found.before["data"] == {"a": "*** (before)", "b": "*** (before)"}
+    assert found.after["data"] == {"a": "*** (after)", "b": "*** (after)"}
+    assert found.after["metadata"]["annotations"] == {"copied": "***"}
+
+
+def test_drift_is_told_from_a_new_manifest_and_by_whom(stage: Stage, api: Api) -> None:
+    """With the field, both values and the manager; an object that is gone has drifted too."""
+    stage.run(config_map("a"), config_map("b"), config_map("c"))
+    _merge(api, stage, "a", {"data": {"key": "theirs", "more": "x"}}, "someone")
+    _merge(api, stage, "b", {"data": {"more": "x"}}, "someone")
+    api("DELETE", f"/api/v1/namespaces/{stage.namespace}/configmaps/c")
+    story = compare(
+        stage, config_map("a"), config_map("b", "new"), config_map("c"), force_conflicts=True
+    )
+    found = compared(story)
+    (drift,) = found["configmap/a"].drift
+    assert (drift.path, drift.wanted, drift.found) == ("/data/key", '"v"', '"theirs"')
+    assert (drift.manager, drift.operation) == ("someone", "Update")
+    assert drift.time
+    drifted = {name: one.drifted for name, one in found.items()}
+    assert drifted == {"configmap/a": True, "configmap/b": False, "configmap/c": True}
+    # Without a manifest: the same fields, by managedFields alone.
+    entries = {ref.name: entry for ref, entry in stage.inventory().entries.items()}
+    changes = {}
+    for name in "ab":
+        body = api.get(f"/api/v1/namespaces/{stage.namespace}/configmaps/{name}")
+        live, manager = _live(body), stage.target.manager
+        moved = has_drifted(entries[name], live, manager)
+        changes[name] = drift_of(live, manager) if moved else ()
+    assert {(one.path, one.manager) for one in changes["a"]} == {
+        ("/data/key", "someone"),
+        ("/data/more", "someone"),
+    }
+    assert changes["b"] == ()
+
+
+def _live(body: dict[str, Any]) -> Live:
+    live = live_object(CONFIG_MAPS, body, full=True)
+    assert live is not None
+    return live
+
+
+def test_a_conflict_is_an_error_and_keeps_the_prunes_back(stage: Stage, api: Api) -> None:
+    """As the apply would: exit code 4, and what would be deleted is said."""
+    stage.run(config_map("a"), config_map("old"))
+    _merge(api, stage, "a", {"data": {"key": "theirs"}}, "someone")
+    story = compare(stage, config_map("a"))
+    assert (story.exit_code, compared(story)) == (4, {})
+    assert '.data.key: ours "v", theirs "theirs", owned by someone' in story.problem("configmap/a")
+    assert story.outcomes["configmap/old"] is Outcome.KEPT
+
+
+def test_ignored_fields_are_left_out(stage: Stage) -> None:
+    """An object that differs in nothing else counts as the same."""
+    stage.run(config_map("a"), config_map("b"))
+    bodies = [config_map("a", "new"), config_map("b", "new", labels={"x": "y"})]
+    story = compare(stage, *bodies, ignore=("configmap:/data/key",))
+    assert story.outcomes == {"configmap/a": "unchanged", "configmap/b": "configured"}
+    (found,) = compared(story).values()
+    assert found.before is not None
+    assert found.after is not None
+    assert "data" not in found.before
+    assert found.after["metadata"]["labels"]["x"] == "y"
+
+
+def test_what_is_on_its_way_out_is_not_waited_for(stage: Stage, api: Api) -> None:
+    """A finalizer may hold it for ever; that it goes is known."""
+    stage.run(config_map("held", finalizers=["x.example.com/held"]), config_map("a"))
+    path = f"/api/v1/namespaces/{stage.namespace}/configmaps/held"
+    api("DELETE", path)
+    began = time.monotonic()
+    story = compare(stage, config_map("a"), timeout=60.0)
+    assert time.monotonic() - began < 30
+    assert story.outcomes["configmap/held"] is Outcome.PRUNED
+    body = [{"op": "remove", "path": "/metadata/finalizers"}]
+    assert api("PATCH", path, body, content_type="application/json-patch+json")[0] == 200
+
+
+def test_what_an_adoption_takes_away_is_seen(stage: Stage, kubectl: Kubectl) -> None:
+    """A field that kubectl set and the manifest lacks: no dry run of the server can show it."""
+    one = config_map("a", namespace=stage.namespace)
+    one["data"] = {"key": "v", "gone": "x", "changed": "old"}
+    kubectl("apply", "-f", "-", stdin=json.dumps(one))
+    kubectl("annotate", "-n", stage.namespace, "cm", "a", "stays=here", "--field-manager=other")
+    wanted = {**config_map("a"), "data": {"key": "v", "changed": "new"}}
+    (found,) = compared(compare(stage, wanted)).values()
+    assert found.after is not None
+    assert "change hands" in found.weaker
+    stage.run(wanted)
+    live = stage.run(wanted, full=True, dry_run=DryRun.SERVER, compare=True)
+    assert live.outcomes == {"configmap/a": "unchanged"}
+    body = kubectl("get", "-n", stage.namespace, "cm", "a", "-o", "jsonpath={.data}")
+    assert body == '{"changed":"new","key":"v"}'
+    assert found.after["data"] == {"changed": "new", "key": "v"}
+    assert found.after["metadata"]["annotations"] == {"stays": "here"}
+
+
+def test_what_another_set_loses_is_seen(stage: Stage) -> None:
+    """Its label and the fields that only it has set."""
+    other = replace(stage, name="other")
+    other.run({**config_map("a"), "data": {"key": "v", "gone": "x"}})
+    (found,) = compared(compare(stage, config_map("a", "new"), adopt=Adopt.ALL)).values()
+    assert found.after is not None
+    assert found.before is not None
+    assert found.after["data"] == {"key": "new"}
+    assert found.before["metadata"]["labels"] != found.after["metadata"]["labels"]
+
+
+def test_what_would_be_made_anew_is_compared(stage: Stage) -> None:
+    """With what the server would create, under its own name."""
+    immutable = {**config_map("a"), "immutable": True}
+    stage.run(immutable)
+    (found,) = compared(
+        compare(stage, {**config_map("a", "new"), "immutable": True}, recreate=True)
+    ).values()
+    assert found.outcome is Outcome.RECREATED
+    assert found.after is not None
+    assert (found.after["metadata"]["name"], found.after["data"]) == ("a", {"key": "new"})
+
+
+def test_a_namespace_that_is_to_come_has_a_stand_in(stage: Stage) -> None:
+    """Under the object's own name, or another where that is taken; errors are the server's."""
+    stage.run(config_map("taken"), prune=False)
+    name = f"{stage.namespace}-new"
+    home = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+    service: dict[str, Any] = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": "web", "namespace": name},
+        "spec": {"ports": [{"port": 80}]},
+    }
+    good = [service, config_map("taken", namespace=name)]
+    other = replace(stage, name="other")
+    story = compare(other, home, *good)
+    assert (story.exit_code, set(story.outcomes.values())) == (0, {Outcome.CREATED})
+    found = compared(story)
+    for short in ("service/web", "configmap/taken"):
+        one = found[short]
+        assert one.after is not None
+        assert one.after["metadata"]["namespace"] == name
+        assert f"checked in {stage.namespace}" in one.weaker
+    assert found["configmap/taken"].after is not None
+    assert found["configmap/taken"].after["metadata"]["name"] == "taken"
+    spec = (found["service/web"].after or {})["spec"]
+    assert (spec["type"], spec["ports"][0]["protocol"]) == ("ClusterIP", "TCP")
+    wrong = copy.deepcopy(service)
+    wrong["spec"]["ports"] = [{"port": 0}]
+    absent = config_map("lost", namespace=f"{name}-absent")
+    story = compare(other, home, wrong, absent)
+    assert story.exit_code == 3
+    assert "spec.ports[0].port" in story.problem("service/web")
+    assert "not found" in story.problem("configmap/lost")
+
+
+def test_a_policy_of_the_stand_in_says_nothing_of_the_other_namespace(
+    stage: Stage, api: Api
+) -> None:
+    """What it refuses is not checked, and no failure."""
+    label = {"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "restricted"}}}
+    status, reply = api(
+        "PATCH",
+        f"/api/v1/namespaces/{stage.namespace}",
+        label,
+        content_type="application/merge-patch+json",
+    )
+    assert status == 200, reply
+    name = f"{stage.namespace}-new"
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "p", "namespace": name},
+        "spec": {"hostNetwork": True, "containers": [{"name": "c", "image": "c"}]},
+    }
+    home = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+    story = compare(stage, home, pod)
+    assert (story.exit_code, story.outcomes["pod/p"]) == (0, Outcome.CREATED)
+    weaker = compared(story)["pod/p"].weaker
+    assert "not checked by the server" in weaker
+    assert f"{stage.namespace}, tried instead, would refuse it" in weaker
+
+
+@pytest.fixture
+def kinds(running: Plane) -> Stage:
+    """A set in the default namespace of the plane for CRDs."""
+    return Stage(running.kubeconfig, "default", name=f"set-{secrets.token_hex(3)}")
+
+
+def sized(kind: str, **schema: Any) -> dict[str, Any]:
+    """Return a CRD whose objects have a size."""
+    one = definition(kind)
+    size = {"type": "integer", "minimum": 1}
+    spec = {"type": "object", "properties": {"size": size, **schema}}
+    root = one["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    root["properties"]["spec"] = spec
+    return one
+
+
+def test_a_kind_that_is_to_come_is_checked_by_its_own_schema(kinds: Stage) -> None:
+    """With its defaults; and what the server would refuse later is refused now."""
+    crd = sized("Coming", mode={"type": "string", "default": "small"})
+    one = {**custom("a", "Coming"), "spec": {"size": 2}}
+    bad = {**custom("b", "Coming"), "spec": {"size": 0, "sise": 1}}
+    story = compare(kinds, crd, one, bad)
+    assert story.exit_code == 3
+    why = story.problem("coming.x.example.com/b")
+    assert "set.yaml:3" in why
+    assert "spec.sise: the schema has no such field" in why
+    assert "spec.size: 0 is less than the minimum of 1" in why
+    found = compared(story)["coming.x.example.com/a"]
+    assert found.after is not None
+    assert found.after["spec"] == {"size": 2, "mode": "small"}
+    assert "checked by the schema in its CRD" in found.weaker
+    # What was foretold comes.
+    assert kinds.run(crd, one).exit_code == 0
+    assert compare(kinds, crd, one, full=True).outcomes["coming.x.example.com/a"] == "unchanged"
+
+
+def test_a_kind_that_is_about_to_change_is_checked_by_its_new_schema(kinds: Stage) -> None:
+    """Where the server knows only today's."""
+    one: dict[str, Any] = {**custom("a", "Changing"), "spec": {"size": 2}}
+    kinds.run(sized("Changing"), one)
+    wider = sized("Changing", note={"type": "string"})
+    one["spec"] = {"size": 3, "note": "x"}
+    new = {**custom("b", "Changing"), "spec": {"size": 3, "note": "x"}}
+    bad = {**custom("c", "Changing"), "spec": {"size": 3, "note": 1}}
+    story = compare(kinds, wider, one, new, bad)
+    assert "spec.note: 1 is not of type 'string'" in story.problem("changing.x.example.com/c")
+    found = compared(story)["changing.x.example.com/a"]
+    assert (found.before or {})["spec"] == {"size": 2}
+    assert (found.after or {})["spec"] == {"size": 3, "note": "x"}
+    assert "new schema" in found.weaker
+    assert compared(story)["changing.x.example.com/b"].outcome is Outcome.CREATED
+
+
+def test_the_origin_is_the_manifests(stage: Stage) -> None:
+    """So that a pipeline can point at the line."""
+    (found,) = compared(compare(stage, config_map("a"))).values()
+    assert found.origin == manifest(config_map("a")).origin

@@ -1,0 +1,144 @@
+"""The text of a diff, line by line."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from applyprune.model.events import (
+    Compared,
+    Done,
+    Drift,
+    Failed,
+    Finished,
+    Outcome,
+    Started,
+)
+from applyprune.model.manifests import Origin
+from applyprune.model.options import DryRun, Mode
+from applyprune.model.problems import Problem
+from applyprune.model.refs import Ref
+from applyprune.output.paint import rendered
+from applyprune.output.printing import printer
+from applyprune.output.screen import Screen
+
+if TYPE_CHECKING:
+    from applyprune.model.events import Event
+
+WEB = Ref("apps", "Deployment", "shop", "web")
+ROLE = Ref("", "Namespace", "", "shop")
+
+
+def lines(*events: Event, text: str = "diff", colour: bool = False) -> tuple[list[str], list[str]]:
+    """Return what is written for events to ``out`` and to ``err``."""
+    out: list[str] = []
+    err: list[str] = []
+    one = printer(text, Screen(out.append, err.append, colour=colour))
+    one.show(Started("r", Mode.APPLY, "web", "shop", DryRun.SERVER))
+    for event in events:
+        one.show(event)
+    one.close()
+    shown = [[rendered(text, colour=colour) for text in texts] for texts in (out, err)]
+    return shown[0], shown[1]
+
+
+def body(**spec: Any) -> dict[str, Any]:
+    """Return an object."""
+    return {"kind": "Deployment", "metadata": {"name": "web"}, "spec": spec}
+
+
+DRIFT = Drift("/spec/replicas", "2", "5", "kubectl", "Update of scale", "2026-01-01T00:00:00Z")
+CHANGED = Compared(
+    WEB,
+    Outcome.CONFIGURED,
+    body(replicas=5, a=1, b=2, c=3),
+    body(replicas=2, a=1, b=2, c=3),
+    Origin("web.yaml", 1, 12),
+    "checked elsewhere",
+    drifted=True,
+    drift=(DRIFT,),
+)
+GONE = Compared(ROLE, Outcome.PRUNED, {"kind": "Namespace"}, None)
+COME = Compared(ROLE, Outcome.CREATED, None, {"kind": "Namespace"}, drifted=True)
+
+
+def test_a_change_is_a_head_and_a_unified_diff() -> None:
+    """With what is known of it between the two."""
+    out, _ = lines(CHANGED)
+    assert out == [
+        "deployment.apps/web -n shop (configured) web.yaml:12",
+        "# checked elsewhere",
+        "# drift: /spec/replicas is 5, was 2, by kubectl (Update of scale, 2026-01-01T00:00:00Z)",
+        "--- live/shop/deployment.apps/web",
+        "+++ merged/shop/deployment.apps/web",
+        "@@ -5,4 +5,4 @@",
+        "   a: 1",
+        "   b: 2",
+        "   c: 3",
+        "-  replicas: 5",
+        "+  replicas: 2",
+        "",
+    ]
+
+
+def test_what_comes_or_goes_is_shown_whole() -> None:
+    """Against nothing."""
+    assert lines(GONE)[0] == [
+        "namespace/shop (pruned)",
+        "--- live/namespace/shop",
+        "+++ /dev/null",
+        "@@ -1,1 +0,0 @@",
+        "-kind: Namespace",
+        "",
+    ]
+    assert lines(COME)[0] == [
+        "namespace/shop (created)",
+        "# drift: removed since the last apply of this very manifest",
+        "--- /dev/null",
+        "+++ merged/namespace/shop",
+        "@@ -0,0 +1,1 @@",
+        "+kind: Namespace",
+        "",
+    ]
+
+
+def test_the_summary_says_what_is_to_be_done() -> None:
+    """What is compared has no other line, what is the same none at all."""
+    counts = {Outcome.CREATED: 3, Outcome.UNCHANGED: 40, Outcome.PRUNED: 2, Outcome.CONFIGURED: 1}
+    events = (
+        GONE,
+        Done(ROLE, Outcome.PRUNED),
+        Done(WEB, Outcome.UNCHANGED),
+        Finished(counts, 1, 0.1),
+    )
+    for text in ("diff", "summary"):
+        out, err = lines(*events, text=text)
+        assert out[-1] == "web: 3 to create, 1 to configure, 2 to delete, 40 unchanged"
+        assert len(out) == {"diff": 7, "summary": 1}[text]
+        assert err == []
+
+
+def test_what_no_diff_shows_is_told_in_a_line() -> None:
+    """An object that is kept, and one that failed."""
+    problem = Problem("Conflict", "it is contended", exit_code=4)
+    out, err = lines(
+        Done(ROLE, Outcome.KEPT, reason="it would be deleted: refused"),
+        Done(WEB, Outcome.FAILED, problem=problem),
+        Finished({Outcome.KEPT: 1, Outcome.FAILED: 1}, 4, 0.1, problem),
+    )
+    assert out[0].startswith("namespace/shop kept")
+    assert out[-1] == "web: 1 kept, 1 failed"
+    assert err == ["error: it is contended"] * 2
+
+
+def test_an_error_before_anything_is_compared_has_no_summary() -> None:
+    """It has said all that there is to say."""
+    problem = Problem("InputError", "it cannot be read", exit_code=2)
+    assert lines(Failed(problem), Finished({}, 2, 0.1)) == ([], ["error: it cannot be read"])
+
+
+def test_a_terminal_has_colours() -> None:
+    """And what is no terminal has none."""
+    coloured = lines(CHANGED, colour=True)[0]
+    assert "\x1b[31m-  replicas: 5\x1b[0m" in coloured
+    assert "\x1b[32m+  replicas: 2\x1b[0m" in coloured
+    assert not any("\x1b" in line for line in lines(CHANGED)[0])

@@ -1,0 +1,169 @@
+"""What a server's refusal is about, by its own words (of 1.36), in the manifest as it was sent."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from applyprune.errors import Invalid
+from applyprune.model.problems import Field, Mark
+from applyprune.planning.blaming import advice, blamed, dotted, is_unknown_field, reworded
+from applyprune.planning.schemas import unknown_fields
+
+BODY: dict[str, Any] = {
+    "apiVersion": "apps/v1",
+    "kind": "Deployment",
+    "metadata": {
+        "name": "web",
+        "labels": {"app": "w b", "app.kubernetes.io/name": "web"},
+        "annotations": {"a[0].b": "c"},
+    },
+    "spec": {
+        "clusterIP": "x",
+        "containers": [
+            {"name": "a", "image": "i"},
+            {"name": "b", "ports": [{"containerPort": 80}, {"containerPort": 80}]},
+        ],
+        "limits": {"memory": "1GB", "cpu": "100m"},
+    },
+}
+TYPED = "failed to create typed patch object (shop/web; apps/v1, Kind=Deployment): "
+FIELDS: dict[str, tuple[str, Field]] = {
+    "an index": ("spec.containers[1].name", ("spec", "containers", 1, "name")),
+    "an item that is not there": ("spec.containers[7].name", ("spec", "containers")),
+    "a key with dots": (
+        "metadata.labels.app.kubernetes.io/name",
+        ("metadata", "labels", "app.kubernetes.io/name"),
+    ),
+    "a key in brackets": (
+        "metadata.labels[app.kubernetes.io/name]",
+        ("metadata", "labels", "app.kubernetes.io/name"),
+    ),
+    "a key with brackets": ("metadata.annotations[a[0].b]", ("metadata", "annotations", "a[0].b")),
+    "a field that is missing": ("spec.template.spec", ("spec",)),
+    "a list beside one value": ("spec.clusterIPs[0]", ("spec", "clusterIP")),
+    "nothing": ("<nil>", ()),
+    "rubbish": ("spec..[[", ("spec",)),
+}
+MESSAGES: dict[str, tuple[str, list[Field]]] = {
+    "an unknown field": (
+        f'{TYPED}.spec.containers[name="b"].imagee: field not declared in schema',
+        [("spec", "containers", 1)],
+    ),
+    "several": (
+        (
+            f"{TYPED}errors: .spec.limits: expected string, got &{{[a b]}} "
+            '.spec.containers[name="a"].image: expected string, got '
+            "&value.valueUnstructured{Value:1}"
+        ),
+        [("spec", "limits"), ("spec", "containers", 0, "image")],
+    ),
+    "twins": (
+        (
+            f'{TYPED}.spec.containers[name="b"].ports: duplicate entries for key '
+            '[containerPort=80,protocol="TCP"]'
+        ),
+        [("spec", "containers", 1, "ports", 0), ("spec", "containers", 1, "ports", 1)],
+    ),
+    "strict decoding": (
+        'strict decoding error: unknown field "spec.limits", duplicate field "metadata.name"',
+        [("spec", "limits"), ("metadata", "name")],
+    ),
+    "a quantity": (
+        (
+            "failed to convert new object (/a; apps/v1, Kind=D) to proper version: unable to "
+            "convert unstructured object to apps/v1, Kind=D: quantities must match the regular "
+            "expression '^x$'"
+        ),
+        [("spec", "limits", "memory")],
+    ),
+    "an admission policy": ("ValidatingAdmissionPolicy 'x' denied request: no", []),
+}
+
+
+def _refusal(message: str, *causes: tuple[str, str]) -> Invalid:
+    told = [{"reason": "", "field": field, "message": why} for field, why in causes]
+    return Invalid(message, code=422, causes=told)
+
+
+@pytest.mark.parametrize("name", FIELDS)
+def test_a_cause_names_its_field(name: str) -> None:
+    field, path = FIELDS[name]
+    marks = blamed(_refusal("is invalid", (field, "Required value")), BODY)
+    assert [mark.field for mark in marks] == ([path] if path else [])
+
+
+@pytest.mark.parametrize("name", MESSAGES)
+def test_a_message_names_its_fields(name: str) -> None:
+    message, paths = MESSAGES[name]
+    assert [mark.field for mark in blamed(_refusal(message), BODY)] == paths
+
+
+def test_a_label_is_found_by_what_is_quoted_of_it() -> None:
+    why = 'Invalid value: "w b": a valid label must be'
+    assert blamed(_refusal("", ("metadata.labels", why)), BODY) == (
+        Mark(("metadata", "labels", "app"), why),
+    )
+
+
+def test_the_note_of_a_missing_field_names_it() -> None:
+    (mark,) = blamed(_refusal("", ("spec.template", "Required value")), BODY)
+    assert mark == Mark(("spec",), "spec.template: Required value")
+
+
+REWORDED = {
+    f"{TYPED}.spec.a: field not declared in schema": ".spec.a: field not declared in schema",
+    f"{TYPED}.a: expected string, got &value.valueUnstructured{{Value:1}}": (
+        ".a: expected string, got 1"
+    ),
+    'Deployment.apps "a" is invalid: [spec.a: Required value, spec.b: no]': (
+        "spec.a: Required value, spec.b: no"
+    ),
+    "anything else [at all]": "anything else [at all]",
+}
+
+
+@pytest.mark.parametrize("message", REWORDED)
+def test_reworded(message: str) -> None:
+    assert reworded(message) == REWORDED[message]
+
+
+def test_advice_and_kinds_of_refusals() -> None:
+    assert "Quote it" in advice(_refusal(f"{TYPED}.a: expected string, got &{{1}}"))
+    assert advice(_refusal("no")) == ""
+    assert is_unknown_field(_refusal(f"{TYPED}.a: field not declared in schema"))
+    assert not is_unknown_field(_refusal(f"{TYPED}.a: expected string, got &{{1}}"))
+    assert dotted(("spec", "containers", 0, "a.b", "c")) == "spec.containers[0][a.b].c"
+
+
+SCHEMAS: dict[str, Any] = {
+    "Pod": {"properties": {"spec": {"allOf": [{"$ref": "#/components/schemas/Spec"}]}}},
+    "Spec": {
+        "properties": {
+            "items": {"type": "array", "items": {"$ref": "#/components/schemas/Item"}},
+            "labels": {"type": "object", "additionalProperties": {"type": "string"}},
+            "free": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
+            "any": {"type": "object"},
+        }
+    },
+    "Item": {"properties": {"name": {"type": "string"}}},
+}
+
+
+def test_every_field_that_a_schema_does_not_know() -> None:
+    body = {
+        "spec": {
+            "items": [{"name": "a"}, {"nam": "b"}],
+            "labels": {"whatever": "x"},
+            "free": {"a": {"b": 1}},
+            "any": {"a": 1},
+            "lables": {},
+        },
+        "spce": {},
+    }
+    assert list(unknown_fields(body, SCHEMAS["Pod"], SCHEMAS)) == [
+        (("spec", "items", 1, "nam"), ("name",)),
+        (("spec", "lables"), ("items", "labels", "free", "any")),
+        (("spce",), ("spec",)),
+    ]

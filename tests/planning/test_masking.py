@@ -1,0 +1,83 @@
+"""Secrets in a comparison: what is equal and what is not may be seen, and nothing else."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import Any
+
+import pytest
+
+from applyprune.planning.masking import HIDDEN, masked, shown
+
+
+def secret(data: Any, **annotations: str) -> dict[str, Any]:
+    """Return a Secret as the server gives it."""
+    metadata = {"name": "s", "annotations": annotations}
+    return {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": data}
+
+
+SAME, BEFORE, AFTER = "***", "*** (before)", "*** (after)"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "then", "now"),
+    [
+        ({"a": "eA=="}, {"a": "eA=="}, {"a": SAME}, {"a": SAME}),
+        ({"a": "eA=="}, {"a": "eQ=="}, {"a": BEFORE}, {"a": AFTER}),
+        ({"a": "eA=="}, {"b": "eA=="}, {"a": SAME}, {"b": SAME}),
+        ({"a": "eA=="}, None, {"a": SAME}, None),
+        ({"a": ["eA=="]}, {"a": {"b": 1}}, {"a": BEFORE}, {"a": AFTER}),
+        ("eA==", {"a": "eA=="}, BEFORE, {"a": SAME}),
+        ({}, {}, {}, {}),
+    ],
+)
+@pytest.mark.parametrize("part", ["data", "stringData"])
+def test_values_are_masked_and_keys_are_not(
+    old: Any, new: Any, then: Any, now: Any, part: str
+) -> None:
+    """Equal ones alike, others in two ways, of whatever type."""
+    sides = [{**secret({}), part: one} for one in (old, new)]
+    before, after = masked(*sides)
+    assert before is not None
+    assert after is not None
+    assert (before[part], after[part]) == (then, now)
+
+
+def test_an_object_that_comes_or_goes_is_masked_too() -> None:
+    """There is but one side then."""
+    assert masked(None, secret({"a": "eA=="}))[1] == secret({"a": SAME})
+    assert masked(secret({"a": "eA=="}), None) == (secret({"a": SAME}), None)
+
+
+@pytest.mark.parametrize(
+    "copy",
+    [
+        '{"data":{"pw":"c2VjcmV0LXBhc3N3b3Jk"}}',
+        "H4sIAAAAAAAA/6tWKkktLlGyUlAqLU4tUtJRAPHyEnNTgQJQAAAyL4pJIgAAAA==",
+        'the password is secret-pass"word',
+        base64.b64encode(b'secret-pass"word').decode(),
+        f"quoted: {json.dumps('secret-pass' + chr(34) + 'word')}",
+    ],
+)
+def test_an_annotation_that_may_hold_a_value_is_masked(copy: str) -> None:
+    """As kubectl's and Rancher's copies of the whole object are; another one is not."""
+    data = {"pw": base64.b64encode(b'secret-pass"word').decode()}
+    before, after = masked(secret(data, copy=copy, plain="shown"), secret(data, plain="shown"))
+    assert before is not None
+    assert after is not None
+    assert before["metadata"]["annotations"] == {"copy": SAME, "plain": "shown"}
+    assert after["metadata"]["annotations"] == {"plain": "shown"}
+
+
+def test_only_secrets_are_masked() -> None:
+    """A kind of the same name in another group, and a ConfigMap, are not."""
+    for group, kind in (("v1", "ConfigMap"), ("x.example.com/v1", "Secret")):
+        body = {**secret({"a": "eA=="}), "apiVersion": group, "kind": kind}
+        assert masked(body, body) == (body, body)
+
+
+def test_a_field_of_a_secret_is_never_shown() -> None:
+    """Whatever it is."""
+    assert shown("eA==", secret=True) == HIDDEN
+    assert shown("eA==", secret=False) == '"eA=="'

@@ -1,0 +1,191 @@
+"""Kustomizations: built by the real program, never read raw, never half."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from applyprune.errors import InputError, InputErrors
+from applyprune.sources import Overlay, kustomize, read
+from tests.sources.reading_text import config_map, write
+
+if TYPE_CHECKING:
+    from applyprune.localplane import Binaries
+    from applyprune.model.problems import Problem
+
+OVERLAY = {
+    "base/a.yaml": config_map("a"),
+    "base/kustomization.yaml": "resources: [a.yaml]\n",
+    "overlays/prod/kustomization.yaml": "resources: [../../base]\nnamePrefix: prod-\n",
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, binaries: Binaries) -> Path:
+    """A working directory, and the embedded kubectl as the only program on the PATH."""
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    (programs / "kubectl").symlink_to(binaries.kubectl)
+    monkeypatch.setenv("PATH", str(programs))
+    work = tmp_path / "work"
+    work.mkdir()
+    monkeypatch.chdir(work)
+    return work
+
+
+def message(*paths: str | Overlay) -> str:
+    with pytest.raises(InputError) as caught:
+        read(paths)
+    return str(caught.value)
+
+
+def program(folder: Path, name: str, script: str) -> None:
+    """Put a program of one's own on the PATH."""
+    path = folder.parent / "bin" / name
+    path.unlink(missing_ok=True)
+    path.write_text(f"#!/bin/sh\nPATH=/usr/bin:/bin\n{script}\n")
+    path.chmod(0o755)
+
+
+@pytest.mark.parametrize("path", [Overlay("overlays/prod"), "overlays/prod", "overlays/pro?"])
+def test_a_kustomization_is_built(folder: Path, path: str | Overlay) -> None:
+    """By -k, and by -f for a folder that has one; places are those of the output."""
+    write(folder, OVERLAY)
+    (manifest,) = read([path])
+    assert manifest.name == "prod-a"
+    assert str(manifest.origin) == "overlays/prod (kustomize):1"
+
+
+@pytest.mark.parametrize("name", kustomize.NAMES)
+def test_each_name_of_its_file(folder: Path, name: str) -> None:
+    write(folder, {"m/a.yaml": config_map("a"), f"m/{name}": "resources: [a.yaml]\n"})
+    (folder / "m/not-a-resource.yaml").write_text(config_map("b"))
+    assert [one.name for one in read(["m"])] == ["a"]
+
+
+def test_it_is_built_once(folder: Path) -> None:
+    write(folder, OVERLAY)
+    assert len(read(["base", Overlay("base"), Overlay("./base/")])) == 1
+
+
+def test_what_the_program_says_beside_is_a_warning(folder: Path) -> None:
+    write(folder, OVERLAY)
+    (folder / "base/kustomization.yaml").write_text("resources: [a.yaml]\ncommonLabels: {a: b}\n")
+    said: list[Problem] = []
+    read([Overlay("base")], warn=said.append)
+    (warning,) = said
+    assert "commonLabels" in warning.what
+    assert warning.where == "base (kustomize)"
+
+
+def test_its_error_is_the_why(folder: Path) -> None:
+    write(folder, {"m/kustomization.yaml": "resources: [gone.yaml]\n"})
+    text = message("m")
+    assert text.startswith("m (kustomize): the build failed: accumulating resources")
+    assert "gone.yaml" in text
+    assert "\n" not in text
+
+
+SECRETS = {
+    "a literal without a key": "secretGenerator:\n- name: s\n  literals: [hunter2]\n",
+    "a patch that is none": (
+        "resources: [a.yaml]\npatches:\n- patch: |\n    kind: Secret\n    data: ']hunter2'\n"
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SECRETS)
+def test_no_secret_is_quoted(folder: Path, name: str) -> None:
+    """kustomize's own messages quote its input."""
+    write(folder, {"m/kustomization.yaml": SECRETS[name], "m/a.yaml": config_map("a")})
+    text = message("m")
+    assert "the build failed" in text
+    assert "hunter2" not in text
+
+
+def test_an_error_in_the_output_names_its_line(folder: Path) -> None:
+    write(folder, OVERLAY)
+    program(folder, "kustomize", "printf 'apiVersion: v1\\nkind: ConfigMap\\nmetadata: {}\\n'")
+    assert message("base").startswith("base (kustomize):3")
+
+
+def test_a_kustomization_below_a_plain_folder_is_an_error(folder: Path) -> None:
+    """Neither read raw nor built unasked: base and overlays side by side are one set twice."""
+    write(folder, {**OVERLAY, "plain.yaml": config_map("plain")})
+    with pytest.raises(InputErrors) as caught:
+        read(["."])
+    assert [error.where for error in caught.value.errors] == [
+        "base/kustomization.yaml",
+        "overlays/prod/kustomization.yaml",
+    ]
+    assert "-k overlays/prod" in str(caught.value)
+    assert "a kustomization is no manifest" in message("base/kustomization.yaml")
+    assert "a kustomization is no manifest" in message("base/*.yaml")
+
+
+def test_kustomize_goes_before_kubectl(folder: Path) -> None:
+    write(folder, OVERLAY)
+    program(folder, "kustomize", f"cat <<'END'\n{config_map('by-kustomize')}\nEND")
+    assert [one.name for one in read(["base"])] == ["by-kustomize"]
+
+
+def test_without_a_program_it_says_what_to_do(folder: Path) -> None:
+    write(folder, OVERLAY)
+    (folder.parent / "bin/kubectl").unlink()
+    text = message("base")
+    assert "there is neither kustomize nor kubectl to build it" in text
+    assert "kustomize build DIR | applyprune … -f -" in text
+
+
+def test_an_empty_build_is_an_error(folder: Path) -> None:
+    """Not an empty set."""
+    write(folder, {"m/kustomization.yaml": "resources: []\n"})
+    assert "m (kustomize): the build is empty" in message("m")
+
+
+def test_a_build_that_does_not_end_is_ended(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With all that it has started."""
+    write(folder, OVERLAY)
+    program(folder, "kustomize", "sleep 300 & echo $! >child; wait")
+    monkeypatch.setattr(kustomize, "TIMEOUT", 0.5)
+    began = time.monotonic()
+    assert "the build did not end within" in message("base")
+    assert time.monotonic() - began < 10
+    child = int((folder / "child").read_text())
+    stat = Path(f"/proc/{child}/stat")
+    assert not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] == "Z"
+
+
+def test_a_build_without_end_is_ended(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By its size."""
+    from applyprune.sources import files  # noqa: PLC0415
+
+    write(folder, OVERLAY)
+    program(folder, "kustomize", "exec yes")
+    monkeypatch.setattr(files, "MAX_BYTES", 100_000)
+    assert "MiB of manifests in all" in message("base")
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("https://github.com/x/y", "-k takes a folder"),
+        ("nowhere", "there is no such folder"),
+        ("plain", "there is no kustomization.yaml, kustomization.yml or Kustomization in it"),
+    ],
+)
+def test_what_cannot_be_built(folder: Path, path: str, expected: str) -> None:
+    write(folder, {"plain/a.yaml": config_map("a")})
+    assert expected in message(Overlay(path))
+
+
+def test_a_program_that_cannot_be_run(folder: Path) -> None:
+    write(folder, OVERLAY)
+    program(folder, "kustomize", "")
+    (folder.parent / "bin/kustomize").write_bytes(b"\x7fELF rubbish")
+    assert "base (kustomize): cannot be built" in message("base")
+    assert os.environ["PATH"] == str(folder.parent / "bin")
