@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: demo test sweep lint bench clean
+.PHONY: demo demo-controller test sweep lint bench clean
 
 $(INSTALLED): pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "applyprune needs Python 3.11 or newer: make PYTHON=python3.12")'
@@ -14,6 +14,9 @@ $(INSTALLED): pyproject.toml
 
 demo: $(INSTALLED)
 	$(BIN)/applyprune demo
+
+demo-controller: $(INSTALLED)
+	$(BIN)/applyprune demo --controller
 
 # Two at a time, each with a control plane of its own: most of the time goes into waiting.
 test: $(INSTALLED)

@@ -13,7 +13,7 @@ ASKS = {"click.confirm", "click.prompt"}
 MAY = {
     "print": {"applyprune.output.terminal"},
     # Its lines are about the user's own planes, and what the programs say that it runs.
-    "demo": {"applyprune.cli.demo", "applyprune.cli.local"},
+    "demo": {"applyprune.cli.demo_shell", "applyprune.cli.local"},
     "ask": {"applyprune.cli.asking"},
 }
 

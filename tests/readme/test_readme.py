@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING
 import click
 import pytest
 
-from applyprune import errors
+from applyprune import __version__, errors
 from applyprune.cli.accidents import BUG
 from applyprune.cli.main import cli
+from applyprune.controller.bundle import DeletionPolicy
+from applyprune.controller.names import STALLING, Condition
 from applyprune.planning import keeping
 
 if TYPE_CHECKING:
@@ -115,7 +117,7 @@ def test_the_commands_do_as_the_readme_says(workplace: tuple[Path, dict[str, str
 def test_its_make_targets_exist() -> None:
     """In the Makefile, as targets."""
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    targets = set(re.findall(r"^([a-z]+):", makefile, re.MULTILINE))
+    targets = set(re.findall(r"^([a-z-]+):", makefile, re.MULTILINE))
     named = {command.line.split()[1] for command in commands() if command.line.startswith("make ")}
     assert named
     assert named - targets == set()
@@ -167,6 +169,16 @@ def test_it_lists_every_mark_that_keeps_an_object() -> None:
     said = set(re.findall(r"`([a-z0-9./-]+: [a-z]+)`", section("Keeping an object")))
     assert said == {f"{key}: {value}" for key, value in keeping._VALUES.items()}
     assert all(f"`{one}`" in README for one in (keeping._ARGO, *keeping._ARGO_OPTIONS))
+
+
+def test_it_knows_conditions_and_deletion_policies() -> None:
+    """Those of a Bundle, each in its table; and the image is this version's."""
+    bundles = section("Bundles")
+    named = set(re.findall(r"^\| `([A-Z]\w+)` \|", bundles, re.MULTILINE))
+    assert named == {*map(str, Condition), *map(str, DeletionPolicy)}
+    (stalled,) = re.findall(r"^\| `Stalled` \| .*?: (.*) \|$", bundles, re.MULTILINE)
+    assert set(re.findall(r"`(\w+)`", stalled)) == set(map(str, STALLING))
+    assert f"-t applyprune:{__version__} " in bundles
 
 
 def test_its_links_lead_somewhere() -> None:

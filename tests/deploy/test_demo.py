@@ -1,0 +1,20 @@
+"""``applyprune demo --controller``, which checks itself what it tells."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tests.e2e.command import applyprune
+
+if TYPE_CHECKING:
+    from applyprune.localplane import Binaries
+
+
+def test_the_story_of_a_bundle(binaries: Binaries) -> None:
+    """On a control plane of its own, from the installation to the end of it."""
+    assert binaries.program.exists()
+    told = applyprune("demo", "--controller", kubeconfig="/nowhere")
+    assert told.code == 0, told
+    assert "All of it went as told." in told.out
+    for word in ("Changed", "refused", "approved", "Deleted"):
+        assert word in told.out
