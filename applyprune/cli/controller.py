@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from applyprune.cli.helping import Verb
-from applyprune.cli.options import cluster_options, duration
+from applyprune.cli.options import cluster_options, duration, namespaces_option
 from applyprune.errors import UsageError
 
 if TYPE_CHECKING:
@@ -17,12 +17,7 @@ if TYPE_CHECKING:
 
 @click.command(cls=Verb)
 @cluster_options
-@click.option(
-    "--watch-namespaces",
-    default="",
-    metavar="NS,…",
-    help="The namespaces whose Bundles are carried out.  [default: all]",
-)
+@namespaces_option("The namespaces whose Bundles are carried out.")
 @click.option(
     "--workers",
     type=click.IntRange(1, 64),
@@ -66,7 +61,7 @@ if TYPE_CHECKING:
 )
 def controller(
     where: Where,
-    watch_namespaces: str,
+    watch_namespaces: tuple[str, ...],
     workers: int,
     leader_elect: bool,
     lease_duration: float,
@@ -104,7 +99,7 @@ def controller(
         access=access,
         listen=_address(listen),
         home=where.namespace or access.namespace,
-        namespaces=tuple(one for one in watch_namespaces.replace(" ", "").split(",") if one),
+        namespaces=watch_namespaces,
         workers=workers,
         lease=lease_duration if leader_elect else 0.0,
         grace=grace,

@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from applyprune.cli.options import RunCommand, cluster_options, record_options, timeout_option
+from applyprune.cli.options import (
+    RunCommand,
+    cluster_options,
+    namespaces_option,
+    record_options,
+    timeout_option,
+)
 from applyprune.cli.reporting import reporting_options
 from applyprune.model.options import Mode
 
@@ -38,12 +44,8 @@ _ORIGIN = "install --print"
     metavar="IMAGE",
     help="The controller's image, where the nodes can pull it.  [default: applyprune:VERSION]",
 )
-@click.option(
-    "--watch-namespaces",
-    default="",
-    metavar="NS,…",
-    help="The namespaces whose Bundles are carried out, and where the controller gets its rights.  "
-    "[default: all]",
+@namespaces_option(
+    "The namespaces whose Bundles are carried out, and where the controller gets its rights."
 )
 @click.option("--force-conflicts", is_flag=True, help="Take fields that other managers own.")
 @click.option(
@@ -57,7 +59,7 @@ def install(
     reporting: Reporting,
     options: Options,
     image: str,
-    watch_namespaces: str,
+    watch_namespaces: tuple[str, ...],
     timeout: float,
     force_conflicts: bool,
     wait: bool,
@@ -84,11 +86,10 @@ def install(
         packaged_folder("deploy"),
         namespace=where.namespace,
         image=image,
-        watched=tuple(one for one in watch_namespaces.replace(" ", "").split(",") if one),
+        watched=watch_namespaces,
     )
     if prints:
-        reporting.terminal.out(text.rstrip("\n"))
-        return 0
+        return reporting.put(text.rstrip("\n"))
     decided = replace(
         options,
         mode=Mode.APPLY,

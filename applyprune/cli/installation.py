@@ -34,13 +34,11 @@ def installation(
     """Return the YAML documents of ``folder``, in the order of its kustomization.
 
     Of another ``namespace`` than its own nothing is said but the name. ``image`` takes the place of
-    the Deployment's. With ``watched`` the controller looks after those
-    namespaces only, and has its rights in them only. Raises UsageError for what cannot be a
-    namespace or an image.
+    the Deployment's. With ``watched``, names of namespaces, the controller looks after those only,
+    and has its rights in them only. Raises UsageError for what cannot be a namespace or an image.
     """
-    for one in (namespace, *watched):
-        if not is_dns_label(one):
-            raise UsageError(f"{one!r} cannot name a namespace")
+    if not is_dns_label(namespace):
+        raise UsageError(f"{namespace!r} cannot name a namespace")
     if image and not _IMAGE_NAME.fullmatch(image):
         raise UsageError(
             f"{image!r} cannot name an image", hint="Write HOST/PATH:TAG or HOST/PATH@DIGEST."

@@ -30,6 +30,7 @@ __all__ = [
     "duration",
     "guard_options",
     "input_option",
+    "namespaces_option",
     "optional_input_option",
     "placement_option",
     "record_options",
@@ -312,6 +313,26 @@ def _namespace(ctx: click.Context, param: click.Parameter, value: str) -> str:
     if value and not is_dns_label(value):
         raise click.BadParameter(f"{value!r} cannot name a namespace", ctx, param)
     return value
+
+
+def namespaces_option(what: str) -> Callable[[F], F]:
+    """Return --watch-namespaces, of which the help says ``what`` they are; the verb gets names."""
+    return click.option(
+        "--watch-namespaces",
+        metavar="NS,…",
+        callback=_namespaces,
+        help=f"{what}  [default: all]",
+    )
+
+
+def _namespaces(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[str, ...]:
+    if value is None:
+        return ()
+    names = tuple(one.strip() for one in value.split(","))
+    if not all(names):
+        # It may be a variable that is not set, and would mean all of them.
+        raise click.BadParameter(f"{value!r} lists a namespace without a name", ctx, param)
+    return tuple(_namespace(ctx, param, one) for one in names)
 
 
 def _dry_run(ctx: click.Context, param: click.Parameter, value: str) -> DryRun:

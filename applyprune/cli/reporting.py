@@ -106,6 +106,11 @@ class Reporting:
         lost = self._lost(files)
         return end.exit_code or lost
 
+    def put(self, text: str) -> int:
+        """Write lines to standard output; return the exit code, 0 unless they were not taken."""
+        self.terminal.out(text)
+        return self._lost(())
+
     def _lost(self, files: Iterable[ReportFile]) -> int:
         """Say which places did not take everything, and return the exit code for that, or 0.
 

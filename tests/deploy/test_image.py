@@ -83,9 +83,9 @@ def test_what_it_installs_runs_without_a_home(prefix: Path, tmp_path: Path) -> N
         assert "Traceback" not in reply.stderr
 
 
-def test_it_has_what_a_rule_of_readiness_needs(prefix: Path) -> None:
-    """CEL is an extra of the package and a part of the image."""
-    script = "import cel_expr_python, kubernetes.config, deepdiff, jsonpatch"
+def test_it_has_what_rules_of_readiness_and_the_controller_need(prefix: Path) -> None:
+    """CEL and metrics are extras of the package and a part of the image."""
+    script = "import cel_expr_python, prometheus_client, kubernetes.config, deepdiff, jsonpatch"
     subprocess.run([prefix / "bin/python", "-c", script], check=True)
 
 

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+from functools import partial
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import click
 import pytest
 
 from applyprune import __version__
 from applyprune.cli.installation import installation
+from applyprune.cli.main import cli
 from applyprune.errors import UsageError
 from applyprune.sources import read
 from tests.controller.stage import Tenant, config_map, controller, eventually
@@ -23,6 +28,7 @@ if TYPE_CHECKING:
     from applyprune.localplane import Plane
     from applyprune.model.manifests import Manifest
     from tests.conftest import Api, Kubectl
+    from tests.controller.stage import Controller
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 DEPLOYMENT = f"/apis/apps/v1/namespaces/{HOME}/deployments/{NAME}"
@@ -67,6 +73,11 @@ def remove(plane: Plane, *options: str) -> Ended:
     return reply
 
 
+def well(running: Controller, path: str) -> bool:
+    """Return whether a controller says at a path that it is well."""
+    return running.ask(path)[0] == 200
+
+
 def test_what_is_printed_is_the_folder(kubectl: Kubectl, ground: Plane) -> None:
     """All of it, as kubectl's kustomize has it; with this version's image, and without a server."""
     folder = manifests(kubectl("kustomize", DEPLOY, plane=ground))
@@ -74,6 +85,16 @@ def test_what_is_printed_is_the_folder(kubectl: Kubectl, ground: Plane) -> None:
     assert (reply.code, reply.err) == (0, "")
     assert bodies(manifests(reply.out)) == bodies(folder)
     assert container(folder)["image"] == f"applyprune:{__version__}"
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="it takes a device that is always full")
+def test_what_cannot_be_printed_is_an_error() -> None:
+    """Half a manifest must not pass for one."""
+    command = [sys.executable, "-m", "applyprune", "install", "--print"]
+    with Path("/dev/full").open("w") as full:
+        reply = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert reply.returncode == 3
+    assert "standard output is not complete" in reply.stderr
 
 
 def test_the_namespace_and_the_image_can_be_chosen() -> None:
@@ -99,11 +120,20 @@ def test_the_namespaces_can_be_chosen() -> None:
     assert [body["roleRef"]["kind"] for _, body in bound] == ["ClusterRole", "ClusterRole", "Role"]
 
 
-@pytest.mark.parametrize("wrong", [{"namespace": "a.b"}, {"watched": ["A"]}, {"image": "a b"}])
+@pytest.mark.parametrize("wrong", [{"namespace": "a.b"}, {"image": "a b"}])
 def test_what_cannot_be_chosen(wrong: dict[str, Any]) -> None:
     """A text goes into YAML only when it is a name."""
     with pytest.raises(UsageError, match="cannot name"):
         installation(DEPLOY, **wrong)
+
+
+@pytest.mark.parametrize("verb", ["install --print", "controller"])
+@pytest.mark.parametrize("wrong", ["", ",", "shop,", "a.b", "shop blog"])
+def test_namespaces_that_are_none(verb: str, wrong: str) -> None:
+    """Least of all does an empty list, an unset variable perhaps, mean all of them."""
+    arguments = [*verb.split(), "--watch-namespaces", wrong]
+    with pytest.raises(click.BadParameter, match="namespace"):
+        cli.main(arguments, standalone_mode=False)
 
 
 def test_kubectl_first_and_then_install(ground: Plane, ground_api: Api, kubectl: Kubectl) -> None:
@@ -138,6 +168,20 @@ def test_kubectl_first_and_then_install(ground: Plane, ground_api: Api, kubectl:
     assert not ground_api.exists(DEPLOYMENT)
 
 
+def test_all_of_it_is_about_the_same_pods() -> None:
+    """What selects Pods selects the controller's, and what names a port names one that it has."""
+    found = {one.gvk.kind: one.body["spec"] for one in chosen() if "spec" in one.body}
+    wanted = found["Deployment"]["selector"]
+    labels = found["Deployment"]["template"]["metadata"]["labels"]
+    assert wanted["matchLabels"] == labels == found["Service"]["selector"]
+    assert wanted == found["PodDisruptionBudget"]["selector"]
+    assert wanted == found["NetworkPolicy"]["podSelector"]
+    ports = [one["name"] for one in container(chosen())["ports"]]
+    assert ports == [one["targetPort"] for one in found["Service"]["ports"]]
+    assert ports == [one["port"] for one in found["NetworkPolicy"]["ingress"][0]["ports"]]
+    assert found["Deployment"]["replicas"] > found["PodDisruptionBudget"]["maxUnavailable"]
+
+
 def test_its_pods_pass_what_the_namespace_asks(ground: Plane, ground_api: Api) -> None:
     """They ask no more than the level ``restricted`` allows, and write nowhere but in /tmp."""
     install(ground)
@@ -166,7 +210,12 @@ def test_the_life_of_a_bundle_with_exactly_these_rights(
 ) -> None:
     """Applied, changed, pruned, refused, approved, orphaned and deleted; nobody lacks a right."""
     tenant = new_tenant()
-    with controller(as_itself, tmp_path / "log", "--lease-duration", "4s") as running:
+    only = container(chosen())
+    assert only["args"][0] == "controller"
+    with controller(as_itself, tmp_path / "log", *only["args"][1:]) as running:
+        for probe in ("livenessProbe", "readinessProbe"):
+            path = str(only[probe]["httpGet"]["path"])
+            eventually(partial(well, running, path), path)
         parts = [config_map(f"part-{number}") for number in range(8)]
         tenant.bundle("web", config_map("a"), *parts)
         tenant.ready("web")
