@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
@@ -26,6 +27,8 @@ def answering(
     is_ready: Callable[[], bool],
 ) -> Iterator[tuple[str, int]]:
     """Answer until the block ends; yield the address, with the port that port 0 came to.
+
+    An empty host is every address, of IPv4 and IPv6.
 
     Raises UsageError when the address cannot be had.
     """
@@ -53,20 +56,31 @@ def answering(
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the library's
             """Probes are no news."""
 
+    dual = not address[0] and socket.has_dualstack_ipv6()
+
+    class Server(ThreadingHTTPServer):
+        address_family = socket.AF_INET6 if dual or ":" in address[0] else socket.AF_INET
+        daemon_threads = True
+
+        def server_bind(self) -> None:
+            if dual:
+                # Whatever the cluster gives to its Pods, a probe gets here.
+                self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+            super().server_bind()
+
     try:
-        server = ThreadingHTTPServer(address, Handler)
+        server = Server(address, Handler)
     except (OSError, OverflowError) as error:
         raise UsageError(
             f"cannot listen on {address[0]}:{address[1]}",
             why=getattr(error, "strerror", None) or str(error),
             hint="Choose another address with --listen.",
         ) from error
-    server.daemon_threads = True
     thread = Thread(target=server.serve_forever, name="applyprune-health", daemon=True)
     thread.start()
     try:
-        host, port = server.server_address[:2]
-        yield str(host), int(port)
+        host, port = str(server.server_address[0]), server.server_address[1]
+        yield f"[{host}]" if ":" in host else host, port
     finally:
         server.shutdown()
         server.server_close()
