@@ -2,6 +2,7 @@
 
 ApplypruneError
 ├── UsageError                 2    the call itself is wrong
+│   ├── OwnedByBundle          2    the set belongs to a Bundle, or to another one
 │   └── InputError             2    a manifest or its file is wrong; says file and line
 │       └── EmptyInput         2    there is no manifest in the input
 ├── RunFailed                  3    at least one object could not be applied or deleted
@@ -83,6 +84,10 @@ class UsageError(ApplypruneError):
     """The call is wrong: an option, a name, a combination of them."""
 
     exit_code = 2
+
+
+class OwnedByBundle(UsageError):
+    """The set belongs to a Bundle, and whoever asks is not that one; nothing was written."""
 
 
 class InputError(UsageError):

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from applyprune.cli.reporting import Reporting
     from applyprune.cli.session import AtWork
     from applyprune.cli.where import Where
+    from applyprune.cluster.api_server import ApiServer
     from applyprune.model.events import Event
 
 
@@ -205,6 +206,54 @@ def move(
             yield from hand_on(*sides, decided, work.cluster, work.stop)
 
     return reporting.follow(events())
+
+
+@inventory.command(cls=RunCommand)
+@set_argument
+@cluster_options
+@record_options
+@reporting_options
+def release(name: str, where: Where, reporting: Reporting, options: Options) -> int:
+    """Take the set NAME back from the Bundle that owns it.
+
+    The Bundle must be suspended or gone. Only the inventory is written; every object stays as it
+    is, and stays listed.
+
+    \b
+    Examples:
+      kubectl patch bundle web --type merge -p '{"spec": {"suspend": true}}'
+      applyprune inventory release web
+    """
+    from applyprune.cli.session import at_work
+    from applyprune.engine.releasing import release as let_go
+    from applyprune.planning.tracking import identity
+
+    def events() -> Iterator[Event]:
+        with at_work(where) as work:
+            target = identity(name, work.namespace)
+            yield from let_go(
+                target,
+                options,
+                work.store(target),
+                work.stop,
+                is_active=lambda owner: _is_active(work.cluster, owner),
+            )
+
+    return reporting.follow(events())
+
+
+def _is_active(cluster: ApiServer, owner: str) -> bool:
+    """Return whether a Bundle is there and not suspended."""
+    from applyprune.errors import NotFound, NotServed
+    from applyprune.model.builtin import BUNDLES
+    from applyprune.model.refs import Ref
+
+    namespace, _, bundle = owner.removeprefix(f"{BUNDLES.kind} ").partition("/")
+    try:
+        live = cluster.get(BUNDLES, Ref(BUNDLES.group, BUNDLES.kind, namespace, bundle), full=True)
+    except (NotFound, NotServed):
+        return False
+    return not ((live.body or {}).get("spec") or {}).get("suspend")
 
 
 def _sets(where: Where, *, everywhere: bool, ready: bool) -> Iterator[Event]:

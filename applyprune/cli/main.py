@@ -61,6 +61,12 @@ VERBS: dict[str, dict[str, Listed]] = {
             "Look at the inventories, check and repair them, hand objects on.",
         ),
     },
+    "Run for ever": {
+        "controller": Listed(
+            "applyprune.cli.controller:controller",
+            "Carry out Bundles: apply them, prune them, put back what drifts, until told to stop.",
+        ),
+    },
     "Try it out": {
         "demo": Listed(
             "applyprune.cli.demo:demo",

@@ -14,6 +14,7 @@ from applyprune.cli.completing import FILE, OBJECT, SET
 from applyprune.cli.helping import Verb
 from applyprune.errors import UsageError
 from applyprune.model.options import DryRun, Options, Propagation, PruneLimit
+from applyprune.planning.durations import seconds_of
 from applyprune.planning.selector_syntax import parse_selector
 from applyprune.planning.tracking import is_dns_label
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = [
     "RunCommand",
     "cluster_options",
+    "duration",
     "guard_options",
     "input_option",
     "optional_input_option",
@@ -287,39 +289,18 @@ def guard_options(verb: Callable[..., Any]) -> Callable[..., Any]:
 def _prune_limit(ctx: click.Context, param: click.Parameter, value: str | None) -> PruneLimit:
     if value is None:
         return PruneLimit()
-    number = value.removesuffix("%")
-    is_number = number.isascii() and number.isdecimal() and len(number) < _DIGITS
-    if not is_number or (number != value and int(number) > _WHOLE):
-        raise click.BadParameter(f"{value!r} is neither a number nor a percentage", ctx, param)
-    if number != value:
-        return PruneLimit(count=0, percent=float(number))
-    return PruneLimit(count=int(number), percent=0.0)
+    try:
+        return PruneLimit.parse(value)
+    except ValueError as error:
+        raise click.BadParameter(f"{value!r} {error}", ctx, param) from None
 
 
-_WHOLE = 100
-_DIGITS = 10
-_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
-
-
-def _seconds(ctx: click.Context, param: click.Parameter, value: str) -> float:
+def duration(ctx: click.Context, param: click.Parameter, value: str) -> float:
     """Return a duration as Go writes it (90s, 5m, 1h30m), or a number of seconds."""
-    total, rest = 0.0, value.strip()
-    while rest:
-        digits = len(rest) - len(rest.lstrip("0123456789."))
-        number, rest = rest[:digits], rest[digits:]
-        unit = next((unit for unit in ("ms", "s", "m", "h") if rest.startswith(unit)), "")
-        try:
-            total += float(number) * (_UNITS[unit] if unit else 1.0)
-        except ValueError:
-            raise click.BadParameter(
-                f"{value!r} is no time such as 90s or 5m", ctx, param
-            ) from None
-        if not unit and rest:
-            raise click.BadParameter(f"{value!r} is no time such as 90s or 5m", ctx, param)
-        rest = rest[len(unit) :]
-    if total <= 0:
-        raise click.BadParameter("it must be more than nothing", ctx, param)
-    return total
+    try:
+        return seconds_of(value)
+    except ValueError as error:
+        raise click.BadParameter(f"{value!r} {error}", ctx, param) from None
 
 
 def _selector(ctx: click.Context, param: click.Parameter, value: str | None) -> Selector | None:
@@ -346,7 +327,7 @@ def timeout_option(what: str) -> Callable[[F], F]:
         "--timeout",
         default="5m",
         metavar="TIME",
-        callback=_seconds,
+        callback=duration,
         help=f"{what}  [default: 5m]",
     )
 
@@ -355,7 +336,7 @@ _lock_timeout_option = click.option(
     "--lock-timeout",
     default="60s",
     metavar="TIME",
-    callback=_seconds,
+    callback=duration,
     help="How long to wait for another run on the same set.  [default: 60s]",
 )
 _dry_run_option = click.option(

@@ -10,11 +10,18 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from applyprune.cluster.discovery import discover
-from applyprune.cluster.objects import is_secret, live_object, matches, unbelievable
+from applyprune.cluster.objects import (
+    METADATA,
+    is_secret,
+    live_object,
+    matches,
+    named,
+    unbelievable,
+)
 from applyprune.cluster.openapi import schemas_of
 from applyprune.cluster.paths import collection_path, object_path
 from applyprune.cluster.request import Request
-from applyprune.cluster.watching import watch
+from applyprune.cluster.watching import Selection, watch
 from applyprune.errors import (
     AlreadyExists,
     Conflict,
@@ -37,7 +44,6 @@ if TYPE_CHECKING:
     from applyprune.model.refs import Ref
     from applyprune.model.resources import Catalogue, Resource
 
-_PARTIAL = "application/json;as=PartialObjectMetadata{list};g=meta.k8s.io;v=v1"
 _PAGE = 500
 _TIMEOUT = 30.0
 _RESTARTS = 5
@@ -68,15 +74,22 @@ class ApiServer:
         return self.list_at(resource, namespace=namespace, selector=selector, full=full)[0]
 
     def list_at(
-        self, resource: Resource, *, namespace: str = "", selector: str = "", full: bool = False
+        self,
+        resource: Resource,
+        *,
+        namespace: str = "",
+        selector: str = "",
+        name: str = "",
+        full: bool = False,
     ) -> tuple[Sequence[Live], str]:
         """Return what ``list`` does, and the resourceVersion from which to watch on.
 
-        That is the first page's; an aggregated API may give none, then it is empty.
+        That is the first page's; an aggregated API may give none, then it is empty. With a ``name``
+        it is the list of that one object.
         """
         for _ in range(_RESTARTS):
             try:
-                pages = [*self._pages(resource, namespace, selector, full=full)]
+                pages = [*self._pages(resource, namespace, selector, name, full=full)]
                 return [live for lives, _ in pages for live in lives], pages[0][1]
             except Expired:
                 continue  # the token ran out: begin again, from the first page
@@ -87,13 +100,15 @@ class ApiServer:
         )
 
     def _pages(
-        self, resource: Resource, namespace: str, selector: str, *, full: bool
+        self, resource: Resource, namespace: str, selector: str, name: str, *, full: bool
     ) -> Iterator[tuple[Sequence[Live], str]]:
         token = ""
         while True:
             query = [("limit", str(_PAGE))]
             if selector:
                 query.append(("labelSelector", selector))
+            if name:
+                query.append(named(name))
             if token:
                 query.append(("continue", token))
             reply = self._transport.send(
@@ -101,7 +116,7 @@ class ApiServer:
                     "GET",
                     collection_path(resource, namespace),
                     query=tuple(query),
-                    accept="application/json" if full else _PARTIAL.format(list="List"),
+                    accept="application/json" if full else METADATA.format(list="List"),
                     secret=is_secret(resource),
                 )
             )
@@ -113,7 +128,11 @@ class ApiServer:
             lives = (live_object(resource, item, full=full) for item in items or ())
             metadata = reply.body.get("metadata") or {}
             yield (
-                [live for live in lives if live is not None and matches(live, selector)],
+                [
+                    live
+                    for live in lives
+                    if live is not None and matches(live, selector) and name in {"", live.ref.name}
+                ],
                 str(metadata.get("resourceVersion") or ""),
             )
             token = str(metadata.get("continue") or "")
@@ -126,6 +145,8 @@ class ApiServer:
         *,
         namespace: str = "",
         selector: str = "",
+        name: str = "",
+        full: bool = True,
         resource_version: str,
         stop: Callable[[], bool],
         seconds: float,
@@ -143,8 +164,7 @@ class ApiServer:
         return watch(
             self._transport,
             resource,
-            namespace=namespace,
-            selector=selector,
+            Selection(namespace, selector, name, full),
             resource_version=resource_version,
             stop=stop,
             seconds=seconds,
@@ -152,7 +172,7 @@ class ApiServer:
 
     def get(self, resource: Resource, ref: Ref, *, full: bool = False) -> Live:
         """Return one object, by a consistent read; NotFound is the proof that there is none."""
-        accept = "application/json" if full else _PARTIAL.format(list="")
+        accept = "application/json" if full else METADATA.format(list="")
         reply = self._transport.send(self._about("GET", resource, ref, accept=accept))
         return _believe(resource, ref, reply, full=full, partial=not full)
 
@@ -252,7 +272,7 @@ class ApiServer:
                     "GET",
                     collection_path(resource),
                     query=(("limit", "1"),),
-                    accept=_PARTIAL.format(list="List"),
+                    accept=METADATA.format(list="List"),
                     secret=is_secret(resource),
                 )
             )

@@ -48,7 +48,8 @@ class Transport:
     """Requests to one API server; thread-safe, at most ``pool_size`` at a time beside the streams.
 
     ``retry_budget`` is in seconds: a try begins no later than that after the first failure of its
-    request. ``trace`` is given one line for each try, without bodies or credentials.
+    request. ``trace`` is given one line for each try, without bodies or credentials. ``agent`` is
+    what tells this process from others of its kind in the server's audit log.
     """
 
     def __init__(
@@ -58,6 +59,7 @@ class Transport:
         pool_size: int = 16,
         retry_budget: float = 30.0,
         trace: Callable[[str], None] | None = None,
+        agent: str = "",
     ) -> None:
         """Keep the settings; nothing is connected before the first request."""
         self._access = access
@@ -65,6 +67,7 @@ class Transport:
         self._pool_size = pool_size
         self._retry_budget = retry_budget
         self._trace = trace
+        self._user_agent = f"{_USER_AGENT} ({agent})" if agent else _USER_AGENT
         self._lock = threading.Lock()
         self._pool: tuple[bytes, ServerPool] | None = None
         self._closed = threading.Event()
@@ -256,7 +259,7 @@ class Transport:
 
     def _headers(self, request: Request, identity: Identity) -> Mapping[str, str]:
         headers = {
-            "User-Agent": _USER_AGENT,
+            "User-Agent": self._user_agent,
             "Accept": request.accept,
             "Accept-Encoding": "identity",
         }

@@ -9,9 +9,17 @@ from __future__ import annotations
 import math
 import time
 from contextlib import closing
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from applyprune.cluster.objects import is_secret, live_object, matches, unbelievable
+from applyprune.cluster.objects import (
+    METADATA,
+    is_secret,
+    live_object,
+    matches,
+    named,
+    unbelievable,
+)
 from applyprune.cluster.paths import collection_path
 from applyprune.cluster.reply import json_object
 from applyprune.cluster.request import Request
@@ -33,19 +41,30 @@ SESSION = 30
 GRACE = 5.0
 # Bytes of one event. The server's own limit for what it stores is 1.5 MiB.
 MAX_EVENT = 32 * 1024 * 1024
+_PARTIAL = ("meta.k8s.io/v1", "PartialObjectMetadata")
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which objects of a resource are watched, and whether in full or by their metadata only."""
+
+    namespace: str = ""
+    selector: str = ""
+    name: str = ""
+    full: bool = True
 
 
 def watch(
     transport: Transport,
     resource: Resource,
+    selection: Selection,
     *,
-    namespace: str,
-    selector: str,
     resource_version: str,
     stop: Callable[[], bool],
     seconds: float,
 ) -> Iterator[Change]:
     """Yield what happens, as ``ApiServer.watch`` describes it."""
+    selector, name, full = selection.selector, selection.name, selection.full
     what = f"the watch of {resource.full_plural}"
     if not resource_version:
         raise unbelievable(what, "its list had no resourceVersion to begin from")
@@ -63,13 +82,16 @@ def watch(
     ]
     if selector:
         query.append(("labelSelector", selector))
+    if name:
+        query.append(named(name))
     request = Request(
         "GET",
-        collection_path(resource, namespace),
+        collection_path(resource, selection.namespace),
         query=tuple(query),
+        accept="application/json" if full else METADATA.format(list=""),
         secret=is_secret(resource),
     )
-    inside = namespace if resource.namespaced else ""
+    inside = selection.namespace if resource.namespaced else ""
     try:
         with closing(transport.stream(request, over)) as stream:
             for line in lines(stream.chunks(session + GRACE), what):
@@ -81,11 +103,13 @@ def watch(
                     raise unbelievable(what, "it sent what is no event")
                 if event.get("type") == "ERROR":
                     raise stream.error(item)
-                change = _change(resource, inside, event.get("type"), item)
+                change = _change(resource, inside, event.get("type"), item, full=full)
                 if change is None:
                     raise unbelievable(what, "an event is about something else")
                 # As in a list: some aggregated APIs ignore the selector.
-                if change.kind is ChangeKind.BOOKMARK or matches(change.live, selector):
+                if change.kind is ChangeKind.BOOKMARK or (
+                    matches(change.live, selector) and name in {"", change.live.ref.name}
+                ):
                     yield change
     except Stopped:
         return
@@ -114,19 +138,20 @@ def lines(chunks: Iterable[bytes], what: str) -> Iterator[bytes]:
 
 
 def _change(
-    resource: Resource, namespace: str, kind: object, item: Mapping[str, Any]
+    resource: Resource, namespace: str, kind: object, item: Mapping[str, Any], *, full: bool
 ) -> Change | None:
     """Return what an event says; None when that is not about the resource in the namespace."""
     try:
         known = ChangeKind(kind)  # type: ignore[arg-type]  # whatever it is, it is looked up
     except ValueError:
         return None
-    if (item.get("apiVersion"), item.get("kind")) != (resource.gvk.api_version, resource.kind):
+    type_ = (resource.gvk.api_version, resource.kind) if full else _PARTIAL
+    if (item.get("apiVersion"), item.get("kind")) != type_:
         return None
     live = (
         _bookmark(resource, item)
         if known is ChangeKind.BOOKMARK
-        else live_object(resource, item, full=True)
+        else live_object(resource, item, full=full)
     )
     if live is None or not live.resource_version or (namespace and not _is_in(live, namespace)):
         return None

@@ -29,11 +29,16 @@ _FEW_NAMESPACES = 3
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What is watched: a resource, in one namespace or in all, all of it or a selection."""
+    """What is watched: a resource, in one namespace or in all, all of it or a selection.
+
+    ``name`` selects one object; with ``full`` off it is watched by its metadata only.
+    """
 
     resource: Resource
     namespace: str = ""
     selector: str = ""
+    name: str = ""
+    full: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +98,7 @@ class Feeds:
     """Any number of sources, their news in one queue; ``close`` ends their threads."""
 
     cluster: Cluster
-    _news: SimpleQueue[News] = field(default_factory=SimpleQueue)
+    queue: SimpleQueue[News] = field(default_factory=SimpleQueue)
     _over: Flag = field(default_factory=Flag)
     _threads: dict[Source, Thread] = field(default_factory=dict)
 
@@ -108,19 +113,19 @@ class Feeds:
     def news(self, seconds: float) -> Iterator[News]:
         """Yield what has come in, after waiting so long for the first of it at the most."""
         try:
-            yield self._news.get(timeout=seconds)
+            yield self.queue.get(timeout=seconds)
             while True:
-                yield self._news.get_nowait()
+                yield self.queue.get_nowait()
         except Empty:
             return
 
-    def close(self) -> None:
-        """End every watch; it takes a moment.
+    def close(self, patience: float = _PATIENCE) -> None:
+        """End every watch; it takes a moment, for which ``patience`` seconds are waited.
 
         A list that does not come is not waited for: its thread ends with it, or with the process.
         """
         self._over.set()
-        until = time.monotonic() + _PATIENCE
+        until = time.monotonic() + patience
         for thread in self._threads.values():
             thread.join(max(0.0, until - time.monotonic()))
 
@@ -131,21 +136,27 @@ class Feeds:
             except Expired:
                 self._over.wait(_PAUSE)  # and list again
             except ApplypruneError as error:
-                self._news.put(Broken(source, error))
+                self.queue.put(Broken(source, error))
                 # Without the right to watch this is what becomes of a watch: a list now and then.
                 self._over.wait(5 * _PAUSE if isinstance(error, Forbidden) else _PAUSE)
 
     def _follow(self, source: Source) -> None:
         lives, version = self.cluster.list_at(
-            source.resource, namespace=source.namespace, selector=source.selector, full=True
+            source.resource,
+            namespace=source.namespace,
+            selector=source.selector,
+            name=source.name,
+            full=source.full,
         )
-        self._news.put(Listed(source, {live.ref: live for live in lives}))
+        self.queue.put(Listed(source, {live.ref: live for live in lives}))
         while not self._over.is_set():
             began, silent = time.monotonic(), True
             for change in self.cluster.watch(
                 source.resource,
                 namespace=source.namespace,
                 selector=source.selector,
+                name=source.name,
+                full=source.full,
                 resource_version=version,
                 stop=self._over.is_set,
                 seconds=_WATCH,
@@ -153,9 +164,9 @@ class Feeds:
                 silent = False
                 version = change.live.resource_version or version
                 if change.kind is ChangeKind.DELETED:
-                    self._news.put(self._left(source, change.live.ref))
+                    self.queue.put(self._left(source, change.live.ref))
                 elif change.kind is not ChangeKind.BOOKMARK:
-                    self._news.put(Seen(source, change.live.ref, change.live))
+                    self.queue.put(Seen(source, change.live.ref, change.live))
             if silent and time.monotonic() - began < _PAUSE:
                 # Something ends every watch at once: only a list tells then what happens.
                 self._over.wait(_PAUSE)
@@ -165,6 +176,6 @@ class Feeds:
     def _left(self, source: Source, ref: Ref) -> News:
         """Tell an object that is gone from one that has only left the selection."""
         try:
-            return Seen(source, ref, self.cluster.get(source.resource, ref, full=True))
+            return Seen(source, ref, self.cluster.get(source.resource, ref, full=source.full))
         except NotFound:
             return Seen(source, ref, None)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from applyprune.engine.handing_over import hand_over
 from applyprune.engine.holding import new_holder
-from applyprune.engine.preconditions import has_home, no_set, refuse_unlisted
+from applyprune.engine.preconditions import has_home, no_set, refuse_owned, refuse_unlisted
 from applyprune.engine.reading import Reader
 from applyprune.engine.recording import WRITE_MARGIN, Record, await_turn
 from applyprune.engine.tally import Tally
@@ -165,6 +165,7 @@ class _Move:
 
     def _refuse(self, leaving: Inventory, joining: Inventory) -> None:
         for inventory in (leaving, joining):
+            refuse_owned(inventory, "", self.options)
             if inventory.copied:
                 raise RunFailed(
                     f"the inventory of the set {inventory.name} is a copy, or was restored",

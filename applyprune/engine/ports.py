@@ -26,7 +26,13 @@ class Cluster(Protocol):
         """Return all objects, complete or an error; metadata only unless ``full``."""
 
     def list_at(
-        self, resource: Resource, *, namespace: str = "", selector: str = "", full: bool = False
+        self,
+        resource: Resource,
+        *,
+        namespace: str = "",
+        selector: str = "",
+        name: str = "",
+        full: bool = False,
     ) -> tuple[Sequence[Live], str]:
         """Return what ``list`` does, and the resourceVersion from which to watch on."""
 
@@ -36,6 +42,8 @@ class Cluster(Protocol):
         *,
         namespace: str = "",
         selector: str = "",
+        name: str = "",
+        full: bool = True,
         resource_version: str,
         stop: Callable[[], bool],
         seconds: float,

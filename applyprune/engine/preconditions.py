@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from applyprune.errors import EmptyInput, Forbidden, InventoryError, NotFound, UsageError
+from applyprune.errors import (
+    EmptyInput,
+    Forbidden,
+    InventoryError,
+    NotFound,
+    OwnedByBundle,
+    UsageError,
+)
 from applyprune.model.builtin import NAMESPACES
 from applyprune.model.options import DryRun, Mode
 from applyprune.model.refs import Ref
@@ -38,6 +45,32 @@ def refuse_empty(inventory: Inventory, options: Options, manifests: Sequence[Man
             f"-l {selector.text} picks out none of the {len(manifests)} objects in the input",
             why="it looks at metadata.labels of the manifests",
             hint="If that is meant: --allow-empty.",
+        )
+
+
+def refuse_owned(
+    inventory: Inventory, owner: str, options: Options, *, takes_over: bool = False
+) -> None:
+    """Refuse to change a set that belongs to a Bundle, unless the run is that Bundle's own.
+
+    Two that apply one set undo each other's work; to look, in a dry run, is everybody's right. A
+    Bundle takes over a set of nobody's only if it is told to, when it applies it, and never to
+    remove it: to have the same name is no consent.
+    """
+    if inventory.owner == owner or options.dry_run is not DryRun.OFF:
+        return
+    if inventory.owner:
+        raise OwnedByBundle(
+            f"the set {inventory.name} belongs to {inventory.owner}",
+            why="the controller applies it, and would undo what anybody else does",
+            hint="Change the Bundle. To take the set back, suspend the Bundle first, then: "
+            f"applyprune inventory release {inventory.name} -n {inventory.namespace}",
+        )
+    if inventory.exists and not (takes_over and options.mode is Mode.APPLY):
+        raise OwnedByBundle(
+            f"the set {inventory.name} does not belong to {owner}",
+            why="the command line has applied it, or has taken it back; with spec.inventoryName: "
+            f"{inventory.name} the Bundle would take it over",
         )
 
 

@@ -13,6 +13,7 @@ from applyprune.engine.preconditions import (
     ensure_home,
     no_set,
     refuse_empty,
+    refuse_owned,
     refuse_unlisted,
     refuse_unrecorded,
 )
@@ -66,7 +67,9 @@ if TYPE_CHECKING:
 class Request:
     """What one run is asked to do; ``namespace`` is where manifests without one go.
 
-    ``who`` runs it, as others are told; default: the user and the host.
+    ``who`` runs it, as others are told; default: the user and the host. ``owner`` is the Bundle
+    that asks (``Bundle NAMESPACE/NAME``), and ``takes_over`` says whether it may take over a set
+    that is there and belongs to none.
     """
 
     target: SetIdentity
@@ -74,6 +77,8 @@ class Request:
     namespace: str
     options: Options
     who: str = ""
+    owner: str = ""
+    takes_over: bool = False
 
 
 def run(request: Request, cluster: Cluster, store: Store, stop: Stop) -> Iterator[Event]:
@@ -147,6 +152,7 @@ class _Run:
                 yield turn
             else:
                 self.inventory = turn
+        refuse_owned(self.inventory, request.owner, options, takes_over=request.takes_over)
         refuse_empty(self.inventory, options, request.manifests)
         refuse_unlisted(options.select, self.inventory.entries, target)
         catalogue = self.cluster.catalogue()
@@ -200,15 +206,22 @@ class _Run:
         options = self.request.options
         if options.dry_run is not DryRun.OFF or not self._has_work():
             return
+        inventory = replace(self.inventory, owner=self.request.owner)
         holder = new_holder(self.tally.run, lease=options.lease, who=self.request.who)
-        record = Record(self.store, self.inventory, holder, options.mode)
+        record = Record(self.store, inventory, holder, options.mode)
         recorded = record.write(self._union(), Phase.UNION)
         self.record = record
         yield recorded
 
     def _has_work(self) -> bool:
         removes_set = self._removes_set() and not self.plan.no_prune
-        return self.plan.writes or (removes_set and self.inventory.exists)
+        changes_hands = self.inventory.owner != self.request.owner
+        return self.plan.writes or (
+            self.inventory.exists and (removes_set or (changes_hands and self._applies()))
+        )
+
+    def _applies(self) -> bool:
+        return self.request.options.mode is Mode.APPLY
 
     def _removes_set(self) -> bool:
         options = self.request.options

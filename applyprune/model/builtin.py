@@ -23,3 +23,7 @@ AUTOSCALERS = Resource(
 PODS = Resource("", "v1", "Pod", "pods", namespaced=True)
 REPLICA_SETS = Resource("apps", "v1", "ReplicaSet", "replicasets", namespaced=True)
 EVENTS = Resource("", "v1", "Event", "events", namespaced=True)
+BUNDLES = Resource("applyprune.dev", "v1alpha1", "Bundle", "bundles", namespaced=True)
+SECRETS = Resource("", "v1", "Secret", "secrets", namespaced=True)
+SERVICE_ACCOUNTS = Resource("", "v1", "ServiceAccount", "serviceaccounts", namespaced=True)
+LEASES = Resource("coordination.k8s.io", "v1", "Lease", "leases", namespaced=True)

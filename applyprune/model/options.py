@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from applyprune.model.selectors import Selector
 
+_WHOLE = 100
+_DIGITS = 10
+
 
 class Mode(StrEnum):
     """What a run does with the set."""
@@ -52,6 +55,17 @@ class PruneLimit:
     count: int = 5
     percent: float = 30.0
 
+    @classmethod
+    def parse(cls, text: str) -> PruneLimit:
+        """Return what ``N`` or ``N%`` says; raises ValueError, worded to follow the text."""
+        number = text.removesuffix("%")
+        is_number = number.isascii() and number.isdecimal() and len(number) < _DIGITS
+        if not is_number or (number != text and int(number) > _WHOLE):
+            raise ValueError("is neither a number nor a percentage")
+        if number != text:
+            return cls(count=0, percent=float(number))
+        return cls(count=int(number), percent=0.0)
+
     def of(self, listed: int) -> int:
         """Return the number for a set that lists so many objects."""
         return max(self.count, int(listed * self.percent / 100))
@@ -76,6 +90,8 @@ class Options:
     matches, and prunes nothing. ``namespace_override`` is where every namespaced manifest goes,
     whatever it says. ``compare`` asks a server dry run for a comparison of each object that would
     change, and ``ignore`` are the rules of what it leaves out, as ``planning.ignoring`` reads them.
+    ``approved`` is the ``Plan.approval`` of the one refused prune that may be carried out all the
+    same.
     """
 
     mode: Mode = Mode.APPLY
@@ -101,6 +117,7 @@ class Options:
     namespace_override: str = ""
     compare: bool = False
     ignore: tuple[str, ...] = ()
+    approved: str = ""
     propagation: Propagation = Propagation.BACKGROUND
     timeout: float = 300.0
     lock_timeout: float = 60.0

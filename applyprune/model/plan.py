@@ -107,6 +107,8 @@ class Plan:
     in this run, empty when they may; ``refusal`` is the guard's word when one forbids it.
     ``recovered`` are entries for what bears the set's marks and no inventory lists. ``restored``
     says that the inventory is a copy, or lists other objects than those that are there.
+    ``approval`` stands for a prune that was refused, and for no other: each object by its UID, and
+    what it takes along. Empty where nothing was refused, or where nobody may approve it.
     """
 
     applies: tuple[ApplyStep, ...]
@@ -115,6 +117,7 @@ class Plan:
     refusal: Problem | None = None
     recovered: tuple[Entry, ...] = ()
     restored: bool = False
+    approval: str = ""
 
     @property
     def writes(self) -> bool:

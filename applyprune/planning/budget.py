@@ -8,13 +8,15 @@ others is asked about there.
 
 from __future__ import annotations
 
-from dataclasses import replace
+import sys
+from dataclasses import astuple, replace
 from typing import TYPE_CHECKING
 
 from applyprune.errors import PruneRefused, as_problem
-from applyprune.model.options import Mode
+from applyprune.model.options import Mode, PruneLimit
 from applyprune.model.plan import Action
 from applyprune.model.refs import GroupKind
+from applyprune.planning.digests import digest
 from applyprune.planning.selecting import unlisted
 
 if TYPE_CHECKING:
@@ -92,6 +94,36 @@ def judge(
     )
     told = (step if step.entry.ref in wanted else _told(step, hint) for step in steps)
     return tuple(told), as_problem(error)
+
+
+def approval_of(steps: Sequence[RemoveStep], cascades: Cascades) -> str:
+    """Return the digest of exactly this prune: each object with its UID, and what goes along."""
+    doomed = [
+        [*astuple(step.entry.ref), step.live.uid if step.live else ""]
+        for step in steps
+        if _is_doomed(step)
+    ]
+    along = {astuple(ref) for step in steps for ref in cascades.foreign(step.entry.ref)}
+    return digest([sorted(doomed), sorted(along)])
+
+
+def lifted(options: Options, steps: Sequence[RemoveStep], cascades: Cascades) -> Options:
+    """Return the options with every guard lifted that an approval of this prune can lift.
+
+    What could not be counted was not approved, for the digest does not know it.
+    """
+    counted = {
+        step.entry.ref.short
+        for step in steps
+        if (one := cascades.found.get(step.entry.ref)) is not None and not one.uncounted
+    }
+    return replace(
+        options,
+        allow_empty=True,
+        allow_kinds=frozenset(GUARDED.values()),
+        allow_cascade=options.allow_cascade | counted,
+        max_prune=PruneLimit(count=sys.maxsize),
+    )
 
 
 def _is_doomed(step: RemoveStep) -> bool:

@@ -54,7 +54,7 @@ def make_plan(
         for entry in chosen(options.select, inventory.entries.values())
         if entry.ref not in wanted and options.selector is None
     ]
-    removals, refusal = remove_steps(
+    removed = remove_steps(
         left,
         world,
         target,
@@ -62,8 +62,9 @@ def make_plan(
         desired=desired,
         listed=inventory.entries.keys(),
     )
+    removals, refusal, approval = removed.steps, removed.refusal, removed.approval
     if removals and restored and options.mode is not Mode.ABANDON:
-        refusal = restored_problem(inventory)
+        refusal, approval = restored_problem(inventory), ""
     return Plan(
         applies,
         removals,
@@ -71,6 +72,7 @@ def make_plan(
         refusal,
         tuple(recovered_entries(world.marked, world.resources, but=wanted)),
         restored,
+        approval,
     )
 
 

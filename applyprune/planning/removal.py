@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from applyprune.errors import RunFailed, as_problem
@@ -10,7 +10,7 @@ from applyprune.model.inventory import Made
 from applyprune.model.live import Absent, Live, Unknown
 from applyprune.model.options import Mode
 from applyprune.model.plan import Action, RemoveStep
-from applyprune.planning.budget import judge
+from applyprune.planning.budget import approval_of, judge, lifted
 from applyprune.planning.cascade import Cascades, cascade_of
 from applyprune.planning.evidence import own_apply_entry
 from applyprune.planning.keeping import keep_rule
@@ -34,6 +34,15 @@ ABANDONED = "as asked"
 _SYSTEM_NAMESPACES = frozenset({"default", "kube-system", "kube-public", "kube-node-lease"})
 
 
+@dataclass(frozen=True, slots=True)
+class Removals:
+    """What becomes of what has left the set; ``approval`` is the plan's, set with ``refusal``."""
+
+    steps: tuple[RemoveStep, ...]
+    refusal: Problem | None = None
+    approval: str = ""
+
+
 def remove_steps(
     entries: Iterable[Entry],
     world: World,
@@ -42,7 +51,7 @@ def remove_steps(
     *,
     desired: Sequence[Desired],
     listed: Collection[Ref],
-) -> tuple[tuple[RemoveStep, ...], Problem | None]:
+) -> Removals:
     """Decide about what has left the set, in the order of deletion, and about the prune itself.
 
     ``desired`` is what the set still wants: one object may be served under two groups, and none may
@@ -60,9 +69,19 @@ def remove_steps(
     }
     found = {ref: cascade_of(contents, going) for ref, contents in world.contents.items()}
     cascades = Cascades(found, listed, _coming(desired, steps))
-    judged = [_with_cascade(step, cascades, options) for step in steps]
-    ordered = sorted(judged, key=lambda step: (-step.entry.wave, step.entry.ref))
-    return judge(ordered, cascades, listed, options, empty=not desired)
+    steps.sort(key=lambda step: (-step.entry.wave, step.entry.ref))
+
+    def judged(options: Options) -> tuple[tuple[RemoveStep, ...], Problem | None]:
+        with_cascades = [_with_cascade(step, cascades, options) for step in steps]
+        return judge(with_cascades, cascades, listed, options, empty=not desired)
+
+    removals, refusal = judged(options)
+    if refusal is None:
+        return Removals(removals)
+    approval = approval_of(steps, cascades)
+    if approval == options.approved:
+        removals, refusal = judged(lifted(options, steps, cascades))
+    return Removals(removals, refusal, approval if refusal else "")
 
 
 def _coming(

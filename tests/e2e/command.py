@@ -7,7 +7,7 @@ import re
 import subprocess
 import sys
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,16 +33,19 @@ class Ended:
 
 
 def start(
-    *arguments: str | Path, kubeconfig: str | Path, cwd: Path | None = None
+    *arguments: str | Path,
+    kubeconfig: str | Path,
+    cwd: Path | None = None,
+    stderr: IO[str] | int = subprocess.PIPE,
 ) -> subprocess.Popen[str]:
-    """Start ``applyprune ARGUMENTS`` with pipes for everything it says."""
+    """Start ``applyprune ARGUMENTS`` with pipes for everything it says, unless told otherwise."""
     return subprocess.Popen(
         [sys.executable, "-m", "applyprune", *map(str, arguments)],
         env={**os.environ, "KUBECONFIG": str(kubeconfig)},
         cwd=cwd,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        stderr=stderr,
         text=True,
     )
 

@@ -15,7 +15,7 @@ from applyprune.engine.moving import Side, move
 from applyprune.engine.repairing import repair
 from applyprune.engine.run import Request, run
 from applyprune.engine.workers import Stop
-from applyprune.model.events import Done, Event, Finished, Found, Outcome, Refused, Warned
+from applyprune.model.events import Done, Event, Finished, Found, Outcome, Planned, Refused, Warned
 from applyprune.model.inventory import Made
 from applyprune.model.manifests import Manifest, Origin
 from applyprune.model.options import DryRun, Mode, Options, PruneLimit
@@ -73,6 +73,12 @@ class Story:
         return "".join(str(one.problem) for one in self.events if isinstance(one, Refused))
 
     @property
+    def approval(self) -> str:
+        """Return the digest that would approve the refused prune."""
+        (planned,) = (one for one in self.events if isinstance(one, Planned))
+        return planned.plan.approval
+
+    @property
     def warnings(self) -> list[str]:
         """Return what the run warned of."""
         return [str(one.problem) for one in self.events if isinstance(one, Warned)]
@@ -94,7 +100,10 @@ class Story:
 
 @dataclass(slots=True)
 class Stage:
-    """The set ``web`` of one namespace, through one kubeconfig; ``budget`` bounds its retries."""
+    """The set ``web`` of one namespace, through one kubeconfig; ``budget`` bounds its retries.
+
+    ``owner`` is the Bundle in whose name it is run; ``takes_over`` lets it take the set over.
+    """
 
     kubeconfig: Path
     namespace: str
@@ -102,6 +111,8 @@ class Stage:
     budget: float = 5.0
     seen: Callable[[Event], None] = lambda _: None
     stop: Stop = field(default_factory=Stop)
+    owner: str = ""
+    takes_over: bool = False
 
     @property
     def target(self) -> SetIdentity:
@@ -111,7 +122,14 @@ class Stage:
     def run(self, *bodies: dict[str, Any], **options: Any) -> Story:
         """Run once and return what was said; what concerns the run as a whole is raised."""
         manifests = [manifest(raw, line) for line, raw in enumerate(bodies, 1)]
-        request = Request(self.target, manifests, self.namespace, Options(**options))
+        request = Request(
+            self.target,
+            manifests,
+            self.namespace,
+            Options(**options),
+            owner=self.owner,
+            takes_over=self.takes_over,
+        )
         with self._at_work() as (transport, cluster):
             store = ConfigMapStore(transport, self.target)
             return self._story(run(request, cluster, store, self.stop))

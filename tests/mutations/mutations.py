@@ -16,6 +16,7 @@ class Mutation:
     test: str
 
 
+_APPROVAL = "tests/engine/test_approval.py::"
 _CONFLICTS = "tests/engine/test_conflicts.py::"
 _FAULTS = "tests/engine/test_faults.py::"
 _GUARDS = "tests/engine/test_guards_hold.py::"
@@ -142,5 +143,19 @@ MUTATIONS = (
         "return not any(str(manager).startswith(MANAGERS) for manager in appliers)",
         "return True",
         f"{_CONFLICTS}test_force_does_not_touch_an_object_of_another_set[True]",
+    ),
+    Mutation(
+        "the owner of a set",
+        "engine/run.py",
+        "refuse_owned(self.inventory, request.owner, options, takes_over=request.takes_over)",
+        "pass",
+        f"{_APPROVAL}test_a_set_belongs_to_its_bundle",
+    ),
+    Mutation(
+        "the one prune that an approval is of",
+        "planning/removal.py",
+        "if approval == options.approved:",
+        "if options.approved:",
+        f"{_APPROVAL}test_an_approval_is_of_one_prune_only",
     ),
 )

@@ -1,0 +1,120 @@
+"""``applyprune controller``: carries out Bundles, for ever."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import click
+
+from applyprune.cli.helping import Verb
+from applyprune.cli.options import cluster_options, duration
+from applyprune.errors import UsageError
+
+if TYPE_CHECKING:
+    from applyprune.cli.where import Where
+
+
+@click.command(cls=Verb)
+@cluster_options
+@click.option(
+    "--watch-namespaces",
+    default="",
+    metavar="NS,…",
+    help="The namespaces whose Bundles are carried out.  [default: all]",
+)
+@click.option(
+    "--workers",
+    type=click.IntRange(1, 64),
+    default=8,
+    show_default=True,
+    metavar="N",
+    help="How many Bundles are worked on at a time.",
+)
+@click.option(
+    "--leader-elect/--no-leader-elect",
+    default=True,
+    help="Whether to work only while holding the Lease.  [default: leader-elect]",
+)
+@click.option(
+    "--lease-duration",
+    default="15s",
+    metavar="TIME",
+    callback=duration,
+    help="After how long without a sign of life another replica takes over.  [default: 15s]",
+)
+@click.option(
+    "--listen",
+    default=":8080",
+    show_default=True,
+    metavar="[ADDRESS]:PORT",
+    help="Where /healthz, /readyz and /metrics answer; port 0 takes a free one.",
+)
+@click.option(
+    "--grace",
+    default="25s",
+    metavar="TIME",
+    callback=duration,
+    help="How long a stop may take.  [default: 25s]",
+)
+@click.option(
+    "--log-level",
+    type=click.Choice(["debug", "info", "warning", "error"]),
+    default="info",
+    show_default=True,
+    help="From which level on there is a line in the log.",
+)
+def controller(
+    where: Where,
+    watch_namespaces: str,
+    workers: int,
+    leader_elect: bool,
+    lease_duration: float,
+    listen: str,
+    grace: float,
+    log_level: str,
+) -> int:
+    """Carry out Bundles: apply them, prune them, put back what drifts, until told to stop.
+
+    Runs in a cluster, or anywhere with a kubeconfig. The namespace is that of its Lease. Every
+    Bundle is carried out as a ServiceAccount of its own namespace.
+
+    \b
+    Examples:
+      applyprune controller --kubeconfig admin.conf
+      applyprune controller --watch-namespaces shop,blog --no-leader-elect
+    """
+    try:
+        import prometheus_client
+    except ImportError as error:
+        raise UsageError(
+            "the controller cannot be run here",
+            why="the package prometheus_client is not installed",
+            hint="pip install 'applyprune[controller]'",
+        ) from error
+    del prometheus_client
+    from applyprune.cli.session import stopping
+    from applyprune.cluster.kubeconfig import connect
+    from applyprune.controller.logs import log_to_stderr
+    from applyprune.controller.service import Settings, serve
+
+    log_to_stderr(log_level)
+    access = connect(kubeconfig=where.kubeconfig, context=where.context, environ=os.environ)
+    settings = Settings(
+        access=access,
+        listen=_address(listen),
+        home=where.namespace or access.namespace,
+        namespaces=tuple(one for one in watch_namespaces.replace(" ", "").split(",") if one),
+        workers=workers,
+        lease=lease_duration if leader_elect else 0.0,
+        grace=grace,
+    )
+    with stopping(where) as stop:
+        return serve(settings, stop)
+
+
+def _address(text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    if not (port.isascii() and port.isdecimal()):
+        raise UsageError(f"--listen {text!r} is no address", hint="Write :8080 or 127.0.0.1:8080.")
+    return host.strip("[]"), int(port)

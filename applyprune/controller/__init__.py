@@ -1,0 +1,1 @@
+"""The Bundle controller: the engine's run, for ever, in or beside a cluster."""

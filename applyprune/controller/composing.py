@@ -1,0 +1,158 @@
+"""A Bundle's source → manifests and its revision, read as the Bundle's ServiceAccount.
+
+The revision holds no Secret's value, not even as a digest: of a Secret in the source only the keys
+count, and of a source in a Secret its resourceVersion.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from applyprune.errors import ApplypruneError, InputError, NotFound, raise_all
+from applyprune.model.builtin import CONFIG_MAPS, SECRETS
+from applyprune.model.manifests import Manifest
+from applyprune.model.refs import Ref
+from applyprune.planning.digests import digest, manifest_digest
+from applyprune.planning.yielding import IGNORED
+from applyprune.sources.reading import read_source, text_of
+from applyprune.sources.source import MAX_BYTES
+from applyprune.sources.source import Source as Text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from applyprune.controller.bundle import Bundle, IgnoreFields, SourceRef
+    from applyprune.engine.ports import Cluster
+    from applyprune.model.live import Live
+    from applyprune.model.resources import Resource
+
+Uses = dict[Ref, str]
+_SECRET = f"{SECRETS.kind.lower()}/"
+
+
+class SourceMissing(ApplypruneError):
+    """A ConfigMap or Secret of the source is not there, or lacks a key."""
+
+
+@dataclass(frozen=True, slots=True)
+class Composed:
+    """What a source holds: its manifests, and the revision that stands for them."""
+
+    manifests: tuple[Manifest, ...]
+    revision: str
+
+
+def used_refs(bundle: Bundle) -> tuple[tuple[Resource, Ref], ...]:
+    """Return the objects that a Bundle's source is read from."""
+    source = bundle.spec.source
+    kinds = ((CONFIG_MAPS, source.config_map_refs), (SECRETS, source.secret_refs))
+    return tuple(
+        (resource, Ref(resource.group, resource.kind, bundle.namespace, ref.name))
+        for resource, refs in kinds
+        for ref in refs
+    )
+
+
+def compose(bundle: Bundle, cluster: Cluster, uses: Uses) -> Composed:
+    """Read a Bundle's source; ``uses`` gets the resourceVersion of each object that is read.
+
+    That of one that is not there is empty. Raises SourceMissing, InputError for what is no
+    manifest, and AccessError.
+    """
+    source = bundle.spec.source
+    if source.inline is not None:
+        texts = [Text("spec.source.inline", source.inline.encode("utf-8", "replace"))]
+    else:
+        lives = _lives(bundle, cluster, uses)
+        refs = (*source.config_map_refs, *source.secret_refs)
+        texts = [text for ref, live in zip(refs, lives, strict=True) for text in _texts(ref, live)]
+    if sum(len(text.data) for text in texts) > MAX_BYTES:
+        raise InputError(f"the source is larger than {MAX_BYTES >> 20} MiB")
+    manifests = _manifests(texts, bundle.spec.ignore_fields)
+    # Only an object's own version says that a value in a Secret has changed.
+    secret = {ref.name: version for ref, version in uses.items() if ref.kind == SECRETS.kind}
+    bodies = [[one.namespace, manifest_digest(one.body)] for one in manifests]
+    return Composed(manifests, f"sha256:{digest([bodies, secret] if secret else bodies)}")
+
+
+def _lives(bundle: Bundle, cluster: Cluster, uses: Uses) -> Sequence[Live]:
+    found = []
+    missing = []
+    for resource, ref in used_refs(bundle):
+        try:
+            live = cluster.get(resource, ref, full=True)
+        except NotFound:
+            uses[ref] = ""
+            missing.append(f"{ref.short} is not there")
+            continue
+        uses[ref] = live.resource_version
+        found.append(live)
+    if missing:
+        raise SourceMissing("the source is not complete", why="; ".join(missing))
+    return found
+
+
+def _texts(ref: SourceRef, live: Live) -> Iterator[Text]:
+    """Yield the value of each key that is wanted, in order."""
+    body = live.body or {}
+    values = {**(body.get("data") or {}), **(body.get("binaryData") or {})}
+    encoded = values if live.ref.kind == SECRETS.kind else body.get("binaryData") or {}
+    for key in ref.keys or sorted(values):
+        if key not in values:
+            raise SourceMissing(
+                "the source is not complete", why=f"{live.ref.short} has no key {key!r}"
+            )
+        yield Text(
+            f"{live.ref.short}[{key}]", _bytes(values[key], encoded=key in encoded, where=live.ref)
+        )
+
+
+def _bytes(value: object, *, encoded: bool, where: Ref) -> bytes:
+    if not encoded:
+        return str(value).encode("utf-8", "replace")
+    try:
+        return base64.b64decode(str(value), validate=True)
+    except (binascii.Error, ValueError):
+        raise InputError(f"{where.short} holds a value that is not base64") from None
+
+
+def _manifests(texts: Sequence[Text], rules: Sequence[IgnoreFields]) -> tuple[Manifest, ...]:
+    manifests: list[Manifest] = []
+    errors: list[InputError] = []
+    for text in texts:
+        for found in read_source(text, text_of(text)):
+            if isinstance(found, Manifest):
+                manifests.append(_ignoring(found, rules))
+            else:
+                errors.append(_silenced(found) if text.path.startswith(_SECRET) else found)
+    raise_all(errors)
+    return tuple(manifests)
+
+
+def _silenced(error: InputError) -> InputError:
+    """Return an error about a text in a Secret without a word of that text."""
+    return InputError(
+        "it is no manifest",
+        where=error.origin or "",
+        why="nothing more is told, for it is in a Secret",
+    )
+
+
+def _ignoring(manifest: Manifest, rules: Sequence[IgnoreFields]) -> Manifest:
+    """Return a manifest with the annotation that says what of it is left to others.
+
+    So who looks at the object sees why a field of it is not ours.
+    """
+    kinds = {"", manifest.gvk.kind, str(manifest.gvk.group_kind)}
+    pointers = [pointer for rule in rules if rule.kind in kinds for pointer in rule.fields]
+    if not pointers:
+        return manifest
+    metadata: Mapping[str, Any] = manifest.body["metadata"]
+    annotations = dict(metadata.get("annotations") or {})
+    told = [one for one in (annotations.get(IGNORED),) if one]
+    annotations[IGNORED] = ",".join(map(str, (*told, *pointers)))
+    body = {**manifest.body, "metadata": {**metadata, "annotations": annotations}}
+    return replace(manifest, body=body)

@@ -1,0 +1,157 @@
+"""The events of one run → what a pass has come to: for status, conditions, metrics and Events."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from applyprune.controller.names import Reason
+from applyprune.errors import (
+    AccessError,
+    Forbidden,
+    InputError,
+    InventoryError,
+    LostRace,
+    OwnedByBundle,
+    PruneRefused,
+    Unreachable,
+    UsageError,
+)
+from applyprune.model.events import Assessed, Done, Finished, Outcome, Planned, Refused, Started
+from applyprune.model.plan import Action
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from applyprune.errors import ApplypruneError
+    from applyprune.model.events import Event
+    from applyprune.model.plan import Plan
+    from applyprune.model.problems import Problem
+    from applyprune.model.refs import Ref
+
+REMOVED = frozenset({Outcome.PRUNED, Outcome.DELETED, Outcome.ABANDONED, Outcome.FORGOTTEN})
+CHANGED = REMOVED | {Outcome.CREATED, Outcome.CONFIGURED, Outcome.RECREATED, Outcome.MOVED}
+_SAID = 400
+
+
+@dataclass(frozen=True, slots=True)
+class Failing:
+    """One object that failed, and why."""
+
+    ref: Ref
+    message: str
+    kind: str
+    skipped: bool = False
+
+
+@dataclass(slots=True)
+class Followed:
+    """What one run has said so far; ``total`` is how many objects the set lists after it."""
+
+    run: str = ""
+    outcomes: Counter[Outcome] = field(default_factory=Counter)
+    failing: dict[Ref, Failing] = field(default_factory=dict)
+    refusal: Problem | None = None
+    plan: Plan | None = None
+    exit_code: int = 0
+    elapsed: float = 0.0
+    gone: set[Ref] = field(default_factory=set)
+
+    @property
+    def total(self) -> int:
+        """Return how many objects the set lists now."""
+        if self.plan is None:
+            return 0
+        refs = {step.desired.ref for step in self.plan.applies}
+        refs |= {step.entry.ref for step in self.plan.removals}
+        return len(refs - self.gone)
+
+    @property
+    def deleted(self) -> int:
+        """Return how many objects the run has deleted."""
+        return self.outcomes[Outcome.PRUNED] + self.outcomes[Outcome.DELETED]
+
+    @property
+    def changed(self) -> bool:
+        """Return whether the run has changed anything."""
+        return any(self.outcomes[one] for one in CHANGED)
+
+    @property
+    def doomed(self) -> list[Ref]:
+        """Return what a refused prune would have deleted."""
+        steps = self.plan.removals if self.plan is not None else ()
+        return [
+            step.entry.ref
+            for step in steps
+            if step.action is Action.DELETE
+            or (step.problem is not None and step.problem.kind == PruneRefused.__name__)
+        ]
+
+
+def follow(events: Iterable[Event], followed: Followed, each: Callable[[Event], None]) -> Followed:
+    """Take in the events of a run; ``each`` is shown them as they come.
+
+    What a run has said before it raises stays in ``followed``.
+    """
+    for event in events:
+        each(event)
+        match event:
+            case Started(run=run):
+                followed.run = run
+            case Planned(plan=plan):
+                followed.plan = plan
+            case Done(ref=ref, outcome=outcome, problem=problem):
+                followed.outcomes[outcome] += 1
+                if outcome in REMOVED:
+                    followed.gone.add(ref)
+                if problem is not None:
+                    skipped = outcome is Outcome.SKIPPED
+                    followed.failing[ref] = Failing(ref, told(problem), problem.kind, skipped)
+            case Assessed(ref=ref, problem=problem) if problem is not None:
+                followed.failing[ref] = Failing(ref, told(problem), problem.kind)
+            case Refused(problem=problem):
+                followed.refusal = problem
+            case Finished(exit_code=code, elapsed=elapsed):
+                followed.exit_code, followed.elapsed = code, elapsed
+            case _:
+                pass
+    return followed
+
+
+def told(problem: Problem) -> str:
+    """Return a problem in one line for a status: without the excerpt of the source.
+
+    The source may be a Secret, and the hint speaks of the command line.
+    """
+    line = ": ".join(part for part in (problem.where, problem.what, problem.why) if part)
+    line = " ".join(line.split())
+    return line if len(line) <= _SAID else f"{line[: _SAID - 1]}…"
+
+
+_EXITS = {
+    0: Reason.APPLIED,
+    4: Reason.CONFLICTS,
+    5: Reason.NOT_READY,
+    6: Reason.PRUNE_REFUSED,
+}
+
+
+def reason_of_exit(code: int) -> Reason:
+    """Return the reason that a run's exit code amounts to."""
+    return _EXITS.get(code, Reason.APPLY_FAILED)
+
+
+def reason_of(error: ApplypruneError) -> Reason:
+    """Return the reason for an error that ended a pass as a whole."""
+    reasons: tuple[tuple[type[ApplypruneError], Reason], ...] = (
+        (OwnedByBundle, Reason.INVENTORY_OWNED),
+        (InputError, Reason.INVALID_SOURCE),
+        (UsageError, Reason.INVALID_SPEC),
+        (Forbidden, Reason.FORBIDDEN),
+        (Unreachable, Reason.UNREACHABLE),
+        (AccessError, Reason.API_ERROR),
+        (InventoryError, Reason.INVENTORY_UNREADABLE),
+        (LostRace, Reason.INVENTORY_HELD),
+    )
+    return next((one for kind, one in reasons if isinstance(error, kind)), Reason.APPLY_FAILED)

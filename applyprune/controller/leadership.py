@@ -1,0 +1,172 @@
+"""Who of several replicas is at work: a Lease, held by renewing it.
+
+A follower takes it over when it has stood still for its duration on the follower's own clock; times
+of two machines are never compared. The leader stops before that: it has lost the lease as soon as
+it could not renew it for two thirds of its duration. A write that is on its way then is kept from
+doing harm by the hold on each inventory (design §5.8).
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from applyprune.cluster.paths import collection_path, object_path
+from applyprune.cluster.request import Request
+from applyprune.errors import AlreadyExists, ApplypruneError, Conflict, LostRace, NotFound
+from applyprune.model.builtin import LEASES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from applyprune.cluster.transport import Transport
+    from applyprune.engine.workers import Stop
+    from applyprune.model.refs import Ref
+
+_TRIES_PER_LEASE = 6
+_OF_LEASE = 2 / 3
+
+
+def _now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+@dataclass(slots=True)
+class Leadership:
+    """One replica's part in it; ``me`` is unlike any other process's, ``duration`` in seconds."""
+
+    transport: Transport
+    ref: Ref
+    me: str
+    duration: float
+    _body: dict[str, Any] | None = None
+    _seen: tuple[object, ...] = ()
+    _since: float = field(default_factory=time.monotonic)
+    _held_since: float = 0.0
+
+    @property
+    def pause(self) -> float:
+        """Return the seconds between two tries."""
+        return self.duration / _TRIES_PER_LEASE
+
+    def acquire(self, stop: Stop, trouble: Callable[[ApplypruneError], None]) -> bool:
+        """Wait for the lease; False when the process is to end before it has it."""
+        while not stop.requested:
+            try:
+                if self.try_once():
+                    return True
+            except ApplypruneError as error:
+                trouble(error)
+            stop.wait(self.pause)
+        return False
+
+    def keep(self, stop: Stop, trouble: Callable[[ApplypruneError], None]) -> None:
+        """Renew the lease until ``stop``; raises LostRace when it is lost."""
+        while not stop.wait(self.pause):
+            try:
+                self.try_once()
+            except ApplypruneError as error:
+                trouble(error)
+            if self._seen and self._seen[0] not in {"", None, self.me}:
+                raise LostRace("another replica has taken the lease")
+            if time.monotonic() - self._held_since > self.duration * _OF_LEASE:
+                raise LostRace("the lease could not be renewed in time")
+
+    def release(self) -> None:
+        """Give the lease up, so that the next replica need not wait; a failure costs time only."""
+        try:
+            body = self._read()
+            if body is not None and _spec(body).get("holderIdentity") == self.me:
+                self._write({**body, "spec": {**_spec(body), "holderIdentity": ""}})
+        except ApplypruneError:
+            return
+
+    def try_once(self) -> bool:
+        """Take or renew the lease; return whether it is ours now. Raises AccessError."""
+        began = time.monotonic()
+        body = self._read()
+        if body is None:
+            return self._create(began)
+        spec = _spec(body)
+        mark = (spec.get("holderIdentity"), spec.get("renewTime"), spec.get("leaseTransitions"))
+        if mark != self._seen:
+            self._seen, self._since = mark, time.monotonic()
+        holder = str(spec.get("holderIdentity") or "")
+        theirs = float(spec.get("leaseDurationSeconds") or self.duration)
+        if holder not in {"", self.me} and time.monotonic() - self._since < theirs:
+            return False
+        fresh = self._spec(spec, taken=holder != self.me)
+        try:
+            self._write({**body, "spec": fresh})
+        except (Conflict, NotFound):
+            return False
+        self._held_since = began
+        return True
+
+    def _spec(self, old: Mapping[str, Any], *, taken: bool) -> dict[str, Any]:
+        now = _now()
+        changes = int(old.get("leaseTransitions") or 0) + (1 if taken and old else 0)
+        return {
+            **old,
+            "holderIdentity": self.me,
+            # The server takes whole seconds only, and nothing below one.
+            "leaseDurationSeconds": max(1, round(self.duration)),
+            "renewTime": now,
+            "acquireTime": now if taken else old.get("acquireTime", now),
+            "leaseTransitions": changes,
+        }
+
+    def _create(self, began: float) -> bool:
+        body = {
+            "apiVersion": LEASES.gvk.api_version,
+            "kind": LEASES.kind,
+            "metadata": {"name": self.ref.name, "namespace": self.ref.namespace},
+            "spec": self._spec({}, taken=True),
+        }
+        path = collection_path(LEASES, self.ref.namespace)
+        try:
+            self.transport.send(
+                Request("POST", path, body=json.dumps(body).encode(), timeout=self._timeout)
+            )
+        except AlreadyExists:
+            return False
+        self._held_since = began
+        return True
+
+    def _read(self) -> dict[str, Any] | None:
+        about = (LEASES.group, LEASES.plural, self.ref.name)
+        request = Request(
+            "GET", object_path(LEASES, self.ref), about=about, **self._limits(self._timeout)
+        )
+        try:
+            return self.transport.send(request).body
+        except NotFound:
+            return None
+
+    def _write(self, body: Mapping[str, Any]) -> None:
+        about = (LEASES.group, LEASES.plural, self.ref.name)
+        self.transport.send(
+            Request(
+                "PUT",
+                object_path(LEASES, self.ref),
+                body=json.dumps(body).encode(),
+                about=about,
+                **self._limits(self._timeout),
+            )
+        )
+
+    @property
+    def _timeout(self) -> float:
+        return max(1.0, self.duration / 3)
+
+    @staticmethod
+    def _limits(seconds: float) -> dict[str, Any]:
+        # All tries together: a renewal that comes late is worth nothing.
+        return {"timeout": seconds, "expires": time.monotonic() + seconds}
+
+
+def _spec(body: Mapping[str, Any]) -> Mapping[str, Any]:
+    return body.get("spec") or {}

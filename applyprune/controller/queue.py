@@ -1,0 +1,104 @@
+"""The queue of what is to be looked at: names only, each held by one worker at a time."""
+
+from __future__ import annotations
+
+import heapq
+import time
+from dataclasses import dataclass, field
+from itertools import count
+from threading import Condition
+from typing import TypeAlias
+
+Key: TypeAlias = tuple[str, str]
+"""Namespace and name of a Bundle."""
+
+MIN_GAP = 0.25
+"""Seconds between the end of one pass over a Bundle and the next, whatever wakes it."""
+
+
+@dataclass(slots=True)
+class WorkQueue:
+    """Keys with the time from which each is due; thread-safe.
+
+    A key that is added while a worker has it is due again when that one is done; added twice, it is
+    due once, at the earlier time.
+    """
+
+    min_gap: float = MIN_GAP
+    _due: dict[Key, float] = field(default_factory=dict)
+    _heap: list[tuple[float, int, Key]] = field(default_factory=list)
+    _busy: set[Key] = field(default_factory=set)
+    _rests: dict[Key, float] = field(default_factory=dict)
+    _tickets: count[int] = field(default_factory=count)
+    _changed: Condition = field(default_factory=Condition)
+    _closed: bool = False
+
+    def add(self, key: Key, delay: float = 0.0) -> None:
+        """Make a key due in so many seconds, or earlier when it is due earlier already."""
+        with self._changed:
+            now = time.monotonic()
+            self._rests = {one: rest for one, rest in self._rests.items() if rest > now}
+            due = max(now + delay, self._rests.get(key, 0.0))
+            if self._closed or self._due.get(key, due + 1) <= due:
+                return
+            self._due[key] = due
+            heapq.heappush(self._heap, (due, next(self._tickets), key))
+            self._changed.notify()
+
+    def get(self) -> Key | None:
+        """Return the next key that is due, waiting for it; None when the queue is closed."""
+        with self._changed:
+            while not self._closed:
+                wait = self._settle()
+                if wait is not None and wait <= 0:
+                    key = heapq.heappop(self._heap)[2]
+                    del self._due[key]
+                    self._busy.add(key)
+                    return key
+                self._changed.wait(wait)
+            return None
+
+    def done(self, key: Key) -> None:
+        """Say that the worker is done with a key."""
+        with self._changed:
+            self._busy.discard(key)
+            rest = time.monotonic() + self.min_gap
+            self._rests[key] = rest
+            if key in self._due:
+                self._due[key] = max(self._due[key], rest)
+                heapq.heappush(self._heap, (self._due[key], next(self._tickets), key))
+            self._changed.notify()
+
+    def forget(self, key: Key) -> None:
+        """Take a key off the queue: there is no such Bundle any more."""
+        with self._changed:
+            self._due.pop(key, None)
+
+    def close(self) -> None:
+        """Give out no more keys; every worker that waits for one is told."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+
+    @property
+    def waiting(self) -> int:
+        """Return how many keys are due and no worker has yet."""
+        with self._changed:
+            now = time.monotonic()
+            return sum(due <= now for due in self._due.values())
+
+    @property
+    def busy(self) -> int:
+        """Return how many keys workers have now."""
+        return len(self._busy)
+
+    def _settle(self) -> float | None:
+        """Drop what is outdated from the heap; return the seconds until the first key is due."""
+        while self._heap:
+            due, _, key = self._heap[0]
+            # One that a worker has comes back by `done`.
+            if self._due.get(key) != due or key in self._busy:
+                heapq.heappop(self._heap)
+                continue
+            return due - time.monotonic()
+        return None

@@ -1,0 +1,248 @@
+"""The controller as a process: who leads, what is watched, who works, and how all of it ends."""
+
+from __future__ import annotations
+
+import os
+import platform
+import tempfile
+import threading
+import time
+import uuid
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from applyprune.cluster.api_server import ApiServer
+from applyprune.cluster.transport import Transport
+from applyprune.controller.health import answering
+from applyprune.controller.identity import Identities, refuse_impersonated
+from applyprune.controller.leadership import Leadership
+from applyprune.controller.logs import LOG, fields
+from applyprune.controller.metrics import Metrics
+from applyprune.controller.names import COMPONENT
+from applyprune.controller.notices import Notices
+from applyprune.controller.objects import BundleObjects
+from applyprune.controller.queue import WorkQueue
+from applyprune.controller.reconciler import Reconciler
+from applyprune.controller.watching import Watches
+from applyprune.errors import (
+    ApplypruneError,
+    Interrupted,
+    LostRace,
+    NotServed,
+    UsageError,
+)
+from applyprune.model.builtin import BUNDLES, LEASES
+from applyprune.model.refs import Ref
+
+if TYPE_CHECKING:
+    from applyprune.cluster.access import ClusterAccess
+    from applyprune.engine.workers import Stop
+
+_BUDGET = 10.0
+_STUCK = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How one controller runs; times in seconds.
+
+    ``namespaces`` are those whose Bundles it carries out, all when it names none. ``listen`` is an
+    address and a port. ``lease`` is how long a leader outlives its last sign of life, 0 for one
+    that leads without asking; ``home`` is the namespace of the Lease. ``grace`` is how long a stop
+    may take.
+    """
+
+    access: ClusterAccess
+    listen: tuple[str, int]
+    home: str
+    namespaces: tuple[str, ...] = ()
+    workers: int = 8
+    lease: float = 15.0
+    grace: float = 25.0
+
+
+def serve(settings: Settings, stop: Stop) -> int:
+    """Run until ``stop`` or until the lease is lost; return the exit code.
+
+    Raises AccessError where there is no server or no right to its Bundles, UsageError where there
+    is no CRD, and LostRace when another replica has taken over.
+    """
+    refuse_impersonated(settings.access)
+    metrics = Metrics()
+    me = f"{platform.node()}_{os.getpid()}_{uuid.uuid4().hex[:8]}"
+    with ExitStack() as ends:
+        transport = Transport(
+            settings.access,
+            pool_size=settings.workers + 4,
+            retry_budget=_BUDGET,
+            trace=metrics.traced,
+            agent=me,
+        )
+        ends.callback(transport.close)
+        cache = _cache(ends)
+        own = ApiServer(transport, settings.access.server, cache=cache)
+        _check_crd(own, settings)
+        service = _Service(settings, me, stop, metrics, transport, own, cache)
+        address = ends.enter_context(
+            answering(settings.listen, metrics, is_well=service.is_well, is_ready=service.is_ready)
+        )
+        LOG.info("controller started", extra=fields(listen=f"{address[0]}:{address[1]}"))
+        return service.run()
+
+
+def _cache(ends: ExitStack) -> Path | None:
+    """Return a folder for discovery documents; None where nothing can be written."""
+    try:
+        return Path(ends.enter_context(tempfile.TemporaryDirectory(prefix="applyprune-")))
+    except OSError:
+        return None  # it saves time, and nothing else
+
+
+def _check_crd(own: ApiServer, settings: Settings) -> None:
+    try:
+        own.list(BUNDLES, namespace=(settings.namespaces or ("",))[0])
+    except NotServed as error:
+        raise UsageError(
+            "the server knows no Bundles",
+            why=error.what,
+            hint="Install the CRD first: kubectl apply --server-side -f deploy/crd.yaml",
+        ) from error
+
+
+@dataclass(slots=True)
+class _Service:
+    settings: Settings
+    me: str
+    stop: Stop
+    metrics: Metrics
+    transport: Transport
+    own: ApiServer
+    cache: Path | None
+    queue: WorkQueue = field(default_factory=WorkQueue)
+    watches: Watches = field(init=False)
+    reconciler: Reconciler = field(init=False)
+    leading: bool = False
+    threads: list[threading.Thread] = field(default_factory=list)
+    busy_since: dict[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        identities = Identities(
+            self.settings.access, self.own, self.cache, self.metrics.traced, self.me
+        )
+        self.watches = Watches(self.queue, self.own, identities.connect, self.settings.namespaces)
+        self.reconciler = Reconciler(
+            bundles=BundleObjects(self.transport, self.own),
+            identities=identities,
+            watches=self.watches,
+            notices=Notices(self.transport),
+            metrics=self.metrics,
+            stop=self.stop,
+        )
+        self.watches.moved = self.reconciler.cut_off
+        self.metrics.watch_queue(self.queue)
+
+    def is_well(self) -> bool:
+        """Return whether no thread has died, and no worker is at one Bundle for an hour."""
+        now = time.monotonic()
+        stuck = any(now - since > _STUCK for since in list(self.busy_since.values()))
+        return not stuck and all(thread.is_alive() for thread in self.threads)
+
+    def is_ready(self) -> bool:
+        """Return whether it works, or stands by to do so."""
+        return not self.stop.requested and (not self.leading or self.watches.synced)
+
+    def run(self) -> int:
+        """Lead, work, and end in good order."""
+        election = self._election()
+        if election is not None and not election.acquire(self.stop, _trouble_with_lease):
+            return 0
+        self.leading = True
+        self.metrics.leader.set(1)
+        LOG.info("leading", extra=fields(identity=self.me))
+        self._start()
+        try:
+            if election is None:
+                while not self.stop.wait(_STUCK):
+                    pass
+            else:
+                election.keep(self.stop, _trouble_with_lease)
+        except LostRace as error:
+            LOG.error("leadership lost", extra=fields(error=error.what))
+            self.stop.request(0)
+            self._end()
+            raise
+        if self._end() and election is not None:
+            election.release()
+        LOG.info("controller stopped")
+        return 0
+
+    def _election(self) -> Leadership | None:
+        if not self.settings.lease:
+            return None
+        ref = Ref(LEASES.group, LEASES.kind, self.settings.home, COMPONENT)
+        # A transport of its own: no renewal waits for a connection that a pass has.
+        ours = Transport(
+            self.settings.access, pool_size=2, retry_budget=self.settings.lease / 3, agent=self.me
+        )
+        return Leadership(ours, ref, self.me, self.settings.lease)
+
+    def _start(self) -> None:
+        self.watches.open()
+        attend = threading.Thread(
+            target=self.watches.attend,
+            args=(lambda: self.stop.requested,),
+            name="applyprune-news",
+            daemon=True,
+        )
+        workers = [
+            threading.Thread(target=self._work, name=f"applyprune-worker-{number}", daemon=True)
+            for number in range(self.settings.workers)
+        ]
+        self.threads = [attend, *workers]
+        for thread in self.threads:
+            thread.start()
+
+    def _end(self) -> bool:
+        """Let what is under way come to its end; return whether all of it did within the grace."""
+        self.queue.close()
+        self.reconciler.end()
+        until = time.monotonic() + self.settings.grace
+        for thread in self.threads:
+            thread.join(max(0.0, until - time.monotonic()))
+        ended = not any(thread.is_alive() for thread in self.threads)
+        if not ended:
+            LOG.warning(
+                "stopped before everything had ended", extra=fields(grace=self.settings.grace)
+            )
+        self.watches.close()
+        return ended
+
+    def _work(self) -> None:
+        me = threading.current_thread().name
+        while (key := self.queue.get()) is not None:
+            self.busy_since[me] = time.monotonic()
+            delay: float | None = None
+            try:
+                delay = self.reconciler.reconcile(key)
+            except Interrupted:
+                return
+            except ApplypruneError as error:
+                LOG.warning(
+                    "pass failed", extra=fields(namespace=key[0], bundle=key[1], error=error.what)
+                )
+                delay = self.reconciler.failed(key)
+            except Exception:  # noqa: BLE001
+                # A fault of ours about one Bundle must not end the work on all the others.
+                LOG.exception("pass broke", extra=fields(namespace=key[0], bundle=key[1]))
+                delay = self.reconciler.failed(key)
+            finally:
+                self.busy_since.pop(me, None)
+                self.queue.done(key)
+            if delay is not None:
+                self.queue.add(key, delay)
+
+
+def _trouble_with_lease(error: ApplypruneError) -> None:
+    LOG.warning("the lease cannot be reached", extra=fields(error=error.what))

@@ -1,0 +1,249 @@
+"""The controller as a process of its own, and a tenant's namespace with Bundles in it."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import urllib3
+
+from tests.e2e.command import start
+
+if TYPE_CHECKING:
+    import subprocess
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from tests.conftest import Api
+
+_PATIENCE = 30.0
+
+
+def eventually(found: Callable[[], Any], what: str = "", *, within: float = _PATIENCE) -> Any:
+    """Return the first value that counts as true; fail with the last one when none comes."""
+    until = time.monotonic() + within
+    while not (value := found()):
+        assert time.monotonic() < until, f"{what or 'it'} did not come to be: {value!r}"
+        time.sleep(0.05)
+    return value
+
+
+def config_map(name: str, value: str = "v", **metadata: Any) -> dict[str, Any]:
+    """Return the body of a ConfigMap with one key."""
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": name, **metadata},
+        "data": {"key": value},
+    }
+
+
+def text(*bodies: dict[str, Any]) -> str:
+    """Return objects as documents: JSON is YAML."""
+    return "\n---\n".join(map(json.dumps, bodies))
+
+
+@dataclass(slots=True)
+class Controller:
+    """A running controller; ``log`` is the file of its standard error."""
+
+    process: subprocess.Popen[str]
+    log: Path
+
+    @property
+    def lines(self) -> list[dict[str, Any]]:
+        """Return what it has logged, every line of it JSON but the error that it ends with."""
+        found = self.log.read_text().splitlines(keepends=True)
+        ends = [line for line in found if line.startswith("error: ")]
+        found = found[: found.index(ends[0])] if ends else found
+        return [json.loads(line) for line in found if line.endswith("\n")]
+
+    @property
+    def address(self) -> str:
+        """Return where it answers, waiting until it does."""
+
+        def listening() -> str:
+            assert self.process.poll() is None, self.log.read_text()
+            found = [line["listen"] for line in self.lines if "listen" in line]
+            return f"http://{found[0]}" if found else ""
+
+        return str(eventually(listening, "the controller"))
+
+    def ask(self, path: str) -> tuple[int, str]:
+        """Return status and text of what it answers at a path."""
+        reply = urllib3.request("GET", self.address + path, timeout=5, retries=False)
+        return reply.status, reply.data.decode()
+
+    def metric(self, name: str) -> float:
+        """Return one series, with its labels as Prometheus writes them."""
+        found = [
+            line.rpartition(" ") for line in self.ask("/metrics")[1].splitlines() if line[:1] != "#"
+        ]
+        return float(next(value for series, _, value in found if series == name))
+
+    def stop(self) -> int:
+        """Ask it to end, and return its exit code."""
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(40)
+
+    def kill(self) -> None:
+        """End it at once, in the middle of whatever it does."""
+        self.process.kill()
+        self.process.wait(10)
+
+
+@contextmanager
+def controller(kubeconfig: Path, log: Path, *arguments: str) -> Iterator[Controller]:
+    """Run ``applyprune controller`` as a process of its own; it is killed at the end."""
+    options = ("--listen", "127.0.0.1:0", "--log-level", "debug", *arguments)
+    with log.open("w") as file:
+        process = start("controller", *options, kubeconfig=kubeconfig, stderr=file)
+    with process:
+        running = Controller(process, log)
+        try:
+            yield running
+        finally:
+            process.kill()
+    assert "Traceback" not in log.read_text()
+    broken = [line for line in running.lines if "traceback" in line]
+    assert broken == []
+
+
+@dataclass(slots=True)
+class Tenant:
+    """A namespace with Bundles, and an account that may do anything in it unless told."""
+
+    api: Api
+    namespace: str
+
+    def path(self, plural: str, name: str = "", group: str = "") -> str:
+        """Return the path of objects of the namespace."""
+        base = f"/apis/{group}" if group else "/api/v1"
+        return f"{base}/namespaces/{self.namespace}/{plural}" + (f"/{name}" if name else "")
+
+    def bundle_path(self, name: str = "") -> str:
+        """Return the path of Bundles."""
+        return self.path("bundles", name, "applyprune.dev/v1alpha1")
+
+    def put(self, plural: str, body: dict[str, Any], group: str = "") -> dict[str, Any]:
+        """Make an object, or change it to this, by server-side apply as ``tenant``."""
+        path = self.path(plural, body["metadata"]["name"], group)
+        status, reply = self.api(
+            "PATCH",
+            f"{path}?fieldManager=tenant&force=true",
+            body,
+            content_type="application/apply-patch+yaml",
+        )
+        assert status in {200, 201}, reply
+        return dict(reply)
+
+    def bundle(self, name: str, *manifests: dict[str, Any], **spec: Any) -> dict[str, Any]:
+        """Make a Bundle, or change it; of these manifests, unless a source is given."""
+        body = {
+            "apiVersion": "applyprune.dev/v1alpha1",
+            "kind": "Bundle",
+            "metadata": {"name": name},
+            "spec": {"source": {"inline": text(*manifests)}, "retryInterval": "1s", **spec},
+        }
+        return self.put("bundles", body, "applyprune.dev/v1alpha1")
+
+    def get(self, name: str) -> dict[str, Any]:
+        """Return a Bundle."""
+        return dict(self.api.get(self.bundle_path(name)))
+
+    def patch(self, name: str, **spec: Any) -> None:
+        """Change fields of a Bundle's spec."""
+        self._merge(name, {"spec": spec})
+
+    def annotate(self, name: str, **annotations: str) -> None:
+        """Set annotations of ours on a Bundle; ``a_b`` is ``applyprune.dev/a-b``."""
+        told = {f"applyprune.dev/{key.replace('_', '-')}": v for key, v in annotations.items()}
+        self._merge(name, {"metadata": {"annotations": told}})
+
+    def _merge(self, name: str, body: dict[str, Any]) -> None:
+        kind = "application/merge-patch+json"
+        status, reply = self.api("PATCH", self.bundle_path(name), body, content_type=kind)
+        assert status == 200, reply
+
+    def delete(self, name: str) -> None:
+        """Delete a Bundle; its finalizer may hold it."""
+        status, reply = self.api("DELETE", self.bundle_path(name))
+        assert status == 200, reply
+
+    def condition(self, name: str, kind: str = "Ready") -> tuple[str, str, str]:
+        """Return status, reason and message of a condition, as of the last generation."""
+        found = self.get(name)
+        status = found.get("status", {})
+        for one in status.get("conditions", ()):
+            if one["type"] == kind:
+                if status.get("observedGeneration") != found["metadata"]["generation"]:
+                    return "Unknown", "Outdated", one["message"]
+                return one["status"], one["reason"], one["message"]
+        return "", "", ""
+
+    def ready(self, name: str, **options: Any) -> dict[str, Any]:
+        """Return the status of a Bundle once it is ready in its last generation."""
+        eventually(
+            lambda: self.condition(name)[0] == "True" or None,
+            f"{name} ready: {self.condition(name)}",
+            **options,
+        )
+        return dict(self.get(name)["status"])
+
+    def failed(self, name: str, reason: str, **options: Any) -> str:
+        """Return the message of a Bundle once it is not ready for a reason."""
+        eventually(
+            lambda: self.condition(name)[:2] == ("False", reason),
+            f"{name} {reason}: {self.condition(name)}",
+            **options,
+        )
+        return self.condition(name)[2]
+
+    def gone(self, name: str, **options: Any) -> None:
+        """Wait until a Bundle is gone."""
+        eventually(lambda: not self.api.exists(self.bundle_path(name)), f"{name} gone", **options)
+
+    def exists(self, *names: str) -> list[bool]:
+        """Return of each ConfigMap whether it is there."""
+        return [self.api.exists(self.path("configmaps", name)) for name in names]
+
+    def value(self, name: str) -> str:
+        """Return the one value of a ConfigMap."""
+        return str(self.api.get(self.path("configmaps", name))["data"]["key"])
+
+    def strip(self, name: str) -> None:
+        """Take the finalizers off a ConfigMap."""
+        patch = {"metadata": {"finalizers": None}}
+        kind = "application/merge-patch+json"
+        path = self.path("configmaps", name)
+        assert self.api("PATCH", path, patch, content_type=kind)[0] == 200
+
+    def events(self, name: str) -> list[tuple[str, str, str]]:
+        """Return type, reason and message of the Events about a Bundle."""
+        return [
+            (one["type"], one["reason"], one["message"])
+            for one in self.api.get(self.path("events"))["items"]
+            if (one["involvedObject"]["kind"], one["involvedObject"]["name"]) == ("Bundle", name)
+        ]
+
+    def account(self, name: str, *rules: dict[str, Any]) -> None:
+        """Make a ServiceAccount that may do all in the namespace, or only what rules say."""
+        rbac = "rbac.authorization.k8s.io"
+        self.put("serviceaccounts", _body("v1", "ServiceAccount", name))
+        role = {"apiGroup": rbac, "kind": "ClusterRole", "name": "cluster-admin"}
+        if rules:
+            self.put(
+                "roles", {**_body(f"{rbac}/v1", "Role", name), "rules": list(rules)}, f"{rbac}/v1"
+            )
+            role = {"apiGroup": rbac, "kind": "Role", "name": name}
+        subject = {"kind": "ServiceAccount", "name": name, "namespace": self.namespace}
+        binding = {**_body(f"{rbac}/v1", "RoleBinding", name), "roleRef": role}
+        self.put("rolebindings", {**binding, "subjects": [subject]}, f"{rbac}/v1")
+
+
+def _body(version: str, kind: str, name: str) -> dict[str, Any]:
+    return {"apiVersion": version, "kind": kind, "metadata": {"name": name}}

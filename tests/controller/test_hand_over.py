@@ -1,0 +1,119 @@
+"""A set that goes from the command line to a Bundle and back: no object is deleted or made anew."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tests.controller.stage import Tenant, config_map, eventually, text
+from tests.e2e.command import Ended, applyprune
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from applyprune.localplane import Plane
+
+
+def test_there_and_back(site: Plane, tenant: Tenant) -> None:
+    """Each side is refused while the other one has it, and told by whom."""
+    manifests = text(config_map("a"), config_map("b"))
+
+    def ours(*arguments: str, stdin: str = manifests) -> Ended:
+        where = ("-n", tenant.namespace)
+        return applyprune(*arguments, *where, kubeconfig=site.kubeconfig, stdin=stdin)
+
+    def uids() -> list[str]:
+        path = tenant.path("configmaps")
+        return [tenant.api.get(f"{path}/{name}")["metadata"]["uid"] for name in ("a", "b")]
+
+    assert ours("apply", "shop", "-f", "-").code == 0
+    before = uids()
+    # To have the name of the set by chance is not to have been given it.
+    tenant.bundle("shop", config_map("c"))
+    assert "spec.inventoryName: shop" in tenant.failed("shop", "InventoryOwned")
+    tenant.delete("shop")
+    tenant.gone("shop")
+    assert uids() == before
+    tenant.bundle("web", config_map("a", "by bundle"), config_map("b"), inventoryName="shop")
+    tenant.ready("web")
+    assert tenant.value("a") == "by bundle"
+    bundle = f"Bundle {tenant.namespace}/web"
+    for call in (
+        ("apply", "shop", "-f", "-"),
+        ("delete", "shop", "--yes"),
+    ):
+        refused = ours(*call)
+        assert refused.code == 2, refused
+        assert bundle in refused.err
+        assert "inventory release shop" in refused.err
+    active = ours("inventory", "release", "shop")
+    assert (active.code, bundle in active.err, "Suspend" in active.err) == (2, True, True)
+    # Another Bundle cannot have it either.
+    tenant.bundle("rival", config_map("a"), inventoryName="shop")
+    assert bundle in tenant.failed("rival", "InventoryOwned")
+    tenant.delete("rival")
+    tenant.gone("rival")
+    tenant.patch("web", suspend=True)
+    eventually(lambda: tenant.condition("web", "Reconciling")[1] == "Suspended")
+    assert ours("inventory", "release", "shop").code == 0
+    assert ours("apply", "shop", "-f", "-").code == 0
+    assert tenant.value("a") == "v"
+    # The Bundle that has lost it takes nothing along.
+    tenant.delete("web")
+    tenant.gone("web")
+    assert uids() == before
+
+
+def test_a_suspended_bundle_is_not_removed(tenant: Tenant) -> None:
+    """Nothing is done while it is suspended, the removal of what it applied neither."""
+    tenant.bundle("web", config_map("a"))
+    tenant.ready("web")
+    tenant.patch("web", suspend=True)
+    tenant.delete("web")
+    eventually(lambda: "its removal waits" in tenant.condition("web", "Reconciling")[2])
+    assert tenant.exists("a") == [True]
+    tenant.patch("web", suspend=False)
+    tenant.gone("web")
+    assert tenant.exists("a") == [False]
+
+
+def test_a_lost_inventory_is_not_taken_for_nothing(tenant: Tenant) -> None:
+    """At the removal too: what bears the set's marks is neither deleted nor forgotten."""
+    tenant.bundle("web", config_map("a"), interval="2s")
+    tenant.ready("web")
+    assert tenant.api("DELETE", tenant.path("configmaps", "applyprune-web"))[0] == 200
+    tenant.delete("web")
+    assert "inventory repair web" in tenant.failed("web", "InventoryUnreadable")
+    assert tenant.exists("a") == [True]
+    assert tenant.api("DELETE", tenant.path("configmaps", "a"))[0] == 200
+    tenant.gone("web")
+
+
+def test_a_namespace_that_goes_with_its_bundle(
+    tenant: Tenant, new_tenant: Callable[[], Tenant]
+) -> None:
+    """Neither hangs for ever, whichever of account, rights and inventory is deleted first.
+
+    What the Bundle has applied elsewhere is removed, or an Event says that it may be left.
+    """
+    other = new_tenant()
+    rbac = "rbac.authorization.k8s.io"
+    binding = {
+        "apiVersion": f"{rbac}/v1",
+        "kind": "RoleBinding",
+        "metadata": {"name": "guest"},
+        "roleRef": {"apiGroup": rbac, "kind": "ClusterRole", "name": "admin"},
+        "subjects": [{"kind": "ServiceAccount", "name": "default", "namespace": tenant.namespace}],
+    }
+    other.put("rolebindings", binding, f"{rbac}/v1")
+    there = config_map("there", namespace=other.namespace)
+    tenant.bundle("web", config_map("a"), there, timeout="3s")
+    tenant.ready("web")
+    assert tenant.api("DELETE", f"/api/v1/namespaces/{tenant.namespace}")[0] == 200
+    eventually(
+        lambda: not tenant.api.exists(f"/api/v1/namespaces/{tenant.namespace}"),
+        "the namespace gone",
+        within=40,
+    )
+    events = tenant.api.get("/api/v1/namespaces/default/events")["items"]
+    told = [one["message"] for one in events if one["involvedObject"]["name"] == tenant.namespace]
+    assert other.exists("there") == [False] or "kubectl get -A -l applyset" in told[0]

@@ -1,0 +1,138 @@
+"""The queue and the delays: one worker a Bundle, nothing lost, nothing at once for ever."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+
+import pytest
+
+from applyprune.controller.queue import Key, WorkQueue
+from applyprune.controller.schedule import backoff, spread
+
+A, B = ("shop", "a"), ("shop", "b")
+
+
+@pytest.mark.parametrize(
+    ("failures", "seconds"),
+    [(0, 2), (1, 2), (2, 4), (3, 8), (4, 10), (1000, 10)],
+)
+def test_backoff_doubles_up_to_the_longest(failures: int, seconds: float) -> None:
+    """However many failures there were."""
+    assert backoff(failures, first=2, longest=10) == seconds
+    assert backoff(failures, first=20, longest=10) == 20
+
+
+def test_delays_are_spread() -> None:
+    """By a tenth at most."""
+    found = {spread(100) for _ in range(100)}
+    assert len(found) > 90
+    assert all(90 <= one <= 110 for one in found)
+
+
+def test_a_key_is_given_out_once() -> None:
+    """Added often, due once."""
+    queue = WorkQueue(min_gap=0)
+    for _ in range(3):
+        queue.add(A)
+    assert queue.get() == A
+    queue.done(A)
+    queue.add(B)
+    assert queue.get() == B
+
+
+def test_what_is_added_meanwhile_comes_after() -> None:
+    """Never to a second worker at the same time."""
+    queue = WorkQueue(min_gap=0)
+    queue.add(A)
+    assert queue.get() == A
+    queue.add(A)
+    queue.add(B)
+    assert queue.get() == B
+    assert queue.busy == 2
+    queue.done(A)
+    assert queue.get() == A
+
+
+def test_the_earlier_time_counts() -> None:
+    """News do not wait for the periodic pass, and a later date does not put them off."""
+    queue = WorkQueue(min_gap=0)
+    queue.add(A, 60)
+    queue.add(B, 0.05)
+    queue.add(A)
+    queue.add(A, 60)
+    assert (queue.get(), queue.get()) == (A, B)
+
+
+def test_a_bundle_has_a_rest_between_two_passes() -> None:
+    """A source that changes all the time is not looked at all the time."""
+    queue = WorkQueue(min_gap=0.2)
+    queue.add(A)
+    began = time.monotonic()
+    for _ in range(3):
+        assert queue.get() == A
+        queue.add(A)
+        queue.done(A)
+    assert 0.35 < time.monotonic() - began < 2
+
+
+def test_what_is_forgotten_does_not_come() -> None:
+    """The Bundle is gone."""
+    queue = WorkQueue(min_gap=0)
+    queue.add(A, 0.05)
+    queue.forget(A)
+    queue.add(B, 0.1)
+    assert queue.get() == B
+    assert queue.waiting == 0
+
+
+def test_closing_ends_every_worker() -> None:
+    """Also those that wait for something far off."""
+    queue = WorkQueue()
+    queue.add(A, 60)
+    found: list[Key | None] = []
+    threads = [threading.Thread(target=lambda: found.append(queue.get())) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    queue.close()
+    for thread in threads:
+        thread.join(5)
+    assert found == [None] * 3
+    queue.add(B)
+    assert queue.waiting == 0
+
+
+def test_many_workers_and_many_news() -> None:
+    """No key is with two workers, and the last news of each is always followed by a pass."""
+    queue = WorkQueue(min_gap=0)
+    keys: list[Key] = [("shop", str(number)) for number in range(20)]
+    wanted: Counter[Key] = Counter()
+    seen: dict[Key, int] = {}
+    held: set[Key] = set()
+    twice: list[Key] = []
+
+    def work() -> None:
+        while (key := queue.get()) is not None:
+            if key in held:
+                twice.append(key)
+            held.add(key)
+            seen[key] = wanted[key]
+            held.discard(key)
+            queue.done(key)
+
+    threads = [threading.Thread(target=work) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for _ in range(300):
+        for key in keys:
+            wanted[key] += 1
+            queue.add(key)
+    deadline = time.monotonic() + 20
+    while seen != wanted and time.monotonic() < deadline:
+        time.sleep(0.01)
+    queue.close()
+    for thread in threads:
+        thread.join(5)
+    assert twice == []
+    assert seen == dict(wanted)

@@ -1,0 +1,295 @@
+"""The controller as a process: idle, one of two, killed, stopped, and short of rights."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections import defaultdict
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.controller.stage import Tenant, config_map, controller, eventually
+from tests.e2e.command import applyprune
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from applyprune.localplane import Plane
+    from tests.conftest import AuditTrail
+
+WRITES = {"create", "update", "patch", "delete", "deletecollection"}
+APPLIED = 'applyprune_reconciles_total{reason="Applied"}'
+
+
+def writes(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the writes of ours among the audit events, without those to Leases."""
+    return [
+        one
+        for one in events
+        if one["verb"] in WRITES
+        and str(one.get("userAgent", "")).startswith("applyprune/")
+        and one["objectRef"]["resource"] != "leases"
+    ]
+
+
+def idle(
+    site: Plane, tenant: Tenant, audit: AuditTrail, log: Path, *, bundles: int, passes: int
+) -> None:
+    """Make so many passes over Bundles of which nothing has changed."""
+    alone = ("--no-leader-elect", "--watch-namespaces", tenant.namespace)
+    with controller(site.kubeconfig, log, *alone) as running:
+        for number in range(bundles):
+            name = f"idle-{number}"
+            tenant.bundle(name, config_map(name), interval="1s")
+        for number in range(bundles):
+            tenant.ready(f"idle-{number}")
+        # The Event of a first pass is the last of its writes.
+        path = tenant.path("events")
+        eventually(lambda: len(tenant.api.get(path)["items"]) >= bundles, "their Events")
+        time.sleep(0.2)
+        audit.restart()
+        before = running.metric(APPLIED)
+        eventually(lambda: running.metric(APPLIED) - before >= passes, "passes", within=300)
+        found = writes(audit.events())
+        assert [(one["verb"], one["requestURI"]) for one in found] == []
+        for number in range(bundles):
+            tenant.patch(f"idle-{number}", suspend=True)
+
+
+def test_idle_passes_write_nothing(
+    site: Plane, new_tenant: Callable[[], Tenant], site_audit: AuditTrail, tmp_path: Path
+) -> None:
+    """By the audit log of the API server."""
+    idle(site, new_tenant(), site_audit, tmp_path / "log", bundles=10, passes=60)
+
+
+@pytest.mark.sweep
+def test_a_thousand_idle_passes_write_nothing(
+    site: Plane, new_tenant: Callable[[], Tenant], site_audit: AuditTrail, tmp_path: Path
+) -> None:
+    """The same, for longer."""
+    idle(site, new_tenant(), site_audit, tmp_path / "log", bundles=40, passes=1000)
+
+
+def killed(
+    site: Plane, tenant: Tenant, audit: AuditTrail, folder: Path, *, seconds: float, bundles: int
+) -> None:
+    """Change Bundles all the time, and kill the leader of two again and again."""
+    replicas: list[Any] = []
+    count = iter(range(1000))
+
+    def start_one() -> None:
+        arguments = ("--lease-duration", "2s", "--watch-namespaces", tenant.namespace)
+        one = controller(site.kubeconfig, folder / f"log-{next(count)}", *arguments)
+        replicas.append((one, one.__enter__()))
+
+    def end_one(index: int) -> None:
+        one, running = replicas.pop(index)
+        running.kill()
+        one.__exit__(None, None, None)
+
+    def leader() -> int:
+        leading = [
+            any(line["message"] == "leading" for line in running.lines) for _, running in replicas
+        ]
+        return leading.index(True) if True in leading else -1
+
+    version = 0
+    audit.restart()
+    try:
+        start_one()
+        start_one()
+        until = time.monotonic() + seconds
+        kills = 0
+        while time.monotonic() < until or kills < 2:
+            eventually(lambda: leader() >= 0, "a leader")
+            for _ in range(3):
+                version += 1
+                for number in range(bundles):
+                    stays = [config_map(f"b{number}-{one}", str(version)) for one in range(3)]
+                    comes = config_map(f"b{number}-v{version}")
+                    tenant.bundle(f"b{number}", *stays, comes, interval="2s")
+                time.sleep(0.3)
+            end_one(leader())
+            kills += 1
+            start_one()
+        for number in range(bundles):
+            tenant.ready(f"b{number}", within=60)
+    finally:
+        while replicas:
+            end_one(0)
+    expected = {f"b{number}-{one}" for number in range(bundles) for one in (0, 1, 2, f"v{version}")}
+    items = tenant.api.get(tenant.path("configmaps"))["items"]
+    found = {one["metadata"]["name"] for one in items}
+    # What there is, is what is asked for; nothing was leaked.
+    assert {name for name in found if name.startswith("b")} == expected
+    assert all(tenant.value(f"b{number}-0") == str(version) for number in range(bundles))
+    check_one_writer(audit.events(), tenant.namespace)
+
+
+def check_one_writer(events: list[dict[str, Any]], namespace: str) -> None:
+    """See in the audit log that the writes of two processes never come in turns.
+
+    Each process has a user agent of its own: from its first write to its last nobody else's comes.
+    """
+    spans: defaultdict[str, list[str]] = defaultdict(list)
+    for one in writes(events):
+        if one["objectRef"].get("namespace") == namespace:
+            spans[one["userAgent"]] += [one["requestReceivedTimestamp"], one["stageTimestamp"]]
+    assert len(spans) > 2
+    ordered = sorted((min(found), max(found)) for found in spans.values())
+    assert all(first[1] <= second[0] for first, second in pairwise(ordered)), ordered
+
+
+def test_the_leader_is_killed(
+    site: Plane, new_tenant: Callable[[], Tenant], site_audit: AuditTrail, tmp_path: Path
+) -> None:
+    """Twice, in the middle of its work: the other replica goes on from there."""
+    killed(site, new_tenant(), site_audit, tmp_path, seconds=0, bundles=3)
+
+
+@pytest.mark.sweep
+def test_the_leader_is_killed_again_and_again(
+    site: Plane, new_tenant: Callable[[], Tenant], site_audit: AuditTrail, tmp_path: Path
+) -> None:
+    """For a minute."""
+    killed(site, new_tenant(), site_audit, tmp_path, seconds=60, bundles=6)
+
+
+def test_a_stop_ends_in_good_order(
+    site: Plane, new_tenant: Callable[[], Tenant], tmp_path: Path
+) -> None:
+    """What is under way ends, the Lease is given up, and the next replica leads at once."""
+    tenant = new_tenant()
+    lease = ("--lease-duration", "60s")
+    with controller(site.kubeconfig, tmp_path / "one", *lease, "-n", tenant.namespace) as one:
+        held = {
+            "apiVersion": "apps/v1",
+            "kind": "Deployment",
+            "metadata": {"name": "never"},
+            "spec": {
+                "selector": {"matchLabels": {"a": "b"}},
+                "template": {
+                    "metadata": {"labels": {"a": "b"}},
+                    "spec": {"containers": [{"name": "c", "image": "c"}]},
+                },
+            },
+        }
+        # There is no node: it is never ready, and the pass waits for it.
+        tenant.bundle("web", config_map("a"), held, wait=True, timeout="10m")
+        eventually(lambda: tenant.exists("a") == [True], "the pass under way")
+        assert tenant.condition("web")[1] in {"Progressing", "Outdated"}
+        assert one.ask("/healthz")[0] == 200
+        assert eventually(lambda: one.ask("/readyz")[0] == 200)
+        assert one.ask("/nothing")[0] == 404
+        began = time.monotonic()
+        assert one.stop() == 0
+        assert time.monotonic() - began < 10
+    inventory = tenant.api.get(tenant.path("configmaps", "applyprune-web"))
+    assert '"holder": null' in inventory["data"]["header"]
+    with controller(site.kubeconfig, tmp_path / "two", *lease, "-n", tenant.namespace) as two:
+        eventually(lambda: [line for line in two.lines if line["message"] == "leading"], within=15)
+        tenant.bundle("web", config_map("a"))
+        tenant.ready("web")
+        tenant.delete("web")
+        tenant.gone("web")
+
+
+def test_a_leader_that_has_lost_its_lease_ends(
+    site: Plane, new_tenant: Callable[[], Tenant], tmp_path: Path
+) -> None:
+    """At once: another one is at work already."""
+    tenant = new_tenant()
+    arguments = ("--lease-duration", "2s", "-n", tenant.namespace)
+    with controller(site.kubeconfig, tmp_path / "log", *arguments) as running:
+        eventually(lambda: [line for line in running.lines if line["message"] == "leading"])
+        path = tenant.path("leases", "applyprune-controller", "coordination.k8s.io/v1")
+        stolen = {"spec": {"holderIdentity": "somebody", "leaseDurationSeconds": 60}}
+        kind = "application/merge-patch+json"
+        assert tenant.api("PATCH", path, stolen, content_type=kind)[0] == 200
+        assert running.process.wait(10) == 8
+        assert any(line["message"] == "leadership lost" for line in running.lines)
+
+
+def test_thirty_bundles_without_rights_to_one_kind(
+    site: Plane, new_tenant: Callable[[], Tenant], tmp_path: Path
+) -> None:
+    """Those objects fail and name the right, the others are applied, and the tries grow rarer."""
+    tenant = new_tenant()
+    everything = ["get", "list", "watch", "create", "patch", "update", "delete"]
+    tenant.account("half", {"apiGroups": [""], "resources": ["configmaps"], "verbs": everything})
+    names = [f"b{number}" for number in range(30)]
+    other = new_tenant()
+    other.bundle("web", config_map("a"))
+    with controller(
+        site.kubeconfig,
+        tmp_path / "log",
+        "--no-leader-elect",
+        "--watch-namespaces",
+        tenant.namespace,
+    ) as running:
+        for name in names:
+            quota = {
+                "apiVersion": "v1",
+                "kind": "ResourceQuota",
+                "metadata": {"name": name},
+                "spec": {"hard": {"pods": "5"}},
+            }
+            tenant.bundle(name, config_map(name), quota, serviceAccountName="half", interval="10m")
+        for name in names:
+            message = tenant.failed(name, "ApplyFailed", within=60)
+            assert f"resourcequota/{name}" in message
+            assert "resourcequotas" in message
+            assert "forbidden" in message
+        assert all(tenant.exists(*names))
+        passes = 'applyprune_reconciles_total{reason="ApplyFailed"}'
+        first = running.metric(passes)
+        time.sleep(4)
+        # They began at one second each; by now every Bundle waits longer than that.
+        assert running.metric(passes) - first < 4 * len(names) * 0.7
+        assert running.metric('applyprune_objects{state="failing"}') == 30
+        # What it may not look at is not taken for absent: the next pass still wants it.
+        status = tenant.get("b0")["status"]
+        assert status["objects"] == {"total": 2, "failing": 1}
+        # Tried again and again, and told once.
+        assert [one[1] for one in tenant.events("b0")] == ["ApplyFailed"]
+        # Whoever is not named by --watch-namespaces is left alone.
+        assert "status" not in other.get("web")
+        # With the right it is mended, without anybody asking.
+        tenant.account(
+            "half",
+            {"apiGroups": [""], "resources": ["configmaps", "resourcequotas"], "verbs": everything},
+        )
+        tenant.ready(names[0], within=60)
+
+
+def test_metrics_are_there_from_the_start(
+    site: Plane, new_tenant: Callable[[], Tenant], tmp_path: Path
+) -> None:
+    """At zero: an alert on a rate must not miss the first failure."""
+    tenant = new_tenant()
+    with controller(
+        site.kubeconfig,
+        tmp_path / "log",
+        "--watch-namespaces",
+        tenant.namespace,
+        "--no-leader-elect",
+    ) as running:
+        text = running.ask("/metrics")[1]
+    assert 'applyprune_reconciles_total{reason="PruneRefused"} 0.0' in text
+    assert 'applyprune_api_requests_total{code="5xx",method="DELETE"} 0.0' in text
+    assert 'applyprune_objects{state="failing"} 0.0' in text
+    assert "applyprune_queue_depth 0.0" in text
+
+
+def test_it_says_what_it_lacks(site: Plane) -> None:
+    """An address that it cannot have, or a line that is none: an error, and no traceback."""
+    alone = ("controller", "--no-leader-elect", "--listen")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        refused = applyprune(*alone, address, kubeconfig=site.kubeconfig)
+    assert (refused.code, address in refused.err) == (2, True)
+    assert "cannot listen" in refused.err

@@ -1,0 +1,213 @@
+"""Status and conditions after a pass: idempotent, bounded, and a time only with a change."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from applyprune.controller.following import Failing, Followed, follow, reason_of, told
+from applyprune.controller.names import STALLING, Condition, Reason
+from applyprune.controller.status import (
+    DOOMED_SHOWN,
+    FAILING_SHOWN,
+    Pass,
+    Verdict,
+    after,
+    is_ready,
+    progressing,
+)
+from applyprune.errors import (
+    Conflict,
+    EmptyInput,
+    Forbidden,
+    InventoryIncomplete,
+    LostRace,
+    OwnedByBundle,
+    PruneRefused,
+    Unreachable,
+    as_problem,
+)
+from applyprune.model.events import Assessed, Done, Event, Finished, Outcome
+from applyprune.model.inventory import Entry
+from applyprune.model.manifests import Origin
+from applyprune.model.plan import Action, Plan, RemoveStep
+from applyprune.model.problems import Problem
+from applyprune.model.readiness import failed
+from applyprune.model.refs import Ref
+
+EARLY, LATE = "2026-01-01T00:00:00Z", "2026-01-01T00:10:00Z"
+GOOD = Pass(Verdict.READY, Reason.APPLIED, "2 objects applied", "sha256:a")
+BAD = Pass(Verdict.NOT_READY, Reason.APPLY_FAILED, "no", "sha256:b", retries=True)
+
+
+def ref(name: str) -> Ref:
+    """Return the ref of a ConfigMap."""
+    return Ref("", "ConfigMap", "shop", name)
+
+
+def done(before: dict[str, Any], one: Pass, now: str, **more: Any) -> dict[str, Any]:
+    """Return the status after a pass over generation 3."""
+    return after(before, one, generation=3, now=now, **more)
+
+
+def words(status: dict[str, Any]) -> dict[str, tuple[str, str]]:
+    """Return status and reason of each condition."""
+    return {one["type"]: (one["status"], one["reason"]) for one in status["conditions"]}
+
+
+def test_a_pass_that_changes_nothing_leaves_no_trace() -> None:
+    """The same value to the last character, whatever the time."""
+    followed = Followed(plan=Plan((), ()), outcomes=Counter({Outcome.UNCHANGED: 2}))
+    one = Pass(Verdict.READY, Reason.APPLIED, "2 objects", "sha256:a", followed)
+    first = done({}, one, EARLY, asked="now", inventory=("applyprune-web", "id"))
+    assert done(first, one, LATE, asked="now", inventory=("applyprune-web", "id")) == first
+
+
+def test_a_transition_has_its_time() -> None:
+    """Only that of the condition whose status moved."""
+    bad = done(done({}, GOOD, EARLY), BAD, LATE)
+    times = {one["type"]: one["lastTransitionTime"] for one in bad["conditions"]}
+    assert times == {
+        "Ready": LATE,
+        "Reconciling": LATE,
+        "Stalled": EARLY,
+        "PruneBlocked": EARLY,
+    }
+
+
+CONDITIONS = {
+    "good": (GOOD, ("True", "Applied"), "False", "False"),
+    "retried": (BAD, ("False", "ApplyFailed"), "True", "False"),
+    "stalled": (
+        Pass(Verdict.NOT_READY, Reason.INVALID_SOURCE, "x", retries=True),
+        ("False", "InvalidSource"),
+        "False",
+        "True",
+    ),
+    "suspended": (Pass(Verdict.SAME, Reason.SUSPENDED, "x"), ("True", "Applied"), "False", "False"),
+}
+
+
+@pytest.mark.parametrize("name", sorted(CONDITIONS))
+def test_conditions(name: str) -> None:
+    """Of a Bundle that was ready."""
+    one, ready, reconciling, stalled = CONDITIONS[name]
+    found = words(done(done({}, GOOD, EARLY), one, LATE))
+    assert set(found) == {str(each) for each in Condition}
+    assert found["Ready"] == ready
+    assert (found["Reconciling"][0], found["Stalled"][0]) == (reconciling, stalled)
+
+
+def test_revisions() -> None:
+    """What was attempted is not yet applied."""
+    status = done(done({}, GOOD, EARLY), BAD, LATE)
+    assert status["lastAppliedRevision"] == "sha256:a"
+    assert status["lastAttemptedRevision"] == "sha256:b"
+
+
+def test_a_new_generation_is_not_ready() -> None:
+    """Until it has been carried out; kstatus reads it from observedGeneration."""
+    status = done({}, GOOD, EARLY)
+    assert is_ready(status, 3)
+    assert not is_ready(status, 4)
+    begun = progressing(status, 4, LATE)
+    assert words(begun)["Ready"] == ("Unknown", "Progressing")
+    assert begun["observedGeneration"] == 3
+    assert not is_ready(begun, 3)
+    assert not is_ready({}, None)
+
+
+def test_lists_are_bounded() -> None:
+    """Whatever the number of objects, and the length of what is said."""
+    plan = Plan(
+        (),
+        tuple(
+            RemoveStep(Entry(ref(f"r{number}"), "configmaps", "v1", "u"), None, Action.DELETE)
+            for number in range(100)
+        ),
+        approval="digest",
+    )
+    refusal = Problem("PruneRefused", "refused", why="y" * 5000)
+    failing = {ref(f"f{n}"): Failing(ref(f"f{n}"), "m", "RunFailed") for n in range(100)}
+    followed = Followed(plan=plan, refusal=refusal, failing=failing, exit_code=6)
+    one = Pass(Verdict.NOT_READY, Reason.PRUNE_REFUSED, "m" * 5000, "", followed)
+    status = done({}, one, EARLY)
+    assert len(status["failing"]) == FAILING_SHOWN
+    assert len(status["pendingPrune"]["objects"]) == DOOMED_SHOWN
+    assert status["pendingPrune"]["count"] == 100
+    assert status["objects"] == {"total": 100, "failing": 100}
+    assert all(len(each["message"]) <= 1024 for each in status["conditions"])
+    assert words(status)["PruneBlocked"] == ("True", "PruneRefused")
+    mended = done(status, Pass(Verdict.READY, Reason.APPLIED, "", "", Followed(plan=plan)), LATE)
+    assert "failing" not in mended
+    assert "pendingPrune" not in mended
+    assert words(mended)["PruneBlocked"][0] == "False"
+
+
+def test_nothing_is_said_of_a_prune_by_a_pass_that_made_no_plan() -> None:
+    """A block stays, until a plan shows that there is none any more."""
+    plan = Plan((), (), approval="digest")
+    refusal = Problem("PruneRefused", "refused")
+    blocked = Pass(
+        Verdict.NOT_READY, Reason.PRUNE_REFUSED, "", "", Followed(plan=plan, refusal=refusal)
+    )
+    status = done(done({}, blocked, EARLY), BAD, LATE)
+    assert words(status)["PruneBlocked"][0] == "True"
+    assert status["pendingPrune"]["digest"] == "digest"
+
+
+def test_events_become_counts_and_failures() -> None:
+    """What was said stays when the run is cut off in the middle."""
+    problem = as_problem(Forbidden("no", code=403))
+    events: list[Event] = [
+        Done(ref("a"), Outcome.CREATED),
+        Done(ref("b"), Outcome.FAILED, problem=problem),
+        Done(ref("c"), Outcome.SKIPPED, problem=problem),
+        Done(ref("d"), Outcome.PRUNED),
+        Assessed(ref("a"), failed("x"), 1.0, problem),
+        Finished({}, 3, 1.5),
+    ]
+    seen: list[object] = []
+    found = follow(events, Followed(), seen.append)
+    assert seen == events
+    assert (found.changed, found.deleted, found.exit_code, found.elapsed) == (True, 1, 3, 1.5)
+    assert {one.ref.name: one.skipped for one in found.failing.values()} == {
+        "a": False,
+        "b": False,
+        "c": True,
+    }
+
+
+def test_no_line_of_the_source_is_told() -> None:
+    """The source may be a Secret: neither the excerpt nor the hint goes into a status."""
+    problem = Problem(
+        "InputError",
+        "wrong",
+        where="secret/a[x]:3",
+        hint="the hint",
+        origin=Origin("secret/a[x]", 1, 3),
+        excerpt="password: hunter2\n          ^",
+    )
+    assert told(problem) == "secret/a[x]:3: wrong"
+    assert len(told(Problem("x", "a\n b" * 1000))) == 400
+
+
+REASONS = [
+    (OwnedByBundle("x"), Reason.INVENTORY_OWNED),
+    (EmptyInput("x"), Reason.INVALID_SOURCE),
+    (Forbidden("x", code=403), Reason.FORBIDDEN),
+    (Unreachable("x"), Reason.UNREACHABLE),
+    (Conflict("x", code=409), Reason.API_ERROR),
+    (InventoryIncomplete("x"), Reason.INVENTORY_UNREADABLE),
+    (LostRace("x"), Reason.INVENTORY_HELD),
+    (PruneRefused("x"), Reason.APPLY_FAILED),
+]
+
+
+@pytest.mark.parametrize(("error", "reason"), REASONS)
+def test_errors_have_reasons(error: Any, reason: Reason) -> None:
+    """The words that alerts compare."""
+    assert reason_of(error) is reason
+    assert Reason.UNREACHABLE not in STALLING

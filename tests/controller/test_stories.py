@@ -1,0 +1,316 @@
+"""What becomes of Bundles: applied, changed, pruned, broken, mended, suspended, deleted."""
+
+from __future__ import annotations
+
+import base64
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.controller.stage import Controller, Tenant, config_map, eventually, text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+FINALIZER = "applyprune.dev/finalizer"
+
+
+def secret(name: str, **values: str) -> dict[str, Any]:
+    """Return the body of a Secret."""
+    data = {key: base64.b64encode(value.encode()).decode() for key, value in values.items()}
+    return {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}, "data": data}
+
+
+@pytest.mark.parametrize("kind", ["configMapRefs", "secretRefs"])
+def test_a_source_in_the_cluster(tenant: Tenant, running: Controller, kind: str) -> None:
+    """Applied, changed within a second, pruned, broken, mended; no value of a Secret anywhere."""
+
+    def store(**values: str) -> None:
+        if kind == "secretRefs":
+            tenant.put("secrets", secret("src", **values))
+        else:
+            tenant.put("configmaps", {**config_map("src"), "data": values})
+
+    canary = "hunter2-canary"
+    inside = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": "s"},
+        "stringData": {"p": canary},
+    }
+    tenant.bundle("web", source={kind: [{"name": "src", "keys": ["one", "two"]}]})
+    assert "src is not there" in tenant.failed("web", "SourceNotFound")
+    store(one=text(config_map("a"), inside))
+    assert "has no key 'two'" in eventually(
+        lambda: "two" in tenant.condition("web")[2] and tenant.condition("web")[2]
+    )
+    store(one=text(config_map("a"), inside), two=text(config_map("b")), other="[")
+    status = tenant.ready("web")
+    assert status["objects"] == {"total": 3, "failing": 0}
+    assert status["lastChange"]["created"] == 3
+    assert tenant.exists("a", "b") == [True, True]
+    # The watch of the source: well before the interval of ten minutes.
+    store(one=text(config_map("a", "w"), inside), two="", other="[")
+    eventually(lambda: tenant.value("a") == "w", within=10)
+    eventually(lambda: tenant.get("web")["status"]["objects"]["total"] == 2, within=10)
+    after = tenant.ready("web")
+    assert tenant.exists("a", "b") == [True, False]
+    assert after["lastChange"]["removed"] == 1
+    assert after["lastAppliedRevision"] != status["lastAppliedRevision"]
+    # Even a key of a text in a Secret may be what nobody is to see.
+    key = canary if kind == "secretRefs" else "key"
+    store(one=f"{key}: 1\n{key}: 2\n", two="")
+    assert "src[one]" in tenant.failed("web", "InvalidSource")
+    assert tenant.condition("web", "Stalled")[0] == "True"
+    assert tenant.exists("a", "s")[0]
+    store(one=text(config_map("a", "x"), inside), two="")
+    tenant.ready("web")
+    assert tenant.value("a") == "x"
+    told = str(tenant.get("web")["status"]) + str(tenant.events("web")) + running.log.read_text()
+    assert canary not in told
+    assert base64.b64encode(canary.encode()).decode() not in told
+
+
+def test_a_bundle_from_start_to_end(tenant: Tenant, running: Controller) -> None:
+    """Inline: created, changed, failing in part, suspended, drifted, asked to look, deleted."""
+    before = running.metric('applyprune_reconciles_total{reason="Applied"}')
+    tenant.bundle("web", config_map("a"), config_map("b"), interval="2s")
+    status = tenant.ready("web")
+    assert status["inventory"]["name"] == "applyprune-web"
+    assert tenant.get("web")["metadata"]["finalizers"] == [FINALIZER]
+    assert tenant.condition("web", "PruneBlocked")[:2] == ("False", "NothingToDo")
+    assert ("Normal", "Applied", "2 created") in tenant.events("web")
+    assert running.metric('applyprune_reconciles_total{reason="Applied"}') > before
+    # What somebody changes is put back by the periodic pass.
+    tenant.put("configmaps", config_map("a", "drifted"))
+    eventually(lambda: tenant.condition("web")[1] == "Conflicts")
+    assert "tenant" in tenant.condition("web")[2]
+    tenant.patch("web", forceConflicts=True)
+    tenant.ready("web")
+    assert tenant.value("a") == "v"
+    # One object that cannot be applied fails alone, by name, and nothing is pruned.
+    bad = {**config_map("b"), "data": {"key": 5}}
+    tenant.bundle("web", config_map("c"), bad, forceConflicts=True)
+    assert "configmap/b" in tenant.failed("web", "ApplyFailed")
+    assert tenant.get("web")["status"]["failing"][0]["object"] == "configmap/b"
+    assert tenant.exists("a", "b", "c") == [True, True, True]
+    assert any(one[:2] == ("Warning", "ApplyFailed") for one in tenant.events("web"))
+    # Suspended: not a finger is moved, whatever is asked.
+    tenant.bundle("web", config_map("c", "w"), suspend=True, forceConflicts=True)
+    eventually(lambda: tenant.condition("web", "Reconciling")[1] == "Suspended")
+    tenant.annotate("web", reconcile_now="1")
+    eventually(lambda: tenant.get("web")["status"].get("lastHandledReconcileAt") == "1")
+    assert (tenant.value("c"), tenant.exists("a")) == ("v", [True])
+    tenant.patch("web", suspend=False)
+    tenant.ready("web")
+    assert (tenant.value("c"), *tenant.exists("a", "b")) == ("w", False, False)
+    tenant.delete("web")
+    tenant.gone("web")
+    assert tenant.exists("c", "applyprune-web") == [False, False]
+
+
+def test_asked_for_a_pass(tenant: Tenant) -> None:
+    """The annotation asks for one, each of its values once."""
+    tenant.bundle("web", config_map("a"))
+    tenant.ready("web")
+    assert tenant.api("DELETE", tenant.path("configmaps", "a"))[0] == 200
+    tenant.annotate("web", reconcile_now="2026-01-01")
+    eventually(lambda: tenant.exists("a") == [True], within=5)
+    eventually(lambda: tenant.get("web")["status"].get("lastHandledReconcileAt") == "2026-01-01")
+
+
+def test_a_refused_prune_is_approved(tenant: Tenant, running: Controller) -> None:
+    """PruneBlocked shows the digest; the annotation lets exactly that prune go ahead."""
+    names = [f"a{number}" for number in range(8)]
+    refused = running.metric("applyprune_refused_prunes_total")
+    tenant.bundle("web", *map(config_map, names))
+    tenant.ready("web")
+    tenant.bundle("web", config_map("a0", "new"))
+    tenant.failed("web", "PruneRefused")
+    assert tenant.value("a0") == "new"
+    assert all(tenant.exists(*names))
+    blocked = tenant.condition("web", "PruneBlocked")
+    pending = tenant.get("web")["status"]["pendingPrune"]
+    assert blocked[:2] == ("True", "PruneRefused")
+    assert f"applyprune.dev/approve-prune={pending['digest']}" in blocked[2]
+    assert pending["count"] == 7
+    assert f"{tenant.namespace}/configmap/a7" in pending["objects"]
+    assert running.metric("applyprune_refused_prunes_total") > refused
+    # The approval of another prune approves nothing.
+    tenant.annotate("web", approve_prune="0" * 32, reconcile_now="x")
+    eventually(lambda: tenant.get("web")["status"].get("lastHandledReconcileAt") == "x")
+    assert all(tenant.exists(*names))
+    tenant.annotate("web", approve_prune=pending["digest"])
+    status = tenant.ready("web")
+    assert tenant.exists(*names) == [True] + [False] * 7
+    assert "pendingPrune" not in status
+    assert tenant.condition("web", "PruneBlocked")[0] == "False"
+
+
+def test_bundles_that_depend_on_others(tenant: Tenant) -> None:
+    """They wait for their Ready condition, or for what the expression says, and are woken by it."""
+    tenant.bundle("app", config_map("app"), dependsOn=[{"name": "db"}], retryInterval="10m")
+    assert "db is not there" in tenant.failed("app", "DependencyNotReady")
+    rule = "self.status.objects.total == 2"
+    after = [{"name": "db", "readyWhen": rule}]
+    tenant.bundle("late", config_map("late"), dependsOn=after, retryInterval="10m")
+    tenant.failed("late", "DependencyNotReady")
+    tenant.bundle("db", config_map("db"))
+    tenant.ready("app", within=5)
+    assert tenant.exists("app", "late") == [True, False]
+    tenant.bundle("db", config_map("db"), config_map("more"))
+    tenant.ready("late", within=5)
+
+
+def test_bundles_that_depend_on_each_other(tenant: Tenant) -> None:
+    """Neither will ever be ready, and both say why."""
+    tenant.bundle("a", config_map("a"), dependsOn=[{"name": "b"}])
+    tenant.bundle("b", config_map("b"), dependsOn=[{"name": "c"}])
+    tenant.bundle("c", config_map("c"), dependsOn=[{"name": "a"}])
+    eventually(lambda: "a → b → c → a" in tenant.condition("a")[2])
+    tenant.bundle("c", config_map("c"), dependsOn=[])
+    tenant.ready("a")
+
+
+def test_a_change_ends_a_wait_that_would_be_in_vain(tenant: Tenant) -> None:
+    """What was mended does not wait until the broken thing has had its time."""
+    container = {"name": "c", "image": "c"}
+    labels = {"matchLabels": {"a": "b"}}
+    template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [container]}}
+    never = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "never"},
+        # There is no node.
+        "spec": {"selector": labels, "template": template},
+    }
+    tenant.bundle("web", config_map("a"), never, wait=True, timeout="1h")
+    eventually(lambda: tenant.exists("a") == [True])
+    assert tenant.condition("web")[1] in {"Progressing", "Outdated"}
+    tenant.bundle("web", config_map("a", "mended"), wait=True, timeout="1h")
+    tenant.ready("web", within=10)
+    assert tenant.value("a") == "mended"
+    tenant.bundle("web", config_map("a"), never, wait=True, timeout="2s")
+    assert "deployment.apps/never" in tenant.failed("web", "NotReady")
+    tenant.delete("web")
+    tenant.gone("web")
+
+
+POLICIES: dict[str, tuple[bool, bool]] = {
+    "Delete": (False, True),
+    "WaitForTermination": (False, False),
+    "Orphan": (True, True),
+}
+
+
+@pytest.mark.parametrize("policy", sorted(POLICIES))
+def test_deletion_policies(tenant: Tenant, policy: str) -> None:
+    """An object that somebody's finalizer holds keeps a Bundle only where that is asked for."""
+    stays, let_go = POLICIES[policy]
+    held = config_map("held", finalizers=["example.com/slow"])
+    tenant.bundle(
+        "web", config_map("a"), held, deletionPolicy=policy, timeout="2s", retryInterval="1s"
+    )
+    tenant.ready("web")
+    tenant.delete("web")
+    if not let_go:
+        eventually(lambda: tenant.condition("web")[1] == "RemovalFailed")
+        assert "example.com/slow" in tenant.condition("web")[2]
+        tenant.strip("held")
+    tenant.gone("web")
+    assert tenant.exists("a") == [stays]
+    if stays:
+        tenant.strip("held")
+        metadata = tenant.api.get(tenant.path("configmaps", "a"))["metadata"]
+        assert "labels" not in metadata
+        assert not any("applyprune" in one["manager"] for one in metadata.get("managedFields", ()))
+        assert tenant.exists("applyprune-web") == [False]
+    elif let_go:
+        # It is deleted, and still listed: nothing was forgotten.
+        assert tenant.exists("held", "applyprune-web") == [True, True]
+        assert any(one[1] == "RemovalIncomplete" for one in tenant.events("web"))
+        tenant.strip("held")
+
+
+def test_without_its_account_nothing_is_done(tenant: Tenant) -> None:
+    """Neither an apply nor a removal: the finalizer stays, and the condition says why."""
+    tenant.bundle("web", config_map("a"), serviceAccountName="deployer")
+    assert "deployer is not there" in tenant.failed("web", "ServiceAccountNotFound")
+    assert tenant.exists("a") == [False]
+    tenant.account("deployer")
+    tenant.ready("web")
+    assert tenant.api("DELETE", tenant.path("serviceaccounts", "deployer"))[0] == 200
+    tenant.delete("web")
+    tenant.failed("web", "ServiceAccountNotFound")
+    assert tenant.get("web")["metadata"]["finalizers"] == [FINALIZER]
+    assert tenant.exists("a") == [True]
+    tenant.account("deployer")
+    tenant.gone("web")
+    assert tenant.exists("a") == [False]
+
+
+def test_everything_is_done_as_the_account(
+    tenant: Tenant, new_tenant: Callable[[], Tenant]
+) -> None:
+    """What the account may not do is not done, in another tenant's namespace above all."""
+    other = new_tenant()
+    there = config_map("stolen", namespace=other.namespace)
+    tenant.bundle("web", config_map("a"), there)
+    message = tenant.failed("web", "ApplyFailed")
+    assert "configmap/stolen" in message
+    assert "patch" in message or "get" in message
+    assert (tenant.exists("a"), other.exists("stolen")) == ([True], [False])
+
+
+def test_a_spec_that_passes_the_crd_and_is_none(tenant: Tenant) -> None:
+    """The controller says so, and goes on when it is mended."""
+    wrong = [{"name": "db", "readyWhen": "self.("}]
+    tenant.bundle("web", config_map("a"), dependsOn=wrong)
+    assert "self.(" in tenant.failed("web", "InvalidSpec")
+    assert tenant.condition("web", "Stalled")[0] == "True"
+    tenant.bundle("web", config_map("a"), dependsOn=[])
+    tenant.ready("web")
+
+
+REFUSED: dict[str, dict[str, Any]] = {
+    "no source": {"source": {}},
+    "two sources": {"source": {"inline": "", "secretRefs": [{"name": "a"}]}},
+    "an interval of nothing": {"interval": "0s"},
+    "no interval": {"interval": "soon"},
+    "a budget": {"prune": {"budget": "101%"}},
+    "itself": {"dependsOn": [{"name": "web"}]},
+    "a policy": {"deletionPolicy": "Keep"},
+    "an account elsewhere": {"serviceAccountName": "a/b"},
+}
+
+
+@pytest.mark.parametrize("name", sorted(REFUSED))
+def test_the_server_refuses(tenant: Tenant, name: str) -> None:
+    """What the CRD can validate never gets as far as the controller."""
+    with pytest.raises(AssertionError, match="Invalid"):
+        tenant.bundle("web", config_map("a"), **REFUSED[name])
+
+
+def test_the_name_of_the_inventory_cannot_be_changed(tenant: Tenant) -> None:
+    """The old set would be left behind; nor can a name be taken that is none."""
+    tenant.bundle("web", config_map("a"), inventoryName="one", suspend=True)
+    for other in ({"inventoryName": "two"}, {}):
+        with pytest.raises(AssertionError, match="inventoryName"):
+            tenant.bundle("web", config_map("a"), suspend=True, **other)
+    with pytest.raises(AssertionError, match="DNS label"):
+        tenant.bundle("web.example", config_map("a"), suspend=True)
+    # To say the name that it has is no change, and the consent to take a set over.
+    tenant.bundle("same", config_map("a"), suspend=True)
+    tenant.bundle("same", config_map("a"), suspend=True, inventoryName="same")
+
+
+def test_fields_that_are_left_to_others(tenant: Tenant) -> None:
+    """Sent at creation only."""
+    rules = [{"kind": "ConfigMap", "fields": ["/data/key"]}]
+    tenant.bundle("web", config_map("a"), ignoreFields=rules)
+    tenant.ready("web")
+    tenant.put("configmaps", config_map("a", "theirs"))
+    tenant.annotate("web", reconcile_now="1")
+    eventually(lambda: tenant.get("web")["status"].get("lastHandledReconcileAt") == "1")
+    tenant.ready("web")
+    assert tenant.value("a") == "theirs"

@@ -1,0 +1,58 @@
+"""What becomes of everything when the CRD is deleted: on a plane of its own."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from applyprune.localplane import API_SERVER_ONLY
+from applyprune.sources import read
+from tests.conftest import Api
+from tests.controller.conftest import CRD
+from tests.controller.stage import Tenant, config_map, controller, eventually
+from tests.e2e.command import applyprune
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.conftest import FreshPlane
+
+
+def test_to_delete_the_crd_deletes_no_object(fresh_plane: FreshPlane, tmp_path: Path) -> None:
+    """Every Bundle goes, by the server's cascade; their sets stay, and the command line has them.
+
+    A Bundle that somebody has deleted before is removed as it asks for.
+    """
+    plane = fresh_plane(API_SERVER_ONLY)
+    api = Api(plane)
+    (crd,) = read([str(CRD)])
+    path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+    assert api("POST", path, crd.body)[0] == 201
+    eventually(lambda: api("GET", "/apis/applyprune.dev/v1alpha1/bundles")[0] == 200, "the CRD")
+    tenant = Tenant(api, "default")
+    tenant.account("default")
+    with controller(plane.kubeconfig, tmp_path / "log", "--no-leader-elect"):
+        for name in ("a", "b"):
+            tenant.bundle(name, config_map(f"of-{name}"))
+            tenant.ready(name)
+        tenant.bundle("meant", config_map("of-meant", finalizers=["example.com/slow"]))
+        tenant.ready("meant")
+        tenant.delete("meant")
+        eventually(
+            lambda: (
+                "deletionTimestamp" in api.get(tenant.path("configmaps", "of-meant"))["metadata"]
+            )
+        )
+        time.sleep(1.1)  # times of deletion are whole seconds
+        assert api("DELETE", f"{path}/bundles.applyprune.dev")[0] == 200
+        for name in ("a", "b"):
+            tenant.gone(name)
+        assert tenant.exists("of-a", "of-b") == [True, True]
+        tenant.strip("of-meant")
+        eventually(lambda: not api.exists(f"{path}/bundles.applyprune.dev"), "the CRD gone")
+        assert tenant.exists("of-meant", "applyprune-meant") == [False, False]
+    shown = applyprune("inventory", "show", "a", kubeconfig=plane.kubeconfig)
+    assert "configmap/of-a" in shown.out
+    deleted = applyprune("delete", "a", "--yes", kubeconfig=plane.kubeconfig)
+    assert (deleted.code, *tenant.exists("of-a")) == (0, False), deleted.err
+    api.close()
