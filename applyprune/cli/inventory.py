@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from applyprune.cli.access import namespace_name
 from applyprune.cli.asking import ask
 from applyprune.cli.completing import NAMESPACE, OBJECT, SET
 from applyprune.cli.configuration import name_argument
@@ -169,6 +170,7 @@ def abandon(
     default="",
     type=NAMESPACE,
     metavar="NS",
+    callback=namespace_name,
     help="Namespace of the inventory of TO, if another.",
 )
 def move(

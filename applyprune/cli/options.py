@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from applyprune.cli.access import cluster_options
+from applyprune.cli.access import cluster_options, namespace_name
 from applyprune.cli.completing import FILE, OBJECT, SET
 from applyprune.cli.helping import Verb
 from applyprune.errors import UsageError
 from applyprune.model.options import DryRun, Options, Propagation, PruneLimit
 from applyprune.planning.selector_syntax import parse_selector
-from applyprune.planning.tracking import is_dns_label
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -132,7 +131,7 @@ def placement_option(verb: Callable[..., Any]) -> Callable[..., Any]:
         "--namespace-override",
         default="",
         metavar="NS",
-        callback=_namespace,
+        callback=namespace_name,
         help="Where every namespaced manifest goes, whatever it says. Namespaces keep their names, "
         "and what is named inside manifests, such as the subjects of a RoleBinding, stays.",
     )(command)
@@ -290,7 +289,9 @@ def _prune_limit(ctx: click.Context, param: click.Parameter, value: str | None) 
     number = value.removesuffix("%")
     is_number = number.isascii() and number.isdecimal() and len(number) < _DIGITS
     if not is_number or (number != value and int(number) > _WHOLE):
-        raise click.BadParameter(f"{value!r} is neither a number nor a percentage", ctx, param)
+        raise click.BadParameter(
+            f"{value!r} is neither a number nor a percentage up to 100%", ctx, param
+        )
     if number != value:
         return PruneLimit(count=0, percent=float(number))
     return PruneLimit(count=int(number), percent=0.0)
@@ -325,12 +326,6 @@ def _seconds(ctx: click.Context, param: click.Parameter, value: str) -> float:
 def _selector(ctx: click.Context, param: click.Parameter, value: str | None) -> Selector | None:
     del ctx, param
     return None if value is None else parse_selector(value)
-
-
-def _namespace(ctx: click.Context, param: click.Parameter, value: str) -> str:
-    if value and not is_dns_label(value):
-        raise click.BadParameter(f"{value!r} cannot name a namespace", ctx, param)
-    return value
 
 
 def _dry_run(ctx: click.Context, param: click.Parameter, value: str) -> DryRun:
