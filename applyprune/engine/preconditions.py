@@ -44,6 +44,8 @@ def refuse_empty(inventory: Inventory, options: Options, manifests: Sequence[Man
 def refuse_unlisted(names: Collection[str], refs: Collection[Ref], target: SetIdentity) -> None:
     """Refuse names that a set does not list: a typing error must not pass for done."""
     if missing := unlisted(names, refs):
+        if not refs:
+            raise no_set(target)
         raise UsageError(
             f"the set {target.name} does not list {', '.join(missing)}",
             hint=f"What it lists: applyprune inventory show {target.arguments}",
