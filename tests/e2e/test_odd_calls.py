@@ -112,4 +112,4 @@ def test_a_limit_that_is_no_number(tmp_path: Path, name: str) -> None:
     verb = "apply" if len(name) % 2 else "prune"
     ended = applyprune(verb, "web", "-f", source, limit, kubeconfig=tmp_path / "none")
     assert ended.code == 2, ended
-    assert "Invalid value for '--max-prune'" in ended.err
+    assert ended.err.startswith("error: invalid value for '--max-prune'")

@@ -87,7 +87,7 @@ def test_what_is_done_about_a_desired_object(name: str) -> None:
 
 
 def test_the_set_that_an_object_belongs_to_is_named_by_its_field_manager() -> None:
-    """Where the manager is that of the label's set; else the label is all that there is to go by."""
+    """Where the manager is that of the label's set; else the label is all that there is."""
     theirs = SetIdentity("web", "shop")
     entries = [managed("kubectl"), managed(TARGET.manager), managed(theirs.manager)]
     named = _apply(live(ONE.ref, label=theirs.id, entries=entries)).problem
