@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from applyprune.cli.access import cluster_options
+from applyprune.cli.access import cluster_options, namespace_name
 from applyprune.cli.completing import FILE, OBJECT, SET
 from applyprune.cli.helping import Verb
 from applyprune.errors import UsageError
 from applyprune.model.options import DryRun, Options, Propagation, PruneLimit
 from applyprune.planning.durations import seconds_of
 from applyprune.planning.selector_syntax import parse_selector
-from applyprune.planning.tracking import is_dns_label
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -134,7 +133,7 @@ def placement_option(verb: Callable[..., Any]) -> Callable[..., Any]:
         "--namespace-override",
         default="",
         metavar="NS",
-        callback=_namespace,
+        callback=namespace_name,
         help="Where every namespaced manifest goes, whatever it says. Namespaces keep their names, "
         "and what is named inside manifests, such as the subjects of a RoleBinding, stays.",
     )(command)
@@ -306,12 +305,6 @@ def duration(ctx: click.Context, param: click.Parameter, value: str) -> float:
 def _selector(ctx: click.Context, param: click.Parameter, value: str | None) -> Selector | None:
     del ctx, param
     return None if value is None else parse_selector(value)
-
-
-def _namespace(ctx: click.Context, param: click.Parameter, value: str) -> str:
-    if value and not is_dns_label(value):
-        raise click.BadParameter(f"{value!r} cannot name a namespace", ctx, param)
-    return value
 
 
 def _dry_run(ctx: click.Context, param: click.Parameter, value: str) -> DryRun:

@@ -98,7 +98,9 @@ def _drift(compared: Compared) -> Iterator[str]:
         what = "removed" if compared.before is None else "changed"
         yield f"drift: {what} since the last apply of this very manifest"
     for one in compared.drift:
-        yield f"drift: {one.path} is {one.found}, was {one.wanted}{_who(one)}"
+        # Values of a Secret are told apart by nothing that is shown.
+        values = "has changed" if one.found == one.wanted else f"is {one.found}, was {one.wanted}"
+        yield f"drift: {one.path} {values}{_who(one)}"
 
 
 def _who(one: Drift) -> str:

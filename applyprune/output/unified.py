@@ -1,4 +1,4 @@
-"""One object's changes as a unified diff of its YAML."""
+"""The unified diff of one object's YAML, for every format that shows one."""
 
 from __future__ import annotations
 
