@@ -11,10 +11,11 @@ SHELLS = ("bash", "zsh", "fish")
 
 
 @click.command(cls=Verb)
-@click.argument("shell", type=click.Choice(SHELLS))
+@click.argument("shell", metavar="SHELL", type=click.Choice(SHELLS))
 def completion(shell: str) -> None:
     """Print a script with which the shell SHELL completes applyprune's arguments.
 
+    SHELL is bash, zsh or fish.
     It completes verbs, options, files, and what it finds in the cluster: sets, their objects,
     namespaces; a cluster that does not answer in two seconds offers nothing.
 

@@ -158,10 +158,9 @@ def _checked(found: Configuration, key: str) -> Any:
             hint=f"Give --{key} on the command line, for the run that needs it.",
         )
     if form is None:
-        from difflib import get_close_matches
+        from applyprune.planning.suggesting import did_you_mean
 
-        near = get_close_matches(key, KEYS, n=1, cutoff=0.7)
-        hint = f"Did you mean {near[0]}?" if near else f"The keys are {', '.join(KEYS)}."
+        hint = did_you_mean(key, KEYS) or f"The keys are {', '.join(KEYS)}."
         raise InputError(f"unknown key {key!r}", where=found.origin(key), hint=hint)
     if form in {_Form.TEXTS, _Form.PATHS} and isinstance(value, str):
         value = [value]

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from applyprune.cli.access import namespaces_option
 from applyprune.cli.helping import Verb
-from applyprune.cli.options import cluster_options, duration, namespaces_option
+from applyprune.cli.options import cluster_options, duration
 from applyprune.errors import UsageError
 
 if TYPE_CHECKING:

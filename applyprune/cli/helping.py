@@ -18,6 +18,7 @@ HEADINGS: dict[str, tuple[str, ...]] = {
 """The headings of the help, and the long options below each; the rest goes below ``Options``."""
 
 _REST = "Options"
+_WHOLE = 1000
 
 
 class Verb(click.Command):
@@ -51,6 +52,14 @@ class VerbGroup(SuggestingGroup):
     """A group of such verbs."""
 
     command_class = Verb
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the verbs, each with its whole first sentence: click would cut it off."""
+        verbs = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
+        with formatter.section("Commands"):
+            formatter.write_dl(
+                [(name, verb.get_short_help_str(_WHOLE)) for name, verb in verbs if verb]
+            )
 
 
 def _heading(param: click.Parameter) -> str:

@@ -9,13 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from applyprune.cli.options import (
-    RunCommand,
-    cluster_options,
-    namespaces_option,
-    record_options,
-    timeout_option,
-)
+from applyprune.cli.access import namespaces_option, not_empty
+from applyprune.cli.options import RunCommand, cluster_options, record_options, timeout_option
 from applyprune.cli.reporting import reporting_options
 from applyprune.model.options import Mode
 
@@ -42,6 +37,7 @@ _ORIGIN = "install --print"
     "--image",
     default="",
     metavar="IMAGE",
+    callback=not_empty,
     help="The controller's image, where the nodes can pull it.  [default: applyprune:VERSION]",
 )
 @namespaces_option(

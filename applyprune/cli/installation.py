@@ -10,7 +10,6 @@ import re
 from typing import TYPE_CHECKING
 
 from applyprune.errors import UsageError
-from applyprune.planning.tracking import is_dns_label
 from applyprune.sources.dialect import Document
 from applyprune.sources.stream import read_documents
 
@@ -35,10 +34,8 @@ def installation(
 
     Of another ``namespace`` than its own nothing is said but the name. ``image`` takes the place of
     the Deployment's. With ``watched``, names of namespaces, the controller looks after those only,
-    and has its rights in them only. Raises UsageError for what cannot be a namespace or an image.
+    and has its rights in them only. Raises UsageError for what cannot be an image.
     """
-    if not is_dns_label(namespace):
-        raise UsageError(f"{namespace!r} cannot name a namespace")
     if image and not _IMAGE_NAME.fullmatch(image):
         raise UsageError(
             f"{image!r} cannot name an image", hint="Write HOST/PATH:TAG or HOST/PATH@DIGEST."

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from applyprune.cli.access import namespace_name
 from applyprune.cli.asking import ask
 from applyprune.cli.completing import NAMESPACE, OBJECT, SET
 from applyprune.cli.configuration import name_argument
@@ -14,7 +15,7 @@ from applyprune.cli.helping import VerbGroup
 from applyprune.cli.options import RunCommand, cluster_options, record_options, set_argument
 from applyprune.cli.reporting import reporting_options
 from applyprune.errors import AccessError, InventoryError, UsageError, as_problem
-from applyprune.model.events import Enrolled, Finished, Found, Listed, Warned
+from applyprune.model.events import Enrolled, Finished, Found, Listed, Started, Warned
 from applyprune.model.inventory import Made
 from applyprune.model.options import DryRun, Mode, Options
 
@@ -170,6 +171,7 @@ def abandon(
     default="",
     type=NAMESPACE,
     metavar="NS",
+    callback=namespace_name,
     help="Namespace of the inventory of TO, if another.",
 )
 def move(
@@ -328,6 +330,10 @@ def _differing(events: Iterable[Event]) -> Iterator[Event]:
     """Pass events on; an end that is good, after something was found, has exit code 1."""
     found = False
     for event in events:
+        if isinstance(event, Started):
+            # A check rehearses nothing: it is the whole of what was asked for.
+            yield replace(event, dry_run=DryRun.OFF)
+            continue
         found = found or isinstance(event, Found)
         if found and isinstance(event, Finished) and event.exit_code == 0:
             yield replace(event, exit_code=1)

@@ -155,9 +155,7 @@ def ended(work: Callable[[], int]) -> int:
     try:
         return work()
     except click.ClickException as error:
-        shown = StringIO()
-        error.show(shown)
-        _say(shown.getvalue().rstrip("\n"))
+        _say(_of_call(error))
         return 2
     except click.Abort:
         _say("aborted")
@@ -183,6 +181,23 @@ def ended(work: Callable[[], int]) -> int:
         if isinstance(error, OSError):
             _silence()
         return code
+
+
+def _of_call(error: click.ClickException) -> str:
+    """Return what is wrong with a call, in the form of all other errors; or the help, unasked."""
+    ctx = getattr(error, "ctx", None)
+    if ctx is None or isinstance(error, getattr(click.exceptions, "NoArgsIsHelpError", ())):
+        shown = StringIO()
+        error.show(shown)
+        return shown.getvalue().rstrip("\n")
+    from applyprune.model.problems import Problem
+    from applyprune.output.problems import told
+
+    # Click sets choices below one another, by tabs.
+    words = " ".join(error.format_message().split())
+    usage = " ".join(ctx.get_usage().split())
+    hint = f"{usage}\nAll about it: {ctx.command_path} --help"
+    return told("error", Problem("UsageError", f"{words[:1].lower()}{words[1:]}", hint=hint))
 
 
 def _say(words: str) -> None:

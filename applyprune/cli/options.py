@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from applyprune.cli.access import cluster_options
+from applyprune.cli.access import cluster_options, namespace_name
 from applyprune.cli.completing import FILE, OBJECT, SET
 from applyprune.cli.helping import Verb
 from applyprune.errors import UsageError
 from applyprune.model.options import DryRun, Options, Propagation, PruneLimit
 from applyprune.planning.durations import seconds_of
 from applyprune.planning.selector_syntax import parse_selector
-from applyprune.planning.tracking import is_dns_label
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,7 +29,6 @@ __all__ = [
     "duration",
     "guard_options",
     "input_option",
-    "namespaces_option",
     "optional_input_option",
     "placement_option",
     "record_options",
@@ -135,7 +133,7 @@ def placement_option(verb: Callable[..., Any]) -> Callable[..., Any]:
         "--namespace-override",
         default="",
         metavar="NS",
-        callback=_namespace,
+        callback=namespace_name,
         help="Where every namespaced manifest goes, whatever it says. Namespaces keep their names, "
         "and what is named inside manifests, such as the subjects of a RoleBinding, stays.",
     )(command)
@@ -307,32 +305,6 @@ def duration(ctx: click.Context, param: click.Parameter, value: str) -> float:
 def _selector(ctx: click.Context, param: click.Parameter, value: str | None) -> Selector | None:
     del ctx, param
     return None if value is None else parse_selector(value)
-
-
-def _namespace(ctx: click.Context, param: click.Parameter, value: str) -> str:
-    if value and not is_dns_label(value):
-        raise click.BadParameter(f"{value!r} cannot name a namespace", ctx, param)
-    return value
-
-
-def namespaces_option(what: str) -> Callable[[F], F]:
-    """Return --watch-namespaces, of which the help says ``what`` they are; the verb gets names."""
-    return click.option(
-        "--watch-namespaces",
-        metavar="NS,…",
-        callback=_namespaces,
-        help=f"{what}  [default: all]",
-    )
-
-
-def _namespaces(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[str, ...]:
-    if value is None:
-        return ()
-    names = tuple(one.strip() for one in value.split(","))
-    if not all(names):
-        # It may be a variable that is not set, and would mean all of them.
-        raise click.BadParameter(f"{value!r} lists a namespace without a name", ctx, param)
-    return tuple(_namespace(ctx, param, one) for one in names)
 
 
 def _dry_run(ctx: click.Context, param: click.Parameter, value: str) -> DryRun:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from applyprune.errors import ApplypruneError, Conflict, Invalid, as_problem
+from applyprune.errors import ApplypruneError, Conflict, Invalid, NotServed, as_problem
 from applyprune.model.builtin import AUTOSCALERS
 from applyprune.model.problems import Mark
 from applyprune.planning.blaming import advice, blamed, dotted, is_unknown_field, reworded
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from applyprune.model.problems import Problem
 
 _NAMED = 5
+_NO_HOME = 'namespaces "{}" not found'
 _DEAD_VERSION = "to an invalid group/version"
 
 
@@ -58,6 +59,15 @@ def told(error: ApplypruneError, one: Desired, cluster: Cluster) -> Problem:
     problem = as_problem(error, where=one.origin)
     if isinstance(error, Conflict | Invalid):
         problem = _about_fields(problem, error, one, cluster)
+    elif isinstance(error, NotServed) and error.what == _NO_HOME.format(one.ref.namespace):
+        problem = replace(
+            problem,
+            what=f"{one.ref}: there is no namespace {one.ref.namespace}",
+            why="",
+            hint="Add the Namespace to the manifests, or create it first: "
+            f"kubectl create namespace {one.ref.namespace}",
+            field=("metadata", "namespace"),
+        )
     if _DEAD_VERSION in problem.what and not problem.hint:
         hint = (
             "A field manager's entry names a version that is not served any more. To clear them "

@@ -51,6 +51,7 @@ def judge(
         if manifests is None and not inventory.exists:
             raise no_set(target)
         catalogue = cluster.catalogue()
+        named = _by_kind(named, catalogue)
         resolved = resolve(manifests or (), catalogue, target, namespace=namespace)
         yield from (Warned(warning) for warning in resolved.warnings)
         options = Options()
@@ -82,6 +83,18 @@ def judge(
         workers.close()
 
 
+def _by_kind(named: str, catalogue: Catalogue) -> str:
+    """Return a name whose kind is a plural, as kubectl takes it too, with the kind itself."""
+    *home, kind, name = named.split("/") if "/" in named else ("", named)
+    wanted, dot, group = kind.lower().partition(".")
+    served = catalogue.preferred.values()
+    if not any(one.kind.lower() == wanted for one in served):
+        for one in served:
+            if one.plural == wanted and group in {"", one.group}:
+                return "/".join((*home, f"{one.kind}{dot}{group}", name))
+    return named
+
+
 def _unknown(named: str, catalogue: Catalogue, namespace: str) -> Iterable[tuple[Resource, Ref]]:
     """Return where an object may be that neither input nor inventory knows."""
     *home, kind, name = named.split("/") if "/" in named else ("", named)
@@ -90,7 +103,7 @@ def _unknown(named: str, catalogue: Catalogue, namespace: str) -> Iterable[tuple
         {
             resource.full_plural: resource
             for resource in catalogue.preferred.values()
-            if wanted in {resource.kind.lower(), resource.plural} and group in {"", resource.group}
+            if wanted == resource.kind.lower() and group in {"", resource.group}
         }.items()
     )
     if not found or not name or len(home) > 1:

@@ -77,6 +77,8 @@ def refuse_owned(
 def refuse_unlisted(names: Collection[str], refs: Collection[Ref], target: SetIdentity) -> None:
     """Refuse names that a set does not list: a typing error must not pass for done."""
     if missing := unlisted(names, refs):
+        if not refs:
+            raise no_set(target)
         raise UsageError(
             f"the set {target.name} does not list {', '.join(missing)}",
             hint=f"What it lists: applyprune inventory show {target.arguments}",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from applyprune.errors import ApplypruneError, Forbidden
@@ -10,13 +10,15 @@ from applyprune.planning.evidence import own_apply_entry
 from applyprune.planning.tracking import PART_OF
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from applyprune.engine.ports import Cluster
     from applyprune.engine.workers import Workers
     from applyprune.model.live import Live
     from applyprune.model.resources import Catalogue, Resource
     from applyprune.planning.tracking import SetIdentity
+
+_NAMED = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,28 +48,54 @@ def search(
     once, by its UID.
     """
 
-    def read(resource: Resource) -> tuple[Sequence[Live], str]:
-        selector = f"{PART_OF}={target.id}"
+    def read(resource: Resource) -> tuple[Sequence[Live], _Unseen | None]:
+        selector, plural = f"{PART_OF}={target.id}", resource.full_plural
         try:
-            return cluster.list(resource, selector=selector), ""
+            return cluster.list(resource, selector=selector), None
         except Forbidden as error:
-            what = f"{resource.full_plural}: {error.what}"
+            refused = _Unseen(plural, error.what, is_refused=True)
             if not resource.namespaced:
-                return (), what
+                return (), refused
             try:
-                return cluster.list(
-                    resource, namespace=target.namespace, selector=selector
-                ), f"{what}, but for the namespace {target.namespace}"
+                lives = cluster.list(resource, namespace=target.namespace, selector=selector)
             except ApplypruneError:
-                return (), what
+                return (), refused
+            return lives, replace(refused, but=f", but for the namespace {target.namespace}")
         except ApplypruneError as error:
-            return (), f"{resource.full_plural}: {error.what}"
+            return (), _Unseen(plural, error.what)
 
     found: dict[str, Live] = {}
-    unseen: list[str] = []
+    unseen: list[_Unseen] = []
     for lives, failure in workers.each(read, kinds):
         found |= {live.uid: live for live in lives if own_apply_entry(live, target.manager)}
-        if failure:
+        if failure is not None:
             unseen.append(failure)
     workers.check()
-    return Marked(tuple(sorted(found.values(), key=lambda live: live.ref)), tuple(sorted(unseen)))
+    return Marked(tuple(sorted(found.values(), key=lambda live: live.ref)), tuple(_told(unseen)))
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class _Unseen:
+    """A kind that could not be listed; ``but`` says where it could."""
+
+    plural: str
+    why: str
+    is_refused: bool = False
+    but: str = ""
+
+
+def _told(unseen: Iterable[_Unseen]) -> Iterator[str]:
+    """Yield a line for each kind, and one for many that the same rights are missing for."""
+    by_rights: dict[str, list[_Unseen]] = {}
+    for one in sorted(unseen):
+        if one.is_refused:
+            by_rights.setdefault(one.but, []).append(one)
+        else:
+            yield f"{one.plural}: {one.why}"
+    for but, alike in by_rights.items():
+        named, more = alike[:_NAMED], len(alike) - _NAMED
+        if more < _NAMED:
+            yield from (f"{one.plural}: {one.why}{but}" for one in alike)
+        else:
+            names = ", ".join(one.plural for one in named)
+            yield f"{names} and {more} kinds more: {named[0].why}{but}"

@@ -61,7 +61,7 @@ class PruneLimit:
         number = text.removesuffix("%")
         is_number = number.isascii() and number.isdecimal() and len(number) < _DIGITS
         if not is_number or (number != text and int(number) > _WHOLE):
-            raise ValueError("is neither a number nor a percentage")
+            raise ValueError("is neither a number nor a percentage up to 100%")
         if number != text:
             return cls(count=0, percent=float(number))
         return cls(count=int(number), percent=0.0)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from difflib import unified_diff
 from typing import TYPE_CHECKING
 
 from applyprune.model.events import Compared, Done, Event, Failed, Finished, Outcome, Started
 from applyprune.output.paint import Colour, painted
 from applyprune.output.text import TextPrinter
+from applyprune.output.unified import unified
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from applyprune.model.events import Drift
     from applyprune.output.screen import Screen
 
-_CONTEXT = 3
-_NOWHERE = "/dev/null"
 _COLOURS = {"+": Colour.GREEN, "-": Colour.RED, "@": Colour.CYAN}
 _SUMMARY = {
     Outcome.CREATED: "to create",
@@ -100,30 +98,11 @@ def _drift(compared: Compared) -> Iterator[str]:
         what = "removed" if compared.before is None else "changed"
         yield f"drift: {what} since the last apply of this very manifest"
     for one in compared.drift:
-        yield f"drift: {one.path} is {one.found}, was {one.wanted}{_who(one)}"
+        # Values of a Secret are told apart by nothing that is shown.
+        values = "has changed" if one.found == one.wanted else f"is {one.found}, was {one.wanted}"
+        yield f"drift: {one.path} {values}{_who(one)}"
 
 
 def _who(one: Drift) -> str:
     told = ", ".join(part for part in (one.operation, one.time) if part)
     return f", by {one.manager} ({told})" if one.manager else ""
-
-
-def unified(compared: Compared) -> Iterator[str]:
-    """Yield the lines of the unified diff of one object."""
-    # Imported here: without a change there is nothing to write.
-    from applyprune.output.yaml_text import as_yaml
-
-    before, after = as_yaml(compared.before, compared.after)
-    name = f"{compared.ref.namespace}/{compared.ref.short}".lstrip("/")
-    old, new = (f"live/{name}" if before else _NOWHERE, f"merged/{name}" if after else _NOWHERE)
-    if not (before and after):
-        # Nothing to look for: all of it comes, or goes.
-        sign, lines = ("+", after) if after else ("-", before)
-        yield f"--- {old}"
-        yield f"+++ {new}"
-        yield f"@@ -{0 if after else 1},{len(before)} +{1 if after else 0},{len(after)} @@"
-        yield from (sign + line for line in lines)
-    elif before == after:
-        yield "  (no field changes, only who owns them)"
-    else:
-        yield from unified_diff(before, after, old, new, n=_CONTEXT, lineterm="")

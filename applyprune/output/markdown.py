@@ -7,9 +7,7 @@ bar ends a cell even in code.
 
 from __future__ import annotations
 
-import difflib
 import html
-import json
 import re
 from typing import TYPE_CHECKING
 
@@ -17,10 +15,10 @@ from applyprune.model.events import Outcome
 from applyprune.model.options import DryRun
 from applyprune.model.visible import visible
 from applyprune.output.lines import shown
+from applyprune.output.unified import unified
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-    from typing import Any
+    from collections.abc import Iterator, Sequence
 
     from applyprune.model.events import Compared, Enrolled, Standing
     from applyprune.model.findings import Finding
@@ -118,16 +116,19 @@ def _head(gathered: Gathered) -> str:
     name, namespace = gathered.name
     about = f": {code(name)} in namespace {code(namespace)}" if name else ""
     verb = f" {started.mode}" if started else ""
-    dry = f" (dry run: {started.dry_run})" if started and started.dry_run is not DryRun.OFF else ""
-    lines = [f"### applyprune{verb}{about}{dry}"]
+    dry = started is not None and started.dry_run is not DryRun.OFF
+    lines = [
+        f"### What applyprune{verb} would do{about}" if dry else f"### applyprune{verb}{about}"
+    ]
     finished = gathered.finished
     if finished is None:
         return "\n\n".join([*lines, "**It has not come to its end.**"])
-    lines.append(
-        f"Exit code {finished.exit_code}, after {finished.elapsed:.1f} s."
-        if finished.exit_code
-        else f"Done in {finished.elapsed:.1f} s."
-    )
+    if finished.exit_code > 1 or (finished.exit_code and not dry):
+        lines.append(f"Exit code {finished.exit_code}, after {finished.elapsed:.1f} s.")
+    elif dry:
+        lines.append("Nothing has been written.")
+    else:
+        lines.append(f"Done in {finished.elapsed:.1f} s.")
     counts = [(str(one), finished.counts[one]) for one in Outcome if finished.counts.get(one)]
     if counts:
         lines.append(
@@ -219,19 +220,10 @@ def _bounded(problems: Sequence[tuple[str, Problem]]) -> str:
 def _difference(event: Compared) -> str:
     # In a block of HTML nothing is Markdown: it lasts until the blank line.
     title = html.escape(visible(str(event.ref)))
-    lines = difflib.unified_diff(
-        _lines(event.before), _lines(event.after), "now", "then", lineterm=""
-    )
-    told = "\n".join(lines) or "no difference in what can be shown"
+    told = "\n".join(unified(event))
     weaker = f"\n\n{block(event.weaker)}" if event.weaker else ""
     head = f"<details><summary>{event.outcome}: <code>{title}</code></summary>"
     return f"{head}\n\n{block(told, 'diff')}{weaker}\n\n</details>"
-
-
-def _lines(body: Mapping[str, Any] | None) -> list[str]:
-    if body is None:
-        return []
-    return json.dumps(body, indent=2, sort_keys=True, ensure_ascii=False).splitlines()
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]], *, right: bool = False) -> str:

@@ -65,14 +65,19 @@ class Overview:
                     self.screen.err(told("warning", one.problem))
             self._sets.clear()
         elif self._objects and not self._drawn:
-            self.screen.out(_objects(list(self._objects.values())))
+            self.screen.out(_objects(list(self._objects.values()), self._width))
+
+    @property
+    def _width(self) -> int | None:
+        """Return the columns of the terminal that shows it, None where none does."""
+        return None if self.screen.again is None else self.screen.width
 
     def _picture(self, whole: Enrolled) -> None:
         again = self.screen.again
         if self._drawn and again is None:
             return
         objects = list(self._objects.values())
-        lines = [_objects(objects), *_drifts(objects), *_about(whole, objects)]
+        lines = [_objects(objects, self._width), *_drifts(objects), *_about(whole, objects)]
         write = again if self._drawn and again is not None else self.screen.out
         write("\n".join(lines))
         self._drawn = True
@@ -107,7 +112,7 @@ def _ended(last: LastRun) -> str:
     return f" (exit code {last.exit_code})" if last.exit_code else ""
 
 
-def _objects(objects: list[Standing]) -> str:
+def _objects(objects: list[Standing], width: int | None) -> str:
     rows = [
         (
             one.ref.namespace or "-",
@@ -119,7 +124,7 @@ def _objects(objects: list[Standing]) -> str:
         )
         for one in objects
     ]
-    return table(("NAMESPACE", "OBJECT", "STATUS", "DRIFTED", "AGE", "MESSAGE"), rows)
+    return table(("NAMESPACE", "OBJECT", "STATUS", "DRIFTED", "AGE", "MESSAGE"), rows, width)
 
 
 def _message(one: Standing) -> str:

@@ -97,7 +97,7 @@ def _of_record(case: Case) -> Iterator[str]:
     how = "created" if entry.made is Made.CREATED else "adopted"
     uid = f"UID {entry.uid}" if entry.uid else "no apply of it was ever confirmed"
     found = "was absent before" if entry.found == ABSENT else "was there before"
-    yield f"the inventory lists it: {how} by this set, {uid}; it {found} the apply"
+    yield f"the inventory lists it: {how} by this set, {uid}; it {found} its last apply"
     if entry.deleting:
         yield "a run meant to delete it, and was cut off"
     if entry.letting_go:
@@ -156,7 +156,7 @@ def _of_evidence(case: Case) -> Iterator[str]:
     parts.append(("the time of its apply", now is not None and now.time == then.time))
     if case.ref.group_kind in case.schemas:
         parts.append(("its CRD's generation", then.schema == case.schemas[case.ref.group_kind]))
-    for holds, words in ((True, "as the last apply left them"), (False, "moved since")):
+    for holds, words in ((True, "as at the last apply"), (False, "changed since")):
         named = [name for name, same in parts if same is holds]
         if named:
             yield f"{words}: {', '.join(named)}"

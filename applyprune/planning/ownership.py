@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from applyprune.model.inventory import ABSENT
 from applyprune.planning.evidence import own_apply_entry
-from applyprune.planning.tracking import PART_OF
+from applyprune.planning.tracking import PART_OF, set_of
 
 if TYPE_CHECKING:
     from applyprune.model.inventory import Entry
@@ -57,6 +57,20 @@ def is_marked(live: Live, target: SetIdentity) -> bool:
     return (
         live.labels.get(PART_OF) == target.id and own_apply_entry(live, target.manager) is not None
     )
+
+
+def other_set(live: Live) -> str:
+    """Return the set whose label an object bears, as ``web in namespace shop``; empty if unknown.
+
+    Its field manager tells the name, where it is the one that belongs to the label.
+    """
+    label = live.labels.get(PART_OF, "")
+    for entry in live.managed_fields:
+        manager = str(entry.get("manager", ""))
+        if label and set_of(manager) == label and manager.count("/") > 1:
+            _, namespace, name = manager.split("/")
+            return f"{name} in namespace {namespace}"
+    return ""
 
 
 def foreign_owner(live: Live, manager: str) -> str:

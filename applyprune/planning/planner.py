@@ -14,7 +14,7 @@ from applyprune.planning.definitions import defined_kinds
 from applyprune.planning.evidence import unchanged
 from applyprune.planning.managed_fields import foreign_managers
 from applyprune.planning.ordering import CRD
-from applyprune.planning.ownership import Owner, owner_of
+from applyprune.planning.ownership import Owner, other_set, owner_of
 from applyprune.planning.recovery import (
     is_restored,
     recorded,
@@ -214,12 +214,13 @@ def _obstacle(one: Desired, live: Live, owner: Owner, options: Options) -> Probl
             hint="Take it out of the input: a set is handed on by `applyprune inventory move`.",
         )
     if owner is Owner.OTHER and options.adopt is not Adopt.ALL:
+        label, named = live.labels[PART_OF], other_set(live)
+        find = f" To see which set it is: kubectl get cm -A -l {SET_ID}={label}"
         return _failed(
             one,
             f"{one.ref} belongs to another set",
-            why=f"its label {PART_OF} is {live.labels[PART_OF]}",
-            hint="--adopt=all takes it from there. To see which set it is: "
-            f"kubectl get cm -A -l {SET_ID}={live.labels[PART_OF]}",
+            why=named or f"its label {PART_OF} is {label}",
+            hint=f"--adopt=all takes it from there.{'' if named else find}",
         )
     if owner is Owner.NOBODY and options.adopt is Adopt.NONE:
         return _failed(

@@ -12,7 +12,7 @@ from applyprune.model.live import Absent, Live, Unknown
 from applyprune.model.readiness import Readiness, Status
 from applyprune.planning.awaiting import READY_WHEN, WAIT, Wait
 from applyprune.planning.drift_by_record import drift_of, has_drifted
-from applyprune.planning.ownership import Owner, owner_of
+from applyprune.planning.ownership import Owner, other_set, owner_of
 from applyprune.planning.readiness import assess
 from applyprune.planning.ready_rules import Rule, compile_rule
 
@@ -40,6 +40,10 @@ def stand(
         return Standing(entry.ref, readiness, entry.made, None)
     if isinstance(state, Absent):
         return Standing(entry.ref, _absent(entry, state), entry.made, None)
+    if owner_of(state, entry, target) is Owner.OTHER:
+        named = other_set(state)
+        told = f"what is there belongs to another set{f': {named}' if named else ''}"
+        return Standing(entry.ref, Readiness(Status.NOT_FOUND, told), entry.made, None)
     age = _age(state, now)
     drifted = has_drifted(entry, state, target.manager)
     return Standing(

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import re
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
 from applyprune.errors import UsageError
+from applyprune.model.names import is_dns_label
 from applyprune.model.refs import GroupKind, Ref
 
 if TYPE_CHECKING:
@@ -36,7 +36,6 @@ _PREFIX = "applyprune-"
 _HINT_LIMIT = 120 * 1024
 _MANAGER_LIMIT = 128
 _YIELDED = "-yielded"
-_DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,11 +101,6 @@ def identity(name: str, namespace: str) -> SetIdentity:
             "has yielded",
         )
     return SetIdentity(name, namespace)
-
-
-def is_dns_label(text: str) -> bool:
-    """Return whether a text can name a set, or a namespace."""
-    return _DNS_LABEL.fullmatch(text) is not None
 
 
 def set_of(manager: str) -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 
 _LABEL = r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?"
-_NAMESPACE = re.compile(_LABEL)
 _API_VERSION = re.compile(rf"(?:{_LABEL}(?:\.{_LABEL})*/)?{_LABEL}")
 _KIND = re.compile(r"[A-Za-z](?:[-A-Za-z0-9]{0,61}[A-Za-z0-9])?")
 _LONGEST_API_VERSION = 253 + 1 + 63
@@ -28,11 +27,6 @@ def name_problem(name: str) -> str:
         if not char.isprintable() or char.isspace():
             return f"holds the character U+{ord(char):04X}"
     return ""
-
-
-def is_namespace(text: str) -> bool:
-    """Tell whether ``text`` can name a namespace: a DNS label."""
-    return _NAMESPACE.fullmatch(text) is not None
 
 
 def is_api_version(text: str) -> bool:

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 from applyprune.model.manifests import Manifest
+from applyprune.model.names import is_dns_label
 from applyprune.model.refs import GVK
 from applyprune.sources.dialect import shown
-from applyprune.sources.naming import is_api_version, is_kind, is_namespace, name_problem
+from applyprune.sources.naming import is_api_version, is_kind, name_problem
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -84,7 +85,7 @@ def _metadata_faults(metadata: Any) -> Iterator[Fault]:
     if namespace is not None and not isinstance(namespace, str):
         what = _not_text("metadata.namespace", namespace)
         yield Fault(("metadata", "namespace"), what, _QUOTE)
-    elif namespace and not is_namespace(namespace):
+    elif namespace and not is_dns_label(namespace):
         what = "metadata.namespace is no name that a namespace may have"
         yield Fault(("metadata", "namespace"), what, _DNS_LABEL)
     yield from _text_map_faults(metadata, "labels")

@@ -10,7 +10,7 @@ import click
 import pytest
 
 from applyprune.cli.helping import HEADINGS
-from applyprune.cli.main import VERBS, cli
+from applyprune.cli.main import VERBS, cli, ended
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -70,6 +70,41 @@ def test_the_list_of_verbs_is_what_the_verbs_say() -> None:
         first = (command.help or "").partition("\n\n")[0]
         is_so[name] = " ".join(first.split())
     assert said == is_so
+
+
+@pytest.mark.parametrize("group", ["inventory", "local"])
+def test_a_group_says_all_about_its_verbs(group: str) -> None:
+    """A sentence that ends in three dots is no help."""
+    found = cli.get_command(click.Context(cli), group)
+    assert isinstance(found, click.Group)
+    told = text(found, group)
+    assert "..." not in told.partition("Commands:")[2]
+    assert found.list_commands(click.Context(found)) == [
+        line.split()[0]
+        for line in told.partition("Commands:\n")[2].splitlines()
+        if line[2:3].strip()
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("apply web x", "got unexpected extra argument (x)"),
+        ("apply web --prun", "no such option '--prun'. "),
+        ("aply", "no such command 'aply'. Did you mean apply?"),
+        ("completion", "missing argument 'SHELL'. Choose from: bash, zsh, fish"),
+    ],
+)
+def test_what_is_wrong_with_a_call(
+    line: str, told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It has the form of every other error, and where to read on."""
+    assert ended(lambda: cli.main(line.split(), "applyprune", standalone_mode=False)) == 2
+    verb = f"applyprune {line.split(maxsplit=1)[0]}".removesuffix(" aply")
+    error, usage, more = capsys.readouterr().err.splitlines()
+    assert error.startswith(f"error: {told}")
+    assert usage.startswith(f"  Usage: {verb} [OPTIONS]")
+    assert more == f"  All about it: {verb} --help"
 
 
 def test_the_list_of_verbs_loads_none() -> None:

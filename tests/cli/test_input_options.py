@@ -56,6 +56,11 @@ def test_what_there_is_to_be_said_of_the_input_is_said(
         (("apply", "web", "-f", "x", "-l", "a=b", "--prune"), "--prune and --selector exclude"),
         (("apply", "web", "-f", "x", "-l", "a in"), "'a in' is no label selector"),
         (("apply", "web", "-f", "x", "-l", ""), "an empty selector"),
+        (("delete", "web", "-n", "", "--yes"), "an empty value for --namespace"),
+        (("delete", "web", "--context", "", "--yes"), "an empty value for --context"),
+        (("status", "web", "--kubeconfig="), "an empty value for --kubeconfig"),
+        (("apply", "web", "-f", "x", "--namespace-override", ""), "value for --namespace-override"),
+        (("inventory", "move", "a", "b", "--all", "--to-namespace", ""), "for --to-namespace"),
     ],
 )
 def test_calls_that_make_no_sense(

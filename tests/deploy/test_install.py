@@ -120,11 +120,12 @@ def test_the_namespaces_can_be_chosen() -> None:
     assert [body["roleRef"]["kind"] for _, body in bound] == ["ClusterRole", "ClusterRole", "Role"]
 
 
-@pytest.mark.parametrize("wrong", [{"namespace": "a.b"}, {"image": "a b"}])
-def test_what_cannot_be_chosen(wrong: dict[str, Any]) -> None:
+def test_an_image_that_is_none() -> None:
     """A text goes into YAML only when it is a name."""
     with pytest.raises(UsageError, match="cannot name"):
-        installation(DEPLOY, **wrong)
+        installation(DEPLOY, image="a b")
+    with pytest.raises(UsageError, match="an empty value for --image"):
+        cli.main(["install", "--print", "--image", ""], standalone_mode=False)
 
 
 @pytest.mark.parametrize("verb", ["install --print", "controller"])
@@ -132,7 +133,7 @@ def test_what_cannot_be_chosen(wrong: dict[str, Any]) -> None:
 def test_namespaces_that_are_none(verb: str, wrong: str) -> None:
     """Least of all does an empty list, an unset variable perhaps, mean all of them."""
     arguments = [*verb.split(), "--watch-namespaces", wrong]
-    with pytest.raises(click.BadParameter, match="namespace"):
+    with pytest.raises((click.BadParameter, UsageError), match="namespace"):
         cli.main(arguments, standalone_mode=False)
 
 

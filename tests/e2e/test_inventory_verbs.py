@@ -155,7 +155,7 @@ def test_check_and_repair(desk: Desk, kubectl: Kubectl) -> None:
     """Exit code 1 tells of a difference; a repair needs a yes, and a dry run does not."""
     well = desk("check", "web")
     assert (well.code, well.err) == (0, "")
-    assert well.out.startswith("web: no differences")
+    assert well.out.startswith("web: no differences in ")
     kubectl("label", "configmap/b", "-n", desk.namespace, f"{PART_OF}-")
     told = (
         f"listed but not labelled: configmap/b: somebody has taken "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -77,6 +78,20 @@ def test_what_may_not_be_listed_is_not_lost_by_a_repair(
     assert stage.listed() == {"configmap/a"}
     # What was not seen then is found by its marks when it can be.
     assert stage.check().found == {"serviceaccount/account": Fault.UNLISTED}
+
+
+def test_many_kinds_that_may_not_be_listed_are_told_in_one_line(
+    spoiled: Stage, stage: Stage, proxy: FaultProxy
+) -> None:
+    """Else somebody with few rights reads sixty lines that all say the same."""
+    stage.run(config_map("a"))
+    proxy.rule = always(
+        faults.status(403, reason="Forbidden", message="no"),
+        where=lambda seen: seen.path.count("/") > 2 and "/configmaps" not in seen.path,
+    )
+    told = _unseen(spoiled.check())
+    assert len(told) == 1, told
+    assert re.search(r"apiservices\S+, \S+, \S+ and \d\d kinds more: no$", told[0]), told
 
 
 def test_a_group_that_does_not_answer_is_not_lost_by_a_repair(fresh_plane: FreshPlane) -> None:

@@ -50,7 +50,7 @@ def test_what_an_apply_would_do(stage: Stage, kubectl: Kubectl) -> None:
     assert "its manifest is the one that was applied last" in same.reasons
     assert "it bears this set's label" in same.reasons
     assert (
-        "as the last apply left them: resourceVersion, the fields that the set owns, "
+        "as at the last apply: resourceVersion, the fields that the set owns, "
         "the time of its apply" in same.reasons
     )
     other = explain(stage, "configmap/a", config_map("a", "other"))
@@ -58,7 +58,7 @@ def test_what_an_apply_would_do(stage: Stage, kubectl: Kubectl) -> None:
     kubectl("patch", "configmap/b", "-n", stage.namespace, "-p", '{"data":{"key":"w"}}')
     moved = explain(stage, "configmap/b", a, b)
     assert moved.verdict == "It would be applied: others may have changed it."
-    assert "moved since: resourceVersion, the fields that the set owns" in moved.reasons
+    assert "changed since: resourceVersion, the fields that the set owns" in moved.reasons
     new = explain(stage, "configmap/new", a, b, c, config_map("new"))
     assert new.verdict == "It would be created."
     assert "the inventory does not list it" in new.reasons
@@ -87,6 +87,7 @@ def test_what_a_prune_would_do(stage: Stage, kubectl: Kubectl) -> None:
         "kept": "If it left the set: it would be abandoned: kept by helm.sh/resource-policy: keep.",
         "gone": "If it left the set: it would be taken off the list, and left alone: it is gone.",
     }
+    assert alone(stage, "configmaps/a").verdict == verdicts["a"]  # kubectl takes it as well
     label = "applyset.kubernetes.io/part-of-"
     kubectl("label", "configmap/a", "-n", stage.namespace, label)
     unlabelled = alone(stage, "configmap/a")

@@ -224,6 +224,16 @@ def test_a_missing_inventory_namespace_is_named_with_the_option_that_creates_it(
     api("DELETE", f"/api/v1/namespaces/{elsewhere.namespace}")
 
 
+def test_a_namespace_that_is_missing_is_told_with_what_to_do(stage: Stage) -> None:
+    """Of an object it is the place, not the request, that somebody must see to."""
+    story = stage.run(config_map("a", namespace="nowhere"))
+    (problem,) = (event.problem for event in story.events if isinstance(event, Done))
+    assert problem is not None
+    assert problem.what == "configmap/a in namespace nowhere: there is no namespace nowhere"
+    assert (problem.why, problem.field) == ("", ("metadata", "namespace"))
+    assert "kubectl create namespace nowhere" in problem.hint
+
+
 def test_members_are_listed_by_the_standard_label(stage: Stage, kubectl: Kubectl) -> None:
     """Any tool that knows ApplySets finds them."""
     stage.run(config_map("a"), SERVICE)

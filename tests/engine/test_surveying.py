@@ -164,6 +164,9 @@ def test_what_is_gone_or_is_another(stage: Stage, kubectl: Kubectl) -> None:
         Status.CURRENT,
         True,
     )
+    # What another set keeps running says nothing of this one.
+    assert told["configmap/c"].readiness.status is Status.NOT_FOUND
+    assert told["configmap/c"].readiness.message == "what is there belongs to another set"
     warned = sorted(event.problem.what for event in events if isinstance(event, Warned))
     place = f"in namespace {stage.namespace}"
     assert warned == [
@@ -173,7 +176,7 @@ def test_what_is_gone_or_is_another(stage: Stage, kubectl: Kubectl) -> None:
     ]
     end = ended(events)
     assert end.exit_code == 5
-    assert "1 of the set's 3 objects is not ready: configmap/a" in str(end.problem)
+    assert "2 of the set's 3 objects are not ready: configmap/a, configmap/c" in str(end.problem)
     kubectl("label", "--overwrite", "configmap/c", *here, f"{PART_OF}={stage.target.id}")
 
 

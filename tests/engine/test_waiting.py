@@ -298,9 +298,9 @@ def test_a_job_whose_pod_fails_has_failed(stage: Stage, puppets: Puppets) -> Non
 def test_a_job_that_removes_itself_when_it_has_finished(
     stage: Stage, puppets: Puppets, fails: bool
 ) -> None:
-    """Gone is done, unless it was seen to have failed right before."""
+    """Gone is done, unless it was seen to have failed before; so the wait needs to have looked."""
     status: Body = {"phase": "Failed" if fails else "Succeeded"}
-    spec = {"backoffLimit": 0, "ttlSecondsAfterFinished": 0}
+    spec = {"backoffLimit": 0, "ttlSecondsAfterFinished": 4 if fails else 0}
     path = puppets.path("jobs", "once", "/apis/batch/v1")
     with meanwhile(lambda: puppets.pods_of("once", status)):
         story = stage.run(workload("Job", "once", pods=PLAYED, spec=spec), wait=True, timeout=60.0)

@@ -26,7 +26,7 @@ LAST = LastRun("r", "apply", "me@host", "2020-01-01T00:00:00Z", 3)
 WEB = Enrolled("web", "shop", objects=2, ready=1, last=LAST, owner="Bundle shop/web", holder="you")
 
 
-def shown(*events: Seen, terminal: bool = False) -> tuple[list[str], list[str]]:
+def shown(*events: Seen, terminal: bool = False, width: int = 80) -> tuple[list[str], list[str]]:
     """Return what goes to standard output and to standard error."""
     out: list[str] = []
     err: list[str] = []
@@ -34,7 +34,9 @@ def shown(*events: Seen, terminal: bool = False) -> tuple[list[str], list[str]]:
     def again(text: str) -> None:
         out.extend(("AGAIN", text))
 
-    overview = Overview(Screen(out.append, err.append, again=again if terminal else None))
+    overview = Overview(
+        Screen(out.append, err.append, width=width, again=again if terminal else None)
+    )
     for event in events:
         overview.take(event)
     overview.close()
@@ -54,6 +56,40 @@ def test_a_set() -> None:
     assert out[4].startswith("last change: apply by me@host, ")
     assert out[4].endswith("d ago, exit code 3")
     assert out[5:] == ["owned by Bundle shop/web", "held by you"]
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        (
+            "b",
+            [
+                "NAMESPACE   OBJECT        STATUS       DRIFTED   AGE   MESSAGE",
+                "shop        configmap/a   Current      no        90s",
+                "shop        configmap/b   InProgress   -         -     the claim is not bound,",
+                f"{'':55}its phase is Pending",
+            ],
+        ),
+        (
+            "with-quite-a-long-name",
+            [
+                f"NAMESPACE   OBJECT{'':29}STATUS       DRIFTED   AGE",
+                f"shop        configmap/a{'':24}Current      no        90s",
+                "shop        configmap/with-quite-a-long-name   InProgress   -         -",
+                "    the claim is not bound, its phase is Pending",
+            ],
+        ),
+    ],
+    ids=["below its column", "below the line"],
+)
+def test_a_message_that_is_too_long_for_the_terminal(name: str, expected: list[str]) -> None:
+    """It is broken at a blank, and no column with it; in a pipe nothing is broken."""
+    told = in_progress("the claim is not bound, its phase is Pending")
+    waiting = Standing(Ref("", "ConfigMap", "shop", name), told, Made.CREATED, None)
+    out, _ = shown(A, waiting, WEB, terminal=True)
+    assert out[:4] == expected
+    piped, _ = shown(A, waiting, WEB)
+    assert piped[2].endswith("   the claim is not bound, its phase is Pending")
 
 
 def test_drift() -> None:
@@ -76,7 +112,7 @@ def test_changes_are_lines_in_a_pipe_and_a_new_picture_on_a_terminal() -> None:
     first, _ = shown(A, B, WEB)
     piped, _ = shown(A, B, WEB, ready, WEB)
     assert piped == [*first, "clusterrole.rbac.authorization.k8s.io/b Current, drifted"]
-    drawn, _ = shown(A, B, WEB, ready, WEB, terminal=True)
+    drawn, _ = shown(A, B, WEB, ready, WEB, terminal=True, width=100)
     assert drawn[: len(first)] == first
     assert drawn[len(first)] == "AGAIN"
     assert len(drawn) == 2 * len(first) + 1

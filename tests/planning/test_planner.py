@@ -15,6 +15,7 @@ from applyprune.model.problems import Problem
 from applyprune.model.refs import Ref
 from applyprune.planning.cascade import Contents
 from applyprune.planning.planner import make_plan
+from applyprune.planning.tracking import SetIdentity
 from applyprune.planning.world import World
 from tests.planning.builders import (
     CONFIG_MAPS,
@@ -83,6 +84,19 @@ def test_what_is_done_about_a_desired_object(name: str) -> None:
     step = _apply(state, entry, **options)
     assert step.action is expected
     assert (step.problem is not None) == (expected is Action.REFUSE)
+
+
+def test_the_set_that_an_object_belongs_to_is_named_by_its_field_manager() -> None:
+    """Where the manager is that of the label's set; else the label is all that there is."""
+    theirs = SetIdentity("web", "shop")
+    entries = [managed("kubectl"), managed(TARGET.manager), managed(theirs.manager)]
+    named = _apply(live(ONE.ref, label=theirs.id, entries=entries)).problem
+    assert named is not None
+    assert (named.why, named.hint) == ("web in namespace shop", "--adopt=all takes it from there.")
+    unknown = _apply(OTHER_SET).problem
+    assert unknown is not None
+    assert unknown.why == "its label applyset.kubernetes.io/part-of is applyset-other-v1"
+    assert "applyset.kubernetes.io/id=applyset-other-v1" in unknown.hint
 
 
 def test_the_union_records_what_was_found() -> None:

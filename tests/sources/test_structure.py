@@ -9,9 +9,10 @@ import pytest
 
 from applyprune.errors import InputError
 from applyprune.model.manifests import Origin
+from applyprune.model.names import is_dns_label
 from applyprune.model.refs import GVK
 from applyprune.sources import read
-from applyprune.sources.naming import is_api_version, is_kind, is_namespace, name_problem
+from applyprune.sources.naming import is_api_version, is_kind, name_problem
 
 if TYPE_CHECKING:
     from applyprune.model.manifests import Manifest
@@ -137,8 +138,8 @@ def test_names_that_would_become_another_path(name: str) -> None:
 
 
 def test_namespaces_kinds_and_versions() -> None:
-    assert all(map(is_namespace, ["a", "kube-system", "0", "x" * 63]))
-    assert not any(map(is_namespace, ["", "A", "a.b", "-a", "a-", "a\n", "x" * 64, "ä"]))
+    assert all(map(is_dns_label, ["a", "kube-system", "0", "x" * 63]))
+    assert not any(map(is_dns_label, ["", "A", "a.b", "-a", "a-", "a\n", "x" * 64, "ä"]))
     assert all(map(is_kind, ["A", "ConfigMap", "KNativeServing2", "My-Kind"]))
     assert not any(map(is_kind, ["", "1A", "A/B", "A.b", "A ", "A\n", "..", "Ä", "A" * 64]))
     assert all(map(is_api_version, ["v1", "apps/v1", "rbac.authorization.k8s.io/v1beta1"]))
