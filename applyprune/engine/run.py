@@ -66,7 +66,8 @@ if TYPE_CHECKING:
 class Request:
     """What one run is asked to do; ``namespace`` is where manifests without one go.
 
-    ``who`` runs it, as others are told; default: the user and the host.
+    ``who`` runs it, as others are told; default: the user and the host. ``empty`` are the parts of
+    the input that hold no object, as the user has named them.
     """
 
     target: SetIdentity
@@ -74,6 +75,7 @@ class Request:
     namespace: str
     options: Options
     who: str = ""
+    empty: Sequence[str] = ()
 
 
 def run(request: Request, cluster: Cluster, store: Store, stop: Stop) -> Iterator[Event]:
@@ -178,7 +180,9 @@ class _Run:
         if not self.inventory.exists and options.mode is Mode.DELETE:
             # To delete twice is no failure; a mistyped name is to be seen all the same.
             yield Warned(as_problem(no_set(target)))
-        self.plan = make_plan(resolved.desired, self.inventory, self.world, target, options)
+        self.plan = make_plan(
+            resolved.desired, self.inventory, self.world, target, options, hollow=request.empty
+        )
         silent = {ref for ref, _ in self.unknown}
         removals = tuple(step for step in self.plan.removals if step.entry.ref not in silent)
         self.plan = replace(self.plan, removals=removals)

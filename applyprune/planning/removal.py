@@ -42,12 +42,14 @@ def remove_steps(
     *,
     desired: Sequence[Desired],
     listed: Collection[Ref],
+    hollow: Sequence[str] = (),
 ) -> tuple[tuple[RemoveStep, ...], Problem | None]:
     """Decide about what has left the set, in the order of deletion, and about the prune itself.
 
     ``desired`` is what the set still wants: one object may be served under two groups, and none may
-    go with its Namespace or CRD. ``listed`` is all that the inventory lists. A Namespace or CRD is
-    refused for what it holds and this prune does not delete by itself.
+    go with its Namespace or CRD. ``listed`` is all that the inventory lists, ``hollow`` the parts
+    of the input without an object. A Namespace or CRD is refused for what it holds and this prune
+    does not delete by itself.
     """
     states = (world.states[one.ref] for one in desired)
     wanted = {state.uid for state in states if isinstance(state, Live)}
@@ -62,7 +64,9 @@ def remove_steps(
     cascades = Cascades(found, listed, _coming(desired, steps))
     judged = [_with_cascade(step, cascades, options) for step in steps]
     ordered = sorted(judged, key=lambda step: (-step.entry.wave, step.entry.ref))
-    return judge(ordered, cascades, listed, options, empty=not desired)
+    empty = hollow if desired else ("the input",)
+    refs = {one.ref for one in desired}
+    return judge(ordered, cascades, listed, options, empty=empty, desired=refs)
 
 
 def _coming(

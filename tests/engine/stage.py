@@ -109,9 +109,14 @@ class Stage:
         return identity(self.name, self.namespace)
 
     def run(self, *bodies: dict[str, Any], **options: Any) -> Story:
-        """Run once and return what was said; what concerns the run as a whole is raised."""
+        """Run once and return what was said; what concerns the run as a whole is raised.
+
+        Beside the options, ``empty`` are parts of the input that hold nothing.
+        """
+        empty = options.pop("empty", ())
         manifests = [manifest(raw, line) for line, raw in enumerate(bodies, 1)]
-        request = Request(self.target, manifests, self.namespace, Options(**options))
+        chosen = Options(**options)
+        request = Request(self.target, manifests, self.namespace, chosen, empty=empty)
         with self._at_work() as (transport, cluster):
             store = ConfigMapStore(transport, self.target)
             return self._story(run(request, cluster, store, self.stop))

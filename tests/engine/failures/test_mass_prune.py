@@ -274,3 +274,19 @@ def test_last_object_in_a_namespace_or_kind_never_pruned(stage: Stage, api: Api)
     assert not api.exists("/api/v1/namespaces/default/configmaps/last")
     assert stage.run(allow_empty=True).outcomes == {"configmap/a": Outcome.PRUNED}
     assert not _there(api, stage)
+
+
+def test_a_part_of_the_input_that_holds_nothing(stage: Stage) -> None:
+    """A folder that is not mounted, beside one that is: what was in it is not pruned unasked."""
+    bodies = [config_map(name) for name in "abc"]
+    stage.run(*bodies)
+    for mode in (Mode.APPLY, Mode.PRUNE):
+        story = stage.run(*bodies[:2], mode=mode, empty=("extra/",))
+        assert story.exit_code == 6
+        assert "there is no object in extra/" in story.refusal
+        assert "--allow-empty" in story.refusal
+    assert stage.listed() == {"configmap/a", "configmap/b", "configmap/c"}
+    # Where nothing has left the set it may be as empty as it likes.
+    assert stage.run(*bodies, empty=("extra/",)).exit_code == 0
+    story = stage.run(*bodies[:2], empty=("extra/",), allow_empty=True)
+    assert story.outcomes["configmap/c"] is Outcome.PRUNED
