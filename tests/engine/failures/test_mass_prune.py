@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 from typing import TYPE_CHECKING
 
 import pytest
@@ -290,3 +291,22 @@ def test_a_part_of_the_input_that_holds_nothing(stage: Stage) -> None:
     assert stage.run(*bodies, empty=("extra/",)).exit_code == 0
     story = stage.run(*bodies[:2], empty=("extra/",), allow_empty=True)
     assert story.outcomes["configmap/c"] is Outcome.PRUNED
+
+
+def test_a_folder_that_is_empty_today(plane: Plane, namespace: str, tmp_path: Path) -> None:
+    """As it is typed: apply and prune refuse, diff and explain say so beforehand."""
+    for name in ("here", "there"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "set.json").write_text(json.dumps(config_map(name)))
+    given = ("-f", tmp_path / "here", "-f", tmp_path / "there", "-n", namespace)
+    first = applyprune("apply", "web", *given, kubeconfig=plane.kubeconfig)
+    assert (first.code, len(first.lines)) == (0, 2)
+    (tmp_path / "there/set.json").unlink()
+    for verb in ("diff", "apply", "prune"):
+        ended = applyprune(verb, "web", *given, kubeconfig=plane.kubeconfig)
+        assert ended.code == 6
+        assert f"there is no object in {tmp_path / 'there'}" in ended.err
+    told = applyprune("explain", "web", "configmap/there", *given, kubeconfig=plane.kubeconfig)
+    assert "To allow exactly this: --allow-empty" in told.out
+    meant = applyprune("apply", "web", *given, "--allow-empty", kubeconfig=plane.kubeconfig)
+    assert (meant.code, meant.lines["configmap/there"]) == (0, "pruned")
