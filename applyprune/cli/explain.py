@@ -67,5 +67,6 @@ def _judged(where: Where, name: str, ref: str, paths: tuple[str | Overlay, ...])
             work.store(target),
             work.stop,
             namespace=work.namespace,
+            hollow=given.empty if given is not None else (),
         )
         yield from events if given is None else pointed(events, given)

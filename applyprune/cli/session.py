@@ -103,7 +103,7 @@ def carry_out(where: Where, name: str, read: Reads, options: Options) -> Iterato
     given = yield from what_is_read(read)
     with at_work(where) as work:
         target = identity(name, work.namespace)
-        request = Request(target, given, work.namespace, options)
+        request = Request(target, given, work.namespace, options, empty=given.empty)
         yield from pointed(run(request, work.cluster, work.store(target), work.stop), given)
 
 

@@ -37,12 +37,14 @@ def judge(
     stop: Stop,
     *,
     namespace: str,
+    hollow: Sequence[str] = (),
 ) -> Iterator[Event]:
     """Yield an Explained for each object that ``named`` names, as ``Ref.is_among`` takes it.
 
     ``manifests`` is the input, None for none: then the inventory alone tells what would become of
     the object if it left the set. ``namespace`` is where manifests without one go, and where an
-    object is looked for that neither input nor inventory knows. Raises UsageError for a kind that
+    object is looked for that neither input nor inventory knows. ``hollow`` are the parts of the
+    input that hold no object. Raises UsageError for a kind that
     is not served, or a set that there is not; InputError, InventoryError and AccessError.
     """
     workers = Workers(16, stop)
@@ -59,7 +61,7 @@ def judge(
             options = Options(mode=Mode.PRUNE, select=frozenset({named}), allow_empty=True)
         reader = Reader(cluster, workers, target)
         world = reader.world(resolved.desired, inventory, catalogue, prunes=True)
-        plan = make_plan(resolved.desired, inventory, world, target, options)
+        plan = make_plan(resolved.desired, inventory, world, target, options, hollow=hollow)
         known = {one.ref for one in resolved.desired} | inventory.entries.keys()
         states: dict[Ref, State] = {
             ref: world.states[ref] for ref in sorted(known) if ref.is_among({named})

@@ -275,9 +275,13 @@ class Pretender:
         ref, status, paths = one.ref, "status" in one.body, ignored_of(self.rules, one.ref)
 
         def fit(state: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-            return None if state is None else left_out(substance(state, status=status), paths)
+            return None if state is None else substance(state, status=status)
 
-        then, now = masked(fit(before.body if before else None), fit(body))
+        # Masked as a whole: a rule that leaves out the kind, say, must not make it no Secret.
+        then, now = (
+            None if state is None else left_out(state, paths)
+            for state in masked(fit(before.body if before else None), fit(body))
+        )
         drifted = has_drifted(one, self.recorded.get(ref), before, self.target.manager)
         drift: tuple[Drift, ...] = ()
         if drifted and before is not None and after is not None:

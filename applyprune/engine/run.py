@@ -69,7 +69,8 @@ class Request:
 
     ``who`` runs it, as others are told; default: the user and the host. ``owner`` is the Bundle
     that asks (``Bundle NAMESPACE/NAME``), and ``takes_over`` says whether it may take over a set
-    that is there and belongs to none.
+    that is there and belongs to none. ``empty`` are the parts of the input that hold no object, as
+    the user has named them.
     """
 
     target: SetIdentity
@@ -79,6 +80,7 @@ class Request:
     who: str = ""
     owner: str = ""
     takes_over: bool = False
+    empty: Sequence[str] = ()
 
 
 def run(request: Request, cluster: Cluster, store: Store, stop: Stop) -> Iterator[Event]:
@@ -184,7 +186,9 @@ class _Run:
         if not self.inventory.exists and options.mode is Mode.DELETE:
             # To delete twice is no failure; a mistyped name is to be seen all the same.
             yield Warned(as_problem(no_set(target)))
-        self.plan = make_plan(resolved.desired, self.inventory, self.world, target, options)
+        self.plan = make_plan(
+            resolved.desired, self.inventory, self.world, target, options, hollow=request.empty
+        )
         silent = {ref for ref, _ in self.unknown}
         removals = tuple(step for step in self.plan.removals if step.entry.ref not in silent)
         self.plan = replace(self.plan, removals=removals)

@@ -44,12 +44,14 @@ def judge(
     listed: Collection[Ref],
     options: Options,
     *,
-    empty: bool,
+    empty: Sequence[str],
+    desired: Collection[Ref] = (),
 ) -> tuple[tuple[RemoveStep, ...], Problem | None]:
     """Return the steps, those refused for what they take along with their hint, and the refusal.
 
     The hint names every option that this very prune needs, and no wider one. ``listed`` is what
-    the inventory lists, and ``empty`` says that the input holds nothing.
+    the inventory lists, ``desired`` what the input wants, and ``empty`` names what of the input
+    holds nothing.
     """
     doomed = [step for step in steps if _is_doomed(step)]
     taken = {ref for step in doomed for ref in cascades.foreign(step.entry.ref)}
@@ -57,7 +59,13 @@ def judge(
     most = options.max_prune.of(len(listed))
     limited = options.mode in {Mode.APPLY, Mode.PRUNE}
     over = limited and count > most
-    empty = empty and limited and not options.allow_empty
+    leaves = doomed or any(step.action is Action.ABANDON for step in steps)
+    if not limited or options.allow_empty or (desired and not leaves):
+        empty = ()
+    # Where everything goes elsewhere all of it has left; whoever names a number has seen that.
+    elsewhere = (
+        limited and options.max_prune == PruneLimit() and _has_moved(doomed, desired, options)
+    )
     lost = unlisted(options.keep, listed) if doomed else ()
     refused = [step.entry.ref for step in doomed if step.action is Action.REFUSE]
     cascading = [ref for ref in refused if ref not in cascades.coming]
@@ -66,7 +74,7 @@ def judge(
     kinds = _kinds_in_need(others, options) if limited else []
     needed = [
         *(["--allow-empty"] if empty else []),
-        *([f"--max-prune {count}"] if over else []),
+        *([f"--max-prune {count}"] if over or elsewhere else []),
         *(f"--allow-kind {kind}" for kind in kinds),
         *(f"--allow-cascade {ref.short}" for ref in cascading),
     ]
@@ -79,7 +87,12 @@ def judge(
     if lost:
         hint = f"Correct or drop {' '.join(f'--keep {name}' for name in lost)}."
     reasons = [
-        *(["there is no object in the input"] if empty else []),
+        *([f"there is no object in {', '.join(empty)}"] if empty else []),
+        *(
+            [f"--namespace-override {options.namespace_override} takes objects from where they are"]
+            if elsewhere
+            else []
+        ),
         *(f"{ref.short} holds what the input wants" for ref in wanted[:3]),
         *(f"--keep {name} names nothing that the set lists" for name in lost),
         *([f"a prune may delete {most} of the {len(listed)} objects listed"] if over else []),
@@ -123,6 +136,15 @@ def lifted(options: Options, steps: Sequence[RemoveStep], cascades: Cascades) ->
         allow_kinds=frozenset(GUARDED.values()),
         allow_cascade=options.allow_cascade | counted,
         max_prune=PruneLimit(count=sys.maxsize),
+    )
+
+
+def _has_moved(doomed: Sequence[RemoveStep], desired: Collection[Ref], options: Options) -> bool:
+    """Return whether what would be deleted is in the input, and sent elsewhere by an option."""
+    home = options.namespace_override
+    return bool(home) and any(
+        step.entry.ref.namespace and replace(step.entry.ref, namespace=home) in desired
+        for step in doomed
     )
 
 

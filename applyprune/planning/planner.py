@@ -40,10 +40,13 @@ def make_plan(
     world: World,
     target: SetIdentity,
     options: Options,
+    *,
+    hollow: Sequence[str] = (),
 ) -> Plan:
     """Decide about every object of the input and every entry of the inventory.
 
-    What a selector has picked out is not the set: then nothing has left it.
+    What a selector has picked out is not the set: then nothing has left it. ``hollow`` are the
+    parts of the input that hold no object.
     """
     restored = is_restored(inventory, world)
     entries = recorded(desired, inventory, world, target, restored=restored)
@@ -61,6 +64,7 @@ def make_plan(
         options,
         desired=desired,
         listed=inventory.entries.keys(),
+        hollow=hollow,
     )
     removals, refusal, approval = removed.steps, removed.refusal, removed.approval
     if removals and restored and options.mode is not Mode.ABANDON:

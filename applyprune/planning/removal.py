@@ -51,12 +51,14 @@ def remove_steps(
     *,
     desired: Sequence[Desired],
     listed: Collection[Ref],
+    hollow: Sequence[str] = (),
 ) -> Removals:
     """Decide about what has left the set, in the order of deletion, and about the prune itself.
 
     ``desired`` is what the set still wants: one object may be served under two groups, and none may
-    go with its Namespace or CRD. ``listed`` is all that the inventory lists. A Namespace or CRD is
-    refused for what it holds and this prune does not delete by itself.
+    go with its Namespace or CRD. ``listed`` is all that the inventory lists, ``hollow`` the parts
+    of the input without an object. A Namespace or CRD is refused for what it holds and this prune
+    does not delete by itself.
     """
     states = (world.states[one.ref] for one in desired)
     wanted = {state.uid for state in states if isinstance(state, Live)}
@@ -70,10 +72,12 @@ def remove_steps(
     found = {ref: cascade_of(contents, going) for ref, contents in world.contents.items()}
     cascades = Cascades(found, listed, _coming(desired, steps))
     steps.sort(key=lambda step: (-step.entry.wave, step.entry.ref))
+    empty = hollow if desired else ("the input",)
+    refs = {one.ref for one in desired}
 
     def judged(options: Options) -> tuple[tuple[RemoveStep, ...], Problem | None]:
         with_cascades = [_with_cascade(step, cascades, options) for step in steps]
-        return judge(with_cascades, cascades, listed, options, empty=not desired)
+        return judge(with_cascades, cascades, listed, options, empty=empty, desired=refs)
 
     removals, refusal = judged(options)
     if refusal is None:

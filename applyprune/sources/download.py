@@ -175,8 +175,9 @@ def _content(reply: BaseHTTPResponse, where: Origin, limit: int) -> Source | Inp
         )
     if reply.headers.get("Content-Encoding", "identity") != "identity":
         raise InputError("the reply is compressed, and that was not asked for")
-    chunked = "chunked" in reply.headers.get("Transfer-Encoding", "").lower()
-    if not chunked and "Content-Length" not in reply.headers:
+    coding = reply.headers.get("Transfer-Encoding", "").strip().lower()
+    # Of any other coding that it names nobody here would see the end.
+    if coding != "chunked" and (coding or "Content-Length" not in reply.headers):
         raise InputError(
             "the server does not say how long its reply is",
             why="nobody could tell whether all of it has come",

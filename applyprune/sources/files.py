@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, BinaryIO, TypeAlias
 from applyprune.errors import InputError, UsageError
 from applyprune.model.manifests import Origin
 from applyprune.sources.configuration import is_configuration
-from applyprune.sources.download import check_url, download, is_url
+from applyprune.sources.download import check_url, download, is_url, shown_url
 from applyprune.sources.globs import expand, is_pattern
 from applyprune.sources.kustomize import NAMES, Overlay, build, kustomization_in
 from applyprune.sources.source import MAX_BYTES, Source, shown_path, too_much
@@ -51,6 +51,19 @@ class _Url:
 _Place: TypeAlias = _File | _Url | Overlay | None
 
 
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What one of the paths leads to; ``place`` tells whether two of them are one.
+
+    ``source`` is None for a place that was given before, and for our own configuration among
+    others.
+    """
+
+    path: str | Overlay
+    place: str
+    source: Source | InputError | None
+
+
 def ignore(problem: Problem) -> None:
     """Take a warning that nobody wants."""
     del problem
@@ -60,7 +73,7 @@ def read_sources(
     paths: Sequence[str | Overlay],
     stdin: BinaryIO | None = None,
     warn: Callable[[Problem], None] = ignore,
-) -> Iterator[Source | InputError]:
+) -> Iterator[Given]:
     """Give every source once, in the order of ``paths``, and what could not be read as an error.
 
     Raises UsageError for ``-`` twice or without a ``stdin``, an empty path and a URL that is not
@@ -72,16 +85,16 @@ def read_sources(
     for path in paths:
         for place in _places(path):
             if isinstance(place, InputError):
-                yield place
+                yield Given(path, "", place)
                 continue
             if (identity := _identity(place)) in seen:
+                yield Given(path, identity, None)
                 continue
             seen.add(identity)
             source = _read(place, stdin, left, warn)
             if isinstance(source, Source):
                 left -= len(source.data)
-            if source is not None:
-                yield source
+            yield Given(path, identity, source)
 
 
 def _check(paths: Sequence[str | Overlay], stdin: BinaryIO | None) -> None:
@@ -95,6 +108,15 @@ def _check(paths: Sequence[str | Overlay], stdin: BinaryIO | None) -> None:
     for path in paths:
         if isinstance(path, str) and is_url(path):
             check_url(path)
+
+
+def shown_given(path: str | Overlay) -> str:
+    """Return one of the paths, fit to be shown."""
+    if isinstance(path, Overlay):
+        return shown_path(path.folder)
+    if path == STDIN:
+        return _STDIN_SHOWN
+    return shown_url(path) if is_url(path) else shown_path(path)
 
 
 def _places(path: str | Overlay) -> Iterator[_Place | InputError]:
@@ -183,8 +205,7 @@ def _walk(top: Path) -> Iterator[_Place | InputError]:
                 continue
         except OSError as error:
             # A link that leads nowhere may have led to a manifest, or to a folder of them.
-            if "." not in path.name or path.name.endswith(SUFFIXES):
-                yield _unreadable(str(path), error)
+            yield _unreadable(str(path), error)
             continue
         if not path.name.endswith(SUFFIXES):
             continue

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 from fnmatch import translate
 from typing import TYPE_CHECKING
 
@@ -45,7 +46,7 @@ def _matches(folder: str, parts: Sequence[str], above: frozenset[str]) -> Iterat
         yield from _at_any_depth(folder, parts, above)
     elif not _MAGIC.search(part):
         path = _join(folder, part)
-        if os.path.lexists(path):
+        if _is_there(folder, path):
             yield from _matches(path, rest, above)
     else:
         fits = re.compile(translate(part)).match
@@ -66,10 +67,31 @@ def _at_any_depth(folder: str, parts: Sequence[str], above: frozenset[str]) -> I
         path = _join(folder, name)
         if name.startswith("."):
             continue
-        if os.path.isdir(path):  # noqa: PTH112 -- a link that leads nowhere is none
+        if _is_folder(path):
             yield from _at_any_depth(path, parts, above | {real})
         elif not rest:
             yield path
+
+
+def _is_there(folder: str, path: str) -> bool:
+    """Return whether a folder has a path; raises OSError where that cannot be told."""
+    try:
+        os.lstat(path)
+    except NotADirectoryError:
+        return False
+    except FileNotFoundError:
+        # A link to a folder that is gone has nothing either: that is no answer.
+        os.stat(folder or ".")  # noqa: PTH116
+        return False
+    return True
+
+
+def _is_folder(path: str) -> bool:
+    """Return whether a path is a folder; raises OSError where that cannot be told.
+
+    A link that leads nowhere may have led to one.
+    """
+    return stat.S_ISDIR(os.stat(path).st_mode)  # noqa: PTH116
 
 
 def _join(folder: str, name: str) -> str:

@@ -26,6 +26,7 @@ class Input(Sequence[Manifest]):
 
     manifests: tuple[Manifest, ...] = ()
     texts: Mapping[str, str] = field(default_factory=dict, repr=False)
+    empty: tuple[str, ...] = ()
 
     @overload
     def __getitem__(self, index: int) -> Manifest: ...

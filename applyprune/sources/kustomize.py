@@ -36,7 +36,12 @@ TIMEOUT = 120.0
 _STDERR = 64 * 1024
 # What kustomize quotes of its input in its errors: it may be a Secret's.
 _QUOTED = re.compile(
-    r"`[^`]*`|\[.*\]|(?<=invalid literal source ).*|(?<=node contents:).*", re.DOTALL
+    r"`[^`]*`|\[.*\]|(?<=invalid literal source ).*|(?<=node contents:).*"
+    r"|(?<=invalid utf8 bytes : ).*|(?<=out of bounds for value ).*|(?<=Unexpected kind: ).*"
+    # A patch that it takes for the name of a file.
+    r"|(?<=failure on ')(?=[^']*\n).*"
+    r'|(?<=source ")[^"]*(?=" key name or file path)',
+    re.DOTALL,
 )
 _PREFIX = re.compile(r'\A(?:Error: |error: |.*?"command failed" err=)')
 

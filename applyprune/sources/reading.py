@@ -12,7 +12,7 @@ from applyprune.model.manifests import Manifest, Origin
 from applyprune.model.problems import Mark
 from applyprune.sources.excerpts import excerpt, lines_of
 from applyprune.sources.expansion import expand
-from applyprune.sources.files import ignore, read_sources
+from applyprune.sources.files import ignore, read_sources, shown_given
 from applyprune.sources.input import Input, point
 from applyprune.sources.positions import item_lines
 from applyprune.sources.refusal import Refused
@@ -46,19 +46,27 @@ def read(
     manifests: list[Manifest] = []
     errors: list[InputError] = []
     texts: dict[str, str] = {}
+    full: set[str] = set()
+    filled: set[str | Overlay] = set()
     with _without_collector():
-        for source in read_sources(paths, stdin, warn):
+        for given in read_sources(paths, stdin, warn):
+            source = given.source
             if isinstance(source, InputError):
                 errors.append(source)
                 continue
-            text = texts[source.path] = text_of(source)
-            for found in read_source(source, text):
-                if isinstance(found, Manifest):
-                    manifests.append(found)
-                else:
-                    errors.append(found)
+            if source is not None:
+                text = texts[source.path] = text_of(source)
+                for found in read_source(source, text):
+                    full.add(given.place)
+                    if isinstance(found, Manifest):
+                        manifests.append(found)
+                    else:
+                        errors.append(found)
+            if given.place in full:
+                filled.add(given.path)
     raise_all(errors)
-    return Input(tuple(manifests), texts)
+    empty = tuple(shown_given(path) for path in dict.fromkeys(paths) if path not in filled)
+    return Input(tuple(manifests), texts, empty)
 
 
 def text_of(source: Source) -> str:

@@ -39,6 +39,10 @@ _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?"
 _POINT_FLOAT = re.compile(r"\.[0-9]+(?:_[0-9]+)*(?:[eE][-+]?[0-9]+(?:_[0-9]+)*)?")
 
 _TAG = "tag:yaml.org,2002:"
+_STANDARD_TAGS = frozenset(
+    {"binary", "bool", "float", "int", "map", "null", "omap", "pairs", "seq", "set", "str"}
+    | {"timestamp", "merge", "value", "yaml"}
+)
 _INT64_MIN, _INT64_MAX, _UINT64_MAX = -(2**63), 2**63 - 1, 2**64 - 1
 # The largest literal that fits has 64 binary digits; beyond this nothing is worth converting.
 _LONGEST_LITERAL = 66
@@ -79,7 +83,7 @@ def resolve_tagged(tag: str, text: str) -> Scalar:
     kinds: dict[str, type] = {"int": int, "bool": bool, "null": type(None)}
     name = tag.removeprefix(_TAG)
     if not tag.startswith(_TAG) or name not in {*kinds, "float"}:
-        raise Refused(_unknown_tag(tag))
+        raise _unknown_tag(tag)
     if type(value) is not kinds.get(name):
         raise Refused(f"the value is not what its tag !!{name} says")
     return value
@@ -88,7 +92,7 @@ def resolve_tagged(tag: str, text: str) -> Scalar:
 def check_collection_tag(tag: str, expected: str) -> None:
     """Raise Refused unless ``tag`` is that of the collection, ``map`` or ``seq``."""
     if tag not in {"!", f"{_TAG}{expected}"}:
-        raise Refused(_unknown_tag(tag))
+        raise _unknown_tag(tag)
 
 
 def shape(number: float) -> int | float:
@@ -205,6 +209,9 @@ def _as_float32(value: float) -> float:
     return rounded
 
 
-def _unknown_tag(tag: str) -> str:
-    shown = tag.replace(_TAG, "!!") if tag.isascii() and tag.isprintable() else "of this name"
-    return f"the tag {shown[:60]} has no meaning here"
+def _unknown_tag(tag: str) -> Refused:
+    # What is meant as a value, a password say, is a tag when it begins with !: only YAML's own
+    # names are told.
+    name = tag.removeprefix(_TAG)
+    which = f" !!{name}" if tag.startswith(_TAG) and name in _STANDARD_TAGS else ""
+    return Refused(f"the tag{which} has no meaning here", hint="Quote a text that begins with !.")

@@ -120,7 +120,11 @@ class Stage:
         return identity(self.name, self.namespace)
 
     def run(self, *bodies: dict[str, Any], **options: Any) -> Story:
-        """Run once and return what was said; what concerns the run as a whole is raised."""
+        """Run once and return what was said; what concerns the run as a whole is raised.
+
+        Beside the options, ``empty`` are parts of the input that hold nothing.
+        """
+        empty = options.pop("empty", ())
         manifests = [manifest(raw, line) for line, raw in enumerate(bodies, 1)]
         request = Request(
             self.target,
@@ -129,6 +133,7 @@ class Stage:
             Options(**options),
             owner=self.owner,
             takes_over=self.takes_over,
+            empty=empty,
         )
         with self._at_work() as (transport, cluster):
             store = ConfigMapStore(transport, self.target)

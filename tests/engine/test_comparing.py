@@ -345,3 +345,19 @@ def test_the_origin_is_the_manifests(stage: Stage) -> None:
     """So that a pipeline can point at the line."""
     (found,) = compared(compare(stage, config_map("a"))).values()
     assert found.origin == manifest(config_map("a")).origin
+
+
+@pytest.mark.parametrize("rule", ["*:/kind", "*:/apiVersion", "secret:/data"])
+def test_a_rule_takes_no_mask_off_a_secret(stage: Stage, rule: str) -> None:
+    """Without its kind it would be no Secret, without its values a copy of them no copy."""
+    one = secret(p="hunter2")
+    one["metadata"]["annotations"] = {"note": "now it is hunter2"}
+    stage.run(one)
+    other = secret(p="hunter3")
+    other["metadata"]["annotations"] = {"note": "now it is hunter3"}
+    (found,) = compared(compare(stage, other, ignore=(rule,))).values()
+    told = json.dumps([found.before, found.after])
+    assert "*** (after)" in told
+    for value in ("hunter2", "hunter3"):
+        assert value not in told
+        assert base64.b64encode(value.encode()).decode() not in told

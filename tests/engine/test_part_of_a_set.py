@@ -9,6 +9,7 @@ import pytest
 
 from applyprune.errors import EmptyInput, InputErrors
 from applyprune.model.events import Outcome, Phase, Recorded
+from applyprune.model.options import Mode
 from applyprune.planning.dependencies import DEPENDS_ON
 from applyprune.planning.selector_syntax import parse_selector
 from tests.engine.stage import Stage, config_map
@@ -114,3 +115,32 @@ def test_a_namespace_override(stage: Stage, api: Api) -> None:
     assert [(ref.namespace, ref.name) for ref in after] == [(home, "b")]
     assert set(stage.run(*bodies, namespace_override=home).outcomes.values()) == {Outcome.UNCHANGED}
     assert api.exists(f"/api/v1/namespaces/{home}/configmaps/b")
+
+
+def test_a_namespace_override_empties_no_namespace_unseen(stage: Stage, api: Api) -> None:
+    """Who wants a copy elsewhere would lose what there is; a number given allows it."""
+    bodies = (config_map("a"), config_map("b"))
+    stage.run(*bodies)
+    there = f"{stage.namespace}-there"
+    body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": there}}
+    assert api("POST", "/api/v1/namespaces", body)[0] == 201
+    try:
+        for mode in (Mode.PRUNE, Mode.APPLY):
+            story = stage.run(*bodies, namespace_override=there, mode=mode)
+            assert story.exit_code == 6
+            assert "takes objects from where they are" in story.refusal
+            assert "--max-prune 2" in story.refusal
+        paths = [
+            f"/api/v1/namespaces/{home}/configmaps/{name}"
+            for home in (stage.namespace, there)
+            for name in ("a", "b")
+        ]
+        assert all(map(api.exists, paths))
+        story = stage.run(*bodies, namespace_override=there, max_prune=stage.most(2))
+        assert story.exit_code == 0
+        assert [api.exists(path) for path in paths] == [False, False, True, True]
+        # What has left the input since is pruned there as anywhere.
+        assert stage.run(bodies[0], namespace_override=there).exit_code == 0
+        assert not api.exists(paths[3])
+    finally:
+        api("DELETE", f"/api/v1/namespaces/{there}")

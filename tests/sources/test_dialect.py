@@ -6,6 +6,8 @@ import time
 
 import pytest
 
+from applyprune.sources.dialect import read_stream
+from applyprune.sources.refusal import Refused
 from tests.sources.reading_text import refusals, value, values
 
 STREAMS = {
@@ -206,3 +208,11 @@ def test_json(text: str) -> None:
 
 def test_a_json_key_that_is_too_long_for_yaml() -> None:
     assert value(f'{{"{"k" * 2000}":1}}') == {"k" * 2000: 1}
+
+
+@pytest.mark.parametrize("value", ["!hunter2", "!!hunter2 x", "!<hunter2> x", "!hunter2 {a: b}"])
+def test_a_password_that_begins_like_a_tag_is_not_quoted(value: str) -> None:
+    with pytest.raises(Refused) as caught:
+        read_stream(f"kind: Secret\nstringData:\n  p: {value}\n")
+    assert "hunter2" not in caught.value.problem
+    assert caught.value.hint == "Quote a text that begins with !."

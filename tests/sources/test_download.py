@@ -201,6 +201,16 @@ def _endless(one: _Site) -> None:
             ),
             "was cut off",
         ),
+        "in a coding of two": (
+            lambda one: one.reply(
+                200, GOOD, Transfer_Encoding="identity, chunked", Content_Length=""
+            ),
+            "the server does not say how long its reply is",
+        ),
+        "in another coding": (
+            lambda one: one.reply(200, GOOD, Transfer_Encoding="gzip"),
+            "the server does not say how long its reply is",
+        ),
         "no reply": (
             lambda one: setattr(one, "close_connection", True),
             "closed the connection without a reply",

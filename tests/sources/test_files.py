@@ -83,7 +83,7 @@ def test_what_is_missing_is_an_error(folder: Path) -> None:
     assert "cannot be read" in message("a\0b")
 
 
-@pytest.mark.parametrize("name", ["dangling.yaml", "dangling"])
+@pytest.mark.parametrize("name", ["dangling.yaml", "dangling", "conf.d", "v1.2"])
 def test_a_link_that_leads_nowhere_is_an_error(folder: Path, name: str) -> None:
     write(folder, {"m/a.yaml": config_map("a")})
     (folder / "m" / name).symlink_to("gone")
@@ -165,3 +165,13 @@ def test_a_path_that_cannot_be_written_to_a_terminal_is_shown_escaped(folder: Pa
     with open(b"m/\xff\x1b[31m.yaml", "w") as file:  # noqa: PTH123
         file.write("a: [")
     assert message("m").startswith(r"m/\xff\x1b[31m.yaml:1:5: ")
+
+
+def test_what_of_the_input_holds_no_object_is_said(folder: Path) -> None:
+    """A folder that is not mounted, a file that was cut off: the run decides what it means."""
+    write(folder, {"m/a.yaml": config_map("a"), "none/note.txt": "", "none/b.yaml": "# nothing\n"})
+    write(folder, {"list.yaml": "apiVersion: v1\nkind: List\nitems: []\n", "cut.yaml": ""})
+    found = read(["m", "none", "list.yaml", "cut.yaml", "*.yaml"])
+    assert found.empty == ("none", "list.yaml", "cut.yaml", "*.yaml")
+    # What was given before holds what it holds.
+    assert read(["m", "m/a.yaml", "m/*", "m"]).empty == ()

@@ -128,3 +128,13 @@ def test_a_folder_that_cannot_be_read_is_an_error(folder: Path) -> None:
     finally:
         (folder / "m/locked").chmod(0o755)
     assert reply.stdout.strip() == "m/locked", reply.stderr
+
+
+@pytest.mark.parametrize("pattern", ["m/*/b.yaml", "m/*/*.yaml", "m/**/*.yaml", "m/**/b.yaml"])
+@pytest.mark.parametrize("name", ["gone", "gone.d"])
+def test_a_link_to_a_folder_that_is_gone_is_an_error(folder: Path, pattern: str, name: str) -> None:
+    """A shell would pass it over, and what was in it would be pruned."""
+    write(folder, {"m/a.yaml": config_map("a"), "m/here/b.yaml": config_map("b")})
+    (folder / "m" / name).symlink_to("nowhere")
+    with pytest.raises(InputError, match=rf"m/{name}.*: cannot be read: No such file"):
+        read([pattern])

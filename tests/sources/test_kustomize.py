@@ -97,6 +97,50 @@ SECRETS = {
     ),
 }
 
+SECRETS_OF_FILES = {
+    "an environment that is no text": (
+        "secretGenerator:\n- name: s\n  envs: [e]\n",
+        {"e": b"a=hunter2\xff\n"},
+    ),
+    "a part of a value that there is not": (
+        (
+            "resources: [s.yaml, a.yaml]\nreplacements:\n"
+            "- source: {kind: Secret, fieldPath: stringData.p, options: {delimiter: x, index: 9}}\n"
+            "  targets: [{select: {kind: ConfigMap}, fieldPaths: [data.x]}]\n"
+        ),
+        {"s.yaml": b"apiVersion: v1\nkind: Secret\nmetadata: {name: s}\nstringData: {p: hunter2}"},
+    ),
+    "a literal among the files": (
+        "secretGenerator:\n- name: s\n  files: ['a=b=hunter2']\n",
+        {},
+    ),
+    "a patch taken for a file": (
+        (
+            "resources: [a.yaml]\npatchesStrategicMerge:\n"
+            "- |\n  kind: Secret\n  stringData: {p: hunter2}\n"
+        ),
+        {},
+    ),
+    "a word that is none": (
+        (
+            "resources: [a.yaml]\npatches:\n"
+            '- {target: {kind: ConfigMap}, patch: \'[{"op": "hunter2"}]\'}\n'
+        ),
+        {},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SECRETS_OF_FILES)
+def test_no_secret_of_a_file_is_quoted(folder: Path, name: str) -> None:
+    text, files = SECRETS_OF_FILES[name]
+    write(folder, {"m/kustomization.yaml": text, "m/a.yaml": config_map("a")})
+    for path, content in files.items():
+        (folder / "m" / path).write_bytes(content)
+    told = message("m")
+    assert "the build failed" in told
+    assert "hunter2" not in told
+
 
 @pytest.mark.parametrize("name", SECRETS)
 def test_no_secret_is_quoted(folder: Path, name: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 from typing import TYPE_CHECKING
 
 import pytest
@@ -274,3 +275,38 @@ def test_last_object_in_a_namespace_or_kind_never_pruned(stage: Stage, api: Api)
     assert not api.exists("/api/v1/namespaces/default/configmaps/last")
     assert stage.run(allow_empty=True).outcomes == {"configmap/a": Outcome.PRUNED}
     assert not _there(api, stage)
+
+
+def test_a_part_of_the_input_that_holds_nothing(stage: Stage) -> None:
+    """A folder that is not mounted, beside one that is: what was in it is not pruned unasked."""
+    bodies = [config_map(name) for name in "abc"]
+    stage.run(*bodies)
+    for mode in (Mode.APPLY, Mode.PRUNE):
+        story = stage.run(*bodies[:2], mode=mode, empty=("extra/",))
+        assert story.exit_code == 6
+        assert "there is no object in extra/" in story.refusal
+        assert "--allow-empty" in story.refusal
+    assert stage.listed() == {"configmap/a", "configmap/b", "configmap/c"}
+    # Where nothing has left the set it may be as empty as it likes.
+    assert stage.run(*bodies, empty=("extra/",)).exit_code == 0
+    story = stage.run(*bodies[:2], empty=("extra/",), allow_empty=True)
+    assert story.outcomes["configmap/c"] is Outcome.PRUNED
+
+
+def test_a_folder_that_is_empty_today(plane: Plane, namespace: str, tmp_path: Path) -> None:
+    """As it is typed: apply and prune refuse, diff and explain say so beforehand."""
+    for name in ("here", "there"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "set.json").write_text(json.dumps(config_map(name)))
+    given = ("-f", tmp_path / "here", "-f", tmp_path / "there", "-n", namespace)
+    first = applyprune("apply", "web", *given, kubeconfig=plane.kubeconfig)
+    assert (first.code, len(first.lines)) == (0, 2)
+    (tmp_path / "there/set.json").unlink()
+    for verb in ("diff", "apply", "prune"):
+        ended = applyprune(verb, "web", *given, kubeconfig=plane.kubeconfig)
+        assert ended.code == 6
+        assert f"there is no object in {tmp_path / 'there'}" in ended.err
+    told = applyprune("explain", "web", "configmap/there", *given, kubeconfig=plane.kubeconfig)
+    assert "To allow exactly this: --allow-empty" in told.out
+    meant = applyprune("apply", "web", *given, "--allow-empty", kubeconfig=plane.kubeconfig)
+    assert (meant.code, meant.lines["configmap/there"]) == (0, "pruned")

@@ -1,0 +1,108 @@
+"""The verbs that only look write nothing: the server's own audit log is the witness."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from tests.e2e.command import applyprune
+from tests.engine.stage import Stage, config_map
+from tests.engine.test_definitions import custom, definition
+from tests.engine.test_set import _writes
+from tests.sweeps.inputs import write_input
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from applyprune.localplane import Plane
+    from tests.conftest import Api, AuditTrail
+
+
+def _deployment(app: str) -> dict[str, Any]:
+    labels = {"app": app}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "web"},
+        "spec": {
+            "replicas": 0,
+            "selector": {"matchLabels": labels},
+            "template": {
+                "metadata": {"labels": labels},
+                "spec": {"containers": [{"name": "web", "image": "web"}]},
+            },
+        },
+    }
+
+
+def test_no_verb_that_looks_writes_anything(
+    plane: Plane, api: Api, audit: AuditTrail, namespace: str, tmp_path: Path
+) -> None:
+    """Whatever stands in their way: objects to adopt, take over, make anew, prune, and to come."""
+    stage = Stage(plane.kubeconfig, namespace)
+    stage.run(config_map("changed"), config_map("leaves"), _deployment("old"))
+    Stage(plane.kubeconfig, namespace, name="other").run(config_map("theirs"))
+    maps = f"/api/v1/namespaces/{namespace}/configmaps"
+    for name in ("found", "foreign"):
+        made = api("POST", f"{maps}?fieldManager=kubectl-client-side-apply", config_map(name))
+        assert made[0] == 201
+    source = write_input(
+        tmp_path / "set.json",
+        [
+            config_map("changed", "new"),
+            config_map("found", "new"),
+            config_map("theirs", "new"),
+            config_map("new"),
+            _deployment("new"),
+            {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": f"{namespace}-more"}},
+            config_map("inside", namespace=f"{namespace}-more"),
+            definition("Nothing"),
+            custom("one", "Nothing"),
+        ],
+    )
+    into = ("-f", source, "-n", namespace)
+    lifted = ("--adopt", "all", "--take-over", "kubectl-client-side-apply", "--recreate",
+              "--force-conflicts", "--full", "--create-namespace")  # fmt: skip
+    calls: list[tuple[set[int], tuple[str | Path, ...]]] = [
+        *(({1, 3, 4}, ("diff", "web", *into, *more)) for more in ((), lifted)),
+        ({1}, ("diff", "web", *into, *lifted, "--external-diff", "true")),
+        ({0}, ("diff", "web", *into, *lifted, "--fail-on-drift", "--ignore", "*:/data")),
+        ({1}, ("diff", "new", "-f", source, "-n", f"{namespace}-more", *lifted)),
+        *(
+            ({0, 3, 6}, (verb, "web", *into, dry))
+            for verb in ("apply", "prune")
+            for dry in ("--dry-run", "--dry-run=client")
+        ),
+        ({0}, ("apply", "web", *into, *lifted, "--dry-run", "--wait")),
+        ({0}, ("delete", "web", "-n", namespace, "--dry-run", "--yes")),
+        *(
+            ({0}, ("explain", "web", name, "-n", namespace, *more))
+            for name in ("configmap/changed", "configmap/theirs")
+            for more in ((), ("-f", source))
+        ),
+        ({0, 5}, ("status", "web", "-n", namespace, "--drift")),
+        ({0}, ("inventory", "list", "-n", namespace, "--ready")),
+        ({0}, ("inventory", "show", "web", "-n", namespace)),
+        ({0, 1}, ("inventory", "check", "web", "-n", namespace)),
+        ({0}, ("inventory", "repair", "web", "-n", namespace, "--dry-run", "--yes")),
+        (
+            {0},
+            ("inventory", "move", "web", "new", "configmap/leaves", "-n", namespace, "--dry-run"),
+        ),
+        ({0}, ("inventory", "abandon", "web", "--all", "-n", namespace, "--dry-run")),
+        ({0}, ("version", "-n", namespace)),
+    ]
+    kinds = ("configmaps", "secrets")
+    before = [api.get(f"/api/v1/namespaces/{namespace}/{kind}")["items"] for kind in kinds]
+    audit.restart()
+    for codes, arguments in calls:
+        ended = applyprune(*arguments, kubeconfig=plane.kubeconfig)
+        assert ended.code in codes, (arguments, ended)
+    assert _writes(audit) == []
+    after = [api.get(f"/api/v1/namespaces/{namespace}/{kind}")["items"] for kind in kinds]
+    assert json.dumps(after) == json.dumps(before)
+    # The witness sees a write.
+    assert (
+        applyprune("delete", "web", "-n", namespace, "--yes", kubeconfig=plane.kubeconfig).code == 0
+    )
+    assert _writes(audit)

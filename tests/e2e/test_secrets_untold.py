@@ -1,0 +1,490 @@
+"""Whatever goes wrong with a Secret, in whatever format it is told: its values are not in it."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import os
+import pty
+import secrets
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.e2e.command import applyprune
+from tests.engine.stage import Stage
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from applyprune.localplane import Plane
+    from tests.conftest import Api
+
+TOKEN = f"tk{secrets.token_hex(12)}"
+"""Stands in every field of every Secret, and nowhere else; another one in each run."""
+OTHER = f"tk{secrets.token_hex(12)}"
+"""What the Secrets in the cluster hold where they differ."""
+FORMATS = ("json", "jsonl", "junit", "github", "gitlab", "name")
+
+
+def _encoded(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
+
+
+def traces(token: str) -> list[str]:
+    """Return what a leak would look like: raw, hex, and base64 at each of its three alignments."""
+    found = [token, token.encode().hex(), token[::-1], token[:12], token[-12:]]
+    for shift in range(3):
+        # The characters in the middle do not depend on what stands around the token.
+        whole = _encoded("x" * shift + token)
+        found.append(whole[8:28])
+    return found
+
+
+NUMBER = secrets.randbelow(10**12) + 10**12
+TRACES = [str(NUMBER), *(trace for token in (TOKEN, OTHER) for trace in traces(token))]
+
+
+def secret(name: str = "key", **content: Any) -> dict[str, Any]:
+    """Return a Secret, by default with the token in ``data`` and in ``stringData``."""
+    content = content or {
+        "data": {"encoded": _encoded(TOKEN), "more": _encoded(f"x{TOKEN}y")},
+        "stringData": {"plain": TOKEN, "lines": f"a\n{TOKEN}\nb"},
+    }
+    return {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}, **content}
+
+
+def annotated(name: str = "key") -> dict[str, Any]:
+    """Return a Secret that kubectl has left its copy of the values on."""
+    copy = json.dumps(secret(name))
+    one = secret(name)
+    one["metadata"]["annotations"] = {"kubectl.kubernetes.io/last-applied-configuration": copy}
+    return one
+
+
+BROKEN_TEXTS: dict[str, str] = {
+    "a quote never closed": f'kind: Secret\napiVersion: v1\ndata:\n  a: "{TOKEN}\n',
+    "a bracket never closed": f"kind: Secret\napiVersion: v1\ndata: {{a: {TOKEN}\n",
+    "a tab": f"kind: Secret\napiVersion: v1\ndata:\n\ta: {TOKEN}\n",
+    "less indented": f"kind: Secret\napiVersion: v1\ndata:\n    a: b\n  {TOKEN}: c\n",
+    "a text between": f"kind: Secret\napiVersion: v1\ndata:\n  a: b\n{TOKEN}\nstringData: {{}}\n",
+    "no kind": f"apiVersion: v1\nmetadata: {{name: a}}\nstringData:\n  a: {TOKEN}\n",
+    "an alias that is none": f"kind: Secret\napiVersion: v1\ndata:\n  a: *{TOKEN}\n",
+    "a tag of YAML's": f"kind: Secret\napiVersion: v1\ndata:\n  a: !!{TOKEN} b\n",
+    "a tag in brackets": f"kind: Secret\napiVersion: v1\ndata:\n  a: !<{TOKEN}> b\n",
+    "a sign that begins nothing": f"kind: Secret\napiVersion: v1\ndata:\n  a: @{TOKEN}\n",
+    "a tag": f"kind: Secret\napiVersion: v1\ndata:\n  a: !{TOKEN} b\n",
+    "the same key": f"kind: Secret\napiVersion: v1\ndata:\n  a: {TOKEN}\n  a: {TOKEN}\n",
+    "a key that is a token twice": (
+        f"kind: Secret\napiVersion: v1\nstringData:\n  k: |\n    {TOKEN}\n  k: |\n    {TOKEN}\n"
+    ),
+    "JSON that stops": '{"kind": "Secret", "apiVersion": "v1", "data": {"a": "' + TOKEN,
+    "a list without end": f"kind: List\napiVersion: v1\nitems:\n- kind: Secret\n  data: [{TOKEN}\n",
+    "control characters": f"kind: Secret\napiVersion: v1\ndata:\n  a: {TOKEN}\x01\n",
+}
+BROKEN_OBJECTS: dict[str, Any] = {
+    "data is a list": secret(data=[TOKEN]),
+    "data is a text": secret(data=TOKEN),
+    "a value is a number": secret(data={"a": NUMBER}, stringData={"b": TOKEN}),
+    "a value is a mapping": secret(stringData={"a": {"b": TOKEN}}),
+    "a value is a list": secret(stringData={"a": [TOKEN]}),
+    "not base64": secret(data={"a": f"{TOKEN}!"}),
+    "both": secret(data={"a": _encoded(TOKEN)}, stringData={"a": TOKEN}),
+    "the name is a mapping": {**secret(), "metadata": {"name": {"a": TOKEN}}},
+    "no name": {**secret(), "metadata": {}},
+    "in a list": {"apiVersion": "v1", "kind": "List", "items": [secret(), secret(data=[TOKEN])]},
+}
+REFUSED: dict[str, Any] = {
+    "an unknown field": {**secret(), "date": {"a": _encoded(TOKEN)}},
+    "a key that is none": secret(stringData={"a b": TOKEN}),
+    "a certificate that is none": secret(
+        type="kubernetes.io/tls", data={"tls.crt": _encoded(TOKEN), "tls.key": _encoded(TOKEN)}
+    ),
+    "docker settings that are none": secret(
+        type="kubernetes.io/dockerconfigjson", data={".dockerconfigjson": _encoded(TOKEN)}
+    ),
+    "immutable is a text": {**secret(), "immutable": TOKEN},
+    "the type is the token, too long": {**secret(), "type": TOKEN * 40},
+    "too large": secret(data={"a": _encoded(TOKEN * 40_000)}),
+    "a rule over its values": {
+        **annotated(),
+        "metadata": {
+            "name": "key",
+            "annotations": {"applyprune.dev/ready-when": "self.data.encoded.nothing"},
+        },
+    },
+}
+
+
+@dataclass
+class Teller:
+    """Runs a command in every format at once, as loudly as it can, and collects all of it."""
+
+    plane: Plane
+    namespace: str
+    folder: Path
+    runs: int = 0
+
+    def tell(
+        self, verb: str, *arguments: str | Path, code: set[int], cwd: Path | None = None
+    ) -> str:
+        """Return everything that one command has written, to files that nobody asked for, too."""
+        self.runs += 1
+        files = {form: self.folder / f"{self.runs}.{form}" for form in FORMATS}
+        outputs = [f"-o{form}={path}" for form, path in files.items()]
+        ended = applyprune(
+            *verb.split(),
+            *arguments,
+            "-v",
+            *outputs,
+            *("-n", self.namespace),
+            kubeconfig=self.plane.kubeconfig,
+            cwd=cwd,
+        )
+        assert ended.code in code, ended
+        written = [path.read_text() for path in files.values()]
+        assert all(written[:3]), "each of the complete formats has something to say"
+        found = [path for path in (self.folder / "own").rglob("*") if path.is_file()]
+        assert found, "the cache is in there at least"
+        return "\n".join([ended.out, ended.err, *written, *(path.read_text() for path in found)])
+
+
+@pytest.fixture
+def teller(plane: Plane, namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Teller:
+    """A teller in a new namespace; caches, temporary files and summaries go into its folder."""
+    folder = tmp_path / "told"
+    (folder / "own/tmp").mkdir(parents=True)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "own/cache"))
+    monkeypatch.setenv("TMPDIR", str(folder / "own/tmp"))
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(folder / "own/summary.md"))
+    monkeypatch.delenv("APPLYPRUNE_TRACEBACK", raising=False)
+    return Teller(plane, namespace, folder)
+
+
+def untold(told: str) -> None:
+    """Fail when any trace of a token is in what was told; the message shows none of it."""
+    leaks = [told[max(0, told.find(one) - 80) : told.find(one)] for one in TRACES if one in told]
+    assert leaks == [], "a value stands behind this"
+
+
+def test_the_traces_would_be_found() -> None:
+    """Else the tests below would prove nothing."""
+    for shift in range(6):
+        around = "s" * shift
+        assert any(one in _encoded(f"{around}{TOKEN}{around}") for one in TRACES)
+    with pytest.raises(AssertionError):
+        untold(f"error: {TOKEN}")
+
+
+def test_there_are_forty_cases() -> None:
+    """Ways in which something may be said about a Secret."""
+    assert len(BROKEN_TEXTS) + len(BROKEN_OBJECTS) + len(REFUSED) + len(STORIES) >= 40
+
+
+def test_input_that_cannot_be_read(teller: Teller, tmp_path: Path) -> None:
+    """Broken in every way at once: the place of each is told, its line is not."""
+    for number, text in enumerate(BROKEN_TEXTS.values()):
+        (tmp_path / f"text-{number:02}.yaml").write_text(text)
+    for number, body in enumerate(BROKEN_OBJECTS.values()):
+        (tmp_path / f"body-{number:02}.json").write_text(json.dumps(body, indent=2))
+    for verb in ("apply web", "explain web secret/key"):
+        told = teller.tell(verb, "-f", tmp_path, code={2})
+        for number in range(len(BROKEN_TEXTS)):
+            assert f"text-{number:02}.yaml" in told
+        untold(told)
+
+
+@pytest.mark.parametrize("verb", ["apply web", "diff web", "apply web --dry-run"])
+def test_objects_that_the_server_refuses(teller: Teller, tmp_path: Path, verb: str) -> None:
+    """Each as an object of its own; those that differ by their name only go in one run."""
+    for number, body in enumerate(REFUSED.values()):
+        named = {**body, "metadata": {**body["metadata"], "name": f"key-{number}"}}
+        (tmp_path / f"refused-{number}.json").write_text(json.dumps(named, indent=2))
+    told = teller.tell(verb, "-f", tmp_path, code={2, 3})
+    untold(told)
+
+
+def _with(folder: Path, *bodies: dict[str, Any]) -> Path:
+    path = folder / "set.json"
+    path.write_text("\n---\n".join(json.dumps(body, indent=2) for body in bodies))
+    return path
+
+
+def _created(teller: Teller, api: Api, folder: Path) -> str:
+    source = _with(folder, secret(), annotated("other"))
+    return teller.tell("diff web", "-f", source, code={1}) + teller.tell(
+        "apply web", "-f", source, code={0}
+    )
+
+
+def _made(teller: Teller) -> None:
+    """Make the same set in silence."""
+    Stage(teller.plane.kubeconfig, teller.namespace).run(secret(), annotated("other"))
+
+
+def _changed(teller: Teller, api: Api, folder: Path) -> str:
+    _made(teller)
+    source = _with(folder, secret(stringData={"plain": OTHER, "new": OTHER}), annotated("other"))
+    told = teller.tell("diff web", "-f", source, code={1})
+    told += teller.tell("apply web --dry-run", "-f", source, code={0})
+    return told + teller.tell("apply web", "-f", source, code={0})
+
+
+def _deleted(teller: Teller, api: Api, folder: Path) -> str:
+    _made(teller)
+    source = _with(folder, secret())
+    told = teller.tell("diff web", "-f", source, code={1})
+    told += teller.tell("prune web", "-f", source, code={0})
+    return told + teller.tell("delete web --yes", code={0})
+
+
+def _drifted(teller: Teller, api: Api, folder: Path) -> str:
+    _made(teller)
+    path = f"/api/v1/namespaces/{teller.namespace}/secrets/key"
+    body = api.get(path)
+    body["data"]["encoded"] = _encoded(OTHER)
+    body["data"]["foreign"] = _encoded(OTHER)
+    assert api("PUT", path, body)[0] == 200
+    source = _with(folder, secret(), annotated("other"))
+    told = teller.tell("status web --drift", code={0, 1})
+    told += teller.tell("inventory list --ready", code={0, 1})
+    told += teller.tell("explain web secret/key", "-f", source, code={0})
+    told += teller.tell("explain web secret/key", code={0})
+    told += teller.tell("inventory check web", code={0, 1})
+    return told + teller.tell("diff web", "-f", source, code={1, 4})
+
+
+def _contended(teller: Teller, api: Api, folder: Path) -> str:
+    _made(teller)
+    path = f"/api/v1/namespaces/{teller.namespace}/secrets/key"
+    body = secret(data={"encoded": _encoded(OTHER), "plain": _encoded(OTHER)})
+    status, reply = api(
+        "PATCH",
+        f"{path}?fieldManager=somebody&force=true",
+        body,
+        content_type="application/apply-patch+yaml",
+    )
+    assert status == 200, reply
+    source = _with(folder, secret(), annotated("other"))
+    told = teller.tell("diff web", "-f", source, code={4})
+    return told + teller.tell("apply web", "-f", source, code={4})
+
+
+def _immutable(teller: Teller, api: Api, folder: Path) -> str:
+    source = _with(folder, {**secret(), "immutable": True})
+    told = teller.tell("apply web", "-f", source, code={0})
+    source = _with(folder, {**secret(stringData={"plain": OTHER}), "immutable": True})
+    told += teller.tell("diff web", "-f", source, code={3})
+    told += teller.tell("apply web", "-f", source, code={3})
+    return told + teller.tell("apply web --recreate", "-f", source, code={0})
+
+
+def _another_type(teller: Teller, api: Api, folder: Path) -> str:
+    _made(teller)
+    source = _with(folder, {**secret(stringData={"plain": OTHER}), "type": "example.com/other"})
+    told = teller.tell("diff web --max-prune 5", "-f", source, code={3})
+    return told + teller.tell("apply web", "-f", source, code={3})
+
+
+def _owned_by_another(teller: Teller, api: Api, folder: Path) -> str:
+    _made(teller)
+    source = _with(folder, secret(stringData={"plain": OTHER}))
+    told = teller.tell("diff shop", "-f", source, code={3})
+    told += teller.tell("apply shop", "-f", source, code={3})
+    told += teller.tell("explain shop secret/key", "-f", source, code={0})
+    return told + teller.tell("inventory move web shop secret/key", code={0, 2})
+
+
+def _without_a_record(teller: Teller, api: Api, folder: Path) -> str:
+    _made(teller)
+    path = f"/api/v1/namespaces/{teller.namespace}/configmaps/applyprune-web"
+    kept = json.dumps(api.get(path))
+    assert api("DELETE", path)[0] == 200
+    told = teller.tell("inventory check web", code={0, 1})
+    told += teller.tell("inventory repair web --yes", code={0})
+    return told + teller.tell("inventory show web", code={0}) + kept
+
+
+def _twice(teller: Teller, api: Api, folder: Path) -> str:
+    return teller.tell("apply web", "-f", _with(folder, secret(), secret()), code={2})
+
+
+def _adopted(teller: Teller, api: Api, folder: Path) -> str:
+    """What kubectl has put into its annotation is a copy of all values."""
+    path = f"/api/v1/namespaces/{teller.namespace}/secrets"
+    body = annotated()
+    body["metadata"]["annotations"]["note"] = f"it was {TOKEN} once"
+    assert api("POST", f"{path}?fieldManager=kubectl-client-side-apply", body)[0] == 201
+    other = secret(stringData={"plain": OTHER})
+    other["metadata"]["annotations"] = {"note": f"it is {OTHER} now"}
+    source = _with(folder, other)
+    told = teller.tell("diff web --ignore *:/kind", "-f", source, code={1, 4})
+    told += teller.tell("diff web --ignore secret:/data", "-f", source, code={1, 4})
+    told += teller.tell("apply web --force-conflicts", "-f", source, code={0})
+    return told + teller.tell("diff web", "-f", _with(folder, annotated()), code={1, 4})
+
+
+def _kustomized(teller: Teller, api: Api, folder: Path) -> str:
+    environment = folder / "secret.env"
+    (folder / "kustomization.yaml").write_text(
+        f"secretGenerator:\n- name: key\n  envs: [{environment.name}]\n"
+    )
+    environment.write_text(f"plain={TOKEN}\n")
+    told = teller.tell("diff web", "-k", folder, code={1})
+    told += teller.tell("apply web", "-k", folder, code={0})
+    environment.write_text(f"plain={OTHER}\nplain={TOKEN}\n")
+    told += teller.tell("apply web", "-k", folder, code={2})
+    environment.write_bytes(f"plain={OTHER}".encode() + b"\xff")
+    return told + teller.tell("diff web", "-k", folder, code={2})
+
+
+def _ruled(teller: Teller, api: Api, folder: Path) -> str:
+    """Rules that fail over the values of the object that they are for."""
+    bodies = []
+    for number, rule in enumerate(
+        ("int(self.data.plain) > 0", "self.data[self.data.plain] == 'a'", "self.data.plain")
+    ):
+        body = secret(f"key-{number}")
+        body["metadata"]["annotations"] = {"applyprune.dev/ready-when": rule}
+        bodies.append(body)
+    told = teller.tell("apply web --wait --timeout 1s", "-f", _with(folder, *bodies), code={5})
+    return told + teller.tell("status web", code={5})
+
+
+def _against_a_policy(teller: Teller, api: Api, folder: Path) -> str:
+    """A policy of somebody's quotes the value in its refusal, and in a warning."""
+    name = f"quotes-{teller.namespace}"
+    group = "/apis/admissionregistration.k8s.io/v1"
+    home = {"matchLabels": {"kubernetes.io/metadata.name": teller.namespace}}
+    rule = {
+        "apiGroups": [""],
+        "apiVersions": ["v1"],
+        "operations": ["*"],
+        "resources": ["secrets"],
+    }
+    spec = {
+        "matchConstraints": {"namespaceSelector": home, "resourceRules": [rule]},
+        "validations": [
+            {"expression": "false", "messageExpression": "'never ' + string(object.data.more)"}
+        ],
+    }
+    binding = {"policyName": name, "validationActions": ["Deny"]}
+    head = {"apiVersion": "admissionregistration.k8s.io/v1", "metadata": {"name": name}}
+    policies = {
+        f"{group}/validatingadmissionpolicies": {
+            **head,
+            "kind": "ValidatingAdmissionPolicy",
+            "spec": spec,
+        },
+        f"{group}/validatingadmissionpolicybindings": {
+            **head,
+            "kind": "ValidatingAdmissionPolicyBinding",
+            "spec": binding,
+        },
+    }
+    secrets_path = f"/api/v1/namespaces/{teller.namespace}/secrets?dryRun=All"
+    try:
+        for path, body in policies.items():
+            assert api("POST", path, body)[0] == 201
+        until = time.monotonic() + 30
+        while "never" not in str(api("POST", secrets_path, secret("probe"))[1]):
+            assert time.monotonic() < until, "the policy has no effect"
+            time.sleep(0.1)
+        source = _with(folder, secret())
+        told = teller.tell("diff web", "-f", source, code={3})
+        told += teller.tell("apply web", "-f", source, code={3})
+        assert "failed" in told
+        return told
+    finally:
+        for path in policies:
+            api("DELETE", f"{path}/{name}")
+
+
+def _shown_by_a_program(teller: Teller, api: Api, folder: Path) -> str:
+    """What it is given, and what it leaves."""
+    _made(teller)
+    script = folder / "show"
+    script.write_text('#!/bin/sh\ncat "$1"/* "$2"/*\nls -lR "$1" "$2"\n')
+    script.chmod(0o755)
+    source = _with(folder, secret(stringData={"plain": OTHER, "new": OTHER}), annotated("other"))
+    told = teller.tell(f"diff web --external-diff {script}", "-f", source, code={1})
+    assert "-rw-------" in told
+    assert list((teller.folder / "own/tmp").iterdir()) == []
+    return told
+
+
+def _configured(teller: Teller, api: Api, folder: Path) -> str:
+    """A Secret where the configuration of a set belongs."""
+    head = "apiVersion: applyprune.dev/v1alpha1\nkind: Config\nname: web\n"
+    told = ""
+    for text in (
+        json.dumps(secret()),
+        f"{head}data: {{a: {TOKEN}}}\n",
+        f"{head}stringData: {TOKEN}\n",
+        f"{head}---\n{json.dumps(secret())}\n",
+        f'{head}filename: "{TOKEN}\n',
+    ):
+        (folder / "applyprune.yaml").write_text(text)
+        ended = applyprune(*("apply", "-v"), kubeconfig=teller.plane.kubeconfig, cwd=folder)
+        assert ended.code == 2, ended
+        told += ended.out + ended.err
+    (folder / "applyprune.yaml").write_text(f"{head}---\n{json.dumps(secret())}\n")
+    return told + teller.tell("apply web", "-f", folder, code={2})
+
+
+def _on_a_terminal(teller: Teller, api: Api, folder: Path) -> str:
+    """With the live display, from which everything may be read back."""
+    _made(teller)
+    source = _with(folder, secret(stringData={"plain": OTHER}), annotated("other"))
+    told = b""
+    for verb in ("diff", "apply"):
+        master, terminal = pty.openpty()
+        command = [sys.executable, "-m", "applyprune", verb, "web", "-v"]
+        process = subprocess.Popen(
+            [*command, "-f", str(source), "-n", teller.namespace],
+            env={**os.environ, "KUBECONFIG": str(teller.plane.kubeconfig), "TERM": "xterm"},
+            stdin=terminal,
+            stdout=terminal,
+            stderr=terminal,
+        )
+        os.close(terminal)
+        with contextlib.suppress(OSError):  # the terminal's end
+            while more := os.read(master, 65536):
+                told += more
+        os.close(master)
+        assert process.wait(60) == (1 if verb == "diff" else 0)
+    assert b"\x1b[" in told
+    return told.decode()
+
+
+STORIES: dict[str, Callable[[Teller, Api, Path], str]] = {
+    "created": _created,
+    "changed": _changed,
+    "deleted": _deleted,
+    "drifted": _drifted,
+    "contended": _contended,
+    "immutable": _immutable,
+    "another type": _another_type,
+    "owned by another": _owned_by_another,
+    "without a record": _without_a_record,
+    "twice": _twice,
+    "adopted": _adopted,
+    "kustomized": _kustomized,
+    "ruled": _ruled,
+    "against a policy": _against_a_policy,
+    "shown by a program": _shown_by_a_program,
+    "configured": _configured,
+    "on a terminal": _on_a_terminal,
+}
+
+
+@pytest.mark.parametrize("story", STORIES)
+def test_a_story_of_a_secret(teller: Teller, api: Api, tmp_path: Path, story: str) -> None:
+    """What happens is told, and the keys; no value, whichever side it is on."""
+    untold(STORIES[story](teller, api, tmp_path))
