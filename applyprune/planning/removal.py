@@ -65,7 +65,7 @@ def remove_steps(
     judged = [_with_cascade(step, cascades, options) for step in steps]
     ordered = sorted(judged, key=lambda step: (-step.entry.wave, step.entry.ref))
     empty = hollow if desired else ("the input",)
-    refs = {one.ref for one in desired}
+    refs = [one.ref for one in desired]
     return judge(ordered, cascades, listed, options, empty=empty, desired=refs)
 
 
