@@ -97,8 +97,10 @@ def judge(
         *(f"{ref.short} would take along what is to stay" for ref in cascading[:3]),
     ]
     along = f", {count - len(doomed)} of them taken along" if count > len(doomed) else ""
+    # Of what has left the set nothing may be there any more.
+    delete = f": it would delete {count} object{'' if count == 1 else 's'}" if count else ""
     error = PruneRefused(
-        f"the prune was refused: it would delete {count} objects{along}",
+        f"the prune was refused{delete}{along}",
         why="; ".join(reasons),
         hint=hint,
     )
