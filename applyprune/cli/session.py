@@ -134,7 +134,8 @@ def describe(where: Where, name: str) -> str:
     """Return the question that stands before the deletion of a whole set."""
     with transport_to(where) as (transport, server, namespace):
         inventory = ConfigMapStore(transport, identity(name, namespace)).read()
-    return (
-        f"Delete the {len(inventory.entries)} objects of the set {name} "
-        f"(namespace {namespace}, server {server})?"
-    )
+    count, place = len(inventory.entries), f"(namespace {namespace}, server {server})"
+    if not count:
+        return f"Delete the set {name}, which lists no object {place}?"
+    objects = "one object" if count == 1 else f"{count} objects"
+    return f"Delete the {objects} of the set {name} {place}?"

@@ -349,7 +349,7 @@ class _Run:
                 done = Done(step.entry.ref, Outcome.KEPT, reason=f"{told}: {why}")
             yield from self.tally.counted((done,))
         if self.plan.refusal is not None and self.request.options.prune:
-            self.tally.problems.append(self.plan.refusal)
+            self.tally.refusal = self.plan.refusal
             yield Refused(self.plan.refusal)
 
     def _record_end(self, entries: dict[Ref, Entry], exit_code: int) -> Iterator[Event]:

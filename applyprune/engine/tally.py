@@ -20,10 +20,14 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Tally:
-    """Counts one run's events; ``run`` is its id and ``elapsed`` its seconds so far."""
+    """Counts one run's events; ``run`` is its id and ``elapsed`` its seconds so far.
+
+    ``problems`` are of an object each, ``refusal`` is of the whole prune.
+    """
 
     run: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
     problems: list[Problem] = field(default_factory=list)
+    refusal: Problem | None = None
     _began: float = field(default_factory=time.monotonic)
     _counts: Counter[Outcome] = field(default_factory=Counter)
 
@@ -48,4 +52,4 @@ class Tally:
 
     def finished(self) -> Finished:
         """Return the event that ends the run."""
-        return finished(self._counts, self.problems, self.elapsed)
+        return finished(self._counts, self.problems, self.elapsed, self.refusal)

@@ -169,10 +169,10 @@ class TextPrinter:
         if not event.counts and (self._ended or not self._name):
             return  # the error has said all that there is to say, or it was only looked
         parts = [f"{event.counts[one]} {one}" for one in Outcome if event.counts.get(one)]
-        what = f"{', '.join(parts) or 'nothing to do'}{self._dry}"
+        what = ", ".join(parts) or "nothing to do"
         if self._mode is Mode.REPAIR and not parts:
             what = f"{self._found or 'no'} difference{'' if self._found == 1 else 's'}"
-        self._out(f"{self._name}: {what} in {event.elapsed:.1f} s")
+        self._out(f"{self._name}: {what}{self._dry} in {event.elapsed:.1f} s")
         if event.problem is not None:
             self._err("error", event.problem)
             self._repeat()

@@ -9,6 +9,7 @@ others is asked about there.
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from dataclasses import astuple, replace
 from typing import TYPE_CHECKING
 
@@ -62,9 +63,9 @@ def judge(
     leaves = doomed or any(step.action is Action.ABANDON for step in steps)
     if not limited or options.allow_empty or (desired and not leaves):
         empty = ()
-    # Where everything goes elsewhere all of it has left; whoever names a number has seen that.
-    elsewhere = (
-        limited and options.max_prune == PruneLimit() and _has_moved(doomed, desired, options)
+    # A namespace that was set wrongly, or not at all; whoever names a number has seen that.
+    left = (
+        () if options.max_prune != PruneLimit() or not limited else _left(doomed, desired, options)
     )
     lost = unlisted(options.keep, listed) if doomed else ()
     refused = [step.entry.ref for step in doomed if step.action is Action.REFUSE]
@@ -74,7 +75,7 @@ def judge(
     kinds = _kinds_in_need(others, options) if limited else []
     needed = [
         *(["--allow-empty"] if empty else []),
-        *([f"--max-prune {count}"] if over or elsewhere else []),
+        *([f"--max-prune {count}"] if over or left else []),
         *(f"--allow-kind {kind}" for kind in kinds),
         *(f"--allow-cascade {ref.short}" for ref in cascading),
     ]
@@ -88,11 +89,7 @@ def judge(
         hint = f"Correct or drop {' '.join(f'--keep {name}' for name in lost)}."
     reasons = [
         *([f"there is no object in {', '.join(empty)}"] if empty else []),
-        *(
-            [f"--namespace-override {options.namespace_override} takes objects from where they are"]
-            if elsewhere
-            else []
-        ),
+        *(f"the input wants elsewhere what is in the namespace {home}" for home in left),
         *(f"{ref.short} holds what the input wants" for ref in wanted[:3]),
         *(f"--keep {name} names nothing that the set lists" for name in lost),
         *([f"a prune may delete {most} of the {len(listed)} objects listed"] if over else []),
@@ -100,8 +97,10 @@ def judge(
         *(f"{ref.short} would take along what is to stay" for ref in cascading[:3]),
     ]
     along = f", {count - len(doomed)} of them taken along" if count > len(doomed) else ""
+    # Of what has left the set nothing may be there any more.
+    delete = f": it would delete {count} object{'' if count == 1 else 's'}" if count else ""
     error = PruneRefused(
-        f"the prune was refused: it would delete {count} objects{along}",
+        f"the prune was refused{delete}{along}",
         why="; ".join(reasons),
         hint=hint,
     )
@@ -139,13 +138,24 @@ def lifted(options: Options, steps: Sequence[RemoveStep], cascades: Cascades) ->
     )
 
 
-def _has_moved(doomed: Sequence[RemoveStep], desired: Collection[Ref], options: Options) -> bool:
-    """Return whether what would be deleted is in the input, and sent elsewhere by an option."""
-    home = options.namespace_override
-    return bool(home) and any(
-        step.entry.ref.namespace and replace(step.entry.ref, namespace=home) in desired
-        for step in doomed
-    )
+def _left(
+    doomed: Sequence[RemoveStep],
+    desired: Collection[Ref],
+    options: Options,
+) -> Sequence[str]:
+    """Return the namespaces that lose objects because the input wants the same ones elsewhere.
+
+    Where an option says where all of it goes, one such object is enough; else there must be two
+    in a namespace where the input wants nothing any more: one may be moved without a question.
+    """
+    # Of a large set nothing is looked through when nothing goes.
+    wanted = {(ref.group, ref.kind, ref.name) for ref in desired} if doomed else frozenset()
+    going = [step.entry.ref for step in doomed if step.entry.ref.namespace]
+    moved = Counter(ref.namespace for ref in going if (ref.group, ref.kind, ref.name) in wanted)
+    if options.namespace_override or not moved:
+        return sorted(moved)
+    homes = {ref.namespace for ref in desired}
+    return sorted(home for home, count in moved.items() if count > 1 and home not in homes)
 
 
 def _is_doomed(step: RemoveStep) -> bool:

@@ -73,7 +73,7 @@ def remove_steps(
     cascades = Cascades(found, listed, _coming(desired, steps))
     steps.sort(key=lambda step: (-step.entry.wave, step.entry.ref))
     empty = hollow if desired else ("the input",)
-    refs = {one.ref for one in desired}
+    refs = [one.ref for one in desired]
 
     def judged(options: Options) -> tuple[tuple[RemoveStep, ...], Problem | None]:
         with_cascades = [_with_cascade(step, cascades, options) for step in steps]

@@ -27,10 +27,13 @@ _NAMED = 10
 
 
 def finished(
-    counts: Mapping[Outcome, int], problems: Sequence[Problem], elapsed: float
+    counts: Mapping[Outcome, int],
+    problems: Sequence[Problem],
+    elapsed: float,
+    refusal: Problem | None = None,
 ) -> Finished:
-    """Return the event that ends a run; ``elapsed`` in seconds."""
-    error = verdict(problems)
+    """Return the event that ends a run; ``elapsed`` in seconds, ``refusal`` of the whole prune."""
+    error = verdict(problems, refusal)
     return Finished(
         counts=dict(counts),
         exit_code=error.exit_code if error else 0,
@@ -47,15 +50,16 @@ def waiting(whys: Mapping[Ref, str], what: str, elapsed: float, timeout: float) 
     return Waiting(first, what, elapsed, timeout, whys[first], named, len(whys))
 
 
-def verdict(problems: Iterable[Problem]) -> ApplypruneError | None:
+def verdict(problems: Iterable[Problem], refusal: Problem | None = None) -> ApplypruneError | None:
     """Return the error that a run's failures amount to, None when there is none.
 
-    Failures that are all conflicts, all time-outs or all refusals have exit codes of their own.
+    ``problems`` are of an object each, ``refusal`` is of the whole prune. Failures that are all
+    conflicts, all time-outs or all refusals have exit codes of their own.
     """
     problems = tuple(problems)
-    if not problems:
+    kinds = {problem.kind for problem in (*problems, *([refusal] if refusal else []))}
+    if not kinds:
         return None
-    kinds = {problem.kind for problem in problems}
     if kinds == {PruneRefused.__name__}:
         return PruneRefused("the prune was refused: nothing was deleted")
     some = f"{len(problems)} of the set's objects"
@@ -63,4 +67,4 @@ def verdict(problems: Iterable[Problem]) -> ApplypruneError | None:
         return ConflictsFound(f"{some} failed: other field managers own fields of them")
     if kinds == {NotReady.__name__}:
         return NotReady(f"{some} did not become ready, or did not go, in time")
-    return RunFailed(f"{some} failed")
+    return RunFailed(f"{some} failed{', and the prune was refused' if refusal else ''}")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -133,3 +135,24 @@ def loaded(*arguments: str) -> set[str]:
     )
     assert reply.stdout.startswith(("Usage: applyprune", "applyprune "))
     return set(reply.stdout.rpartition("LOADED")[2].split())
+
+
+def test_ctrl_c_while_the_program_is_loaded_leaves_no_traceback(tmp_path: Path) -> None:
+    """Python interrupts whatever import is on its way; here the one that takes longest."""
+    hook = """
+import signal, sys
+class Interrupting:
+    def find_spec(self, name, path=None, target=None):
+        if name == "applyprune.cli.main":
+            signal.raise_signal(signal.SIGINT)
+sys.meta_path.insert(0, Interrupting())
+"""
+    (tmp_path / "sitecustomize.py").write_text(hook, encoding="utf-8")
+    ended = subprocess.run(
+        [sys.executable, "-m", "applyprune", "--help"],
+        env={**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{Path(__file__).parents[2]}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "")

@@ -128,7 +128,9 @@ def test_a_namespace_override_empties_no_namespace_unseen(stage: Stage, api: Api
         for mode in (Mode.PRUNE, Mode.APPLY):
             story = stage.run(*bodies, namespace_override=there, mode=mode)
             assert story.exit_code == 6
-            assert "takes objects from where they are" in story.refusal
+            assert f"the input wants elsewhere what is in the namespace {stage.namespace}" in (
+                story.refusal
+            )
             assert "--max-prune 2" in story.refusal
         paths = [
             f"/api/v1/namespaces/{home}/configmaps/{name}"
@@ -139,8 +141,17 @@ def test_a_namespace_override_empties_no_namespace_unseen(stage: Stage, api: Api
         story = stage.run(*bodies, namespace_override=there, max_prune=stage.most(2))
         assert story.exit_code == 0
         assert [api.exists(path) for path in paths] == [False, False, True, True]
+        # Back again by forgetting the option, or by a namespace in the manifests.
+        story = stage.run(*bodies)
+        assert (story.exit_code, "--max-prune 2" in story.refusal) == (6, True)
+        assert stage.run(*bodies, mode=Mode.PRUNE).exit_code == 6
+        again = stage.run(*bodies, namespace_override=there, max_prune=stage.most(2))
+        assert [api.exists(path) for path in paths] == [False, False, True, True], again
         # What has left the input since is pruned there as anywhere.
         assert stage.run(bodies[0], namespace_override=there).exit_code == 0
         assert not api.exists(paths[3])
+        # One object alone may move without a question.
+        assert stage.run(bodies[0]).exit_code == 0
+        assert [api.exists(path) for path in paths] == [True, False, False, False]
     finally:
         api("DELETE", f"/api/v1/namespaces/{there}")

@@ -185,14 +185,18 @@ def test_prune_without_applying(stage: Stage) -> None:
     assert stage.listed() == {"configmap/a"}
 
 
-def test_an_empty_input_is_refused(stage: Stage) -> None:
-    """A missing mount looks just like it."""
+def test_an_empty_input_is_refused(stage: Stage, api: Api) -> None:
+    """A missing mount looks just like it; that there was nothing to delete makes it no better."""
     with pytest.raises(EmptyInput):
         stage.run()
     stage.run(config_map("a"))
     story = stage.run()
     assert story.exit_code == 6
-    assert "no object in the input" in story.refusal
+    why = "there is no object in the input"
+    assert f"the prune was refused: it would delete 1 object: {why}" in story.refusal
+    assert stage.listed() == {"configmap/a"}
+    api("DELETE", f"/api/v1/namespaces/{stage.namespace}/configmaps/a")
+    assert f"the prune was refused: {why}" in stage.run().refusal
     assert stage.listed() == {"configmap/a"}
 
 

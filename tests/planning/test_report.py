@@ -1,0 +1,52 @@
+"""What a run's failures amount to: the words and the exit code."""
+
+from __future__ import annotations
+
+import pytest
+
+from applyprune.model.problems import Problem
+from applyprune.planning.report import verdict
+
+REFUSAL = Problem("PruneRefused", "the prune was refused: it would delete 8 objects")
+CASES: dict[str, tuple[tuple[str, ...], Problem | None, int, str]] = {
+    "one object": (("Invalid",), None, 3, "1 of the set's objects failed"),
+    "conflicts": (
+        ("Conflict", "Conflict"),
+        None,
+        4,
+        "2 of the set's objects failed: other field managers own fields of them",
+    ),
+    "not in time": (
+        ("NotReady",),
+        None,
+        5,
+        "1 of the set's objects did not become ready, or did not go, in time",
+    ),
+    "the prune": ((), REFUSAL, 6, "the prune was refused: nothing was deleted"),
+    "the prune, for one object": (
+        ("PruneRefused",),
+        REFUSAL,
+        6,
+        "the prune was refused: nothing was deleted",
+    ),
+    "an object, and so the prune": (
+        ("Conflict",),
+        REFUSAL,
+        3,
+        "1 of the set's objects failed, and the prune was refused",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_it_amounts_to(name: str) -> None:
+    """A refused prune is no object that failed."""
+    kinds, refusal, code, words = CASES[name]
+    error = verdict([Problem(kind, "what") for kind in kinds], refusal)
+    assert error is not None
+    assert (error.exit_code, error.what) == (code, words)
+
+
+def test_nothing_failed() -> None:
+    """There is no error."""
+    assert verdict([]) is None
