@@ -18,9 +18,9 @@ demo: $(INSTALLED)
 demo-controller: $(INSTALLED)
 	$(BIN)/applyprune demo --controller
 
-# Two at a time, each with a control plane of its own: most of the time goes into waiting.
+# Three at a time, each with a control plane of its own: most of the time goes into waiting.
 test: $(INSTALLED)
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(BIN)/python -m pytest -n 3 --dist loadfile
 
 sweep: $(INSTALLED)
 	$(BIN)/python -m pytest -m sweep

@@ -85,7 +85,8 @@ def passing(text: str) -> str:
     for pattern, stands_for in PASSING:
         text = re.sub(pattern, stands_for, text)
     # What is applied side by side is told as it comes.
-    return re.sub(r"(?m)(^configmap/page-\d created\n)+", lambda one: _sorted(one[0]), text)
+    side_by_side = r"(?m)((?:^configmap/page-\d created\n)+|(?:^\S+ ready \(N\.N s\)\n)+)"
+    return re.sub(side_by_side, lambda one: _sorted(one[0]), text)
 
 
 def _sorted(lines: str) -> str:

@@ -258,7 +258,7 @@ def test_a_namespace_that_is_to_come_has_a_stand_in(stage: Stage) -> None:
     story = compare(other, home, wrong, absent)
     assert story.exit_code == 3
     assert "spec.ports[0].port" in story.problem("service/web")
-    assert "not found" in story.problem("configmap/lost")
+    assert "there is no namespace" in story.problem("configmap/lost")
 
 
 def test_a_policy_of_the_stand_in_says_nothing_of_the_other_namespace(

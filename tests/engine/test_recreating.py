@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -189,8 +190,17 @@ def test_what_is_not_ours_to_delete_is_not_made_anew(
     assert api.get(f"{path}/fixed")["metadata"]["uid"] == uid
 
 
-@pytest.mark.parametrize("smaller", [False, True])
-@pytest.mark.parametrize("moment", [*Moment])
+@pytest.mark.parametrize(
+    ("moment", "smaller"),
+    [
+        (Moment.AFTER, True),
+        *(
+            pytest.param(moment, smaller, marks=pytest.mark.sweep)
+            for moment, smaller in product(Moment, (False, True))
+            if (moment, smaller) != (Moment.AFTER, True)
+        ),
+    ],
+)
 def test_killed_anywhere_between_delete_and_create(
     stage: Stage,
     proxy: FaultProxy,

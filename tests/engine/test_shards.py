@@ -62,6 +62,7 @@ def _remove(api: Api, stage: Stage, names: Iterable[str]) -> None:
         assert api("DELETE", path)[0] == 200
 
 
+@pytest.mark.sweep
 def test_a_hundred_thousand_entries_are_written_read_and_checked_in_seconds(
     stage: Stage, api: Api
 ) -> None:
