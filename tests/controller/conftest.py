@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 CRD = Path(__file__).parents[2] / "deploy" / "crd.yaml"
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def site(binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plane]:
     """A plane with the CRD."""
     spec = PlaneSpec(scheduler=False, kwok=False, nodes=0, audit=True)

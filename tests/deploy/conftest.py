@@ -24,14 +24,14 @@ HOME = "applyprune-system"
 NAME = "applyprune-controller"
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def ground(binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plane]:
     """A plane whose nodes run Pods, with nothing on it."""
     with start(binaries, PlaneSpec(), tmp_path_factory.mktemp("planes") / "ground") as plane:
         yield plane
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def ground_api(ground: Plane) -> Iterator[Api]:
     """Plain requests to the plane."""
     api = Api(ground)

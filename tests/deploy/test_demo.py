@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tests.e2e.command import applyprune
 
 if TYPE_CHECKING:
     from applyprune.localplane import Binaries
 
 
+@pytest.mark.sweep
 def test_the_story_of_a_bundle(binaries: Binaries) -> None:
     """On a control plane of its own, from the installation to the end of it."""
     assert binaries.program.exists()

@@ -290,6 +290,7 @@ def test_killed_before_it_could_record_that_the_object_is_free(
     assert not stage.check().found
 
 
+@pytest.mark.sweep
 def test_an_abandon_that_was_cut_off_before_its_patch_is_carried_out_by_the_next_run(
     stage: Stage, proxy: FaultProxy, api: Api, tmp_path: Path
 ) -> None:

@@ -37,6 +37,7 @@ def component(home: Home, plane: str, name: str) -> int:
     return pid
 
 
+@pytest.mark.sweep
 def test_two_planes_from_up_to_down(home: Home) -> None:
     with (
         home.begin("local", "up") as first,
