@@ -10,6 +10,7 @@ from click.core import ParameterSource
 
 from applyprune.cli.completing import CONTEXT, FILE, NAMESPACE
 from applyprune.cli.configuration import used
+from applyprune.cli.decorating import with_options
 from applyprune.cli.where import Where
 from applyprune.errors import UsageError
 
@@ -67,7 +68,8 @@ def cluster_options(verb: Callable[..., Any]) -> Callable[..., Any]:
         expected = "" if context else used().context
         return verb(where=Where(kubeconfig, context, namespace, expected=expected), **others)
 
-    for option in (
+    return with_options(
+        command,
         click.option(
             "-n",
             "--namespace",
@@ -94,6 +96,4 @@ def cluster_options(verb: Callable[..., Any]) -> Callable[..., Any]:
             callback=not_empty,
             help="The kubeconfig; default: KUBECONFIG, ~/.kube/config, or the pod's own account.",
         ),
-    ):
-        command = option(command)
-    return command
+    )

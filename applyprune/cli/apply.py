@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -76,8 +74,7 @@ def apply(
       applyprune apply web -k overlays/prod -n shop --create-namespace
       helm template web chart/ | applyprune apply web -f -
     """
-    from applyprune.cli.session import carry_out
-    from applyprune.sources import read
+    from applyprune.cli.session import carry_out, reading
 
     decided = replace(
         options,
@@ -85,9 +82,7 @@ def apply(
         wait=wait,
         ready_when=tuple(_rule(one) for one in ready_when),
     )
-    # A process may have been started without it.
-    stdin = getattr(sys.stdin, "buffer", None)
-    return reporting.follow(carry_out(where, name, partial(read, paths, stdin=stdin), decided))
+    return reporting.follow(carry_out(where, name, reading(paths), decided))
 
 
 def _rule(text: str) -> tuple[str, str]:

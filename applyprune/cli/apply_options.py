@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from applyprune.cli.decorating import with_options
 from applyprune.cli.options import is_said
 from applyprune.errors import UsageError
 from applyprune.model.options import Adopt
@@ -51,7 +52,8 @@ def apply_options(verb: Callable[..., Any]) -> Callable[..., Any]:
         )
         return verb(options=decided, **others)
 
-    for option in (
+    return with_options(
+        command,
         click.option("--full", is_flag=True, help="Send every object, changed or not."),
         click.option(
             "--create-namespace",
@@ -86,9 +88,7 @@ def apply_options(verb: Callable[..., Any]) -> Callable[..., Any]:
             default=True,
             help="Whether to delete what has left the set, or keep it listed.  [default: prune]",
         ),
-    ):
-        command = option(command)
-    return command
+    )
 
 
 def _not_ours(managers: tuple[str, ...]) -> tuple[str, ...]:

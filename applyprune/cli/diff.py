@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -94,8 +92,7 @@ def diff(
       applyprune diff web -f manifests/ --ignore deployment:/spec/replicas
       applyprune diff web -f manifests/ --external-diff 'diff -ru'
     """
-    from applyprune.cli.session import carry_out
-    from applyprune.sources import read
+    from applyprune.cli.session import carry_out, reading
 
     decided = replace(
         options,
@@ -106,11 +103,7 @@ def diff(
         # Nothing is written: what others have taken of ours is to be seen.
         force_conflicts=options.force_conflicts or fail_on_drift,
     )
-    # A process may have been started without it.
-    stdin = getattr(sys.stdin, "buffer", None)
-    events = judged(
-        carry_out(where, name, partial(read, paths, stdin=stdin), decided), drift_only=fail_on_drift
-    )
+    events = judged(carry_out(where, name, reading(paths), decided), drift_only=fail_on_drift)
     text = "diff"
     if external_diff.strip():
         from applyprune.cli.external_diff import through

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -48,15 +46,13 @@ def explain(
 
 def _judged(where: Where, name: str, ref: str, paths: tuple[str | Overlay, ...]) -> Iterator[Event]:
     from applyprune.cli.pointing import pointed
-    from applyprune.cli.session import at_work, what_is_read
+    from applyprune.cli.session import at_work, reading, what_is_read
     from applyprune.engine.judging import judge
     from applyprune.planning.tracking import identity
-    from applyprune.sources import read
 
     given = None
     if paths:
-        stdin = getattr(sys.stdin, "buffer", None)
-        given = yield from what_is_read(partial(read, paths, stdin=stdin))
+        given = yield from what_is_read(reading(paths))
     with at_work(where) as work:
         target = identity(name, work.namespace)
         events = judge(

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import wraps
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
 
 from applyprune.cli.access import cluster_options, namespace_name
 from applyprune.cli.completing import FILE, OBJECT, SET
+from applyprune.cli.decorating import F, with_options
 from applyprune.cli.helping import Verb
 from applyprune.errors import UsageError
 from applyprune.model.options import DryRun, Options, Propagation, PruneLimit
@@ -38,8 +39,6 @@ __all__ = [
     "timeout_option",
 ]
 
-F = TypeVar("F", bound="Callable[..., Any]")
-
 
 class RunCommand(Verb):
     """A verb whose ``--dry-run`` takes a value only after ``=``, as kubectl's does.
@@ -52,12 +51,6 @@ class RunCommand(Verb):
         end = args.index("--") if "--" in args else len(args)
         bare = ["--dry-run=server" if arg == "--dry-run" else arg for arg in args[:end]]
         return super().parse_args(ctx, bare + args[end:])
-
-
-def _with_options(command: F, *options: Callable[[F], F]) -> F:
-    for option in options:
-        command = option(command)
-    return command
 
 
 def set_argument(command: F) -> F:
@@ -93,7 +86,7 @@ def optional_input_option(verb: Callable[..., Any]) -> Callable[..., Any]:
             kustomize = kustomize if is_said("kustomize") else ()
         return verb(paths=(*paths, *map(Overlay, kustomize)), **others)
 
-    return _with_options(
+    return with_options(
         command,
         click.option(
             "-k",
@@ -171,7 +164,7 @@ def run_options(verb: Callable[..., Any]) -> Callable[..., Any]:
         )
         return verb(options=decided, **others)
 
-    return _with_options(
+    return with_options(
         removal_options(command),
         timeout_option("How long each wait may take, for CRDs and for deletions."),
         click.option(
@@ -204,7 +197,7 @@ def removal_options(verb: Callable[..., Any]) -> Callable[..., Any]:
         )
         return verb(options=options, **others)
 
-    return _with_options(
+    return with_options(
         command,
         click.option(
             "--prune-adopted",
@@ -259,7 +252,7 @@ def guard_options(verb: Callable[..., Any]) -> Callable[..., Any]:
         )
         return verb(options=decided, **others)
 
-    return _with_options(
+    return with_options(
         command,
         click.option(
             "--allow-empty",

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -48,10 +46,7 @@ def prune(
       applyprune prune web -f manifests/ --dry-run
       applyprune prune web -f manifests/
     """
-    from applyprune.cli.session import carry_out
-    from applyprune.sources import read
+    from applyprune.cli.session import carry_out, reading
 
     decided = replace(options, mode=Mode.PRUNE)
-    # A process may have been started without it.
-    stdin = getattr(sys.stdin, "buffer", None)
-    return reporting.follow(carry_out(where, name, partial(read, paths, stdin=stdin), decided))
+    return reporting.follow(carry_out(where, name, reading(paths), decided))

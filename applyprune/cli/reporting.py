@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from applyprune.cli.completing import FORMAT
+from applyprune.cli.decorating import with_options
 from applyprune.errors import ApplypruneError, UsageError, as_problem, problems_of
 from applyprune.output.printing import PRINTERS, TEXTS, printer
 from applyprune.output.screen import Screen, nowhere
@@ -194,7 +195,8 @@ def reporting_options(verb: Callable[..., Any]) -> Callable[..., Any]:
             # What is wrong with the call, before there was a stream of events.
             return reporting.follow(raised(error))
 
-    for option in (
+    return with_options(
+        command,
         click.option("-v", "--verbose", is_flag=True, help="A line for each request."),
         click.option("-q", "--quiet", is_flag=True, help="No talk but errors."),
         click.option(
@@ -206,9 +208,7 @@ def reporting_options(verb: Callable[..., Any]) -> Callable[..., Any]:
             help=f"How to tell what happens: {', '.join(PRINTERS)}; as often as wanted.  "
             "[default: text]",
         ),
-    ):
-        command = option(command)
-    return command
+    )
 
 
 def raised(error: ApplypruneError) -> Iterator[Event]:

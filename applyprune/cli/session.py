@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from applyprune.cli.pointing import pointed
@@ -21,7 +23,7 @@ from applyprune.model.events import Warned
 from applyprune.planning.tracking import identity
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator
+    from collections.abc import Callable, Generator, Iterator, Sequence
     from types import FrameType
 
     from applyprune.cli.where import Where
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
     from applyprune.model.options import Options
     from applyprune.model.problems import Problem
     from applyprune.planning.tracking import SetIdentity
-    from applyprune.sources import Input
+    from applyprune.sources import Input, Overlay
 
 
 class Reads(Protocol):
@@ -76,6 +78,14 @@ def at_work(where: Where) -> Iterator[AtWork]:
     with transport_to(where) as (transport, server, namespace), stopping(where) as stop:
         cluster = ApiServer(transport, server, cache=cache_folder())
         yield AtWork(transport, cluster, namespace, stop)
+
+
+def reading(paths: Sequence[str | Overlay]) -> Reads:
+    """Return what reads these paths, ``-`` from standard input."""
+    from applyprune.sources import read
+
+    # A process may have been started without it.
+    return partial(read, paths, stdin=getattr(sys.stdin, "buffer", None))
 
 
 def what_is_read(read: Reads) -> Generator[Event, None, Input]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from applyprune.model.events import Drift
 from applyprune.planning.digests import is_secret
-from applyprune.planning.evidence import own_apply_entry, take
+from applyprune.planning.evidence import own_apply_entry, same_entry
 from applyprune.planning.field_paths import MISSING, to_pointer, value_at
 from applyprune.planning.field_sets import leaves, owns
 from applyprune.planning.masking import shown
@@ -34,7 +34,7 @@ def has_drifted(one: Desired, entry: Entry | None, live: Live | None, manager: s
         return False
     if live is None or not is_secret(one.body):
         return True
-    return _has_moved(entry, live, manager)
+    return entry.evidence is None or not same_entry(entry.evidence, live, manager)
 
 
 def drift_of(before: Live, after: Live, target: SetIdentity) -> tuple[Drift, ...]:
@@ -50,11 +50,6 @@ def drift_of(before: Live, after: Live, target: SetIdentity) -> tuple[Drift, ...
         if wanted != there:
             found.append(_drift(path, wanted, there, before, target, secret=secret))
     return tuple(sorted(found, key=lambda one: one.path))
-
-
-def _has_moved(entry: Entry, live: Live, manager: str) -> bool:
-    now, then = take(live, manager, None), entry.evidence
-    return then is None or now is None or (now.managed, now.time) != (then.managed, then.time)
 
 
 def _drift(

@@ -1,0 +1,17 @@
+"""Putting several options on a verb at once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+F = TypeVar("F", bound="Callable[..., Any]")
+
+
+def with_options(command: F, *options: Callable[[F], F]) -> F:
+    """Return the command with options, of which the help shows the last first."""
+    for option in options:
+        command = option(command)
+    return command
