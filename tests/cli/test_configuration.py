@@ -10,8 +10,8 @@ import pytest
 from applyprune.cli.configuration import GUARDS, KEYS
 from applyprune.cli.main import cli
 from applyprune.errors import InputError, UsageError
-from tests.e2e.command import applyprune
-from tests.sources.reading_text import config_map, write
+from tests.support.command import applyprune
+from tests.support.source_text import config_map, write
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,7 +10,7 @@ import pytest
 
 from applyprune.cli.main import cli
 from applyprune.errors import UsageError
-from tests.sources.reading_text import config_map, write
+from tests.support.source_text import config_map, write
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,7 +9,7 @@ import pytest
 
 from applyprune.cluster.kubeconfig import connect
 from applyprune.cluster.transport import Transport
-from tests.fault_proxy import FaultProxy
+from tests.support.fault_proxy import FaultProxy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

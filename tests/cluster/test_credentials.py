@@ -22,14 +22,14 @@ from applyprune.cluster.kubeconfig import connect
 from applyprune.cluster.request import Request
 from applyprune.cluster.transport import Transport
 from applyprune.errors import AccessError, Forbidden, Unauthorized
-from tests.fault_proxy import faults, first
+from tests.support.fault_proxy import faults, first
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from applyprune.localplane import Plane
     from tests.cluster.conftest import OpenTransport
-    from tests.fault_proxy import FaultProxy
+    from tests.support.fault_proxy import FaultProxy
 
 VERSION = Request("GET", "/version")
 # Anyone may read /version; this one says who asks.

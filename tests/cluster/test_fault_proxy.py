@@ -9,7 +9,7 @@ import pytest
 
 from applyprune.cluster.request import Request
 from applyprune.errors import Unreachable
-from tests.fault_proxy import FaultProxy, faults, first, number
+from tests.support.fault_proxy import FaultProxy, faults, first, number
 
 if TYPE_CHECKING:
     from pathlib import Path

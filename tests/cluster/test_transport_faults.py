@@ -22,11 +22,11 @@ from applyprune.errors import (
     Unavailable,
     Unreachable,
 )
-from tests.fault_proxy import always, faults, first
+from tests.support.fault_proxy import always, faults, first
 
 if TYPE_CHECKING:
     from tests.cluster.conftest import OpenTransport
-    from tests.fault_proxy import Fault, FaultProxy
+    from tests.support.fault_proxy import Fault, FaultProxy
 
 VERSION = Request("GET", "/version")
 APPLY = "application/apply-patch+yaml"

@@ -20,9 +20,9 @@ from applyprune.errors import Expired, Forbidden, NotServed, Unavailable, Unreac
 from applyprune.model.builtin import CONFIG_MAPS, NAMESPACES
 from applyprune.model.live import Change, ChangeKind
 from applyprune.model.resources import Resource
-from tests.cluster.relay import Relay
-from tests.fault_proxy import always, faults, first
-from tests.fault_proxy.faults import head
+from tests.support.fault_proxy import always, faults, first
+from tests.support.fault_proxy.faults import head
+from tests.support.relay import Relay
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from applyprune.localplane import Plane
     from tests.cluster.conftest import OpenTransport
     from tests.conftest import Api
-    from tests.fault_proxy import Fault, FaultProxy
-    from tests.fault_proxy.exchange import Exchange, Wire
+    from tests.support.fault_proxy import Fault, FaultProxy
+    from tests.support.fault_proxy.exchange import Exchange, Wire
 
 SECRETS = Resource("", "v1", "Secret", "secrets", namespaced=True)
 MINE = "probe=yes"

@@ -11,7 +11,7 @@ import pytest
 from applyprune.localplane import PlaneSpec, start
 from applyprune.sources import read
 from tests.conftest import Api, AuditTrail
-from tests.controller.stage import Controller, Tenant, controller, eventually
+from tests.support.controller import Controller, Tenant, controller, eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

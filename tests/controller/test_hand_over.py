@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.controller.stage import Tenant, config_map, eventually, text
-from tests.e2e.command import Ended, applyprune
+from tests.support.command import Ended, applyprune
+from tests.support.controller import Tenant, config_map, eventually, text
 
 if TYPE_CHECKING:
     from collections.abc import Callable

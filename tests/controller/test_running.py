@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.controller.stage import Tenant, config_map, controller, eventually
-from tests.e2e.command import applyprune
+from tests.support.command import applyprune
+from tests.support.controller import Tenant, config_map, controller, eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable

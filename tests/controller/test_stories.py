@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.controller.stage import Controller, Tenant, config_map, eventually, text
+from tests.support.controller import Controller, Tenant, config_map, eventually, text
 
 if TYPE_CHECKING:
     from collections.abc import Callable

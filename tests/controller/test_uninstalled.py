@@ -9,8 +9,8 @@ from applyprune.localplane import API_SERVER_ONLY
 from applyprune.sources import read
 from tests.conftest import Api
 from tests.controller.conftest import CRD
-from tests.controller.stage import Tenant, config_map, controller, eventually
-from tests.e2e.command import applyprune
+from tests.support.command import applyprune
+from tests.support.controller import Tenant, config_map, controller, eventually
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,8 +10,8 @@ import pytest
 
 from applyprune.localplane import PlaneSpec, start
 from tests.conftest import Api
-from tests.controller.stage import Tenant
-from tests.e2e.command import applyprune
+from tests.support.command import applyprune
+from tests.support.controller import Tenant
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.e2e.command import applyprune
+from tests.support.command import applyprune
 
 if TYPE_CHECKING:
     from applyprune.localplane import Binaries

@@ -18,9 +18,9 @@ from applyprune.cli.installation import installation
 from applyprune.cli.main import cli
 from applyprune.errors import UsageError
 from applyprune.sources import read
-from tests.controller.stage import Tenant, config_map, controller, eventually
 from tests.deploy.conftest import HOME, NAME
-from tests.e2e.command import Ended, applyprune
+from tests.support.command import Ended, applyprune
+from tests.support.controller import Tenant, config_map, controller, eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from applyprune.localplane import Plane
     from applyprune.model.manifests import Manifest
     from tests.conftest import Api, Kubectl
-    from tests.controller.stage import Controller
+    from tests.support.controller import Controller
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 DEPLOYMENT = f"/apis/apps/v1/namespaces/{HOME}/deployments/{NAME}"

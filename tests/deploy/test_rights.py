@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from applyprune.sources import read
-from tests.controller.stage import Tenant, config_map, controller, eventually
 from tests.deploy.conftest import HOME, NAME
+from tests.support.controller import Tenant, config_map, controller, eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from tests.conftest import Api
-    from tests.controller.stage import Controller
+    from tests.support.controller import Controller
 
 RBAC = Path(__file__).parents[2] / "deploy" / "rbac.yaml"
 WHO = f"system:serviceaccount:{HOME}:{NAME}"

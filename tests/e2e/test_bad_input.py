@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.e2e.command import Ended, applyprune
+from tests.support.command import Ended, applyprune
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from applyprune.cli.completion import SHELLS
-from tests.e2e.command import applyprune
-from tests.engine.stage import Stage, config_map
+from tests.support.command import applyprune
+from tests.support.stage import Stage, config_map
 
 if TYPE_CHECKING:
     from pathlib import Path

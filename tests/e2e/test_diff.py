@@ -8,7 +8,7 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
-from tests.e2e.command import applyprune
+from tests.support.command import applyprune
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from applyprune.localplane import Plane
     from tests.conftest import Kubectl
-    from tests.e2e.command import Ended
+    from tests.support.command import Ended
 
 TOKEN = "correct-horse-battery-staple"
 

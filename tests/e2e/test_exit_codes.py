@@ -13,10 +13,10 @@ import pytest
 
 from applyprune.cli.accidents import BUG
 from applyprune.cli.main import ended
-from tests.e2e.command import Ended, applyprune, start
-from tests.engine.stage import config_map
-from tests.fault_proxy import Exchange, FaultProxy
-from tests.sweeps.inputs import write_input
+from tests.support.command import Ended, applyprune, start
+from tests.support.fault_proxy import Exchange, FaultProxy
+from tests.support.input_files import write_input
+from tests.support.stage import config_map
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

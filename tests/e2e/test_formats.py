@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.e2e.command import applyprune, start
-from tests.output.schemas import complaints
 from tests.output.test_formats import JUNIT, commands
+from tests.support.command import applyprune, start
+from tests.support.output.schemas import complaints
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
     from applyprune.localplane import Plane
-    from tests.e2e.command import Ended
+    from tests.support.command import Ended
 
 SECRET_VALUE = "hunter2-is-no-secret"
 MANIFESTS = f"""\

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from applyprune.planning.tracking import PART_OF
-from tests.e2e.command import Ended, applyprune
-from tests.engine.stage import Stage, config_map
 from tests.engine.test_set import SERVICE
+from tests.support.command import Ended, applyprune
+from tests.support.stage import Stage, config_map
 
 if TYPE_CHECKING:
     from pathlib import Path

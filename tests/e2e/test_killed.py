@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.e2e.command import applyprune, start
-from tests.engine.stage import config_map
-from tests.fault_proxy import Exchange, FaultProxy
-from tests.sweeps.inputs import write_input
-from tests.sweeps.living import config_maps
+from tests.support.command import applyprune, start
+from tests.support.fault_proxy import Exchange, FaultProxy
+from tests.support.input_files import write_input
+from tests.support.live import config_maps
+from tests.support.stage import config_map
 
 if TYPE_CHECKING:
     import subprocess

@@ -10,8 +10,8 @@ import signal
 from typing import TYPE_CHECKING
 
 from applyprune import __version__
-from tests.e2e.command import applyprune, start
-from tests.engine.stage import Stage, config_map
+from tests.support.command import applyprune, start
+from tests.support.stage import Stage, config_map
 
 if TYPE_CHECKING:
     from pathlib import Path

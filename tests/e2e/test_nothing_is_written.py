@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from tests.e2e.command import applyprune
-from tests.engine.stage import Stage, config_map
 from tests.engine.test_definitions import custom, definition
 from tests.engine.test_set import _writes
-from tests.sweeps.inputs import write_input
+from tests.support.command import applyprune
+from tests.support.input_files import write_input
+from tests.support.stage import Stage, config_map
 
 if TYPE_CHECKING:
     from pathlib import Path

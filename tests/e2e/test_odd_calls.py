@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from applyprune.planning.tracking import SET_ID
-from tests.e2e.command import applyprune
-from tests.engine.stage import Stage, config_map
-from tests.sweeps.inputs import write_input
+from tests.support.command import applyprune
+from tests.support.input_files import write_input
+from tests.support.stage import Stage, config_map
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.conftest import Api, AuditTrail
-from tests.e2e.command import applyprune
+from tests.support.command import applyprune
 
 if TYPE_CHECKING:
     from tests.conftest import FreshPlane

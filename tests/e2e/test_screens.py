@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.e2e.tmux import PROGRAM, Terminal, is_idle
+from tests.support.tmux import PROGRAM, Terminal, is_idle
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.e2e.command import applyprune
-from tests.engine.stage import Stage
+from tests.support.command import applyprune
+from tests.support.stage import Stage
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.e2e.command import applyprune, start
-from tests.e2e.tmux import PROGRAM, Terminal, is_idle
-from tests.engine.stage import config_map
-from tests.fault_proxy import Exchange, FaultProxy
-from tests.sweeps.inputs import write_input
+from tests.support.command import applyprune, start
+from tests.support.fault_proxy import Exchange, FaultProxy
+from tests.support.input_files import write_input
+from tests.support.stage import config_map
+from tests.support.tmux import PROGRAM, Terminal, is_idle
 
 if TYPE_CHECKING:
     from pathlib import Path

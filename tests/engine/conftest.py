@@ -8,9 +8,9 @@ import pytest
 
 from applyprune.localplane import start
 from tests.conftest import Api
-from tests.engine.stage import Stage
 from tests.engine.test_definitions import GC
-from tests.fault_proxy import FaultProxy
+from tests.support.fault_proxy import FaultProxy
+from tests.support.stage import Stage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

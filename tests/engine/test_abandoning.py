@@ -10,12 +10,12 @@ from applyprune.errors import LostRace, UsageError
 from applyprune.model.events import Outcome
 from applyprune.model.options import Adopt, DryRun
 from applyprune.planning.tracking import PART_OF
-from tests.engine.stage import Stage, config_map
 from tests.engine.test_set import SERVICE
-from tests.fault_proxy import Exchange, FaultProxy, always, faults, first
-from tests.sweeps.holding import ELSEWHERE, take_from_elsewhere
-from tests.sweeps.killing import Moment, kill_at, kill_at_patch
-from tests.sweeps.living import config_maps
+from tests.support.fault_proxy import Exchange, FaultProxy, always, faults, first
+from tests.support.kill import Moment, kill_at, kill_at_patch
+from tests.support.live import config_maps
+from tests.support.other_run import ELSEWHERE, take_from_elsewhere
+from tests.support.stage import Stage, config_map
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,8 +10,8 @@ import pytest
 from applyprune.errors import OwnedByBundle
 from applyprune.model.events import Outcome, Recorded
 from applyprune.model.options import DryRun, Mode
-from tests.e2e.command import applyprune
-from tests.engine.stage import Stage, config_map
+from tests.support.command import applyprune
+from tests.support.stage import Stage, config_map
 
 if TYPE_CHECKING:
     from tests.conftest import Api

@@ -11,9 +11,9 @@ from applyprune.localplane import API_SERVER_ONLY
 from applyprune.model.events import Done, Outcome
 from applyprune.model.options import Mode
 from tests.conftest import Api
-from tests.engine.stage import Stage, config_map
 from tests.engine.test_definitions import custom, definition
 from tests.engine.test_set import DEPLOYMENT, SERVICE
+from tests.support.stage import Stage, config_map
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -17,8 +17,8 @@ from applyprune.model.builtin import CONFIG_MAPS
 from applyprune.model.events import Compared, Outcome
 from applyprune.model.options import Adopt, DryRun
 from applyprune.planning.drift_by_record import drift_of, has_drifted
-from tests.engine.stage import Stage, Story, config_map, manifest
 from tests.engine.test_definitions import custom, definition
+from tests.support.stage import Stage, Story, config_map, manifest
 
 if TYPE_CHECKING:
     from applyprune.localplane import Plane

@@ -12,7 +12,7 @@ from applyprune.errors import InputError
 from applyprune.model.events import Outcome
 from applyprune.model.options import Adopt, DryRun
 from applyprune.planning.tracking import PART_OF
-from tests.engine.stage import Stage, config_map
+from tests.support.stage import Stage, config_map
 
 if TYPE_CHECKING:
     from tests.conftest import Api, AuditTrail, Kubectl

@@ -10,8 +10,8 @@ import pytest
 from applyprune.localplane import PlaneSpec
 from applyprune.model.events import Outcome
 from applyprune.model.options import Adopt, Mode
-from tests.engine.stage import Stage, config_map
 from tests.engine.test_set import DEPLOYMENT
+from tests.support.stage import Stage, config_map
 
 if TYPE_CHECKING:
     from tests.conftest import FreshPlane

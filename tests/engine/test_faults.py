@@ -10,8 +10,8 @@ from applyprune.errors import AccessError
 from applyprune.model.events import Outcome
 from applyprune.model.inventory import Made
 from applyprune.model.options import Mode
-from tests.engine.stage import Stage, config_map
-from tests.fault_proxy import Exchange, Fault, FaultProxy, always, faults, first
+from tests.support.fault_proxy import Exchange, Fault, FaultProxy, always, faults, first
+from tests.support.stage import Stage, config_map
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,9 +10,9 @@ import pytest
 from applyprune.errors import LostRace
 from applyprune.model.events import Outcome
 from applyprune.model.options import Mode
-from tests.engine.stage import Stage, config_map
-from tests.fault_proxy import Exchange, FaultProxy, always, faults
-from tests.sweeps.holding import ELSEWHERE, take_from_elsewhere
+from tests.support.fault_proxy import Exchange, FaultProxy, always, faults
+from tests.support.other_run import ELSEWHERE, take_from_elsewhere
+from tests.support.stage import Stage, config_map
 
 if TYPE_CHECKING:
     from collections.abc import Callable

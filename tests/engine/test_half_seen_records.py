@@ -17,17 +17,17 @@ from applyprune.model.inventory import Made
 from applyprune.model.options import Mode
 from applyprune.planning.tracking import PART_OF
 from tests.conftest import Api
-from tests.e2e.command import start
-from tests.engine.stage import Stage, Story, config_map
-from tests.fault_proxy import FaultProxy, always, faults
-from tests.sweeps.inputs import write_input
+from tests.support.command import start
+from tests.support.fault_proxy import FaultProxy, always, faults
+from tests.support.input_files import write_input
+from tests.support.stage import Stage, Story, config_map
 
 if TYPE_CHECKING:
     import subprocess
     from pathlib import Path
 
     from tests.conftest import FreshPlane, Kubectl
-    from tests.fault_proxy.exchange import Wire
+    from tests.support.fault_proxy.exchange import Wire
 
 ACCOUNT: dict[str, Any] = {
     "apiVersion": "v1",

@@ -13,7 +13,7 @@ from applyprune.model.inventory import ABSENT, Entry
 from applyprune.model.options import Adopt, Mode
 from applyprune.model.refs import Ref
 from applyprune.planning.tracking import PART_OF, SHARD_OF
-from tests.engine.stage import Stage, config_map
+from tests.support.stage import Stage, config_map
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -11,8 +11,8 @@ from applyprune.cluster.inventory_store import ConfigMapStore
 from applyprune.engine.judging import judge
 from applyprune.errors import UsageError
 from applyprune.model.events import Explained
-from tests.engine.stage import Stage, config_map, manifest
 from tests.engine.test_surveying import SECRET
+from tests.support.stage import Stage, config_map, manifest
 
 if TYPE_CHECKING:
     from tests.conftest import AuditTrail, Kubectl

@@ -16,7 +16,7 @@ from applyprune.engine.run import Request, run
 from applyprune.errors import Interrupted
 from applyprune.model.events import Outcome
 from applyprune.model.options import Options
-from tests.engine.stage import Stage, config_map, manifest
+from tests.support.stage import Stage, config_map, manifest
 
 if TYPE_CHECKING:
     from applyprune.model.inventory import LastRun

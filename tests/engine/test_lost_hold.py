@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from applyprune.planning.tracking import PART_OF
-from tests.e2e.command import start
-from tests.engine.stage import Stage, config_map
-from tests.sweeps.inputs import write_input
-from tests.sweeps.living import config_maps
+from tests.support.command import start
+from tests.support.input_files import write_input
+from tests.support.live import config_maps
+from tests.support.stage import Stage, config_map
 
 if TYPE_CHECKING:
     import subprocess
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.conftest import Api
-    from tests.fault_proxy import Exchange, FaultProxy
+    from tests.support.fault_proxy import Exchange, FaultProxy
 
 IN_FLIGHT = 16
 """How many requests a run sends side by side: so many may have been past the last look."""

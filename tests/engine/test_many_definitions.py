@@ -13,8 +13,8 @@ from applyprune.errors import InputError
 from applyprune.model.events import Outcome
 from applyprune.model.options import Mode
 from tests.conftest import Api, AuditTrail
-from tests.engine.stage import Stage
 from tests.engine.test_definitions import crd_name, custom, definition
+from tests.support.stage import Stage
 
 if TYPE_CHECKING:
     from applyprune.localplane import Plane

@@ -10,9 +10,9 @@ import pytest
 from applyprune.model.events import Outcome
 from applyprune.model.options import Mode
 from applyprune.planning.tracking import LAST_APPLIED
-from tests.engine.stage import Stage, config_map
 from tests.engine.test_set import DEPLOYMENT
-from tests.fault_proxy import Exchange, FaultProxy, always, faults
+from tests.support.fault_proxy import Exchange, FaultProxy, always, faults
+from tests.support.stage import Stage, config_map
 
 if TYPE_CHECKING:
     from tests.conftest import Api, Kubectl

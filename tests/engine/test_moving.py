@@ -13,18 +13,18 @@ from applyprune.model.events import Done, Outcome, Waiting
 from applyprune.model.inventory import Made
 from applyprune.model.options import Adopt, DryRun
 from applyprune.planning.tracking import PART_OF
-from tests.engine.stage import Stage, config_map
 from tests.engine.test_set import SECRET, SERVICE
-from tests.fault_proxy import Exchange, FaultProxy, always, faults, first
-from tests.sweeps.holding import ELSEWHERE, take_from_elsewhere
-from tests.sweeps.killing import kill_at_patch
+from tests.support.fault_proxy import Exchange, FaultProxy, always, faults, first
+from tests.support.kill import kill_at_patch
+from tests.support.other_run import ELSEWHERE, take_from_elsewhere
+from tests.support.stage import Stage, config_map
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
     from tests.conftest import Api, AuditTrail, Kubectl
-    from tests.engine.stage import Story
+    from tests.support.stage import Story
 
 JSON_PATCH = "application/json-patch+json"
 PLURALS = {"configmap": "configmaps", "service": "services", "secret": "secrets"}

@@ -9,8 +9,8 @@ import pytest
 
 from applyprune.model.events import Event, Outcome, Planned
 from applyprune.model.options import Mode
-from tests.engine.stage import Stage, config_map
 from tests.engine.test_definitions import crd_name, custom, definition
+from tests.support.stage import Stage, config_map
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -11,8 +11,8 @@ import pytest
 
 from applyprune.model.events import Outcome
 from applyprune.planning.tracking import PART_OF
-from tests.engine.stage import Stage, config_map
 from tests.engine.test_set import DEPLOYMENT, SECRET, SERVICE, _writes
+from tests.support.stage import Stage, config_map
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -9,8 +9,8 @@ import pytest
 from applyprune.model.events import Outcome
 from applyprune.model.options import Adopt, Mode
 from applyprune.planning.tracking import PART_OF
-from tests.engine.stage import Stage, config_map
 from tests.engine.test_set import SERVICE
+from tests.support.stage import Stage, config_map
 
 if TYPE_CHECKING:
     from tests.conftest import Api, Kubectl

@@ -12,8 +12,8 @@ from applyprune.model.events import Outcome, Phase, Recorded
 from applyprune.model.options import Mode
 from applyprune.planning.dependencies import DEPENDS_ON
 from applyprune.planning.selector_syntax import parse_selector
-from tests.engine.stage import Stage, config_map
 from tests.planning.test_selector_syntax import BAD, GOOD, LABELS, MATCHES
+from tests.support.stage import Stage, config_map
 
 if TYPE_CHECKING:
     from tests.conftest import Api

@@ -15,7 +15,7 @@ from applyprune.localplane import PlaneSpec
 from applyprune.model.events import Done, Outcome
 from applyprune.planning.tracking import PART_OF
 from tests.conftest import Api, AuditTrail
-from tests.engine.stage import Stage
+from tests.support.stage import Stage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

@@ -13,11 +13,11 @@ from applyprune.errors import InputError
 from applyprune.model.events import Outcome
 from applyprune.model.inventory import Made
 from applyprune.model.options import DryRun
-from tests.engine.stage import Stage, config_map
 from tests.engine.test_set import DEPLOYMENT
-from tests.fault_proxy import Exchange, FaultProxy, always, faults, first
-from tests.sweeps.inputs import write_input
-from tests.sweeps.killing import Moment, kill_at
+from tests.support.fault_proxy import Exchange, FaultProxy, always, faults, first
+from tests.support.input_files import write_input
+from tests.support.kill import Moment, kill_at
+from tests.support.stage import Stage, config_map
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,7 +10,7 @@ import pytest
 from applyprune.model.events import Outcome
 from applyprune.model.options import Mode, PruneLimit
 from tests.engine.failures.test_mass_prune import GUARDED
-from tests.engine.stage import Stage, config_map
+from tests.support.stage import Stage, config_map
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

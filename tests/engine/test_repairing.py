@@ -14,8 +14,8 @@ from applyprune.model.findings import Fault
 from applyprune.model.inventory import Holder, Made
 from applyprune.model.options import DryRun
 from applyprune.planning.tracking import PART_OF
-from tests.engine.stage import Stage, config_map
 from tests.engine.test_definitions import GC, custom, definition
+from tests.support.stage import Stage, config_map
 
 if TYPE_CHECKING:
     from tests.conftest import Api, AuditTrail, FreshPlane, Kubectl

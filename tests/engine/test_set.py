@@ -10,7 +10,7 @@ from applyprune.errors import EmptyInput, UsageError
 from applyprune.model.events import Done, Outcome, Phase, Planned, Recorded, Started
 from applyprune.model.options import DryRun, Mode
 from applyprune.planning.tracking import PART_OF
-from tests.engine.stage import Stage, config_map
+from tests.support.stage import Stage, config_map
 
 if TYPE_CHECKING:
     from tests.conftest import Api, AuditTrail, Kubectl

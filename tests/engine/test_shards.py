@@ -19,7 +19,7 @@ from applyprune.model.inventory import ABSENT, Entry, Evidence, Inventory, Made
 from applyprune.model.options import Mode
 from applyprune.model.refs import Ref
 from applyprune.planning.tracking import SHARD_OF
-from tests.engine.stage import Stage, config_map
+from tests.support.stage import Stage, config_map
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

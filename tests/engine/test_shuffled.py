@@ -15,16 +15,16 @@ from applyprune.model.events import Done, Outcome, Planned
 from applyprune.model.options import DryRun, Mode
 from applyprune.sources import read
 from tests.conftest import Api
-from tests.e2e.command import applyprune
-from tests.engine.stage import Stage
 from tests.engine.test_definitions import GC
+from tests.support.command import applyprune
+from tests.support.stage import Stage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from applyprune.localplane import Binaries, Plane
     from applyprune.model.plan import Plan
-    from tests.engine.stage import Story
+    from tests.support.stage import Story
 
 ROOT = Path(__file__).parents[2]
 DEMO = sorted((ROOT / "fixtures" / "demo" / "v1").glob("*.yaml"))

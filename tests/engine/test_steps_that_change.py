@@ -10,9 +10,9 @@ from applyprune.model.events import Outcome
 from applyprune.model.inventory import ABSENT, Made
 from applyprune.model.options import Mode
 from tests.engine.failures.test_deletes_the_wrong_thing import _event
-from tests.engine.stage import Stage, config_map
 from tests.engine.test_refusal_options import CLAIM
-from tests.fault_proxy import Exchange, FaultProxy, always, faults
+from tests.support.fault_proxy import Exchange, FaultProxy, always, faults
+from tests.support.stage import Stage, config_map
 
 if TYPE_CHECKING:
     from tests.conftest import Api, Kubectl

@@ -12,16 +12,16 @@ from applyprune.localplane import API_SERVER_ONLY
 from applyprune.model.events import Done, Outcome
 from applyprune.model.options import Mode
 from tests.conftest import Api
-from tests.engine.stage import Stage, config_map
 from tests.engine.test_definitions import GC, custom, definition
 from tests.engine.test_set import DEPLOYMENT
-from tests.fault_proxy import FaultProxy, always, faults
+from tests.support.fault_proxy import FaultProxy, always, faults
+from tests.support.stage import Stage, config_map
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from tests.conftest import FreshPlane, Kubectl
-    from tests.engine.stage import Story
+    from tests.support.stage import Story
 
 HOLD = "example.com/hold"
 CRD = "customresourcedefinition.apiextensions.k8s.io/foos.x.example.com"

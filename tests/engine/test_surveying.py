@@ -17,8 +17,8 @@ from applyprune.model.events import Enrolled, Event, Finished, Standing, Warned
 from applyprune.model.inventory import Made
 from applyprune.model.readiness import Status
 from applyprune.planning.tracking import PART_OF
-from tests.engine.stage import Stage, config_map
 from tests.engine.test_set import SERVICE
+from tests.support.stage import Stage, config_map
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -31,15 +31,15 @@ from applyprune.model.refs import Ref
 from applyprune.model.resources import Resource
 from applyprune.planning.awaiting import Awaited
 from applyprune.planning.tracking import PART_OF, identity
-from tests.engine.stage import Stage, Story, config_map
-from tests.fault_proxy import always, faults
+from tests.support.fault_proxy import always, faults
+from tests.support.stage import Stage, Story, config_map
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from applyprune.localplane import Plane
     from tests.conftest import Api, AuditTrail
-    from tests.fault_proxy import Exchange, Fault, FaultProxy
+    from tests.support.fault_proxy import Exchange, Fault, FaultProxy
 
 Body = dict[str, Any]
 

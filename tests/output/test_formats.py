@@ -34,9 +34,9 @@ from applyprune.output.markdown import block, code
 from applyprune.output.places import Places
 from applyprune.output.printing import printer
 from applyprune.output.screen import Screen
-from tests.output.golden import FILES, FOLDER, SUMMARY, printed
-from tests.output.schemas import complaints
-from tests.output.stream import EVENTS, EVIL
+from tests.support.output.golden import FILES, FOLDER, SUMMARY, printed
+from tests.support.output.schemas import complaints
+from tests.support.output.stream import EVENTS, EVIL
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -14,7 +14,7 @@ from applyprune.output.printing import PRINTERS, printer
 from applyprune.output.progress import Progress
 from applyprune.output.screen import Screen
 from applyprune.output.terminal import Terminal
-from tests.output.builders import EVENTS, filled
+from tests.support.output.filled import EVENTS, filled
 
 if TYPE_CHECKING:
     from applyprune.model.events import Event

@@ -24,7 +24,7 @@ from applyprune.model.plan import Action, ApplyStep, Plan, RemoveStep
 from applyprune.model.readiness import current
 from applyprune.model.refs import Ref
 from applyprune.output.progress import INTERRUPTED, Progress, clock
-from tests.planning.builders import DEPLOYMENTS, body, desired
+from tests.support.planning import DEPLOYMENTS, body, desired
 
 HOME = "home"
 NAMES = ("a", "b", "c", "d")

@@ -24,10 +24,10 @@ from applyprune.model import (
 from applyprune.model.events import Outcome, Started
 from applyprune.model.options import DryRun, Mode
 from applyprune.output.shapes import EVENTS, LEFT_OUT, SHOWN, camel, data, shape, word
-from tests.output import stream
-from tests.output.golden import FILES, FOLDER, SUMMARY, printed
-from tests.output.schemas import NAMES, complaints, schema
-from tests.planning.builders import body, desired
+from tests.support.output import stream
+from tests.support.output.golden import FILES, FOLDER, SUMMARY, printed
+from tests.support.output.schemas import NAMES, complaints, schema
+from tests.support.planning import body, desired
 
 _NAMES = {
     name: value
@@ -123,7 +123,7 @@ def test_the_schemas_name_every_outcome() -> None:
 
 @pytest.mark.parametrize("form", FILES)
 def test_golden_files(form: str) -> None:
-    """``python -m tests.output.golden`` writes them; a change of one is a change of a contract."""
+    """Changing one changes a contract; ``python -m tests.support.output.golden`` writes them."""
     assert printed(form) == (FOLDER / FILES[form]).read_text(encoding="utf-8")
 
 

@@ -22,8 +22,8 @@ from applyprune.planning.conflicts import (
     skips,
 )
 from applyprune.planning.tracking import identity
-from tests.planning.builders import DEPLOYMENTS, SECRETS, TARGET, body, desired, live, recorded
-from tests.planning.builders import managed as entry
+from tests.support.planning import DEPLOYMENTS, SECRETS, TARGET, body, desired, live, recorded
+from tests.support.planning import managed as entry
 
 if TYPE_CHECKING:
     from applyprune.model.live import Live

@@ -10,7 +10,7 @@ import pytest
 from applyprune.model.resources import Resource
 from applyprune.planning.evidence import holds, needs_values, unchanged
 from applyprune.planning.tracking import PART_OF
-from tests.planning.builders import (
+from tests.support.planning import (
     CONFIG_MAPS,
     DEPLOYMENTS,
     SECRETS,

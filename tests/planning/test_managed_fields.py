@@ -20,7 +20,7 @@ from applyprune.planning.managed_fields import (
     settle_patch,
 )
 from applyprune.planning.tracking import PART_OF, identity
-from tests.planning.builders import TARGET, live, managed
+from tests.support.planning import TARGET, live, managed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -7,7 +7,7 @@ from copy import deepcopy
 from applyprune.planning.digests import manifest_digest
 from applyprune.planning.normalization import normalize
 from applyprune.planning.tracking import PART_OF
-from tests.planning.builders import body
+from tests.support.planning import body
 
 
 def test_the_callers_body_is_left_alone() -> None:

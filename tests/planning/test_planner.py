@@ -17,7 +17,7 @@ from applyprune.planning.cascade import Contents
 from applyprune.planning.planner import make_plan
 from applyprune.planning.tracking import SetIdentity
 from applyprune.planning.world import World
-from tests.planning.builders import (
+from tests.support.planning import (
     CONFIG_MAPS,
     DEPLOYMENTS,
     JOBS,

@@ -12,7 +12,7 @@ from applyprune.model.refs import Ref
 from applyprune.planning.dependencies import DEPENDS_ON
 from applyprune.planning.scope import resolve
 from applyprune.planning.tracking import PART_OF
-from tests.planning.builders import CATALOGUE, TARGET, body, manifest
+from tests.support.planning import CATALOGUE, TARGET, body, manifest
 
 
 def _definition(*versions: str, scope: str = "Namespaced") -> dict[str, Any]:

@@ -11,7 +11,7 @@ from applyprune.errors import InputError, InputErrors
 from applyprune.model.manifests import Origin
 from applyprune.planning.dependencies import DEPENDS_ON
 from applyprune.planning.sorting import WAVE, in_order
-from tests.planning.builders import (
+from tests.support.planning import (
     CLUSTER_ROLES,
     CONFIG_MAPS,
     DEPLOYMENTS,

@@ -9,7 +9,7 @@ import pytest
 from applyprune.model.refs import Ref
 from applyprune.planning.cascade import Contents
 from applyprune.planning.stuck import diagnose
-from tests.planning.builders import TARGET, TIME, live, managed
+from tests.support.planning import TARGET, TIME, live, managed
 
 if TYPE_CHECKING:
     from applyprune.model.live import Live

@@ -8,7 +8,7 @@ import pytest
 
 from applyprune.sources.dialect import read_stream
 from applyprune.sources.refusal import Refused
-from tests.sources.reading_text import refusals, value, values
+from tests.support.source_text import refusals, value, values
 
 STREAMS = {
     "nothing": ("", []),

@@ -14,7 +14,7 @@ import trustme
 
 from applyprune.errors import InputError, UsageError
 from applyprune.sources import download, files, read
-from tests.sources.reading_text import config_map
+from tests.support.source_text import config_map
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

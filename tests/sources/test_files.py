@@ -10,7 +10,7 @@ import pytest
 
 from applyprune.errors import InputError, UsageError
 from applyprune.sources import files, read
-from tests.sources.reading_text import config_map, write
+from tests.support.source_text import config_map, write
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import pytest
 from applyprune.errors import InputError
 from applyprune.sources import read
 from applyprune.sources.globs import expand, is_pattern
-from tests.sources.reading_text import config_map, write
+from tests.support.source_text import config_map, write
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.sources.reading_text import refusals, values
+from tests.support.source_text import refusals, values
 
 FIXTURE = Path(__file__).parents[2] / "fixtures/yaml/go-parity.jsonl"
 RECORDED = [json.loads(line) for line in FIXTURE.read_text(encoding="utf-8").strip().split("\n")]

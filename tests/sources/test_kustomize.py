@@ -11,7 +11,7 @@ import pytest
 
 from applyprune.errors import InputError, InputErrors
 from applyprune.sources import Overlay, kustomize, read
-from tests.sources.reading_text import config_map, write
+from tests.support.source_text import config_map, write
 
 if TYPE_CHECKING:
     from applyprune.localplane import Binaries

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from applyprune.errors import ApplypruneError
 from applyprune.sources import read
-from tests.sources.reading_text import values
+from tests.support.source_text import values
 
 # What YAML allows in a quoted text as it stands; U+0085, U+2028, U+2029 and U+FEFF want escapes.
 PRINTABLE = st.characters(

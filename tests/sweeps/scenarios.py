@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 
 from applyprune.model.events import Done
 from applyprune.model.options import Adopt, Mode
-from tests.engine.stage import Stage, config_map
 from tests.engine.test_set import SERVICE
-from tests.sweeps.inputs import write_input
+from tests.support.input_files import write_input
+from tests.support.stage import Stage, config_map
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from tests.engine.stage import Story
-    from tests.sweeps.living import Body
+    from tests.support.live import Body
+    from tests.support.stage import Story
 
 ANOTHERS = "belongs to another set"
 """What an apply says of an object that it refuses for its label."""

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from applyprune.planning.tracking import MANAGERS, PART_OF
-from tests.engine.stage import Stage, config_map
-from tests.fault_proxy import FaultProxy
-from tests.sweeps.killing import Moment, kill_at
-from tests.sweeps.living import config_maps, members, objects
+from tests.support.fault_proxy import FaultProxy
+from tests.support.kill import Moment, kill_at
+from tests.support.live import config_maps, members, objects
+from tests.support.stage import Stage, config_map
 from tests.sweeps.scenarios import SCENARIOS, key, named, neighbour, prefix
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from applyprune.localplane import Plane
     from tests.conftest import Api
-    from tests.sweeps.living import Body
+    from tests.support.live import Body
     from tests.sweeps.scenarios import Recovery, Scenario
 
     Choice = Callable[[int], tuple[Moment, Recovery]]

@@ -9,18 +9,18 @@ import pytest
 
 from applyprune.errors import LostRace
 from applyprune.model.events import Event, Outcome, Waiting
-from tests.e2e.command import start
-from tests.engine.stage import Stage, config_map
-from tests.sweeps.holding import ELSEWHERE, take_from_elsewhere
-from tests.sweeps.inputs import write_input
-from tests.sweeps.living import config_maps, members
+from tests.support.command import start
+from tests.support.input_files import write_input
+from tests.support.live import config_maps, members
+from tests.support.other_run import ELSEWHERE, take_from_elsewhere
+from tests.support.stage import Stage, config_map
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from applyprune.localplane import Plane
     from tests.conftest import Api
-    from tests.sweeps.living import Body
+    from tests.support.live import Body
 
 RACERS = 8
 

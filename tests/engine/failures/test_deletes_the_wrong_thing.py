@@ -14,15 +14,15 @@ from applyprune.model.events import Outcome
 from applyprune.model.options import Adopt, DryRun, Mode
 from applyprune.planning.tracking import PART_OF
 from tests.conftest import Api
-from tests.engine.stage import Stage, config_map
 from tests.engine.test_definitions import GC, custom, definition
 from tests.engine.test_set import DEPLOYMENT, SERVICE
-from tests.fault_proxy import Exchange, FaultProxy, always
+from tests.support.fault_proxy import Exchange, FaultProxy, always
+from tests.support.stage import Stage, config_map
 
 if TYPE_CHECKING:
     from applyprune.localplane import Plane
     from tests.conftest import FreshPlane, Kubectl
-    from tests.fault_proxy.exchange import Wire
+    from tests.support.fault_proxy.exchange import Wire
 
 CRD = "customresourcedefinition.apiextensions.k8s.io/foos.x.example.com"
 

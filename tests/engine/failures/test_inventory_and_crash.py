@@ -18,10 +18,10 @@ from applyprune.model.inventory import ABSENT, Entry, Holder, Made
 from applyprune.model.options import Mode
 from applyprune.model.refs import Ref
 from applyprune.planning.tracking import PART_OF, SET_ID
-from tests.engine.stage import Stage, config_map
-from tests.fault_proxy import Exchange, FaultProxy, always, faults
-from tests.sweeps.inputs import write_input
-from tests.sweeps.killing import Moment, kill_at
+from tests.support.fault_proxy import Exchange, FaultProxy, always, faults
+from tests.support.input_files import write_input
+from tests.support.kill import Moment, kill_at
+from tests.support.stage import Stage, config_map
 
 if TYPE_CHECKING:
     from pathlib import Path

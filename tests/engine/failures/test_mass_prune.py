@@ -11,9 +11,9 @@ import pytest
 from applyprune.errors import ApplypruneError, EmptyInput
 from applyprune.model.events import Outcome
 from applyprune.model.options import Mode, PruneLimit
-from tests.e2e.command import applyprune
-from tests.engine.stage import Stage, config_map
-from tests.fault_proxy import Exchange, Fault, FaultProxy, always, faults
+from tests.support.command import applyprune
+from tests.support.fault_proxy import Exchange, Fault, FaultProxy, always, faults
+from tests.support.stage import Stage, config_map
 
 if TYPE_CHECKING:
     from pathlib import Path

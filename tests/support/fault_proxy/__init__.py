@@ -6,9 +6,9 @@ with FaultProxy(plane) as proxy:
     assert [seen.method for seen in proxy.exchanges] == ["PATCH", "PATCH", "PATCH"]
 """
 
-from tests.fault_proxy import faults
-from tests.fault_proxy.exchange import Exchange, Fault, Rule
-from tests.fault_proxy.proxy import FaultProxy
-from tests.fault_proxy.rules import always, first, number
+from tests.support.fault_proxy import faults
+from tests.support.fault_proxy.exchange import Exchange, Fault, Rule
+from tests.support.fault_proxy.proxy import FaultProxy
+from tests.support.fault_proxy.rules import always, first, number
 
 __all__ = ["Exchange", "Fault", "FaultProxy", "Rule", "always", "faults", "first", "number"]

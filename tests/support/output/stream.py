@@ -36,7 +36,7 @@ from applyprune.model.plan import Action, ApplyStep, Plan, RemoveStep
 from applyprune.model.problems import Problem
 from applyprune.model.readiness import Readiness, Status
 from applyprune.model.refs import Ref
-from tests.planning.builders import DEPLOYMENTS, SECRETS, body, desired, live
+from tests.support.planning import DEPLOYMENTS, SECRETS, body, desired, live
 
 if TYPE_CHECKING:
     from applyprune.model.events import Event

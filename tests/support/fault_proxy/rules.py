@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.fault_proxy.exchange import Exchange, Fault, Rule
+    from tests.support.fault_proxy.exchange import Exchange, Fault, Rule
 
 
 def always(fault: Fault, *, where: Callable[[Exchange], bool] | None = None) -> Rule:

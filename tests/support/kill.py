@@ -9,16 +9,16 @@ from enum import StrEnum
 from itertools import count
 from typing import TYPE_CHECKING
 
-from tests.e2e.command import start
-from tests.fault_proxy import faults
+from tests.support.command import start
+from tests.support.fault_proxy import faults
 
 if TYPE_CHECKING:
     import subprocess
     from collections.abc import Sequence
     from pathlib import Path
 
-    from tests.fault_proxy import Exchange, Fault, FaultProxy
-    from tests.fault_proxy.exchange import Wire
+    from tests.support.fault_proxy import Exchange, Fault, FaultProxy
+    from tests.support.fault_proxy.exchange import Wire
 
 
 class Moment(StrEnum):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import urllib3
 
-from tests.e2e.command import start
+from tests.support.command import start
 
 if TYPE_CHECKING:
     import subprocess

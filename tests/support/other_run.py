@@ -9,7 +9,7 @@ from applyprune.cluster.inventory_store import ConfigMapStore
 from applyprune.model.inventory import Holder
 
 if TYPE_CHECKING:
-    from tests.engine.stage import Stage
+    from tests.support.stage import Stage
 
 ELSEWHERE = Holder("r0", "them@elsewhere", "another boot/1", "7@99", lease=15.0)
 

@@ -7,7 +7,7 @@ import threading
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.fault_proxy.exchange import Fault, Headers, ServerReply, Wire
+from tests.support.fault_proxy.exchange import Fault, Headers, ServerReply, Wire
 
 HOUR = 3600.0
 

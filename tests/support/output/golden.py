@@ -1,6 +1,6 @@
 """The files of ``fixtures/output``: what each format makes of the stream of ``stream.py``.
 
-``python -m tests.output.golden`` writes them anew; what has changed is then to be looked at.
+``python -m tests.support.output.golden`` writes them again; then look at what has changed.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from applyprune._version import __version__
 from applyprune.output.places import Places
 from applyprune.output.printing import printer
 from applyprune.output.screen import Screen
-from tests.output.stream import EVENTS
+from tests.support.output.stream import EVENTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from applyprune.model.events import Event
 
-FOLDER = Path(__file__).parents[2] / "fixtures" / "output"
+FOLDER = Path(__file__).parents[3] / "fixtures" / "output"
 FILES = {
     "json": "stream.json",
     "jsonl": "stream.jsonl",

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import urlsplit
 
 from applyprune.localplane.layout import Layout
-from tests.fault_proxy.exchange import Exchange, ServerReply
-from tests.fault_proxy.faults import head
+from tests.support.fault_proxy.exchange import Exchange, ServerReply
+from tests.support.fault_proxy.faults import head
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from applyprune.localplane.plane import Plane
-    from tests.fault_proxy.exchange import Rule
+    from tests.support.fault_proxy.exchange import Rule
 
 _HOP_BY_HOP = {"connection", "keep-alive", "transfer-encoding", "content-length", "host"}
 

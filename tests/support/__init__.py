@@ -1,0 +1,1 @@
+"""What tests share: bodies of objects, stages, oracles, a fault proxy; not the fixtures."""

@@ -1,0 +1,1 @@
+"""One stream of every event, and what the formats make of it."""
