@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from applyprune.localplane import Plane
-    from tests.conftest import Api
+    from tests.support.api import Api
 
 HEAD = "apiVersion: applyprune.dev/v1alpha1\nkind: Config\n"
 

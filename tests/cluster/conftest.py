@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -16,13 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from applyprune.localplane import Plane
-
-
-class OpenTransport(Protocol):
-    """Opens a transport that is closed when the test ends."""
-
-    def __call__(self, kubeconfig: Path | None = None, **settings: Any) -> Transport:
-        """Lead through the proxy unless told another kubeconfig; retry for five seconds at most."""
+    from tests.support.plane import OpenTransport
 
 
 @pytest.fixture

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from applyprune.localplane import Plane
-    from tests.cluster.conftest import OpenTransport
     from tests.support.fault_proxy import FaultProxy
+    from tests.support.plane import OpenTransport
 
 VERSION = Request("GET", "/version")
 # Anyone may read /version; this one says who asks.

@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from applyprune.localplane import Plane
-    from tests.cluster.conftest import OpenTransport
-    from tests.conftest import Kubectl
+    from tests.support.plane import Kubectl, OpenTransport
 
 VERSION = Request("GET", "/version")
 

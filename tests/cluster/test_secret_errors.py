@@ -12,7 +12,7 @@ from applyprune.cluster.request import Request
 from applyprune.errors import ApiError
 
 if TYPE_CHECKING:
-    from tests.cluster.conftest import OpenTransport
+    from tests.support.plane import OpenTransport
 
 CANARY = "c4n4ryc4n4ryc4n4ry"
 NUMBER = 987654321012

@@ -25,8 +25,8 @@ from applyprune.errors import (
 from tests.support.fault_proxy import always, faults, first
 
 if TYPE_CHECKING:
-    from tests.cluster.conftest import OpenTransport
     from tests.support.fault_proxy import Fault, FaultProxy
+    from tests.support.plane import OpenTransport
 
 VERSION = Request("GET", "/version")
 APPLY = "application/apply-patch+yaml"

@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from applyprune.localplane import Plane
-    from tests.cluster.conftest import OpenTransport
-    from tests.conftest import Api
+    from tests.support.api import Api
     from tests.support.fault_proxy import Fault, FaultProxy
     from tests.support.fault_proxy.exchange import Exchange, Wire
+    from tests.support.plane import OpenTransport
 
 SECRETS = Resource("", "v1", "Secret", "secrets", namespaced=True)
 MINE = "probe=yes"

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import secrets
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from applyprune.localplane import PlaneSpec, start
 from applyprune.sources import read
-from tests.conftest import Api, AuditTrail
-from tests.support.controller import Controller, Tenant, controller, eventually
+from tests.support.api import Api, AuditTrail
+from tests.support.controller import BUNDLE_CRD, Controller, Tenant, controller
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from applyprune.localplane import Binaries, Plane
-
-CRD = Path(__file__).parents[2] / "deploy" / "crd.yaml"
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +25,7 @@ def site(binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     spec = PlaneSpec(scheduler=False, kwok=False, nodes=0, audit=True)
     with start(binaries, spec, tmp_path_factory.mktemp("planes") / "bundles") as plane:
         api = Api(plane)
-        (crd,) = read([str(CRD)])
+        (crd,) = read([str(BUNDLE_CRD)])
         path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
         status, reply = api("POST", path, crd.body)
         assert status == 201, reply

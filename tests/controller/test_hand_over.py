@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tests.support.command import Ended, applyprune
-from tests.support.controller import Tenant, config_map, eventually, text
+from tests.support.objects import config_map, text
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from applyprune.localplane import Plane
+    from tests.support.controller import Tenant
 
 
 def test_there_and_back(site: Plane, tenant: Tenant) -> None:

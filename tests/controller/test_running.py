@@ -11,14 +11,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.support.command import applyprune
-from tests.support.controller import Tenant, config_map, controller, eventually
+from tests.support.controller import Tenant, controller
+from tests.support.objects import config_map
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
     from applyprune.localplane import Plane
-    from tests.conftest import AuditTrail
+    from tests.support.api import AuditTrail
 
 WRITES = {"create", "update", "patch", "delete", "deletecollection"}
 APPLIED = 'applyprune_reconciles_total{reason="Applied"}'

@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.support.controller import Controller, Tenant, config_map, eventually, text
+from tests.support.objects import config_map, text
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from tests.support.controller import Controller, Tenant
 
 FINALIZER = "applyprune.dev/finalizer"
 

@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING
 
 from applyprune.localplane import API_SERVER_ONLY
 from applyprune.sources import read
-from tests.conftest import Api
-from tests.controller.conftest import CRD
+from tests.support.api import Api
 from tests.support.command import applyprune
-from tests.support.controller import Tenant, config_map, controller, eventually
+from tests.support.controller import BUNDLE_CRD, Tenant, controller
+from tests.support.objects import config_map
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.conftest import FreshPlane
+    from tests.support.plane import FreshPlane
 
 
 def test_to_delete_the_crd_deletes_no_object(fresh_plane: FreshPlane, tmp_path: Path) -> None:
@@ -25,7 +26,7 @@ def test_to_delete_the_crd_deletes_no_object(fresh_plane: FreshPlane, tmp_path: 
     """
     plane = fresh_plane(API_SERVER_ONLY)
     api = Api(plane)
-    (crd,) = read([str(CRD)])
+    (crd,) = read([str(BUNDLE_CRD)])
     path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
     assert api("POST", path, crd.body)[0] == 201
     eventually(lambda: api("GET", "/apis/applyprune.dev/v1alpha1/bundles")[0] == 200, "the CRD")

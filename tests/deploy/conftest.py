@@ -9,19 +9,16 @@ from typing import TYPE_CHECKING
 import pytest
 
 from applyprune.localplane import PlaneSpec, start
-from tests.conftest import Api
+from tests.support.api import Api
 from tests.support.command import applyprune
-from tests.support.controller import Tenant
+from tests.support.controller import CONTROLLER, SYSTEM_NAMESPACE, Tenant
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from applyprune.localplane import Binaries, Plane
-    from tests.conftest import Kubectl
-
-HOME = "applyprune-system"
-NAME = "applyprune-controller"
+    from tests.support.plane import Kubectl
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +41,9 @@ def as_itself(ground: Plane, kubectl: Kubectl, tmp_path: Path) -> Path:
     """The kubeconfig of the controller's own ServiceAccount; applyprune is installed by then."""
     reply = applyprune("install", kubeconfig=ground.kubeconfig)
     assert reply.code == 0, reply
-    token = kubectl("create", "token", NAME, "-n", HOME, "--duration=1h", plane=ground).strip()
+    token = kubectl(
+        "create", "token", CONTROLLER, "-n", SYSTEM_NAMESPACE, "--duration=1h", plane=ground
+    ).strip()
     cluster = {"server": ground.server, "certificate-authority": str(ground.ca_file)}
     path = tmp_path / "itself"
     content = {
@@ -52,7 +51,9 @@ def as_itself(ground: Plane, kubectl: Kubectl, tmp_path: Path) -> Path:
         "kind": "Config",
         "clusters": [{"name": "c", "cluster": cluster}],
         "users": [{"name": "u", "user": {"token": token}}],
-        "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u", "namespace": HOME}}],
+        "contexts": [
+            {"name": "x", "context": {"cluster": "c", "user": "u", "namespace": SYSTEM_NAMESPACE}}
+        ],
         "current-context": "x",
     }
     path.write_text(json.dumps(content))

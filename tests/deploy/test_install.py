@@ -18,20 +18,22 @@ from applyprune.cli.installation import installation
 from applyprune.cli.main import cli
 from applyprune.errors import UsageError
 from applyprune.sources import read
-from tests.deploy.conftest import HOME, NAME
 from tests.support.command import Ended, applyprune
-from tests.support.controller import Tenant, config_map, controller, eventually
+from tests.support.controller import CONTROLLER, SYSTEM_NAMESPACE, Tenant, controller
+from tests.support.objects import config_map
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from applyprune.localplane import Plane
     from applyprune.model.manifests import Manifest
-    from tests.conftest import Api, Kubectl
+    from tests.support.api import Api
     from tests.support.controller import Controller
+    from tests.support.plane import Kubectl
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
-DEPLOYMENT = f"/apis/apps/v1/namespaces/{HOME}/deployments/{NAME}"
+DEPLOYMENT = f"/apis/apps/v1/namespaces/{SYSTEM_NAMESPACE}/deployments/{CONTROLLER}"
 BUNDLES = "bundles.applyprune.dev"
 CRD = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{BUNDLES}"
 
@@ -67,7 +69,7 @@ def install(plane: Plane, *arguments: str) -> Ended:
 
 def remove(plane: Plane, *options: str) -> Ended:
     """Delete the set that an installation is."""
-    arguments = ("delete", "applyprune", "-n", HOME, "--yes", *options)
+    arguments = ("delete", "applyprune", "-n", SYSTEM_NAMESPACE, "--yes", *options)
     reply = applyprune(*arguments, kubeconfig=plane.kubeconfig)
     assert reply.code == 0, reply
     return reply
@@ -102,7 +104,7 @@ def test_the_namespace_and_the_image_can_be_chosen() -> None:
     image = "registry.example.com:5000/tools/applyprune@sha256:" + "0" * 64
     found = chosen(namespace="tools", image=image)
     assert container(found)["image"] == image
-    assert HOME not in str(bodies(found))
+    assert SYSTEM_NAMESPACE not in str(bodies(found))
     kinds = sorted(one.gvk.kind for one in found)
     assert "Namespace" not in kinds
     assert sorted(["Namespace", *kinds]) == sorted(one.gvk.kind for one in chosen())
@@ -114,9 +116,9 @@ def test_the_namespaces_can_be_chosen() -> None:
     arguments = container(chosen())["args"]
     assert container(found)["args"] == [*arguments, "--watch-namespaces=shop,blog"]
     everywhere = [one.name for one in found if one.gvk.kind == "ClusterRoleBinding"]
-    assert everywhere == [f"{NAME}-crd"]
+    assert everywhere == [f"{CONTROLLER}-crd"]
     bound = [(one.namespace, one.body) for one in found if one.gvk.kind == "RoleBinding"]
-    assert [namespace for namespace, _ in bound] == ["shop", "blog", HOME]
+    assert [namespace for namespace, _ in bound] == ["shop", "blog", SYSTEM_NAMESPACE]
     assert [body["roleRef"]["kind"] for _, body in bound] == ["ClusterRole", "ClusterRole", "Role"]
 
 
@@ -141,28 +143,35 @@ def test_kubectl_first_and_then_install(ground: Plane, ground_api: Api, kubectl:
     """The set takes over what kubectl has applied, changes it when told, and goes when told."""
     install(ground)
     removed = remove(ground, "--prune-adopted")
-    assert f"deployment.apps/{NAME} deleted" in removed.out
+    assert f"deployment.apps/{CONTROLLER} deleted" in removed.out
     assert not ground_api.exists(DEPLOYMENT)
     # Every Bundle would go along with it.
     assert ground_api.exists(CRD)
-    assert ground_api.exists(f"/api/v1/namespaces/{HOME}")
+    assert ground_api.exists(f"/api/v1/namespaces/{SYSTEM_NAMESPACE}")
     kubectl("apply", "-k", DEPLOY, plane=ground)
-    kubectl("wait", "--for=condition=Available", f"deployment/{NAME}", "-n", HOME, plane=ground)
+    kubectl(
+        "wait",
+        "--for=condition=Available",
+        f"deployment/{CONTROLLER}",
+        "-n",
+        SYSTEM_NAMESPACE,
+        plane=ground,
+    )
     before = ground_api.get(DEPLOYMENT)
     assert before["status"]["readyReplicas"] == 2
-    assert f"deployment.apps/{NAME} ready" in install(ground, "--wait").out
+    assert f"deployment.apps/{CONTROLLER} ready" in install(ground, "--wait").out
     after = ground_api.get(DEPLOYMENT)
     assert after["metadata"]["uid"] == before["metadata"]["uid"]
     assert set(install(ground).lines.values()) == {"unchanged"}
     # Another version is the same command: looked at first, then carried out.
     look = install(ground, "--image", "applyprune:2", "--dry-run")
-    assert f"deployment.apps/{NAME} configured (server dry run)" in look.out
+    assert f"deployment.apps/{CONTROLLER} configured (server dry run)" in look.out
     assert ground_api.get(DEPLOYMENT)["metadata"]["generation"] == after["metadata"]["generation"]
     install(ground, "--image", "applyprune:2")
     template = ground_api.get(DEPLOYMENT)["spec"]["template"]["spec"]
     assert template["containers"][0]["image"] == "applyprune:2"
     # What kubectl had made was adopted: it stays, unless the user says otherwise.
-    assert "abandoned" in remove(ground).lines[f"deployment.apps/{NAME}"]
+    assert "abandoned" in remove(ground).lines[f"deployment.apps/{CONTROLLER}"]
     assert ground_api.exists(DEPLOYMENT)
     install(ground)
     remove(ground, "--prune-adopted")
@@ -186,12 +195,12 @@ def test_all_of_it_is_about_the_same_pods() -> None:
 def test_its_pods_pass_what_the_namespace_asks(ground: Plane, ground_api: Api) -> None:
     """They ask no more than the level ``restricted`` allows, and write nowhere but in /tmp."""
     install(ground)
-    namespace = ground_api.get(f"/api/v1/namespaces/{HOME}")
+    namespace = ground_api.get(f"/api/v1/namespaces/{SYSTEM_NAMESPACE}")
     assert namespace["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
     spec = ground_api.get(DEPLOYMENT)["spec"]["template"]["spec"]
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "probe"}}
     parts = {key: spec[key] for key in ("containers", "volumes", "securityContext")}
-    path = f"/api/v1/namespaces/{HOME}/pods?dryRun=All"
+    path = f"/api/v1/namespaces/{SYSTEM_NAMESPACE}/pods?dryRun=All"
     status, reply = ground_api("POST", path, {**pod, "spec": parts})
     assert status == 201, reply
     for one in ("runAsNonRoot", "runAsUser"):
@@ -240,7 +249,7 @@ def test_the_life_of_a_bundle_with_exactly_these_rights(
             tenant.gone(name)
         assert tenant.exists("a", "b") == [False, True]
         assert ("Normal", "Applied", "9 created") in tenant.events("web")
-        assert f"{HOME}:{NAME}" not in running.log.read_text()
+        assert f"{SYSTEM_NAMESPACE}:{CONTROLLER}" not in running.log.read_text()
         assert running.stop() == 0
 
 
@@ -251,19 +260,21 @@ def test_only_some_namespaces(
     tenant, other = new_tenant(), new_tenant()
     only = ("--watch-namespaces", tenant.namespace)
     changed = install(ground, *only)
-    assert f"clusterrolebinding.rbac.authorization.k8s.io/{NAME} pruned" in changed.out
+    assert f"clusterrolebinding.rbac.authorization.k8s.io/{CONTROLLER} pruned" in changed.out
     with controller(as_itself, tmp_path / "log", *only) as running:
         tenant.bundle("web", config_map("a"))
         tenant.ready("web")
         tenant.delete("web")
         tenant.gone("web")
         assert tenant.exists("a") == [False]
-        assert f"{HOME}:{NAME}" not in running.log.read_text()
+        assert f"{SYSTEM_NAMESPACE}:{CONTROLLER}" not in running.log.read_text()
     elsewhere = ("--no-leader-elect", "--watch-namespaces", other.namespace)
     with controller(as_itself, tmp_path / "other", *elsewhere) as running:
         assert running.process.wait(20) == 7
     assert 'cannot list resource "bundles"' in (tmp_path / "other").read_text()
-    assert f"clusterrolebinding.rbac.authorization.k8s.io/{NAME} created" in install(ground).out
+    assert (
+        f"clusterrolebinding.rbac.authorization.k8s.io/{CONTROLLER} created" in install(ground).out
+    )
 
 
 def test_a_namespace_s_editor_may_have_bundles(ground: Plane, kubectl: Kubectl) -> None:

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from applyprune.localplane import Plane
-    from tests.conftest import Api, Kubectl
+    from tests.support.api import Api
+    from tests.support.plane import Kubectl
 
 PIPELINE = Path(__file__).parents[2] / "deploy/pipeline"
 SHOP = "/api/v1/namespaces/shop"

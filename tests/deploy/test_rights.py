@@ -12,17 +12,18 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from applyprune.sources import read
-from tests.deploy.conftest import HOME, NAME
-from tests.support.controller import Tenant, config_map, controller, eventually
+from tests.support.controller import CONTROLLER, SYSTEM_NAMESPACE, Tenant, controller
+from tests.support.objects import config_map
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from tests.conftest import Api
+    from tests.support.api import Api
     from tests.support.controller import Controller
 
 RBAC = Path(__file__).parents[2] / "deploy" / "rbac.yaml"
-WHO = f"system:serviceaccount:{HOME}:{NAME}"
+WHO = f"system:serviceaccount:{SYSTEM_NAMESPACE}:{CONTROLLER}"
 REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 
 
@@ -58,7 +59,7 @@ def rights() -> list[Right]:
     """Return every right that ``deploy/rbac.yaml`` gives to the controller."""
     found = []
     for one in read(("-",), stdin=BytesIO(RBAC.read_bytes())):
-        if one.gvk.kind in {"ClusterRole", "Role"} and one.name.startswith(NAME):
+        if one.gvk.kind in {"ClusterRole", "Role"} and one.name.startswith(CONTROLLER):
             scope = f"namespaces/{one.namespace}/roles" if one.namespace else "clusterroles"
             path = f"/apis/rbac.authorization.k8s.io/v1/{scope}/{one.name}"
             rules = tuple(one.body["rules"])
@@ -80,7 +81,7 @@ def set_rules(api: Api, right: Right, rules: list[dict[str, Any]], *, may: bool)
         "group": right.rule["apiGroups"][0],
         "resource": resource,
         "subresource": subresource,
-        "namespace": HOME,
+        "namespace": SYSTEM_NAMESPACE,
         "name": "".join(right.rule.get("resourceNames", ())),
     }
     review = {
@@ -210,13 +211,13 @@ def test_when_it_would_lead(as_itself: Path, tenant: Tenant, tmp_path: Path, nam
     """It stands by, says why, and leads as soon as it may."""
     (right,) = named([name])
     log = tmp_path / "log"
-    lease = f"/apis/coordination.k8s.io/v1/namespaces/{HOME}/leases/{NAME}"
+    lease = f"/apis/coordination.k8s.io/v1/namespaces/{SYSTEM_NAMESPACE}/leases/{CONTROLLER}"
     tenant.api("DELETE", lease)
     if name != "create leases":
         body = {
             "apiVersion": "coordination.k8s.io/v1",
             "kind": "Lease",
-            "metadata": {"name": NAME, "namespace": HOME},
+            "metadata": {"name": CONTROLLER, "namespace": SYSTEM_NAMESPACE},
         }
         assert tenant.api("POST", lease.rpartition("/")[0], body)[0] == 201
     with ExitStack() as ends:

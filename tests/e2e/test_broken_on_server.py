@@ -21,7 +21,7 @@ from applyprune.localplane import API_SERVER_ONLY, Binaries, start
 from applyprune.model.events import Done, Warned
 from applyprune.model.options import DryRun, Options
 from applyprune.sources import read
-from tests.conftest import Api
+from tests.support.api import Api
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -15,7 +15,8 @@ import pytest
 
 from applyprune.cli.completion import SHELLS
 from tests.support.command import applyprune
-from tests.support.stage import Stage, config_map
+from tests.support.objects import config_map
+from tests.support.stage import Stage
 
 if TYPE_CHECKING:
     from pathlib import Path

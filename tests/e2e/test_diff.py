@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     import pytest
 
     from applyprune.localplane import Plane
-    from tests.conftest import Kubectl
     from tests.support.command import Ended
+    from tests.support.plane import Kubectl
 
 TOKEN = "correct-horse-battery-staple"
 

@@ -16,14 +16,14 @@ from applyprune.cli.main import ended
 from tests.support.command import Ended, applyprune, start
 from tests.support.fault_proxy import Exchange, FaultProxy
 from tests.support.input_files import write_input
-from tests.support.stage import config_map
+from tests.support.objects import config_map
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from applyprune.localplane import Plane
-    from tests.conftest import Api
+    from tests.support.api import Api
 
 POD = {
     "apiVersion": "v1",

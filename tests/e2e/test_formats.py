@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.output.test_formats import JUNIT, commands
 from tests.support.command import applyprune, start
+from tests.support.output.parsers import JUNIT, commands
 from tests.support.output.schemas import complaints
 
 if TYPE_CHECKING:

@@ -11,15 +11,16 @@ from typing import TYPE_CHECKING
 import pytest
 
 from applyprune.planning.tracking import PART_OF
-from tests.engine.test_set import SERVICE
 from tests.support.command import Ended, applyprune
-from tests.support.stage import Stage, config_map
+from tests.support.objects import SERVICE, config_map
+from tests.support.stage import Stage
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from applyprune.localplane import Plane
-    from tests.conftest import Api, Kubectl
+    from tests.support.api import Api
+    from tests.support.plane import Kubectl
 
 
 @dataclass(frozen=True, slots=True)

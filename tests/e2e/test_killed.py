@@ -12,14 +12,14 @@ from tests.support.command import applyprune, start
 from tests.support.fault_proxy import Exchange, FaultProxy
 from tests.support.input_files import write_input
 from tests.support.live import config_maps
-from tests.support.stage import config_map
+from tests.support.objects import config_map
 
 if TYPE_CHECKING:
     import subprocess
     from pathlib import Path
 
     from applyprune.localplane import Plane
-    from tests.conftest import Api
+    from tests.support.api import Api
 
 NAMES = ("a", "b", "c")
 

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING
 
 from applyprune import __version__
 from tests.support.command import applyprune, start
-from tests.support.stage import Stage, config_map
+from tests.support.objects import config_map
+from tests.support.stage import Stage
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from applyprune.localplane import Plane
-    from tests.conftest import Kubectl
+    from tests.support.plane import Kubectl
 
 
 def test_status(plane: Plane, namespace: str, kubectl: Kubectl) -> None:

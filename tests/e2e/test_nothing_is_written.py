@@ -5,17 +5,17 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from tests.engine.test_definitions import custom, definition
-from tests.engine.test_set import _writes
+from tests.support.api import writes
 from tests.support.command import applyprune
 from tests.support.input_files import write_input
-from tests.support.stage import Stage, config_map
+from tests.support.objects import config_map, crd, custom_resource
+from tests.support.stage import Stage
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from applyprune.localplane import Plane
-    from tests.conftest import Api, AuditTrail
+    from tests.support.api import Api, AuditTrail
 
 
 def _deployment(app: str) -> dict[str, Any]:
@@ -56,8 +56,8 @@ def test_no_verb_that_looks_writes_anything(
             _deployment("new"),
             {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": f"{namespace}-more"}},
             config_map("inside", namespace=f"{namespace}-more"),
-            definition("Nothing"),
-            custom("one", "Nothing"),
+            crd("Nothing"),
+            custom_resource("one", "Nothing"),
         ],
     )
     into = ("-f", source, "-n", namespace)
@@ -98,11 +98,11 @@ def test_no_verb_that_looks_writes_anything(
     for codes, arguments in calls:
         ended = applyprune(*arguments, kubeconfig=plane.kubeconfig)
         assert ended.code in codes, (arguments, ended)
-    assert _writes(audit) == []
+    assert writes(audit) == []
     after = [api.get(f"/api/v1/namespaces/{namespace}/{kind}")["items"] for kind in kinds]
     assert json.dumps(after) == json.dumps(before)
     # The witness sees a write.
     assert (
         applyprune("delete", "web", "-n", namespace, "--yes", kubeconfig=plane.kubeconfig).code == 0
     )
-    assert _writes(audit)
+    assert writes(audit)

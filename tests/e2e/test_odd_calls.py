@@ -9,13 +9,14 @@ import pytest
 from applyprune.planning.tracking import SET_ID
 from tests.support.command import applyprune
 from tests.support.input_files import write_input
-from tests.support.stage import Stage, config_map
+from tests.support.objects import config_map
+from tests.support.stage import Stage
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from applyprune.localplane import Plane
-    from tests.conftest import Api
+    from tests.support.api import Api
 
 RUBBISH = ("applyprune-a.b", "applyprune-no-set-at-all", f"applyprune-{'x' * 80}", "applyprune")
 

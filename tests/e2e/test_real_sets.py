@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.conftest import Api, AuditTrail
+from tests.support.api import Api, AuditTrail
 from tests.support.command import applyprune
 
 if TYPE_CHECKING:
-    from tests.conftest import FreshPlane
+    from tests.support.plane import FreshPlane
 
 SETS = Path(__file__).parents[2].parent / "shared" / "manifests"
 WRITES = {"create", "update", "patch", "delete", "deletecollection"}

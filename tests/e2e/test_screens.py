@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from applyprune.localplane import Plane
-    from tests.conftest import Api
+    from tests.support.api import Api
 
 SCREENS = Path(__file__).parents[2] / "fixtures" / "screens"
 REMAKE = bool(os.environ.get("APPLYPRUNE_REMAKE_SCREENS"))

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from applyprune.localplane import Plane
-    from tests.conftest import Api
+    from tests.support.api import Api
 
 TOKEN = f"tk{secrets.token_hex(12)}"
 """Stands in every field of every Secret, and nowhere else; another one in each run."""

@@ -16,7 +16,7 @@ import pytest
 from tests.support.command import applyprune, start
 from tests.support.fault_proxy import Exchange, FaultProxy
 from tests.support.input_files import write_input
-from tests.support.stage import config_map
+from tests.support.objects import config_map
 from tests.support.tmux import PROGRAM, Terminal, is_idle
 
 if TYPE_CHECKING:

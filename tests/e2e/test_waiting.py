@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.engine.test_set import DEPLOYMENT
 from tests.support.command import applyprune
+from tests.support.objects import DEPLOYMENT
 
 if TYPE_CHECKING:
     from applyprune.localplane import Plane

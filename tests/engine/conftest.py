@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from applyprune.localplane import start
-from tests.conftest import Api
-from tests.engine.test_definitions import GC
+from tests.support.api import Api
 from tests.support.fault_proxy import FaultProxy
+from tests.support.plane import NO_NODES
 from tests.support.stage import Stage
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def spoiled(proxy: FaultProxy, namespace: str, tmp_path: Path) -> Stage:
 @pytest.fixture(scope="module")
 def running(binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plane]:
     """A plane for a module of tests with CRDs, each of which has kinds of its own."""
-    with start(binaries, GC, tmp_path_factory.mktemp("planes") / "kinds") as plane:
+    with start(binaries, NO_NODES, tmp_path_factory.mktemp("planes") / "kinds") as plane:
         yield plane
 
 

@@ -10,17 +10,18 @@ from applyprune.errors import LostRace, UsageError
 from applyprune.model.events import Outcome
 from applyprune.model.options import Adopt, DryRun
 from applyprune.planning.tracking import PART_OF
-from tests.engine.test_set import SERVICE
 from tests.support.fault_proxy import Exchange, FaultProxy, always, faults, first
 from tests.support.kill import Moment, kill_at, kill_at_patch
 from tests.support.live import config_maps
+from tests.support.objects import SERVICE, config_map
 from tests.support.other_run import ELSEWHERE, take_from_elsewhere
-from tests.support.stage import Stage, config_map
+from tests.support.stage import Stage
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.conftest import Api, AuditTrail, Kubectl
+    from tests.support.api import Api, AuditTrail
+    from tests.support.plane import Kubectl
 
 
 def _path(stage: Stage, name: str, plural: str = "configmaps") -> str:

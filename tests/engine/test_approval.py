@@ -11,10 +11,11 @@ from applyprune.errors import OwnedByBundle
 from applyprune.model.events import Outcome, Recorded
 from applyprune.model.options import DryRun, Mode
 from tests.support.command import applyprune
-from tests.support.stage import Stage, config_map
+from tests.support.objects import config_map
 
 if TYPE_CHECKING:
-    from tests.conftest import Api
+    from tests.support.api import Api
+    from tests.support.stage import Stage
 
 OWNER = "Bundle shop/web"
 

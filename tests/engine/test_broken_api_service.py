@@ -10,16 +10,15 @@ import pytest
 from applyprune.localplane import API_SERVER_ONLY
 from applyprune.model.events import Done, Outcome
 from applyprune.model.options import Mode
-from tests.conftest import Api
-from tests.engine.test_definitions import custom, definition
-from tests.engine.test_set import DEPLOYMENT, SERVICE
-from tests.support.stage import Stage, config_map
+from tests.support.api import Api
+from tests.support.objects import DEPLOYMENT, SERVICE, config_map, crd, custom_resource
+from tests.support.stage import Stage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from applyprune.localplane import Plane
-    from tests.conftest import FreshPlane
+    from tests.support.plane import FreshPlane
 
 SERVICES = "/apis/apiregistration.k8s.io/v1/apiservices"
 DISCOVERY = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
@@ -105,7 +104,7 @@ def test_one_that_is_broken_before_the_first_run(stage: Stage, poisoned: Api) ->
     """
     _break(poisoned, "broken.example.com")
     home: dict[str, Any] = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}}
-    bodies = (config_map("a"), SERVICE, DEPLOYMENT, definition(), custom("f"), home)
+    bodies = (config_map("a"), SERVICE, DEPLOYMENT, crd(), custom_resource("f"), home)
     first = stage.run(*bodies, config_map("go"))
     assert (first.exit_code, set(first.outcomes.values())) == (0, {Outcome.CREATED})
     second = stage.run(*bodies)
@@ -127,10 +126,10 @@ def test_one_that_breaks_a_kind_of_the_set_between_runs(stage: Stage, poisoned: 
 
     Mended, the next run finds them as they were.
     """
-    stage.run(definition(), custom("f"), custom("g"), config_map("a"), config_map("go"))
+    stage.run(crd(), custom_resource("f"), custom_resource("g"), config_map("a"), config_map("go"))
     before = poisoned.get(f"{FOO}/f")["metadata"]
     _break(poisoned, "x.example.com")
-    story = stage.run(definition(), custom("f"), custom("g"), config_map("a", "new"))
+    story = stage.run(crd(), custom_resource("f"), custom_resource("g"), config_map("a", "new"))
     assert story.exit_code == 3
     assert story.outcomes == {
         CRD: Outcome.UNCHANGED,
@@ -140,7 +139,7 @@ def test_one_that_breaks_a_kind_of_the_set_between_runs(stage: Stage, poisoned: 
         "foo.x.example.com/g": Outcome.FAILED,
     }
     assert "the API group x.example.com does not answer" in story.problem("foo.x.example.com/f")
-    left = stage.run(definition(), custom("f"), config_map("a", "new"))
+    left = stage.run(crd(), custom_resource("f"), config_map("a", "new"))
     assert left.exit_code == 3
     assert left.outcomes == {
         CRD: Outcome.UNCHANGED,
@@ -154,7 +153,7 @@ def test_one_that_breaks_a_kind_of_the_set_between_runs(stage: Stage, poisoned: 
     }  # fmt: skip
     _mend(poisoned, "x.example.com")
     _await(poisoned, "x.example.com", "Current")
-    well = stage.run(definition(), custom("f"), custom("g"), config_map("a", "new"))
+    well = stage.run(crd(), custom_resource("f"), custom_resource("g"), config_map("a", "new"))
     assert well.exit_code == 0
     assert well.outcomes == {
         CRD: Outcome.UNCHANGED,
@@ -169,10 +168,10 @@ def test_one_that_breaks_a_kind_of_the_set_between_runs(stage: Stage, poisoned: 
 def test_a_kind_of_another_set_that_breaks(stage: Stage, poisoned: Api) -> None:
     """Its scope cannot be known then: that object fails, nothing is pruned, the others go on."""
     other = Stage(stage.kubeconfig, "default", name="other", budget=2.0)
-    other.run(definition())
-    stage.run(custom("f"), config_map("a"))
+    other.run(crd())
+    stage.run(custom_resource("f"), config_map("a"))
     _break(poisoned, "x.example.com")
-    held = stage.run(custom("f"), config_map("a", "newer"))
+    held = stage.run(custom_resource("f"), config_map("a", "newer"))
     assert held.exit_code == 3
     assert held.outcomes == {
         "configmap/a": Outcome.CONFIGURED,
@@ -208,7 +207,7 @@ def test_a_kind_of_another_set_that_breaks(stage: Stage, poisoned: Api) -> None:
 def test_one_in_the_set_itself(stage: Stage, poisoned: Api) -> None:
     """It is applied like anything else, and pruned; the objects around it do not notice."""
     name = "apiservice.apiregistration.k8s.io/v1.broken.example.com"
-    bodies = (_api_service("broken.example.com"), config_map("a"), definition(), custom("f"))
+    bodies = (_api_service("broken.example.com"), config_map("a"), crd(), custom_resource("f"))
     first = stage.run(*bodies, config_map("go"))
     assert (first.exit_code, set(first.outcomes.values())) == (0, {Outcome.CREATED})
     assert list(first.outcomes)[-1] == name, "what routes requests comes last"

@@ -17,13 +17,14 @@ from applyprune.model.builtin import CONFIG_MAPS
 from applyprune.model.events import Compared, Outcome
 from applyprune.model.options import Adopt, DryRun
 from applyprune.planning.drift_by_record import drift_of, has_drifted
-from tests.engine.test_definitions import custom, definition
-from tests.support.stage import Stage, Story, config_map, manifest
+from tests.support.objects import config_map, crd, custom_resource, manifest
+from tests.support.stage import Stage, Story
 
 if TYPE_CHECKING:
     from applyprune.localplane import Plane
     from applyprune.model.live import Live
-    from tests.conftest import Api, AuditTrail, Kubectl
+    from tests.support.api import Api, AuditTrail
+    from tests.support.plane import Kubectl
 
 WRITES = {"create", "update", "patch", "delete"}
 
@@ -296,7 +297,7 @@ def kinds(running: Plane) -> Stage:
 
 def sized(kind: str, **schema: Any) -> dict[str, Any]:
     """Return a CRD whose objects have a size."""
-    one = definition(kind)
+    one = crd(kind)
     size = {"type": "integer", "minimum": 1}
     spec = {"type": "object", "properties": {"size": size, **schema}}
     root = one["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
@@ -307,8 +308,8 @@ def sized(kind: str, **schema: Any) -> dict[str, Any]:
 def test_a_kind_that_is_to_come_is_checked_by_its_own_schema(kinds: Stage) -> None:
     """With its defaults; and what the server would refuse later is refused now."""
     crd = sized("Coming", mode={"type": "string", "default": "small"})
-    one = {**custom("a", "Coming"), "spec": {"size": 2}}
-    bad = {**custom("b", "Coming"), "spec": {"size": 0, "sise": 1}}
+    one = {**custom_resource("a", "Coming"), "spec": {"size": 2}}
+    bad = {**custom_resource("b", "Coming"), "spec": {"size": 0, "sise": 1}}
     story = compare(kinds, crd, one, bad)
     assert story.exit_code == 3
     why = story.problem("coming.x.example.com/b")
@@ -326,12 +327,12 @@ def test_a_kind_that_is_to_come_is_checked_by_its_own_schema(kinds: Stage) -> No
 
 def test_a_kind_that_is_about_to_change_is_checked_by_its_new_schema(kinds: Stage) -> None:
     """Where the server knows only today's."""
-    one: dict[str, Any] = {**custom("a", "Changing"), "spec": {"size": 2}}
+    one: dict[str, Any] = {**custom_resource("a", "Changing"), "spec": {"size": 2}}
     kinds.run(sized("Changing"), one)
     wider = sized("Changing", note={"type": "string"})
     one["spec"] = {"size": 3, "note": "x"}
-    new = {**custom("b", "Changing"), "spec": {"size": 3, "note": "x"}}
-    bad = {**custom("c", "Changing"), "spec": {"size": 3, "note": 1}}
+    new = {**custom_resource("b", "Changing"), "spec": {"size": 3, "note": "x"}}
+    bad = {**custom_resource("c", "Changing"), "spec": {"size": 3, "note": 1}}
     story = compare(kinds, wider, one, new, bad)
     assert "spec.note: 1 is not of type 'string'" in story.problem("changing.x.example.com/c")
     found = compared(story)["changing.x.example.com/a"]

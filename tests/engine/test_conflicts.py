@@ -12,10 +12,12 @@ from applyprune.errors import InputError
 from applyprune.model.events import Outcome
 from applyprune.model.options import Adopt, DryRun
 from applyprune.planning.tracking import PART_OF
-from tests.support.stage import Stage, config_map
+from tests.support.objects import config_map
+from tests.support.stage import Stage
 
 if TYPE_CHECKING:
-    from tests.conftest import Api, AuditTrail, Kubectl
+    from tests.support.api import Api, AuditTrail
+    from tests.support.plane import Kubectl
 
 DEPLOYMENT: dict[str, Any] = {
     "apiVersion": "apps/v1",

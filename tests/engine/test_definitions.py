@@ -7,77 +7,29 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from applyprune.localplane import PlaneSpec
 from applyprune.model.events import Outcome
 from applyprune.model.options import Adopt, Mode
-from tests.engine.test_set import DEPLOYMENT
-from tests.support.stage import Stage, config_map
+from tests.support.objects import DEPLOYMENT, config_map, crd, custom_resource
+from tests.support.plane import NO_NODES
+from tests.support.stage import Stage
 
 if TYPE_CHECKING:
-    from tests.conftest import FreshPlane
-
-GC = PlaneSpec(scheduler=False, kwok=False, nodes=0, audit=True)
-
-
-def definition(kind: str = "Foo", *, scope: str = "Namespaced", **spec: Any) -> dict[str, Any]:
-    """Return a CRD of the group ``x.example.com`` that takes anything as its spec."""
-    plural = f"{kind.lower()}s"
-    schema = {
-        "type": "object",
-        "properties": {
-            "spec": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
-            "note": {"type": "string"},
-        },
-    }
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{plural}.x.example.com"},
-        "spec": {
-            "group": "x.example.com",
-            "scope": scope,
-            "names": {"kind": kind, "plural": plural, "singular": kind.lower()},
-            "versions": [
-                {
-                    "name": "v1",
-                    "served": True,
-                    "storage": True,
-                    "schema": {"openAPIV3Schema": schema},
-                }
-            ],
-            **spec,
-        },
-    }
-
-
-def custom(name: str, kind: str = "Foo", **metadata: Any) -> dict[str, Any]:
-    """Return a custom resource."""
-    return {
-        "apiVersion": "x.example.com/v1",
-        "kind": kind,
-        "metadata": {"name": name, **metadata},
-        "spec": {"a": 1},
-    }
-
-
-def crd_name(kind: str) -> str:
-    """Return how the CRD of a kind is called in a story."""
-    return f"customresourcedefinition.apiextensions.k8s.io/{kind.lower()}s.x.example.com"
+    from tests.support.plane import FreshPlane
 
 
 @pytest.fixture
 def stage(fresh_plane: FreshPlane) -> Stage:
     """A set on a plane of its own: kinds belong to a whole cluster."""
-    return Stage(fresh_plane(GC).kubeconfig, "default")
+    return Stage(fresh_plane(NO_NODES).kubeconfig, "default")
 
 
 def test_crd_and_custom_resources_in_one_run_in_any_order(stage: Stage) -> None:
     """The custom resource stands before its CRD; everything goes in at once, and out again."""
     bodies = (
-        custom("f"),
-        definition(),
-        custom("c", "Bar"),
-        definition("Bar", scope="Cluster"),
+        custom_resource("f"),
+        crd(),
+        custom_resource("c", "Bar"),
+        crd("Bar", scope="Cluster"),
     )
     assert set(stage.run(*bodies).outcomes.values()) == {Outcome.CREATED}
     assert set(stage.run(*bodies).outcomes.values()) == {Outcome.UNCHANGED}
@@ -91,12 +43,12 @@ def test_crd_and_custom_resources_in_one_run_in_any_order(stage: Stage) -> None:
 
 def test_a_changed_schema_sends_the_custom_resources_again(stage: Stage) -> None:
     """It alters what is read without touching the object."""
-    stage.run(definition(), custom("f"))
-    changed = definition()
+    stage.run(crd(), custom_resource("f"))
+    changed = crd()
     changed["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["more"] = {
         "type": "string"
     }
-    story = stage.run(changed, custom("f"))
+    story = stage.run(changed, custom_resource("f"))
     (step,) = [
         step
         for event in story.events
@@ -105,14 +57,17 @@ def test_a_changed_schema_sends_the_custom_resources_again(stage: Stage) -> None
         if step.desired.ref.kind == "Foo"
     ]
     assert step.action == "update"
-    assert stage.run(changed, custom("f")).outcomes["foo.x.example.com/f"] is Outcome.UNCHANGED
+    assert (
+        stage.run(changed, custom_resource("f")).outcomes["foo.x.example.com/f"]
+        is Outcome.UNCHANGED
+    )
 
 
 def test_a_kind_that_is_gone_altogether_is_forgotten(stage: Stage) -> None:
     """Fresh discovery lacks it, and its CRD is a Status NotFound: its objects are gone too."""
     mine = Stage(stage.kubeconfig, "default", name="mine")
-    stage.run(definition())
-    mine.run(custom("f"), config_map("a"))
+    stage.run(crd())
+    mine.run(custom_resource("f"), config_map("a"))
     stage.run(
         mode=Mode.DELETE, allow_cascade=frozenset({"customresourcedefinition/foos.x.example.com"})
     )
@@ -124,21 +79,21 @@ def test_a_kind_that_is_gone_altogether_is_forgotten(stage: Stage) -> None:
 def test_a_crd_with_foreign_custom_resources_is_not_deleted(stage: Stage) -> None:
     """Both are counted, named, and neither is touched; the option printed allows exactly that."""
     other = Stage(stage.kubeconfig, "default", name="other")
-    crd = "customresourcedefinition.apiextensions.k8s.io/foos.x.example.com"
-    stage.run(definition(), custom("ours"), config_map("a"))
-    other.run(custom("theirs"))
+    name = "customresourcedefinition.apiextensions.k8s.io/foos.x.example.com"
+    stage.run(crd(), custom_resource("ours"), config_map("a"))
+    other.run(custom_resource("theirs"))
     story = stage.run(config_map("a"))
     assert story.exit_code == 6
     assert story.outcomes == {
         "configmap/a": Outcome.UNCHANGED,
         "foo.x.example.com/ours": Outcome.KEPT,
-        crd: Outcome.FAILED,
+        name: Outcome.FAILED,
     }
-    problem = story.problem(crd)
+    problem = story.problem(name)
     assert "2 objects, 1 of which are not of this set: default/foo.x.example.com/theirs" in problem
-    assert f"To allow exactly this: --allow-cascade {crd}." in problem
-    allowed = stage.run(config_map("a"), allow_cascade=frozenset({crd}))
-    assert (allowed.exit_code, allowed.outcomes[crd]) == (0, Outcome.PRUNED)
+    assert f"To allow exactly this: --allow-cascade {name}." in problem
+    allowed = stage.run(config_map("a"), allow_cascade=frozenset({name}))
+    assert (allowed.exit_code, allowed.outcomes[name]) == (0, Outcome.PRUNED)
 
 
 def test_a_namespace_with_foreign_contents_is_not_deleted(stage: Stage) -> None:

@@ -11,12 +11,14 @@ from applyprune.model.events import Outcome
 from applyprune.model.inventory import Made
 from applyprune.model.options import Mode
 from tests.support.fault_proxy import Exchange, Fault, FaultProxy, always, faults, first
-from tests.support.stage import Stage, config_map
+from tests.support.objects import config_map
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.conftest import Api, Kubectl
+    from tests.support.api import Api
+    from tests.support.plane import Kubectl
+    from tests.support.stage import Stage
 
 
 def _applies(name: str) -> Callable[[Exchange], bool]:

@@ -11,13 +11,15 @@ from applyprune.errors import LostRace
 from applyprune.model.events import Outcome
 from applyprune.model.options import Mode
 from tests.support.fault_proxy import Exchange, FaultProxy, always, faults
+from tests.support.objects import config_map
 from tests.support.other_run import ELSEWHERE, take_from_elsewhere
-from tests.support.stage import Stage, config_map
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.conftest import Api, Kubectl
+    from tests.support.api import Api
+    from tests.support.plane import Kubectl
+    from tests.support.stage import Stage
 
 
 def _path(stage: Stage, name: str) -> str:

@@ -16,18 +16,19 @@ from applyprune.model.findings import Fault, Remedy
 from applyprune.model.inventory import Made
 from applyprune.model.options import Mode
 from applyprune.planning.tracking import PART_OF
-from tests.conftest import Api
+from tests.support.api import Api
 from tests.support.command import start
 from tests.support.fault_proxy import FaultProxy, always, faults
 from tests.support.input_files import write_input
-from tests.support.stage import Stage, Story, config_map
+from tests.support.objects import config_map
+from tests.support.stage import Stage, Story
 
 if TYPE_CHECKING:
     import subprocess
     from pathlib import Path
 
-    from tests.conftest import FreshPlane, Kubectl
     from tests.support.fault_proxy.exchange import Wire
+    from tests.support.plane import FreshPlane, Kubectl
 
 ACCOUNT: dict[str, Any] = {
     "apiVersion": "v1",

@@ -13,12 +13,14 @@ from applyprune.model.inventory import ABSENT, Entry
 from applyprune.model.options import Adopt, Mode
 from applyprune.model.refs import Ref
 from applyprune.planning.tracking import PART_OF, SHARD_OF
-from tests.support.stage import Stage, config_map
+from tests.support.objects import config_map
+from tests.support.stage import Stage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tests.conftest import Api, Kubectl
+    from tests.support.api import Api
+    from tests.support.plane import Kubectl
 
 FILLING = 6_000
 """So many entries that they are kept in shards."""

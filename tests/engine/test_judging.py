@@ -11,11 +11,12 @@ from applyprune.cluster.inventory_store import ConfigMapStore
 from applyprune.engine.judging import judge
 from applyprune.errors import UsageError
 from applyprune.model.events import Explained
-from tests.engine.test_surveying import SECRET
-from tests.support.stage import Stage, config_map, manifest
+from tests.support.objects import SECRET, config_map, manifest
+from tests.support.stage import Stage
 
 if TYPE_CHECKING:
-    from tests.conftest import AuditTrail, Kubectl
+    from tests.support.api import AuditTrail
+    from tests.support.plane import Kubectl
 
 
 def explain(stage: Stage, named: str, *bodies: dict[str, Any], given: bool = True) -> Explained:
@@ -134,7 +135,7 @@ def test_nothing_is_written_and_no_secret_told(stage: Stage, audit: AuditTrail) 
     }
     assert verbs == {"get", "list"}
     text = repr(told)
-    assert "correct horse" not in text
+    assert SECRET["stringData"]["password"] not in text
     assert "Y29ycmVjdCBob3JzZQ" not in text
     assert told[0].verdict.startswith("Nothing would be sent")
 

@@ -16,11 +16,13 @@ from applyprune.engine.run import Request, run
 from applyprune.errors import Interrupted
 from applyprune.model.events import Outcome
 from applyprune.model.options import Options
-from tests.support.stage import Stage, config_map, manifest
+from tests.support.objects import config_map, manifest
+from tests.support.stage import Stage
 
 if TYPE_CHECKING:
     from applyprune.model.inventory import LastRun
-    from tests.conftest import AuditTrail, Kubectl
+    from tests.support.api import AuditTrail
+    from tests.support.plane import Kubectl
 
 WRONG = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "wrong"}, "data": [1]}
 

@@ -12,14 +12,15 @@ from applyprune.planning.tracking import PART_OF
 from tests.support.command import start
 from tests.support.input_files import write_input
 from tests.support.live import config_maps
-from tests.support.stage import Stage, config_map
+from tests.support.objects import config_map
+from tests.support.stage import Stage
 
 if TYPE_CHECKING:
     import subprocess
     from collections.abc import Sequence
     from pathlib import Path
 
-    from tests.conftest import Api
+    from tests.support.api import Api
     from tests.support.fault_proxy import Exchange, FaultProxy
 
 IN_FLIGHT = 16

@@ -12,13 +12,13 @@ import pytest
 from applyprune.errors import InputError
 from applyprune.model.events import Outcome
 from applyprune.model.options import Mode
-from tests.conftest import Api, AuditTrail
-from tests.engine.test_definitions import crd_name, custom, definition
+from tests.support.api import Api, AuditTrail
+from tests.support.objects import crd, crd_name, custom_resource
 from tests.support.stage import Stage
 
 if TYPE_CHECKING:
     from applyprune.localplane import Plane
-    from tests.conftest import Kubectl
+    from tests.support.plane import Kubectl
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
@@ -37,7 +37,7 @@ def _path(kind: str, name: str = "a", version: str = "v1") -> str:
 
 def _versions(kind: str, **served: bool) -> dict[str, Any]:
     """Return a CRD with these versions, the last of which is stored."""
-    made = definition(kind)
+    made = crd(kind)
     (only,) = made["spec"]["versions"]
     made["spec"]["versions"] = [
         {**copy.deepcopy(only), "name": name, "served": is_served, "storage": False}
@@ -56,8 +56,8 @@ def test_100_crds_with_two_custom_resources_each(running: Plane) -> None:
     stage = _stage(running, "many")
     kinds = [f"Many{number}" for number in range(100)]
     # The custom resources stand first: the order is the run's business.
-    bodies = [custom(name, kind) for kind in kinds for name in ("a", "b")]
-    bodies += [definition(kind) for kind in kinds]
+    bodies = [custom_resource(name, kind) for kind in kinds for name in ("a", "b")]
+    bodies += [crd(kind) for kind in kinds]
     story = stage.run(*bodies)
     assert story.exit_code == 0
     assert story.warnings == []
@@ -71,9 +71,9 @@ def test_100_crds_with_two_custom_resources_each(running: Plane) -> None:
 def test_a_crd_that_exists_is_adopted(running: Plane, kubectl: Kubectl, crds: Api) -> None:
     """And left when the set is deleted, for the custom resources of others; ours go."""
     stage = _stage(running, "adopts")
-    kubectl("create", "-f", "-", stdin=json.dumps(definition("Adopted")), plane=running)
+    kubectl("create", "-f", "-", stdin=json.dumps(crd("Adopted")), plane=running)
     kubectl("wait", "--for=condition=Established", "crd/adopteds.x.example.com", plane=running)
-    bodies = (definition("Adopted"), custom("a", "Adopted"))
+    bodies = (crd("Adopted"), custom_resource("a", "Adopted"))
     assert stage.run(*bodies).outcomes == {
         crd_name("Adopted"): Outcome.CONFIGURED,
         _one("Adopted"): Outcome.CREATED,
@@ -89,11 +89,13 @@ def test_a_crd_that_exists_is_adopted(running: Plane, kubectl: Kubectl, crds: Ap
 def test_a_version_is_added_and_used_in_the_same_run(running: Plane, crds: Api) -> None:
     """By a new custom resource and by one that was there in the old version."""
     stage = _stage(running, "grows")
-    stage.run(_versions("Grows", v1=True), custom("a", "Grows"), custom("b", "Grows"))
+    stage.run(
+        _versions("Grows", v1=True), custom_resource("a", "Grows"), custom_resource("b", "Grows")
+    )
     bodies = (
-        _in("v2", custom("c", "Grows")),
-        _in("v2", {**custom("a", "Grows"), "spec": {"a": 2}}),
-        custom("b", "Grows"),
+        _in("v2", custom_resource("c", "Grows")),
+        _in("v2", {**custom_resource("a", "Grows"), "spec": {"a": 2}}),
+        custom_resource("b", "Grows"),
         _versions("Grows", v1=True, v2=True),
     )
     story = stage.run(*bodies)
@@ -111,11 +113,15 @@ def test_a_version_is_added_and_used_in_the_same_run(running: Plane, crds: Api) 
 def test_a_served_version_is_turned_off_while_another_is_served(running: Plane, crds: Api) -> None:
     """The objects are the same ones in the other version: none is made anew, none pruned."""
     stage = _stage(running, "turns")
-    stage.run(_versions("Turns", v1=True, v2=True), custom("a", "Turns"), custom("b", "Turns"))
+    stage.run(
+        _versions("Turns", v1=True, v2=True),
+        custom_resource("a", "Turns"),
+        custom_resource("b", "Turns"),
+    )
     before = crds.get(_path("Turns", "a", "v2"))["metadata"]["uid"]
     bodies = (
         _versions("Turns", v1=False, v2=True),
-        *(_in("v2", custom(name, "Turns")) for name in ("a", "b")),
+        *(_in("v2", custom_resource(name, "Turns")) for name in ("a", "b")),
     )
     story = stage.run(*bodies)
     assert story.exit_code == 0, story.events
@@ -133,10 +139,14 @@ def test_a_served_version_is_turned_off_while_another_is_served(running: Plane, 
 def test_a_manifest_in_a_version_that_is_turned_off_is_refused(running: Plane, crds: Api) -> None:
     """In the run that turns it off and in the next; the object stays, and stays listed."""
     stage = _stage(running, "stays")
-    stage.run(_versions("Stays", v1=True, v2=True), custom("a", "Stays"), custom("b", "Stays"))
+    stage.run(
+        _versions("Stays", v1=True, v2=True),
+        custom_resource("a", "Stays"),
+        custom_resource("b", "Stays"),
+    )
     off = _versions("Stays", v1=False, v2=True)
     began = time.monotonic()
-    story = stage.run(off, custom("a", "Stays"))
+    story = stage.run(off, custom_resource("a", "Stays"))
     assert story.exit_code == 3
     assert story.outcomes == {
         crd_name("Stays"): Outcome.CONFIGURED,
@@ -145,7 +155,7 @@ def test_a_manifest_in_a_version_that_is_turned_off_is_refused(running: Plane, c
     }
     assert time.monotonic() - began < 20
     with pytest.raises(InputError, match=r"knows no kind Stays in x\.example\.com/v1") as caught:
-        stage.run(off, custom("a", "Stays"))
+        stage.run(off, custom_resource("a", "Stays"))
     assert "serves x.example.com/v2" in caught.value.hint
     assert stage.listed() == {crd_name("Stays"), _one("Stays", "a"), _one("Stays", "b")}
     assert crds.exists(_path("Stays", "b", "v2"))
@@ -158,19 +168,19 @@ def test_another_scope_is_refused_and_nothing_deleted(
     """To make a CRD anew would take its custom resources along: never, whatever is allowed."""
     kind = "Anew" if recreate else "Moves"
     stage = _stage(running, kind.lower())
-    stage.run(definition(kind), custom("a", kind))
+    stage.run(crd(kind), custom_resource("a", kind))
     before = crds.get(_path(kind))["metadata"]["uid"]
     audit = AuditTrail(running, crds)
-    cluster = definition(kind, scope="Cluster")
+    cluster = crd(kind, scope="Cluster")
     cluster["metadata"]["annotations"] = {"applyprune.dev/recreate": "allowed"} if recreate else {}
-    story = stage.run(cluster, custom("a", kind), recreate=recreate)
+    story = stage.run(cluster, custom_resource("a", kind), recreate=recreate)
     assert story.exit_code == 3
     assert story.outcomes == {crd_name(kind): Outcome.FAILED, _one(kind): Outcome.UNCHANGED}
     assert "spec.scope" in story.problem(crd_name(kind))
     assert "immutable" in story.problem(crd_name(kind))
     assert [one for one in audit.events() if one["verb"].startswith("delete")] == []
     assert crds.get(_path(kind))["metadata"]["uid"] == before
-    assert stage.run(definition(kind), custom("a", kind)).exit_code == 0
+    assert stage.run(crd(kind), custom_resource("a", kind)).exit_code == 0
 
 
 @pytest.mark.parametrize("ours_too", [False, True], ids=["another's", "ours too"])
@@ -186,8 +196,8 @@ def test_a_version_gone_that_managed_fields_still_name(
     stage = _stage(running, kind.lower())
     old = _versions(kind, v1alpha1=True, v1=True)
     version = "v1alpha1" if ours_too else "v1"
-    stage.run(old, _in(version, custom("a", kind)))
-    theirs = {**_in("v1alpha1", custom("a", kind)), "spec": {"theirs": 1}}
+    stage.run(old, _in(version, custom_resource("a", kind)))
+    theirs = {**_in("v1alpha1", custom_resource("a", kind)), "spec": {"theirs": 1}}
     status, reply = crds(
         "PATCH",
         f"{_path(kind, version='v1alpha1')}?fieldManager=other",
@@ -198,7 +208,7 @@ def test_a_version_gone_that_managed_fields_still_name(
     named = {one["apiVersion"] for one in reply["metadata"]["managedFields"]}
     assert "x.example.com/v1alpha1" in named
     audit = AuditTrail(running, crds)
-    changed = {**custom("a", kind), "spec": {"a": 2}}
+    changed = {**custom_resource("a", kind), "spec": {"a": 2}}
     story = stage.run(_versions(kind, v1=True), changed)
     sent = [one for one in audit.events() if one["requestURI"].startswith(f"{_path(kind)}?")]
     assert [one["responseStatus"]["code"] for one in sent if one["verb"] == "patch"] == [500]

@@ -10,12 +10,13 @@ import pytest
 from applyprune.model.events import Outcome
 from applyprune.model.options import Mode
 from applyprune.planning.tracking import LAST_APPLIED
-from tests.engine.test_set import DEPLOYMENT
 from tests.support.fault_proxy import Exchange, FaultProxy, always, faults
-from tests.support.stage import Stage, config_map
+from tests.support.objects import DEPLOYMENT, config_map
 
 if TYPE_CHECKING:
-    from tests.conftest import Api, Kubectl
+    from tests.support.api import Api
+    from tests.support.plane import Kubectl
+    from tests.support.stage import Stage
 
 
 def _path(stage: Stage, name: str) -> str:

@@ -13,17 +13,18 @@ from applyprune.model.events import Done, Outcome, Waiting
 from applyprune.model.inventory import Made
 from applyprune.model.options import Adopt, DryRun
 from applyprune.planning.tracking import PART_OF
-from tests.engine.test_set import SECRET, SERVICE
 from tests.support.fault_proxy import Exchange, FaultProxy, always, faults, first
 from tests.support.kill import kill_at_patch
+from tests.support.objects import SECRET, SERVICE, config_map
 from tests.support.other_run import ELSEWHERE, take_from_elsewhere
-from tests.support.stage import Stage, config_map
+from tests.support.stage import Stage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from tests.conftest import Api, AuditTrail, Kubectl
+    from tests.support.api import Api, AuditTrail
+    from tests.support.plane import Kubectl
     from tests.support.stage import Story
 
 JSON_PATCH = "application/json-patch+json"

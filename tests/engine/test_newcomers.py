@@ -9,14 +9,15 @@ import pytest
 
 from applyprune.model.events import Event, Outcome, Planned
 from applyprune.model.options import Mode
-from tests.engine.test_definitions import crd_name, custom, definition
-from tests.support.stage import Stage, config_map
+from tests.support.objects import config_map, crd, crd_name, custom_resource
+from tests.support.stage import Stage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from applyprune.localplane import Plane
-    from tests.conftest import Api, Kubectl
+    from tests.support.api import Api
+    from tests.support.plane import Kubectl
 
 ALLOWED = frozenset({"namespace", "customresourcedefinition"})
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
@@ -79,8 +80,8 @@ def test_a_crd_that_leaves_as_a_custom_resource_of_it_comes_is_refused(
 ) -> None:
     """The custom resource is in the input and not yet there when the kind is counted."""
     stage = Stage(running.kubeconfig, "default", name="coming")
-    stage.run(definition("Comer"), config_map("coming"))
-    story = stage.run(custom("new", "Comer"), config_map("coming"), allow_kinds=ALLOWED)
+    stage.run(crd("Comer"), config_map("coming"))
+    story = stage.run(custom_resource("new", "Comer"), config_map("coming"), allow_kinds=ALLOWED)
     assert story.exit_code == 6, story.events
     assert f"{crd_name('Comer')} holds what the input wants" in story.refusal
     problem = story.problem(crd_name("Comer"))
@@ -111,8 +112,8 @@ def test_a_stranger_that_comes_after_the_plan_does_not_go_with_its_kind(
 ) -> None:
     """The same for a CRD; the option that names it takes the stranger along."""
     stage = Stage(running.kubeconfig, "default", name="late")
-    stage.run(definition("Late"), config_map("late"), custom("ours", "Late"))
-    stage.seen = _at_plan(lambda: crds("POST", _path("Late"), custom("stranger", "Late")))
+    stage.run(crd("Late"), config_map("late"), custom_resource("ours", "Late"))
+    stage.seen = _at_plan(lambda: crds("POST", _path("Late"), custom_resource("stranger", "Late")))
     story = stage.run(config_map("late"), allow_kinds=ALLOWED, timeout=60.0)
     assert story.exit_code != 0
     assert story.outcomes[crd_name("Late")] is Outcome.FAILED, story.events
@@ -128,8 +129,8 @@ def test_a_kind_that_is_not_served_is_not_taken_for_empty(
 ) -> None:
     """Its custom resources are stored all the same; only the option that names it lets it go."""
     stage = Stage(running.kubeconfig, "default", name="hidden")
-    stage.run(definition("Hidden"), config_map("hidden"))
-    assert crds("POST", _path("Hidden"), custom("theirs", "Hidden"))[0] == 201
+    stage.run(crd("Hidden"), config_map("hidden"))
+    assert crds("POST", _path("Hidden"), custom_resource("theirs", "Hidden"))[0] == 201
     patch = [{"op": "replace", "path": "/spec/versions/0/served", "value": False}]
     kubectl(
         "patch", "crd/hiddens.x.example.com", "--type=json", "-p", json.dumps(patch), plane=running

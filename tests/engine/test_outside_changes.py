@@ -11,13 +11,15 @@ import pytest
 
 from applyprune.model.events import Outcome
 from applyprune.planning.tracking import PART_OF
-from tests.engine.test_set import DEPLOYMENT, SECRET, SERVICE, _writes
-from tests.support.stage import Stage, config_map
+from tests.support.api import writes
+from tests.support.objects import DEPLOYMENT, SECRET, SERVICE, config_map
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from tests.conftest import Api, AuditTrail, Kubectl
+    from tests.support.api import Api, AuditTrail
+    from tests.support.plane import Kubectl
+    from tests.support.stage import Stage
 
 BODIES: tuple[dict[str, Any], ...] = (
     config_map("a", labels={"team": "x"}, annotations={"note": "y"}),
@@ -342,7 +344,7 @@ def test_a_co_owner(stage: Stage, api: Api, audit: AuditTrail) -> None:
     _apply(api, path, body, "other")
     audit.restart()
     assert set(stage.run(*QUIET.values()).outcomes.values()) == {Outcome.UNCHANGED}
-    assert _writes(audit) == []
+    assert writes(audit) == []
     body["spec"]["schedule"] = "0 4 * * *"
     _apply(api, path, body, "other")
     story = stage.run(*QUIET.values())
@@ -492,7 +494,7 @@ def test_a_change_of_what_we_do_not_own_is_left_alone(
     assert status == 200, before
     audit.restart()
     assert set(stage.run(*QUIET.values()).outcomes.values()) == {Outcome.UNCHANGED}
-    assert _writes(audit) == []
+    assert writes(audit) == []
     assert api.get(path) == before
     api("PATCH", path, {"metadata": {"finalizers": None}}, content_type=MERGE)
 
@@ -508,5 +510,5 @@ def test_an_item_that_others_add_to_a_list_of_ours_costs_one_apply(
     assert set(stage.run(*QUIET.values()).outcomes.values()) == {Outcome.UNCHANGED}
     audit.restart()
     assert set(stage.run(*QUIET.values()).outcomes.values()) == {Outcome.UNCHANGED}
-    assert _writes(audit) == []
+    assert writes(audit) == []
     assert api.get(path) == before

@@ -9,11 +9,12 @@ import pytest
 from applyprune.model.events import Outcome
 from applyprune.model.options import Adopt, Mode
 from applyprune.planning.tracking import PART_OF
-from tests.engine.test_set import SERVICE
-from tests.support.stage import Stage, config_map
+from tests.support.objects import SERVICE, config_map
+from tests.support.stage import Stage
 
 if TYPE_CHECKING:
-    from tests.conftest import Api, Kubectl
+    from tests.support.api import Api
+    from tests.support.plane import Kubectl
 
 
 def _path(stage: Stage, name: str) -> str:

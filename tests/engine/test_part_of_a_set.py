@@ -12,11 +12,12 @@ from applyprune.model.events import Outcome, Phase, Recorded
 from applyprune.model.options import Mode
 from applyprune.planning.dependencies import DEPENDS_ON
 from applyprune.planning.selector_syntax import parse_selector
-from tests.planning.test_selector_syntax import BAD, GOOD, LABELS, MATCHES
-from tests.support.stage import Stage, config_map
+from tests.support.objects import config_map
+from tests.support.selectors import BAD, GOOD, LABELS, MATCHES
 
 if TYPE_CHECKING:
-    from tests.conftest import Api
+    from tests.support.api import Api
+    from tests.support.stage import Stage
 
 WEB = parse_selector("app=web")
 

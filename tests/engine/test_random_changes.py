@@ -14,7 +14,7 @@ import pytest
 from applyprune.localplane import PlaneSpec
 from applyprune.model.events import Done, Outcome
 from applyprune.planning.tracking import PART_OF
-from tests.conftest import Api, AuditTrail
+from tests.support.api import Api, AuditTrail
 from tests.support.stage import Stage
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from applyprune.localplane import Plane
     from applyprune.planning.tracking import SetIdentity
-    from tests.conftest import FreshPlane
+    from tests.support.plane import FreshPlane
 
 # No controllers: what they write at any moment would make a forced apply, which holds for the
 # object as it was read, fail now and then. test_outside_changes has them.

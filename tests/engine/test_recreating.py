@@ -13,16 +13,17 @@ from applyprune.errors import InputError
 from applyprune.model.events import Outcome
 from applyprune.model.inventory import Made
 from applyprune.model.options import DryRun
-from tests.engine.test_set import DEPLOYMENT
 from tests.support.fault_proxy import Exchange, FaultProxy, always, faults, first
 from tests.support.input_files import write_input
 from tests.support.kill import Moment, kill_at
-from tests.support.stage import Stage, config_map
+from tests.support.objects import DEPLOYMENT, config_map
+from tests.support.stage import Stage
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.conftest import Api, Kubectl
+    from tests.support.api import Api
+    from tests.support.plane import Kubectl
 
 
 def _changed_deployment() -> dict[str, Any]:

@@ -9,13 +9,14 @@ import pytest
 
 from applyprune.model.events import Outcome
 from applyprune.model.options import Mode, PruneLimit
-from tests.engine.failures.test_mass_prune import GUARDED
-from tests.support.stage import Stage, config_map
+from tests.support.objects import CLAIM, GUARDED, config_map
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from tests.conftest import Api, Kubectl
+    from tests.support.api import Api
+    from tests.support.plane import Kubectl
+    from tests.support.stage import Stage
 
 ROLE: dict[str, Any] = {
     "apiVersion": "rbac.authorization.k8s.io/v1",
@@ -23,7 +24,6 @@ ROLE: dict[str, Any] = {
     "metadata": {"name": "App.Reader"},
     "rules": [],
 }
-CLAIM: dict[str, Any] = {**GUARDED["persistentvolumeclaim"], "metadata": {"name": "data"}}
 STATEFUL: dict[str, Any] = {**GUARDED["statefulset"], "metadata": {"name": "db"}}
 WORDS = "To allow exactly this: "
 

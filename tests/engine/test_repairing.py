@@ -14,11 +14,13 @@ from applyprune.model.findings import Fault
 from applyprune.model.inventory import Holder, Made
 from applyprune.model.options import DryRun
 from applyprune.planning.tracking import PART_OF
-from tests.engine.test_definitions import GC, custom, definition
-from tests.support.stage import Stage, config_map
+from tests.support.objects import config_map, crd, custom_resource
+from tests.support.plane import NO_NODES
+from tests.support.stage import Stage
 
 if TYPE_CHECKING:
-    from tests.conftest import Api, AuditTrail, FreshPlane, Kubectl
+    from tests.support.api import Api, AuditTrail
+    from tests.support.plane import FreshPlane, Kubectl
 
 
 def _path(stage: Stage, name: str) -> str:
@@ -105,12 +107,12 @@ def test_gone_is_said_and_left_to_the_next_run(stage: Stage, kubectl: Kubectl) -
 
 def test_kind_vanished(fresh_plane: FreshPlane, kubectl: Kubectl) -> None:
     """The CRD is gone, and every object of it: the entries go."""
-    plane = fresh_plane(GC)
+    plane = fresh_plane(NO_NODES)
     owner, stage = (Stage(plane.kubeconfig, "default", name=name) for name in ("owner", "web"))
-    owner.run(definition())
-    stage.run(custom("f"), config_map("a"))
-    crd = "customresourcedefinition/foos.x.example.com"
-    kubectl("delete", crd, "--wait", "--timeout=60s", plane=plane)
+    owner.run(crd())
+    stage.run(custom_resource("f"), config_map("a"))
+    named = "customresourcedefinition/foos.x.example.com"
+    kubectl("delete", named, "--wait", "--timeout=60s", plane=plane)
     assert stage.check().found == {"foo.x.example.com/f": Fault.KIND_GONE}
     assert stage.repair().exit_code == 0
     assert stage.listed() == {"configmap/a"}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -10,49 +10,13 @@ from applyprune.errors import EmptyInput, UsageError
 from applyprune.model.events import Done, Outcome, Phase, Planned, Recorded, Started
 from applyprune.model.options import DryRun, Mode
 from applyprune.planning.tracking import PART_OF
-from tests.support.stage import Stage, config_map
+from tests.support.api import writes
+from tests.support.objects import DEPLOYMENT, SECRET, SERVICE, config_map
+from tests.support.stage import Stage
 
 if TYPE_CHECKING:
-    from tests.conftest import Api, AuditTrail, Kubectl
-
-SECRET: dict[str, Any] = {
-    "apiVersion": "v1",
-    "kind": "Secret",
-    "metadata": {"name": "s"},
-    "stringData": {"password": "hunter2-unique"},
-}
-SERVICE: dict[str, Any] = {
-    "apiVersion": "v1",
-    "kind": "Service",
-    "metadata": {"name": "web"},
-    "spec": {"selector": {"app": "web"}, "ports": [{"port": 80, "targetPort": 80}]},
-}
-DEPLOYMENT: dict[str, Any] = {
-    "apiVersion": "apps/v1",
-    "kind": "Deployment",
-    "metadata": {"name": "web"},
-    "spec": {
-        "replicas": 1,
-        "selector": {"matchLabels": {"app": "web"}},
-        "template": {
-            "metadata": {"labels": {"app": "web"}},
-            "spec": {"containers": [{"name": "web", "image": "web:1"}]},
-        },
-    },
-}
-WRITES = {"create", "update", "patch", "delete", "deletecollection"}
-
-
-def _writes(audit: AuditTrail) -> list[str]:
-    """Return the requests of applyprune that would have changed something, as the server saw."""
-    return [
-        f"{event['verb']} {event['requestURI']}"
-        for event in audit.events()
-        if event["userAgent"].startswith("applyprune/")
-        and event["verb"] in WRITES
-        and "dryRun=All" not in event["requestURI"]
-        and not (event.get("requestObject") or {}).get("dryRun")
-    ]
+    from tests.support.api import Api, AuditTrail
+    from tests.support.plane import Kubectl
 
 
 def test_applied_again_nothing_is_written(stage: Stage, audit: AuditTrail) -> None:
@@ -60,12 +24,12 @@ def test_applied_again_nothing_is_written(stage: Stage, audit: AuditTrail) -> No
     bodies = (config_map("a"), SECRET, SERVICE, DEPLOYMENT)
     first = stage.run(*bodies)
     assert set(first.outcomes.values()) == {Outcome.CREATED}
-    assert _writes(audit), "the oracle sees writes where there are some"
+    assert writes(audit), "the oracle sees writes where there are some"
     audit.restart()
     second = stage.run(*bodies)
     assert first.outcomes.keys() == second.outcomes.keys()
     assert set(second.outcomes.values()) == {Outcome.UNCHANGED}
-    assert _writes(audit) == []
+    assert writes(audit) == []
 
 
 def test_a_no_op_run_costs_one_list_a_kind(stage: Stage, audit: AuditTrail) -> None:
@@ -113,16 +77,16 @@ def test_a_first_run_writes_the_inventory_twice_and_a_pruning_one_three_times(
     """Design §7: two writes a run, three when something is pruned."""
     name = f"configmaps/{stage.target.inventory.name}"
 
-    def writes() -> int:
-        found = [line for line in _writes(audit) if name in line or line.endswith("/configmaps")]
+    def count() -> int:
+        found = [line for line in writes(audit) if name in line or line.endswith("/configmaps")]
         audit.restart()
         return len(found)
 
     audit.restart()
     stage.run(config_map("a"), config_map("b"))
-    assert writes() == 2
+    assert count() == 2
     stage.run(config_map("a"))
-    assert writes() == 3
+    assert count() == 3
 
 
 def test_every_delete_carries_both_preconditions_and_a_propagation(
@@ -207,7 +171,7 @@ def test_a_dry_run_tells_and_writes_nothing(stage: Stage, audit: AuditTrail, whe
     audit.restart()
     bodies = (config_map("same"), config_map("change", "new"), config_map("come"))
     story = stage.run(*bodies, dry_run=where)
-    assert _writes(audit) == []
+    assert writes(audit) == []
     deletes = [one for one in audit.events() if one["verb"] == "delete"]
     assert all(event["requestObject"]["dryRun"] == ["All"] for event in deletes)
     assert story.outcomes == stage.run(*bodies).outcomes

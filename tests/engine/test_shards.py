@@ -19,12 +19,13 @@ from applyprune.model.inventory import ABSENT, Entry, Evidence, Inventory, Made
 from applyprune.model.options import Mode
 from applyprune.model.refs import Ref
 from applyprune.planning.tracking import SHARD_OF
-from tests.support.stage import Stage, config_map
+from tests.support.objects import config_map
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from tests.conftest import Api
+    from tests.support.api import Api
+    from tests.support.stage import Stage
 
 
 def _entry(ref: Ref) -> Entry:

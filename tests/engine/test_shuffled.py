@@ -14,9 +14,9 @@ from applyprune.localplane import start
 from applyprune.model.events import Done, Outcome, Planned
 from applyprune.model.options import DryRun, Mode
 from applyprune.sources import read
-from tests.conftest import Api
-from tests.engine.test_definitions import GC
+from tests.support.api import Api
 from tests.support.command import applyprune
+from tests.support.plane import NO_NODES
 from tests.support.stage import Stage
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ value: 10
 @pytest.fixture(scope="module")
 def running(binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plane]:
     """A plane for these tests: the set brings kinds, and is deleted each time."""
-    with start(binaries, GC, tmp_path_factory.mktemp("planes") / "shuffled") as plane:
+    with start(binaries, NO_NODES, tmp_path_factory.mktemp("planes") / "shuffled") as plane:
         yield plane
 
 

@@ -9,13 +9,13 @@ import pytest
 from applyprune.model.events import Outcome
 from applyprune.model.inventory import ABSENT, Made
 from applyprune.model.options import Mode
-from tests.engine.failures.test_deletes_the_wrong_thing import _event
-from tests.engine.test_refusal_options import CLAIM
 from tests.support.fault_proxy import Exchange, FaultProxy, always, faults
-from tests.support.stage import Stage, config_map
+from tests.support.objects import CLAIM, config_map, event
 
 if TYPE_CHECKING:
-    from tests.conftest import Api, Kubectl
+    from tests.support.api import Api
+    from tests.support.plane import Kubectl
+    from tests.support.stage import Stage
 
 KEPT: dict[str, tuple[dict[str, Any], str, str]] = {
     "configmap": (config_map("b"), "configmap/b", "configmaps/b"),
@@ -135,10 +135,10 @@ def test_prune_knows_the_same_object_under_another_group(
     """It is in the input, which prune does not apply, and so it lives; what is not there goes."""
     old, new = order
     path = _path(stage, "events/told")
-    assert stage.run(_event(stage, old), config_map("a"), config_map("b")).exit_code == 0
+    assert stage.run(event(stage, old), config_map("a"), config_map("b")).exit_code == 0
     uid = api.get(path)["metadata"]["uid"]
     for _ in range(2):
-        story = stage.run(_event(stage, new), config_map("a"), mode=Mode.PRUNE)
+        story = stage.run(event(stage, new), config_map("a"), mode=Mode.PRUNE)
         assert story.exit_code == 0, story.events
         assert api.get(path)["metadata"]["uid"] == uid
     assert not api.exists(_path(stage, "configmaps/b"))
@@ -151,9 +151,9 @@ def test_prune_keeps_the_same_object_under_another_group_in_the_record(
     """Nothing else lists it yet; it is still the set's own, and goes as one."""
     old, new = order
     path = _path(stage, "events/told")
-    stage.run(_event(stage, old), config_map("a"))
-    stage.run(_event(stage, new), config_map("a"), mode=Mode.PRUNE)
+    stage.run(event(stage, old), config_map("a"))
+    stage.run(event(stage, new), config_map("a"), mode=Mode.PRUNE)
     assert [name for name in stage.listed() if name.endswith("/told")]
-    assert stage.run(_event(stage, new), config_map("a")).exit_code == 0
+    assert stage.run(event(stage, new), config_map("a")).exit_code == 0
     assert stage.run(config_map("a")).exit_code == 0
     assert not api.exists(path)

@@ -11,16 +11,16 @@ import pytest
 from applyprune.localplane import API_SERVER_ONLY
 from applyprune.model.events import Done, Outcome
 from applyprune.model.options import Mode
-from tests.conftest import Api
-from tests.engine.test_definitions import GC, custom, definition
-from tests.engine.test_set import DEPLOYMENT
+from tests.support.api import Api
 from tests.support.fault_proxy import FaultProxy, always, faults
-from tests.support.stage import Stage, config_map
+from tests.support.objects import DEPLOYMENT, config_map, crd, custom_resource
+from tests.support.plane import NO_NODES
+from tests.support.stage import Stage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from tests.conftest import FreshPlane, Kubectl
+    from tests.support.plane import FreshPlane, Kubectl
     from tests.support.stage import Story
 
 HOLD = "example.com/hold"
@@ -156,7 +156,7 @@ def test_workloads_that_cannot_be_read_make_it_poorer(
 
 def test_a_namespace_says_what_holds_it(fresh_plane: FreshPlane, kubectl: Kubectl) -> None:
     """Somebody else's ConfigMap in it waits for its controller; nothing of it is touched."""
-    plane = fresh_plane(GC)
+    plane = fresh_plane(NO_NODES)
     api, stage = Api(plane), Stage(plane.kubeconfig, "default")
     path = "/api/v1/namespaces/shop/configmaps/theirs"
     home: dict[str, Any] = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}}
@@ -193,8 +193,10 @@ def test_a_crd_says_which_custom_resource_holds_it(
     """The API server waits for it, and it for its controller."""
     plane = fresh_plane(API_SERVER_ONLY)
     api, stage = Api(plane), Stage(plane.kubeconfig, "default")
-    stage.run(definition())
-    kubectl("apply", "-n", "kube-public", "-f", "-", stdin=json.dumps(custom("f")), plane=plane)
+    stage.run(crd())
+    kubectl(
+        "apply", "-n", "kube-public", "-f", "-", stdin=json.dumps(custom_resource("f")), plane=plane
+    )
     path = "/apis/x.example.com/v1/namespaces/kube-public/foos/f"
     _finalize(api, path, HOLD, manager="foo-operator")
     story = stage.run(mode=Mode.DELETE, timeout=2.0, allow_cascade=frozenset({CRD}))

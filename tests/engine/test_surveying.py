@@ -17,20 +17,14 @@ from applyprune.model.events import Enrolled, Event, Finished, Standing, Warned
 from applyprune.model.inventory import Made
 from applyprune.model.readiness import Status
 from applyprune.planning.tracking import PART_OF
-from tests.engine.test_set import SERVICE
-from tests.support.stage import Stage, config_map
+from tests.support.objects import SECRET, SERVICE, config_map
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.conftest import AuditTrail, Kubectl
-
-SECRET = {
-    "apiVersion": "v1",
-    "kind": "Secret",
-    "metadata": {"name": "s"},
-    "stringData": {"password": "correct horse"},
-}
+    from tests.support.api import AuditTrail
+    from tests.support.plane import Kubectl
+    from tests.support.stage import Stage
 
 
 def deployment(replicas: int = 1, annotations: dict[str, str] | None = None) -> dict[str, Any]:

@@ -32,13 +32,15 @@ from applyprune.model.resources import Resource
 from applyprune.planning.awaiting import Awaited
 from applyprune.planning.tracking import PART_OF, identity
 from tests.support.fault_proxy import always, faults
-from tests.support.stage import Stage, Story, config_map
+from tests.support.objects import config_map
+from tests.support.stage import Stage, Story
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from applyprune.localplane import Plane
-    from tests.conftest import Api, AuditTrail
+    from tests.support.api import Api, AuditTrail
     from tests.support.fault_proxy import Exchange, Fault, FaultProxy
 
 Body = dict[str, Any]
@@ -157,14 +159,6 @@ class Puppets:
         """Delete an object at once."""
         code, reply = self.api("DELETE", path, {"gracePeriodSeconds": 0})
         assert code == 200, reply
-
-
-def eventually(is_so: Callable[[], bool], what: object, seconds: float = 20.0) -> None:
-    """Return as soon as something is so."""
-    deadline = time.monotonic() + seconds
-    while not is_so():
-        assert time.monotonic() < deadline, f"not in time: {what}"
-        time.sleep(0.05)
 
 
 @contextmanager

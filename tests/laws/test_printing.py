@@ -6,7 +6,7 @@ import ast
 
 import pytest
 
-from tests.laws.test_layers import layer, modules, tree
+from tests.support.package import layer, modules, tree
 
 PRINTS = {"print", "click.echo", "click.secho", "sys.stdout.write", "sys.stderr.write"}
 ASKS = {"click.confirm", "click.prompt"}

@@ -15,13 +15,14 @@ from applyprune.localplane.build import MODULE, kubernetes_version, module_diges
 from applyprune.localplane.guard import guarded
 from applyprune.localplane.oncefolder import make_once
 from applyprune.localplane.progress import Lines, Silence, Terminal
-from tests.localplane.conftest import eventually, processes_with
+from tests.support.home import processes_with
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from applyprune.localplane import Binaries
-    from tests.localplane.conftest import Home
+    from tests.support.home import Home
 
 
 def fake_go(folder: Path, version: str, otherwise: str = "exit 1") -> str:
@@ -69,9 +70,9 @@ def test_a_failed_build_shows_what_the_compiler_said_and_leaves_nothing(
 def test_a_build_dies_with_the_command_that_started_it(empty_home: Home, tmp_path: Path) -> None:
     path = fake_go(tmp_path / "bin", "1.26.0", f"sh -c 'sleep 99; true' {tmp_path}/x.go")
     with empty_home.begin("local", "up", PATH=path) as up:
-        assert eventually(lambda: "sleep 99" in " ".join(processes_with(tmp_path).values()))
+        eventually(lambda: "sleep 99" in " ".join(processes_with(tmp_path).values()))
         up.kill()
-    assert eventually(lambda: processes_with(tmp_path) == {}, 10)
+    eventually(lambda: processes_with(tmp_path) == {})
 
 
 def test_the_guard_passes_on_output_and_exit_code() -> None:
@@ -126,7 +127,7 @@ make_once(pathlib.Path({str(folder)!r}), fill, "making it", Silence())
         (target / "whole").touch()
 
     with subprocess.Popen([sys.executable, "-c", builder]) as first:
-        assert eventually(lambda: list(tmp_path.glob("thing.making-*/half")) != [])
+        eventually(lambda: list(tmp_path.glob("thing.making-*/half")) != [])
         make_once(folder, fill, "making it", KillsWhoIsWaitedFor())
     assert said == ["another process is making it: waiting for it"]
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["thing", "thing.lock", "whole"]

@@ -16,13 +16,14 @@ from applyprune.errors import AccessError, UsageError
 from applyprune.localplane import API_SERVER_ONLY, start
 from applyprune.localplane.layout import Layout
 from applyprune.localplane.locks import is_locked
-from tests.localplane.conftest import eventually, processes_with
+from tests.support.home import processes_with
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from applyprune.localplane import Binaries
-    from tests.localplane.conftest import Home
+    from tests.support.home import Home
 
 COMPONENTS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok")
 
@@ -72,16 +73,16 @@ def test_two_planes_from_up_to_down(home: Home) -> None:
     # No process outlives its supervisor, and the other plane does not care.
     assert {name for name in COMPONENTS if component(home, "two", name)} == set(COMPONENTS)
     os.kill(component(home, "two", "supervisor"), signal.SIGKILL)
-    assert eventually(lambda: processes_with(home.planes / "two") == {}, 10)
-    assert eventually(lambda: "supervisor was killed" in home.run("local", "status").stdout)
+    eventually(lambda: processes_with(home.planes / "two") == {})
+    eventually(lambda: "supervisor was killed" in home.run("local", "status").stdout)
     assert home.run("local", "down", "--name", "two").returncode == 0
     assert not home.planes.joinpath("two").exists()
     assert component(home, "default", "etcd")
 
     # A component that dies takes its plane along, and the status says which.
     os.kill(component(home, "default", "kube-scheduler"), signal.SIGKILL)
-    assert eventually(lambda: home.processes() == {})
-    assert eventually(lambda: "failed" in home.run("local", "status").stdout)
+    eventually(lambda: home.processes() == {})
+    eventually(lambda: "failed" in home.run("local", "status").stdout)
     assert "kube-scheduler ended with signal 9" in home.run("local", "status").stdout
     refused = home.run("local", "kubectl", "get", "nodes")
     assert refused.returncode == 7
@@ -97,12 +98,12 @@ def test_nothing_is_left_of_a_start_that_is_cut_short(
     home: Home, number: signal.Signals, code: int
 ) -> None:
     with home.begin("local", "up") as up:
-        assert eventually(
+        eventually(
             lambda: any("kube-apiserver" in command for command in home.processes().values())
         )
         up.send_signal(number)
         assert up.wait(20) == code
-    assert eventually(lambda: home.processes() == {})
+    eventually(lambda: home.processes() == {})
     assert not home.planes.joinpath("default").exists()
 
 
@@ -113,7 +114,7 @@ def test_nothing_survives_its_supervisor_and_the_next_plane_takes_its_place(
     killed = start(binaries, API_SERVER_ONLY, folder)
     assert len(processes_with(folder)) == 3
     os.kill(killed.plane.supervisor_pid, signal.SIGKILL)
-    assert eventually(lambda: not is_locked(Layout(folder).lock), 10)
+    eventually(lambda: not is_locked(Layout(folder).lock))
     assert processes_with(folder) == {}
     with start(binaries, API_SERVER_ONLY, folder) as plane:
         assert plane.token != killed.plane.token
@@ -121,7 +122,7 @@ def test_nothing_survives_its_supervisor_and_the_next_plane_takes_its_place(
             start(binaries, API_SERVER_ONLY, folder)
         # Without its folder no command could find it any more.
         shutil.rmtree(folder, ignore_errors=True)
-        assert eventually(lambda: processes_with(folder) == {})
+        eventually(lambda: processes_with(folder) == {})
     killed.stop()
     assert not folder.exists()
 
@@ -140,7 +141,7 @@ time.sleep(1000)
         assert starter.stdout is not None
         assert starter.stdout.readline() == "ready\n"
         starter.kill()
-    assert eventually(lambda: processes_with(folder) == {} and not folder.exists())
+    eventually(lambda: processes_with(folder) == {} and not folder.exists())
 
 
 def test_a_folder_with_anything_else_in_it_is_not_touched(

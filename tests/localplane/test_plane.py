@@ -13,7 +13,8 @@ from applyprune.localplane import API_SERVER_ONLY
 
 if TYPE_CHECKING:
     from applyprune.localplane import Plane
-    from tests.conftest import Api, AuditTrail, FreshPlane, Kubectl
+    from tests.support.api import Api, AuditTrail
+    from tests.support.plane import FreshPlane, Kubectl
 
 
 def test_a_deployment_becomes_ready_and_a_job_completes(namespace: str, kubectl: Kubectl) -> None:

@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import xmlschema
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -35,6 +34,7 @@ from applyprune.output.places import Places
 from applyprune.output.printing import printer
 from applyprune.output.screen import Screen
 from tests.support.output.golden import FILES, FOLDER, SUMMARY, printed
+from tests.support.output.parsers import JUNIT, commands
 from tests.support.output.schemas import complaints
 from tests.support.output.stream import EVENTS, EVIL
 
@@ -45,31 +45,6 @@ if TYPE_CHECKING:
     from applyprune.model.events import Event
 
 STARTED = Started("run1", Mode.APPLY, "web", "home", DryRun.OFF)
-JUNIT = xmlschema.XMLSchema(FOLDER / "junit-10.xsd")
-COMMAND = re.compile(r"::(?P<name>[a-z-]+)(?: (?P<properties>[^:]*))?::(?P<data>.*)")
-
-
-def commands(text: str) -> list[tuple[str, dict[str, str], str]]:
-    """Return the workflow commands of a log, read by the runner's rules.
-
-    A line is one when it begins with ``::``, blanks aside; the old form ``##[name]`` may be
-    anywhere in any other line. Properties are escaped beyond what data is.
-    """
-    found = []
-    for line in text.splitlines():
-        if match := COMMAND.match(line.lstrip()):
-            pairs = (one.partition("=") for one in (match["properties"] or "").split(",") if one)
-            properties = {key: _unescaped(value, ":,") for key, _, value in pairs}
-            found.append((match["name"], properties, _unescaped(match["data"], "")))
-        else:
-            assert "##[" not in line
-    return found
-
-
-def _unescaped(text: str, more: str) -> str:
-    for char in ("\r", "\n", *more):
-        text = text.replace(f"%{ord(char):02X}", char)
-    return text.replace("%25", "%")
 
 
 @pytest.mark.parametrize("end", range(len(EVENTS) + 1))

@@ -12,7 +12,8 @@ from applyprune.model.refs import Ref
 from applyprune.planning.dependencies import DEPENDS_ON
 from applyprune.planning.scope import resolve
 from applyprune.planning.tracking import PART_OF
-from tests.support.planning import CATALOGUE, TARGET, body, manifest
+from tests.support.objects import manifest
+from tests.support.planning import CATALOGUE, TARGET, body
 
 
 def _definition(*versions: str, scope: str = "Namespaced") -> dict[str, Any]:

@@ -17,6 +17,7 @@ from applyprune.planning.normalization import sent
 from applyprune.planning.scope import resolve
 from applyprune.planning.tracking import identity, set_of, yielded_manager
 from applyprune.planning.yielding import kept, refuse_split, split_fields, stub, yields
+from tests.support.objects import manifest
 from tests.support.planning import (
     CATALOGUE,
     CONFIG_MAPS,
@@ -27,7 +28,6 @@ from tests.support.planning import (
     desired,
     live,
     managed,
-    manifest,
     recorded,
 )
 

@@ -4,47 +4,22 @@ from __future__ import annotations
 
 import json
 import signal
-import time
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import urllib3
 
 from tests.support.command import start
+from tests.support.objects import text
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     import subprocess
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
+    from collections.abc import Iterator
 
-    from tests.conftest import Api
-
-_PATIENCE = 30.0
-
-
-def eventually(found: Callable[[], Any], what: str = "", *, within: float = _PATIENCE) -> Any:
-    """Return the first value that counts as true; fail with the last one when none comes."""
-    until = time.monotonic() + within
-    while not (value := found()):
-        assert time.monotonic() < until, f"{what or 'it'} did not come to be: {value!r}"
-        time.sleep(0.05)
-    return value
-
-
-def config_map(name: str, value: str = "v", **metadata: Any) -> dict[str, Any]:
-    """Return the body of a ConfigMap with one key."""
-    return {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": {"name": name, **metadata},
-        "data": {"key": value},
-    }
-
-
-def text(*bodies: dict[str, Any]) -> str:
-    """Return objects as documents: JSON is YAML."""
-    return "\n---\n".join(map(json.dumps, bodies))
+    from tests.support.api import Api
 
 
 @dataclass(slots=True)
@@ -247,3 +222,9 @@ class Tenant:
 
 def _body(version: str, kind: str, name: str) -> dict[str, Any]:
     return {"apiVersion": version, "kind": kind, "metadata": {"name": name}}
+
+
+BUNDLE_CRD = Path(__file__).parents[2] / "deploy" / "crd.yaml"
+
+SYSTEM_NAMESPACE = "applyprune-system"
+CONTROLLER = "applyprune-controller"

@@ -10,7 +10,7 @@ from applyprune.planning.tracking import PART_OF
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tests.conftest import Api
+    from tests.support.api import Api
 
 Body: TypeAlias = dict[str, Any]
 

@@ -6,9 +6,9 @@ from typing import Any
 
 from applyprune.model.inventory import ABSENT, Entry, Evidence, Inventory
 from applyprune.model.live import Live
-from applyprune.model.manifests import Manifest, Origin
+from applyprune.model.manifests import Origin
 from applyprune.model.plan import Desired
-from applyprune.model.refs import GVK, Ref
+from applyprune.model.refs import Ref
 from applyprune.model.resources import Catalogue, Resource
 from applyprune.planning.digests import manifest_digest
 from applyprune.planning.evidence import take
@@ -46,14 +46,6 @@ def body(kind: str = "ConfigMap", name: str = "a", **parts: Any) -> dict[str, An
     resource = next((one for one in ALL if one.kind == kind), CONFIG_MAPS)
     metadata = {"name": name, **parts.pop("metadata", {})}
     return {"apiVersion": resource.gvk.api_version, "kind": kind, "metadata": metadata, **parts}
-
-
-def manifest(raw: dict[str, Any], line: int = 1) -> Manifest:
-    """Return a manifest as a source would."""
-    metadata = raw["metadata"]
-    gvk = GVK.parse(raw["apiVersion"], raw["kind"])
-    origin = Origin("set.yaml", 1, line)
-    return Manifest(gvk, metadata.get("namespace", ""), metadata["name"], raw, origin)
 
 
 def desired(raw: dict[str, Any] | None = None, resource: Resource = CONFIG_MAPS) -> Desired:

@@ -17,10 +17,9 @@ from applyprune.engine.run import Request, run
 from applyprune.engine.workers import Stop
 from applyprune.model.events import Done, Event, Finished, Found, Outcome, Planned, Refused, Warned
 from applyprune.model.inventory import Made
-from applyprune.model.manifests import Manifest, Origin
 from applyprune.model.options import DryRun, Mode, Options, PruneLimit
-from applyprune.model.refs import GVK
 from applyprune.planning.tracking import identity
+from tests.support.objects import manifest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -29,25 +28,6 @@ if TYPE_CHECKING:
     from applyprune.model.findings import Fault
     from applyprune.model.inventory import Inventory
     from applyprune.planning.tracking import SetIdentity
-
-
-def manifest(raw: dict[str, Any], line: int = 1) -> Manifest:
-    """Return a manifest as a source would read it from ``set.yaml``."""
-    metadata = raw["metadata"]
-    gvk = GVK.parse(raw["apiVersion"], raw["kind"])
-    return Manifest(
-        gvk, metadata.get("namespace", ""), metadata["name"], raw, Origin("set.yaml", 1, line)
-    )
-
-
-def config_map(name: str, value: str = "v", **metadata: Any) -> dict[str, Any]:
-    """Return the body of a ConfigMap with one key."""
-    return {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": {"name": name, **metadata},
-        "data": {"key": value},
-    }
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from applyprune.model.events import Done
 from applyprune.model.options import Adopt, Mode
-from tests.engine.test_set import SERVICE
 from tests.support.input_files import write_input
-from tests.support.stage import Stage, config_map
+from tests.support.objects import SERVICE, config_map
+from tests.support.stage import Stage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

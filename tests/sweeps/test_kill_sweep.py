@@ -13,7 +13,8 @@ from applyprune.planning.tracking import MANAGERS, PART_OF
 from tests.support.fault_proxy import FaultProxy
 from tests.support.kill import Moment, kill_at
 from tests.support.live import config_maps, members, objects
-from tests.support.stage import Stage, config_map
+from tests.support.objects import config_map
+from tests.support.stage import Stage
 from tests.sweeps.scenarios import SCENARIOS, key, named, neighbour, prefix
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from applyprune.localplane import Plane
-    from tests.conftest import Api
+    from tests.support.api import Api
     from tests.support.live import Body
     from tests.sweeps.scenarios import Recovery, Scenario
 

@@ -12,14 +12,15 @@ from applyprune.model.events import Event, Outcome, Waiting
 from tests.support.command import start
 from tests.support.input_files import write_input
 from tests.support.live import config_maps, members
+from tests.support.objects import config_map
 from tests.support.other_run import ELSEWHERE, take_from_elsewhere
-from tests.support.stage import Stage, config_map
+from tests.support.stage import Stage
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from applyprune.localplane import Plane
-    from tests.conftest import Api
+    from tests.support.api import Api
     from tests.support.live import Body
 
 RACERS = 8

@@ -13,16 +13,16 @@ from applyprune.errors import UsageError
 from applyprune.model.events import Outcome
 from applyprune.model.options import Adopt, DryRun, Mode
 from applyprune.planning.tracking import PART_OF
-from tests.conftest import Api
-from tests.engine.test_definitions import GC, custom, definition
-from tests.engine.test_set import DEPLOYMENT, SERVICE
+from tests.support.api import Api
 from tests.support.fault_proxy import Exchange, FaultProxy, always
-from tests.support.stage import Stage, config_map
+from tests.support.objects import DEPLOYMENT, SERVICE, config_map, crd, custom_resource, event
+from tests.support.plane import NO_NODES
+from tests.support.stage import Stage
 
 if TYPE_CHECKING:
     from applyprune.localplane import Plane
-    from tests.conftest import FreshPlane, Kubectl
     from tests.support.fault_proxy.exchange import Wire
+    from tests.support.plane import FreshPlane, Kubectl
 
 CRD = "customresourcedefinition.apiextensions.k8s.io/foos.x.example.com"
 
@@ -31,44 +31,15 @@ def _path(stage: Stage, name: str, plural: str = "configmaps") -> str:
     return f"/api/v1/namespaces/{stage.namespace}/{plural}/{name}"
 
 
-def _event(stage: Stage, group: str) -> dict[str, Any]:
-    """Return one Event, as one of the two groups that serve it has it."""
-    about = {"apiVersion": "v1", "kind": "ConfigMap", "name": "a", "namespace": stage.namespace}
-    named = {"metadata": {"name": "told", "namespace": stage.namespace}, "reason": "Told"}
-    if group:
-        return {
-            "apiVersion": "events.k8s.io/v1",
-            "kind": "Event",
-            "regarding": about,
-            "action": "tell",
-            "type": "Normal",
-            "eventTime": "2026-11-21T10:00:00.000000Z",
-            "reportingController": "example.com/teller",
-            "reportingInstance": "t-1",
-            **named,
-        }
-    return {
-        "apiVersion": "v1",
-        "kind": "Event",
-        "involvedObject": about,
-        "action": "tell",
-        "type": "Normal",
-        "eventTime": "2026-11-21T10:00:00.000000Z",
-        "reportingComponent": "example.com/teller",
-        "reportingInstance": "t-1",
-        **named,
-    }
-
-
 @pytest.mark.parametrize("order", [("", "events.k8s.io"), ("events.k8s.io", "")])
 def test_same_uid_under_two_groups(stage: Stage, api: Api, order: tuple[str, str]) -> None:
     """A manifest that changes its group names the same object: it is not pruned, then or later."""
     old, new = order
-    first = stage.run(_event(stage, old), config_map("a"))
+    first = stage.run(event(stage, old), config_map("a"))
     assert first.exit_code == 0, first.events
     uid = api.get(_path(stage, "told", "events"))["metadata"]["uid"]
     for _ in range(2):
-        story = stage.run(_event(stage, new), config_map("a"))
+        story = stage.run(event(stage, new), config_map("a"))
         assert story.exit_code == 0, story.events
         assert Outcome.PRUNED not in story.outcomes.values()
         assert api.get(_path(stage, "told", "events"))["metadata"]["uid"] == uid
@@ -216,14 +187,14 @@ def test_scope_confusion(stage: Stage, api: Api) -> None:
 
 def test_a_crds_scope_changes(fresh_plane: FreshPlane, kubectl: Kubectl) -> None:
     """From Namespaced to Cluster, by hand: what is listed is not taken for what is there."""
-    plane = fresh_plane(GC)
+    plane = fresh_plane(NO_NODES)
     stage = Stage(plane.kubeconfig, "default")
     api = Api(plane)
-    stage.run(definition(), custom("f"))
-    crd = "customresourcedefinition/foos.x.example.com"
-    kubectl("delete", crd, "--wait", "--timeout=60s", plane=plane)
+    stage.run(crd(), custom_resource("f"))
+    named = "customresourcedefinition/foos.x.example.com"
+    kubectl("delete", named, "--wait", "--timeout=60s", plane=plane)
     other = Stage(plane.kubeconfig, "default", name="other")
-    story = other.run(definition(scope="Cluster"), custom("f"), adopt=Adopt.ALL)
+    story = other.run(crd(scope="Cluster"), custom_resource("f"), adopt=Adopt.ALL)
     assert story.exit_code == 0, story.events
     story = stage.run(config_map("a"))
     assert Outcome.PRUNED not in story.outcomes.values()
@@ -238,7 +209,7 @@ def test_default_namespace_or_context_changed(
     elsewhere = Stage(stage.kubeconfig, "default")
     assert elsewhere.run(config_map("a")).outcomes == {"configmap/a": Outcome.CREATED}
     elsewhere.run(mode=Mode.DELETE)
-    other = fresh_plane(GC)
+    other = fresh_plane(NO_NODES)
     there = Stage(other.kubeconfig, stage.namespace)
     with pytest.raises(UsageError, match="does not exist"):
         there.run(config_map("a"))
@@ -300,11 +271,11 @@ def test_aggregated_api_ignores_label_selector(
 
 def test_crd_pruned_takes_all_custom_resources(fresh_plane: FreshPlane) -> None:
     """30 custom resources, 20 of them not ours: refused with these numbers; allowed, in order."""
-    plane = fresh_plane(GC)
+    plane = fresh_plane(NO_NODES)
     stage, other = (Stage(plane.kubeconfig, "default", name=name) for name in ("web", "other"))
-    ours = [custom(f"ours-{number}") for number in range(10)]
-    theirs = [custom(f"theirs-{number}") for number in range(20)]
-    assert stage.run(definition(), *ours, config_map("a")).exit_code == 0
+    ours = [custom_resource(f"ours-{number}") for number in range(10)]
+    theirs = [custom_resource(f"theirs-{number}") for number in range(20)]
+    assert stage.run(crd(), *ours, config_map("a")).exit_code == 0
     assert other.run(*theirs).exit_code == 0
     api = Api(plane)
     path = "/apis/x.example.com/v1/namespaces/default/foos"
@@ -389,7 +360,7 @@ def test_backup_restore_or_cluster_clone_gives_every_object_a_new_uid(
     Runs in between do not forget that: what they apply they know by its marks.
     """
     stage.run(*(config_map(name) for name in "abc"))
-    restored = fresh_plane(GC)
+    restored = fresh_plane(NO_NODES)
     _restore(plane, restored, stage)
     there = Stage(restored.kubeconfig, stage.namespace)
     api = Api(restored)

@@ -21,12 +21,14 @@ from applyprune.planning.tracking import PART_OF, SET_ID
 from tests.support.fault_proxy import Exchange, FaultProxy, always, faults
 from tests.support.input_files import write_input
 from tests.support.kill import Moment, kill_at
-from tests.support.stage import Stage, config_map
+from tests.support.objects import config_map
+from tests.support.stage import Stage
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.conftest import Api, Kubectl
+    from tests.support.api import Api
+    from tests.support.plane import Kubectl
 
 
 def _path(stage: Stage, name: str) -> str:

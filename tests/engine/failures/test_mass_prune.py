@@ -13,13 +13,14 @@ from applyprune.model.events import Outcome
 from applyprune.model.options import Mode, PruneLimit
 from tests.support.command import applyprune
 from tests.support.fault_proxy import Exchange, Fault, FaultProxy, always, faults
-from tests.support.stage import Stage, config_map
+from tests.support.objects import GUARDED, config_map
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from applyprune.localplane import Plane
-    from tests.conftest import Api
+    from tests.support.api import Api
+    from tests.support.stage import Stage
 
 
 def _there(api: Api, stage: Stage) -> set[str]:
@@ -108,45 +109,6 @@ def test_sharply_smaller_input(stage: Stage, api: Api, name: str) -> None:
         story = stage.run(*bodies[:now], max_prune=stage.most(len(doomed)))
         assert story.exit_code == 0
         assert len(_there(api, stage)) == now
-
-
-GUARDED = {
-    "namespace": {"apiVersion": "v1", "kind": "Namespace", "metadata": {}},
-    "persistentvolume": {
-        "apiVersion": "v1",
-        "kind": "PersistentVolume",
-        "metadata": {},
-        "spec": {
-            "capacity": {"storage": "1Mi"},
-            "accessModes": ["ReadWriteOnce"],
-            "hostPath": {"path": "/nowhere"},
-        },
-    },
-    "persistentvolumeclaim": {
-        "apiVersion": "v1",
-        "kind": "PersistentVolumeClaim",
-        "metadata": {},
-        "spec": {
-            "accessModes": ["ReadWriteOnce"],
-            "storageClassName": "none",
-            "resources": {"requests": {"storage": "1Mi"}},
-        },
-    },
-    "statefulset": {
-        "apiVersion": "apps/v1",
-        "kind": "StatefulSet",
-        "metadata": {},
-        "spec": {
-            "serviceName": "x",
-            "replicas": 0,
-            "selector": {"matchLabels": {"app": "x"}},
-            "template": {
-                "metadata": {"labels": {"app": "x"}},
-                "spec": {"containers": [{"name": "c", "image": "x"}]},
-            },
-        },
-    },
-}
 
 
 @pytest.mark.parametrize("kind", GUARDED)

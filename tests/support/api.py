@@ -1,0 +1,118 @@
+"""Plain requests to a plane, and its audit log: oracles that share no code with what is tested."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import time
+from typing import TYPE_CHECKING, Any
+
+import urllib3
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from applyprune.localplane import Plane
+
+
+class Api:
+    """Plain requests to a plane as admin: an oracle that shares no code with what is tested."""
+
+    def __init__(self, plane: Plane, user_agent: str = "applyprune-tests") -> None:
+        """Take the plane; ``user_agent`` tells these requests apart in the audit log."""
+        self._server = plane.server
+        headers = {"Authorization": f"Bearer {plane.token}", "User-Agent": user_agent}
+        self._pool = urllib3.PoolManager(
+            ca_certs=str(plane.ca_file), headers=headers, retries=False
+        )
+
+    def __call__(
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        *,
+        content_type: str = "application/json",
+        headers: Mapping[str, str] | None = None,
+    ) -> tuple[int, Any]:
+        """Return the HTTP status and the reply, parsed when it is JSON."""
+        reply = self._pool.request(
+            method,
+            f"{self._server}{path}",
+            body=None if body is None else json.dumps(body).encode(),
+            headers={**self._pool.headers, "Content-Type": content_type, **(headers or {})},
+        )
+        is_json = "json" in reply.headers.get("Content-Type", "")
+        return reply.status, reply.json() if is_json else reply.data.decode()
+
+    def get(self, path: str) -> Any:
+        """Return the object at the path; it must be there."""
+        status, reply = self("GET", path)
+        assert status == 200, reply
+        return reply
+
+    def exists(self, path: str) -> bool:
+        """Say whether there is an object at the path; anything but 200 and 404 is a failure."""
+        status, reply = self("GET", path)
+        assert status in {200, 404}, reply
+        return status == 200
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._pool.clear()
+
+
+class AuditTrail:
+    """The audit events of a plane since this was made, or since the last ``restart``."""
+
+    def __init__(self, plane: Plane, api: Api) -> None:
+        """Start at the end of the plane's audit log, which its spec must have asked for."""
+        assert plane.audit_log is not None, "the plane was started without an audit log"
+        self._log = plane.audit_log
+        self._api = api
+        self._start = 0
+        self.restart()
+
+    def restart(self) -> None:
+        """Forget every event of requests that have been answered by now."""
+        self._read_until_now()
+
+    def events(self) -> list[dict[str, Any]]:
+        """Return the events of all requests answered by now, oldest first; forgets none."""
+        start = self._start
+        events = self._read_until_now()
+        self._start = start
+        return events
+
+    def _read_until_now(self) -> list[dict[str, Any]]:
+        # A reply may overtake its own line in the log by a hair: one more request, whose line is
+        # waited for, comes after all that were answered before it.
+        marker = f"/version?marker={secrets.token_hex(8)}"
+        self._api("GET", marker)
+        deadline = time.monotonic() + 10
+        while True:
+            with self._log.open("rb") as file:
+                file.seek(self._start)
+                content = file.read()
+            complete = content[: content.rfind(b"\n") + 1]
+            if marker.encode() in complete:
+                self._start += len(complete)
+                events = [json.loads(line) for line in complete.splitlines()]
+                return [event for event in events if "/version?marker=" not in event["requestURI"]]
+            assert time.monotonic() < deadline, f"{self._log} does not show {marker}"
+            time.sleep(0.01)
+
+
+WRITES = {"create", "update", "patch", "delete", "deletecollection"}
+
+
+def writes(audit: AuditTrail) -> list[str]:
+    """Return the requests of applyprune that would have changed something, as the server saw."""
+    return [
+        f"{event['verb']} {event['requestURI']}"
+        for event in audit.events()
+        if event["userAgent"].startswith("applyprune/")
+        and event["verb"] in WRITES
+        and "dryRun=All" not in event["requestURI"]
+        and not (event.get("requestObject") or {}).get("dryRun")
+    ]

@@ -1,0 +1,179 @@
+"""Bodies of objects, and manifests of them."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from applyprune.model.manifests import Manifest, Origin
+from applyprune.model.refs import GVK
+
+if TYPE_CHECKING:
+    from tests.support.stage import Stage
+
+
+def manifest(raw: dict[str, Any], line: int = 1) -> Manifest:
+    """Return a manifest as a source would read it from ``set.yaml``."""
+    metadata = raw["metadata"]
+    gvk = GVK.parse(raw["apiVersion"], raw["kind"])
+    return Manifest(
+        gvk, metadata.get("namespace", ""), metadata["name"], raw, Origin("set.yaml", 1, line)
+    )
+
+
+def config_map(name: str, value: str = "v", **metadata: Any) -> dict[str, Any]:
+    """Return the body of a ConfigMap with one key."""
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": name, **metadata},
+        "data": {"key": value},
+    }
+
+
+def text(*bodies: dict[str, Any]) -> str:
+    """Return objects as documents: JSON is YAML."""
+    return "\n---\n".join(map(json.dumps, bodies))
+
+
+SECRET: dict[str, Any] = {
+    "apiVersion": "v1",
+    "kind": "Secret",
+    "metadata": {"name": "s"},
+    "stringData": {"password": "hunter2-unique"},
+}
+SERVICE: dict[str, Any] = {
+    "apiVersion": "v1",
+    "kind": "Service",
+    "metadata": {"name": "web"},
+    "spec": {"selector": {"app": "web"}, "ports": [{"port": 80, "targetPort": 80}]},
+}
+DEPLOYMENT: dict[str, Any] = {
+    "apiVersion": "apps/v1",
+    "kind": "Deployment",
+    "metadata": {"name": "web"},
+    "spec": {
+        "replicas": 1,
+        "selector": {"matchLabels": {"app": "web"}},
+        "template": {
+            "metadata": {"labels": {"app": "web"}},
+            "spec": {"containers": [{"name": "web", "image": "web:1"}]},
+        },
+    },
+}
+
+
+def crd(kind: str = "Foo", *, scope: str = "Namespaced", **spec: Any) -> dict[str, Any]:
+    """Return a CRD of the group ``x.example.com`` that takes anything as its spec."""
+    plural = f"{kind.lower()}s"
+    schema = {
+        "type": "object",
+        "properties": {
+            "spec": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
+            "note": {"type": "string"},
+        },
+    }
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{plural}.x.example.com"},
+        "spec": {
+            "group": "x.example.com",
+            "scope": scope,
+            "names": {"kind": kind, "plural": plural, "singular": kind.lower()},
+            "versions": [
+                {
+                    "name": "v1",
+                    "served": True,
+                    "storage": True,
+                    "schema": {"openAPIV3Schema": schema},
+                }
+            ],
+            **spec,
+        },
+    }
+
+
+def custom_resource(name: str, kind: str = "Foo", **metadata: Any) -> dict[str, Any]:
+    """Return a custom resource."""
+    return {
+        "apiVersion": "x.example.com/v1",
+        "kind": kind,
+        "metadata": {"name": name, **metadata},
+        "spec": {"a": 1},
+    }
+
+
+def crd_name(kind: str) -> str:
+    """Return how the CRD of a kind is called in a story."""
+    return f"customresourcedefinition.apiextensions.k8s.io/{kind.lower()}s.x.example.com"
+
+
+GUARDED = {
+    "namespace": {"apiVersion": "v1", "kind": "Namespace", "metadata": {}},
+    "persistentvolume": {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {},
+        "spec": {
+            "capacity": {"storage": "1Mi"},
+            "accessModes": ["ReadWriteOnce"],
+            "hostPath": {"path": "/nowhere"},
+        },
+    },
+    "persistentvolumeclaim": {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {},
+        "spec": {
+            "accessModes": ["ReadWriteOnce"],
+            "storageClassName": "none",
+            "resources": {"requests": {"storage": "1Mi"}},
+        },
+    },
+    "statefulset": {
+        "apiVersion": "apps/v1",
+        "kind": "StatefulSet",
+        "metadata": {},
+        "spec": {
+            "serviceName": "x",
+            "replicas": 0,
+            "selector": {"matchLabels": {"app": "x"}},
+            "template": {
+                "metadata": {"labels": {"app": "x"}},
+                "spec": {"containers": [{"name": "c", "image": "x"}]},
+            },
+        },
+    },
+}
+
+CLAIM: dict[str, Any] = {**GUARDED["persistentvolumeclaim"], "metadata": {"name": "data"}}
+
+
+def event(stage: Stage, group: str) -> dict[str, Any]:
+    """Return one Event, as one of the two groups that serve it has it."""
+    about = {"apiVersion": "v1", "kind": "ConfigMap", "name": "a", "namespace": stage.namespace}
+    named = {"metadata": {"name": "told", "namespace": stage.namespace}, "reason": "Told"}
+    if group:
+        return {
+            "apiVersion": "events.k8s.io/v1",
+            "kind": "Event",
+            "regarding": about,
+            "action": "tell",
+            "type": "Normal",
+            "eventTime": "2026-11-21T10:00:00.000000Z",
+            "reportingController": "example.com/teller",
+            "reportingInstance": "t-1",
+            **named,
+        }
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "involvedObject": about,
+        "action": "tell",
+        "type": "Normal",
+        "eventTime": "2026-11-21T10:00:00.000000Z",
+        "reportingComponent": "example.com/teller",
+        "reportingInstance": "t-1",
+        **named,
+    }
