@@ -95,14 +95,14 @@ class _File(_Text):
 
 
 def _sets(typed: Typed) -> Iterable[str]:
-    from applyprune.cluster.api_server import ApiServer
+    from applyprune.cluster.api_server import KubernetesClient
     from applyprune.errors import UsageError
     from applyprune.model.builtin import CONFIG_MAPS
     from applyprune.planning.tracking import SET_ID, identity, set_name
 
     with typed.transport() as (transport, server, home):
         other = typed.text("to_namespace") if typed.at == "to" else ""
-        cluster = ApiServer(transport, server)
+        cluster = KubernetesClient(transport, server)
         roots = cluster.list(CONFIG_MAPS, namespace=other or home, selector=SET_ID)
     for root in roots:
         with suppress(UsageError):  # another tool's ApplySet parent
@@ -125,11 +125,11 @@ def _objects(typed: Typed) -> Iterable[str]:
 
 
 def _namespaces(typed: Typed) -> Iterable[str]:
-    from applyprune.cluster.api_server import ApiServer
+    from applyprune.cluster.api_server import KubernetesClient
     from applyprune.model.builtin import NAMESPACES
 
     with typed.transport() as (transport, server, _):
-        return [live.ref.name for live in ApiServer(transport, server).list(NAMESPACES)]
+        return [live.ref.name for live in KubernetesClient(transport, server).list(NAMESPACES)]
 
 
 def _contexts(typed: Typed) -> Iterable[str]:

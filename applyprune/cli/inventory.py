@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from applyprune.cli.reporting import Reporting
     from applyprune.cli.session import AtWork
     from applyprune.cli.where import Where
-    from applyprune.cluster.api_server import ApiServer
+    from applyprune.cluster.api_server import KubernetesClient
     from applyprune.model.events import Event
 
 
@@ -244,7 +244,7 @@ def release(name: str, where: Where, reporting: Reporting, options: Options) -> 
     return reporting.follow(events())
 
 
-def _is_active(cluster: ApiServer, owner: str) -> bool:
+def _is_active(cluster: KubernetesClient, owner: str) -> bool:
     """Return whether a Bundle is there and not suspended."""
     from applyprune.errors import NotFound, NotServed
     from applyprune.model.builtin import BUNDLES

@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from applyprune.cli.pointing import pointed
-from applyprune.cluster.api_server import ApiServer
+from applyprune.cluster.api_server import KubernetesClient
 from applyprune.cluster.discovery import cache_folder
 from applyprune.cluster.inventory_store import ConfigMapStore
 from applyprune.cluster.kubeconfig import connect
@@ -63,7 +63,7 @@ class AtWork:
     """One call's connection; ``namespace`` is the one that ``-n`` or the context names."""
 
     transport: Transport
-    cluster: ApiServer
+    cluster: KubernetesClient
     namespace: str
     stop: Stop
 
@@ -76,7 +76,7 @@ class AtWork:
 def at_work(where: Where) -> Iterator[AtWork]:
     """Yield what a run needs; SIGINT and SIGTERM ask it to stop meanwhile."""
     with transport_to(where) as (transport, server, namespace), stopping(where) as stop:
-        cluster = ApiServer(transport, server, cache=cache_folder())
+        cluster = KubernetesClient(transport, server, cache=cache_folder())
         yield AtWork(transport, cluster, namespace, stop)
 
 

@@ -47,13 +47,13 @@ def version(where: Where, reporting: Reporting, client: bool) -> int:
 
 def _asked(where: Where, here: tuple[str, str, str], *, client: bool) -> Iterator[Event]:
     from applyprune.cli.session import transport_to
-    from applyprune.cluster.discovery import server_version
+    from applyprune.cluster.api_server import KubernetesClient
     from applyprune.model.events import Versions
 
     server = ""
     try:
         if not client:
-            with transport_to(where) as (transport, _, _):
-                server = server_version(transport)
+            with transport_to(where) as (transport, url, _):
+                server = KubernetesClient(transport, url).version()
     finally:
         yield Versions(*here, server)

@@ -1,26 +1,25 @@
-"""Reading and writing objects: the engine's port to the API server.
+"""Read and write objects: every request to the API server goes through the `KubernetesClient`.
 
-Every reply is checked to be about what was asked for before it is believed (safety rule 9).
+Every response is checked to be about what was asked for before it is used (safety rule 9).
 """
 
 from __future__ import annotations
 
-import json
-import time
 from typing import TYPE_CHECKING, Any
 
-from applyprune.cluster.discovery import discover
-from applyprune.cluster.objects import (
-    METADATA,
-    is_secret,
-    live_object,
-    matches,
-    named,
-    unbelievable,
+from applyprune.cluster.discovery import discover, server_version
+from applyprune.cluster.object_requests import (
+    APPLY_PATCH,
+    JSON,
+    JSON_PATCH,
+    MERGE_PATCH,
+    for_collection,
+    for_object,
+    for_patch,
+    selection,
 )
+from applyprune.cluster.objects import METADATA, live_object, matches, unbelievable
 from applyprune.cluster.openapi import schemas_of
-from applyprune.cluster.paths import collection_path, object_path
-from applyprune.cluster.request import Request
 from applyprune.cluster.watching import Selection, watch
 from applyprune.errors import (
     AlreadyExists,
@@ -32,6 +31,8 @@ from applyprune.errors import (
     Unavailable,
 )
 from applyprune.model.builtin import NAMESPACES
+from applyprune.model.options import Propagation
+from applyprune.model.refs import Ref
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -40,20 +41,20 @@ if TYPE_CHECKING:
     from applyprune.cluster.request import Reply
     from applyprune.cluster.transport import Transport
     from applyprune.model.live import Change, Live
-    from applyprune.model.options import Propagation
-    from applyprune.model.refs import Ref
     from applyprune.model.resources import Catalogue, Resource
 
 _PAGE = 500
-_TIMEOUT = 30.0
 _RESTARTS = 5
 
 
-class ApiServer:
-    """One API server; thread-safe."""
+class KubernetesClient:
+    """A client of one API server; thread-safe.
+
+    A method that takes ``timeout``, in seconds, limits all its tries together.
+    """
 
     def __init__(self, transport: Transport, server: str, *, cache: Path | None = None) -> None:
-        """Take a transport; ``cache`` is the folder for discovery documents."""
+        """Keep the transport; ``cache`` is the folder for discovery documents."""
         self._transport = transport
         self._server = server
         self._cache = cache
@@ -63,15 +64,25 @@ class ApiServer:
         """Return what the server serves now."""
         return discover(self._transport, self._server, self._cache)
 
-    def list(
-        self, resource: Resource, *, namespace: str = "", selector: str = "", full: bool = False
-    ) -> Sequence[Live]:
-        """Return all objects of a resource, by pages; a list that broke off is never returned.
+    def version(self) -> str:
+        """Return the server's version, ``v1.36.3`` for example."""
+        return server_version(self._transport)
 
-        ``selector`` is a label selector; objects that do not match it are dropped here as well:
-        some aggregated APIs ignore it.
+    def list(
+        self,
+        resource: Resource,
+        *,
+        namespace: str = "",
+        selector: str = "",
+        full: bool = False,
+        page: int | None = None,
+    ) -> Sequence[Live]:
+        """Return all objects of a resource; an incomplete list is never returned.
+
+        The list is read in pages of ``page`` objects. ``selector`` is a label selector; objects
+        that do not match it are dropped here as well, because some aggregated APIs ignore it.
         """
-        return self.list_at(resource, namespace=namespace, selector=selector, full=full)[0]
+        return self._list(resource, Selection(namespace, selector, "", full), page)[0]
 
     def list_at(
         self,
@@ -82,17 +93,22 @@ class ApiServer:
         name: str = "",
         full: bool = False,
     ) -> tuple[Sequence[Live], str]:
-        """Return what ``list`` does, and the resourceVersion from which to watch on.
+        """Return what ``list`` returns, and the resourceVersion from which to watch.
 
-        That is the first page's; an aggregated API may give none, then it is empty. With a ``name``
-        it is the list of that one object.
+        That is the first page's; an aggregated API may give none, then it is empty. With a
+        ``name``, only that object is listed.
         """
+        return self._list(resource, Selection(namespace, selector, name, full))
+
+    def _list(
+        self, resource: Resource, wanted: Selection, page: int | None = None
+    ) -> tuple[Sequence[Live], str]:
         for _ in range(_RESTARTS):
             try:
-                pages = [*self._pages(resource, namespace, selector, name, full=full)]
+                pages = [*self._pages(resource, wanted, page or _PAGE)]
                 return [live for lives, _ in pages for live in lives], pages[0][1]
             except Expired:
-                continue  # the token ran out: begin again, from the first page
+                continue  # the continue token expired: start again with the first page
         raise Unavailable(
             f"the list of {resource.full_plural} could not be completed",
             code=410,
@@ -100,33 +116,28 @@ class ApiServer:
         )
 
     def _pages(
-        self, resource: Resource, namespace: str, selector: str, name: str, *, full: bool
+        self, resource: Resource, wanted: Selection, page: int
     ) -> Iterator[tuple[Sequence[Live], str]]:
+        selector, name, full = wanted.selector, wanted.name, wanted.full
         token = ""
         while True:
-            query = [("limit", str(_PAGE))]
-            if selector:
-                query.append(("labelSelector", selector))
-            if name:
-                query.append(named(name))
-            if token:
-                query.append(("continue", token))
-            reply = self._transport.send(
-                Request(
+            query = (("limit", str(page)), *selection(selector, name))
+            response = self._transport.send(
+                for_collection(
                     "GET",
-                    collection_path(resource, namespace),
-                    query=tuple(query),
-                    accept="application/json" if full else METADATA.format(list="List"),
-                    secret=is_secret(resource),
+                    resource,
+                    wanted.namespace,
+                    query=(*query, ("continue", token)) if token else query,
+                    accept=JSON if full else METADATA.format(list="List"),
                 )
             )
-            items = reply.body.get("items")
-            kind = str(reply.body.get("kind", ""))
+            items = response.body.get("items")
+            kind = str(response.body.get("kind", ""))
             # An empty list of metadata comes as null.
-            if "items" not in reply.body or not isinstance(items, list | None):
+            if "items" not in response.body or not isinstance(items, list | None):
                 raise unbelievable(f"the list of {resource.full_plural}", f"its kind is {kind!r}")
             lives = (live_object(resource, item, full=full) for item in items or ())
-            metadata = reply.body.get("metadata") or {}
+            metadata = response.body.get("metadata") or {}
             yield (
                 [
                     live
@@ -151,15 +162,15 @@ class ApiServer:
         stop: Callable[[], bool],
         seconds: float,
     ) -> Iterator[Change]:
-        """Yield what happens to the objects of a resource after a resourceVersion, in order.
+        """Yield the changes of a resource's objects after a resourceVersion, in order.
 
-        It ends when ``seconds`` are over, when ``stop`` says so, which is asked several times a
-        second in the caller's thread, and when the server ends it, as it is asked to after half a
-        minute: whoever wants more watches on from the last resourceVersion.
+        It ends after ``seconds``, when ``stop`` returns true, and when the server ends the watch,
+        which it is asked to do after half a minute: to go on, watch again from the last
+        resourceVersion. ``stop`` is called several times a second, in the caller's thread.
 
-        Raises Expired when the server does not know that resourceVersion any more, Unreachable or
-        Unavailable when the connection or what came over it was broken: then list again. With a
-        ``selector`` a DELETED object may be one that has left the selection.
+        Raises Expired when the server no longer knows that resourceVersion, Unreachable or
+        Unavailable when the connection broke or sent something invalid: then list again. With a
+        ``selector``, a DELETED object may be one that no longer matches it.
         """
         return watch(
             self._transport,
@@ -170,11 +181,15 @@ class ApiServer:
             seconds=seconds,
         )
 
-    def get(self, resource: Resource, ref: Ref, *, full: bool = False) -> Live:
-        """Return one object, by a consistent read; NotFound is the proof that there is none."""
-        accept = "application/json" if full else METADATA.format(list="")
-        reply = self._transport.send(self._about("GET", resource, ref, accept=accept))
-        return _believe(resource, ref, reply, full=full, partial=not full)
+    def get(
+        self, resource: Resource, ref: Ref, *, full: bool = False, timeout: float | None = None
+    ) -> Live:
+        """Return one object, by a consistent read; NotFound proves that it does not exist."""
+        accept = JSON if full else METADATA.format(list="")
+        response = self._transport.send(
+            for_object("GET", resource, ref, accept=accept, within=timeout)
+        )
+        return _validate(resource, ref, response, full=full, partial=not full)
 
     def apply(
         self,
@@ -186,22 +201,82 @@ class ApiServer:
         force: bool,
         dry_run: bool,
     ) -> tuple[Live, bool]:
-        """Send a server-side apply; return the object as replied, and whether it was created."""
-        query = [
+        """Send a server-side apply; return the object as stored, and whether it was created."""
+        query = (
             ("fieldManager", manager),
             ("force", "true" if force else "false"),
             ("fieldValidation", "Strict"),
-        ]
-        request = self._about(
-            "PATCH",
-            resource,
-            ref,
-            query=(*query, ("dryRun", "All")) if dry_run else tuple(query),
-            body=json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode(),
-            content_type="application/apply-patch+yaml",
         )
-        reply = self._transport.send(request)
-        return _believe(resource, ref, reply, full=True), reply.status == 201
+        response = self._transport.send(
+            for_patch(
+                resource,
+                ref,
+                APPLY_PATCH,
+                body,
+                query=(*query, ("dryRun", "All")) if dry_run else query,
+            )
+        )
+        return _validate(resource, ref, response, full=True), response.status == 201
+
+    def create(
+        self,
+        resource: Resource,
+        ref: Ref,
+        body: Mapping[str, Any],
+        *,
+        retry: bool = True,
+        timeout: float | None = None,
+    ) -> Live:
+        """Create an object and return it as stored; raises AlreadyExists.
+
+        With ``retry`` off, it is sent again only when it is certain that the server has not seen
+        it, so AlreadyExists never means an object that this very call has created.
+        """
+        response = self._transport.send(
+            for_collection("POST", resource, ref.namespace, body=body, retry=retry, within=timeout)
+        )
+        return _validate(resource, ref, response, full=True)
+
+    def replace(
+        self,
+        resource: Resource,
+        ref: Ref,
+        body: Mapping[str, Any],
+        *,
+        subresource: str = "",
+        timeout: float | None = None,
+    ) -> Live:
+        """Replace an object, or its ``status`` subresource, and return it as stored.
+
+        Raises Conflict when ``metadata.uid`` or ``metadata.resourceVersion`` of the body are not
+        the stored ones.
+        """
+        response = self._transport.send(
+            for_object("PUT", resource, ref, subresource=subresource, body=body, within=timeout)
+        )
+        return _validate(resource, ref, response, full=True)
+
+    def merge_patch(self, resource: Resource, ref: Ref, patch: Mapping[str, Any]) -> Live:
+        """Send a JSON merge patch (RFC 7386) and return the object as stored.
+
+        Raises Conflict when the patch has a ``metadata.resourceVersion`` other than the stored one.
+        """
+        response = self._transport.send(for_patch(resource, ref, MERGE_PATCH, patch))
+        return _validate(resource, ref, response, full=True)
+
+    def patch(self, resource: Resource, ref: Ref, operations: Sequence[Mapping[str, Any]]) -> Live:
+        """Apply a JSON patch (RFC 6902), guarded by its own test operations.
+
+        Raises Conflict when one of the tests does not hold any more: the server answers 422 to
+        that, as it does to a wrong patch.
+        """
+        try:
+            response = self._transport.send(for_patch(resource, ref, JSON_PATCH, operations))
+        except Invalid as error:
+            if _hold(operations, self.get(resource, ref)):
+                raise
+            raise Conflict(f"{ref} has changed since it was read", code=409) from error
+        return _validate(resource, ref, response)
 
     def delete(
         self,
@@ -210,14 +285,14 @@ class ApiServer:
         *,
         uid: str,
         resource_version: str,
-        propagation: Propagation,
-        dry_run: bool,
-        timeout: float,
+        propagation: Propagation = Propagation.BACKGROUND,
+        dry_run: bool = False,
+        timeout: float | None = None,
     ) -> bool:
-        """Delete this very object in this very state; return whether it is gone already.
+        """Delete exactly this object in exactly this state; return whether it is already gone.
 
-        ``timeout`` in seconds bounds all tries together. Raises Conflict when the object is
-        another one or has changed, NotFound when it is gone.
+        Raises Conflict when the object was changed or replaced by another of the same name, and
+        NotFound when it is gone.
         """
         if not (uid and resource_version):
             raise ValueError(f"a delete without preconditions: {ref}")
@@ -229,51 +304,25 @@ class ApiServer:
         }
         if dry_run:
             options["dryRun"] = ["All"]
-        reply = self._transport.send(
-            self._about("DELETE", resource, ref, body=json.dumps(options).encode(), within=timeout)
+        response = self._transport.send(
+            for_object("DELETE", resource, ref, body=options, within=timeout)
         )
-        body = reply.body
+        body = response.body
         if body.get("kind") == "Status":
             details = body.get("details") or {}
             if body.get("status") == "Success" and details.get("uid", uid) == uid:
                 return True
             raise unbelievable(f"the delete of {ref}", "the reply is about another object")
-        # Some kinds answer with the object, gone or not: only a look can tell.
-        _believe(resource, ref, reply)
+        # Some kinds answer with the object, gone or not: only another read can tell.
+        _validate(resource, ref, response)
         return False
-
-    def patch(self, resource: Resource, ref: Ref, operations: Sequence[Mapping[str, Any]]) -> Live:
-        """Apply a JSON patch (RFC 6902), guarded by its own test operations.
-
-        Raises Conflict when one of these does not hold any more: the server says 422 to that, as
-        it does to a patch that is wrong.
-        """
-        try:
-            reply = self._transport.send(
-                self._about(
-                    "PATCH",
-                    resource,
-                    ref,
-                    body=json.dumps(operations).encode(),
-                    content_type="application/json-patch+json",
-                )
-            )
-        except Invalid as error:
-            if _hold(operations, self.get(resource, ref)):
-                raise
-            raise Conflict(f"{ref} has changed since it was read", code=409) from error
-        return _believe(resource, ref, reply)
 
     def serves(self, resource: Resource) -> bool:
         """Return whether the endpoint of a resource answers a list."""
         try:
             self._transport.send(
-                Request(
-                    "GET",
-                    collection_path(resource),
-                    query=(("limit", "1"),),
-                    accept=METADATA.format(list="List"),
-                    secret=is_secret(resource),
+                for_collection(
+                    "GET", resource, query=(("limit", "1"),), accept=METADATA.format(list="List")
                 )
             )
         except (NotServed, NotFound):
@@ -284,40 +333,13 @@ class ApiServer:
         """Create a namespace that belongs to no set; it may exist already."""
         body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
         try:
-            self._transport.send(
-                Request("POST", collection_path(NAMESPACES), body=json.dumps(body).encode())
-            )
+            self.create(NAMESPACES, Ref("", NAMESPACES.kind, "", name), body)
         except AlreadyExists:
             return
 
-    def _about(
-        self,
-        method: str,
-        resource: Resource,
-        ref: Ref,
-        *,
-        query: tuple[tuple[str, str], ...] = (),
-        body: bytes | None = None,
-        content_type: str = "application/json",
-        accept: str = "application/json",
-        within: float | None = None,
-    ) -> Request:
-        return Request(
-            method,
-            object_path(resource, ref),
-            query=query,
-            body=body,
-            content_type=content_type,
-            accept=accept,
-            about=(resource.group, resource.plural, ref.name),
-            secret=is_secret(resource),
-            timeout=within or _TIMEOUT,
-            expires=time.monotonic() + within if within else None,
-        )
-
 
 def _hold(operations: Sequence[Mapping[str, Any]], live: Live) -> bool:
-    """Return whether the tests of a patch hold for an object as it is now."""
+    """Return whether the tests of a patch hold for an object's present state."""
     # Imported here: few runs ever patch, and fewer are refused.
     from jsonpatch import JsonPatchException, JsonPointerException, apply_patch
 
@@ -329,12 +351,12 @@ def _hold(operations: Sequence[Mapping[str, Any]], live: Live) -> bool:
     return True
 
 
-def _believe(
-    resource: Resource, ref: Ref, reply: Reply, *, full: bool = False, partial: bool = False
+def _validate(
+    resource: Resource, ref: Ref, response: Reply, *, full: bool = False, partial: bool = False
 ) -> Live:
-    """Return the object of a reply; raises Unavailable when it is not the one asked for."""
+    """Return the object of a response; raises Unavailable when it is not the requested one."""
     kind = "PartialObjectMetadata" if partial else resource.kind
-    live = live_object(resource, reply.body, full=full)
-    if live is None or live.ref != ref or reply.body.get("kind") != kind:
+    live = live_object(resource, response.body, full=full)
+    if live is None or live.ref != ref or response.body.get("kind") != kind:
         raise unbelievable(str(ref), "the reply is about something else")
     return live

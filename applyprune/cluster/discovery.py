@@ -13,7 +13,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from applyprune.cluster.request import Request
+from applyprune.cluster.object_requests import for_document
 from applyprune.errors import Unreachable
 from applyprune.model.resources import Catalogue, Resource
 
@@ -52,7 +52,7 @@ def discover(transport: Transport, server: str, cache: Path | None) -> Catalogue
 
 def server_version(transport: Transport) -> str:
     """Return the server's version, ``v1.36.3`` for example; raises AccessError."""
-    return str(transport.send(Request("GET", "/version")).body.get("gitVersion", ""))
+    return str(transport.send(for_document("/version")).body.get("gitVersion", ""))
 
 
 def _groups(document: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
@@ -90,7 +90,7 @@ def _document(
     kept = _Kept(cache, server, path)
     etag, before = kept.read()
     headers = (("If-None-Match", etag),) if etag else ()
-    reply = transport.send(Request("GET", path, accept=_ACCEPT, headers=headers))
+    reply = transport.send(for_document(path, accept=_ACCEPT, headers=headers))
     if reply.status == 304 and before is not None:
         return before
     kept.write(reply.headers.get("ETag", ""), reply.body)

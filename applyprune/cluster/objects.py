@@ -16,11 +16,6 @@ METADATA = "application/json;as=PartialObjectMetadata{list};g=meta.k8s.io;v=v1"
 """What asks for metadata only; ``list`` is ``List`` for a list and empty for anything else."""
 
 
-def named(name: str) -> tuple[str, str]:
-    """Return the parameter of a query that selects one object; RBAC knows it as that name's."""
-    return "fieldSelector", f"metadata.name={name}"
-
-
 def is_secret(resource: Resource) -> bool:
     """Return whether replies about the resource hold values that are never shown."""
     return (resource.group, resource.kind) == ("", "Secret")

@@ -6,7 +6,7 @@ from functools import cache
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-from applyprune.cluster.request import Request
+from applyprune.cluster.object_requests import for_document
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -24,7 +24,7 @@ def schemas_of(transport: Transport) -> Callable[[Resource], tuple[Schemas, Sche
 
     @cache
     def read(path: str) -> Schemas:
-        reply = transport.send(Request("GET", path))
+        reply = transport.send(for_document(path))
         components = reply.body.get("components")
         schemas = components.get("schemas") if isinstance(components, dict) else None
         return schemas if isinstance(schemas, dict) else {}

@@ -12,17 +12,9 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from applyprune.cluster.objects import (
-    METADATA,
-    is_secret,
-    live_object,
-    matches,
-    named,
-    unbelievable,
-)
-from applyprune.cluster.paths import collection_path
+from applyprune.cluster.object_requests import JSON, for_collection, selection
+from applyprune.cluster.objects import METADATA, live_object, matches, unbelievable
 from applyprune.cluster.reply import json_object
-from applyprune.cluster.request import Request
 from applyprune.model.live import Change, ChangeKind, Live
 from applyprune.model.refs import Ref
 from applyprune.network.deadline import Stopped
@@ -57,14 +49,14 @@ class Selection:
 def watch(
     transport: Transport,
     resource: Resource,
-    selection: Selection,
+    wanted: Selection,
     *,
     resource_version: str,
     stop: Callable[[], bool],
     seconds: float,
 ) -> Iterator[Change]:
-    """Yield what happens, as ``ApiServer.watch`` describes it."""
-    selector, name, full = selection.selector, selection.name, selection.full
+    """Yield what happens, as ``KubernetesClient.watch`` describes it."""
+    selector, name, full = wanted.selector, wanted.name, wanted.full
     what = f"the watch of {resource.full_plural}"
     if not resource_version:
         raise unbelievable(what, "its list had no resourceVersion to begin from")
@@ -74,24 +66,20 @@ def watch(
     def over() -> bool:
         return stop() or time.monotonic() >= ends
 
-    query = [
-        ("watch", "true"),
-        ("allowWatchBookmarks", "true"),
-        ("resourceVersion", resource_version),
-        ("timeoutSeconds", str(session)),
-    ]
-    if selector:
-        query.append(("labelSelector", selector))
-    if name:
-        query.append(named(name))
-    request = Request(
+    request = for_collection(
         "GET",
-        collection_path(resource, selection.namespace),
-        query=tuple(query),
-        accept="application/json" if full else METADATA.format(list=""),
-        secret=is_secret(resource),
+        resource,
+        wanted.namespace,
+        query=(
+            ("watch", "true"),
+            ("allowWatchBookmarks", "true"),
+            ("resourceVersion", resource_version),
+            ("timeoutSeconds", str(session)),
+            *selection(selector, name),
+        ),
+        accept=JSON if full else METADATA.format(list=""),
     )
-    inside = selection.namespace if resource.namespaced else ""
+    inside = wanted.namespace if resource.namespaced else ""
     try:
         with closing(transport.stream(request, over)) as stream:
             for line in lines(stream.chunks(session + GRACE), what):

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from applyprune.cluster.api_server import ApiServer
+from applyprune.cluster.api_server import KubernetesClient
 from applyprune.cluster.inventory_store import ConfigMapStore
 from applyprune.cluster.transport import Transport
 from applyprune.controller.objects import deleted_at
@@ -38,7 +38,7 @@ class Acting:
     """A connection as one ServiceAccount; ``close`` ends it."""
 
     transport: Transport
-    cluster: ApiServer
+    cluster: KubernetesClient
 
     def store(self, target: SetIdentity) -> ConfigMapStore:
         """Return the store of one set's inventory."""
@@ -54,7 +54,7 @@ class Identities:
     """The controller's own connection, and those that it opens as others."""
 
     access: ClusterAccess
-    own: ApiServer
+    own: KubernetesClient
     cache: Path | None
     trace: Callable[[str], None] | None = None
     agent: str = ""
@@ -74,7 +74,7 @@ class Identities:
             trace=self.trace,
             agent=self.agent,
         )
-        return Acting(transport, ApiServer(transport, access.server, cache=self.cache))
+        return Acting(transport, KubernetesClient(transport, access.server, cache=self.cache))
 
     @contextmanager
     def acting_as(self, namespace: str, account: str, *, must_exist: bool) -> Iterator[Acting]:

@@ -8,21 +8,18 @@ doing harm by the hold on each inventory (design §5.8).
 
 from __future__ import annotations
 
-import json
 import time
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from applyprune.cluster.paths import collection_path, object_path
-from applyprune.cluster.request import Request
 from applyprune.errors import AlreadyExists, ApplypruneError, Conflict, LostRace, NotFound
 from applyprune.model.builtin import LEASES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from applyprune.cluster.transport import Transport
+    from applyprune.cluster.api_server import KubernetesClient
     from applyprune.engine.workers import Stop
     from applyprune.model.refs import Ref
 
@@ -38,11 +35,10 @@ def _now() -> str:
 class Leadership:
     """One replica's part in it; ``me`` is unlike any other process's, ``duration`` in seconds."""
 
-    transport: Transport
+    client: KubernetesClient
     ref: Ref
     me: str
     duration: float
-    _body: dict[str, Any] | None = None
     _seen: tuple[object, ...] = ()
     _since: float = field(default_factory=time.monotonic)
     _held_since: float = 0.0
@@ -126,46 +122,26 @@ class Leadership:
             "metadata": {"name": self.ref.name, "namespace": self.ref.namespace},
             "spec": self._spec({}, taken=True),
         }
-        path = collection_path(LEASES, self.ref.namespace)
         try:
-            self.transport.send(
-                Request("POST", path, body=json.dumps(body).encode(), timeout=self._timeout)
-            )
+            self.client.create(LEASES, self.ref, body, timeout=self._timeout)
         except AlreadyExists:
             return False
         self._held_since = began
         return True
 
-    def _read(self) -> dict[str, Any] | None:
-        about = (LEASES.group, LEASES.plural, self.ref.name)
-        request = Request(
-            "GET", object_path(LEASES, self.ref), about=about, **self._limits(self._timeout)
-        )
+    def _read(self) -> Mapping[str, Any] | None:
         try:
-            return self.transport.send(request).body
+            return self.client.get(LEASES, self.ref, full=True, timeout=self._timeout).body
         except NotFound:
             return None
 
     def _write(self, body: Mapping[str, Any]) -> None:
-        about = (LEASES.group, LEASES.plural, self.ref.name)
-        self.transport.send(
-            Request(
-                "PUT",
-                object_path(LEASES, self.ref),
-                body=json.dumps(body).encode(),
-                about=about,
-                **self._limits(self._timeout),
-            )
-        )
+        self.client.replace(LEASES, self.ref, body, timeout=self._timeout)
 
     @property
     def _timeout(self) -> float:
+        # For all tries together: a late renewal is worth nothing.
         return max(1.0, self.duration / 3)
-
-    @staticmethod
-    def _limits(seconds: float) -> dict[str, Any]:
-        # All tries together: a renewal that comes late is worth nothing.
-        return {"timeout": seconds, "expires": time.monotonic() + seconds}
 
 
 def _spec(body: Mapping[str, Any]) -> Mapping[str, Any]:

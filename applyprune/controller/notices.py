@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -10,8 +9,6 @@ from enum import StrEnum
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-from applyprune.cluster.paths import collection_path, object_path
-from applyprune.cluster.request import Request
 from applyprune.controller.logs import LOG, fields
 from applyprune.controller.names import COMPONENT
 from applyprune.errors import AlreadyExists, ApplypruneError
@@ -22,7 +19,7 @@ from applyprune.planning.digests import digest
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from applyprune.cluster.transport import Transport
+    from applyprune.cluster.api_server import KubernetesClient
     from applyprune.controller.names import Reason
     from applyprune.model.live import Live
 
@@ -50,7 +47,7 @@ class Notices:
     The same words about the same Bundle are said once an hour at most, and counted in one Event.
     """
 
-    transport: Transport
+    client: KubernetesClient
     _said: dict[str, tuple[tuple[str, str], float]] = field(default_factory=dict)
     _lock: Lock = field(default_factory=Lock)
 
@@ -109,28 +106,19 @@ class Notices:
             "source": {"component": COMPONENT},
             "reportingComponent": COMPONENT,
         }
+        ref = Ref("", EVENTS.kind, namespace, name)
         try:
-            self.transport.send(
-                Request("POST", collection_path(EVENTS, namespace), body=json.dumps(body).encode())
-            )
+            self.client.create(EVENTS, ref, body)
         except AlreadyExists:
-            self._count(Ref("", EVENTS.kind, namespace, name), now)
+            self._count(ref, now)
         except ApplypruneError as error:
             _log_unsaid(namespace, name, error)
 
     def _count(self, ref: Ref, now: str) -> None:
-        path = object_path(EVENTS, ref)
         try:
-            count = int(self.transport.send(Request("GET", path)).body.get("count") or 1)
-            patch = {"count": count + 1, "lastTimestamp": now}
-            self.transport.send(
-                Request(
-                    "PATCH",
-                    path,
-                    body=json.dumps(patch).encode(),
-                    content_type="application/merge-patch+json",
-                )
-            )
+            event = self.client.get(EVENTS, ref, full=True)
+            count = int((event.body or {}).get("count") or 1)
+            self.client.merge_patch(EVENTS, ref, {"count": count + 1, "lastTimestamp": now})
         except ApplypruneError as error:
             _log_unsaid(ref.namespace, ref.name, error)
         except (TypeError, ValueError):

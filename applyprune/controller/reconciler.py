@@ -21,7 +21,7 @@ from applyprune.controller.schedule import backoff, spread
 from applyprune.controller.status import Pass, Verdict, after, progressing
 from applyprune.engine.run import Request, run
 from applyprune.engine.workers import Stop
-from applyprune.errors import ApplypruneError, Conflict, Interrupted, problems_of
+from applyprune.errors import ApplypruneError, Conflict, Interrupted, NotFound, problems_of
 from applyprune.model.events import Done, Outcome
 from applyprune.model.options import Mode
 
@@ -138,9 +138,9 @@ class Reconciler:
             return live
         try:
             held = self.bundles.hold(live)
-        except Conflict:
+        except (Conflict, NotFound):
             return None
-        if held is None or held.generation != live.generation:
+        if held.generation != live.generation:
             return None
         status = status_of(held)
         if status.get("observedGeneration") != held.generation:

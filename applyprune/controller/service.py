@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from applyprune.cluster.api_server import ApiServer
+from applyprune.cluster.api_server import KubernetesClient
 from applyprune.cluster.transport import Transport
 from applyprune.controller.health import answering
 from applyprune.controller.identity import Identities, refuse_impersonated
@@ -82,9 +82,9 @@ def serve(settings: Settings, stop: Stop) -> int:
         )
         ends.callback(transport.close)
         cache = _cache(ends)
-        own = ApiServer(transport, settings.access.server, cache=cache)
+        own = KubernetesClient(transport, settings.access.server, cache=cache)
         _check_crd(own, settings)
-        service = _Service(settings, me, stop, metrics, transport, own, cache)
+        service = _Service(settings, me, stop, metrics, own, cache)
         address = ends.enter_context(
             answering(settings.listen, metrics, is_well=service.is_well, is_ready=service.is_ready)
         )
@@ -100,7 +100,7 @@ def _cache(ends: ExitStack) -> Path | None:
         return None  # it saves time, and nothing else
 
 
-def _check_crd(own: ApiServer, settings: Settings) -> None:
+def _check_crd(own: KubernetesClient, settings: Settings) -> None:
     try:
         own.list(BUNDLES, namespace=(settings.namespaces or ("",))[0])
     except NotServed as error:
@@ -117,8 +117,7 @@ class _Service:
     me: str
     stop: Stop
     metrics: Metrics
-    transport: Transport
-    own: ApiServer
+    own: KubernetesClient
     cache: Path | None
     queue: WorkQueue = field(default_factory=WorkQueue)
     watches: Watches = field(init=False)
@@ -133,10 +132,10 @@ class _Service:
         )
         self.watches = Watches(self.queue, self.own, identities.connect, self.settings.namespaces)
         self.reconciler = Reconciler(
-            bundles=BundleObjects(self.transport, self.own),
+            bundles=BundleObjects(self.own),
             identities=identities,
             watches=self.watches,
-            notices=Notices(self.transport),
+            notices=Notices(self.own),
             metrics=self.metrics,
             stop=self.stop,
         )
@@ -183,10 +182,12 @@ class _Service:
             return None
         ref = Ref(LEASES.group, LEASES.kind, self.settings.home, COMPONENT)
         # A transport of its own: no renewal waits for a connection that a pass has.
-        ours = Transport(
-            self.settings.access, pool_size=2, retry_budget=self.settings.lease / 3, agent=self.me
+        access = self.settings.access
+        transport = Transport(
+            access, pool_size=2, retry_budget=self.settings.lease / 3, agent=self.me
         )
-        return Leadership(ours, ref, self.me, self.settings.lease)
+        client = KubernetesClient(transport, access.server)
+        return Leadership(client, ref, self.me, self.settings.lease)
 
     def _start(self) -> None:
         self.watches.open()

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from applyprune.cluster import api_server, watching
-from applyprune.cluster.api_server import ApiServer
+from applyprune.cluster.api_server import KubernetesClient
 from applyprune.errors import Expired, Forbidden, NotServed, Unavailable, Unreachable
 from applyprune.model.builtin import CONFIG_MAPS, NAMESPACES
 from applyprune.model.live import Change, ChangeKind
@@ -42,9 +42,9 @@ HEAD = head(200, [("Content-Type", "application/json"), ("Transfer-Encoding", "c
 
 
 @pytest.fixture
-def server(open_transport: OpenTransport) -> ApiServer:
+def server(open_transport: OpenTransport) -> KubernetesClient:
     """The API server through the proxy."""
-    return ApiServer(open_transport(), "test")
+    return KubernetesClient(open_transport(), "test")
 
 
 class Maps:
@@ -91,7 +91,7 @@ def follow(changes: Iterable[Change], seen: list[Change]) -> None:
         seen.append(change)  # noqa: PERF402
 
 
-def start(server: ApiServer, namespace: str, **options: Any) -> Iterator[Change]:
+def start(server: KubernetesClient, namespace: str, **options: Any) -> Iterator[Change]:
     """Watch our ConfigMaps of the namespace from now on."""
     settings = {"selector": MINE, "stop": never, "seconds": 30.0, **options}
     if "resource_version" not in settings:
@@ -147,7 +147,9 @@ def is_watch(exchange: Exchange) -> bool:
 # The real thing.
 
 
-def test_what_happens_is_seen_in_order(server: ApiServer, maps: Maps, namespace: str) -> None:
+def test_what_happens_is_seen_in_order(
+    server: KubernetesClient, maps: Maps, namespace: str
+) -> None:
     version = server.list_at(CONFIG_MAPS, namespace=namespace)[1]
     maps("POST", "a", "one")
     maps("PUT", "a", "two")
@@ -174,7 +176,7 @@ def test_what_happens_is_seen_in_order(server: ApiServer, maps: Maps, namespace:
 
 
 def test_the_request_is_a_watch_that_the_server_ends(
-    server: ApiServer, proxy: FaultProxy, namespace: str
+    server: KubernetesClient, proxy: FaultProxy, namespace: str
 ) -> None:
     stopped = iter([False, True])
     list(start(server, namespace, resource_version="1", stop=lambda: next(stopped, True)))
@@ -191,7 +193,7 @@ def test_the_request_is_a_watch_that_the_server_ends(
 
 
 def test_an_object_that_leaves_the_selection_is_a_deleted_one_to_the_server(
-    server: ApiServer, maps: Maps, namespace: str
+    server: KubernetesClient, maps: Maps, namespace: str
 ) -> None:
     # What the docstrings warn of.
     version = server.list_at(CONFIG_MAPS, namespace=namespace)[1]
@@ -206,7 +208,7 @@ def test_an_object_that_leaves_the_selection_is_a_deleted_one_to_the_server(
 
 
 def test_a_bookmark_tells_how_far_the_watch_has_come(
-    server: ApiServer, maps: Maps, namespace: str, monkeypatch: pytest.MonkeyPatch
+    server: KubernetesClient, maps: Maps, namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The server sends one some two seconds before it ends a watch, if it feels like it: not while
     # nothing at all happens to the kind.
@@ -236,7 +238,7 @@ def test_a_watch_that_the_server_ends_returns(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(watching, "SESSION", 1)
-    server = ApiServer(open_transport(plane.kubeconfig if straight else None), "test")
+    server = KubernetesClient(open_transport(plane.kubeconfig if straight else None), "test")
     changes = start(server, namespace, seconds=60)
     started = time.monotonic()
 
@@ -244,7 +246,7 @@ def test_a_watch_that_the_server_ends_returns(
     assert 0.9 < time.monotonic() - started < SOON
 
 
-def test_a_watch_is_over_in_time(server: ApiServer, namespace: str) -> None:
+def test_a_watch_is_over_in_time(server: KubernetesClient, namespace: str) -> None:
     changes = start(server, namespace, seconds=0.8)
     started = time.monotonic()
 
@@ -260,14 +262,14 @@ def test_a_right_that_is_missing_is_said(
     tmp_path: Path,
 ) -> None:
     user = {"token": plane.token, "as": "nobody-knows"}
-    server = ApiServer(open_transport(proxy.kubeconfig(tmp_path, user=user)), "test")
+    server = KubernetesClient(open_transport(proxy.kubeconfig(tmp_path, user=user)), "test")
 
     with pytest.raises(Forbidden, match='"nobody-knows" cannot watch') as caught:
         list(start(server, namespace, resource_version="1"))
     assert f"the right to watch configmaps in namespace {namespace}" in caught.value.hint
 
 
-def test_a_kind_that_is_not_served_is_told_apart(server: ApiServer) -> None:
+def test_a_kind_that_is_not_served_is_told_apart(server: KubernetesClient) -> None:
     missing = Resource("none.example.org", "v1", "None", "nones", namespaced=False)
 
     with pytest.raises(NotServed):
@@ -281,9 +283,11 @@ def test_a_rotated_token_is_read_at_once_on_a_401(
     token.write_text("expired")
     transport = open_transport(proxy.kubeconfig(tmp_path, user={"tokenFile": str(token)}))
     token.write_text(plane.token)
-    version = ApiServer(open_transport(plane.kubeconfig), "test").list_at(NAMESPACES)[1]
+    version = KubernetesClient(open_transport(plane.kubeconfig), "test").list_at(NAMESPACES)[1]
 
-    list(start(ApiServer(transport, "test"), namespace, resource_version=version, seconds=0.5))
+    list(
+        start(KubernetesClient(transport, "test"), namespace, resource_version=version, seconds=0.5)
+    )
     assert [seen.status for seen in proxy.exchanges] == [401, 200]
 
 
@@ -291,7 +295,7 @@ def test_a_rotated_token_is_read_at_once_on_a_401(
 
 
 def test_a_paged_list_is_watched_from_its_first_page_on(
-    server: ApiServer,
+    server: KubernetesClient,
     proxy: FaultProxy,
     maps: Maps,
     namespace: str,
@@ -317,7 +321,7 @@ def test_a_paged_list_is_watched_from_its_first_page_on(
 
 
 def test_what_gives_no_version_cannot_be_watched(
-    server: ApiServer, proxy: FaultProxy, namespace: str
+    server: KubernetesClient, proxy: FaultProxy, namespace: str
 ) -> None:
     proxy.rule = always(faults.answer(200, b'{"kind":"ConfigMapList","items":[]}'))
 
@@ -340,7 +344,7 @@ def test_what_gives_no_version_cannot_be_watched(
     ids=["nothing-happens", "no-reply", "told-to-wait", "half-an-event"],
 )
 def test_a_watch_stops_within_a_second(
-    server: ApiServer, proxy: FaultProxy, namespace: str, fault: Fault | None
+    server: KubernetesClient, proxy: FaultProxy, namespace: str, fault: Fault | None
 ) -> None:
     version = server.list_at(CONFIG_MAPS, namespace=namespace)[1]
     if fault:
@@ -364,7 +368,7 @@ def test_a_watch_stops_while_it_connects(
         config = json.loads(path.read_text())
         config["clusters"][0]["cluster"]["server"] = f"https://{host}:{mute.getsockname()[1]}"
         path.write_text(json.dumps(config))
-        server = ApiServer(open_transport(path), "test")
+        server = KubernetesClient(open_transport(path), "test")
         started = time.monotonic()
 
         assert list(start(server, namespace, resource_version="1", seconds=0.8)) == []
@@ -375,7 +379,7 @@ def test_closing_the_transport_ends_its_watches(
     open_transport: OpenTransport, namespace: str
 ) -> None:
     transport = open_transport()
-    server = ApiServer(transport, "test")
+    server = KubernetesClient(transport, "test")
     changes = start(server, namespace)
     threading.Timer(0.5, transport.close).start()
     started = time.monotonic()
@@ -387,7 +391,7 @@ def test_closing_the_transport_ends_its_watches(
 
 
 def test_no_event_is_passed_on_once_it_has_stopped(
-    server: ApiServer, proxy: FaultProxy, namespace: str
+    server: KubernetesClient, proxy: FaultProxy, namespace: str
 ) -> None:
     names = [f"m{number}" for number in range(9)]
     proxy.rule = always(
@@ -405,7 +409,7 @@ def test_no_event_is_passed_on_once_it_has_stopped(
 def test_watches_do_not_starve_the_other_requests(
     open_transport: OpenTransport, proxy: FaultProxy, namespace: str
 ) -> None:
-    server = ApiServer(open_transport(pool_size=1), "test")
+    server = KubernetesClient(open_transport(pool_size=1), "test")
     version = server.list_at(CONFIG_MAPS, namespace=namespace)[1]
     fault = speaks(event("ADDED", "a", namespace), end="silence")
     proxy.rule = always(fault, where=is_watch)
@@ -430,7 +434,7 @@ def test_watches_do_not_starve_the_other_requests(
 
 
 def test_a_watch_that_failed_is_closed_while_its_error_is_kept(
-    server: ApiServer, proxy: FaultProxy, namespace: str
+    server: KubernetesClient, proxy: FaultProxy, namespace: str
 ) -> None:
     # The error's traceback holds whatever the watch held.
     proxy.rule = always(speaks(b"what?\n", end="silence"), where=is_watch)
@@ -448,7 +452,7 @@ def test_a_watch_that_failed_is_closed_while_its_error_is_kept(
 def test_many_watches_leave_nothing_behind(
     open_transport: OpenTransport, plane: Plane, namespace: str
 ) -> None:
-    server = ApiServer(open_transport(plane.kubeconfig), "test")
+    server = KubernetesClient(open_transport(plane.kubeconfig), "test")
     version = server.list_at(CONFIG_MAPS, namespace=namespace)[1]
 
     def some(count: int) -> tuple[int, int]:
@@ -476,7 +480,7 @@ def test_events_come_through_whatever_pieces_they_come_in(
         path = proxy.kubeconfig(tmp_path)
         config = path.read_text().replace(str(proxy.port), str(relay.port))
         path.write_text(config)
-        server = ApiServer(open_transport(path), "test")
+        server = KubernetesClient(open_transport(path), "test")
         version = server.list_at(CONFIG_MAPS, namespace=namespace)[1]
         seen: list[Change] = []
         changes = start(server, namespace, resource_version=version, stop=until(seen, 4))
@@ -502,7 +506,7 @@ def test_a_connection_that_is_cut_is_an_error(
     with Relay(urlsplit(plane.server).port or 0) as relay:
         path = proxy.kubeconfig(tmp_path)
         path.write_text(path.read_text().replace(str(proxy.port), str(relay.port)))
-        server = ApiServer(open_transport(path), "test")
+        server = KubernetesClient(open_transport(path), "test")
         changes = start(server, namespace)
         maps("POST", "a")
         assert next(changes).kind is ChangeKind.ADDED
@@ -517,7 +521,7 @@ def test_a_connection_that_is_cut_is_an_error(
 @pytest.mark.parametrize("end", ["cut", "reset"])
 @pytest.mark.parametrize("rest", [b"", b'{"type":"DELETED","object":{'])
 def test_what_came_before_a_cut_counts_and_what_did_not_come_whole_does_not(
-    server: ApiServer, proxy: FaultProxy, namespace: str, end: str, rest: bytes
+    server: KubernetesClient, proxy: FaultProxy, namespace: str, end: str, rest: bytes
 ) -> None:
     added = event("ADDED", "a", namespace)
     proxy.rule = always(speaks(added, *([rest] if rest else []), end=end), where=is_watch)
@@ -530,7 +534,7 @@ def test_what_came_before_a_cut_counts_and_what_did_not_come_whole_does_not(
 
 @pytest.mark.parametrize("chunks", [(), (b"[", b"{")], ids=["at-once", "after-a-byte"])
 def test_a_half_open_connection_is_noticed(
-    server: ApiServer,
+    server: KubernetesClient,
     proxy: FaultProxy,
     namespace: str,
     monkeypatch: pytest.MonkeyPatch,
@@ -560,7 +564,7 @@ def test_a_half_open_connection_of_the_real_server_is_noticed(
     with Relay(urlsplit(plane.server).port or 0) as relay:
         path = proxy.kubeconfig(tmp_path)
         path.write_text(path.read_text().replace(str(proxy.port), str(relay.port)))
-        server = ApiServer(open_transport(path), "test")
+        server = KubernetesClient(open_transport(path), "test")
         changes = start(server, namespace, seconds=60)
         # Not before the list that it begins with, on a busy machine too.
         timer = threading.Timer(2.5, relay.delivers.clear)
@@ -573,7 +577,7 @@ def test_a_half_open_connection_of_the_real_server_is_noticed(
 def test_a_server_that_never_answers_a_watch_is_given_up_on(
     open_transport: OpenTransport, proxy: FaultProxy, namespace: str
 ) -> None:
-    server = ApiServer(open_transport(retry_budget=0), "test")
+    server = KubernetesClient(open_transport(retry_budget=0), "test")
     version = server.list_at(CONFIG_MAPS, namespace=namespace)[1]
     proxy.rule = always(faults.reset())
 
@@ -582,7 +586,7 @@ def test_a_server_that_never_answers_a_watch_is_given_up_on(
 
 
 def test_a_watch_that_is_turned_away_is_asked_for_again(
-    server: ApiServer, proxy: FaultProxy, namespace: str
+    server: KubernetesClient, proxy: FaultProxy, namespace: str
 ) -> None:
     version = server.list_at(CONFIG_MAPS, namespace=namespace)[1]
     proxy.rule = first(2, faults.text(429, "later"), where=is_watch)
@@ -622,7 +626,7 @@ BAD = {
 
 @pytest.mark.parametrize("case", BAD)
 def test_what_is_no_event_of_ours_ends_the_watch(
-    server: ApiServer, proxy: FaultProxy, namespace: str, case: str
+    server: KubernetesClient, proxy: FaultProxy, namespace: str, case: str
 ) -> None:
     bad = BAD[case].replace(b'"namespace": "n"', b'"namespace": "%b"' % namespace.encode())
     proxy.rule = always(speaks(event("ADDED", "a", namespace) + bad), where=is_watch)
@@ -634,7 +638,7 @@ def test_what_is_no_event_of_ours_ends_the_watch(
 
 
 def test_the_events_of_those_cases_are_else_good(
-    server: ApiServer, proxy: FaultProxy, namespace: str
+    server: KubernetesClient, proxy: FaultProxy, namespace: str
 ) -> None:
     # Else the test above would prove nothing.
     kinds = ["ADDED", "MODIFIED", "DELETED", "BOOKMARK"]
@@ -646,7 +650,7 @@ def test_the_events_of_those_cases_are_else_good(
 
 
 def test_what_does_not_match_the_selector_is_dropped(
-    server: ApiServer, proxy: FaultProxy, namespace: str
+    server: KubernetesClient, proxy: FaultProxy, namespace: str
 ) -> None:
     other = event("ADDED", "other", namespace).replace(b'"yes"', b'"no"')
     proxy.rule = always(speaks(other + event("ADDED", "a", namespace)), where=is_watch)
@@ -676,7 +680,7 @@ def test_what_does_not_match_the_selector_is_dropped(
 def test_a_reply_that_is_no_watch_is_never_one(
     open_transport: OpenTransport, proxy: FaultProxy, namespace: str, fault: Fault
 ) -> None:
-    server = ApiServer(open_transport(retry_budget=0.1), "test")
+    server = KubernetesClient(open_transport(retry_budget=0.1), "test")
     version = server.list_at(CONFIG_MAPS, namespace=namespace)[1]
     proxy.rule = always(fault, where=is_watch)
 
@@ -709,7 +713,11 @@ def status(code: int, reason: str, message: str) -> bytes:
     ],
 )
 def test_an_error_within_a_watch_is_the_error_that_its_status_says(
-    server: ApiServer, proxy: FaultProxy, namespace: str, said: bytes, expected: type[Exception]
+    server: KubernetesClient,
+    proxy: FaultProxy,
+    namespace: str,
+    said: bytes,
+    expected: type[Exception],
 ) -> None:
     proxy.rule = always(speaks(event("ADDED", "a", namespace), said), where=is_watch)
     seen: list[Change] = []
@@ -721,7 +729,7 @@ def test_an_error_within_a_watch_is_the_error_that_its_status_says(
 
 
 def test_a_410_instead_of_a_watch_is_expired(
-    server: ApiServer, proxy: FaultProxy, namespace: str
+    server: KubernetesClient, proxy: FaultProxy, namespace: str
 ) -> None:
     proxy.rule = always(faults.status(410, "Expired", "too old resource version"), where=is_watch)
 
@@ -730,7 +738,7 @@ def test_a_410_instead_of_a_watch_is_expired(
 
 
 def test_a_large_object_comes_whole_in_any_chunks(
-    server: ApiServer, proxy: FaultProxy, namespace: str
+    server: KubernetesClient, proxy: FaultProxy, namespace: str
 ) -> None:
     value = secrets.token_hex(800_000)
     content = event("ADDED", "a", namespace, data={"value": value}) + event(
@@ -753,7 +761,7 @@ def test_a_large_object_comes_whole_in_any_chunks(
 def test_a_large_object_of_the_real_server_comes_whole(
     open_transport: OpenTransport, plane: Plane, maps: Maps, namespace: str
 ) -> None:
-    server = ApiServer(open_transport(plane.kubeconfig), "test")
+    server = KubernetesClient(open_transport(plane.kubeconfig), "test")
     version = server.list_at(CONFIG_MAPS, namespace=namespace)[1]
     value = secrets.token_hex(500_000)
     maps("POST", "large", value)
@@ -780,7 +788,7 @@ CANARY = "c4n4ryc4n4ryc4n4ry"
     ],
 )
 def test_no_value_of_a_secret_is_quoted(
-    server: ApiServer, proxy: FaultProxy, namespace: str, said: bytes
+    server: KubernetesClient, proxy: FaultProxy, namespace: str, said: bytes
 ) -> None:
     proxy.rule = always(speaks(said), where=is_watch)
 
@@ -797,7 +805,7 @@ def test_no_value_of_a_secret_is_quoted(
 def test_a_change_does_not_show_a_secret(
     open_transport: OpenTransport, plane: Plane, api: Api, namespace: str
 ) -> None:
-    server = ApiServer(open_transport(plane.kubeconfig), "test")
+    server = KubernetesClient(open_transport(plane.kubeconfig), "test")
     version = server.list_at(SECRETS, namespace=namespace)[1]
     body = {"metadata": {"name": "s"}, "stringData": {"k": CANARY}}
     assert api("POST", f"/api/v1/namespaces/{namespace}/secrets", body)[0] == 201

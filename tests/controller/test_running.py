@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -66,6 +66,42 @@ def test_idle_passes_write_nothing(
 ) -> None:
     """By the audit log of the API server."""
     idle(site, new_tenant(), site_audit, tmp_path / "log", bundles=10, passes=60)
+
+
+def test_a_write_of_a_bundle_is_not_followed_by_a_read(
+    site: Plane, new_tenant: Callable[[], Tenant], site_audit: AuditTrail, tmp_path: Path
+) -> None:
+    """The response to a write is what is stored: each pass over a Bundle reads it once."""
+    tenant = new_tenant()
+    alone = ("--no-leader-elect", "--watch-namespaces", tenant.namespace)
+
+    def since_restart() -> Counter[str]:
+        counts = Counter(
+            "/".join((one["verb"], *filter(None, (one["objectRef"].get("subresource"),))))
+            for one in site_audit.events()
+            if one.get("objectRef", {}).get("resource") == "bundles"
+            and one["objectRef"].get("namespace") == tenant.namespace
+            and str(one.get("userAgent", "")).startswith("applyprune/")
+            and one["verb"] not in {"list", "watch"}
+            # The deletion wakes one more pass, which finds nothing.
+            and one["responseStatus"]["code"] != 404
+        )
+        site_audit.restart()
+        return counts
+
+    with controller(site.kubeconfig, tmp_path / "log", *alone):
+        site_audit.restart()
+        tenant.bundle("web", config_map("a"))
+        tenant.ready("web")
+        # One pass: the finalizer, "progressing" and the result.
+        assert since_restart() == {"get": 1, "patch": 1, "update/status": 2}
+        tenant.bundle("web", config_map("a", "changed"))
+        tenant.ready("web")
+        assert since_restart() == {"get": 1, "update/status": 2}
+        tenant.delete("web")
+        tenant.gone("web")
+        # The second read is of the newest state, from which the finalizer is removed.
+        assert since_restart() == {"get": 2, "patch": 1}
 
 
 @pytest.mark.sweep

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from applyprune.cluster.api_server import ApiServer
+from applyprune.cluster.api_server import KubernetesClient
 from applyprune.cluster.inventory_store import ConfigMapStore
 from applyprune.engine.judging import judge
 from applyprune.errors import UsageError
@@ -25,7 +25,7 @@ def explain(stage: Stage, named: str, *bodies: dict[str, Any], given: bool = Tru
     transport = stage.transport()
     try:
         store = ConfigMapStore(transport, stage.target)
-        cluster = ApiServer(transport, "test")
+        cluster = KubernetesClient(transport, "test")
         told = judge(
             stage.target, manifests, named, cluster, store, stage.stop, namespace=stage.namespace
         )

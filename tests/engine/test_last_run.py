@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from applyprune.cluster.api_server import ApiServer
+from applyprune.cluster.api_server import KubernetesClient
 from applyprune.cluster.inventory_store import ConfigMapStore
 from applyprune.engine.run import Request, run
 from applyprune.errors import Interrupted
@@ -112,7 +112,7 @@ def test_another_may_say_who_runs_and_the_owner_stays(stage: Stage) -> None:
         request = Request(
             stage.target, manifests, stage.namespace, Options(), who=bundle, owner=bundle
         )
-        cluster = ApiServer(transport, "test")
+        cluster = KubernetesClient(transport, "test")
         assert list(run(request, cluster, ConfigMapStore(transport, stage.target), stage.stop))
     finally:
         transport.close()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from applyprune.cluster.api_server import ApiServer
+from applyprune.cluster.api_server import KubernetesClient
 from applyprune.cluster.inventory_store import ConfigMapStore
 from applyprune.engine.surveying import Survey, survey
 from applyprune.errors import UsageError
@@ -50,7 +50,7 @@ def look(
     said = []
     try:
         store = ConfigMapStore(transport, stage.target)
-        cluster = ApiServer(transport, "test")
+        cluster = KubernetesClient(transport, "test")
         for event in survey(stage.target, Survey(**asked), cluster, store, stage.stop):
             said.append(event)
             seen(event)

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from applyprune.cluster.api_server import ApiServer
+from applyprune.cluster.api_server import KubernetesClient
 from applyprune.cluster.inventory_store import ConfigMapStore
 from applyprune.cluster.kubeconfig import connect
 from applyprune.cluster.transport import Transport
@@ -155,10 +155,10 @@ class Stage:
             transport.close()
 
     @contextmanager
-    def _at_work(self) -> Iterator[tuple[Transport, ApiServer]]:
+    def _at_work(self) -> Iterator[tuple[Transport, KubernetesClient]]:
         transport = self.transport()
         try:
-            yield transport, ApiServer(transport, "test")
+            yield transport, KubernetesClient(transport, "test")
         finally:
             transport.close()
 

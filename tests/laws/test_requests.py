@@ -1,0 +1,112 @@
+"""The law of the client: only its own modules build a request, a path or an exchange."""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+
+from tests.laws.test_layers import modules, tree
+
+BUILDER = "applyprune.cluster.object_requests"
+"""The only module that makes a request."""
+CLIENT = {
+    "applyprune.cluster.api_server",
+    "applyprune.cluster.discovery",
+    "applyprune.cluster.openapi",
+    "applyprune.cluster.watching",
+}
+"""The modules of the `KubernetesClient`: they hand a request to the transport."""
+# They speak to a control plane that starts, and ask for its health; no object is written so.
+OTHER_SERVERS = ("applyprune.localplane.",)
+# The inventory's store moves onto the client next.
+NOT_YET = {"applyprune.cluster.inventory_store", "applyprune.cluster.inventory_shards"}
+
+
+def imported(module: str, package: str) -> dict[str, str]:
+    """Return the names that a module imports from a package, as name → where it is defined."""
+    found = {}
+    for node in ast.walk(tree(module)):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(package):
+            for alias in node.names:
+                found[alias.asname or alias.name] = f"{node.module}.{alias.name}"
+    return found
+
+
+def builds_a_request(module: str) -> list[int]:
+    """Return the lines on which a module calls ``Request`` of the cluster's package."""
+    names = imported(module, "applyprune.cluster")
+    return [
+        node.lineno
+        for node in ast.walk(tree(module))
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and names.get(node.func.id, "").endswith(".Request")
+    ]
+
+
+def sends(module: str) -> list[int]:
+    """Return the lines on which a module calls ``send`` or ``stream`` of a transport."""
+    return [
+        node.lineno
+        for node in ast.walk(tree(module))
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr in {"send", "stream"}
+        and "transport" in ast.unparse(node.func.value)
+    ]
+
+
+def builds_a_path(module: str) -> list[int]:
+    """Return the lines on which a module imports a path builder or writes an API path itself."""
+    lines = []
+    for node in ast.walk(tree(module)):
+        if isinstance(node, ast.ImportFrom):
+            names = {alias.name for alias in node.names}
+            if names & {"collection_path", "object_path", "segment"}:
+                lines.append(node.lineno)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            parts = node.value.split("/")
+            if len(parts) > 1 and parts[0] == "" and parts[1] in {"api", "apis", "openapi"}:
+                lines.append(node.lineno)
+    return lines
+
+
+def outside(*allowed: str) -> list[str]:
+    """Return every module but these."""
+    return [
+        module
+        for module in modules()
+        if module not in {*allowed, *NOT_YET} and not module.startswith(OTHER_SERVERS)
+    ]
+
+
+def test_only_one_module_builds_a_request() -> None:
+    """What a request must have, it has wherever it comes from."""
+    found = {module: lines for module in outside(BUILDER) if (lines := builds_a_request(module))}
+    assert found == {}
+    assert builds_a_request(BUILDER)
+
+
+def test_only_the_client_sends_a_request() -> None:
+    """Its users name an operation, and never a method of HTTP."""
+    found = {module: lines for module in outside(*CLIENT) if (lines := sends(module))}
+    assert found == {}
+
+
+@pytest.mark.parametrize("module", sorted(CLIENT))
+def test_each_module_of_the_client_sends(module: str) -> None:
+    """The list above has no module too many."""
+    assert sends(module)
+
+
+def test_only_the_client_builds_a_path() -> None:
+    """A name is checked before it becomes part of a path, and only there is it made."""
+    paths = "applyprune.cluster.paths"
+    found = {
+        module: lines
+        for module in outside(BUILDER, paths, *CLIENT)
+        if (lines := builds_a_path(module))
+    }
+    assert found == {}
+    assert builds_a_path(BUILDER)
