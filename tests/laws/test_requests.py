@@ -6,7 +6,7 @@ import ast
 
 import pytest
 
-from tests.laws.test_layers import modules, tree
+from tests.support.package import modules, tree
 
 BUILDER = "applyprune.cluster.object_requests"
 """The only module that makes a request."""
