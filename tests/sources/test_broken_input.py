@@ -10,15 +10,17 @@ from applyprune.errors import InputError, problems_of
 from applyprune.sources import read
 
 BROKEN = Path(__file__).parents[2] / "fixtures" / "broken"
+FOLDERS = ("manifest", "secrets", "syntax")
+"""What is wrong without asking a server; for ``server`` see tests/e2e."""
 CASES = sorted(
-    str(path.relative_to(BROKEN))
-    for path in BROKEN.rglob("*")
-    if path.is_file() and path.suffix != ".txt" and "server" not in path.parts
+    (folder, str(path.relative_to(BROKEN / folder)))
+    for folder in FOLDERS
+    for path in (BROKEN / folder).rglob("*")
+    if path.is_file() and path.suffix != ".txt"
 )
-"""What is wrong without asking anybody; for what a server must say see tests/e2e."""
 
 WITHOUT_PLACE = {"unbuilt/kustomization.yaml", "utf-16.yaml"}
-# No kind tells that they are no Secrets.
+# Nothing in these documents shows that they are not Secrets.
 WITHOUT_LINE = {
     "directive.yaml",
     "half-a-surrogate.json",
@@ -32,49 +34,60 @@ WITHOUT_LINE = {
 }
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_broken_input(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The golden message: to change one on purpose is to change its file."""
-    monkeypatch.chdir(BROKEN)
+def test_every_broken_file_is_in_one_of_the_four_folders() -> None:
+    """A file elsewhere would be tested nowhere."""
+    assert {path.name for path in BROKEN.iterdir()} == {*FOLDERS, "server"}
+
+
+@pytest.mark.parametrize(("folder", "name"), CASES, ids="/".join)
+def test_broken_file_is_refused_with_its_golden_message(
+    folder: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To change a message on purpose is to change its file."""
+    monkeypatch.chdir(BROKEN / folder)
     with pytest.raises(InputError) as caught:
-        read([case])
-    assert str(caught.value) == Path(f"{case}.txt").read_text(encoding="utf-8").rstrip("\n")
+        read([name])
+    assert str(caught.value) == Path(f"{name}.txt").read_text(encoding="utf-8").rstrip("\n")
     assert caught.value.exit_code == 2
-    assert case in str(caught.value)
+    assert name in str(caught.value)
 
 
-def test_all_errors_of_all_files_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_broken_files_are_all_reported_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No error hides another one."""
     monkeypatch.chdir(BROKEN)
     with pytest.raises(InputError) as caught:
-        read(["."])
+        read([*FOLDERS])
     message = str(caught.value)
-    assert [case for case in CASES if case not in message] == []
+    assert [case for case in CASES if "/".join(case) not in message] == []
 
 
-def test_no_value_of_a_secret_in_any_message(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(BROKEN)
-    for case in CASES:
-        if case.startswith("secret"):
+def test_secret_values_are_in_no_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever is wrong with the Secret, and wherever."""
+    monkeypatch.chdir(BROKEN / "secrets")
+    for folder, name in CASES:
+        if folder == "secrets":
             with pytest.raises(InputError) as caught:
-                read([case])
+                read([name])
             assert "hunter2-hunter2" not in str(caught.value)
             assert "42424242" not in str(caught.value)
 
 
-def test_every_message_names_a_column_and_shows_the_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    """But for what no line can be told of, and for what may be a Secret."""
-    monkeypatch.chdir(BROKEN)
-    for case in CASES:
-        with pytest.raises(InputError) as caught:
-            read([case])
-        for problem in problems_of(caught.value):
-            assert problem.origin is not None
-            if case in WITHOUT_PLACE:
-                assert problem.origin.line == 0
-                continue
-            assert f"{case}:{problem.origin.line}:{problem.origin.column}" in problem.where
-            assert problem.origin.column > 0
-            if not (case.startswith("secret") or case in WITHOUT_LINE):
-                line = problem.excerpt.splitlines()[-2]
-                assert line.startswith(f"{problem.origin.line} | ")
-                assert problem.excerpt.splitlines()[-1].rstrip("^").isascii()
+@pytest.mark.parametrize(("folder", "name"), CASES, ids="/".join)
+def test_broken_file_message_has_a_column_and_shows_the_line(
+    folder: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Except where there is no line, and where the line may be part of a Secret."""
+    monkeypatch.chdir(BROKEN / folder)
+    with pytest.raises(InputError) as caught:
+        read([name])
+    for problem in problems_of(caught.value):
+        assert problem.origin is not None
+        if name in WITHOUT_PLACE:
+            assert problem.origin.line == 0
+            continue
+        assert f"{name}:{problem.origin.line}:{problem.origin.column}" in problem.where
+        assert problem.origin.column > 0
+        if folder != "secrets" and name not in WITHOUT_LINE:
+            line = problem.excerpt.splitlines()[-2]
+            assert line.startswith(f"{problem.origin.line} | ")
+            assert problem.excerpt.splitlines()[-1].rstrip("^").isascii()
