@@ -13,10 +13,13 @@ import pytest
 
 from applyprune.localplane import FULL, Binaries, Plane, PlaneSpec, ensure_built, progress_on, start
 from tests.support.api import Api, AuditTrail
+from tests.support.golden import GoldenFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
+
+    from syrupy.assertion import SnapshotAssertion
 
     from tests.support.plane import FreshPlane, Kubectl
 
@@ -24,6 +27,12 @@ if TYPE_CHECKING:
 # A user's Python keeps its bytecode; without it each command that a test starts would compile the
 # whole program first.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+
+@pytest.fixture
+def golden(snapshot: SnapshotAssertion) -> SnapshotAssertion:
+    """A file below ``fixtures``: ``assert text == golden(name="output/stream.json")``."""
+    return snapshot.use_extension(GoldenFile)
 
 
 @pytest.fixture(scope="session")

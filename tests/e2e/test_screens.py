@@ -1,7 +1,6 @@
 """What a user sees, on a narrow terminal, on a wide one and in a file: fixtures/screens.
 
-With APPLYPRUNE_REMAKE_SCREENS=1 in the environment the screens are written anew; look at the
-difference before it is committed.
+``pytest --snapshot-update`` writes them; look at the difference before you commit it.
 """
 
 from __future__ import annotations
@@ -23,11 +22,12 @@ from tests.support.tmux import PROGRAM, Terminal, is_idle
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from syrupy.assertion import SnapshotAssertion
+
     from applyprune.localplane import Plane
     from tests.support.api import Api
 
 SCREENS = Path(__file__).parents[2] / "fixtures" / "screens"
-REMAKE = bool(os.environ.get("APPLYPRUNE_REMAKE_SCREENS"))
 WIDTHS = (80, 200)
 # Of one length, so that lines break at the same places.
 HOMES = ("shop-a", "shop-b", "shop-c")
@@ -120,7 +120,7 @@ def desks(
 
 @pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.name)
 def test_a_screen_is_as_it_was(
-    plane: Plane, desks: list[tuple[Path, dict[str, str]]], scene: Scene
+    plane: Plane, desks: list[tuple[Path, dict[str, str]]], scene: Scene, golden: SnapshotAssertion
 ) -> None:
     """At both widths, while it runs and at its end, and in a file."""
     with ExitStack() as stack:
@@ -158,7 +158,8 @@ def test_a_screen_is_as_it_was(
                 lambda one: re.search(r"\n\d+\n\$$", one)
             )
             assert terminal.cursor_is_shown
-    _compare(seen)
+    for name, screen in seen.items():
+        assert f"{passing(screen).rstrip()}\n" == golden(name=f"screens/{name}.txt")
 
 
 def _start(line: str, folder: Path, environment: dict[str, str]) -> subprocess.Popen[str]:
@@ -172,12 +173,3 @@ def _start(line: str, folder: Path, environment: dict[str, str]) -> subprocess.P
         stderr=subprocess.STDOUT,
         text=True,
     )
-
-
-def _compare(seen: dict[str, str]) -> None:
-    for name, screen in seen.items():
-        golden = SCREENS / f"{name}.txt"
-        text = f"{passing(screen).rstrip()}\n"
-        if REMAKE:
-            golden.write_text(text, encoding="utf-8")
-        assert text == golden.read_text(encoding="utf-8"), f"another screen: {golden.name}"

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from applyprune.errors import InputError, problems_of
 from applyprune.sources import read
+
+if TYPE_CHECKING:
+    from syrupy.assertion import SnapshotAssertion
 
 BROKEN = Path(__file__).parents[2] / "fixtures" / "broken"
 FOLDERS = ("manifest", "secrets", "syntax")
@@ -18,6 +22,7 @@ CASES = sorted(
     for path in (BROKEN / folder).rglob("*")
     if path.is_file() and path.suffix != ".txt"
 )
+IDS = ["/".join(case) for case in CASES]
 
 WITHOUT_PLACE = {"unbuilt/kustomization.yaml", "utf-16.yaml"}
 # Nothing in these documents shows that they are not Secrets.
@@ -39,15 +44,15 @@ def test_every_broken_file_is_in_one_of_the_four_folders() -> None:
     assert {path.name for path in BROKEN.iterdir()} == {*FOLDERS, "server"}
 
 
-@pytest.mark.parametrize(("folder", "name"), CASES, ids="/".join)
+@pytest.mark.parametrize(("folder", "name"), CASES, ids=IDS)
 def test_broken_file_is_refused_with_its_golden_message(
-    folder: str, name: str, monkeypatch: pytest.MonkeyPatch
+    folder: str, name: str, golden: SnapshotAssertion, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """To change a message on purpose is to change its file."""
+    """To change a message on purpose is to change its file: see tests/support/golden.py."""
     monkeypatch.chdir(BROKEN / folder)
     with pytest.raises(InputError) as caught:
         read([name])
-    assert str(caught.value) == Path(f"{name}.txt").read_text(encoding="utf-8").rstrip("\n")
+    assert f"{caught.value}\n" == golden(name=f"broken/{folder}/{name}.txt")
     assert caught.value.exit_code == 2
     assert name in str(caught.value)
 
@@ -58,7 +63,7 @@ def test_broken_files_are_all_reported_at_once(monkeypatch: pytest.MonkeyPatch) 
     with pytest.raises(InputError) as caught:
         read([*FOLDERS])
     message = str(caught.value)
-    assert [case for case in CASES if "/".join(case) not in message] == []
+    assert [case for case in IDS if case not in message] == []
 
 
 def test_secret_values_are_in_no_message(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -72,7 +77,7 @@ def test_secret_values_are_in_no_message(monkeypatch: pytest.MonkeyPatch) -> Non
             assert "42424242" not in str(caught.value)
 
 
-@pytest.mark.parametrize(("folder", "name"), CASES, ids="/".join)
+@pytest.mark.parametrize(("folder", "name"), CASES, ids=IDS)
 def test_broken_file_message_has_a_column_and_shows_the_line(
     folder: str, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
