@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from applyprune.cluster.credentials import Credentials, Identity, Issued, checked_token
 from applyprune.cluster.server_text import shown
 from applyprune.errors import AccessError
+from applyprune.model.visible import time_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -110,12 +111,8 @@ class ExecPlugin:
         """Return the seconds until that RFC 3339 time, less the skew; forever when it is empty."""
         if not expiration:
             return math.inf
-        try:
-            until = datetime.fromisoformat(expiration)
-        except ValueError:
-            raise self._failure("printed an expiration time that is none") from None
-        if until.tzinfo is None:
-            until = until.replace(tzinfo=UTC)
+        if (until := time_of(expiration)) is None:
+            raise self._failure("printed an expiration time that is none")
         return (until - datetime.now(UTC) - EXPIRY_SKEW).total_seconds()
 
     def _failure(self, happened: str, why: str = "", hint: str = "") -> AccessError:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from applyprune.controller.names import FINALIZER
 from applyprune.errors import Conflict, NotFound
 from applyprune.model.builtin import BUNDLES
 from applyprune.model.refs import Ref
+from applyprune.model.visible import time_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from datetime import datetime
 
     from applyprune.cluster.api_server import KubernetesClient
     from applyprune.controller.queue import Key
@@ -33,10 +34,7 @@ def status_of(live: Live) -> Mapping[str, Any]:
 
 def deleted_at(live: Live) -> datetime | None:
     """Return when an object was deleted, by the server's clock; None when it was not."""
-    try:
-        return datetime.fromisoformat(str(live.metadata["deletionTimestamp"]))
-    except (KeyError, ValueError):
-        return None
+    return time_of(live.metadata.get("deletionTimestamp"))
 
 
 @dataclass(frozen=True, slots=True)

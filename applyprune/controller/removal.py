@@ -24,6 +24,7 @@ from applyprune.engine.searching import search_all
 from applyprune.engine.workers import Workers
 from applyprune.errors import ApplypruneError, NotReady, problems_of
 from applyprune.model.options import Mode
+from applyprune.model.visible import seconds_since
 from applyprune.planning.tracking import PART_OF
 
 if TYPE_CHECKING:
@@ -193,5 +194,4 @@ class Removal:
 
 def _age(live: Live) -> float:
     """Return the seconds since somebody has deleted an object, by the server's clock and ours."""
-    since = deleted_at(live)
-    return (datetime.now(UTC) - since).total_seconds() if since is not None else 0.0
+    return seconds_since(live.metadata.get("deletionTimestamp"), datetime.now(UTC)) or 0.0

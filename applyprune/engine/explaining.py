@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from applyprune.errors import ApplypruneError, Conflict, Invalid, NotServed, as_problem
 from applyprune.model.builtin import AUTOSCALERS
 from applyprune.model.problems import Mark
+from applyprune.model.visible import and_more
 from applyprune.planning.blaming import advice, blamed, dotted, is_unknown_field, reworded
 from applyprune.planning.conflicts import explain, is_about_scale
 from applyprune.planning.schemas import unknown_fields
@@ -89,9 +90,8 @@ def _about_fields(
         unknown = _unknown_fields(one, cluster)
         if len(unknown) > 1:
             marks = unknown
-            names = ", ".join(dotted(mark.field) for mark in unknown[:_NAMED])
-            more = ", …" if len(unknown) > _NAMED else ""
-            what = f"{len(unknown)} fields that {one.resource.gvk} does not have: {names}{more}"
+            names = and_more([dotted(mark.field) for mark in unknown], _NAMED)
+            what = f"{len(unknown)} fields that {one.resource.gvk} does not have: {names}"
         elif unknown and unknown[0].note:
             hint = unknown[0].note
     return replace(

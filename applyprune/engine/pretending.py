@@ -23,6 +23,7 @@ from applyprune.errors import (
 )
 from applyprune.model.events import Compared, Outcome
 from applyprune.model.plan import Action
+from applyprune.model.visible import and_more
 from applyprune.planning.comparing import dropped, overlaid, substance, without
 from applyprune.planning.conflicts import settled_first
 from applyprune.planning.definitions import defined_resources, schema_of
@@ -217,9 +218,7 @@ class Pretender:
             error.field = verdict.violations[0].place
             raise error
         if verdict.unchecked:
-            more = len(verdict.unchecked) - _SHOWN
-            names = [*verdict.unchecked[:_SHOWN], *([f"{more} more"] if more > 0 else [])]
-            how += f"; not checked: {', '.join(names)}"
+            how += f"; not checked: {and_more(verdict.unchecked, _SHOWN)}"
         self._compare(step, outcome, before, overlaid(before, verdict.body), weaker=how)
         return how
 

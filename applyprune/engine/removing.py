@@ -24,6 +24,7 @@ from applyprune.model.events import Done, Event, Outcome
 from applyprune.model.live import Absent, Live, Unknown
 from applyprune.model.options import DryRun, Mode
 from applyprune.model.plan import Action, RemoveStep
+from applyprune.model.visible import and_more
 from applyprune.planning.cascade import Contents, cascade_of
 from applyprune.planning.managed_fields import abandon_patch
 from applyprune.planning.ordering import CRD, NAMESPACE
@@ -227,7 +228,7 @@ class Remover:
             return step
         why = f"cannot be counted: {cascade.uncounted}"
         if cascade.foreign:
-            why = ", ".join(str(one) for one in cascade.foreign[:_SHOWN])
+            why = and_more(cascade.foreign, _SHOWN)
         problem = PruneRefused(
             f"{ref.short} was not deleted",
             why=f"since the plan was made there is more that it would take along: {why}",

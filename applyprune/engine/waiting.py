@@ -15,6 +15,7 @@ from applyprune.errors import NotReady, as_problem
 from applyprune.model.builtin import EVENTS, PODS, REPLICA_SETS
 from applyprune.model.events import Assessed, Event
 from applyprune.model.readiness import Readiness, Status
+from applyprune.model.visible import and_more
 from applyprune.planning.awaiting import WITH_PODS
 from applyprune.planning.pod_readiness import current_pods, pods_problem
 from applyprune.planning.readiness import assess
@@ -225,10 +226,7 @@ class Waiter:
         for ref in sorted(lost):
             state, one = states[ref], pending[ref]
             told = "will not be ready" if state.status is Status.FAILED else "is not ready in time"
-            named = ", ".join(str(other) for other in others[:_SHOWN])
-            hint = f"Not ready yet either: {named}" if others else ""
-            if len(others) > _SHOWN:
-                hint += f" and {len(others) - _SHOWN} more"
+            hint = f"Not ready yet either: {and_more(others, _SHOWN)}" if others else ""
             words = (state.message, *self._last_words(ref, state.message))
             error = NotReady(
                 f"{ref} {told}",

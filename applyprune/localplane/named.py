@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from contextlib import suppress
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from applyprune.localplane.locks import is_locked
 from applyprune.localplane.plane import Plane, plane_in
 from applyprune.localplane.starter import PlaneRuns, start, stop_plane
 from applyprune.localplane.state import Phase, State, read_state
+from applyprune.model.names import is_dns_label
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -117,7 +117,7 @@ def _ended(name: str, folder: Path, state: State | None) -> PlaneStatus:
 
 def _folder(name: str) -> Path:
     # The name becomes a folder, and the name of kubeconfig contexts.
-    if not re.fullmatch(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", name):
+    if not is_dns_label(name):
         raise UsageError(
             f"{name!r} cannot be the name of a plane",
             why="it must be lower-case letters, digits and dashes, at most 63",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from applyprune.model.events import Enrolled, Explained, Standing, Versions
 from applyprune.model.readiness import Status
-from applyprune.output.ages import age, age_of
+from applyprune.model.visible import age, age_of
 from applyprune.output.problems import told
 from applyprune.output.tables import table
 from applyprune.output.versions import told as versions

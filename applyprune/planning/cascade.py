@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from applyprune.errors import PruneRefused, as_problem
 from applyprune.model.refs import GroupKind, Ref
+from applyprune.model.visible import and_more
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -86,9 +87,8 @@ class Cascades:
             parts.append(f"{len(strangers)} of which are not of this set")
         if stay := len(cascade.foreign) - len(strangers):
             parts.append(f"{stay} of which are to stay")
-        names = ", ".join(_named(one) for one in cascade.foreign[:_SHOWN])
-        more = len(cascade.foreign) - _SHOWN
-        return f"{text}, {' and '.join(parts)}: {names}{f' and {more} more' if more > 0 else ''}"
+        names = and_more([_named(one) for one in cascade.foreign], _SHOWN)
+        return f"{text}, {' and '.join(parts)}: {names}"
 
     def refusal(self, ref: Ref, options: Options) -> Problem | None:
         """Return why an object may not be deleted for what it holds; None when it may."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from applyprune.errors import Conflict
 from applyprune.model.options import Adopt
 from applyprune.model.plan import OnConflict
+from applyprune.model.visible import age, and_more, seconds_since
 from applyprune.planning.definitions import mapping
 from applyprune.planning.digests import is_secret
 from applyprune.planning.field_paths import MISSING, from_server, to_pointer, value_at
@@ -21,6 +21,7 @@ from applyprune.planning.yielding import CONFLICTS, IGNORED
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
+    from datetime import datetime
 
     from applyprune.errors import ApplypruneError
     from applyprune.model.live import Live
@@ -36,8 +37,8 @@ _CAUSE = re.compile(
     r"(?P<update> using \S+)?(?: at (?P<time>\S+))?"
 )
 _REPLICAS = ".spec.replicas"
+_LINE = "\n    "
 _LINES = 20
-_STEPS = ((86_400.0, "days"), (3_600.0, "h"), (60.0, "min"), (1.0, "s"))
 _KNOWN: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     (re.compile(pattern), words)
     for pattern, words in (
@@ -127,13 +128,11 @@ def is_about_scale(error: Conflict) -> bool:
 
 def contended(error: Conflict) -> str:
     """Return the fields and their managers in a few words."""
-    fields = contenders(error)
-    first = [
+    fields = [
         f"{name} is {_joined([one.manager for one in ones])}'s"
-        for name, ones in list(fields.items())[:_LINES]
+        for name, ones in contenders(error).items()
     ]
-    more = [f"and {len(fields) - _LINES} more"] if len(fields) > _LINES else []
-    return ", ".join([*first, *more])
+    return and_more(fields, _LINES)
 
 
 def explain(
@@ -152,7 +151,7 @@ def explain(
     scalers = [_described(scaler, now) for scaler in autoscalers if _targets(scaler, one.ref)]
     secret = is_secret(one.body)
     lines, pointers = [], []
-    for name, ones in list(fields.items())[:_LINES]:
+    for name, ones in fields.items():
         path = from_server(name, one.body)
         if path is not None:
             pointers.append(to_pointer(path))
@@ -164,8 +163,6 @@ def explain(
         who = _joined([_who(other, live, now) for other in ones])
         notes = scalers if scalers and _is_scale(name, ones) else _notes(ones)
         lines.append(f"{name}: {', '.join([*values, f'owned by {who}'])}{_after(notes)}")
-    if len(fields) > _LINES:
-        lines.append(f"and {len(fields) - _LINES} more fields")
     count = "one of its fields is" if len(fields) == 1 else f"{len(fields)} of its fields are"
     return Conflict(
         f"{one.ref} is in conflict with another field manager",
@@ -173,8 +170,8 @@ def explain(
         reason=error.reason,
         causes=error.causes,
         where=one.origin,
-        why="\n    ".join([f"{count} not ours to set", *lines]),
-        hint=_hint(pointers, managers(error)),
+        why=f"{count} not ours to set{_LINE}{and_more(lines, _LINES, _LINE)}",
+        hint=_hint(pointers[:_LINES], managers(error)),
     )
 
 
@@ -194,8 +191,8 @@ def _who(one: Contender, live: Live | None, now: datetime) -> str:
     how = one.operation
     if one.subresource:
         how += f" of {one.subresource}"
-    age = _age(one.time or _time(one, live), now)
-    told = ", ".join(part for part in (how, age) if part)
+    ago = _ago(one.time or _time(one, live), now)
+    told = ", ".join(part for part in (how, ago) if part)
     return f"{one.manager} ({told})" if told else one.manager
 
 
@@ -210,18 +207,9 @@ def _time(one: Contender, live: Live | None) -> str:
     return ""
 
 
-def _age(time: str, now: datetime) -> str:
-    try:
-        then = datetime.fromisoformat(time)
-    except ValueError:
-        return ""
-    if then.tzinfo is None:
-        then = then.replace(tzinfo=UTC)
-    # The clocks of this machine and of the server's are not one.
-    seconds = max(0.0, (now - then).total_seconds())
-    length, unit = next((step for step in _STEPS if seconds >= step[0]), _STEPS[-1])
-    count = int(seconds // length)
-    return f"{count} {'day' if unit == 'days' and count == 1 else unit} ago"
+def _ago(time: object, now: datetime) -> str:
+    seconds = seconds_since(time, now)
+    return "" if seconds is None else f"{age(seconds)} ago"
 
 
 def _is_scale(name: str, ones: Sequence[Contender]) -> bool:
@@ -240,8 +228,8 @@ def _described(scaler: Mapping[str, Any], now: datetime) -> str:
     name = mapping(scaler.get("metadata")).get("name")
     spec, status = mapping(scaler.get("spec")), mapping(scaler.get("status"))
     # managedFields has no time of a write to the scale subresource.
-    age = _age(str(status.get("lastScaleTime", "")), now)
-    last = f" (last {age})" if age else ""
+    ago = _ago(status.get("lastScaleTime"), now)
+    last = f" (last {ago})" if ago else ""
     return (
         f"HorizontalPodAutoscaler {name} scales it between {spec.get('minReplicas', 1)} and "
         f"{spec.get('maxReplicas')}, and will write it again{last}"

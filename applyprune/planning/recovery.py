@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from applyprune.errors import InventoryError, PruneRefused, as_problem
 from applyprune.model.inventory import Entry, Made
 from applyprune.model.live import Live
+from applyprune.model.visible import and_more
 from applyprune.planning.keeping import keep_rule
 from applyprune.planning.ordering import wave_of
 from applyprune.planning.tracking import PART_OF
@@ -93,13 +94,11 @@ def unlisted_problem(
     )
     if not strays:
         return None
-    names = ", ".join(str(ref) for ref in strays[:_SHOWN])
-    more = f" and {len(strays) - _SHOWN} more" if len(strays) > _SHOWN else ""
     return as_problem(
         InventoryError(
             f"{len(strays)} objects bear the marks of the set {inventory.name}, and its inventory "
             "does not list them",
-            why=f"{names}{more}",
+            why=and_more(strays, _SHOWN),
             hint="What to do about them: applyprune inventory repair "
             f"{inventory.name} -n {inventory.namespace} --dry-run",
         )

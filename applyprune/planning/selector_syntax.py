@@ -9,11 +9,10 @@ from __future__ import annotations
 import re
 
 from applyprune.errors import UsageError
+from applyprune.model.names import is_dns_subdomain
 from applyprune.model.selectors import Operator, Requirement, Selector
 
 _WORD = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
-_SUBDOMAIN = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*")
-_LONGEST_SUBDOMAIN = 253
 _LARGEST = 2**63 - 1
 # A comma inside parentheses separates values.
 _SEPARATOR = re.compile(r",(?![^(]*\))")
@@ -60,7 +59,7 @@ def _requirement(part: str, text: str) -> Requirement:
 
 def _checked(one: Requirement, text: str) -> Requirement:
     prefix, slash, name = one.key.rpartition("/")
-    if not _WORD.fullmatch(name) or (slash and not _is_subdomain(prefix)):
+    if not _WORD.fullmatch(name) or (slash and not is_dns_subdomain(prefix)):
         raise _refusal(text, f"{one.key!r} is no label's key")
     for value in sorted(one.values):
         if value and not _WORD.fullmatch(value):
@@ -68,10 +67,6 @@ def _checked(one: Requirement, text: str) -> Requirement:
         if one.operator in {Operator.GREATER, Operator.LESS} and not _is_number(value):
             raise _refusal(text, f"{value!r} is no whole number")
     return one
-
-
-def _is_subdomain(text: str) -> bool:
-    return len(text) <= _LONGEST_SUBDOMAIN and _SUBDOMAIN.fullmatch(text) is not None
 
 
 def _is_number(text: str) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -10,6 +9,7 @@ from applyprune.errors import ApplypruneError, NotReady, RunFailed, as_problem
 from applyprune.model.events import Standing
 from applyprune.model.live import Absent, Live, Unknown
 from applyprune.model.readiness import Readiness, Status
+from applyprune.model.visible import and_more, seconds_since
 from applyprune.planning.awaiting import READY_WHEN, WAIT, Wait
 from applyprune.planning.drift_by_record import drift_of, has_drifted
 from applyprune.planning.ownership import Owner, other_set, owner_of
@@ -18,6 +18,7 @@ from applyprune.planning.ready_rules import Rule, compile_rule
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
+    from datetime import datetime
 
     from applyprune.model.inventory import Entry
     from applyprune.model.live import State
@@ -110,8 +111,7 @@ def _count(ones: Sequence[Standing], of: Collection[Standing]) -> str:
 
 
 def _names(ones: Sequence[Standing]) -> str:
-    named = ", ".join(one.ref.short for one in ones[:_SHOWN])
-    return named if len(ones) <= _SHOWN else f"{named} and {len(ones) - _SHOWN} more"
+    return and_more([one.ref.short for one in ones], _SHOWN)
 
 
 def _absent(entry: Entry, state: Absent) -> Readiness:
@@ -140,10 +140,4 @@ def _rule(text: str) -> Rule:
 
 
 def _age(live: Live, now: datetime) -> float | None:
-    try:
-        born = datetime.fromisoformat(str(live.metadata.get("creationTimestamp", "")))
-    except ValueError:
-        return None
-    if born.tzinfo is None:
-        born = born.replace(tzinfo=UTC)
-    return max(0.0, (now - born).total_seconds())
+    return seconds_since(live.metadata.get("creationTimestamp"), now)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from applyprune.model.visible import and_more
 from applyprune.planning.definitions import mapping
 from applyprune.planning.live_fields import one_line
 from applyprune.planning.structural_rules import broken_rules
@@ -68,9 +69,7 @@ class Verdict:
     @property
     def told(self) -> str:
         """Return the violations, one to a line, some of them when there are many."""
-        lines = [str(one) for one in self.violations[:_SHOWN]]
-        more = len(self.violations) - len(lines)
-        return "\n    ".join([*lines, *([f"and {more} more"] if more else [])])
+        return and_more(self.violations, _SHOWN, "\n    ")
 
 
 def validate(schema: Schema, body: Mapping[str, Any]) -> Verdict:

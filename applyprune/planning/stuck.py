@@ -9,6 +9,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from applyprune.model.builtin import DAEMON_SETS, DEPLOYMENTS, STATEFUL_SETS
+from applyprune.model.visible import and_more
 from applyprune.planning.definitions import mapping
 from applyprune.planning.ordering import NAMESPACE
 
@@ -131,8 +132,8 @@ def _at_work(manager: str, workloads: Contents, pruning: Collection[Ref]) -> str
     ]
     found = sorted(named or (ref for ref, one in lives.items() if manager in _programs(one)))
     if found:
-        states = [f"{ref} {_state(ref, lives.get(ref), pruning)}" for ref in found[:_CANDIDATES]]
-        return ", or ".join(states) + _more(len(found) - _CANDIDATES)
+        states = [f"{ref} {_state(ref, lives.get(ref), pruning)}" for ref in found]
+        return and_more(states, _CANDIDATES, ", or ")
     if manager in _CONTROL_PLANE:
         return "a part of the control plane"
     if manager == "kubectl" or manager.startswith("kubectl-"):
@@ -189,8 +190,8 @@ def _left(remains: Contents) -> Sequence[Live]:
 
 def _remaining(live: Live, left: Sequence[Live], unread: str) -> Iterator[str]:
     if left:
-        names = ", ".join(_named(one, live) for one in left[:_SHOWN])
-        yield f"it still holds {names}{_more(len(left) - _SHOWN)}"
+        names = and_more([_named(one, live) for one in left], _SHOWN)
+        yield f"it still holds {names}"
     elif not unread:
         yield "nothing is left in it"
     if unread:
@@ -203,10 +204,6 @@ def _named(one: Live, holder: Live) -> str:
         return name
     plural = "s" if len(one.finalizers) > 1 else ""
     return f"{name} (finalizer{plural} {', '.join(one.finalizers)})"
-
-
-def _more(count: int) -> str:
-    return f" and {count} more" if count > 0 else ""
 
 
 def _list(value: object) -> Sequence[Any]:

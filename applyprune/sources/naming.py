@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import re
 
-_LABEL = r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?"
-_API_VERSION = re.compile(rf"(?:{_LABEL}(?:\.{_LABEL})*/)?{_LABEL}")
+from applyprune.model.names import DNS_LABEL
+
+_API_VERSION = re.compile(rf"(?:{DNS_LABEL}(?:\.{DNS_LABEL})*/)?{DNS_LABEL}")
 _KIND = re.compile(r"[A-Za-z](?:[-A-Za-z0-9]{0,61}[A-Za-z0-9])?")
 _LONGEST_API_VERSION = 253 + 1 + 63
 # apimachinery's IsValidPathSegmentName forbids the first two; the others would end the path.

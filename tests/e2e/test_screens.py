@@ -35,7 +35,7 @@ PASSING = (
     (r"shop-[abc]\b", "shop-a"),
     (r"\b\d+\.\d s\b", "N.N s"),
     (r"\d+:\d\d\b(?!:)", "M:SS"),
-    (r"\d+\s+s ago", "N s ago"),
+    (r"\b\d+s\s+ago", "Ns ago"),
     (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", "YYYY-MM-DDTHH:MM:SSZ"),
     (r"(?<=pod/shop-)[0-9a-f]{8,10}-[a-z0-9]{5}\b", "0123456789-xxxxx"),
 )

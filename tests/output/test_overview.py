@@ -11,7 +11,6 @@ from applyprune.model.inventory import LastRun, Made
 from applyprune.model.problems import Problem
 from applyprune.model.readiness import current, in_progress
 from applyprune.model.refs import Ref
-from applyprune.output.ages import age, age_of
 from applyprune.output.overview import Overview
 from applyprune.output.paint import rendered
 from applyprune.output.screen import Screen
@@ -130,28 +129,3 @@ def test_sets_are_listed() -> None:
     assert "(exit code 3)" in out[1]
     assert "Bundle shop/web" in out[1]
     assert [rendered(line, colour=False) for line in err] == ["warning: it cannot be read"]
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [
-        (None, "-"),
-        (0.4, "0s"),
-        (119, "119s"),
-        (120, "2m"),
-        (7199, "119m"),
-        (7200, "2h"),
-        (172_799, "47h"),
-        (172_800, "2d"),
-    ],
-)
-def test_ages(seconds: float | None, text: str) -> None:
-    """Whole units, never fewer than two of one."""
-    assert age(seconds) == text
-
-
-def test_an_age_that_is_none() -> None:
-    """What somebody has written into the inventory by hand is shown as it is."""
-    assert age_of("yesterday") == "yesterday"
-    assert age_of("2020-01-01T00:00:00") == age_of("2020-01-01T00:00:00Z")
-    assert age_of("9999-01-01T00:00:00Z") == "0s"
