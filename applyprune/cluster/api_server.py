@@ -300,7 +300,10 @@ class KubernetesClient:
             "kind": "DeleteOptions",
             "apiVersion": "v1",
             "propagationPolicy": str(propagation),
-            "preconditions": {"uid": uid, "resourceVersion": resource_version},
+            "preconditions": {
+                "uid": uid,  # guard: delete-uid
+                "resourceVersion": resource_version,  # guard: delete-version
+            },
         }
         if dry_run:
             options["dryRun"] = ["All"]

@@ -84,8 +84,8 @@ def encode(inventory: Inventory, packed: Packed, *, write: str) -> dict[str, Any
         ),
     }
     if inventory.uid:
-        metadata["uid"] = inventory.uid
-        metadata["resourceVersion"] = inventory.resource_version
+        metadata["uid"] = inventory.uid  # guard: inventory-uid
+        metadata["resourceVersion"] = inventory.resource_version  # guard: inventory-version
     body: dict[str, Any] = {
         "apiVersion": "v1",
         "kind": "ConfigMap",

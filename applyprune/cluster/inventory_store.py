@@ -173,7 +173,7 @@ class ConfigMapStore:
             "propagationPolicy": "Background",
             "preconditions": {
                 "uid": inventory.uid,
-                "resourceVersion": inventory.resource_version,
+                "resourceVersion": inventory.resource_version,  # guard: inventory-removal-version
             },
         }
         try:

@@ -160,7 +160,7 @@ class Applier:
     def _send(self, step: ApplyStep) -> Done:
         dry = self.options.dry_run is DryRun.SERVER
         if step.desired.conflicts is OnConflict.SKIP and step.live is not None and not dry:
-            self._try_first(step)
+            self._try_first(step)  # guard: dry-run-before-skip
         taken = step.live is not None and (
             bool(step.migrate) or is_anothers(step.live, self.target)
         )
@@ -243,11 +243,11 @@ class Applier:
         UID answers 409 when the object is missing and 422 when it is another one. A forced apply
         carries the resourceVersion on which force was judged.
         """
-        guard: dict[str, str] = {"resourceVersion": "1"}
+        guard: dict[str, str] = {"resourceVersion": "1"}  # guard: create-only
         if step.live is not None:
-            guard = {"uid": step.live.uid}
+            guard = {"uid": step.live.uid}  # guard: apply-uid
             if self._forces(step):
-                guard["resourceVersion"] = step.live.resource_version
+                guard["resourceVersion"] = step.live.resource_version  # guard: forced-apply-version
         body = step.desired.body if step.live is None else sent(step.desired)
         return {**body, "metadata": {**body["metadata"], **guard}}
 

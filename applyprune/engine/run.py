@@ -154,6 +154,7 @@ class _Run:
                 yield turn
             else:
                 self.inventory = turn
+        # guard: set-owner
         refuse_owned(self.inventory, request.owner, options, takes_over=request.takes_over)
         refuse_empty(self.inventory, options, request.manifests)
         refuse_unlisted(options.select, self.inventory.entries, target)
@@ -239,7 +240,11 @@ class _Run:
             if step.action is not Action.REFUSE
         }
         recovered = {entry.ref: entry for entry in self.plan.recovered}
-        return {**self.inventory.entries, **recovered, **sent}
+        return {
+            **self.inventory.entries,
+            **recovered,
+            **sent,  # guard: write-ahead
+        }
 
     def _await_ready(self, entries: dict[Ref, Entry], applier: Applier) -> Iterator[Event]:
         """Wait for everything, if that is asked for; what is not ready keeps the prune back."""
@@ -336,7 +341,7 @@ class _Run:
         try:
             yield from self.tally.counted(remover.run(steps))
         finally:
-            for ref in remover.gone:
+            for ref in remover.gone:  # guard: delete-confirmed
                 entries.pop(ref, None)
 
     def _leave(self, why: str) -> Iterator[Event]:

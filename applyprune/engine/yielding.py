@@ -50,7 +50,7 @@ class Yielder:
                     patch = leave_patch(live, self.target.yielded)
                     live = self.cluster.patch(one.resource, one.ref, patch)
                 if todo.fields:
-                    live = self._co_own(one, live)
+                    live = self._co_own(one, live)  # guard: second-owner
             except Conflict:
                 if forced:
                     raise

@@ -74,7 +74,7 @@ def judge(
     others = [step.entry.ref for step in doomed if step.action is not Action.REFUSE]
     kinds = _kinds_in_need(others, options) if limited else []
     needed = [
-        *(["--allow-empty"] if empty else []),
+        *(["--allow-empty"] if empty else []),  # guard: empty-input
         *([f"--max-prune {count}"] if over or left else []),
         *(f"--allow-kind {kind}" for kind in kinds),
         *(f"--allow-cascade {ref.short}" for ref in cascading),

@@ -103,7 +103,7 @@ def forces(one: Desired, live: Live | None, options: Options, target: SetIdentit
         return True
     ours = {target.manager, target.yielded}
     appliers = {entry.get("manager") for entry in live.managed_fields} - ours
-    return not any(str(manager).startswith(MANAGERS) for manager in appliers)
+    return not any(str(manager).startswith(MANAGERS) for manager in appliers)  # guard: other-set
 
 
 def settled_first(step: ApplyStep, target: SetIdentity) -> frozenset[str]:

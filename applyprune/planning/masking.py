@@ -28,7 +28,7 @@ Body: TypeAlias = "Mapping[str, Any] | None"
 
 def shown(value: object, *, secret: bool) -> str:
     """Return a value on one line, not too long; of a Secret nothing."""
-    if secret:
+    if secret:  # guard: secret-in-conflict
         return HIDDEN
     if value is MISSING:
         return "none"
@@ -48,7 +48,7 @@ def masked(before: Body, after: Body) -> tuple[Body, Body]:
         return before, after
     values = {*_texts(before), *_texts(after)}
     for part in SECRET_PARTS:
-        before, after = _masked_at(before, after, (part,), lambda _: True)
+        before, after = _masked_at(before, after, (part,), lambda _: True)  # guard: secret-in-diff
     return _masked_at(
         before, after, ("metadata", "annotations"), lambda text: _may_hold(text, values)
     )

@@ -83,7 +83,7 @@ def remove_steps(
     if refusal is None:
         return Removals(removals)
     approval = approval_of(steps, cascades)
-    if approval == options.approved:
+    if approval == options.approved:  # guard: one-approval
         removals, refusal = judged(lifted(options, steps, cascades))
     return Removals(removals, refusal, approval if refusal else "")
 

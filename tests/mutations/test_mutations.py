@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from tests.mutations.mutations import Mutation
 
 ROOT = Path(__file__).parents[2]
+GUARD = re.compile(r"# guard: ([a-z-]+)$", re.MULTILINE)
 COPIED = ("applyprune", "tests", "fixtures", "deploy", "pyproject.toml")
 # Not that the test broke, or nothing could be imported: what it says is no longer so.
 DISPROVED = re.compile(
@@ -69,12 +70,27 @@ def _sound(binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) -> None
     assert f"\n{len(tests)} passed" in reply.stdout
 
 
+def test_guards_are_marked_once_in_the_code_and_used_in_the_list() -> None:
+    """A mark that was lost, copied or left behind is an error in the code or in the list."""
+    marked = [guard for path in _sources(ROOT) for guard in GUARD.findall(_text(path))]
+    assert sorted(marked) == sorted({guard for one in MUTATIONS for guard in one.guards})
+
+
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda one: one.takes_out)
-def test_the_list_goes_with_the_code(mutation: Mutation) -> None:
-    """What is taken out stands there once, so that the sweep takes out what it says."""
-    source = (ROOT / "applyprune" / mutation.file).read_text(encoding="utf-8")
-    assert source.count(mutation.text) == 1
-    assert mutation.replacement != mutation.text
+def test_mutations_change_the_marked_lines_and_leave_valid_code(mutation: Mutation) -> None:
+    """Each pattern still fits its line; what is then undefined would fail for another reason."""
+    for guard in mutation.guards:
+        path = _source_of(ROOT, guard)
+        before, after = _text(path), _without(_text(path), guard, mutation)
+        changed = [
+            pair
+            for pair in zip(before.splitlines(), after.splitlines(), strict=True)
+            if pair[0] != pair[1]
+        ]
+        assert len(changed) == 1
+        command = [sys.executable, "-m", "ruff", "check", "--isolated", "--select=F821", "-"]
+        reply = subprocess.run(command, input=after, capture_output=True, text=True, check=False)
+        assert reply.returncode == 0, reply.stdout
 
 
 @pytest.mark.sweep
@@ -97,9 +113,36 @@ def test_a_guard_that_is_taken_out_is_missed(mutation: Mutation, tmp_path: Path)
 
 def _is_missed(mutation: Mutation, tmp_path: Path) -> None:
     folder = _copy(tmp_path)
-    file = folder / "applyprune" / mutation.file
-    source = file.read_text(encoding="utf-8")
-    file.write_text(source.replace(mutation.text, mutation.replacement), encoding="utf-8")
+    for guard in mutation.guards:
+        path = _source_of(folder, guard)
+        path.write_text(_without(_text(path), guard, mutation), encoding="utf-8")
     reply = _pytest(folder, mutation.test)
     assert reply.returncode == 1, reply.stdout
     assert len(DISPROVED.findall(reply.stdout)) == 1, reply.stdout
+
+
+def _sources(folder: Path) -> list[Path]:
+    return sorted((folder / "applyprune").rglob("*.py"))
+
+
+def _text(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
+
+
+def _source_of(folder: Path, guard: str) -> Path:
+    """Return the module that has the mark."""
+    (path,) = [path for path in _sources(folder) if guard in GUARD.findall(_text(path))]
+    return path
+
+
+def _without(source: str, guard: str, mutation: Mutation) -> str:
+    """Return a module's source with the marked line changed; no line comes or goes."""
+    lines = source.splitlines(keepends=True)
+    (at,) = [at for at, line in enumerate(lines) if guard in GUARD.findall(line)]
+    if lines[at].strip().startswith("#"):
+        at += 1
+    found = re.fullmatch(r"(\s*)(.*?)(\s*#.*)?\n", lines[at])
+    assert found is not None
+    code = re.sub(mutation.pattern, mutation.replacement, found[2], count=1)
+    lines[at] = f"{found[1]}{code}{found[3] or ''}\n"
+    return "".join(lines)
