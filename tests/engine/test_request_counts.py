@@ -1,0 +1,92 @@
+"""How many requests each verb sends for one small set: a number here may fall, but not rise."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from applyprune.engine.releasing import release
+from applyprune.model.inventory import Made
+from applyprune.model.options import DryRun, Mode, Options
+from tests.engine.stage import Stage, Story, config_map
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.fault_proxy import FaultProxy
+
+
+def _count(proxy: FaultProxy, call: Callable[[], Story], *, searches: bool = False) -> str:
+    """Return the requests of one run by method.
+
+    Discovery is left out, and the reads of a run that ``searches`` every kind that the server has.
+    """
+    before = len(proxy.exchanges)
+    story = call()
+    assert story.exit_code == 0, story.events
+    sent = [one for one in proxy.exchanges[before:] if one.path not in {"/api", "/apis"}]
+    methods = Counter(one.method for one in sent if not (searches and one.method == "GET"))
+    return " ".join(f"{method} {count}" for method, count in sorted(methods.items()))
+
+
+def _release(stage: Stage) -> Story:
+    transport = stage.transport()
+    try:
+        store, options = stage.store(transport), Options()
+        events = release(stage.target, options, store, stage.stop, is_active=lambda _: False)
+        return Story(tuple(events))
+    finally:
+        transport.close()
+
+
+def _lost_and_repaired(stage: Stage) -> Story:
+    transport = stage.transport()
+    try:
+        stage.store(transport).remove(stage.inventory())
+    finally:
+        transport.close()
+    return stage.repair(made=Made.CREATED)
+
+
+def test_the_requests_of_each_verb(spoiled: Stage, proxy: FaultProxy) -> None:
+    """Three ConfigMaps go through every verb that writes, and through their dry runs."""
+    other = replace(spoiled, name="other")
+    owned = replace(spoiled, name="owned", owner="Bundle shop/owned")
+    bodies = [config_map(f"c-{number}") for number in range(3)]
+    changed = [config_map(f"c-{number}", "w") for number in range(3)]
+    limit = spoiled.most(9)
+    counts = {
+        "dry run": _count(proxy, lambda: spoiled.run(*bodies, dry_run=DryRun.SERVER)),
+        "create": _count(proxy, lambda: spoiled.run(*bodies)),
+        "nothing to do": _count(proxy, lambda: spoiled.run(*bodies)),
+        "change": _count(proxy, lambda: spoiled.run(*changed)),
+        "change and wait": _count(proxy, lambda: spoiled.run(*bodies, wait=True)),
+        "prune": _count(proxy, lambda: spoiled.run(*bodies[:2], max_prune=limit)),
+        "check": _count(proxy, spoiled.check, searches=True),
+        "repair": _count(proxy, lambda: _lost_and_repaired(spoiled), searches=True),
+        "move, dry run": _count(proxy, lambda: spoiled.move(other, dry_run=DryRun.SERVER)),
+        "move one": _count(proxy, lambda: spoiled.move(other, "ConfigMap/c-0")),
+        "move all": _count(proxy, lambda: spoiled.move(other)),
+        "abandon": _count(proxy, lambda: other.abandon("ConfigMap/c-0")),
+        "delete": _count(proxy, lambda: other.run(mode=Mode.DELETE, max_prune=limit)),
+        "create for a Bundle": _count(proxy, lambda: owned.run(config_map("d"))),
+        "release": _count(proxy, lambda: _release(owned)),
+    }
+    assert counts == {
+        "dry run": "GET 6 PATCH 3",
+        "create": "GET 6 PATCH 3 POST 1 PUT 1",
+        "nothing to do": "GET 2",
+        "change": "GET 2 PATCH 3 PUT 2",
+        "change and wait": "GET 2 PATCH 3 PUT 3",
+        "prune": "DELETE 1 GET 2 PUT 3",
+        "check": "",
+        "repair": "DELETE 1 POST 1 PUT 1",
+        "move, dry run": "GET 4",
+        "move one": "GET 4 PATCH 2 POST 1 PUT 3",
+        "move all": "DELETE 1 GET 4 PATCH 2 PUT 4",
+        "abandon": "GET 3 PATCH 1 PUT 3",
+        "delete": "DELETE 2 GET 3 PUT 2",
+        "create for a Bundle": "GET 4 PATCH 1 POST 1 PUT 1",
+        "release": "GET 1 PUT 1",
+    }
