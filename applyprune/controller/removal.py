@@ -158,12 +158,9 @@ class Removal:
 
     def _without_inventory(self, acting: Acting, bundle: Bundle) -> Pass:
         """Look for what a lost inventory may have listed; without any of it there is nothing."""
-        workers = Workers(4, self.stop)
-        try:
+        with Workers(4, self.stop) as workers:
             catalogue = acting.cluster.catalogue()
             marked = search_all(acting.cluster, workers, catalogue, bundle.target)
-        finally:
-            workers.close()
         self.stop.check()
         if not marked.lives:
             return Pass(

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from applyprune.engine.establishing import Establisher
 from applyprune.engine.explaining import told
 from applyprune.engine.handing_over import is_anothers, take_in
+from applyprune.engine.inventory_lock import WRITE_MARGIN
 from applyprune.engine.pretending import CHANGING_HANDS
-from applyprune.engine.recording import WRITE_MARGIN
 from applyprune.engine.waiting import Waiter
 from applyprune.engine.yielding import Yielder
 from applyprune.errors import (

@@ -47,8 +47,7 @@ def judge(
     input that hold no object. Raises UsageError for a kind that
     is not served, or a set that there is not; InputError, InventoryError and AccessError.
     """
-    workers = Workers(16, stop)
-    try:
+    with Workers(16, stop) as workers:
         inventory = store.read()
         if manifests is None and not inventory.exists:
             raise no_set(target)
@@ -81,8 +80,6 @@ def judge(
                     owner=_owner(state, target, cluster),
                 )
             )
-    finally:
-        workers.close()
 
 
 def _by_kind(named: str, catalogue: Catalogue) -> str:

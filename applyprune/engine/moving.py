@@ -7,14 +7,13 @@ label changes; the set that loses it, until after.
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from applyprune.engine.handing_over import hand_over
-from applyprune.engine.holding import new_holder
+from applyprune.engine.inventory_lock import WRITE_MARGIN, InventoryLock, inventory_lock
 from applyprune.engine.preconditions import has_home, no_set, refuse_owned, refuse_unlisted
 from applyprune.engine.reading import Reader
-from applyprune.engine.recording import WRITE_MARGIN, Record, await_turn
 from applyprune.engine.tally import Tally
 from applyprune.engine.workers import Stop, Workers
 from applyprune.errors import (
@@ -28,7 +27,7 @@ from applyprune.errors import (
     UsageError,
     as_problem,
 )
-from applyprune.model.events import Done, Event, Outcome, Phase, Started, Waiting
+from applyprune.model.events import Done, Event, Outcome, Phase, Started
 from applyprune.model.options import DryRun, Mode, Options
 from applyprune.planning.evidence import own_apply_entry
 from applyprune.planning.managed_fields import mark_patch
@@ -78,39 +77,45 @@ def move(
     """
     if source.target == target.target:
         raise UsageError("a set cannot be moved into itself")
-    workers = Workers(options.concurrency, stop)
-    one = _Move(source, target, options, cluster, stop, workers)
-    try:
+    tally = Tally()
+    with (
+        inventory_lock(source.store, options, stop, run=tally.run, mode=Mode.MOVE) as leaving,
+        inventory_lock(target.store, options, stop, run=tally.run, mode=Mode.MOVE) as joining,
+        Workers(options.concurrency, stop) as workers,
+    ):
+        one = _Move(
+            source.target,
+            target.target,
+            options,
+            cluster,
+            stop,
+            workers,
+            tally,
+            leaving,
+            joining,
+        )
         yield from one.events()
-    finally:
-        workers.close()
-        one.close()
 
 
 @dataclass(slots=True)
 class _Move:
-    source: Side
-    target: Side
+    source: SetIdentity
+    target: SetIdentity
     options: Options
     cluster: Cluster
     stop: Stop
     workers: Workers
-    tally: Tally = field(default_factory=Tally)
-    records: dict[str, Record] = field(default_factory=dict)
+    tally: Tally
+    leaving: InventoryLock
+    joining: InventoryLock
 
     def events(self) -> Iterator[Event]:
         """Read both inventories, hold both, list, hand over, and take off the old list."""
         mode, dry = Mode.MOVE, self.options.dry_run
-        name, home = self.source.target.name, self.source.target.namespace
-        yield Started(self.tally.run, mode, name, home, dry)
-        before: dict[str, Inventory] = {}
-        for side in self._in_order():
-            for turn in await_turn(side.store, timeout=self.options.lock_timeout, stop=self.stop):
-                if isinstance(turn, Waiting):
-                    yield turn
-                else:
-                    before[side.target.id] = turn
-        leaving, joining = (before[side.target.id] for side in (self.source, self.target))
+        yield Started(self.tally.run, mode, self.source.name, self.source.namespace, dry)
+        for lock in self._in_order():
+            yield from lock.wait()
+        leaving, joining = self.leaving.inventory, self.joining.inventory
         self._refuse(leaving, joining)
         steps = self._steps(leaving)
         if dry is not DryRun.OFF:
@@ -119,13 +124,9 @@ class _Move:
             return
         joined = dict(joining.entries)
         joined |= {step.entry.ref: step.entry for step in steps if step.action in _LISTED}
-        for side in self._in_order():
-            inventory = before[side.target.id]
-            holder = new_holder(self.tally.run, lease=self.options.lease)
-            record = Record(side.store, inventory, holder, Mode.MOVE)
-            entries = joined if side is self.target else _on_their_way(inventory, steps)
-            yield record.write(entries, Phase.UNION)
-            self.records[side.target.id] = record
+        for lock in self._in_order():
+            entries = joined if lock is self.joining else _on_their_way(leaving, steps)
+            yield lock.take(replace(lock.inventory, entries=entries))
         moved: set[Ref] = set()
         try:
             for step, problem in self.workers.each(self._carry_out, steps):
@@ -149,19 +150,19 @@ class _Move:
         exit_code: int,
     ) -> Sequence[Event]:
         """Record the end, the new set first: an object that did not move may stay in both."""
-        joins, leaves = (self.records[one.target.id] for one in (self.target, self.source))
-        first = joins.write(joined, Phase.SHRUNK, exit_code=exit_code)
+        first = self.joining.release(joined, exit_code=exit_code)
         left = {ref: entry for ref, entry in leaving.entries.items() if ref not in moved}
         if left or self.options.select:
-            return first, leaves.write(left, Phase.SHRUNK, exit_code=exit_code)
-        leaves.write(left, Phase.UNION)
-        return first, leaves.remove()
+            return first, self.leaving.release(left, exit_code=exit_code)
+        self.leaving.record(left, Phase.UNION)
+        return first, self.leaving.remove()
 
-    def _in_order(self) -> Sequence[Side]:
-        """Return the two sides in the one order in which all moves take their sets."""
-        return sorted(
-            (self.source, self.target), key=lambda one: (one.target.namespace, one.target.name)
-        )
+    def _in_order(self) -> Sequence[InventoryLock]:
+        """Return the two locks in the one order in which all moves take their sets."""
+        source, target = self.source, self.target
+        if (source.namespace, source.name) < (target.namespace, target.name):
+            return self.leaving, self.joining
+        return self.joining, self.leaving
 
     def _refuse(self, leaving: Inventory, joining: Inventory) -> None:
         for inventory in (leaving, joining):
@@ -173,8 +174,8 @@ class _Move:
                     f"{inventory.name} -n {inventory.namespace} --dry-run",
                 )
         if not leaving.exists:
-            raise no_set(self.source.target)
-        if not (joining.exists or has_home(self.cluster, self.target.target)):
+            raise no_set(self.source)
+        if not (joining.exists or has_home(self.cluster, self.target)):
             raise UsageError(
                 f"the namespace {joining.namespace} does not exist",
                 why=f"it is to hold the inventory of the set {joining.name}",
@@ -182,7 +183,7 @@ class _Move:
             )
         # What has been moved already is listed by the other set.
         known = {**leaving.entries, **joining.entries}
-        refuse_unlisted(self.options.select, known, self.source.target)
+        refuse_unlisted(self.options.select, known, self.source)
 
     def _steps(self, leaving: Inventory) -> Sequence[MoveStep]:
         """Read the objects that are to move, and decide about each."""
@@ -195,11 +196,11 @@ class _Move:
         ]
 
     def _step(self, entry: Entry, resource: Resource | None, state: State) -> MoveStep:
-        return move_step(entry, resource, state, self.source.target, self.target.target)
+        return move_step(entry, resource, state, self.source, self.target)
 
     @property
     def _reader(self) -> Reader:
-        return Reader(self.cluster, self.workers, self.source.target)
+        return Reader(self.cluster, self.workers, self.source)
 
     def _carry_out(self, step: MoveStep) -> tuple[MoveStep, Problem | None]:
         for _ in range(_TRIES):
@@ -211,12 +212,10 @@ class _Move:
                 return step, step.problem
             try:
                 # A move that was stopped for a while may have lost either set meanwhile.
-                for record in self.records.values():
-                    record.ensure(WRITE_MARGIN)
-                old = self.source.target.manager
-                hand_over(
-                    self.cluster, step.resource, step.live, old=old, target=self.target.target
-                )
+                for lock in (self.leaving, self.joining):
+                    lock.ensure(WRITE_MARGIN)
+                old = self.source.manager
+                hand_over(self.cluster, step.resource, step.live, old=old, target=self.target)
             except LostRace:
                 raise
             except NotFound:
@@ -233,20 +232,14 @@ class _Move:
 
     def _settle(self, resource: Resource, live: Live) -> None:
         """Give the new set its Apply entry, where the move was cut off before it had one."""
-        target = self.target.target
-        if own_apply_entry(live, target.manager) is None:
+        if own_apply_entry(live, self.target.manager) is None:
             with suppress(ApplypruneError):
-                patch = mark_patch(live, resource.gvk.api_version, target)
+                patch = mark_patch(live, resource.gvk.api_version, self.target)
                 self.cluster.patch(resource, live.ref, patch)
 
     def _done(self, step: MoveStep, problem: Problem | None) -> Done:
         outcome = Outcome.FORGOTTEN if step.action is Move.FORGET else Outcome.MOVED
         if problem is not None:
             outcome = Outcome.FAILED
-        reason = step.reason or f"to the set {self.target.target.name}"
+        reason = step.reason or f"to the set {self.target.name}"
         return Done(step.entry.ref, outcome, reason="" if problem else reason, problem=problem)
-
-    def close(self) -> None:
-        """Let go of both sets when the move ended before its end."""
-        for record in self.records.values():
-            record.let_go()

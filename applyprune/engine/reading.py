@@ -56,12 +56,14 @@ class Reader:
         prunes: bool,
         proves: bool = True,
         full: bool = False,
+        searches: bool = True,
     ) -> World:
         """Return the state of every desired object and of every entry.
 
         What a prune would take along is counted only when ``prunes`` says that it may happen. A
         listed object that is gone is proved so, with a look at each, when ``proves`` asks for it.
-        What the inventory lists is read with its bodies when ``full`` asks for them.
+        What the inventory lists is read with its bodies when ``full`` asks for them. Where there is
+        no inventory, ``searches`` asks for what bears the set's marks all the same.
         """
         wanted = {one.ref: one for one in desired}
         resources = _resources(inventory, catalogue)
@@ -88,7 +90,8 @@ class Reader:
         self._values(wanted, inventory, resources, states)
         leaving = frozenset(set(inventory.entries) - set(wanted) if prunes else ())
         census = Census(self.cluster, self.workers, catalogue, leaving)
-        marked = Marked((), ()) if inventory.exists else self._marked(desired, catalogue)
+        no_record = searches and not inventory.exists
+        marked = self._marked(desired, catalogue) if no_record else Marked((), ())
         kinds = {live.ref.group_kind for live in marked.lives}
         found = {kind: catalogue.preferred[kind] for kind in kinds}
         return World(

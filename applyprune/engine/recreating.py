@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from applyprune.engine.recording import DELETE_TIMEOUT
+from applyprune.engine.inventory_lock import DELETE_TIMEOUT
 from applyprune.engine.trials import another_name, try_create
 from applyprune.errors import ApplypruneError, Invalid, NotFound, NotReady, RunFailed
 from applyprune.model.inventory import ABSENT, Made

@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from applyprune.engine.inventory_lock import inventory_lock
 from applyprune.engine.preconditions import no_set
-from applyprune.engine.recording import await_turn
 from applyprune.engine.tally import Tally
 from applyprune.errors import UsageError
-from applyprune.model.events import Done, Event, Outcome, Phase, Recorded, Started, Waiting
-from applyprune.model.inventory import Inventory
+from applyprune.model.events import Done, Event, Outcome, Started
 from applyprune.model.options import DryRun, Mode, Options
 
 if TYPE_CHECKING:
@@ -36,27 +35,22 @@ def release(
     """
     tally = Tally()
     yield Started(tally.run, Mode.REPAIR, target.name, target.namespace, options.dry_run)
-    inventory = Inventory(target.name, target.namespace)
-    for turn in await_turn(store, timeout=options.lock_timeout, stop=stop):
-        if isinstance(turn, Waiting):
-            yield turn
+    with inventory_lock(store, options, stop, run=tally.run, mode=Mode.REPAIR) as lock:
+        yield from lock.wait()
+        if not lock.inventory.exists:
+            raise no_set(target)
+        ref = target.inventory
+        if not (owner := lock.inventory.owner):
+            done = Done(ref, Outcome.UNCHANGED, reason="it belongs to no Bundle")
         else:
-            inventory = turn
-    if not inventory.exists:
-        raise no_set(target)
-    ref = target.inventory
-    if not (owner := inventory.owner):
-        done = Done(ref, Outcome.UNCHANGED, reason="it belongs to no Bundle")
-    else:
-        if is_active(owner):
-            raise UsageError(
-                f"the set {target.name} was not released",
-                why=f"{owner} is at work, and would take it over again",
-                hint="Suspend the Bundle first: spec.suspend: true",
-            )
-        if options.dry_run is DryRun.OFF:
-            stored = store.write(replace(inventory, owner="", holder=None))
-            yield Recorded(Phase.SHRUNK, len(stored.entries), stored.generation)
-        done = Done(ref, Outcome.CONFIGURED, reason=f"released from {owner}")
+            if is_active(owner):
+                raise UsageError(
+                    f"the set {target.name} was not released",
+                    why=f"{owner} is at work, and would take it over again",
+                    hint="Suspend the Bundle first: spec.suspend: true",
+                )
+            if options.dry_run is DryRun.OFF:
+                yield lock.write_once(replace(lock.inventory, owner=""))
+            done = Done(ref, Outcome.CONFIGURED, reason=f"released from {owner}")
     yield from tally.counted((done,))
     yield tally.finished()

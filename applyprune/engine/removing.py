@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from applyprune.engine.diagnosing import diagnoses
-from applyprune.engine.recording import DELETE_TIMEOUT, WRITE_MARGIN
+from applyprune.engine.inventory_lock import DELETE_TIMEOUT, WRITE_MARGIN
 from applyprune.errors import (
     ApplypruneError,
     Conflict,

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from applyprune.engine.holding import new_holder
+from applyprune.engine.inventory_lock import WRITE_MARGIN, InventoryLock, inventory_lock
 from applyprune.engine.preconditions import no_set
 from applyprune.engine.reading import Reader
-from applyprune.engine.recording import WRITE_MARGIN, Record, await_turn
 from applyprune.engine.searching import search_all
 from applyprune.engine.tally import Tally
 from applyprune.engine.workers import Stop, Workers
@@ -18,9 +17,7 @@ from applyprune.model.events import (
     Event,
     Found,
     Outcome,
-    Phase,
     Started,
-    Waiting,
 )
 from applyprune.model.findings import Fault, Remedy
 from applyprune.model.options import DryRun, Mode, Options
@@ -51,13 +48,13 @@ def repair(
     ``made`` is what an object counts as from then on that nothing but its marks speaks for.
     Raises AccessError, LostRace and Interrupted; InventoryError when it is no inventory at all.
     """
-    workers = Workers(options.concurrency, stop)
-    one = _Repair(target, options, made, cluster, store, stop, workers)
-    try:
+    tally = Tally()
+    with (
+        inventory_lock(store, options, stop, run=tally.run, mode=Mode.REPAIR) as lock,
+        Workers(options.concurrency, stop) as workers,
+    ):
+        one = _Repair(target, options, made, cluster, store, stop, workers, tally, lock)
         yield from one.events()
-    finally:
-        workers.close()
-        one.close()
 
 
 @dataclass(slots=True)
@@ -69,21 +66,20 @@ class _Repair:
     store: DamagedStore
     stop: Stop
     workers: Workers
-    tally: Tally = field(default_factory=Tally)
-    inventory: Inventory | None = None
+    tally: Tally
+    lock: InventoryLock
     damage: Sequence[str] = ()
     unseen: Sequence[str] = ()
-    record: Record | None = None
 
     def events(self) -> Iterator[Event]:
         """Read, compare, say, write, put the labels back, write again."""
         options, target = self.options, self.target
         yield Started(self.tally.run, Mode.REPAIR, target.name, target.namespace, options.dry_run)
         if options.dry_run is DryRun.OFF:
-            for turn in await_turn(self, timeout=options.lock_timeout, stop=self.stop):
-                if isinstance(turn, Waiting):
-                    yield turn
-        inventory = self.inventory or self.read()
+            yield from self.lock.wait(self._salvage)
+            inventory = self.lock.inventory
+        else:
+            inventory = self._salvage()
         findings = self._findings(inventory)
         yield from (Found(finding) for finding in findings)
         mends = [one for one in findings if one.remedy is not Remedy.NONE]
@@ -91,18 +87,15 @@ class _Repair:
             yield from self._mend(inventory, mends)
         yield self.tally.finished()
 
-    def read(self) -> Inventory:
+    def _salvage(self) -> Inventory:
         """Read what can be read, and keep in mind what cannot."""
-        self.inventory, self.damage = self.store.salvage()
-        return self.inventory
+        inventory, self.damage = self.store.salvage()
+        return inventory
 
     def _findings(self, inventory: Inventory) -> Sequence[Finding]:
         catalogue = self.cluster.catalogue()
-        # An inventory that does not exist has nothing that could be read.
         reader = Reader(self.cluster, self.workers, self.target)
-        world = reader.world(
-            (), replace(inventory, uid="read"), catalogue, prunes=False, proves=False
-        )
+        world = reader.world((), inventory, catalogue, prunes=False, proves=False, searches=False)
         marked = search_all(self.cluster, self.workers, catalogue, self.target)
         self.stop.check()
         if not (inventory.exists or marked.lives):
@@ -120,14 +113,11 @@ class _Repair:
     def _mend(self, inventory: Inventory, findings: Sequence[Finding]) -> Iterator[Event]:
         self._refuse_partial(findings)
         entries = repaired(inventory, findings)
-        holder = new_holder(self.tally.run, lease=self.options.lease)
-        sound = replace(inventory, copied=False)
-        self.record = Record(self.store, sound, holder, Mode.REPAIR)
-        yield self.record.write(entries, Phase.UNION)
+        yield self.lock.take(replace(inventory, entries=entries, copied=False))
         for finding, problem in self.workers.each(self._mark, findings):
             yield from self._done(finding, problem)
         came_to = self.stop.exit_code or self.tally.exit_code
-        yield self.record.write(entries, Phase.SHRUNK, exit_code=came_to)
+        yield self.lock.release(entries, exit_code=came_to)
         self.stop.check()
 
     def _refuse_partial(self, findings: Sequence[Finding]) -> None:
@@ -144,8 +134,7 @@ class _Repair:
     def _mark(self, finding: Finding) -> tuple[Finding, Problem | None]:
         if finding.live is None or finding.resource is None or finding.ref is None:
             return finding, None
-        if self.record is not None:
-            self.record.ensure(WRITE_MARGIN)
+        self.lock.ensure(WRITE_MARGIN)
         try:
             version, live = finding.resource.gvk.api_version, finding.live
             # The server gives a label that comes with a patch to the patch's own manager: where it
@@ -165,8 +154,3 @@ class _Repair:
         outcome = Outcome.FAILED if problem else Outcome.REPAIRED
         done = Done(finding.ref, outcome, reason=str(finding.remedy), problem=problem)
         yield from self.tally.counted((done,))
-
-    def close(self) -> None:
-        """Let go of the set when the repair ended before its end."""
-        if self.record is not None:
-            self.record.let_go()

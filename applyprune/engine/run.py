@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from applyprune.engine.applying import Applier
 from applyprune.engine.counting import Census
 from applyprune.engine.expecting import Expectations
-from applyprune.engine.holding import new_holder
+from applyprune.engine.inventory_lock import InventoryLock, inventory_lock
 from applyprune.engine.preconditions import (
     ensure_home,
     no_set,
@@ -19,7 +19,6 @@ from applyprune.engine.preconditions import (
 )
 from applyprune.engine.pretending import Pretender
 from applyprune.engine.reading import Reader
-from applyprune.engine.recording import Record, await_turn
 from applyprune.engine.recreating import Recreator
 from applyprune.engine.removing import Remover
 from applyprune.engine.tally import Tally
@@ -37,7 +36,6 @@ from applyprune.model.events import (
     Planned,
     Refused,
     Started,
-    Waiting,
     Warned,
 )
 from applyprune.model.inventory import Entry, Inventory
@@ -89,26 +87,25 @@ def run(request: Request, cluster: Cluster, store: Store, stop: Stop) -> Iterato
     Failures of single objects are events, and Finished says what they amount to. What concerns the
     run as a whole is raised: InputError, AccessError, InventoryError, LostRace, Interrupted.
     """
-    workers = Workers(request.options.concurrency, stop)
-    one = _Run(request, cluster, store, stop, workers)
-    try:
-        yield from one.events()
-    finally:
-        workers.close()
-        one.close()
+    options, tally = request.options, Tally()
+    with (
+        inventory_lock(
+            store, options, stop, run=tally.run, mode=options.mode, who=request.who
+        ) as lock,
+        Workers(options.concurrency, stop) as workers,
+    ):
+        yield from _Run(request, cluster, stop, workers, tally, lock).events()
 
 
 @dataclass(slots=True)
 class _Run:
     request: Request
     cluster: Cluster
-    store: Store
     stop: Stop
     workers: Workers
-    tally: Tally = field(default_factory=Tally)
-    noted: dict[Ref, Entry] = field(default_factory=dict)
+    tally: Tally
+    lock: InventoryLock
     unknown: Sequence[tuple[Ref, Problem]] = ()
-    record: Record | None = None
     inventory: Inventory = field(default_factory=lambda: Inventory("", ""))
     plan: Plan = field(default_factory=lambda: Plan((), ()))
     world: World = field(default_factory=lambda: World({}))
@@ -149,11 +146,8 @@ class _Run:
 
     def _read_and_plan(self) -> Iterator[Event]:
         request, target, options = self.request, self.request.target, self.request.options
-        for turn in await_turn(self.store, timeout=options.lock_timeout, stop=self.stop):
-            if isinstance(turn, Waiting):
-                yield turn
-            else:
-                self.inventory = turn
+        yield from self.lock.wait()
+        self.inventory = self.lock.inventory
         # guard: set-owner
         refuse_owned(self.inventory, request.owner, options, takes_over=request.takes_over)
         refuse_empty(self.inventory, options, request.manifests)
@@ -208,15 +202,9 @@ class _Run:
         yield Planned(self.plan)
 
     def _record_union(self) -> Iterator[Event]:
-        options = self.request.options
-        if options.dry_run is not DryRun.OFF or not self._has_work():
-            return
-        inventory = replace(self.inventory, owner=self.request.owner)
-        holder = new_holder(self.tally.run, lease=options.lease, who=self.request.who)
-        record = Record(self.store, inventory, holder, options.mode)
-        recorded = record.write(self._union(), Phase.UNION)
-        self.record = record
-        yield recorded
+        if self.request.options.dry_run is DryRun.OFF and self._has_work():
+            owner = self.request.owner
+            yield self.lock.take(replace(self.inventory, entries=self._union(), owner=owner))
 
     def _has_work(self) -> bool:
         removes_set = self._removes_set() and not self.plan.no_prune
@@ -249,15 +237,15 @@ class _Run:
     def _await_ready(self, entries: dict[Ref, Entry], applier: Applier) -> Iterator[Event]:
         """Wait for everything, if that is asked for; what is not ready keeps the prune back."""
         if self.request.options.wait and not self.tally.problems:
-            if self.record is not None:
+            if self.lock.taken:
                 # The wait may be long: what has been confirmed is recorded before it.
-                yield self.record.write(entries, Phase.APPLIED)
+                yield self.lock.record(entries, Phase.APPLIED)
             yield from applier.await_ready(step.desired for step in self.plan.applies)
         self.tally.problems += applier.unready.values()
 
     def _take_note(self, entries: dict[Ref, Entry], applier: Applier) -> None:
         """Enter what was confirmed; what was passed over and nobody had listed is not ours."""
-        entries.update(self.noted | applier.confirmed)
+        entries.update({**self.lock.noted, **applier.confirmed})
         for ref in applier.untouched - self.inventory.entries.keys():
             entries.pop(ref, None)
 
@@ -274,30 +262,18 @@ class _Run:
                 self.stop,
                 self.request.target,
                 self.request.options,
-                note=self._note,
-                ensure=self._ensure,
+                note=self.lock.note,
+                ensure=self.lock.ensure,
             ),
-            ensure=self._ensure,
+            ensure=self.lock.ensure,
             expectations=self.expectations,
             pretender=self.pretender,
         )
-
-    def _ensure(self, seconds: float) -> None:
-        """Return while the set is this run's for so long; a dry run holds nothing."""
-        if self.record is not None:
-            self.record.ensure(seconds)
 
     def _census(self) -> Census:
         """Return what counts once more, by what the server serves now."""
         leaving = frozenset(step.entry.ref for step in self.plan.removals)
         return Census(self.cluster, self.workers, self.cluster.catalogue(), leaving)
-
-    def _note(self, entry: Entry) -> None:
-        """Record one entry at once; nothing that needs it is done in a dry run."""
-        if self.record is None:
-            raise LostRace("nothing is recorded in this run, so nothing may be deleted")
-        self.record.note(entry)
-        self.noted[entry.ref] = entry
 
     def _prune(self, entries: dict[Ref, Entry], applier: Applier) -> Iterator[Event]:
         absent = "not selected" if self.request.options.selector else "not in the input"
@@ -312,7 +288,7 @@ class _Run:
         if refused:
             yield from self._leave(refused)
             return
-        if self.record is not None:
+        if self.lock.taken:
             for step in steps:
                 if step.live is None:
                     continue
@@ -325,7 +301,7 @@ class _Run:
                     asked = self.request.options.mode is Mode.ABANDON
                     keep = entry.keep or ("inventory abandon" if asked else "")
                     entries[entry.ref] = replace(entry, letting_go=True, keep=keep)
-            yield self.record.write(entries, Phase.INTENT)
+            yield self.lock.record(entries, Phase.INTENT)
         remover = Remover(
             reader=Reader(self.cluster, self.workers, self.request.target),
             workers=self.workers,
@@ -333,7 +309,7 @@ class _Run:
             target=self.request.target,
             options=self.request.options,
             world=self.world,
-            ensure=self._ensure,
+            ensure=self.lock.ensure,
             census=self._census,
             applied=frozenset(entry.uid for entry in applier.confirmed.values()),
             pretender=self.pretender,
@@ -358,15 +334,9 @@ class _Run:
             yield Refused(self.plan.refusal)
 
     def _record_end(self, entries: dict[Ref, Entry], exit_code: int) -> Iterator[Event]:
-        if self.record is None:
+        if not self.lock.taken:
             return
         if not entries and self._removes_set():
-            yield self.record.remove()
+            yield self.lock.remove()
         else:
-            yield self.record.write(entries, Phase.SHRUNK, exit_code=exit_code)
-        self.record.close()
-
-    def close(self) -> None:
-        """Let go of the set when the run ended before its end."""
-        if self.record is not None:
-            self.record.let_go()
+            yield self.lock.release(entries, exit_code=exit_code)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -58,13 +59,8 @@ def survey(
 
     Raises UsageError for a set that there is not, InventoryError, AccessError and Interrupted.
     """
-    workers = Workers(16, stop)
-    feeds = Feeds(cluster)
-    try:
+    with Workers(16, stop) as workers, closing(Feeds(cluster)) as feeds:
         yield from _Surveyor(target, asked, cluster, store, stop, workers, feeds).events()
-    finally:
-        feeds.close()
-        workers.close()
 
 
 def enrolled(inventory: Inventory, *, objects: int, ready: int | None = None) -> Enrolled:

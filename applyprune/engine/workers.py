@@ -5,7 +5,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from threading import Event as Flag
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Self, TypeVar
 
 from applyprune.errors import Interrupted
 
@@ -78,9 +78,13 @@ class Workers:
         """Raise Interrupted when the run was asked to end, and results are missing for it."""
         self._stop.check()
 
-    def _one(self, call: Callable[[T], R], item: T) -> tuple[R] | None:
-        return None if self._stop.requested else (call(item),)
+    def __enter__(self) -> Self:
+        """Return the pool itself."""
+        return self
 
-    def close(self) -> None:
+    def __exit__(self, *_: object) -> None:
         """Wait for what is in flight and end the threads."""
         self._pool.shutdown(wait=True, cancel_futures=True)
+
+    def _one(self, call: Callable[[T], R], item: T) -> tuple[R] | None:
+        return None if self._stop.requested else (call(item),)

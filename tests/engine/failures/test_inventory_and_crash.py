@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from applyprune.cluster.inventory_packing import digest_of
-from applyprune.engine.holding import new_holder
+from applyprune.engine.inventory_lock import new_holder
 from applyprune.errors import InventoryError, LostRace
 from applyprune.model.events import Outcome, Waiting
 from applyprune.model.inventory import ABSENT, Entry, Holder, Made

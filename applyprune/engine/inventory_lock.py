@@ -1,0 +1,311 @@
+"""The lock on a set's inventory: one run waits for it, takes it, renews it, and releases it.
+
+A holder lives by its renewals. Another run times them on its own monotonic clock. Every write is
+compare-and-swap, so a run that another one has replaced learns it at its next write at the latest.
+No delete starts unless it fits in the rest of the lease.
+"""
+
+from __future__ import annotations
+
+import getpass
+import os
+import platform
+import time
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from threading import Event, Lock, Thread
+from typing import TYPE_CHECKING
+
+from applyprune.errors import ApplypruneError, LostRace
+from applyprune.model.events import Phase, Recorded, Waiting
+from applyprune.model.inventory import Holder, Inventory, LastRun
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from applyprune.engine.ports import Store
+    from applyprune.engine.workers import Stop
+    from applyprune.model.inventory import Entry
+    from applyprune.model.options import Mode, Options
+    from applyprune.model.refs import Ref
+
+DELETE_TIMEOUT = 8.0
+"""Seconds that one delete may take with all its retries; the lease must last that long."""
+WRITE_MARGIN = 3.0
+"""Seconds that the lease must last before any other write to an object."""
+_RENEWALS_PER_LEASE = 3
+_POLL = 0.5
+_SETTLE = 2.0
+_PROC = Path("/proc")
+
+
+@contextmanager
+def inventory_lock(
+    store: Store, options: Options, stop: Stop, *, run: str, mode: Mode, who: str = ""
+) -> Iterator[InventoryLock]:
+    """Yield the lock of one set, not taken yet; release it at the end if it is still held.
+
+    ``run`` is the run's id, ``mode`` what the inventory records as the mode of its last run, and
+    ``who`` the name that other runs see; default: the user and the host.
+    """
+    lock = InventoryLock(store, options, stop, run=run, mode=mode, who=who)
+    try:
+        yield lock
+    finally:
+        lock.close()
+
+
+class InventoryLock:
+    """The inventory of one set, and the right to write it; thread-safe once it is taken."""
+
+    def __init__(
+        self, store: Store, options: Options, stop: Stop, *, run: str, mode: Mode, who: str
+    ) -> None:
+        """Take the values of ``inventory_lock``; nothing is read or held yet."""
+        self._store = store
+        self._stop = stop
+        self._timeout = options.lock_timeout
+        self._mode = mode
+        self._holder = new_holder(run, lease=options.lease, who=who)
+        self._stored = Inventory("", "")
+        self._noted: dict[Ref, Entry] = {}
+        self._lock = Lock()
+        self._ended = Event()
+        self._renewer: Thread | None = None
+        self._taken = False
+        self._held_since = 0.0
+        self._lost: ApplypruneError | None = None
+
+    @property
+    def inventory(self) -> Inventory:
+        """Return the inventory as last read or stored."""
+        return self._stored
+
+    @property
+    def taken(self) -> bool:
+        """Return whether this run has taken the lock; a dry run never does."""
+        return self._taken
+
+    @property
+    def noted(self) -> Mapping[Ref, Entry]:
+        """Return the entries that ``note`` has stored."""
+        return self._noted
+
+    def wait(self, read: Callable[[], Inventory] | None = None) -> Iterator[Waiting]:
+        """Wait until no other run holds the set; ``inventory`` is then what was read last.
+
+        ``read`` replaces the store's own way to read the inventory. A holder that has not moved
+        for the length of its lease has crashed. One that is known to be dead (a process of this
+        very machine) gets two seconds. Raises LostRace when the holder is still alive after
+        ``lock_timeout`` seconds. May be called again when ``take`` has failed.
+        """
+        read = read or self._store.read
+        self._lost = None
+        self._stored = read()
+        began = time.monotonic()
+        seen, since = self._stored.holder, began
+        while (holder := self._stored.holder) is not None:
+            now = time.monotonic()
+            if holder != seen:
+                seen, since = holder, now
+            # What a dead process has sent may still be on its way to the server.
+            dead = now - since >= _SETTLE and is_dead(holder)
+            if dead or now - since >= holder.lease:
+                return
+            name = f"the set {self._stored.name}"
+            if now - began >= self._timeout:
+                raise LostRace(
+                    f"{name} is held by another run",
+                    why=f"{holder.who}, run {holder.run}, is alive",
+                    hint="Wait for it to end, or give it longer with --lock-timeout.",
+                )
+            yield Waiting(None, name, now - began, self._timeout, f"{holder.who} works on it")
+            if self._stop.wait(_POLL):
+                self._stop.check()
+            self._stored = read()
+
+    def take(self, inventory: Inventory) -> Recorded:
+        """Store ``inventory`` and hold the set from now on.
+
+        Raises LostRace when another run has written the inventory since it was read.
+        """
+        with self._lock:
+            self._put(replace(inventory, holder=self._holder))
+            self._taken = True
+            self._renewer = Thread(target=self._renew, name="applyprune-lease", daemon=True)
+            self._renewer.start()
+            return self._recorded(Phase.UNION)
+
+    def record(self, entries: Mapping[Ref, Entry], phase: Phase) -> Recorded:
+        """Store ``entries`` and keep the lock; LostRace when another run has taken it."""
+        with self._lock:
+            self._check()
+            self._put(replace(self._stored, entries=dict(entries), holder=self._holder))
+            return self._recorded(phase)
+
+    def note(self, entry: Entry) -> None:
+        """Store one entry, in place of the recorded one of the same object, and keep the lock."""
+        with self._lock:
+            if not self._taken:
+                raise LostRace("nothing is recorded in this run, so nothing may be deleted")
+            self._check()
+            entries = {**self._stored.entries, entry.ref: entry}
+            self._put(replace(self._stored, entries=entries, holder=self._holder))
+            self._noted[entry.ref] = entry
+
+    def ensure(self, seconds: float) -> None:
+        """Return when the lease lasts that long, renew it first if necessary.
+
+        A run that has not taken the lock writes nothing that needs it: return at once. Raises
+        LostRace when the lease cannot be renewed: then nothing may be written any more.
+        """
+        if not self._taken:
+            return
+        with self._lock:
+            self._check()
+            if self._left() < seconds:
+                self._put(replace(self._stored, holder=self._renewed()))
+            if self._left() < seconds:
+                raise LostRace(
+                    "the hold on the inventory could not be renewed in time",
+                    hint="Nothing more was deleted. Run again.",
+                )
+
+    def release(self, entries: Mapping[Ref, Entry], *, exit_code: int) -> Recorded:
+        """Store ``entries`` and the end of this run, and release the lock."""
+        self._stop_renewing()
+        with self._lock:
+            self._check()
+            last = last_run(self._holder, str(self._mode), exit_code)
+            self._put(replace(self._stored, entries=dict(entries), holder=None, last=last))
+            return self._recorded(Phase.SHRUNK)
+
+    def write_once(self, inventory: Inventory) -> Recorded:
+        """Store ``inventory`` without holding the set before or after: one write is all."""
+        with self._lock:
+            self._put(replace(inventory, holder=None))
+            return self._recorded(Phase.SHRUNK)
+
+    def remove(self) -> Recorded:
+        """Delete the inventory itself, once it lists nothing more."""
+        self._stop_renewing()
+        with self._lock:
+            self._check()
+            self._store.remove(self._stored)
+            self._stored = replace(self._stored, holder=None)  # nothing is left to release
+            return Recorded(Phase.REMOVED, 0, self._stored.generation)
+
+    def close(self) -> None:
+        """Release a lock that is still held, and record nothing else: the run ended by an error.
+
+        A lock that cannot be released expires by itself.
+        """
+        self._stop_renewing()
+        with self._lock:
+            if not self._taken or self._stored.holder is None or self._lost is not None:
+                return
+            try:
+                self._put(replace(self._stored, holder=None))
+            except ApplypruneError:
+                return
+
+    def _recorded(self, phase: Phase) -> Recorded:
+        return Recorded(phase, len(self._stored.entries), self._stored.generation)
+
+    def _left(self) -> float:
+        return self._holder.lease - (time.monotonic() - self._held_since)
+
+    def _renewed(self) -> Holder:
+        self._holder = replace(self._holder, renewals=self._holder.renewals + 1)
+        return self._holder
+
+    def _put(self, inventory: Inventory) -> None:
+        # The lease counts from before the request: the reply may have been long on its way.
+        since = time.monotonic()
+        try:
+            self._stored = self._store.write(inventory)
+        except LostRace as error:
+            self._lost = error
+            raise
+        self._held_since = since
+
+    def _check(self) -> None:
+        if self._lost is not None:
+            raise self._lost
+
+    def _renew(self) -> None:
+        while not self._ended.wait(self._holder.lease / _RENEWALS_PER_LEASE):
+            with self._lock:
+                if self._ended.is_set() or self._lost is not None:
+                    return
+                try:
+                    self._put(replace(self._stored, holder=self._renewed()))
+                except ApplypruneError:
+                    # A failed renewal is tried again at the next turn; `ensure` is what stops
+                    # deletes when none comes through.
+                    continue
+
+    def _stop_renewing(self) -> None:
+        self._ended.set()
+        if self._renewer is not None:
+            self._renewer.join()
+            self._renewer = None
+
+
+def new_holder(run: str, *, lease: float, who: str = "") -> Holder:
+    """Return the holder that this process is, for one run; ``lease`` in seconds.
+
+    ``who`` is told to those who ask who runs; default: the user and the host.
+    """
+    return Holder(
+        run=run,
+        who=who or f"{_user()}@{platform.node()}",
+        host=_host_mark(),
+        process=_process_mark(os.getpid()),
+        lease=lease,
+    )
+
+
+def last_run(holder: Holder, mode: str, exit_code: int) -> LastRun:
+    """Return what is kept of a holder's run, which ends now."""
+    at = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return LastRun(run=holder.run, mode=mode, who=holder.who, at=at, exit_code=exit_code)
+
+
+def is_dead(holder: Holder) -> bool:
+    """Return whether a holder is surely gone: it ran on this very machine, and runs no more.
+
+    False when that cannot be told; then only its lease can run out.
+    """
+    if not holder.host or holder.host != _host_mark():
+        return False
+    pid, _, _ = holder.process.partition("@")
+    return pid.isdecimal() and _process_mark(int(pid)) != holder.process
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a container's user without a name
+        return str(os.getuid())
+
+
+def _host_mark() -> str:
+    """Return a mark of this boot and this space of process numbers; empty where there is none."""
+    try:
+        boot = (_PROC / "sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        return f"{boot}/{(_PROC / 'self/ns/pid').stat().st_ino}"
+    except OSError:
+        return ""
+
+
+def _process_mark(pid: int) -> str:
+    """Return the number and start time of a process, which together are never used again."""
+    try:
+        stat = (_PROC / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return f"{pid}@"
+    # The command's name, in parentheses, may hold anything; the 20th field after it is the start.
+    return f"{pid}@{stat.rpartition(')')[2].split()[19]}"
