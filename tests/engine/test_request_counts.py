@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 from applyprune.engine.releasing import release
 from applyprune.model.inventory import Made
 from applyprune.model.options import DryRun, Mode, Options
-from tests.engine.stage import Stage, Story, config_map
+from tests.support.objects import config_map
+from tests.support.stage import Stage, Story
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.fault_proxy import FaultProxy
+    from tests.support.fault_proxy import FaultProxy
 
 
 def _count(proxy: FaultProxy, call: Callable[[], Story], *, searches: bool = False) -> str:
