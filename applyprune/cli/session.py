@@ -16,8 +16,8 @@ from applyprune.cluster.discovery import cache_folder
 from applyprune.cluster.inventory_store import ConfigMapStore
 from applyprune.cluster.kubeconfig import connect
 from applyprune.cluster.transport import Transport
+from applyprune.engine.cancellation import Cancellation
 from applyprune.engine.run import Request, run
-from applyprune.engine.workers import Stop
 from applyprune.errors import ApplypruneError, UsageError
 from applyprune.model.events import Warned
 from applyprune.planning.tracking import identity
@@ -65,7 +65,7 @@ class AtWork:
     transport: Transport
     cluster: KubernetesClient
     namespace: str
-    stop: Stop
+    stop: Cancellation
 
     def store(self, target: SetIdentity) -> ConfigMapStore:
         """Return the store of one set's inventory."""
@@ -118,9 +118,9 @@ def carry_out(where: Where, name: str, read: Reads, options: Options) -> Iterato
 
 
 @contextmanager
-def stopping(where: Where) -> Iterator[Stop]:
+def stopping(where: Where) -> Iterator[Cancellation]:
     """Yield a stop that the first SIGINT or SIGTERM requests; the second one exits at once."""
-    stop = Stop()
+    stop = Cancellation()
 
     def on_signal(number: int, frame: FrameType | None) -> None:
         del frame

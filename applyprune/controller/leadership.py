@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from applyprune.cluster.api_server import KubernetesClient
-    from applyprune.engine.workers import Stop
+    from applyprune.engine.cancellation import Cancellation
     from applyprune.model.refs import Ref
 
 _TRIES_PER_LEASE = 6
@@ -48,7 +48,7 @@ class Leadership:
         """Return the seconds between two tries."""
         return self.duration / _TRIES_PER_LEASE
 
-    def acquire(self, stop: Stop, trouble: Callable[[ApplypruneError], None]) -> bool:
+    def acquire(self, stop: Cancellation, trouble: Callable[[ApplypruneError], None]) -> bool:
         """Wait for the lease; False when the process is to end before it has it."""
         while not stop.requested:
             try:
@@ -59,7 +59,7 @@ class Leadership:
             stop.wait(self.pause)
         return False
 
-    def keep(self, stop: Stop, trouble: Callable[[ApplypruneError], None]) -> None:
+    def keep(self, stop: Cancellation, trouble: Callable[[ApplypruneError], None]) -> None:
         """Renew the lease until ``stop``; raises LostRace when it is lost."""
         while not stop.wait(self.pause):
             try:

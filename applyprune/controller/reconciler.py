@@ -19,8 +19,8 @@ from applyprune.controller.objects import status_of
 from applyprune.controller.removal import Removal
 from applyprune.controller.schedule import backoff, spread
 from applyprune.controller.status import Pass, Verdict, after, progressing
+from applyprune.engine.cancellation import Cancellation
 from applyprune.engine.run import Request, run
-from applyprune.engine.workers import Stop
 from applyprune.errors import ApplypruneError, Conflict, Interrupted, NotFound, problems_of
 from applyprune.model.events import Done, Outcome
 from applyprune.model.options import Mode
@@ -59,9 +59,9 @@ class Reconciler:
     watches: Watches
     notices: Notices
     metrics: Metrics
-    stop: Stop
+    stop: Cancellation
     _failures: dict[Key, int] = field(default_factory=dict)
-    _under_way: dict[Key, tuple[Stop, int | None]] = field(default_factory=dict)
+    _under_way: dict[Key, tuple[Cancellation, int | None]] = field(default_factory=dict)
     _waited: dict[Key, tuple[int | None, str]] = field(default_factory=dict)
 
     def reconcile(self, key: Key) -> float | None:
@@ -94,7 +94,7 @@ class Reconciler:
 
     def _reconcile(self, key: Key) -> float | None:
         began = time.monotonic()
-        stop = Stop()
+        stop = Cancellation()
         # Before the read: what changes between the two is not what is worked on.
         self._under_way[key] = (stop, _NOT_YET)
         live = self.bundles.get(key)
@@ -148,7 +148,7 @@ class Reconciler:
             return self.bundles.put_status(held, progressing(status, generation, utc_now()))
         return held
 
-    def _pass(self, live: Live, bundle: Bundle, stop: Stop) -> Pass:
+    def _pass(self, live: Live, bundle: Bundle, stop: Cancellation) -> Pass:
         spec, key = bundle.spec, (bundle.namespace, bundle.name)
         if spec.suspend:
             self.watches.wait_for(key, ())
@@ -207,7 +207,9 @@ class Reconciler:
         self._waited[key] = now
         return bundle
 
-    def _run(self, acting: Acting, request: Request, followed: Followed, stop: Stop) -> None:
+    def _run(
+        self, acting: Acting, request: Request, followed: Followed, stop: Cancellation
+    ) -> None:
         events = run(request, acting.cluster, acting.store(request.target), stop)
         follow(events, followed, lambda event: _log_event(request, followed, event))
 

@@ -18,10 +18,10 @@ from applyprune.controller.names import APPROVE_PRUNE, FINALIZER, Reason
 from applyprune.controller.notices import Weight
 from applyprune.controller.objects import deleted_at
 from applyprune.controller.status import Pass, Verdict
+from applyprune.engine.context import WorkerPool
 from applyprune.engine.releasing import release
 from applyprune.engine.run import Request, run
 from applyprune.engine.searching import search_all
-from applyprune.engine.workers import Workers
 from applyprune.errors import ApplypruneError, NotReady, problems_of
 from applyprune.model.options import Mode
 from applyprune.model.visible import seconds_since
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from applyprune.controller.identity import Acting, Identities
     from applyprune.controller.notices import Notices
     from applyprune.controller.objects import BundleObjects
-    from applyprune.engine.workers import Stop
+    from applyprune.engine.cancellation import Cancellation
     from applyprune.model.live import Live
 
 
@@ -43,7 +43,7 @@ class Removal:
     bundles: BundleObjects
     identities: Identities
     notices: Notices
-    stop: Stop
+    stop: Cancellation
 
     def of(self, live: Live, bundle: Bundle) -> Pass:
         """Do what is to be done, and take the finalizer off when it is; ``done`` says that.
@@ -158,7 +158,7 @@ class Removal:
 
     def _without_inventory(self, acting: Acting, bundle: Bundle) -> Pass:
         """Look for what a lost inventory may have listed; without any of it there is nothing."""
-        with Workers(4, self.stop) as workers:
+        with WorkerPool(4, self.stop) as workers:
             catalogue = acting.cluster.catalogue()
             marked = search_all(acting.cluster, workers, catalogue, bundle.target)
         self.stop.check()

@@ -38,7 +38,7 @@ from applyprune.model.refs import Ref
 
 if TYPE_CHECKING:
     from applyprune.cluster.access import ClusterAccess
-    from applyprune.engine.workers import Stop
+    from applyprune.engine.cancellation import Cancellation
 
 _BUDGET = 10.0
 _STUCK = 3600.0
@@ -63,7 +63,7 @@ class Settings:
     grace: float = 25.0
 
 
-def serve(settings: Settings, stop: Stop) -> int:
+def serve(settings: Settings, stop: Cancellation) -> int:
     """Run until ``stop`` or until the lease is lost; return the exit code.
 
     Raises AccessError where there is no server or no right to its Bundles, UsageError where there
@@ -115,7 +115,7 @@ def _check_crd(own: KubernetesClient, settings: Settings) -> None:
 class _Service:
     settings: Settings
     me: str
-    stop: Stop
+    stop: Cancellation
     metrics: Metrics
     own: KubernetesClient
     cache: Path | None

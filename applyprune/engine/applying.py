@@ -38,20 +38,17 @@ from applyprune.planning.ownership import Owner, owner_of
 from applyprune.planning.tracking import WANTED
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from applyprune.engine.context import RunContext
     from applyprune.engine.expecting import Expectations
-    from applyprune.engine.ports import Cluster
     from applyprune.engine.pretending import Pretender
     from applyprune.engine.recreating import Recreator
-    from applyprune.engine.workers import Stop, Workers
     from applyprune.model.inventory import Entry
     from applyprune.model.live import Live
-    from applyprune.model.options import Options
     from applyprune.model.plan import Desired
     from applyprune.model.problems import Problem
     from applyprune.model.refs import GroupKind, Ref
-    from applyprune.planning.tracking import SetIdentity
 
 _SERVED_SOON = 10.0
 _POLL = 0.1
@@ -66,14 +63,9 @@ class Applier:
     ``untouched`` is what was passed over before anything of it was changed.
     """
 
-    cluster: Cluster
-    workers: Workers
-    stop: Stop
-    target: SetIdentity
-    options: Options
+    context: RunContext
     schemas: dict[GroupKind, int | None]
     recreator: Recreator
-    ensure: Callable[[float], None]
     expectations: Expectations
     pretender: Pretender
     confirmed: dict[Ref, Entry] = field(default_factory=dict)
@@ -91,14 +83,18 @@ class Applier:
         depended_on = {ref for step in steps for ref in step.desired.after}
         before: int | None = None
         for wave in sorted({step.desired.wave for step in steps}):
-            if self.options.wait and before is not None and asked_of(wave) > asked_of(before):
+            if (
+                self.context.options.wait
+                and before is not None
+                and asked_of(wave) > asked_of(before)
+            ):
                 yield from self.await_ready(step.desired for step in steps)
                 self.behind = min(self.unready, default=None)
             before = wave
             batch = [step for step in steps if step.desired.wave == wave]
             changed: list[ApplyStep] = []
-            ordered = self.options.compare
-            for step, done in self.workers.each(self._step, batch, in_order=ordered):
+            ordered = self.context.options.compare
+            for step, done in self.context.workers.each(self._step, batch, in_order=ordered):
                 yield from self.pretender.take(done.ref)
                 if done.problem is not None:
                     self._block(step)
@@ -107,12 +103,12 @@ class Applier:
                     if done.outcome in _WRITTEN:
                         changed.append(step)
                 yield done
-            self.stop.check()
-            if self.options.dry_run is DryRun.OFF:
+            self.context.stop.check()
+            if self.context.options.dry_run is DryRun.OFF:
                 yield from self._establish([s for s in changed if _is_definition(s)])
                 yield from self.await_ready(
                     (step.desired for step in batch if step.desired.ref in depended_on),
-                    patient=not self.options.wait,
+                    patient=not self.context.options.wait,
                 )
 
     def await_ready(self, ones: Iterable[Desired], *, patient: bool = False) -> Iterator[Event]:
@@ -121,11 +117,12 @@ class Applier:
         One that does not become ready keeps back what depends on it; ``patient`` waits on for the
         others then.
         """
-        if self.options.dry_run is not DryRun.OFF:
+        if self.context.options.dry_run is not DryRun.OFF:
             return
         left = self.settled.keys() - self.untouched - self.awaited
         waiting = self.expectations.of((one for one in ones if one.ref in left), self.settled)
-        waiter = Waiter(self.cluster, self.stop, self.target, self.options.timeout, patient)
+        context, timeout = self.context, self.context.options.timeout
+        waiter = Waiter(context.cluster, context.stop, context.applyset, timeout, patient)
         yield from waiter.run(waiting)
         self.awaited.update(one.ref for one in waiting)
         self.unready.update(waiter.problems)
@@ -139,12 +136,12 @@ class Applier:
         if (blocked := self._blocked(step)) is not None:
             problem = as_problem(blocked, where=step.desired.origin)
             return step, self._done(step, Outcome.SKIPPED, problem=problem)
-        if self.options.dry_run is DryRun.CLIENT:
+        if self.context.options.dry_run is DryRun.CLIENT:
             outcome = Outcome.CREATED if step.action is Action.CREATE else Outcome.CONFIGURED
             return step, self._done(step, outcome, reason=step.reason)
         try:
             # A run that was stopped for a while may have been taken over meanwhile.
-            self.ensure(WRITE_MARGIN)
+            self.context.lock.ensure(WRITE_MARGIN)
             return step, self._send(step)
         except LostRace:
             raise
@@ -154,20 +151,20 @@ class Applier:
             if reason := skips(step.desired, error):
                 return step, self._done(step, Outcome.SKIPPED, reason=reason)
             return step, self._done(
-                step, Outcome.FAILED, problem=told(error, step.desired, self.cluster)
+                step, Outcome.FAILED, problem=told(error, step.desired, self.context.cluster)
             )
 
     def _send(self, step: ApplyStep) -> Done:
-        dry = self.options.dry_run is DryRun.SERVER
+        dry = self.context.options.dry_run is DryRun.SERVER
         if step.desired.conflicts is OnConflict.SKIP and step.live is not None and not dry:
             self._try_first(step)  # guard: dry-run-before-skip
         taken = step.live is not None and (
-            bool(step.migrate) or is_anothers(step.live, self.target)
+            bool(step.migrate) or is_anothers(step.live, self.context.applyset)
         )
         if taken and not dry:
-            step = take_in(self.cluster, step, self.target)
+            step = take_in(self.context.cluster, step, self.context.applyset)
         try:
-            yielder = Yielder(self.cluster, self.target)
+            yielder = Yielder(self.context.cluster, self.context.applyset)
             step = yielder.prepare(step, forced=self._forces(step), dry_run=dry)
             if step.fence and not dry:
                 step = replace(step, live=self._fenced(step))
@@ -178,7 +175,7 @@ class Applier:
             raise
         except (Conflict, Invalid) as error:
             if isinstance(error, Conflict) and error.causes:
-                if dry and managers(error) <= settled_first(step, self.target):
+                if dry and managers(error) <= settled_first(step, self.context.applyset):
                     self.pretender.changing_hands(step, self._guarded(step))
                     return self._done(step, Outcome.CONFIGURED, reason=CHANGING_HANDS)
                 raise  # another manager's fields: nothing has moved
@@ -193,14 +190,14 @@ class Applier:
         try:
             self._apply(step, dry_run=True)
         except Conflict as error:
-            if error.causes and not managers(error) <= settled_first(step, self.target):
+            if error.causes and not managers(error) <= settled_first(step, self.context.applyset):
                 self.untouched.add(step.desired.ref)
                 raise
         except ApplypruneError:
             return  # what is wrong is said when it is sent
 
     def _forces(self, step: ApplyStep) -> bool:
-        return forces(step.desired, step.live, self.options, self.target)
+        return forces(step.desired, step.live, self.context.options, self.context.applyset)
 
     def _fenced(self, step: ApplyStep) -> Live:
         """Move the resourceVersion of an object that a run which was cut off meant to delete.
@@ -222,18 +219,18 @@ class Applier:
         deadline = time.monotonic() + _SERVED_SOON
         while True:
             try:
-                return self.cluster.apply(
+                return self.context.cluster.apply(
                     one.resource,
                     one.ref,
                     body,
-                    manager=self.target.manager,
+                    manager=self.context.applyset.manager,
                     force=self._forces(step),
                     dry_run=dry_run,
                 )
             except NotServed:
                 if one.ref.group_kind not in self.coming or time.monotonic() > deadline:
                     raise
-                if self.stop.wait(_POLL):
+                if self.context.stop.wait(_POLL):
                     raise
 
     def _guarded(self, step: ApplyStep) -> Mapping[str, Any]:
@@ -255,7 +252,7 @@ class Applier:
         """Find out what a refused guard means: our own lost reply, or somebody else at work."""
         one = step.desired
         try:
-            live = self.cluster.get(one.resource, one.ref)
+            live = self.context.cluster.get(one.resource, one.ref)
         except NotFound:
             if step.live is None:
                 raise error from None
@@ -264,7 +261,10 @@ class Applier:
                 where=one.origin,
                 hint="Run again to create it anew.",
             ) from error
-        if step.live is None and owner_of(live, step.entry, self.target) is Owner.RECORDED:
+        if (
+            step.live is None
+            and owner_of(live, step.entry, self.context.applyset) is Owner.RECORDED
+        ):
             return self._confirm(step, live, created=True)
         if step.live is None or live.uid != step.live.uid:
             raise RunFailed(
@@ -280,7 +280,7 @@ class Applier:
                 hint="Run again.",
             ) from error
         self.recreator.judge(step, live, error)
-        if self.options.dry_run is DryRun.OFF:
+        if self.context.options.dry_run is DryRun.OFF:
             self._send(self.recreator.clear(step, live))
         else:
             self.pretender.recreated(step)
@@ -302,13 +302,13 @@ class Applier:
                 why="the apply was answered, but the object will go",
                 hint="Run again when it is gone.",
             )
-        if self.options.dry_run is not DryRun.OFF:
+        if self.context.options.dry_run is not DryRun.OFF:
             outcome = self.pretender.outcome(step, live, created=created, taken=taken)
             return self._done(step, outcome, reason=step.reason)
         if _is_definition(step):
             self.schemas.update(dict.fromkeys(defined_kinds(one.body), live.generation))
         schema = self.schemas.get(one.ref.group_kind)
-        evidence = take(live, self.target.manager, schema)
+        evidence = take(live, self.context.applyset.manager, schema)
         if one.ref.group_kind in self.schemas and schema is None:
             evidence = None
         self.confirmed[one.ref] = replace(
@@ -327,8 +327,8 @@ class Applier:
             return False
         if before.generation is None or before.generation != after.generation:
             return True
-        then = take(before, self.target.manager, None)
-        now_taken = take(after, self.target.manager, None)
+        then = take(before, self.context.applyset.manager, None)
+        now_taken = take(after, self.context.applyset.manager, None)
         return (
             then is None
             or now_taken is None
@@ -339,7 +339,7 @@ class Applier:
 
     def _establish(self, steps: Sequence[ApplyStep]) -> Iterator[Event]:
         """Wait until the kinds of new or changed CRDs are served, before anything needs them."""
-        establisher = Establisher(self.cluster, self.workers, self.stop, self.options.timeout)
+        establisher = Establisher(self.context)
         yield from establisher.run([step.desired for step in steps])
         for step in steps:
             self.coming.update(defined_kinds(step.desired.body))

@@ -13,8 +13,8 @@ from applyprune.planning.ordering import CRD, NAMESPACE
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from applyprune.engine.context import WorkerPool
     from applyprune.engine.ports import Cluster
-    from applyprune.engine.workers import Workers
     from applyprune.model.live import Live
     from applyprune.model.refs import Ref
     from applyprune.model.resources import Catalogue, Resource
@@ -25,7 +25,7 @@ class Census:
     """Counts for one run; ``leaving`` is everything that has left the set."""
 
     cluster: Cluster
-    workers: Workers
+    workers: WorkerPool
     catalogue: Catalogue
     leaving: frozenset[Ref]
 
@@ -70,7 +70,7 @@ class Census:
 
 def list_all(
     cluster: Cluster,
-    workers: Workers,
+    workers: WorkerPool,
     kinds: Iterable[Resource],
     *,
     namespace: str = "",

@@ -14,8 +14,8 @@ from applyprune.planning.stuck import diagnose
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
+    from applyprune.engine.context import WorkerPool
     from applyprune.engine.ports import Cluster
-    from applyprune.engine.workers import Workers
     from applyprune.model.live import Live
     from applyprune.model.refs import Ref
 
@@ -23,7 +23,7 @@ _COUNTED = 5
 
 
 def diagnoses(
-    lives: Sequence[Live], pruning: Collection[Ref], cluster: Cluster, workers: Workers
+    lives: Sequence[Live], pruning: Collection[Ref], cluster: Cluster, workers: WorkerPool
 ) -> Mapping[Ref, str]:
     """Return what holds each object that is deleted but not gone, as it was last read in full.
 
@@ -42,7 +42,7 @@ def diagnoses(
     }
 
 
-def _workloads(cluster: Cluster, workers: Workers) -> Contents:
+def _workloads(cluster: Cluster, workers: WorkerPool) -> Contents:
     try:
         found, failures = list_all(
             cluster, workers, (DEPLOYMENTS, STATEFUL_SETS, DAEMON_SETS), full=True
@@ -53,7 +53,7 @@ def _workloads(cluster: Cluster, workers: Workers) -> Contents:
     return Contents(tuple(found), "; ".join(failures))
 
 
-def _remains(ref: Ref, cluster: Cluster, workers: Workers) -> Contents:
+def _remains(ref: Ref, cluster: Cluster, workers: WorkerPool) -> Contents:
     try:
         workers.check()
         contents = Census(cluster, workers, cluster.catalogue(), frozenset()).contents(ref)

@@ -20,8 +20,7 @@ from applyprune.planning.report import waiting
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from applyprune.engine.ports import Cluster
-    from applyprune.engine.workers import Stop, Workers
+    from applyprune.engine.context import RunContext
     from applyprune.model.plan import Desired
     from applyprune.model.problems import Problem
     from applyprune.model.refs import Ref
@@ -35,26 +34,23 @@ _SAY_AFTER = 2.0
 class Establisher:
     """Waits for one wave's CRDs; ``failed`` holds those that did not come."""
 
-    cluster: Cluster
-    workers: Workers
-    stop: Stop
-    timeout: float
+    context: RunContext
     failed: dict[Ref, Problem] = field(default_factory=dict)
 
     def run(self, definitions: Sequence[Desired]) -> Iterator[Event]:
         """Yield what is waited for; return when all are served or the time is up."""
         began = time.monotonic()
         pending = list(definitions)
-        pause = _FIRST_PAUSE
+        pause, timeout = _FIRST_PAUSE, self.context.options.timeout
         said = 0.0
         while pending:
-            ready = dict(self.workers.each(self._served, pending))
-            self.stop.check()
+            ready = dict(self.context.workers.each(self._served, pending))
+            self.context.stop.check()
             pending = [one for one in pending if not ready[one.ref] and one.ref not in self.failed]
             if not pending:
                 break
             elapsed = time.monotonic() - began
-            if elapsed > self.timeout:
+            if elapsed > timeout:
                 for one in pending:
                     self._fail(one, "it was not Established and served in time")
                 break
@@ -62,8 +58,8 @@ class Establisher:
                 said = elapsed
                 self._find_refused(pending)
                 whys = dict.fromkeys((one.ref for one in pending), "")
-                yield waiting(whys, "served", elapsed, self.timeout)
-            self.stop.wait(pause)
+                yield waiting(whys, "served", elapsed, timeout)
+            self.context.stop.wait(pause)
             pause = min(pause * 1.5, _LONGEST_PAUSE)
         for problem in self.failed.values():
             yield Warned(problem)
@@ -71,7 +67,7 @@ class Establisher:
     def _served(self, one: Desired) -> tuple[Ref, bool]:
         try:
             resources = defined_resources(one.body)
-            return one.ref, all(self.cluster.serves(resource) for resource in resources)
+            return one.ref, all(self.context.cluster.serves(resource) for resource in resources)
         except ApplypruneError:
             return one.ref, False
 
@@ -79,7 +75,7 @@ class Establisher:
         """Give up on CRDs whose names another one has already."""
         for one in pending:
             try:
-                body = self.cluster.get(DEFINITIONS, one.ref, full=True).body or {}
+                body = self.context.cluster.get(DEFINITIONS, one.ref, full=True).body or {}
             except ApplypruneError:
                 continue
             if why := refused_names(body):

@@ -25,8 +25,8 @@ from applyprune.model.inventory import Holder, Inventory, LastRun
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+    from applyprune.engine.cancellation import Cancellation
     from applyprune.engine.ports import Store
-    from applyprune.engine.workers import Stop
     from applyprune.model.inventory import Entry
     from applyprune.model.options import Mode, Options
     from applyprune.model.refs import Ref
@@ -43,7 +43,7 @@ _PROC = Path("/proc")
 
 @contextmanager
 def inventory_lock(
-    store: Store, options: Options, stop: Stop, *, run: str, mode: Mode, who: str = ""
+    store: Store, options: Options, stop: Cancellation, *, run: str, mode: Mode, who: str = ""
 ) -> Iterator[InventoryLock]:
     """Yield the lock of one set, not taken yet; release it at the end if it is still held.
 
@@ -61,7 +61,7 @@ class InventoryLock:
     """The inventory of one set, and the right to write it; thread-safe once it is taken."""
 
     def __init__(
-        self, store: Store, options: Options, stop: Stop, *, run: str, mode: Mode, who: str
+        self, store: Store, options: Options, stop: Cancellation, *, run: str, mode: Mode, who: str
     ) -> None:
         """Take the values of ``inventory_lock``; nothing is read or held yet."""
         self._store = store

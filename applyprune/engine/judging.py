@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from applyprune.engine.context import WorkerPool
 from applyprune.engine.preconditions import no_set
 from applyprune.engine.reading import Reader
-from applyprune.engine.workers import Stop, Workers
 from applyprune.errors import ApplypruneError, UsageError
 from applyprune.model.builtin import CONFIG_MAPS
 from applyprune.model.events import Event, Warned
@@ -21,6 +21,7 @@ from applyprune.planning.tracking import PART_OF, SET_ID, set_name
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from applyprune.engine.cancellation import Cancellation
     from applyprune.engine.ports import Cluster, Readable
     from applyprune.model.live import State
     from applyprune.model.manifests import Manifest
@@ -34,7 +35,7 @@ def judge(
     named: str,
     cluster: Cluster,
     store: Readable,
-    stop: Stop,
+    stop: Cancellation,
     *,
     namespace: str,
     hollow: Sequence[str] = (),
@@ -47,7 +48,7 @@ def judge(
     input that hold no object. Raises UsageError for a kind that
     is not served, or a set that there is not; InputError, InventoryError and AccessError.
     """
-    with Workers(16, stop) as workers:
+    with WorkerPool(16, stop) as workers:
         inventory = store.read()
         if manifests is None and not inventory.exists:
             raise no_set(target)

@@ -10,12 +10,11 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from applyprune.engine.context import RunContext, RunSummary, WorkerPool
 from applyprune.engine.handing_over import hand_over
 from applyprune.engine.inventory_lock import WRITE_MARGIN, InventoryLock, inventory_lock
 from applyprune.engine.preconditions import has_home, no_set, refuse_owned, refuse_unlisted
 from applyprune.engine.reading import Reader
-from applyprune.engine.tally import Tally
-from applyprune.engine.workers import Stop, Workers
 from applyprune.errors import (
     ApplypruneError,
     Conflict,
@@ -37,6 +36,7 @@ from applyprune.planning.selecting import chosen
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
+    from applyprune.engine.cancellation import Cancellation
     from applyprune.engine.ports import Cluster, Store
     from applyprune.model.inventory import Entry, Inventory
     from applyprune.model.live import Live, State
@@ -68,7 +68,7 @@ class Side:
 
 
 def move(
-    source: Side, target: Side, options: Options, cluster: Cluster, stop: Stop
+    source: Side, target: Side, options: Options, cluster: Cluster, stop: Cancellation
 ) -> Iterator[Event]:
     """Hand the objects that ``options.select`` names (all when it is empty) to the target set.
 
@@ -77,50 +77,37 @@ def move(
     """
     if source.target == target.target:
         raise UsageError("a set cannot be moved into itself")
-    tally = Tally()
+    summary = RunSummary()
     with (
-        inventory_lock(source.store, options, stop, run=tally.run, mode=Mode.MOVE) as leaving,
-        inventory_lock(target.store, options, stop, run=tally.run, mode=Mode.MOVE) as joining,
-        Workers(options.concurrency, stop) as workers,
+        inventory_lock(source.store, options, stop, run=summary.run, mode=Mode.MOVE) as leaving,
+        inventory_lock(target.store, options, stop, run=summary.run, mode=Mode.MOVE) as joining,
+        WorkerPool(options.concurrency, stop) as workers,
     ):
-        one = _Move(
-            source.target,
-            target.target,
-            options,
-            cluster,
-            stop,
-            workers,
-            tally,
-            leaving,
-            joining,
-        )
-        yield from one.events()
+        context = RunContext(cluster, source.target, options, stop, workers, leaving, summary)
+        yield from _Move(context, target.target, joining).events()
 
 
 @dataclass(slots=True)
 class _Move:
-    source: SetIdentity
+    """The context's set and lock are those of the source."""
+
+    context: RunContext
     target: SetIdentity
-    options: Options
-    cluster: Cluster
-    stop: Stop
-    workers: Workers
-    tally: Tally
-    leaving: InventoryLock
     joining: InventoryLock
 
     def events(self) -> Iterator[Event]:
         """Read both inventories, hold both, list, hand over, and take off the old list."""
-        mode, dry = Mode.MOVE, self.options.dry_run
-        yield Started(self.tally.run, mode, self.source.name, self.source.namespace, dry)
+        context, summary = self.context, self.context.summary
+        source, dry = context.applyset, context.options.dry_run
+        yield Started(summary.run, Mode.MOVE, source.name, source.namespace, dry)
         for lock in self._in_order():
             yield from lock.wait()
-        leaving, joining = self.leaving.inventory, self.joining.inventory
+        leaving, joining = context.lock.inventory, self.joining.inventory
         self._refuse(leaving, joining)
         steps = self._steps(leaving)
         if dry is not DryRun.OFF:
-            yield from self.tally.counted(self._done(step, step.problem) for step in steps)
-            yield self.tally.finished()
+            yield from summary.counted(self._done(step, step.problem) for step in steps)
+            yield summary.finished()
             return
         joined = dict(joining.entries)
         joined |= {step.entry.ref: step.entry for step in steps if step.action in _LISTED}
@@ -129,18 +116,18 @@ class _Move:
             yield lock.take(replace(lock.inventory, entries=entries))
         moved: set[Ref] = set()
         try:
-            for step, problem in self.workers.each(self._carry_out, steps):
+            for step, problem in context.workers.each(self._carry_out, steps):
                 if problem is None:
                     moved.add(step.entry.ref)
-                yield from self.tally.counted((self._done(step, problem),))
+                yield from summary.counted((self._done(step, problem),))
         except ApplypruneError as error:
             if not isinstance(error, LostRace):
                 self._end(joined, leaving, moved, error.exit_code)
             raise
-        came_to = self.stop.exit_code or self.tally.exit_code
+        came_to = context.stop.exit_code or summary.exit_code
         yield from self._end(joined, leaving, moved, came_to)
-        self.stop.check()
-        yield self.tally.finished()
+        context.stop.check()
+        yield summary.finished()
 
     def _end(
         self,
@@ -152,21 +139,21 @@ class _Move:
         """Record the end, the new set first: an object that did not move may stay in both."""
         first = self.joining.release(joined, exit_code=exit_code)
         left = {ref: entry for ref, entry in leaving.entries.items() if ref not in moved}
-        if left or self.options.select:
-            return first, self.leaving.release(left, exit_code=exit_code)
-        self.leaving.record(left, Phase.UNION)
-        return first, self.leaving.remove()
+        if left or self.context.options.select:
+            return first, self.context.lock.release(left, exit_code=exit_code)
+        self.context.lock.record(left, Phase.UNION)
+        return first, self.context.lock.remove()
 
     def _in_order(self) -> Sequence[InventoryLock]:
         """Return the two locks in the one order in which all moves take their sets."""
-        source, target = self.source, self.target
+        source, target = self.context.applyset, self.target
         if (source.namespace, source.name) < (target.namespace, target.name):
-            return self.leaving, self.joining
-        return self.joining, self.leaving
+            return self.context.lock, self.joining
+        return self.joining, self.context.lock
 
     def _refuse(self, leaving: Inventory, joining: Inventory) -> None:
         for inventory in (leaving, joining):
-            refuse_owned(inventory, "", self.options)
+            refuse_owned(inventory, "", self.context.options)
             if inventory.copied:
                 raise RunFailed(
                     f"the inventory of the set {inventory.name} is a copy, or was restored",
@@ -174,8 +161,8 @@ class _Move:
                     f"{inventory.name} -n {inventory.namespace} --dry-run",
                 )
         if not leaving.exists:
-            raise no_set(self.source)
-        if not (joining.exists or has_home(self.cluster, self.target)):
+            raise no_set(self.context.applyset)
+        if not (joining.exists or has_home(self.context.cluster, self.target)):
             raise UsageError(
                 f"the namespace {joining.namespace} does not exist",
                 why=f"it is to hold the inventory of the set {joining.name}",
@@ -183,12 +170,13 @@ class _Move:
             )
         # What has been moved already is listed by the other set.
         known = {**leaving.entries, **joining.entries}
-        refuse_unlisted(self.options.select, known, self.source)
+        refuse_unlisted(self.context.options.select, known, self.context.applyset)
 
     def _steps(self, leaving: Inventory) -> Sequence[MoveStep]:
         """Read the objects that are to move, and decide about each."""
-        entries = {one.ref: one for one in chosen(self.options.select, leaving.entries.values())}
-        catalogue = self.cluster.catalogue()
+        select = self.context.options.select
+        entries = {one.ref: one for one in chosen(select, leaving.entries.values())}
+        catalogue = self.context.cluster.catalogue()
         world = self._reader.world((), replace(leaving, entries=entries), catalogue, prunes=False)
         return [
             self._step(entry, world.resources.get(ref.group_kind), world.states[ref])
@@ -196,11 +184,11 @@ class _Move:
         ]
 
     def _step(self, entry: Entry, resource: Resource | None, state: State) -> MoveStep:
-        return move_step(entry, resource, state, self.source, self.target)
+        return move_step(entry, resource, state, self.context.applyset, self.target)
 
     @property
     def _reader(self) -> Reader:
-        return Reader(self.cluster, self.workers, self.source)
+        return Reader(self.context.cluster, self.context.workers, self.context.applyset)
 
     def _carry_out(self, step: MoveStep) -> tuple[MoveStep, Problem | None]:
         for _ in range(_TRIES):
@@ -212,10 +200,10 @@ class _Move:
                 return step, step.problem
             try:
                 # A move that was stopped for a while may have lost either set meanwhile.
-                for lock in (self.leaving, self.joining):
+                for lock in (self.context.lock, self.joining):
                     lock.ensure(WRITE_MARGIN)
-                old = self.source.manager
-                hand_over(self.cluster, step.resource, step.live, old=old, target=self.target)
+                cluster, old = self.context.cluster, self.context.applyset.manager
+                hand_over(cluster, step.resource, step.live, old=old, target=self.target)
             except LostRace:
                 raise
             except NotFound:
@@ -235,7 +223,7 @@ class _Move:
         if own_apply_entry(live, self.target.manager) is None:
             with suppress(ApplypruneError):
                 patch = mark_patch(live, resource.gvk.api_version, self.target)
-                self.cluster.patch(resource, live.ref, patch)
+                self.context.cluster.patch(resource, live.ref, patch)
 
     def _done(self, step: MoveStep, problem: Problem | None) -> Done:
         outcome = Outcome.FORGOTTEN if step.action is Move.FORGET else Outcome.MOVED

@@ -39,16 +39,14 @@ from applyprune.planning.structural import validate
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from applyprune.engine.ports import Cluster
+    from applyprune.engine.context import RunContext
     from applyprune.model.events import Drift
     from applyprune.model.inventory import Entry
     from applyprune.model.live import Live
-    from applyprune.model.options import Options
     from applyprune.model.plan import ApplyStep, Desired, RemoveStep
     from applyprune.model.refs import GVK, Ref
     from applyprune.model.resources import Resource
     from applyprune.planning.ignoring import Ignored
-    from applyprune.planning.tracking import SetIdentity
 
 NOT_CHECKED = "not checked by the server: its namespace or kind is not there yet"
 CHANGING_HANDS = "not checked by the server in full: some fields have to change hands"
@@ -66,9 +64,7 @@ class Pretender:
     ``recorded`` are the entries of the inventory as read. Thread-safe but for ``expect``.
     """
 
-    cluster: Cluster
-    target: SetIdentity
-    options: Options
+    context: RunContext
     recorded: Mapping[Ref, Entry]
     rules: Sequence[Ignored] = field(init=False)
     _namespaces: frozenset[str] = frozenset()
@@ -79,11 +75,11 @@ class Pretender:
 
     def __post_init__(self) -> None:
         """Read the rules of what is left out; raises UsageError for one that is none."""
-        self.rules = [parse_rule(text) for text in self.options.ignore]
+        self.rules = [parse_rule(text) for text in self.context.options.ignore]
 
     def expect(self, steps: Sequence[ApplyStep]) -> None:
         """Learn which namespaces and kinds the plan itself brings."""
-        home = {self.target.namespace} if self.options.create_namespace else set()
+        home = {self.context.applyset.namespace} if self.context.options.create_namespace else set()
         self._namespaces = frozenset(
             step.desired.ref.name
             for step in steps
@@ -118,13 +114,15 @@ class Pretender:
         if created or step.live is None:
             self._compare(step, Outcome.CREATED, None, after.body)
             return Outcome.CREATED
-        if taken and not self.options.compare:
+        if taken and not self.context.options.compare:
             return Outcome.CONFIGURED
         one = step.desired
-        before = self.cluster.get(one.resource, one.ref, full=True)
+        before = self.context.cluster.get(one.resource, one.ref, full=True)
         body = after.body or {}
         if taken:
-            gone = dropped(after, settled_first(step, self.target), self.target.manager)
+            gone = dropped(
+                after, settled_first(step, self.context.applyset), self.context.applyset.manager
+            )
             body = without(body, gone)
             if gone and not weaker:
                 weaker = CHANGING_HANDS
@@ -140,31 +138,38 @@ class Pretender:
 
     def changing_hands(self, step: ApplyStep, body: Mapping[str, Any]) -> None:
         """Compare an object of which some fields are others' until the apply has taken them."""
-        if not self.options.compare:
+        if not self.context.options.compare:
             return
         one = step.desired
-        after, _ = self.cluster.apply(
-            one.resource, one.ref, body, manager=self.target.manager, force=True, dry_run=True
+        after, _ = self.context.cluster.apply(
+            one.resource,
+            one.ref,
+            body,
+            manager=self.context.applyset.manager,
+            force=True,
+            dry_run=True,
         )
         self.outcome(step, after, created=False, taken=True, weaker=CHANGING_HANDS)
 
     def recreated(self, step: ApplyStep) -> None:
         """Compare an object that would be deleted and created anew."""
-        if self.options.compare:
+        if self.context.options.compare:
             one = step.desired
-            before = self.cluster.get(one.resource, one.ref, full=True)
+            before = self.context.cluster.get(one.resource, one.ref, full=True)
             name, namespace = another_name(one.ref.name), one.ref.namespace
-            body = try_create(self.cluster, self.target, one, name=name, namespace=namespace)
+            body = try_create(
+                self.context.cluster, self.context.applyset, one, name=name, namespace=namespace
+            )
             weaker = "tried under another name"
             self._compare(step, Outcome.RECREATED, before, body, weaker=weaker)
 
     def leaving(self, step: RemoveStep, live: Live, outcome: Outcome) -> None:
         """Compare an object that would be deleted."""
-        if not self.options.compare or step.resource is None:
+        if not self.context.options.compare or step.resource is None:
             return
         weaker = ""
         try:
-            live = self.cluster.get(step.resource, step.entry.ref, full=True)
+            live = self.context.cluster.get(step.resource, step.entry.ref, full=True)
         except ApplypruneError as error:
             weaker = f"only its metadata could be read: {error.what}"
         body, _ = masked(substance(live.body or {"metadata": live.metadata}), None)
@@ -196,7 +201,7 @@ class Pretender:
 
     def _is_served(self, resource: Resource) -> bool:
         if resource.gvk not in self._served:
-            self._served[resource.gvk] = self.cluster.serves(resource)
+            self._served[resource.gvk] = self.context.cluster.serves(resource)
         return self._served[resource.gvk]
 
     def _by_schema(self, step: ApplyStep, how: str) -> str:
@@ -223,15 +228,15 @@ class Pretender:
         return how
 
     def _before(self, step: ApplyStep) -> Live | None:
-        if step.live is None or not self.options.compare:
+        if step.live is None or not self.context.options.compare:
             return step.live
-        return self.cluster.get(step.desired.resource, step.desired.ref, full=True)
+        return self.context.cluster.get(step.desired.resource, step.desired.ref, full=True)
 
     def _elsewhere(self, step: ApplyStep) -> str:
         """Try to create the object in a namespace that is there: the set's own, or default."""
         one = step.desired
         how, body = NOT_CHECKED, one.body
-        for namespace in dict.fromkeys((self.target.namespace, "default")):
+        for namespace in dict.fromkeys((self.context.applyset.namespace, "default")):
             try:
                 body = self._try_in(namespace, one)
             except (NotFound, NotServed):
@@ -253,10 +258,14 @@ class Pretender:
     def _try_in(self, namespace: str, one: Desired) -> Mapping[str, Any]:
         name = one.ref.name
         try:
-            return try_create(self.cluster, self.target, one, name=name, namespace=namespace)
+            return try_create(
+                self.context.cluster, self.context.applyset, one, name=name, namespace=namespace
+            )
         except (AlreadyExists, Conflict):
             name = another_name(name)
-            return try_create(self.cluster, self.target, one, name=name, namespace=namespace)
+            return try_create(
+                self.context.cluster, self.context.applyset, one, name=name, namespace=namespace
+            )
 
     def _compare(
         self,
@@ -268,7 +277,7 @@ class Pretender:
         after: Live | None = None,
         weaker: str = "",
     ) -> None:
-        if not self.options.compare:
+        if not self.context.options.compare:
             return
         one = step.desired
         ref, status, paths = one.ref, "status" in one.body, ignored_of(self.rules, one.ref)
@@ -281,12 +290,12 @@ class Pretender:
             None if state is None else left_out(state, paths)
             for state in masked(fit(before.body if before else None), fit(body))
         )
-        drifted = has_drifted(one, self.recorded.get(ref), before, self.target.manager)
+        drifted = has_drifted(one, self.recorded.get(ref), before, self.context.applyset.manager)
         drift: tuple[Drift, ...] = ()
         if drifted and before is not None and after is not None:
             drift = tuple(
                 drift
-                for drift in drift_of(before, after, self.target)
+                for drift in drift_of(before, after, self.context.applyset)
                 if not any(is_under(from_pointer(drift.path), path) for path in paths)
             )
         self._compared[ref] = Compared(

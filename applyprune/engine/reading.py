@@ -27,8 +27,8 @@ from applyprune.planning.world import World
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from applyprune.engine.context import WorkerPool
     from applyprune.engine.ports import Cluster
-    from applyprune.engine.workers import Workers
     from applyprune.model.inventory import Inventory
     from applyprune.model.plan import Desired
     from applyprune.model.resources import Catalogue
@@ -44,7 +44,7 @@ class Reader:
     """Reads for one run; nothing is remembered between calls."""
 
     cluster: Cluster
-    workers: Workers
+    workers: WorkerPool
     target: SetIdentity
 
     def world(

@@ -19,33 +19,18 @@ from applyprune.model.inventory import ABSENT, Made
 from applyprune.planning.immutability import explained, is_worth_a_trial, why_not
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from applyprune.engine.ports import Cluster
-    from applyprune.engine.workers import Stop
-    from applyprune.model.inventory import Entry
+    from applyprune.engine.context import RunContext
     from applyprune.model.live import Live
-    from applyprune.model.options import Options
     from applyprune.model.plan import ApplyStep, Desired
-    from applyprune.planning.tracking import SetIdentity
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class Recreator:
-    """Makes objects anew for one run.
+    """Recreates objects for one run."""
 
-    ``note`` records one entry; ``ensure`` returns only when so many seconds of the run's lease are
-    left.
-    """
-
-    cluster: Cluster
-    stop: Stop
-    target: SetIdentity
-    options: Options
-    note: Callable[[Entry], None]
-    ensure: Callable[[float], None]
+    context: RunContext
 
     def judge(self, step: ApplyStep, live: Live, error: ApplypruneError) -> None:
         """Return when the object may be made anew.
@@ -56,7 +41,7 @@ class Recreator:
         one = step.desired
         if not (isinstance(error, Invalid) and is_worth_a_trial(error) and self._is_valid(one)):
             raise error
-        if why := why_not(one, step.entry, live, self.target, self.options):
+        if why := why_not(one, step.entry, live, self.context.applyset, self.context.options):
             raise explained(one, error, why) from error
 
     def clear(self, step: ApplyStep, live: Live) -> ApplyStep:
@@ -65,15 +50,15 @@ class Recreator:
         Raises NotReady when it does not go in time.
         """
         one = step.desired
-        self.note(replace(step.entry, uid=live.uid, deleting=True))
-        self.ensure(DELETE_TIMEOUT)
+        self.context.lock.note(replace(step.entry, uid=live.uid, deleting=True))
+        self.context.lock.ensure(DELETE_TIMEOUT)
         with suppress(NotFound):
-            self.cluster.delete(
+            self.context.cluster.delete(
                 one.resource,
                 one.ref,
                 uid=live.uid,
                 resource_version=live.resource_version,
-                propagation=self.options.propagation,
+                propagation=self.context.options.propagation,
                 dry_run=False,
                 timeout=DELETE_TIMEOUT,
             )
@@ -87,23 +72,25 @@ class Recreator:
             evidence=None,
             deleting=False,
         )
-        self.note(fresh)
+        self.context.lock.note(fresh)
         return replace(step, entry=fresh, live=None, fence=False, migrate=frozenset())
 
     def _is_valid(self, one: Desired) -> bool:
         """Return whether the server would create the manifest as it is, under another name."""
         name, namespace = another_name(one.ref.name), one.ref.namespace
         try:
-            try_create(self.cluster, self.target, one, name=name, namespace=namespace)
+            try_create(
+                self.context.cluster, self.context.applyset, one, name=name, namespace=namespace
+            )
         except ApplypruneError:
             return False
         return True
 
     def _await_gone(self, one: Desired, live: Live) -> None:
         began, pause = time.monotonic(), _FIRST_PAUSE
-        while time.monotonic() - began < self.options.timeout:
+        while time.monotonic() - began < self.context.options.timeout:
             try:
-                now = self.cluster.get(one.resource, one.ref)
+                now = self.context.cluster.get(one.resource, one.ref)
             except NotFound:
                 return
             if now.uid != live.uid:
@@ -112,8 +99,8 @@ class Recreator:
                     where=one.origin,
                     hint="Run again to decide about it.",
                 )
-            if self.stop.wait(pause):
-                self.stop.check()
+            if self.context.stop.wait(pause):
+                self.context.stop.check()
             pause = min(pause * 1.5, _LONGEST_PAUSE)
         held = ", ".join(live.finalizers)
         raise NotReady(

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from applyprune.engine.context import RunSummary
 from applyprune.engine.inventory_lock import inventory_lock
 from applyprune.engine.preconditions import no_set
-from applyprune.engine.tally import Tally
 from applyprune.errors import UsageError
 from applyprune.model.events import Done, Event, Outcome, Started
 from applyprune.model.options import DryRun, Mode, Options
@@ -15,8 +15,8 @@ from applyprune.model.options import DryRun, Mode, Options
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from applyprune.engine.cancellation import Cancellation
     from applyprune.engine.ports import Store
-    from applyprune.engine.workers import Stop
     from applyprune.planning.tracking import SetIdentity
 
 
@@ -24,7 +24,7 @@ def release(
     target: SetIdentity,
     options: Options,
     store: Store,
-    stop: Stop,
+    stop: Cancellation,
     *,
     is_active: Callable[[str], bool],
 ) -> Iterator[Event]:
@@ -33,7 +33,7 @@ def release(
     Raises UsageError while it would, for it would take the set over again at once, InventoryError,
     AccessError, LostRace and Interrupted.
     """
-    tally = Tally()
+    tally = RunSummary()
     yield Started(tally.run, Mode.REPAIR, target.name, target.namespace, options.dry_run)
     with inventory_lock(store, options, stop, run=tally.run, mode=Mode.REPAIR) as lock:
         yield from lock.wait()

@@ -6,8 +6,10 @@ import time
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from applyprune.engine.counting import Census
 from applyprune.engine.diagnosing import diagnoses
 from applyprune.engine.inventory_lock import DELETE_TIMEOUT, WRITE_MARGIN
+from applyprune.engine.reading import Reader
 from applyprune.errors import (
     ApplypruneError,
     Conflict,
@@ -32,16 +34,12 @@ from applyprune.planning.removal import remove_step
 from applyprune.planning.report import waiting
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from applyprune.engine.counting import Census
+    from applyprune.engine.context import RunContext
     from applyprune.engine.pretending import Pretender
-    from applyprune.engine.reading import Reader
-    from applyprune.engine.workers import Stop, Workers
-    from applyprune.model.options import Options
     from applyprune.model.problems import Problem
     from applyprune.model.refs import Ref
-    from applyprune.planning.tracking import SetIdentity
     from applyprune.planning.world import World
 
 _SHOWN = 3
@@ -57,29 +55,24 @@ _SETTLING_PAUSE = 0.5
 class Remover:
     """Carries out the removals of one plan; ``gone`` grows with what is confirmed.
 
-    ``ensure`` returns only when so many seconds of this run's lease are left, ``census`` counts by
-    what the server serves now. ``applied`` holds
-    the UIDs of everything that this run applied: one object may be served under two groups.
+    ``applied`` holds the UIDs of everything that this run applied: one object may be served under
+    two groups.
     """
 
-    reader: Reader
-    workers: Workers
-    stop: Stop
-    target: SetIdentity
-    options: Options
+    context: RunContext
     world: World
-    ensure: Callable[[float], None]
-    census: Callable[[], Census]
     applied: frozenset[str]
     pretender: Pretender
     gone: set[Ref] = field(default_factory=set)
     going: frozenset[str] = frozenset()
+    leaving: frozenset[Ref] = frozenset()
 
     def run(self, steps: Sequence[RemoveStep]) -> Iterator[Event]:
         """Yield an event for each step; a wave that fails keeps every wave below it."""
         self.going = frozenset(
             step.live.uid for step in steps if step.action is Action.DELETE and step.live
         )
+        self.leaving = frozenset(step.entry.ref for step in steps)
         waves = sorted({step.entry.wave for step in steps}, reverse=True)
         failed = ""
         for wave in waves:
@@ -88,9 +81,9 @@ class Remover:
                 yield from (self._skipped(step, failed) for step in batch)
                 continue
             pending: list[RemoveStep] = []
-            ordered = self.options.compare
+            ordered = self.context.options.compare
             batch = list(self._recounted(batch))
-            for step, done in self.workers.each(self._step, batch, in_order=ordered):
+            for step, done in self.context.workers.each(self._step, batch, in_order=ordered):
                 if done is None:
                     pending.append(step)
                     continue
@@ -102,7 +95,7 @@ class Remover:
                 if isinstance(event, Done) and event.outcome is Outcome.FAILED:
                     failed = failed or f"{event.ref.short} is still there"
                 yield event
-            self.stop.check()
+            self.context.stop.check()
 
     def _step(self, step: RemoveStep) -> tuple[RemoveStep, Done | None]:
         """Deal with one entry; None when its object has been deleted but is not gone yet."""
@@ -138,14 +131,16 @@ class Remover:
         return step, self._delete(step, live)
 
     def _abandon(self, step: RemoveStep, live: Live) -> Done:
-        if self.options.dry_run is DryRun.OFF and step.resource is not None:
-            self.ensure(WRITE_MARGIN)
-            cluster = self.reader.cluster
+        if self.context.options.dry_run is DryRun.OFF and step.resource is not None:
+            self.context.lock.ensure(WRITE_MARGIN)
+            cluster = self.context.cluster
             live = cluster.get(step.resource, step.entry.ref)
             self._still_the_same(step, live)
             try:
                 cluster.patch(
-                    step.resource, step.entry.ref, abandon_patch(live, self.target.manager)
+                    step.resource,
+                    step.entry.ref,
+                    abandon_patch(live, self.context.applyset.manager),
                 )
             except NotFound:
                 return self._done(step, Outcome.FORGOTTEN, "it is gone")
@@ -157,19 +152,19 @@ class Remover:
 
     def _delete(self, step: RemoveStep, live: Live) -> Done | None:
         entry, resource = step.entry, step.resource
-        if resource is None or self.options.dry_run is DryRun.CLIENT:
+        if resource is None or self.context.options.dry_run is DryRun.CLIENT:
             return self._done(step, self._deleted())
-        dry = self.options.dry_run is DryRun.SERVER
+        dry = self.context.options.dry_run is DryRun.SERVER
         if not live.terminating:
             if not dry:
-                self.ensure(DELETE_TIMEOUT)
+                self.context.lock.ensure(DELETE_TIMEOUT)
             try:
-                gone = self.reader.cluster.delete(
+                gone = self.context.cluster.delete(
                     resource,
                     entry.ref,
                     uid=live.uid,
                     resource_version=live.resource_version,
-                    propagation=self.options.propagation,
+                    propagation=self.context.options.propagation,
                     dry_run=dry,
                     timeout=DELETE_TIMEOUT,
                 )
@@ -188,6 +183,15 @@ class Remover:
             return self._done(step, self._deleted(), "it is being deleted already")
         return None
 
+    @property
+    def _reader(self) -> Reader:
+        return Reader(self.context.cluster, self.context.workers, self.context.applyset)
+
+    def _census(self) -> Census:
+        """Return what counts once more, by what the server serves now."""
+        cluster, workers = self.context.cluster, self.context.workers
+        return Census(cluster, workers, cluster.catalogue(), self.leaving)
+
     def _recounted(self, batch: Sequence[RemoveStep]) -> Sequence[RemoveStep]:
         """Refuse a Namespace or CRD that has come to hold more since its contents were counted."""
         doubtful = {
@@ -195,21 +199,21 @@ class Remover:
             for step in batch
             if step.action is Action.DELETE
             and step.entry.ref.group_kind in {NAMESPACE, CRD}
-            and not step.entry.ref.is_among(self.options.allow_cascade)
+            and not step.entry.ref.is_among(self.context.options.allow_cascade)
         }
-        if not doubtful or self.options.dry_run is not DryRun.OFF:
+        if not doubtful or self.context.options.dry_run is not DryRun.OFF:
             return batch
         # Discovery follows a CRD that this run has just deleted by seconds, and till then lists a
         # kind that cannot be read.
         deadline = time.monotonic() + _DISCOVERY_LAG
         while True:
-            census = self.census()
+            census = self._census()
             contents = {ref: census.contents(ref) for ref in sorted(doubtful)}
             if not any(one.uncounted for one in contents.values()):
                 break
-            if self.stop.requested or time.monotonic() > deadline:
+            if self.context.stop.requested or time.monotonic() > deadline:
                 break
-            self.stop.wait(_SETTLING_PAUSE)
+            self.context.stop.wait(_SETTLING_PAUSE)
         return [
             self._unless_grown(step, contents[step.entry.ref])
             if step.entry.ref in doubtful
@@ -240,7 +244,7 @@ class Remover:
         """Return whether the object is gone, or on its way."""
         if step.resource is None:
             return False
-        state = self.reader.one(step.resource, step.entry.ref)
+        state = self._reader.one(step.resource, step.entry.ref)
         if isinstance(state, Live):
             return state.uid == live.uid and state.terminating
         return isinstance(state, Absent) and state.proven
@@ -248,13 +252,13 @@ class Remover:
     def _decide_again(self, step: RemoveStep) -> RemoveStep:
         if step.resource is None:
             return step
-        state = self.reader.one(step.resource, step.entry.ref)
+        state = self._reader.one(step.resource, step.entry.ref)
         world = replace(self.world, states={**self.world.states, step.entry.ref: state})
         # An entry that no reply had confirmed is bound to the object that the plan saw.
         entry = step.entry
         if not entry.uid and step.live is not None:
             entry = replace(entry, uid=step.live.uid)
-        again = remove_step(entry, world, self.target, self.options)
+        again = remove_step(entry, world, self.context.applyset, self.context.options)
         if again.action is Action.DELETE and step.action is not Action.DELETE:
             # Only the plan, as a whole, may say that something is deleted.
             raise RunFailed(
@@ -272,7 +276,7 @@ class Remover:
         last: dict[Ref, Live] = {}
         while pending:
             left: list[RemoveStep] = []
-            for step, state in self.workers.each(self._look, pending):
+            for step, state in self.context.workers.each(self._look, pending):
                 if isinstance(state, Live) and step.live and state.uid == step.live.uid:
                     last[step.entry.ref] = state
                     left.append(step)
@@ -284,16 +288,18 @@ class Remover:
             elapsed = time.monotonic() - began
             if not pending:
                 return
-            if self.stop.requested or elapsed > self.options.timeout:
+            if self.context.stop.requested or elapsed > self.context.options.timeout:
                 break
             if elapsed - said > _SAY_AFTER:
                 said = elapsed
-                yield waiting(_holders(pending, last), "gone", elapsed, self.options.timeout)
-            self.stop.wait(pause)
+                yield waiting(
+                    _holders(pending, last), "gone", elapsed, self.context.options.timeout
+                )
+            self.context.stop.wait(pause)
             pause = min(pause * 1.5, _LONGEST_PAUSE)
         stuck = [last[step.entry.ref] for step in pending if step.entry.ref in last]
         pruning = {step.entry.ref for step in steps if step.action is Action.DELETE}
-        whys = diagnoses(stuck, pruning, self.reader.cluster, self.workers)
+        whys = diagnoses(stuck, pruning, self.context.cluster, self.context.workers)
         for step in pending:
             ref = step.entry.ref
             error = NotReady(
@@ -306,13 +312,13 @@ class Remover:
     def _look(self, step: RemoveStep) -> tuple[RemoveStep, object]:
         if step.resource is None:
             return step, None
-        return step, self.reader.one(step.resource, step.entry.ref, full=True)
+        return step, self._reader.one(step.resource, step.entry.ref, full=True)
 
     def _deleted(self) -> Outcome:
-        return Outcome.DELETED if self.options.mode is Mode.DELETE else Outcome.PRUNED
+        return Outcome.DELETED if self.context.options.mode is Mode.DELETE else Outcome.PRUNED
 
     def _done(self, step: RemoveStep, outcome: Outcome, reason: str = "") -> Done:
-        if self.options.dry_run is DryRun.OFF:
+        if self.context.options.dry_run is DryRun.OFF:
             self.gone.add(step.entry.ref)
         return Done(step.entry.ref, outcome, reason=reason)
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from applyprune.engine.inventory_lock import WRITE_MARGIN, InventoryLock, inventory_lock
+from applyprune.engine.context import RunContext, run_context
+from applyprune.engine.inventory_lock import WRITE_MARGIN
 from applyprune.engine.preconditions import no_set
 from applyprune.engine.reading import Reader
 from applyprune.engine.searching import search_all
-from applyprune.engine.tally import Tally
-from applyprune.engine.workers import Stop, Workers
 from applyprune.errors import ApplypruneError, InventoryError, as_problem
 from applyprune.model.events import (
     Done,
@@ -28,6 +27,7 @@ from applyprune.planning.managed_fields import mark_patch
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from applyprune.engine.cancellation import Cancellation
     from applyprune.engine.ports import Cluster, DamagedStore
     from applyprune.model.findings import Finding
     from applyprune.model.inventory import Inventory, Made
@@ -41,43 +41,32 @@ def repair(
     made: Made,
     cluster: Cluster,
     store: DamagedStore,
-    stop: Stop,
+    stop: Cancellation,
 ) -> Iterator[Event]:
     """Yield what is found; mend it unless ``options.dry_run`` says to look only.
 
     ``made`` is what an object counts as from then on that nothing but its marks speaks for.
     Raises AccessError, LostRace and Interrupted; InventoryError when it is no inventory at all.
     """
-    tally = Tally()
-    with (
-        inventory_lock(store, options, stop, run=tally.run, mode=Mode.REPAIR) as lock,
-        Workers(options.concurrency, stop) as workers,
-    ):
-        one = _Repair(target, options, made, cluster, store, stop, workers, tally, lock)
-        yield from one.events()
+    with run_context(cluster, store, target, options, stop, mode=Mode.REPAIR) as context:
+        yield from _Repair(context, store, made).events()
 
 
 @dataclass(slots=True)
 class _Repair:
-    target: SetIdentity
-    options: Options
-    made: Made
-    cluster: Cluster
+    context: RunContext
     store: DamagedStore
-    stop: Stop
-    workers: Workers
-    tally: Tally
-    lock: InventoryLock
+    made: Made
     damage: Sequence[str] = ()
     unseen: Sequence[str] = ()
 
     def events(self) -> Iterator[Event]:
         """Read, compare, say, write, put the labels back, write again."""
-        options, target = self.options, self.target
-        yield Started(self.tally.run, Mode.REPAIR, target.name, target.namespace, options.dry_run)
+        options, target, summary = self.context.options, self.context.applyset, self.context.summary
+        yield Started(summary.run, Mode.REPAIR, target.name, target.namespace, options.dry_run)
         if options.dry_run is DryRun.OFF:
-            yield from self.lock.wait(self._salvage)
-            inventory = self.lock.inventory
+            yield from self.context.lock.wait(self._salvage)
+            inventory = self.context.lock.inventory
         else:
             inventory = self._salvage()
         findings = self._findings(inventory)
@@ -85,7 +74,7 @@ class _Repair:
         mends = [one for one in findings if one.remedy is not Remedy.NONE]
         if mends and options.dry_run is DryRun.OFF:
             yield from self._mend(inventory, mends)
-        yield self.tally.finished()
+        yield summary.finished()
 
     def _salvage(self) -> Inventory:
         """Read what can be read, and keep in mind what cannot."""
@@ -93,13 +82,14 @@ class _Repair:
         return inventory
 
     def _findings(self, inventory: Inventory) -> Sequence[Finding]:
-        catalogue = self.cluster.catalogue()
-        reader = Reader(self.cluster, self.workers, self.target)
+        cluster, workers = self.context.cluster, self.context.workers
+        target, catalogue = self.context.applyset, cluster.catalogue()
+        reader = Reader(cluster, workers, target)
         world = reader.world((), inventory, catalogue, prunes=False, proves=False, searches=False)
-        marked = search_all(self.cluster, self.workers, catalogue, self.target)
-        self.stop.check()
+        marked = search_all(cluster, workers, catalogue, target)
+        self.context.stop.check()
         if not (inventory.exists or marked.lives):
-            raise no_set(self.target)
+            raise no_set(target)
         world = replace(
             world,
             marked=marked.lives,
@@ -108,24 +98,24 @@ class _Repair:
         )
         self.unseen = marked.unseen
         strays = self.store.strays()
-        return check(inventory, self.damage, strays, world, self.target, made=self.made)
+        return check(inventory, self.damage, strays, world, target, made=self.made)
 
     def _mend(self, inventory: Inventory, findings: Sequence[Finding]) -> Iterator[Event]:
         self._refuse_partial(findings)
         entries = repaired(inventory, findings)
-        yield self.lock.take(replace(inventory, entries=entries, copied=False))
-        for finding, problem in self.workers.each(self._mark, findings):
+        yield self.context.lock.take(replace(inventory, entries=entries, copied=False))
+        for finding, problem in self.context.workers.each(self._mark, findings):
             yield from self._done(finding, problem)
-        came_to = self.stop.exit_code or self.tally.exit_code
-        yield self.lock.release(entries, exit_code=came_to)
-        self.stop.check()
+        came_to = self.context.stop.exit_code or self.context.summary.exit_code
+        yield self.context.lock.release(entries, exit_code=came_to)
+        self.context.stop.check()
 
     def _refuse_partial(self, findings: Sequence[Finding]) -> None:
         """Refuse to write half of what was lost in the place of what is left of the record."""
         rebuilt = any(one.fault in {Fault.DAMAGED, Fault.LOST} for one in findings)
-        if rebuilt and self.unseen and not self.options.partly:
+        if rebuilt and self.unseen and not self.context.options.partly:
             raise InventoryError(
-                f"the record of the set {self.target.name} was not made anew",
+                f"the record of the set {self.context.applyset.name} was not made anew",
                 why=f"not everything could be looked at: {'; '.join(self.unseen[:3])}",
                 hint="What is there and was not seen would be listed nowhere. Look again when it "
                 "can be, or with more rights; --partly does without it.",
@@ -134,15 +124,15 @@ class _Repair:
     def _mark(self, finding: Finding) -> tuple[Finding, Problem | None]:
         if finding.live is None or finding.resource is None or finding.ref is None:
             return finding, None
-        self.lock.ensure(WRITE_MARGIN)
+        self.context.lock.ensure(WRITE_MARGIN)
         try:
             version, live = finding.resource.gvk.api_version, finding.live
             # The server gives a label that comes with a patch to the patch's own manager: where it
             # was all that ours owned, a second one has to give it back.
             for _ in range(2):
-                operations = mark_patch(live, version, self.target)
-                live = self.cluster.patch(finding.resource, finding.ref, operations)
-                if own_apply_entry(live, self.target.manager) is not None:
+                operations = mark_patch(live, version, self.context.applyset)
+                live = self.context.cluster.patch(finding.resource, finding.ref, operations)
+                if own_apply_entry(live, self.context.applyset.manager) is not None:
                     break
         except ApplypruneError as error:
             return finding, as_problem(error, where=str(finding.ref))
@@ -153,4 +143,4 @@ class _Repair:
             return  # about the inventory itself, which is written anew as a whole
         outcome = Outcome.FAILED if problem else Outcome.REPAIRED
         done = Done(finding.ref, outcome, reason=str(finding.remedy), problem=problem)
-        yield from self.tally.counted((done,))
+        yield from self.context.summary.counted((done,))

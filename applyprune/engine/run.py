@@ -6,9 +6,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from applyprune.engine.applying import Applier
-from applyprune.engine.counting import Census
+from applyprune.engine.context import RunContext, run_context
 from applyprune.engine.expecting import Expectations
-from applyprune.engine.inventory_lock import InventoryLock, inventory_lock
 from applyprune.engine.preconditions import (
     ensure_home,
     no_set,
@@ -21,8 +20,6 @@ from applyprune.engine.pretending import Pretender
 from applyprune.engine.reading import Reader
 from applyprune.engine.recreating import Recreator
 from applyprune.engine.removing import Remover
-from applyprune.engine.tally import Tally
-from applyprune.engine.workers import Stop, Workers
 from applyprune.errors import (
     ApplypruneError,
     LostRace,
@@ -54,6 +51,7 @@ from applyprune.planning.world import World
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from applyprune.engine.cancellation import Cancellation
     from applyprune.engine.ports import Cluster, Store
     from applyprune.model.manifests import Manifest
     from applyprune.model.problems import Problem
@@ -81,30 +79,23 @@ class Request:
     empty: Sequence[str] = ()
 
 
-def run(request: Request, cluster: Cluster, store: Store, stop: Stop) -> Iterator[Event]:
+def run(request: Request, cluster: Cluster, store: Store, stop: Cancellation) -> Iterator[Event]:
     """Make the cluster match the request; yield what happens, as it happens.
 
     Failures of single objects are events, and Finished says what they amount to. What concerns the
     run as a whole is raised: InputError, AccessError, InventoryError, LostRace, Interrupted.
     """
-    options, tally = request.options, Tally()
-    with (
-        inventory_lock(
-            store, options, stop, run=tally.run, mode=options.mode, who=request.who
-        ) as lock,
-        Workers(options.concurrency, stop) as workers,
-    ):
-        yield from _Run(request, cluster, stop, workers, tally, lock).events()
+    options = request.options
+    with run_context(
+        cluster, store, request.target, options, stop, mode=options.mode, who=request.who
+    ) as context:
+        yield from _Run(request, context).events()
 
 
 @dataclass(slots=True)
 class _Run:
     request: Request
-    cluster: Cluster
-    stop: Stop
-    workers: Workers
-    tally: Tally
-    lock: InventoryLock
+    context: RunContext
     unknown: Sequence[tuple[Ref, Problem]] = ()
     inventory: Inventory = field(default_factory=lambda: Inventory("", ""))
     plan: Plan = field(default_factory=lambda: Plan((), ()))
@@ -114,8 +105,9 @@ class _Run:
 
     def events(self) -> Iterator[Event]:
         """Go through the run; the straight line that everything else serves."""
-        target, options = self.request.target, self.request.options
-        yield Started(self.tally.run, options.mode, target.name, target.namespace, options.dry_run)
+        target, options = self.context.applyset, self.context.options
+        summary = self.context.summary
+        yield Started(summary.run, options.mode, target.name, target.namespace, options.dry_run)
         while True:
             yield from self._read_and_plan()
             try:
@@ -123,14 +115,14 @@ class _Run:
                 break
             except LostRace:
                 # Somebody was first: wait for their end, and plan again on what they left.
-                if self.tally.elapsed > options.lock_timeout:
+                if summary.elapsed > options.lock_timeout:
                     raise
         entries = self._union()
         try:
             applier = self._applier()
             unknown = (Done(ref, Outcome.FAILED, problem=why) for ref, why in self.unknown)
-            yield from self.tally.counted(unknown)
-            yield from self.tally.counted(applier.run(self.plan.applies))
+            yield from summary.counted(unknown)
+            yield from summary.counted(applier.run(self.plan.applies))
             self._take_note(entries, applier)
             yield from self._await_ready(entries, applier)
             yield from self._prune(entries, applier)
@@ -141,18 +133,19 @@ class _Run:
             self._take_note(entries, applier)
             yield from self._record_end(entries, error.exit_code)
             raise
-        yield from self._record_end(entries, self.tally.exit_code)
-        yield self.tally.finished()
+        yield from self._record_end(entries, summary.exit_code)
+        yield summary.finished()
 
     def _read_and_plan(self) -> Iterator[Event]:
-        request, target, options = self.request, self.request.target, self.request.options
-        yield from self.lock.wait()
-        self.inventory = self.lock.inventory
+        request, context = self.request, self.context
+        cluster, target, options = context.cluster, context.applyset, context.options
+        yield from context.lock.wait()
+        self.inventory = context.lock.inventory
         # guard: set-owner
         refuse_owned(self.inventory, request.owner, options, takes_over=request.takes_over)
         refuse_empty(self.inventory, options, request.manifests)
         refuse_unlisted(options.select, self.inventory.entries, target)
-        catalogue = self.cluster.catalogue()
+        catalogue = cluster.catalogue()
         resolved = resolve(
             request.manifests,
             catalogue,
@@ -167,15 +160,14 @@ class _Run:
             picked = [*(one.ref for one in resolved.desired), *(ref for ref, _ in self.unknown)]
             yield Warned(partial_problem(options.selector, picked, self.inventory.entries))
         if not self.inventory.exists and options.mode is Mode.APPLY:
-            ensure_home(self.cluster, target, options)
-        reader = Reader(self.cluster, self.workers, target)
-        self.world = reader.world(
+            ensure_home(cluster, target, options)
+        self.world = Reader(cluster, context.workers, target).world(
             resolved.desired,
             self.inventory,
             catalogue,
             prunes=options.prune and not options.selector and options.mode is not Mode.ABANDON,
         )
-        self.stop.check()
+        context.stop.check()
         if not self.inventory.exists:
             refuse_unrecorded(self.world, target, options.mode)
         if not self.inventory.exists and options.mode is Mode.DELETE:
@@ -196,15 +188,15 @@ class _Run:
             yield Warned(recovered_problem(self.plan.recovered, self.world, self.inventory))
         # A rule that is none ends the run here, before anything is written.
         applied = [step.desired for step in self.plan.applies]
-        self.expectations = Expectations(self.cluster, applied, options)
-        self.pretender = Pretender(self.cluster, target, options, self.inventory.entries)
+        self.expectations = Expectations(cluster, applied, options)
+        self.pretender = Pretender(context, self.inventory.entries)
         self.pretender.expect(self.plan.applies)
         yield Planned(self.plan)
 
     def _record_union(self) -> Iterator[Event]:
-        if self.request.options.dry_run is DryRun.OFF and self._has_work():
-            owner = self.request.owner
-            yield self.lock.take(replace(self.inventory, entries=self._union(), owner=owner))
+        if self.context.options.dry_run is DryRun.OFF and self._has_work():
+            owned = replace(self.inventory, entries=self._union(), owner=self.request.owner)
+            yield self.context.lock.take(owned)
 
     def _has_work(self) -> bool:
         removes_set = self._removes_set() and not self.plan.no_prune
@@ -214,10 +206,10 @@ class _Run:
         )
 
     def _applies(self) -> bool:
-        return self.request.options.mode is Mode.APPLY
+        return self.context.options.mode is Mode.APPLY
 
     def _removes_set(self) -> bool:
-        options = self.request.options
+        options = self.context.options
         return options.mode is Mode.DELETE or (options.mode is Mode.ABANDON and not options.select)
 
     def _union(self) -> dict[Ref, Entry]:
@@ -236,59 +228,44 @@ class _Run:
 
     def _await_ready(self, entries: dict[Ref, Entry], applier: Applier) -> Iterator[Event]:
         """Wait for everything, if that is asked for; what is not ready keeps the prune back."""
-        if self.request.options.wait and not self.tally.problems:
-            if self.lock.taken:
+        lock, summary = self.context.lock, self.context.summary
+        if self.context.options.wait and not summary.problems:
+            if lock.taken:
                 # The wait may be long: what has been confirmed is recorded before it.
-                yield self.lock.record(entries, Phase.APPLIED)
+                yield lock.record(entries, Phase.APPLIED)
             yield from applier.await_ready(step.desired for step in self.plan.applies)
-        self.tally.problems += applier.unready.values()
+        summary.problems += applier.unready.values()
 
     def _take_note(self, entries: dict[Ref, Entry], applier: Applier) -> None:
         """Enter what was confirmed; what was passed over and nobody had listed is not ours."""
-        entries.update({**self.lock.noted, **applier.confirmed})
+        entries.update({**self.context.lock.noted, **applier.confirmed})
         for ref in applier.untouched - self.inventory.entries.keys():
             entries.pop(ref, None)
 
     def _applier(self) -> Applier:
         return Applier(
-            cluster=self.cluster,
-            workers=self.workers,
-            stop=self.stop,
-            target=self.request.target,
-            options=self.request.options,
+            self.context,
             schemas=dict(self.world.schemas),
-            recreator=Recreator(
-                self.cluster,
-                self.stop,
-                self.request.target,
-                self.request.options,
-                note=self.lock.note,
-                ensure=self.lock.ensure,
-            ),
-            ensure=self.lock.ensure,
+            recreator=Recreator(self.context),
             expectations=self.expectations,
             pretender=self.pretender,
         )
 
-    def _census(self) -> Census:
-        """Return what counts once more, by what the server serves now."""
-        leaving = frozenset(step.entry.ref for step in self.plan.removals)
-        return Census(self.cluster, self.workers, self.cluster.catalogue(), leaving)
-
     def _prune(self, entries: dict[Ref, Entry], applier: Applier) -> Iterator[Event]:
-        absent = "not selected" if self.request.options.selector else "not in the input"
+        options, lock, summary = self.context.options, self.context.lock, self.context.summary
+        absent = "not selected" if options.selector else "not in the input"
         for entry in self.plan.recovered:
             reason = f"back in the inventory; it is {absent}"
-            yield from self.tally.counted((Done(entry.ref, Outcome.KEPT, reason=reason),))
+            yield from summary.counted((Done(entry.ref, Outcome.KEPT, reason=reason),))
         steps = self.plan.removals
         if not steps:
             return
         failed = "not everything is ready" if applier.unready else "not everything was applied"
-        refused = self.plan.no_prune or (failed if self.tally.problems else "")
+        refused = self.plan.no_prune or (failed if summary.problems else "")
         if refused:
             yield from self._leave(refused)
             return
-        if self.lock.taken:
+        if lock.taken:
             for step in steps:
                 if step.live is None:
                     continue
@@ -298,24 +275,18 @@ class _Run:
                     entries[entry.ref] = replace(entry, deleting=True)
                 elif step.action is Action.ABANDON:
                     # What the user has asked to be let go of stays so, wherever this is cut off.
-                    asked = self.request.options.mode is Mode.ABANDON
+                    asked = options.mode is Mode.ABANDON
                     keep = entry.keep or ("inventory abandon" if asked else "")
                     entries[entry.ref] = replace(entry, letting_go=True, keep=keep)
-            yield self.lock.record(entries, Phase.INTENT)
+            yield lock.record(entries, Phase.INTENT)
         remover = Remover(
-            reader=Reader(self.cluster, self.workers, self.request.target),
-            workers=self.workers,
-            stop=self.stop,
-            target=self.request.target,
-            options=self.request.options,
+            self.context,
             world=self.world,
-            ensure=self.lock.ensure,
-            census=self._census,
             applied=frozenset(entry.uid for entry in applier.confirmed.values()),
             pretender=self.pretender,
         )
         try:
-            yield from self.tally.counted(remover.run(steps))
+            yield from summary.counted(remover.run(steps))
         finally:
             for ref in remover.gone:  # guard: delete-confirmed
                 entries.pop(ref, None)
@@ -328,15 +299,16 @@ class _Run:
             else:
                 told = "it would be deleted" if step.action is Action.DELETE else "not pruned"
                 done = Done(step.entry.ref, Outcome.KEPT, reason=f"{told}: {why}")
-            yield from self.tally.counted((done,))
-        if self.plan.refusal is not None and self.request.options.prune:
-            self.tally.refusal = self.plan.refusal
+            yield from self.context.summary.counted((done,))
+        if self.plan.refusal is not None and self.context.options.prune:
+            self.context.summary.refusal = self.plan.refusal
             yield Refused(self.plan.refusal)
 
     def _record_end(self, entries: dict[Ref, Entry], exit_code: int) -> Iterator[Event]:
-        if not self.lock.taken:
+        lock = self.context.lock
+        if not lock.taken:
             return
         if not entries and self._removes_set():
-            yield self.lock.remove()
+            yield lock.remove()
         else:
-            yield self.lock.release(entries, exit_code=exit_code)
+            yield lock.release(entries, exit_code=exit_code)

@@ -12,8 +12,8 @@ from applyprune.planning.tracking import PART_OF
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from applyprune.engine.context import WorkerPool
     from applyprune.engine.ports import Cluster
-    from applyprune.engine.workers import Workers
     from applyprune.model.live import Live
     from applyprune.model.resources import Catalogue, Resource
     from applyprune.planning.tracking import SetIdentity
@@ -30,7 +30,7 @@ class Marked:
 
 
 def search_all(
-    cluster: Cluster, workers: Workers, catalogue: Catalogue, target: SetIdentity
+    cluster: Cluster, workers: WorkerPool, catalogue: Catalogue, target: SetIdentity
 ) -> Marked:
     """Return the objects of every kind that bear the set's marks."""
     marked = search(cluster, workers, catalogue.preferred.values(), target)
@@ -39,7 +39,7 @@ def search_all(
 
 
 def search(
-    cluster: Cluster, workers: Workers, kinds: Iterable[Resource], target: SetIdentity
+    cluster: Cluster, workers: WorkerPool, kinds: Iterable[Resource], target: SetIdentity
 ) -> Marked:
     """Return the objects of some kinds that bear the set's label and its manager's Apply entry.
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from applyprune.engine.context import WorkerPool
 from applyprune.engine.feeding import Broken, Feeds, Listed, Seen, Source, narrower, sources
 from applyprune.engine.preconditions import no_set
 from applyprune.engine.reading import Reader
-from applyprune.engine.workers import Stop, Workers
 from applyprune.errors import Forbidden, as_problem
 from applyprune.model.builtin import CONFIG_MAPS
 from applyprune.model.events import Enrolled, Event, Finished, Standing, Warned
@@ -25,6 +25,7 @@ from applyprune.planning.world import World
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from applyprune.engine.cancellation import Cancellation
     from applyprune.engine.feeding import News
     from applyprune.engine.ports import Cluster, Readable
     from applyprune.model.inventory import Inventory
@@ -53,13 +54,13 @@ class Survey:
 
 
 def survey(
-    target: SetIdentity, asked: Survey, cluster: Cluster, store: Readable, stop: Stop
+    target: SetIdentity, asked: Survey, cluster: Cluster, store: Readable, stop: Cancellation
 ) -> Iterator[Event]:
     """Yield a Standing for each object of a set, then the set itself, then what changes.
 
     Raises UsageError for a set that there is not, InventoryError, AccessError and Interrupted.
     """
-    with Workers(16, stop) as workers, closing(Feeds(cluster)) as feeds:
+    with WorkerPool(16, stop) as workers, closing(Feeds(cluster)) as feeds:
         yield from _Surveyor(target, asked, cluster, store, stop, workers, feeds).events()
 
 
@@ -82,8 +83,8 @@ class _Surveyor:
     asked: Survey
     cluster: Cluster
     store: Readable
-    stop: Stop
-    workers: Workers
+    stop: Cancellation
+    workers: WorkerPool
     feeds: Feeds
     inventory: Inventory = field(init=False)
     world: World = field(default_factory=lambda: World({}))

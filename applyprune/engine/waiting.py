@@ -26,9 +26,9 @@ from applyprune.planning.tracking import PART_OF
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from applyprune.engine.cancellation import Cancellation
     from applyprune.engine.feeding import News
     from applyprune.engine.ports import Cluster
-    from applyprune.engine.workers import Stop
     from applyprune.model.live import Live
     from applyprune.model.problems import Problem
     from applyprune.model.refs import Ref
@@ -52,7 +52,7 @@ class Waiter:
     """
 
     cluster: Cluster
-    stop: Stop
+    stop: Cancellation
     target: SetIdentity
     timeout: float
     patient: bool = False

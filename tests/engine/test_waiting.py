@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from applyprune.engine.cancellation import Cancellation
 from applyprune.engine.feeding import Listed, Seen, Source
 from applyprune.engine.waiting import Waiter
-from applyprune.engine.workers import Stop
 from applyprune.errors import InputError, Interrupted, UsageError
 from applyprune.model.events import Assessed, Outcome, Phase, Recorded, Waiting
 from applyprune.model.inventory import Made
@@ -318,7 +318,7 @@ def test_a_job_that_failed_and_was_removed_at_once_has_failed() -> None:
     live = Live(ref=ref, uid="u", resource_version="2", metadata=body["metadata"], body=body)
     source = Source(resource, "n", f"{PART_OF}={target.id}")
     cluster: Any = None
-    waiter = Waiter(cluster, Stop(), target, 60.0)
+    waiter = Waiter(cluster, Cancellation(), target, 60.0)
     for news in (Listed(source, {}), Seen(source, ref, live), Seen(source, ref, None)):
         waiter._take_in(news)
     state = waiter._state(Awaited(ref, resource, 0.0, Origin("a.yaml", 1, 1), once=True))

@@ -11,10 +11,10 @@ from applyprune.cluster.api_server import KubernetesClient
 from applyprune.cluster.inventory_store import ConfigMapStore
 from applyprune.cluster.kubeconfig import connect
 from applyprune.cluster.transport import Transport
+from applyprune.engine.cancellation import Cancellation
 from applyprune.engine.moving import Side, move
 from applyprune.engine.repairing import repair
 from applyprune.engine.run import Request, run
-from applyprune.engine.workers import Stop
 from applyprune.model.events import Done, Event, Finished, Found, Outcome, Planned, Refused, Warned
 from applyprune.model.inventory import Made
 from applyprune.model.options import DryRun, Mode, Options, PruneLimit
@@ -90,7 +90,7 @@ class Stage:
     name: str = "web"
     budget: float = 5.0
     seen: Callable[[Event], None] = lambda _: None
-    stop: Stop = field(default_factory=Stop)
+    stop: Cancellation = field(default_factory=Cancellation)
     owner: str = ""
     takes_over: bool = False
 

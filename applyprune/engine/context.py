@@ -1,0 +1,150 @@
+"""What all parts of one run share: the cluster, the lock, the worker pool, the summary."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Self, TypeVar
+
+from applyprune.engine.inventory_lock import InventoryLock, inventory_lock
+from applyprune.model.events import Done, Finished, Outcome
+from applyprune.planning.report import finished
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from applyprune.engine.cancellation import Cancellation
+    from applyprune.engine.ports import Cluster, Store
+    from applyprune.model.events import Event
+    from applyprune.model.options import Mode, Options
+    from applyprune.model.problems import Problem
+    from applyprune.planning.tracking import SetIdentity
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+class WorkerPool:
+    """Runs calls on at most ``size`` threads."""
+
+    def __init__(self, size: int, stop: Cancellation) -> None:
+        """Start no thread before there is work."""
+        self._pool = ThreadPoolExecutor(max_workers=size, thread_name_prefix="applyprune")
+        self._stop = stop
+
+    def __enter__(self) -> Self:
+        """Return the pool itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Wait for what is in flight and end the threads."""
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+    def each(
+        self, call: Callable[[T], R], items: Iterable[T], *, in_order: bool = False
+    ) -> Iterator[R]:
+        """Yield the results as they come; once the run is asked to end, no further call begins.
+
+        ``in_order`` yields them in the order of the items.
+
+        The first exception of a call is raised here after the calls in flight have ended.
+        """
+        futures = [self._pool.submit(self._one, call, item) for item in items]
+        try:
+            for future in futures if in_order else as_completed(futures):
+                if (result := future.result()) is not None:
+                    yield result[0]
+        finally:
+            for future in futures:
+                future.cancel()
+
+    def check(self) -> None:
+        """Raise Interrupted when the run was asked to end, and results are missing for it."""
+        self._stop.check()
+
+    def _one(self, call: Callable[[T], R], item: T) -> tuple[R] | None:
+        return None if self._stop.requested else (call(item),)
+
+
+@dataclass(slots=True)
+class RunSummary:
+    """What one run has come to so far: its id, what became of each object, what failed."""
+
+    run: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
+    """The run's id."""
+    problems: list[Problem] = field(default_factory=list)
+    """The problems of single objects."""
+    refusal: Problem | None = None
+    """The problem of the whole prune, if a guard refused it."""
+    _began: float = field(default_factory=time.monotonic)
+    _counts: Counter[Outcome] = field(default_factory=Counter)
+
+    @property
+    def elapsed(self) -> float:
+        """Return how many seconds the run has taken."""
+        return time.monotonic() - self._began
+
+    def counted(self, events: Iterable[Event]) -> Iterator[Event]:
+        """Pass events on, and count what they say."""
+        for event in events:
+            if isinstance(event, Done):
+                self._counts[event.outcome] += 1
+                if event.problem is not None:
+                    self.problems.append(event.problem)
+            yield event
+
+    @property
+    def exit_code(self) -> int:
+        """Return the exit code of what has happened so far."""
+        return self.finished().exit_code
+
+    def finished(self) -> Finished:
+        """Return the event that ends the run."""
+        return finished(self._counts, self.problems, self.elapsed, self.refusal)
+
+
+@dataclass(frozen=True, slots=True)
+class RunContext:
+    """What all parts of one run share."""
+
+    cluster: Cluster
+    """The API server."""
+    applyset: SetIdentity
+    """The set that the run works on."""
+    options: Options
+    """What the user has decided about the run."""
+    stop: Cancellation
+    """The request that the run should end."""
+    workers: WorkerPool
+    """The threads for requests side by side."""
+    lock: InventoryLock
+    """The lock on the set's inventory; a dry run never takes it."""
+    summary: RunSummary
+    """What the run has come to so far."""
+
+
+@contextmanager
+def run_context(
+    cluster: Cluster,
+    store: Store,
+    applyset: SetIdentity,
+    options: Options,
+    stop: Cancellation,
+    *,
+    mode: Mode,
+    who: str = "",
+) -> Iterator[RunContext]:
+    """Yield the context of a new run; at the end close the worker pool, then release the lock.
+
+    ``mode`` and ``who`` are those of ``inventory_lock``.
+    """
+    summary = RunSummary()
+    with (
+        inventory_lock(store, options, stop, run=summary.run, mode=mode, who=who) as lock,
+        WorkerPool(options.concurrency, stop) as workers,
+    ):
+        yield RunContext(cluster, applyset, options, stop, workers, lock, summary)
