@@ -1,4 +1,4 @@
-"""Bytes → manifests: files, URLs and builds, the YAML dialect of Kubernetes, lists, structure."""
+"""Read manifests: files, URLs, kustomize builds, Kubernetes' YAML dialect, lists, validation."""
 
 from applyprune.sources.input import Input
 from applyprune.sources.kustomize import Overlay

@@ -1,7 +1,7 @@
-"""``applyprune.yaml``: a set's name, input and options in a file beside its manifests.
+"""Read ``applyprune.yaml``: the name, input and options of a set, in a file beside its manifests.
 
-It looks like an object, and is none: no API server ever serves its kind. So it may lie in a folder
-of manifests, which are read without it.
+The file looks like an object, but no API server serves its kind. So it may be in a folder of
+manifests: reading the folder skips it.
 """
 
 from __future__ import annotations
@@ -25,26 +25,30 @@ API_VERSION = "applyprune.dev/v1alpha1"
 KIND = "Config"
 
 _MAX_BYTES = 2**20
-_HINT = f"It begins with apiVersion: {API_VERSION} and kind: {KIND}."
+_HINT = f"The file must begin with apiVersion: {API_VERSION} and kind: {KIND}."
 
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """What such a file says, apiVersion and kind left out; ``path`` is fit to be shown."""
+    """The content of one configuration file."""
 
     path: str
+    """The path, safe to print."""
     settings: Mapping[str, Any] = field(hash=False)
+    """The settings, without apiVersion and kind."""
     text: str = field(repr=False)
+    """The text of the file."""
     line: int = 1
+    """The line in which the document begins, from 1."""
 
     def origin(self, key: str) -> Origin:
-        """Return where a setting stands."""
+        """Return the place of a setting in the file."""
         line, column = locate(self.text, self.line, [key]) or (self.line, 0)
         return Origin(self.path, 0, line, column)
 
 
 def is_configuration(data: bytes) -> bool:
-    """Return whether a text is such a file: one document, of that very apiVersion and kind."""
+    """Return whether ``data`` is a configuration: one document with this apiVersion and kind."""
     if API_VERSION.encode() not in data:
         return False
     documents = read_documents(data)
@@ -52,24 +56,27 @@ def is_configuration(data: bytes) -> bool:
 
 
 def read_configuration(path: str) -> Configuration:
-    """Return what a file says; raises InputError for one that is no such file."""
+    """Return the configuration in a file.
+
+    Raises InputError when the file cannot be read or is not a configuration.
+    """
     shown = shown_path(path)
     try:
         with Path(path).open("rb") as file:
             data = file.read(_MAX_BYTES + 1)
     except (OSError, ValueError) as error:
-        why = error.strerror if isinstance(error, OSError) else ""
-        raise InputError("cannot be read", where=Origin(shown), why=why or "") from None
+        reason = error.strerror if isinstance(error, OSError) else ""
+        raise InputError("cannot be read", where=Origin(shown), why=reason or "") from None
     documents = read_documents(data) if len(data) <= _MAX_BYTES else []
     if len(documents) != 1:
-        raise InputError("no configuration: one document is one", where=Origin(shown), hint=_HINT)
+        raise InputError("expected a single YAML document", where=Origin(shown), hint=_HINT)
     content = documents[0].content
     if isinstance(content, Refused):
         where = Origin(shown, 0, content.line)
         raise InputError(content.problem, where=where, hint=content.hint)
     if not _is_ours(content.value):
         where = Origin(shown, 0, content.line)
-        raise InputError("no configuration of applyprune", where=where, hint=_HINT)
+        raise InputError("not an applyprune configuration", where=where, hint=_HINT)
     settings = {
         key: value for key, value in content.value.items() if key not in {"apiVersion", "kind"}
     }

@@ -1,8 +1,9 @@
-"""The YAML dialect of Kubernetes: a stream of events → documents of plain JSON data.
+"""Parse Kubernetes' YAML dialect: a stream of events → documents of plain JSON data.
 
-What Go's reader accepts is read as Go reads it. Refused beyond that is what Go loses without a
-word: keys that stand twice (as text: 1 and "1" are one key), a merge (``<<``) that overwrites a key
-before it, tags without a meaning in JSON, digits beyond 64 bits; and a nesting beyond 100 levels.
+Input that Go's reader accepts gets the value that Go gives it. The parser also rejects what Go
+loses silently: duplicate keys (compared as text: 1 and "1" are the same key), a merge (``<<``)
+that overwrites an earlier key, tags without a meaning in JSON, and integers beyond 64 bits. It
+rejects nesting beyond 100 levels.
 """
 
 from __future__ import annotations
@@ -36,14 +37,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 MAX_DEPTH = 100
-"""How many mappings and sequences may stand in one another; Kubernetes objects stay below 40."""
+"""How deep mappings and sequences may nest; Kubernetes objects stay below 40."""
 
 TOO_DEEP = f"nested deeper than {MAX_DEPTH} levels"
 
 _MERGE = "<<"
 _LONGEST_REMEMBERED = 64
 
-# Go's measure of an alias bomb (yaml.v2, decode.go): what part of the nodes may come from aliases.
+# Go's limit for alias bombs (yaml.v2, decode.go): the share of nodes that may come from aliases.
 _FEW_ALIASED, _FEW_READ = 100, 1000
 _RATIO_FALLS_FROM, _RATIO_FALLS_TO = 400_000, 4_000_000
 _HIGHEST_RATIO, _LOWEST_RATIO = 0.99, 0.10
@@ -53,14 +54,16 @@ _T = TypeVar("_T", bound=Scalar)
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """One document that is not empty: plain JSON data, and the line of the text it begins in."""
+    """One document that is not empty."""
 
     value: Any
+    """The plain JSON data."""
     line: int
+    """The line of the text in which the document begins, from 1."""
 
 
 class _Remembered(dict[str, _T], Generic[_T]):
-    """Plain scalars and what they mean: most of a manifest's texts stand in it many times."""
+    """A cache of plain scalars and their values: most texts of a manifest occur many times."""
 
     __slots__ = ("_resolve",)
 
@@ -77,19 +80,23 @@ class _Remembered(dict[str, _T], Generic[_T]):
 
 @dataclass(slots=True)
 class _Anchor:
-    """What an anchor names, and how many nodes and levels it has; ``open`` until it ends."""
+    """The node that an anchor names."""
 
     value: Any = None
+    """The value of the node."""
     nodes: int = 0
+    """How many nodes it contains."""
     height: int = 0
+    """How many levels it has."""
     open: bool = True
+    """Whether the end of the node has not been read yet."""
 
 
 def read_stream(text: str, stand_in: str = "") -> tuple[list[Document], int]:
     """Return the documents that are not empty, and how many began with ``---``.
 
-    ``stand_in`` stands for a colon, see ``events.without_flow_colons``. Raises Refused at the first
-    place that cannot be used, and ruamel's YAMLError where libyaml cannot go on.
+    ``stand_in`` replaces a colon, see ``events.without_flow_colons``. Raises Refused at the first
+    unsupported place, and ruamel's YAMLError where libyaml cannot continue.
     """
     builder = _Builder(text, stand_in)
     documents: list[Document] = []
@@ -101,7 +108,7 @@ def read_stream(text: str, stand_in: str = "") -> tuple[list[Document], int]:
         if kind is not DocumentStartEvent:
             continue
         if start.version or start.tags:
-            raise Refused("a directive (%YAML, %TAG)", *place(start))
+            raise Refused("YAML directives (%YAML, %TAG) are not supported", *place(start))
         marked += bool(start.explicit)
         first = builder.take()
         value = builder.document(first)
@@ -111,16 +118,14 @@ def read_stream(text: str, stand_in: str = "") -> tuple[list[Document], int]:
     return documents, marked
 
 
-_SELF = "an alias stands inside what it names"
-_BOMB = "aliases repeat too much of the document"
-_TWICE = "kubectl would silently take the last one; keep one of them."
-_MERGED = (
-    "Whether << or the key wins differs between readers; put << first, or drop one of the two."
-)
+_SELF = "an alias is inside the node that it refers to"
+_BOMB = "the document contains excessive aliasing"
+_TWICE = "kubectl would silently use the last value; remove the duplicate."
+_MERGED = "YAML readers disagree on whether << or the key wins; put << first, or remove either."
 
 
 class _Builder:
-    """Builds one document after the other; what is remembered of scalars is shared by all."""
+    """Build one document after the other; all documents share the cache of scalars."""
 
     def __init__(self, text: str, stand_in: str) -> None:
         self.take = events(text)
@@ -141,7 +146,7 @@ class _Builder:
         return self._node(first, 1)
 
     def _node(self, event: Any, depth: int) -> Any:
-        """Return the value of any node; ``depth`` is that of a collection, were it one."""
+        """Return the value of any node; ``depth`` is its depth if it is a collection."""
         kind = type(event)
         try:
             if kind is AliasEvent:
@@ -197,9 +202,9 @@ class _Builder:
                 result.append(self._node(event, depth + 1))
 
     def _mapping(self, depth: int) -> dict[str, Any]:
-        """Build a mapping: the hot loop, so what is rare is left to other methods.
+        """Build a mapping: this is the hot loop, so other methods handle the rare cases.
 
-        ``ctag`` is the tag as the event stores it; ``tag`` is a property, a call for each scalar.
+        ``ctag`` is the tag as the event stores it. ``tag`` is a property: a call for each scalar.
         """
         take, plain, keys = self.take, self._plain, self._keys
         result: dict[str, Any] = {}
@@ -239,31 +244,32 @@ class _Builder:
         elif type(event) is not ScalarEvent:
             raise Refused("a mapping or a list cannot be a key")
         elif event.value == _MERGE and not (event.ctag is None and event.style):
-            raise Refused("a tag or an anchor on the key <<")
+            raise Refused("the key << cannot have a tag or an anchor")
         elif event.ctag is None and not event.style:
-            # The anchor keeps the value, which is not always the key: 1.0 is 1, and "1".
+            # The anchor keeps the value, which may differ from the key: 1.0 has the value 1 and the
+            # key "1".
             value = self._node(event, depth)
             return self._keys[event.value]
         else:
             value = self._node(event, depth)
         if not isinstance(value, str):
             if type(event) is AliasEvent:
-                raise Refused("an alias as a key must name a text")
+                raise Refused("an alias used as a key must refer to a string")
             return key_text(value)
         return value
 
     def _merge(self, event: Any, depth: int, result: dict[str, Any], merged: set[str]) -> None:
-        """Take what ``<<`` brings into ``result``, and its keys into ``merged``."""
+        """Add what ``<<`` brings to ``result``, and its keys to ``merged``."""
         line, column = place(event)
         if type(event) is SequenceStartEvent:
             brought: dict[str, Any] = {}
             while type(event := self.take()) is not SequenceEndEvent:
-                # Earlier ones win: the one rule that all readers share.
+                # Earlier mappings win: all readers share this rule.
                 brought = {**self._merge_source(event, depth), **brought}
         else:
             brought = self._merge_source(event, depth)
         if clash := next((key for key in brought if key in result), None):
-            problem = f"<< brings the key {shown(clash)}, which stands before it"
+            problem = f"<< overwrites the key {shown(clash)}, which comes before it"
             raise Refused(problem, line, column, hint=_MERGED)
         result.update(brought)
         merged.update(brought)
@@ -271,14 +277,16 @@ class _Builder:
     def _merge_source(self, event: Any, depth: int) -> dict[str, Any]:
         value = self._node(event, depth + 1)
         if not isinstance(value, dict):
-            raise Refused("<< takes a mapping, or a list of mappings", *place(event))
+            raise Refused("<< needs a mapping or a list of mappings", *place(event))
         return value
 
     def _alias(self, event: Any, depth: int) -> _Anchor:
-        """Return what an alias names, as a copy of its own; count it as Go does."""
+        """Return a copy of the node that an alias refers to; count its nodes as Go does."""
         anchor = self._anchors.get(event.anchor)
         if anchor is None:
-            raise Refused("an alias names no anchor before it in this document")
+            raise Refused(
+                "an alias refers to an anchor that is not defined before it in this document"
+            )
         if anchor.open:
             raise Refused(_SELF)
         self._nodes += 1 + anchor.nodes
@@ -295,14 +303,14 @@ class _Builder:
 
 
 def place(event: Any) -> tuple[int, int]:
-    """Return line and column where an event of the text begins, from 1."""
+    """Return the line and column where an event begins, from 1."""
     return event.start_mark.line + 1, event.start_mark.column + 1
 
 
 def _override(key: str, merged: set[str]) -> None:
-    """Let a key say otherwise than a merge before it, once: that is what merges are for."""
+    """Let a key override an earlier merge once: this is the purpose of merges."""
     if key not in merged:
-        raise Refused(f"the key {shown(key)} stands twice", hint=_TWICE)
+        raise Refused(f"duplicate key {shown(key)}", hint=_TWICE)
     merged.discard(key)
 
 
@@ -338,5 +346,5 @@ def _copy(value: Any) -> Any:
 
 
 def shown(key: str) -> str:
-    """Return a key fit for a message: quoted, on one line, and short."""
+    """Return a key for a message: quoted, on one line, and short."""
     return ascii(key if len(key) <= 60 else f"{key[:57]}...")

@@ -1,8 +1,8 @@
-"""An HTTPS URL → its bytes: complete, in time, and from where the user said, or an error.
+"""Download an HTTPS URL completely, in time and from the host that the user gave, or fail.
 
-A manifest that arrives in part, or as another page, would prune what it lacks. So a reply must say
-how long it is, and every way to end early is an error. No credentials are sent but those of the URL
-itself, and neither they nor a query string, which often is one, are ever shown.
+A truncated manifest, or another page in its place, would prune the objects that it lacks. So a
+response must state its length, and every early end is an error. Only credentials in the URL itself
+are sent. Messages never contain them or the query string, which is often a credential too.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     Warn = Callable[[Problem], None]
 
 TIMEOUT = 60.0
-"""Seconds for one URL in all: names, redirects, the last byte of a server that drips."""
+"""Seconds for one URL in total: DNS, redirects, and the last byte of a slow server."""
 
 MAX_REDIRECTS = 5
 
@@ -46,26 +46,26 @@ def is_url(path: str) -> bool:
 
 
 def check_url(url: str) -> None:
-    """Raise UsageError for a URL that is not read from at all."""
+    """Raise UsageError for a URL that is not supported."""
     parts = _parts(url)
     if parts is not None and parts.scheme == "http":
         raise UsageError(
-            f"{shown_url(url)} is not read",
-            why="what comes by plain http may have been changed on its way",
-            hint=f"Use https://, or fetch it yourself: {_PIPE}",
+            f"unsupported URL: {shown_url(url)}",
+            why="content sent over plain http can be changed in transit",
+            hint=f"Use https://, or download it yourself: {_PIPE}",
         )
     if parts is not None and parts.scheme != "https":
         raise UsageError(
-            f"{shown_url(url)} is not read",
-            why="only https:// URLs are",
-            hint=f"A file is given by its path; anything else can be piped in: {_PIPE}",
+            f"unsupported URL: {shown_url(url)}",
+            why="only https:// URLs are supported",
+            hint=f"Give a file by its path, or pipe the content in: {_PIPE}",
         )
     if parts is None or not parts.hostname:
-        raise UsageError(f"{shown_url(url)} names no host")
+        raise UsageError(f"the URL {shown_url(url)} has no host")
 
 
 def shown_url(url: str) -> str:
-    """Return a URL fit to be shown: without user, password, query and fragment."""
+    """Return a URL that is safe to print: without user, password, query and fragment."""
     parts = _parts(url)
     if parts is None:
         return f"{url.partition(':')[0]}://…"
@@ -74,11 +74,11 @@ def shown_url(url: str) -> str:
 
 
 def download(url: str, limit: int, warn: Warn) -> Source | InputError:
-    """Read a URL that ``check_url`` has let pass, of at most so many bytes.
+    """Return the content of a URL that passed ``check_url``, or the error.
 
-    ``warn`` is told of each redirect.
+    ``limit`` is in bytes. ``warn`` receives a Problem for each redirect.
     """
-    # Only who reads by URL waits for the transport to be imported.
+    # Import the transport only when a URL is read: the import takes time.
     from applyprune.network.deadline import one_try  # noqa: PLC0415
 
     where = Origin(shown_url(url))
@@ -109,9 +109,9 @@ def _follow(url: str, where: Origin, limit: int, warn: Warn) -> Source | InputEr
         warn(
             Problem(
                 "Redirected",
-                f"the server sends us on to {shown_url(target)}",
+                f"redirected to {shown_url(target)}",
                 str(where),
-                hint="Give that URL if it is meant.",
+                hint="If this is intended, use that URL.",
             )
         )
         url = target
@@ -119,27 +119,27 @@ def _follow(url: str, where: Origin, limit: int, warn: Warn) -> Source | InputEr
 
 
 def _fault(error: Exception, host: str) -> InputError:
-    """Return what a broken connection to a host means."""
+    """Return the error for a broken connection to a host."""
     from applyprune.network.wire_faults import causes, described  # noqa: PLC0415
 
     for cause in causes(error):
         if isinstance(cause, ssl.SSLCertVerificationError):
             return InputError(
-                f"the certificate of {host} is not to be trusted",
+                f"the certificate of {host} is not trusted",
                 why=cause.verify_message,
-                hint="The system's authorities count, or those that SSL_CERT_FILE names.",
+                hint="Add its CA to the system's CAs, or to the file in SSL_CERT_FILE.",
             )
-    why, _ = described(error, server=host, seconds=TIMEOUT)
-    return InputError("cannot be read", why=why)
+    reason, _ = described(error, server=host, seconds=TIMEOUT)
+    return InputError("cannot be read", why=reason)
 
 
 def _check_redirect(url: str, target: str) -> None:
     if target == url:
-        raise InputError("the server sends us on to where we are")
+        raise InputError("redirect loop")
     parts = _parts(target)
     if parts is None or parts.scheme != "https" or not parts.hostname:
         raise InputError(
-            f"the server sends us on to {shown_url(target)}", why="only https:// is followed"
+            f"redirected to {shown_url(target)}", why="only redirects to https:// are followed"
         )
 
 
@@ -168,7 +168,7 @@ def _get(url: str, *, login: str) -> BaseHTTPResponse:
 
 def _content(reply: BaseHTTPResponse, where: Origin, limit: int) -> Source | InputError:
     if reply.status != 200:
-        hint = f"No credentials are sent. Fetch it yourself: {_PIPE}"
+        hint = f"applyprune sends no credentials. Download it yourself: {_PIPE}"
         raise InputError(
             f"the server answered {reply.status} {reply.reason or ''}".strip(),
             hint=hint if reply.status in _NOT_FOR_ALL else "",
@@ -176,12 +176,12 @@ def _content(reply: BaseHTTPResponse, where: Origin, limit: int) -> Source | Inp
     if reply.headers.get("Content-Encoding", "identity") != "identity":
         raise InputError("the reply is compressed, and that was not asked for")
     coding = reply.headers.get("Transfer-Encoding", "").strip().lower()
-    # Of any other coding that it names nobody here would see the end.
+    # With any other coding, this code could not detect the end of the response.
     if coding != "chunked" and (coding or "Content-Length" not in reply.headers):
         raise InputError(
-            "the server does not say how long its reply is",
-            why="nobody could tell whether all of it has come",
-            hint=f"Fetch it yourself: {_PIPE}",
+            "the server does not send the length of its response",
+            why="a truncated response could not be detected",
+            hint=f"Download it yourself: {_PIPE}",
         )
     data = b""
     while chunk := reply.read(_CHUNK, decode_content=False):
@@ -191,16 +191,16 @@ def _content(reply: BaseHTTPResponse, where: Origin, limit: int) -> Source | Inp
     is_page = reply.headers.get("Content-Type", "").lower().startswith("text/html")
     if is_page or _PAGE.match(data):
         raise InputError(
-            "it is a web page, not YAML",
-            hint="Give the address of the file itself: on GitHub, that of its Raw button.",
+            "the response is a web page, not YAML",
+            hint="Use the URL of the file itself; on GitHub, that of the Raw button.",
         )
     if not data.strip():
-        raise InputError("the reply is empty")
+        raise InputError("the response is empty")
     return Source(where.path, data)
 
 
 def _parts(url: str) -> SplitResult | None:
-    """Return the parts of a URL, None when it is none."""
+    """Return the parts of a URL; None when it is invalid."""
     try:
         parts = urlsplit(url)
         _ = parts.port
@@ -210,7 +210,7 @@ def _parts(url: str) -> SplitResult | None:
 
 
 def _host(parts: SplitResult) -> str:
-    """Return host and port, as in the URL, without user and password."""
+    """Return the host and port as in the URL, without user and password."""
     return parts.netloc.rpartition("@")[2]
 
 

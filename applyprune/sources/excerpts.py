@@ -1,7 +1,7 @@
-"""The line of a text that a message is about, with a caret below, as far as it may be shown.
+"""Show the line of a text that a message is about, with a caret below.
 
-Never a value of a Secret: a line is shown only where the document around it says that it is
-something else. What cannot be read and says nothing of the kind may be one.
+A value of a Secret is never shown: a line is shown only where its document states another kind. A
+document that cannot be read and states no kind may be a Secret.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _WIDTH = 88
-"""How many characters of a long line are shown."""
+"""The maximum number of characters to show of a long line."""
 _TAB = "    "
 _ALIKE = 0.7
 _LONGEST_JSON = 5_000
 _KIND = re.compile(r"""\bkind\b["']?[ \t]*:""", re.IGNORECASE)
 _PLAIN = re.compile(r"""[ \t]*(["']?)([A-Za-z][A-Za-z0-9]*)\1[ \t]*(?:[\r\n,}#]|$)""")
 _TOP_KIND = re.compile(r"^kind[ \t]*:", re.MULTILINE)
-# What could write the word in a way that is not to be seen here.
+# Escapes that could spell `Secret` without the letters.
 _DISGUISE = re.compile(r"\\[xuU]")
 _WORD = re.compile(r"\bSecret(?:List)?\b")
 _JSON_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]]')
@@ -37,11 +37,11 @@ _BEFORE_KEY = re.compile(r"[ ]*(?:-[ ]+)*")
 def excerpt(
     text: str, line: int, column: int, *, key: str = "", notes: Sequence[str] = (), gutter: int = 0
 ) -> str:
-    """Return a line of the text and a caret below it; empty where nothing of it may be shown.
+    """Return a line of the text and a caret below it; empty where the line must not be shown.
 
-    Line and column count from 1. ``key`` is the name of the field that stands there, where that is
-    known: it alone may be shown of a Secret. The ``notes`` are written behind carets. ``gutter`` is
-    how wide the numbers of lines are written at least.
+    Line and column count from 1. ``key`` is the name of the field at that place, if known: it is
+    the only part of a Secret that may be shown. Each of ``notes`` follows a caret of its own.
+    ``gutter`` is the minimum width of the line numbers.
     """
     lines = lines_of(text)
     if not (0 < line <= len(lines) and column > 0):
@@ -61,7 +61,7 @@ def excerpt(
 
 @lru_cache(maxsize=4)
 def lines_of(text: str) -> tuple[str, ...]:
-    """Return the lines of a text; of the last few texts they are remembered."""
+    """Return the lines of a text; the lines of the last few texts are cached."""
     return tuple(text.split("\n"))
 
 
@@ -71,20 +71,20 @@ def _separators(text: str) -> tuple[int, ...]:
 
 
 def document_around(text: str, line: int) -> tuple[int, int]:
-    """Return where the lines between two separators begin and end that hold a line, from 0."""
+    """Return the first line, from 0, of the document that contains ``line``, and the line after."""
     cuts = _separators(text)
     at = bisect_right(cuts, line - 1)
     return (cuts[at - 1] if at else 0), (cuts[at] if at < len(cuts) else len(lines_of(text)))
 
 
 def may_be_secret(text: str, line: int) -> bool:
-    """Return whether the document that a line is in holds a Secret, or could be one."""
+    """Return whether the document that contains a line holds a Secret, or could be a Secret."""
     start, end = document_around(text, line)
     if _may_be_secret(text, start, end):
         return True
     if not _is_json(text, start, end):
         return False
-    # A long stream is not read through for each of its messages: its keys alone are shown.
+    # Parsing a long stream for each of its messages would be slow: only its keys are shown.
     return line - start > _LONGEST_JSON or not _is_json_with_kind(lines_of(text)[start:line])
 
 
@@ -105,28 +105,28 @@ def _is_json(text: str, start: int, end: int) -> bool:
 
 
 def _names_secret(kind: str) -> bool:
-    """Return whether a kind is that of Secrets, also mistyped or one of somebody's own."""
+    """Return whether a kind means Secret: also a mistyped or a custom kind."""
     word = kind.lower()
     return "secret" in word or SequenceMatcher(None, word, "secret").ratio() > _ALIKE
 
 
 def _is_json_with_kind(lines: Sequence[str]) -> bool:
-    """Return whether the last object that begins in these lines says there what it is."""
+    """Return whether the last object that begins in these lines states its kind there."""
     text = "\n".join(lines)
-    depth, said = 0, False
+    depth, has_kind = 0, False
     for token in _JSON_TOKEN.finditer(text):
         if token[0] in "{[":
-            said = said and depth > 0
+            has_kind = has_kind and depth > 0
             depth += 1
         elif token[0] in "}]":
             depth -= 1
         elif depth == 1 and token[0] == '"kind"' and text[token.end() :].lstrip().startswith(":"):
-            said = True
-    return said
+            has_kind = True
+    return has_kind
 
 
 def _masked(line: str, index: int, key: str) -> str | None:
-    """Return the key in a line without its value; None where something else may stand there."""
+    """Return the key in a line without its value; None where the line may hold something else."""
     if _BEFORE_KEY.fullmatch(line[:index]) is None:
         return None
     for name in (key,) if key else _HARMLESS:
@@ -140,7 +140,7 @@ def _masked(line: str, index: int, key: str) -> str | None:
 
 
 def _cut(line: str, index: int) -> tuple[str, int]:
-    """Return the part of a line around a place, fit to be shown, and how far in the place is."""
+    """Return the printable part of a line around an index, and the column of the index in it."""
     index = min(index, len(line))
     start = 0
     if len(line) > _WIDTH:
@@ -160,7 +160,7 @@ def _visible(char: str) -> str:
 
 
 def _columns(char: str) -> int:
-    """Return how many columns of a terminal a character takes."""
+    """Return how many terminal columns a character takes."""
     if unicodedata.combining(char):
         return 0
     return 2 if unicodedata.east_asian_width(char) in "WF" else 1

@@ -1,4 +1,4 @@
-"""A ``List``, or a typed list such as ``RoleList``, → the objects in it."""
+"""Expand a ``List``, or a typed list such as ``RoleList``, into its objects."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 def expand(
     document: Document, lines_of: Callable[[int], list[int]]
 ) -> Iterator[Document | Refused]:
-    """Give the objects of a document in order: itself, unless it is a list, also within a list.
+    """Yield the objects of a document in order: the document itself, or the items of nested lists.
 
-    An item with neither apiVersion nor kind has those of its list, as kubectl reads it.
-    ``lines_of`` tells the lines of the items of the list in a line, or nothing where it cannot.
+    As in kubectl, an item with neither apiVersion nor kind has those of its list. ``lines_of``
+    returns the lines of the items of the list that begins in a line, or [] where it cannot.
     """
     body = document.value
     kind = body.get("kind") if isinstance(body, dict) else None
@@ -26,7 +26,7 @@ def expand(
         return
     items = body.get("items", _MISSING)
     if items is _MISSING or not isinstance(items, list | None):
-        yield Refused("a List whose items are no list", document.line)
+        yield Refused("the items of a List must be a list", document.line)
         return
     items = items or []
     lines = lines_of(document.line) if items else []
@@ -40,7 +40,7 @@ _MISSING = object()
 
 
 def _is_list(kind: str, body: dict[str, Any]) -> bool:
-    """Tell a list from a kind that merely ends so: that has a name, or no items."""
+    """Return whether ``body`` is a list; a kind that only ends in List has a name, or no items."""
     if kind == "List":
         return body.get("apiVersion") == "v1"
     metadata = body.get("metadata")

@@ -1,10 +1,9 @@
-"""What the command line names as input → its bytes: files, folders, patterns, URLs, builds.
+"""Read the input that the command line names: files, folders, patterns, URLs, builds.
 
-A folder is read with all below it, sorted by name: every file that ends in .yaml, .yml or .json,
-hidden ones too (to pass one over would, one day, prune what is in it). Links are followed, each
-file and folder is read once. One with a kustomization at its top is built instead; a kustomization
-further down is an error, for whether it is to be built cannot be told. Nothing that cannot be read
-counts as empty.
+A folder is read recursively, sorted by name: every file that ends in .yaml, .yml or .json, also
+hidden files (a skipped file would one day prune the objects in it). Links are followed. Each file
+and folder is read once. A folder with a kustomization at its top is built instead. A kustomization
+further down is an error, because its intent is unclear. What cannot be read never counts as empty.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from applyprune.model.problems import Problem
 
 SUFFIXES = (".yaml", ".yml", ".json")
-"""What the name of a manifest in a directory ends in; a file that is named itself may end so."""
+"""The suffixes of manifests in a folder; a file that is named explicitly may have any suffix."""
 
 STDIN = "-"
 _STDIN_SHOWN = "<stdin>"
@@ -37,10 +36,11 @@ _STDIN_SHOWN = "<stdin>"
 
 @dataclass(frozen=True, slots=True)
 class _File:
-    """A file to be read; ``named`` by the user, or else found in a folder or by a pattern."""
+    """A file to read."""
 
     path: Path
     named: bool
+    """Whether the user named it; otherwise it was found in a folder or by a pattern."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,19 +53,18 @@ _Place: TypeAlias = _File | _Url | Overlay | None
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """What one of the paths leads to; ``place`` tells whether two of them are one.
-
-    ``source`` is None for a place that was given before, and for our own configuration among
-    others.
-    """
+    """One source that a path leads to."""
 
     path: str | Overlay
+    """The path on the command line."""
     place: str
+    """The identity of the source: two sources with the same place are the same."""
     source: Source | InputError | None
+    """The content or the error; None for a repeated source, and for our own configuration file."""
 
 
 def ignore(problem: Problem) -> None:
-    """Take a warning that nobody wants."""
+    """Discard a warning."""
     del problem
 
 
@@ -74,10 +73,10 @@ def read_sources(
     stdin: BinaryIO | None = None,
     warn: Callable[[Problem], None] = ignore,
 ) -> Iterator[Given]:
-    """Give every source once, in the order of ``paths``, and what could not be read as an error.
+    """Yield every source once, in the order of ``paths``; a source that cannot be read as an error.
 
-    Raises UsageError for ``-`` twice or without a ``stdin``, an empty path and a URL that is not
-    read from. ``warn`` is told what should be known of what could be read.
+    Raises UsageError for ``-`` twice or without a ``stdin``, for an empty path and for an
+    unsupported URL. ``warn`` receives the warnings about sources that could be read.
     """
     _check(paths, stdin)
     seen: set[str] = set()
@@ -99,19 +98,19 @@ def read_sources(
 
 def _check(paths: Sequence[str | Overlay], stdin: BinaryIO | None) -> None:
     if "" in paths or Overlay("") in paths:
-        # Path("") is the current directory: not what an unset variable in a script means.
-        raise UsageError("an empty path", hint="Is a variable of the script not set?")
+        # Path("") is the current directory; an unset variable in a script does not mean that.
+        raise UsageError("empty path", hint="Check for an unset variable in the script.")
     if paths.count(STDIN) > 1:
-        raise UsageError("standard input can be read only once", hint="Give - only once.")
+        raise UsageError("standard input can be read only once", hint="Use - only once.")
     if STDIN in paths and stdin is None:
-        raise UsageError("there is no standard input here")
+        raise UsageError("standard input is not available")
     for path in paths:
         if isinstance(path, str) and is_url(path):
             check_url(path)
 
 
 def shown_given(path: str | Overlay) -> str:
-    """Return one of the paths, fit to be shown."""
+    """Return one of the paths, safe to print."""
     if isinstance(path, Overlay):
         return shown_path(path.folder)
     if path == STDIN:
@@ -133,7 +132,7 @@ def _places(path: str | Overlay) -> Iterator[_Place | InputError]:
 
 
 def _identity(place: _Place) -> str:
-    """Return what tells whether two places are one."""
+    """Return the identity of a place: equal for two places that are the same."""
     match place:
         case _File(path=path):
             return os.path.realpath(path)
@@ -154,7 +153,7 @@ def _expand(pattern: str) -> Iterator[_Place | InputError]:
         yield InputError(
             "no file matches",
             where=Origin(shown_path(pattern)),
-            hint="** stands for any number of folders; names with a dot in front need one there.",
+            hint="** matches any number of folders; to match a hidden name, begin with a dot.",
         )
     for path in found:
         yield from _find(path, named=False)
@@ -176,7 +175,7 @@ def _find(path: str, *, named: bool = True) -> Iterator[_Place | InputError]:
     elif top.name in NAMES:
         folder = shown_path(str(top.parent))
         yield InputError(
-            "a kustomization is no manifest",
+            "a kustomization is not a manifest",
             where=Origin(shown_path(path)),
             hint=f"Build its folder: -k {folder}",
         )
@@ -187,7 +186,7 @@ def _find(path: str, *, named: bool = True) -> Iterator[_Place | InputError]:
 
 
 def _walk(top: Path) -> Iterator[_Place | InputError]:
-    """Give the manifests in a directory and below it, each folder's in the order of names."""
+    """Yield the manifests in a folder and below it, sorted by name within each folder."""
     entered: set[str] = set()
     waiting = [top]
     while waiting:
@@ -204,7 +203,7 @@ def _walk(top: Path) -> Iterator[_Place | InputError]:
                 waiting += sorted(path.iterdir(), key=lambda entry: entry.name, reverse=True)
                 continue
         except OSError as error:
-            # A link that leads nowhere may have led to a manifest, or to a folder of them.
+            # A broken link may have led to a manifest, or to a folder of manifests.
             yield _unreadable(str(path), error)
             continue
         if not path.name.endswith(SUFFIXES):
@@ -216,24 +215,24 @@ def _walk(top: Path) -> Iterator[_Place | InputError]:
 
 
 def _irregular(path: Path) -> InputError:
-    # To read a pipe that nobody writes to would never end.
+    # Reading a pipe without a writer would never end.
     return InputError("not a regular file", where=Origin(shown_path(str(path))))
 
 
 def _nested(kustomization: Path, top: Path) -> InputError:
     folder = shown_path(str(kustomization.parent))
     return InputError(
-        f"a kustomization below {shown_path(str(top))}, which has none",
+        f"found a kustomization in a subfolder of {shown_path(str(top))}",
         where=Origin(shown_path(str(kustomization))),
-        why="whether it is to be built, or others are built from it, cannot be told",
-        hint=f"Name what is meant: -k {folder} to build it, -f for folders and files without one.",
+        why="it may be meant to be built, or to be the base of another build",
+        hint=f"Use -k {folder} to build it, or -f with paths that contain no kustomization.",
     )
 
 
 def _read(
     place: _Place, stdin: BinaryIO | None, left: int, warn: Callable[[Problem], None]
 ) -> Source | InputError | None:
-    """Return what a place holds; None for our own configuration among others."""
+    """Return the content of a place; None for our own configuration file in a folder."""
     match place:
         case _Url(url=url):
             return download(url, left, warn)
@@ -254,13 +253,13 @@ def _read(
         if place is not None and not place.named:
             return None
         return InputError(
-            "the configuration of a set is no manifest",
+            "an applyprune configuration is not a manifest",
             where=Origin(path),
-            hint=f"Use it as that: --config {path}",
+            hint=f"Pass it as configuration: --config {path}",
         )
     return Source(path, data)
 
 
 def _unreadable(path: str, error: OSError | ValueError) -> InputError:
-    why = error.strerror if isinstance(error, OSError) else None
-    return InputError("cannot be read", where=Origin(shown_path(path)), why=why or "")
+    reason = error.strerror if isinstance(error, OSError) else None
+    return InputError("cannot be read", where=Origin(shown_path(path)), why=reason or "")

@@ -1,8 +1,8 @@
-"""A pattern → the paths that a shell would put in its place.
+"""Expand a pattern into paths, as a shell does.
 
-As in a shell, a name that begins with a dot is matched only by a pattern that does; ``**`` stands
-for any number of folders. Python's ``glob`` takes a folder that cannot be read for an empty one,
-and what is in it would be pruned; here that is an error.
+As in a shell, only a pattern that begins with a dot matches a name that begins with a dot, and
+``**`` matches any number of folders. Python's ``glob`` treats a folder that cannot be read as
+empty, so the objects in it would be pruned; here that is an error.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _ANY_DEPTH = "**"
 
 
 def is_pattern(path: str) -> bool:
-    """Return whether a path has ``*``, ``?`` or ``[``, and nothing there has that very name."""
+    """Return whether a path has ``*``, ``?`` or ``[``, and no file has exactly that name."""
     return _MAGIC.search(path) is not None and not os.path.lexists(path)
 
 
@@ -37,7 +37,7 @@ def _split(pattern: str) -> tuple[str, Sequence[str]]:
 
 
 def _matches(folder: str, parts: Sequence[str], above: frozenset[str]) -> Iterator[str]:
-    """Yield what matches ``parts`` in a folder; ``above`` are those that ``**`` has entered."""
+    """Yield the paths in a folder that match ``parts``; ``above`` are the folders ``**`` is in."""
     if not parts:
         yield folder
         return
@@ -56,7 +56,7 @@ def _matches(folder: str, parts: Sequence[str], above: frozenset[str]) -> Iterat
 
 
 def _at_any_depth(folder: str, parts: Sequence[str], above: frozenset[str]) -> Iterator[str]:
-    """Yield what matches ``parts``, which begins with ``**``; links are followed, but no circle."""
+    """Yield the paths that match ``parts``, which begins with ``**``; follow links, not cycles."""
     rest = parts[1:]
     real = os.path.realpath(folder)
     if real in above:
@@ -74,22 +74,22 @@ def _at_any_depth(folder: str, parts: Sequence[str], above: frozenset[str]) -> I
 
 
 def _is_there(folder: str, path: str) -> bool:
-    """Return whether a folder has a path; raises OSError where that cannot be told."""
+    """Return whether a folder has a path; raises OSError if unknown."""
     try:
         os.lstat(path)
     except NotADirectoryError:
         return False
     except FileNotFoundError:
-        # A link to a folder that is gone has nothing either: that is no answer.
+        # A broken link to a folder has no entries either: then the answer is unknown.
         os.stat(folder or ".")  # noqa: PTH116
         return False
     return True
 
 
 def _is_folder(path: str) -> bool:
-    """Return whether a path is a folder; raises OSError where that cannot be told.
+    """Return whether a path is a folder; raises OSError if unknown.
 
-    A link that leads nowhere may have led to one.
+    A broken link may have led to a folder.
     """
     return stat.S_ISDIR(os.stat(path).st_mode)  # noqa: PTH116
 

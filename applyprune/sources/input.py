@@ -1,4 +1,4 @@
-"""What was read: the manifests, and the texts that messages about them can point into."""
+"""The input of a run: the manifests, and the texts that messages can quote."""
 
 from __future__ import annotations
 
@@ -16,34 +16,36 @@ if TYPE_CHECKING:
     from applyprune.model.problems import Field, Problem
 
 _LONGEST = 50_000
-"""In how many lines of an object a field is looked for; the longest CRDs have half of that."""
+"""How many lines of an object are searched for a field; the longest CRDs have half as many."""
 _BEGIN = re.compile(r"(?:---)?[ \t]*(?:-[ \t]+)*")
 
 
 @dataclass(frozen=True, slots=True)
 class Input(Sequence[Manifest]):
-    """The manifests in their order; ``texts`` are those of their sources, by the origins' path."""
+    """The manifests of a run, in order, with the texts of their sources."""
 
     manifests: tuple[Manifest, ...] = ()
     texts: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """The text of each source, by the path of its origins."""
     empty: tuple[str, ...] = ()
+    """The paths that hold no manifest, safe to print."""
 
     @overload
     def __getitem__(self, index: int) -> Manifest: ...
     @overload
     def __getitem__(self, index: slice) -> tuple[Manifest, ...]: ...
     def __getitem__(self, index: int | slice) -> Manifest | tuple[Manifest, ...]:
-        """Return one manifest, or several."""
+        """Return the manifest at an index, or those of a slice."""
         return self.manifests[index]
 
     def __len__(self) -> int:
-        """Return how many manifests there are."""
+        """Return the number of manifests."""
         return len(self.manifests)
 
     def pointed(self, problem: Problem) -> Problem:
-        """Return a problem with the line and column of its field, and what stands there.
+        """Return the problem with the line and column of its field, and an excerpt of the text.
 
-        One that is about no place in these texts comes back as it is.
+        Return it unchanged when it has no place in these texts.
         """
         if problem.origin is None or problem.excerpt:
             return problem
@@ -54,21 +56,20 @@ class Input(Sequence[Manifest]):
 
 
 def point(texts: Mapping[str, str], origin: Origin, marks: Sequence[Mark]) -> tuple[Origin, str]:
-    """Return the place of the first mark of an object, and the lines of all of them.
+    """Return the place of the first mark of an object, and the lines of all marks.
 
-    The place of a field that is missing is that of the nearest one around it; where there is none,
-    it is that of the object.
+    A missing field has the place of the nearest field around it, or else the object's place.
     """
     found: dict[tuple[Origin, str], list[str]] = {}
     for mark in marks:
-        home = mark.origin or origin
-        if home.path in texts:
-            path, place = _nearest(texts[home.path], home, mark.field)
+        start = mark.origin or origin
+        if start.path in texts:
+            path, place = _nearest(texts[start.path], start, mark.field)
             key = path[-1] if path and isinstance(path[-1], str) else ""
             found.setdefault((place, key), []).append(mark.note)
     if not found:
         return origin, ""
-    # Of one object's fields those come first that stand first.
+    # The fields of one object are in the order of the text.
     places = list(found) if any(mark.origin for mark in marks) else sorted(found)
     first = places[0][0]
     width = max(len(str(place.line)) for place, _ in places)
@@ -83,7 +84,7 @@ def point(texts: Mapping[str, str], origin: Origin, marks: Sequence[Mark]) -> tu
 
 
 def _nearest(text: str, origin: Origin, path: Field) -> tuple[Field, Origin]:
-    """Return the longest part of a path that has a place in the text, and that place."""
+    """Return the longest prefix of a path that is in the text, and its place."""
     if not 0 < origin.line <= len(lines_of(text)):
         return (), origin
     _, end = document_around(text, origin.line)

@@ -1,7 +1,7 @@
-"""JSON text → values, as strict as the YAML dialect: no key twice, no digit or half character lost.
+"""Parse JSON as strictly as the YAML dialect: no duplicate keys, no lost digits or half characters.
 
-Most JSON is YAML too, but not all: surrogate pairs, keys beyond 1024 characters, one document
-straight after the other.
+Most JSON is YAML too, but not surrogate pairs, keys beyond 1024 characters, or documents without a
+separator between them.
 """
 
 from __future__ import annotations
@@ -16,34 +16,34 @@ from applyprune.sources.scalars import shape, whole_number
 
 _SPACE = re.compile(r"[ \t\r\n]*")
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_TWICE = "kubectl would silently take the last one; keep one of them."
+_TWICE = "kubectl would silently use the last value; remove the duplicate."
 
 
 def skip_space(text: str, start: int) -> int:
-    """Return the place of the next character that is not JSON's white space, or the text's end."""
+    """Return the index of the next character that is not JSON white space, or the text's end."""
     space = _SPACE.match(text, start)
     return space.end() if space else start
 
 
 def read_value(text: str, start: int) -> tuple[Any, int]:
-    """Return the JSON value at ``start`` and the place after it.
+    """Return the JSON value at ``start`` and the index after it.
 
-    Raises ``json.JSONDecodeError`` where the text is no JSON, and Refused where it is JSON that
-    cannot be taken; its line is not known.
+    Raises ``json.JSONDecodeError`` where the text is not JSON, and Refused, without a line, for
+    unsupported JSON.
     """
     try:
         value, end = _DECODER.raw_decode(text, start)
     except RecursionError:
         raise Refused(TOO_DEEP) from None
     _check_depth(value)
-    # Half of a surrogate pair is no character: Go silently puts U+FFFD there.
+    # Half of a surrogate pair is not a character: Go silently replaces it with U+FFFD.
     if "\\u" in text[start:end] and _SURROGATE.search(json.dumps(value, ensure_ascii=False)):
-        raise Refused("an escape \\uD800 to \\uDFFF without its other half")
+        raise Refused("unpaired surrogate escape (\\uD800 to \\uDFFF)")
     return value, end
 
 
 def end_of_value(text: str, start: int) -> int:
-    """Return the place after a value that ``read_value`` refused; the text's end if unknown."""
+    """Return the index after a value that ``read_value`` rejected; the text's end if unknown."""
     try:
         return json.JSONDecoder().raw_decode(text, start)[1]
     except (ValueError, RecursionError):
@@ -57,7 +57,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     seen: set[str] = set()
     for key, _ in pairs:
         if key in seen:
-            raise Refused(f"the key {shown(key)} stands twice", hint=_TWICE)
+            raise Refused(f"duplicate key {shown(key)}", hint=_TWICE)
         seen.add(key)
     return result
 
@@ -67,7 +67,7 @@ def _float(literal: str) -> int | float:
 
 
 def _constant(_name: str) -> Any:
-    raise Refused("infinity and NaN have no place in JSON")
+    raise Refused("JSON cannot represent infinity or NaN")
 
 
 def _check_depth(value: Any) -> None:

@@ -1,6 +1,6 @@
-"""Folders with a kustomization → the YAML that the ``kustomize`` program builds of them.
+"""Build a folder with a kustomization by the ``kustomize`` program.
 
-Nothing of kustomize is read here: its own program, or kubectl's copy of it, is the only reader.
+This module parses no kustomize file: only kustomize itself, or kubectl's copy, reads them.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ if TYPE_CHECKING:
     Warn = Callable[[Problem], None]
 
 NAMES = ("kustomization.yaml", "kustomization.yml", "Kustomization")
-"""What kustomize calls its file, in the order in which it looks."""
+"""The names of kustomize's file, in the order in which kustomize looks for them."""
 
 TIMEOUT = 120.0
-"""Seconds for one build, with the remote bases that it may fetch."""
+"""Seconds for one build, including the remote bases that it may fetch."""
 
 _STDERR = 64 * 1024
-# What kustomize quotes of its input in its errors: it may be a Secret's.
+# The parts of the input that kustomize quotes in its errors: they may belong to a Secret.
 _QUOTED = re.compile(
     r"`[^`]*`|\[.*\]|(?<=invalid literal source ).*|(?<=node contents:).*"
     r"|(?<=invalid utf8 bytes : ).*|(?<=out of bounds for value ).*|(?<=Unexpected kind: ).*"
-    # A patch that it takes for the name of a file.
+    # A patch that kustomize treats as a file name.
     r"|(?<=failure on ')(?=[^']*\n).*"
     r'|(?<=source ")[^"]*(?=" key name or file path)',
     re.DOTALL,
@@ -48,20 +48,20 @@ _PREFIX = re.compile(r'\A(?:Error: |error: |.*?"command failed" err=)')
 
 @dataclass(frozen=True, slots=True)
 class Overlay:
-    """A folder that is to be built, as ``-k`` names it."""
+    """A folder to build, as ``-k`` names it."""
 
     folder: str
 
 
 def kustomization_in(folder: Path) -> Path | None:
-    """Return the kustomization of a folder, None when it has none; raises OSError."""
+    """Return the kustomization file of a folder, or None; raises OSError."""
     return next((path for name in NAMES if (path := folder / name).is_file()), None)
 
 
 def build(overlay: Overlay, limit: int, warn: Warn) -> Source | InputError:
-    """Build a folder; the source is named after it, and may have so many bytes.
+    """Build a folder; return the source, which is named after the folder, or the error.
 
-    ``warn`` is given what the program says beside its output.
+    ``limit`` is in bytes. ``warn`` receives what the program writes to standard error.
     """
     where = Origin(f"{shown_path(overlay.folder)} (kustomize)")
     try:
@@ -71,19 +71,19 @@ def build(overlay: Overlay, limit: int, warn: Warn) -> Source | InputError:
     except InputError as error:
         return error
     except TimeoutError:
-        return InputError(f"the build did not end within {TIMEOUT:.0f} s", where=where)
+        return InputError(f"the build did not finish within {TIMEOUT:.0f} s", where=where)
     except (OSError, ValueError) as error:
-        why = error.strerror if isinstance(error, OSError) else str(error)
-        return InputError("cannot be built", where=where, why=why or "")
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        return InputError("cannot be built", where=where, why=reason or "")
     if len(out) > limit:
         return too_much(where.path)
     if code:
-        why = _told(err) or f"{' '.join(command[:-1])} ended with exit code {code}"
-        return InputError("the build failed", where=where, why=why)
+        reason = _message(err) or f"{' '.join(command[:-1])} exited with code {code}"
+        return InputError("the build failed", where=where, why=reason)
     if not out.strip():
-        return InputError("the build is empty", where=where, hint="Does it name any resources?")
-    if said := _told(err):
-        warn(Problem("Kustomize", said, str(where)))
+        return InputError("the build is empty", where=where, hint="Check that it lists resources.")
+    if message := _message(err):
+        warn(Problem("Kustomize", message, str(where)))
     return Source(where.path, out)
 
 
@@ -91,36 +91,36 @@ def _check(folder: str) -> None:
     where = Origin(shown_path(folder))
     if "://" in folder:
         raise InputError(
-            "-k takes a folder",
+            "-k needs a folder",
             where=where,
-            hint="Clone it and build the folder, or pipe it in: "
+            hint="Clone it and build the folder, or pipe the build in: "
             "kustomize build URL | applyprune … -f -",
         )
     if not Path(folder).is_dir():
-        raise InputError("there is no such folder", where=where)
+        raise InputError("no such folder", where=where)
     if kustomization_in(Path(folder)) is None:
-        raise InputError(f"there is no {', '.join(NAMES[:-1])} or {NAMES[-1]} in it", where=where)
+        raise InputError(f"it contains no {', '.join(NAMES[:-1])} or {NAMES[-1]}", where=where)
 
 
 def _command(folder: str) -> Sequence[str]:
-    # An absolute path: kustomize takes some relative ones for the address of a repository.
-    target = os.path.abspath(folder)  # noqa: PTH100 -- links in it stay as they are
+    # An absolute path: kustomize treats some relative paths as the address of a repository.
+    path = os.path.abspath(folder)  # noqa: PTH100 -- links in it stay as they are
     if program := shutil.which("kustomize"):
-        return (program, "build", target)
+        return (program, "build", path)
     if program := shutil.which("kubectl"):
-        return (program, "kustomize", target)
+        return (program, "kustomize", path)
     raise InputError(
-        "a kustomization, and there is neither kustomize nor kubectl to build it",
+        "kustomize or kubectl is needed to build a kustomization, and neither is installed",
         where=Origin(shown_path(folder)),
-        hint="Install one of the two (https://kubectl.docs.kubernetes.io/installation/kustomize/), "
-        "or pipe in what another machine builds: kustomize build DIR | applyprune … -f -",
+        hint="Install either (https://kubectl.docs.kubernetes.io/installation/kustomize/), "
+        "or build it on another machine and pipe it in: kustomize build DIR | applyprune … -f -",
     )
 
 
 def _run(command: Sequence[str], limit: int) -> tuple[int, bytes, str]:
-    """Return exit code, standard output up to one byte beyond ``limit``, the end of the errors.
+    """Return the exit code, up to ``limit`` + 1 bytes of output, and the end of standard error.
 
-    Raises TimeoutError. However it ends, nothing that was started is left running.
+    Raises TimeoutError. In every case, no process that was started is left running.
     """
     with (
         subprocess.Popen(
@@ -128,7 +128,7 @@ def _run(command: Sequence[str], limit: int) -> tuple[int, bytes, str]:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            # In a session of its own nothing can ask on the terminal, and git goes with it.
+            # In a session of its own it cannot prompt on the terminal, and git is killed with it.
             start_new_session=True,
             env={**os.environ, "GIT_TERMINAL_PROMPT": "0"},
         ) as process,
@@ -146,7 +146,7 @@ def _run(command: Sequence[str], limit: int) -> tuple[int, bytes, str]:
 
 
 def _first(process: subprocess.Popen[bytes], count: int) -> bytes:
-    """Return the first bytes of the output; what writes more is ended."""
+    """Return the first bytes of the output; kill a process that writes more."""
     data = process.stdout.read(count) if process.stdout else b""
     if len(data) == count:
         _kill(process)
@@ -161,13 +161,13 @@ def _last(stream: IO[bytes] | None) -> str:
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
-    # Not once it has been waited for: its number may be another process's by then.
+    # Not after it was waited for: another process may have its pid by then.
     if process.poll() is None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
 
 
-def _told(err: str) -> str:
-    """Return what the program said, without what it quotes of its input."""
+def _message(err: str) -> str:
+    """Return the program's error text without the input that it quotes."""
     text = _PREFIX.sub("", err.strip())
     return one_line(_QUOTED.sub("…", text).strip('"'))

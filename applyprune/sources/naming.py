@@ -1,6 +1,6 @@
-"""Which names, kinds and versions an API path can hold; the server's rules go further.
+"""Check which names, kinds and versions an API path can hold; the server's rules are stricter.
 
-Only what could end up in a URL, or in a terminal, as something else is refused here.
+Only what could change its meaning in a URL or in a terminal is rejected here.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ _UNSAFE = frozenset("/%?#")
 
 
 def name_problem(name: str) -> str:
-    """Return what keeps ``name`` out of a URL path, worded to follow ``metadata.name``; or ""."""
+    """Return why ``name`` cannot be in a URL path, to follow ``metadata.name``; "" if it can."""
     if not name:
         return "is empty"
     if name in {".", ".."}:
-        return f"is {name!r}"
+        return f"cannot be {name!r}"
     for char in name:
         if char in _UNSAFE:
-            return f"holds {char!r}"
+            return f"cannot contain {char!r}"
         if not char.isprintable() or char.isspace():
-            return f"holds the character U+{ord(char):04X}"
+            return f"cannot contain the character U+{ord(char):04X}"
     return ""
 
 
 def is_api_version(text: str) -> bool:
-    """Tell whether ``text`` has the form ``version`` or ``group/version``."""
+    """Return whether ``text`` has the form ``version`` or ``group/version``."""
     return len(text) <= _LONGEST_API_VERSION and _API_VERSION.fullmatch(text) is not None
 
 
 def is_kind(text: str) -> bool:
-    """Tell whether ``text`` can name a kind: a DNS label with capitals."""
+    """Return whether ``text`` can name a kind: a DNS label with capitals."""
     return _KIND.fullmatch(text) is not None

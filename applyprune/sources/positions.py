@@ -1,7 +1,7 @@
-"""Where a field stands in its text: looked for only when a message needs it.
+"""Find the place of a field in its text, only when a message needs it.
 
-A walk over the events of one object takes some 0.05 ms. The texts are those of the files; what the
-YAML of a document cannot tell (fields that come by an alias or a merge) has no place of its own.
+A walk over the events of one object takes about 0.05 ms. The texts are those of the files. A field
+that comes from an alias or a merge has no place of its own.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 
 
 def locate(text: str, line: int, path: Sequence[str | int]) -> tuple[int, int] | None:
-    """Return line and column of what ``path`` names in the object that begins in ``line``.
+    """Return the line and column of ``path`` in the object that begins in ``line``.
 
-    Both count from 1. A field's place is that of its key, a list item's that of the item. None
-    where the object has no such field, or its place cannot be told.
+    Both count from 1. The place of a field is that of its key; the place of a list item is that of
+    the item. Return None where the object has no such field, or its place is unknown.
     """
     found = _first_mapping(text, line)
     if found is None:
@@ -54,7 +54,7 @@ def locate(text: str, line: int, path: Sequence[str | int]) -> tuple[int, int] |
 def item_lines(text: str, line: int) -> list[int]:
     """Return the lines of the ``items`` of the list object that begins in ``line``.
 
-    Empty where they cannot be told.
+    Return [] where they are unknown.
     """
     found = _first_mapping(text, line)
     lines: list[int] = []
@@ -72,7 +72,7 @@ def item_lines(text: str, line: int) -> list[int]:
 
 
 def _first_mapping(text: str, line: int) -> tuple[Take, Any] | None:
-    """Begin to read at ``line``, up to the object there; it may be an item of a list."""
+    """Read from ``line`` up to the object there, which may be an item of a list."""
     take = events(text.split("\n", line - 1)[-1])
     before = (StreamStartEvent, DocumentStartEvent, SequenceStartEvent)
     try:
@@ -84,7 +84,7 @@ def _first_mapping(text: str, line: int) -> tuple[Take, Any] | None:
 
 
 def _enter(take: Take, node: Any, step: str | int) -> tuple[Any, Any] | None:
-    """Go to one child of the collection ``node``: return what its place is told by, and itself."""
+    """Enter a child of the collection ``node``; return the event of its place, and the child."""
     if type(node) is MappingStartEvent and isinstance(step, str):
         while type(key := take()) is not MappingEndEvent:
             if _is_key(key, step):
@@ -112,7 +112,7 @@ def _is_key(event: Any, step: str) -> bool:
 
 
 def _skip(take: Take, event: Any) -> None:
-    """Take the rest of the node that ``event`` begins."""
+    """Read the rest of the node that ``event`` begins."""
     depth = 0
     while True:
         if type(event) in {MappingStartEvent, SequenceStartEvent}:

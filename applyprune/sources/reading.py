@@ -1,4 +1,4 @@
-"""Paths → manifests: the one entry point of this package."""
+"""Read the manifests that paths hold: the only entry point of this package."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ def read(
     stdin: BinaryIO | None = None,
     warn: Callable[[Problem], None] = ignore,
 ) -> Input:
-    """Return every manifest that ``paths`` hold, in their order, and the texts; ``-`` is ``stdin``.
+    """Return every manifest that ``paths`` hold, in order, and the texts; ``-`` is ``stdin``.
 
-    A path may be a file, a folder, a pattern, an HTTPS URL, or an Overlay to be built. ``warn`` is
-    told of redirects, and of what a build says.
+    A path may be a file, a folder, a pattern, an HTTPS URL, or an Overlay to build. ``warn``
+    receives redirects, and what a build writes to standard error.
 
-    None at all is no error here: what that means is for the run to decide. Raises InputError, or
-    InputErrors with all of them, for whatever cannot be read or is no manifest, and UsageError for
-    paths that make no sense. No message holds a value of a manifest.
+    An input without manifests is not an error here: the run decides what it means. Raises
+    InputError, or InputErrors with all errors, for what cannot be read or is not a manifest, and
+    UsageError for invalid paths. No message contains a value of a manifest.
     """
     manifests: list[Manifest] = []
     errors: list[InputError] = []
@@ -70,12 +70,12 @@ def read(
 
 
 def text_of(source: Source) -> str:
-    """Return the text of a source, of which lines can be shown whatever it holds."""
+    """Return the text of a source, decoded so that its lines can always be shown."""
     return source.data.decode("utf-8", "replace").removeprefix("\ufeff")
 
 
 def read_source(source: Source, text: str) -> Iterator[Manifest | InputError]:
-    """Give the manifests and the errors of one file in their order; ``text`` is its text."""
+    """Yield the manifests and the errors of one source in order; ``text`` is its text."""
     for numbered in read_documents(source.data):
         if isinstance(numbered.content, Refused):
             yield _error(numbered.content, source.path, numbered.number, text)
@@ -111,8 +111,8 @@ def _error(refused: Refused, path: str, document: int, text: str) -> InputError:
     hint = refused.hint
     if 0 < line <= len(lines_of(text)) and "{{" in lines_of(text)[line - 1]:
         hint = _TEMPLATE
-    why = f"it begins in line {begin}" if begin else ""
-    error = InputError(refused.problem, where=where, why=why, hint=hint)
+    reason = f"it begins on line {begin}" if begin else ""
+    error = InputError(refused.problem, where=where, why=reason, hint=hint)
     width = len(str(line))
     shown = (
         excerpt(text, *refused.since, notes=["from here"], gutter=width),
@@ -122,12 +122,12 @@ def _error(refused: Refused, path: str, document: int, text: str) -> InputError:
     return error
 
 
-_TEMPLATE = "Is this a template? Render it first, by `helm template`, say."
+_TEMPLATE = "If this is a template, render it first, for example with `helm template`."
 
 
 @contextmanager
 def _without_collector() -> Iterator[None]:
-    """Keep the cycle collector from looking at a million new objects: a fifth of the time."""
+    """Disable the cycle collector: checking a million new objects takes a fifth of the time."""
     enabled = gc.isenabled()
     gc.disable()
     try:

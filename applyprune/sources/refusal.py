@@ -1,14 +1,14 @@
-"""What the readers raise inside this package; ``reading`` turns it into an ``InputError``."""
+"""The exception of this package's parsers; ``reading`` turns it into an ``InputError``."""
 
 from __future__ import annotations
 
 
 class Refused(Exception):
-    """A place in the text that cannot be used.
+    """A fault in the text of the input.
 
-    ``problem`` names keys and types, never a value: it may stand in a Secret. ``line`` and
-    ``column`` count from 1 within the text that was given; 0 where the place is not known.
-    ``since`` are line and column where what is broken begins; zeros where that is the same line.
+    ``problem`` names keys and types, never a value: the text may be a Secret. ``line`` and
+    ``column`` count from 1 within the given text; 0 if unknown. ``since`` is the line and column
+    where the broken node begins; zeros if it is the same line.
     """
 
     def __init__(
@@ -20,7 +20,7 @@ class Refused(Exception):
         since: tuple[int, int] = (0, 0),
         hint: str = "",
     ) -> None:
-        """Keep the parts."""
+        """Store the parts of the message."""
         super().__init__(problem)
         self.problem = problem
         self.line = line
@@ -29,9 +29,9 @@ class Refused(Exception):
         self.hint = hint
 
     def moved(self, lines: int, columns: int = 0) -> Refused:
-        """Return the same for a text that begins further down, and to the right, in a larger one.
+        """Return the fault relative to a larger text, in which this text begins further down.
 
-        Only what is in the text's first line moves to the right.
+        ``columns`` is the offset to the right; it applies only to the first line of this text.
         """
         line = self.line + lines if self.line else 0
         column = self.column + columns if self.column and self.line == 1 else self.column
@@ -39,5 +39,5 @@ class Refused(Exception):
         return Refused(self.problem, line, column, since=since, hint=self.hint)
 
     def at(self, line: int, column: int = 0) -> Refused:
-        """Return the same at a place, unless its own is known already."""
+        """Return the fault with a place, unless its own place is known."""
         return self if self.line else Refused(self.problem, line, column, hint=self.hint)

@@ -1,7 +1,7 @@
-"""Reads one scalar as Kubernetes does: the rules of sigs.k8s.io/yaml, which are YAML 1.1 in part.
+"""Read one scalar as Kubernetes does: by the rules of sigs.k8s.io/yaml, in part YAML 1.1.
 
-``y`` and ``on`` are booleans and ``0777`` is 511, but ``1:30`` and ``2001-01-01`` are text. Checked
-against Go by ``fixtures/yaml/go-parity.jsonl``.
+``y`` and ``on`` are booleans and ``0777`` is 511, but ``1:30`` and ``2001-01-01`` are text.
+``fixtures/yaml/go-parity.jsonl`` checks this against Go.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _WORDS: dict[str, Scalar] = {
 _INTEGER = re.compile(
     r"([-+]?)(?:0[xX]([0-9a-fA-F]+)|0[bB]([01]+)|0(?:[oO]([0-7]+)|([0-7]*))|([1-9][0-9]*))"
 )
-# A slip of Go's reader: the sign may stand behind the 0b as well.
+# A bug in Go's reader: the sign may also follow the 0b.
 _SIGNED_BINARY = re.compile(r"0b[-+][01]{1,63}")
 _BASES = (16, 2, 8, 8, 10)
 _DIGITS = re.compile(r"[-+]?[0-9]+")
@@ -44,34 +44,34 @@ _STANDARD_TAGS = frozenset(
     | {"timestamp", "merge", "value", "yaml"}
 )
 _INT64_MIN, _INT64_MAX, _UINT64_MAX = -(2**63), 2**63 - 1, 2**64 - 1
-# The largest literal that fits has 64 binary digits; beyond this nothing is worth converting.
+# The largest literal that fits has 64 binary digits; longer literals need no conversion.
 _LONGEST_LITERAL = 66
-# Up to here a float holds every integer exactly.
+# A float holds every integer up to here exactly.
 _EXACT = 2**53
-# From here on Go, too, writes a float with an exponent.
+# From here on, Go also writes a float with an exponent.
 _WRITTEN_OUT = 1e21
 # Where Go's shortest "%g" changes from 0.0001 to 1e-05, and from 100000 to 1e+06.
 _LEAST_PLAIN, _LEAST_SCIENTIFIC = -4, 6
 _FLOAT32 = struct.Struct("f")
-_LOSSY_KEY = "a float as a key loses digits"
+_LOSSY_KEY = "a float used as a key would lose digits"
 
 
 def resolve(text: str) -> Scalar:
-    """Return the value of a plain scalar without a tag; raise Refused where JSON has none."""
+    """Return the value of a plain scalar without a tag; raise Refused where JSON has no value."""
     value = _read(text)
     return shape(value) if isinstance(value, float) else value
 
 
 def resolve_key(text: str) -> str:
-    """Return the JSON key that a plain scalar makes; raise Refused where it makes none."""
+    """Return the JSON key for a plain scalar; raise Refused where it cannot be a key."""
     return key_text(_read(text))
 
 
 def resolve_tagged(tag: str, text: str) -> Scalar:
-    """Return the value of a scalar with an explicit ``tag``, whatever its quotes.
+    """Return the value of a scalar with an explicit ``tag``, with or without quotes.
 
-    Raises Refused where text and tag disagree, and for every tag but those of JSON's types: Go
-    ignores the others, and who wrote one meant something by it.
+    Raises Refused where text and tag disagree, and for every tag that is not a JSON type: Go
+    ignores such tags, but the author meant something by them.
     """
     if tag in {"!", f"{_TAG}str"}:
         return text
@@ -85,25 +85,25 @@ def resolve_tagged(tag: str, text: str) -> Scalar:
     if not tag.startswith(_TAG) or name not in {*kinds, "float"}:
         raise _unknown_tag(tag)
     if type(value) is not kinds.get(name):
-        raise Refused(f"the value is not what its tag !!{name} says")
+        raise Refused(f"the value does not match its tag !!{name}")
     return value
 
 
 def check_collection_tag(tag: str, expected: str) -> None:
-    """Raise Refused unless ``tag`` is that of the collection, ``map`` or ``seq``."""
+    """Raise Refused unless ``tag`` fits the collection: ``expected`` is ``map`` or ``seq``."""
     if tag not in {"!", f"{_TAG}{expected}"}:
         raise _unknown_tag(tag)
 
 
 def shape(number: float) -> int | float:
-    """Return ``number`` as Go's JSON writes it: an integral value as an integer, below 1e21."""
+    """Return ``number`` as Go's JSON writes it: an integral value below 1e21 as an integer."""
     if not math.isfinite(number):
-        raise Refused("infinity and NaN have no place in JSON")
+        raise Refused("JSON cannot represent infinity or NaN")
     if not number.is_integer() or abs(number) >= _WRITTEN_OUT:
         return number
     if abs(number) < _EXACT:
         return int(number)
-    # The shortest digits that mean this number, filled up with zeros: 1e19 + 2048 leaves Go so.
+    # The shortest digits that mean this number, padded with zeros: Go writes 1e19 + 2048 this way.
     mantissa, _, exponent = repr(number).partition("e")
     whole, _, fraction = mantissa.partition(".")
     fraction = fraction.rstrip("0")
@@ -112,14 +112,14 @@ def shape(number: float) -> int | float:
 
 
 def whole_number(text: str) -> int:
-    """Return a decimal integer literal; raise Refused beyond 64 bits, where Go loses digits."""
+    """Return the value of a decimal literal; raise Refused beyond 64 bits: Go would lose digits."""
     if len(text) <= _LONGEST_LITERAL and _INT64_MIN <= (value := int(text)) <= _UINT64_MAX:
         return value
-    raise Refused("an integer beyond 64 bits loses digits", hint="Quote it if it is a text.")
+    raise Refused("an integer beyond 64 bits would lose digits", hint="Quote it if it is a string.")
 
 
 def key_text(value: Scalar) -> str:
-    """Return the JSON key that Go makes of ``value``; raise Refused where Go or we refuse it."""
+    """Return the JSON key that Go writes for ``value``; raise Refused where Go or we reject it."""
     if isinstance(value, str):
         return value
     if isinstance(value, bool):
@@ -134,7 +134,7 @@ def key_text(value: Scalar) -> str:
 
 
 def _read(text: str) -> Scalar:
-    """Resolve a plain scalar; an integral float stays one, infinities and NaN pass."""
+    """Resolve a plain scalar; keep an integral float as a float, and infinities and NaN."""
     if text in _WORDS:
         return _WORDS[text]
     first = text[0]
@@ -147,7 +147,7 @@ def _read(text: str) -> Scalar:
 
 
 def _number(text: str) -> Scalar:
-    """Read what begins like a number; what is none after all is text."""
+    """Read a scalar that begins like a number; it is text if it is not a number."""
     plain = text.replace("_", "")
     if match := _INTEGER.fullmatch(plain):
         sign = match[1]
@@ -155,16 +155,16 @@ def _number(text: str) -> Scalar:
             if digits is not None and len(digits) <= _LONGEST_LITERAL:
                 value = int(digits or "0", base)
                 value = -value if sign == "-" else value
-                # Go tries unsigned only where there is no sign.
+                # Go tries an unsigned integer only without a sign.
                 if _INT64_MIN <= value <= (_INT64_MAX if sign else _UINT64_MAX):
                     return value
     if _SIGNED_BINARY.fullmatch(plain):
         return int(plain.removeprefix("0b"), base=2)
     if _DIGITS.fullmatch(plain):
-        # 08 and 0899 are no octal numbers: Go reads them as floats, which end as 8 and 899.
+        # 08 and 0899 are not octal: Go reads them as floats, with the values 8 and 899.
         value = whole_number(plain)
         if abs(value) > _EXACT:
-            raise Refused("an integer that Go reads as a float loses digits", hint="Quote it.")
+            raise Refused("an integer that Go reads as a float would lose digits", hint="Quote it.")
         return float(value)
     if _FLOAT.fullmatch(plain):
         number = float(plain)
@@ -173,18 +173,18 @@ def _number(text: str) -> Scalar:
 
 
 def _decode(text: str) -> str:
-    """Return the text in a ``!!binary``; bytes that are no UTF-8 would be lost and are refused."""
+    """Return the text of a ``!!binary``; reject bytes that are not UTF-8: they would be lost."""
     try:
         raw = base64.b64decode(text.replace("\n", "").replace("\r", ""), validate=True)
         return raw.decode()
     except (binascii.Error, ValueError):
-        raise Refused("!!binary holds no base64, or none of a text") from None
+        raise Refused("!!binary must be the base64 of UTF-8 text") from None
 
 
 def _float_key(value: float) -> str:
     """Format a float as Go's ``strconv.FormatFloat(value, 'g', -1, 32)`` does.
 
-    32 bits are what sigs.k8s.io/yaml asks for; a key whose digits do not survive that is refused.
+    sigs.k8s.io/yaml uses 32 bits. A key that would lose digits is rejected.
     """
     if not math.isfinite(value):
         return ".nan" if math.isnan(value) else ".inf" if value > 0 else "-.inf"
@@ -192,7 +192,7 @@ def _float_key(value: float) -> str:
         single = _as_float32(value)
     except OverflowError:
         raise Refused(_LOSSY_KEY, hint="Quote it.") from None
-    # The fewest digits that mean this number among the 32-bit floats; nine always do.
+    # The fewest digits that identify this number among the 32-bit floats; nine always suffice.
     digits = next(n for n in range(9) if _as_float32(float(f"{single:.{n}e}")) == single)
     scientific = f"{single:.{digits}e}"
     if float(scientific) != value:
@@ -210,8 +210,8 @@ def _as_float32(value: float) -> float:
 
 
 def _unknown_tag(tag: str) -> Refused:
-    # What is meant as a value, a password say, is a tag when it begins with !: only YAML's own
-    # names are told.
+    # An unquoted value that begins with !, such as a password, is read as a tag: so the message
+    # contains only YAML's own names.
     name = tag.removeprefix(_TAG)
     which = f" !!{name}" if tag.startswith(_TAG) and name in _STANDARD_TAGS else ""
-    return Refused(f"the tag{which} has no meaning here", hint="Quote a text that begins with !.")
+    return Refused(f"unsupported tag{which}", hint="Quote a string that begins with !.")

@@ -134,10 +134,10 @@ REFUSED = {
     "a choice that is none": ("adopt: some", "adopt is refused: 'some' is not one of"),
     "a namespace that is none": ("namespace-override: A", "'A' cannot name a namespace"),
     "standard input": ("filename: ['-']", "filename cannot be standard input"),
-    "a key twice": ("wait: true\nwait: false", ":5: the key 'wait' stands twice"),
+    "a key twice": ("wait: true\nwait: false", ":5: duplicate key 'wait'"),
     "adoption of everything": ("adopt: all", "adopt: all has no place in a configuration"),
-    "a second document": ("---\n" + HEAD, "no configuration: one document is one"),
-    "an object beside it": ("---\n" + config_map("a"), "no configuration: one document is one"),
+    "a second document": ("---\n" + HEAD, "expected a single YAML document"),
+    "an object beside it": ("---\n" + config_map("a"), "expected a single YAML document"),
     "no YAML": ("a: [", "applyprune.yaml:"),
     **{
         guard: (f"'{guard}': true", f":4:1: {guard} has no place in a configuration")
@@ -160,10 +160,10 @@ def test_refused(folder: Path, name: str) -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("", "no configuration: one document is one"),
-        (config_map("a"), "no configuration of applyprune"),
+        ("", "expected a single YAML document"),
+        (config_map("a"), "not an applyprune configuration"),
         (HEAD, "the configuration names no set"),
-        (HEAD.replace("Config", "Bundle") + "name: web\n", "no configuration of applyprune"),
+        (HEAD.replace("Config", "Bundle") + "name: web\n", "not an applyprune configuration"),
     ],
 )
 def test_another_file_of_that_name_is_an_error(folder: Path, text: str, expected: str) -> None:
@@ -223,5 +223,5 @@ def test_a_folder_is_read_without_it_and_with_everything_else(folder: Path) -> N
     write(folder, {"m/both.yaml": f"{HEAD}name: web\n---\n{manifest}"})
     with pytest.raises(InputError, match="both"):
         read(["m"])
-    with pytest.raises(InputError, match="the configuration of a set is no manifest"):
+    with pytest.raises(InputError, match="an applyprune configuration is not a manifest"):
         read(["m/applyprune.yaml"])
