@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: demo demo-controller test sweep lint bench clean
+.PHONY: demo demo-controller test test-fast sweep lint bench clean
 
 $(INSTALLED): pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "applyprune needs Python 3.11 or newer: make PYTHON=python3.12")'
@@ -22,6 +22,10 @@ demo-controller: $(INSTALLED)
 # waiting. In their order: the long ones, which have few tests, would else all come last.
 test: $(INSTALLED)
 	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
+
+# For edits to code that needs no server.
+test-fast: $(INSTALLED)
+	$(BIN)/python -m pytest --fast -n 3 --dist worksteal
 
 sweep: $(INSTALLED)
 	$(BIN)/python -m pytest -m sweep

@@ -29,6 +29,33 @@ if TYPE_CHECKING:
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
+# `kubectl` starts the run's plane by itself when a test gives it none.
+NEEDS_A_SERVER = {"binaries", "kubectl"}
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add ``--fast``."""
+    parser.addoption(
+        "--fast",
+        action="store_true",
+        help="run only the tests that need no control plane and install nothing",
+    )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """With ``--fast``, leave out each test that installs, or has a fixture with a control plane."""
+    if not config.getoption("--fast"):
+        return
+    slow = [one for one in items if _is_slow(one)]
+    config.hook.pytest_deselected(items=slow)
+    items[:] = [one for one in items if not _is_slow(one)]
+
+
+def _is_slow(item: pytest.Item) -> bool:
+    fixtures = set(getattr(item, "fixturenames", ()))
+    return bool(NEEDS_A_SERVER & fixtures) or item.get_closest_marker("installs") is not None
+
+
 @pytest.fixture
 def golden(snapshot: SnapshotAssertion) -> SnapshotAssertion:
     """A file below ``fixtures``: ``assert text == golden(name="output/stream.json")``."""

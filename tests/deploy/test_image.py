@@ -19,6 +19,8 @@ OFFLINE = re.compile(r"NewConnectionError|NameResolutionError|Network is unreach
 BIGGEST = 200 * 2**20
 """Bytes that may be added to Python's own image."""
 
+pytestmark = pytest.mark.installs
+
 
 def instructions(word: str) -> list[str]:
     """Return what stands after each instruction of one kind, in order."""

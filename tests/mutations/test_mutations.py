@@ -101,6 +101,7 @@ def test_each_guard_that_is_taken_out_is_missed(mutation: Mutation, tmp_path: Pa
     _is_missed(mutation, tmp_path)
 
 
+@pytest.mark.usefixtures("binaries")
 @pytest.mark.parametrize(
     "mutation",
     [one for one in MUTATIONS if one.takes_out == "the UID of a delete"],

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[2]
 OFFLINE = re.compile(r"NewConnectionError|NameResolutionError|Network is unreachable|ProxyError")
 
+pytestmark = pytest.mark.installs
+
 
 def run(*command: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
     """Run a command away from the checkout's modules; the test is skipped without an index."""
