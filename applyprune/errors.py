@@ -1,28 +1,28 @@
-"""The one tree of errors. Exit code and retryability are facts of the class.
+"""The error classes. Each class defines its exit code and whether a retry can help.
 
 ApplypruneError
-├── UsageError                 2    the call itself is wrong
-│   ├── OwnedByBundle          2    the set belongs to a Bundle, or to another one
-│   └── InputError             2    a manifest or its file is wrong; says file and line
-│       └── EmptyInput         2    there is no manifest in the input
+├── UsageError                 2    the call is invalid
+│   ├── OwnedByBundle          2    the set belongs to a Bundle, or to another Bundle
+│   └── InputError             2    a manifest or its file is invalid; names file and line
+│       └── EmptyInput         2    the input contains no manifest
 ├── RunFailed                  3    at least one object could not be applied or deleted
 │   ├── ConflictsFound         4    the only failures are field conflicts
-│   └── NotReady               5    not ready in time
-├── PruneRefused               6    a guard refused the prune; nothing was deleted
-├── AccessError                7    no server, or no right to use it
-│   ├── Unreachable            7    nothing answered, or what answered is no API server
+│   └── NotReady               5    not ready or not deleted before the timeout
+├── PruneRefused               6    a guard blocked the prune; nothing was deleted
+├── AccessError                7    no server, or no permission to use it
+│   ├── Unreachable            7    no answer, or the server is not an API server
 │   └── ApiError               7    the API server answered with an error
 │       ├── Unauthorized       7    401
-│       ├── Forbidden          7    403: rights, quota, a terminating namespace
-│       ├── NotFound           7    404 by a Status that names the object: the one proof of absence
-│       ├── NotServed          7    404 by anything else: says nothing about the object
-│       ├── Conflict           7    409: a precondition, or another manager's fields
-│       ├── AlreadyExists      7    409 of a create
-│       ├── Expired            7    410: a continue token that ran out
-│       ├── Invalid            7    400, 413, 422 and schema errors that come as a 500
-│       └── Unavailable        7    429, 5xx and replies that cannot be believed
-├── InventoryError             3    the inventory cannot be read, or does not fit
-│   ├── InventoryIncomplete    6    a part of it is missing: nothing is applied or pruned
+│       ├── Forbidden          7    403: permissions, quota, a terminating namespace
+│       ├── NotFound           7    404 with a Status that names the object: proves its absence
+│       ├── NotServed          7    any other 404: it does not prove that the object is absent
+│       ├── Conflict           7    409: a precondition failed, or another manager owns fields
+│       ├── AlreadyExists      7    409 for a create
+│       ├── Expired            7    410: an expired continue token
+│       ├── Invalid            7    400, 413, 422, and schema errors sent as 500
+│       └── Unavailable        7    429, 5xx, and invalid responses
+├── InventoryError             3    the inventory cannot be read, or is invalid
+│   ├── InventoryIncomplete    6    parts of it are missing: nothing is applied or pruned
 │   └── InventoryTooNew        3    another version of applyprune has written it
 ├── LostRace                   8    another run holds the inventory or changed it
 └── Interrupted                130/143
@@ -42,9 +42,10 @@ if TYPE_CHECKING:
 
 
 class ApplypruneError(Exception):
-    """Anything that ends a run or fails an object, worded for the person who must act.
+    """An error that ends a run or fails an object, worded for the person who must act.
 
-    ``what`` happened, ``where`` (file and line, or a ref), ``why``, and what to do (``hint``).
+    ``what`` is what happened, ``where`` is the place (file and line, or a ref), ``why`` is the
+    reason, and ``hint`` is what to do.
     """
 
     exit_code: int = 3
@@ -60,10 +61,9 @@ class ApplypruneError(Exception):
         field: Field = (),
         marks: Sequence[Mark] = (),
     ) -> None:
-        """Keep the parts; none may hold a Secret's value.
+        """Store the parts of the message; no part may contain a Secret's value.
 
-        ``field`` is what of the object at ``where`` it is about, and ``marks`` are all the fields
-        where there are more.
+        ``field`` is the field of the object at ``where``; ``marks`` are all fields, if several.
         """
         super().__init__(what)
         self.what = what
@@ -76,43 +76,43 @@ class ApplypruneError(Exception):
         self.excerpt = ""
 
     def __str__(self) -> str:
-        """Return what the error is as a value, as text."""
+        """Return the error's Problem as text."""
         return str(as_problem(self))
 
 
 class UsageError(ApplypruneError):
-    """The call is wrong: an option, a name, a combination of them."""
+    """The call is invalid: an option, a name, or a combination of options."""
 
     exit_code = 2
 
 
 class OwnedByBundle(UsageError):
-    """The set belongs to a Bundle, and whoever asks is not that one; nothing was written."""
+    """The set belongs to a Bundle, and the caller is not that Bundle; nothing was written."""
 
 
 class InputError(UsageError):
-    """A manifest, or the file that holds it, cannot be used; ``where`` says which."""
+    """A manifest or its file is invalid; ``where`` names the file."""
 
 
 class EmptyInput(InputError):
-    """The input holds no manifest at all."""
+    """The input contains no manifest."""
 
 
 class InputErrors(InputError):
-    """Several input errors, all of those that one pass over the input found."""
+    """All errors that were found in the input."""
 
     def __init__(self, errors: Sequence[InputError]) -> None:
-        """Take at least one error; the order is the reader's."""
+        """Combine at least one error, in the order of the input."""
         super().__init__(f"{len(errors)} errors in the input")
         self.errors = tuple(errors)
 
     def __str__(self) -> str:
-        """Return every error, one after the other."""
+        """Return every error, each on its own lines."""
         return "\n".join(str(error) for error in self.errors)
 
 
 class RunFailed(ApplypruneError):
-    """At least one object could not be applied or deleted; events have named each."""
+    """At least one object could not be applied or deleted; an event has named each object."""
 
 
 class ConflictsFound(RunFailed):
@@ -122,25 +122,25 @@ class ConflictsFound(RunFailed):
 
 
 class NotReady(RunFailed):
-    """Something did not become ready, or was not gone, in time."""
+    """An object was not ready or not deleted before the timeout."""
 
     exit_code = 5
 
 
 class PruneRefused(ApplypruneError):
-    """A guard refused to prune; nothing was deleted."""
+    """A guard blocked the prune; nothing was deleted."""
 
     exit_code = 6
 
 
 class AccessError(ApplypruneError):
-    """There is no server to talk to, or no right to do so."""
+    """There is no server, or no permission to use it."""
 
     exit_code = 7
 
 
 class Unreachable(AccessError):
-    """Nothing answered, or what answered is not an API server."""
+    """There was no answer, or the server is not an API server."""
 
     retryable = True
 
@@ -148,8 +148,8 @@ class Unreachable(AccessError):
 class ApiError(AccessError):
     """The API server answered with an error.
 
-    ``code`` is the HTTP status, ``reason`` and ``causes`` (``reason`` → message pairs) are those of
-    the Status body and empty where there was none. ``retry_after`` is in seconds.
+    ``code`` is the HTTP status. ``reason`` and ``causes`` (``reason`` → message pairs) come from
+    the Status body; they are empty without a Status. ``retry_after`` is in seconds.
     """
 
     def __init__(
@@ -164,7 +164,7 @@ class ApiError(AccessError):
         why: str = "",
         hint: str = "",
     ) -> None:
-        """Keep the facts of the reply; ``what`` is the server's message, made safe to show."""
+        """Store the facts of the response; ``what`` is the server's message, safe to print."""
         super().__init__(what, where=where, why=why, hint=hint)
         self.code = code
         self.reason = reason
@@ -177,70 +177,70 @@ class Unauthorized(ApiError):
 
 
 class Forbidden(ApiError):
-    """403: rights, a quota, a terminating namespace or admission; ``causes`` tell them apart."""
+    """403: permissions, a quota, a terminating namespace or admission; see ``causes``."""
 
 
 class NotFound(ApiError):
-    """404 by a Status that names the very object asked for: the one proof of absence."""
+    """404 with a Status that names the requested object: the only proof of absence."""
 
 
 class NotServed(ApiError):
-    """404 by anything else (a text page, a Status about something else): the state is unknown."""
+    """Any other 404 (a text page, a Status about something else): the state is unknown."""
 
 
 class Conflict(ApiError):
-    """409: a precondition did not hold, or another manager owns a field."""
+    """409: a precondition failed, or another manager owns a field."""
 
 
 class AlreadyExists(ApiError):
-    """409 of a create: the name is taken."""
+    """409 for a create: the name is taken."""
 
 
 class Expired(ApiError):
-    """410: a continue token or a watch ran out; begin again from the start."""
+    """410: a continue token or a watch expired; start again."""
 
 
 class Invalid(ApiError):
-    """The server refuses the content: 400, 413, 422, or a schema error that comes as a 500."""
+    """The server rejects the content: 400, 413, 422, or a schema error sent as 500."""
 
 
 class Unavailable(ApiError):
-    """429, 502 to 504, a transient 500, or a reply that cannot be believed."""
+    """429, 502 to 504, a transient 500, or an invalid response."""
 
     retryable = True
 
 
 class InventoryError(ApplypruneError):
-    """The inventory cannot be read or does not fit: never taken for empty, nothing is pruned."""
+    """The inventory cannot be read or is invalid: it never counts as empty; nothing is pruned."""
 
 
 class InventoryIncomplete(InventoryError):
-    """Shards of the inventory are missing or not what they should be: a guard, so exit code 6."""
+    """Shards of the inventory are missing or invalid: this is a guard, so the exit code is 6."""
 
     exit_code = 6
 
 
 class InventoryTooNew(InventoryError):
-    """The inventory has a format that this version does not know: nobody may write over it."""
+    """This version does not know the inventory's format, so it must not overwrite it."""
 
 
 class LostRace(ApplypruneError):
-    """Another run holds the inventory, or has changed it since this one read it."""
+    """Another run holds the inventory lock, or has changed the inventory since this run read it."""
 
     exit_code = 8
 
 
 class Interrupted(ApplypruneError):
-    """A signal ended the run after what was in flight was finished and recorded."""
+    """A signal ended the run, after it finished and recorded the requests in flight."""
 
     def __init__(self, signal_number: int) -> None:
-        """Take the signal's number; the exit code is 128 plus it."""
-        super().__init__("interrupted", hint="Run it again: the next run goes on from here.")
+        """Set the exit code to 128 plus the signal's number."""
+        super().__init__("interrupted", hint="Run the same command again to continue.")
         self.exit_code = 128 + signal_number
 
 
 def as_problem(error: ApplypruneError, *, where: Origin | str = "") -> Problem:
-    """Return the error as a value; ``where`` stands in where the error names no place."""
+    """Return the error as a Problem; ``where`` is used if the error names no place."""
     origin = error.origin or (None if error.where or isinstance(where, str) else where)
     return Problem(
         kind=type(error).__name__,
@@ -257,11 +257,11 @@ def as_problem(error: ApplypruneError, *, where: Origin | str = "") -> Problem:
 
 
 def raise_all(errors: Sequence[InputError]) -> None:
-    """Raise the one error, or InputErrors with all of them; return when there is none."""
+    """Raise a single error as it is, several as InputErrors; return if there is none."""
     if errors:
         raise errors[0] if len(errors) == 1 else InputErrors(errors)
 
 
 def problems_of(error: ApplypruneError) -> tuple[Problem, ...]:
-    """Return the error as values: more than one when it holds several."""
+    """Return the Problem of the error, or those of all errors that it combines."""
     return tuple(map(as_problem, error.errors if isinstance(error, InputErrors) else (error,)))

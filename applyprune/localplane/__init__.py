@@ -1,4 +1,4 @@
-"""The embedded control plane: a real Kubernetes API server of one's own, on one's own machine."""
+"""The embedded control plane: a real Kubernetes API server on the local machine."""
 
 from applyprune.localplane.build import Binaries, ensure_built
 from applyprune.localplane.plane import Plane

@@ -1,4 +1,4 @@
-"""Builds the control plane's one program out of the Go module in this package, and caches it."""
+"""Build the control plane's program from the Go module in this package, and cache it."""
 
 from __future__ import annotations
 
@@ -24,29 +24,31 @@ if TYPE_CHECKING:
 
 MODULE = Path(__file__).parent / "gomodule"
 
-# A user's GOFLAGS may say otherwise. -modcacherw: a module cache of ours must be easy to remove.
+# These override a user's GOFLAGS. -modcacherw: our own module cache must be easy to remove.
 FLAGS = ("-mod=readonly", "-trimpath", "-buildvcs=false", "-modcacherw")
 
 
 @dataclass(frozen=True, slots=True)
 class Binaries:
-    """A finished build: ``program COMPONENT …`` runs a component, ``kubectl`` is kubectl itself."""
+    """The programs of a finished build."""
 
     program: Path
+    """The control plane: ``program COMPONENT …`` runs a component."""
     kubectl: Path
+    """kubectl, of the same version."""
 
 
 def ensure_built(progress: Progress | None = None) -> Binaries:
-    """Return the built control plane, building it when the cache has none (about 6 minutes).
+    """Return the built control plane; build it if it is not cached (about 6 minutes).
 
-    Raises AccessError when there is no Go to build with, or when the build fails. Several processes
-    may call it at once: one builds, the others wait.
+    Raises AccessError if there is no Go, or if the build fails. Several processes may call it at
+    the same time: the first builds, the others wait.
     """
     progress = progress or Silence()
     folder = cache_folder() / "controlplane" / module_digest()
     try:
         make_once(
-            folder, lambda target: _build(target, progress), "building the control plane", progress
+            folder, lambda making: _build(making, progress), "building the control plane", progress
         )
     finally:
         progress.clear()
@@ -54,7 +56,7 @@ def ensure_built(progress: Progress | None = None) -> Binaries:
 
 
 def module_digest() -> str:
-    """Return the name that a build is cached under: what is built, and for which machine."""
+    """Return the cache key of a build: a digest of the sources and the platform."""
     digest = hashlib.sha256(f"{platform.system()}/{platform.machine()}".encode())
     for path in sorted(MODULE.rglob("*")):
         if path.is_file():
@@ -65,7 +67,7 @@ def module_digest() -> str:
 
 
 def kubernetes_version() -> str:
-    """Return the version of Kubernetes that go.mod pins, ``v1.36.3`` for example."""
+    """Return the version of Kubernetes that go.mod pins, for example ``v1.36.3``."""
     return _pinned(r"k8s\.io/kubernetes (v\S+)")
 
 
@@ -78,25 +80,25 @@ def _pinned(pattern: str) -> str:
             "the control plane cannot be built",
             where=str(MODULE / "go.mod"),
             why=f"no line matches {pattern}",
-            hint="Install applyprune again: this file is not the one that it came with.",
+            hint="Reinstall applyprune: this file was changed after the installation.",
         )
     return match[1]
 
 
-def _build(target: Path, progress: Progress) -> None:
+def _build(folder: Path, progress: Progress) -> None:
     start = time.monotonic()
     go = find_go(_pinned(r"go (\S+)"), progress)
     env = go.environment(os.environ)
     progress.step(
         f"building the control plane (Kubernetes {kubernetes_version()}, Go {go.version}):"
-        " once, about 6 minutes on 2 cores"
+        " this happens once and takes about 6 minutes on 2 cores"
     )
     if not (MODULE / "go.sum").is_file():
         raise _failure("go.sum is missing", "")
     total = _count_packages(go, env, progress)
-    # -v names each package once it is to be compiled: the measure of how far the build is.
+    # -v prints each package before it is compiled: this measures the progress of the build.
     command = [str(go.go), "build", "-v", *FLAGS]
-    command += ["-ldflags", _linker_flags(), "-o", f"{target}/", "./..."]
+    command += ["-ldflags", _linker_flags(), "-o", f"{folder}/", "./..."]
     tail: list[str] = []
     compiled = 0
     with guarded(command, env=env, cwd=MODULE) as (process, output):
@@ -109,15 +111,15 @@ def _build(target: Path, progress: Progress) -> None:
             )
         code = process.wait()
     if code != 0:
-        raise _failure(f"go build ended with exit code {code}", "\n".join(tail))
+        raise _failure(f"go build exited with code {code}", "\n".join(tail))
     if go.own_caches is not None:
-        # Gigabytes, in nobody's interest once the program is there.
+        # The caches have gigabytes, and the finished program does not need them.
         shutil.rmtree(go.own_caches, ignore_errors=True)
     progress.step(f"built the control plane in {clock(time.monotonic() - start)}")
 
 
 def _count_packages(go: Toolchain, env: dict[str, str], progress: Progress) -> int:
-    """Return how many packages the program is made of; fetches the modules on the way."""
+    """Return how many packages the program consists of; this also downloads the modules."""
     fetched = packages = 0
     tail: list[str] = []
     command = [str(go.go), "list", *FLAGS, "-deps", "./..."]
@@ -126,17 +128,17 @@ def _count_packages(go: Toolchain, env: dict[str, str], progress: Progress) -> i
             tail = [*tail[-19:], line.rstrip()]
             if line.startswith("go: downloading"):
                 fetched += 1
-                progress.tick(f"fetching the sources: {fetched} modules")
+                progress.tick(f"downloading the sources: {fetched} modules")
             else:
                 packages += 1
         code = process.wait()
     if code != 0:
-        raise _failure("its sources could not be fetched", "\n".join(tail))
+        raise _failure("its sources could not be downloaded", "\n".join(tail))
     return packages
 
 
 def _linker_flags() -> str:
-    """Return flags that leave out debug data, and set the version that `go build` cannot know."""
+    """Return flags that omit debug data and set the version, which `go build` cannot know."""
     version = kubernetes_version()
     major, minor, _ = version.removeprefix("v").split(".", 2)
     facts = {
@@ -153,14 +155,14 @@ def _linker_flags() -> str:
     return " ".join(["-s", "-w", *settings])
 
 
-def _failure(why: str, output: str) -> AccessError:
+def _failure(reason: str, output: str) -> AccessError:
     return AccessError(
         "the control plane could not be built",
         where=str(MODULE),
-        why=f"{why}\n{output}".rstrip(),
+        why=f"{reason}\n{output}".rstrip(),
         hint=(
-            "It needs the Go module proxy (GOPROXY) or the sources in Go's module cache. Run it"
-            " again: what was fetched and compiled is kept. Or set KUBECONFIG to a cluster of"
-            " your own."
+            "The build needs the Go module proxy (GOPROXY), or the sources in Go's module cache."
+            " Run it again: it reuses what was downloaded and compiled. Or set KUBECONFIG to"
+            " your own cluster."
         ),
     )

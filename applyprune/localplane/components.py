@@ -1,4 +1,4 @@
-"""The command line of each component: which flags, and why."""
+"""The command line of each component: its flags, and the reason for each flag."""
 
 from __future__ import annotations
 
@@ -10,27 +10,29 @@ if TYPE_CHECKING:
     from applyprune.localplane.layout import Layout
     from applyprune.localplane.spec import PlaneSpec
 
-# etcd listens on sockets in the plane's folder. A port would let every user of the machine past the
-# API server, and could be lost in a race. The paths are relative to the components' working folder,
-# since on macOS none may exceed 104 characters; etcd insists on something like "host:port".
+# etcd listens on sockets in the plane's folder. With a port, every user of the machine could bypass
+# the API server, and another process could take the port first. The paths are relative to the
+# components' working folder: macOS limits them to 104 characters. etcd requires the form
+# "host:port".
 ETCD_SOCKET = "etcd-clients:0"
 ETCD_CLIENTS = f"unix://{ETCD_SOCKET}"
 ETCD_PEERS = "unix://etcd-peers:0"
 
-# Clients of a plane are tests and people who wait: nothing here need spare the server.
+# The clients of a plane are tests and waiting users: there is no need to limit the load.
 QUICK = ("--kube-api-qps=500", "--kube-api-burst=1000")
 
 
 @dataclass(frozen=True, slots=True)
 class Component:
-    """A component's name, which is also its log's, and its arguments."""
+    """A component of the control plane."""
 
     name: str
+    """The name of the component and of its log."""
     arguments: tuple[str, ...]
 
 
 def etcd(layout: Layout) -> Component:
-    """Return the store; its data is as disposable as the plane."""
+    """Return etcd; its data is as disposable as the plane."""
     return Component(
         "etcd",
         (
@@ -41,7 +43,7 @@ def etcd(layout: Layout) -> Component:
             f"--listen-peer-urls={ETCD_PEERS}",
             f"--initial-advertise-peer-urls={ETCD_PEERS}",
             f"--initial-cluster=default={ETCD_PEERS}",
-            # Half of the time of a write, for a promise (data after a power cut) that nobody needs.
+            # fsync takes half of the time of a write, to survive a power cut: not needed here.
             "--unsafe-no-fsync",
             "--quota-backend-bytes=8589934592",
             "--log-level=warn",
@@ -54,11 +56,11 @@ def api_server(layout: Layout, port: int, *, audit: bool) -> Component:
     arguments = [
         f"--etcd-servers={ETCD_CLIENTS}",
         "--bind-address=127.0.0.1",
-        # By default that of the route to the world, which a machine need not have.
+        # The default is the address of the default route, which a machine may not have.
         "--advertise-address=127.0.0.1",
         "--external-hostname=127.0.0.1",
         f"--secure-port={port}",
-        # The supervisor keeps the port bound, so that no one else is given it in the meantime.
+        # The supervisor keeps the port bound, so that no other process can get it in between.
         "--permit-port-sharing",
         f"--tls-cert-file={layout.certificate('server')}",
         f"--tls-private-key-file={layout.key('server')}",
@@ -66,9 +68,9 @@ def api_server(layout: Layout, port: int, *, audit: bool) -> Component:
         f"--token-auth-file={layout.tokens}",
         "--authorization-mode=Node,RBAC",
         "--allow-privileged",
-        # It would hold back every pod until the namespace has its "default" service account.
+        # It would reject every pod until the namespace has its "default" service account.
         "--disable-admission-plugins=ServiceAccount",
-        # 127.0.0.1 is no address that Endpoints may hold.
+        # Endpoints must not contain 127.0.0.1.
         "--endpoint-reconciler-type=none",
         "--service-cluster-ip-range=10.96.0.0/12",
         "--service-account-issuer=https://kubernetes.default.svc",
@@ -86,24 +88,24 @@ def api_server(layout: Layout, port: int, *, audit: bool) -> Component:
         arguments += [
             f"--audit-policy-file={layout.audit_policy}",
             f"--audit-log-path={layout.audit_log}",
-            # A request ends when its line is written: who has the reply can read the line.
+            # A request ends after its line is written: after the response, the line can be read.
             "--audit-log-mode=blocking",
-            # Megabytes; the default rotates at 100, and a reader would lose what it has not read.
+            # In megabytes. The default rotates at 100: a reader would lose unread events.
             "--audit-log-maxsize=100000",
         ]
     return Component("kube-apiserver", tuple(arguments))
 
 
 def controllers(layout: Layout, spec: PlaneSpec) -> tuple[Component, ...]:
-    """Return what the spec asks for of the components that need a ready API server."""
-    asked_for = []
+    """Return the components of the spec that need a ready API server."""
+    components = []
     if spec.controller_manager:
-        asked_for.append(_controller_manager(layout))
+        components.append(_controller_manager(layout))
     if spec.scheduler:
-        asked_for.append(_scheduler(layout))
+        components.append(_scheduler(layout))
     if spec.kwok:
-        asked_for.append(_kwok(layout))
-    return tuple(asked_for)
+        components.append(_kwok(layout))
+    return tuple(components)
 
 
 def _controller_manager(layout: Layout) -> Component:
@@ -145,7 +147,7 @@ def _kwok(layout: Layout) -> Component:
             f"--kubeconfig={layout.component_kubeconfig(name)}",
             f"--config={layout.stages}",
             "--manage-all-nodes=true",
-            # Without leases the controller manager takes a node for dead after 40 seconds.
+            # Without leases, the controller manager marks a node as dead after 40 seconds.
             "--node-lease-duration-seconds=40",
             "--cidr=10.244.0.1/16",
             "--node-ip=127.0.0.1",
@@ -154,14 +156,14 @@ def _kwok(layout: Layout) -> Component:
 
 
 def audit_policy() -> str:
-    """Return the audit policy: who did what, and for deletes and ConfigMaps also with which body.
+    """Return the audit policy: metadata for all requests, bodies for deletes and ConfigMaps.
 
-    A policy's ``resourceNames`` knows no wildcard, so it is all ConfigMaps, not only inventories.
+    It logs all ConfigMaps, not only inventories: ``resourceNames`` supports no wildcard.
     """
     policy = {
         "apiVersion": "audit.k8s.io/v1",
         "kind": "Policy",
-        # One event for a request: that of its end.
+        # Write only the final event of each request.
         "omitStages": ["RequestReceived"],
         "rules": [
             {"level": "RequestResponse", "verbs": ["delete", "deletecollection"]},
@@ -177,7 +179,7 @@ def audit_policy() -> str:
 
 
 def node(number: int) -> dict[str, object]:
-    """Return the Node object that kwok brings to life, counted from 0."""
+    """Return the Node that kwok simulates; ``number`` counts from 0."""
     name = f"node-{number}"
     labels = {
         "kubernetes.io/arch": "amd64",

@@ -1,4 +1,4 @@
-"""Where the cache and the planes live: the XDG base directories."""
+"""The folders of the cache and of the planes: the XDG base directories."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def cache_folder() -> Path:
-    """Return applyprune's cache folder; everything in it can be made again."""
+    """Return applyprune's cache folder; everything in it can be rebuilt."""
     return _base("XDG_CACHE_HOME", ".cache") / "applyprune"
 
 
@@ -18,5 +18,5 @@ def planes_folder() -> Path:
 
 def _base(variable: str, default: str) -> Path:
     value = os.environ.get(variable, "")
-    # The XDG specification: a relative path in these variables is to be ignored.
+    # The XDG specification: ignore a relative path in these variables.
     return Path(value) if value.startswith("/") else Path.home() / default

@@ -1,8 +1,8 @@
-"""Runs a command that dies with its starter: ``python guard.py FD COMMAND…``.
+"""Run a command that dies with its starter: ``python guard.py FD COMMAND…``.
 
-A compiler has no lifeline of its own, and on macOS no signal tells a child that its parent died. So
-this small process stands between: at the end of the pipe FD it kills the command's process group.
-It is run as a file, isolated, which halves its start-up time: standard library only.
+A compiler does not notice when its starter dies, and macOS has no signal for the death of a parent.
+So this small process runs the command and kills its process group when the pipe FD ends. It runs as
+an isolated file with the standard library only, which halves its start-up time.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 def guarded(
     command: Sequence[str], *, env: Mapping[str, str], cwd: Path | None = None
 ) -> Iterator[tuple[subprocess.Popen[str], IO[str]]]:
-    """Start the command and give the process and its output, both streams in one.
+    """Start the command; yield the process and its output, with both streams combined.
 
-    When the block ends, or this process dies, what is left of the command is killed.
+    When the block ends, or this process dies, the rest of the command is killed.
     """
     read_end, write_end = os.pipe()
     try:
@@ -41,7 +41,7 @@ def guarded(
             env=dict(env),
             cwd=cwd,
             pass_fds=(read_end,),
-            # Ctrl-C and a closing terminal reach the starter alone, which then ends this.
+            # Ctrl-C and a closing terminal reach only the starter, which then ends this process.
             start_new_session=True,
         )
     except BaseException:
@@ -59,14 +59,14 @@ def guarded(
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the command and return its exit code; 137 when the starter died."""
+    """Run the command and return its exit code; 137 if the starter died."""
     lifeline = int(arguments[0])
     woken, waker = socket.socketpair()
     waker.setblocking(False)  # noqa: FBT003 - the function has no other form
     signal.set_wakeup_fd(waker.fileno())
-    # Without a handler there is no waking.
+    # Without a handler, the signal wakes nothing.
     signal.signal(signal.SIGCHLD, lambda *_: None)
-    # A group of its own, so that everything that the command starts is killed with it.
+    # A separate process group: everything that the command starts is killed with it.
     process = subprocess.Popen(list(arguments[1:]), start_new_session=True)
     while process.poll() is None:
         ready, _, _ = select.select([woken.fileno(), lifeline], [], [])

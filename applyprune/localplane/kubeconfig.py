@@ -1,4 +1,4 @@
-"""Kubeconfig files: whole in themselves, so that one can be copied or merged."""
+"""Write kubeconfig files that contain all credentials, so that they can be copied and merged."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def kubeconfig(
     name: str, server: str, layout: Layout, users: Mapping[str, Mapping[str, str]]
 ) -> str:
-    """Return a kubeconfig with a context for each user, the first one current; JSON is YAML too."""
+    """Return a kubeconfig, as JSON, with a context for each user; the first context is current."""
     authority = _data(layout.certificate("ca").read_bytes())
     config = {
         "apiVersion": "v1",
@@ -34,7 +34,7 @@ def kubeconfig(
 
 
 def certificate_user(layout: Layout, identity: str) -> dict[str, str]:
-    """Return the user entry that proves itself with the identity's client certificate."""
+    """Return a user entry with the client certificate of the identity."""
     return {
         "client-certificate-data": _data(layout.certificate(identity).read_bytes()),
         "client-key-data": _data(layout.key(identity).read_bytes()),

@@ -1,4 +1,4 @@
-"""What lies where in a plane's folder."""
+"""The paths of the files in a plane's folder."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The files of one plane; all of them are the supervisor's, but the lock."""
+    """The files of one plane; the supervisor owns all of them except the lock."""
 
     folder: Path
 
     @property
     def lock(self) -> Path:
-        """Return the file that is locked for as long as any process of the plane lives."""
+        """Return the file that is locked as long as any process of the plane lives."""
         return self.folder / "lock"
 
     @property
     def supervisor_lock(self) -> Path:
-        """Return the file that is locked for as long as the supervisor lives."""
+        """Return the file that is locked as long as the supervisor lives."""
         return self.folder / "supervisor.lock"
 
     @property
     def state(self) -> Path:
-        """Return the file that says how far the plane is, and where its server listens."""
+        """Return the file with the phase of the plane and the address of its server."""
         return self.folder / "state.json"
 
     @property
     def kubeconfig(self) -> Path:
-        """Return the user's kubeconfig: both admin credentials, a context each."""
+        """Return the user's kubeconfig, with a context for each of the two admin credentials."""
         return self.folder / "kubeconfig"
 
     @property
@@ -52,26 +52,26 @@ class Layout:
 
     @property
     def audit_log(self) -> Path:
-        """Return the audit log, one JSON event a line; there only when the spec asks for it."""
+        """Return the audit log, one JSON event per line; it exists only if the spec enables it."""
         return self.folder / "audit.log"
 
     @property
     def stages(self) -> Path:
-        """Return what kwok's nodes and pods do, step by step."""
+        """Return the configuration of kwok's stages for nodes and pods."""
         return self.folder / "kwok-stages.yaml"
 
     def certificate(self, name: str) -> Path:
-        """Return the certificate of an identity, a PEM file."""
+        """Return the PEM file with the certificate of an identity."""
         return self.pki / f"{name}.crt"
 
     def key(self, name: str) -> Path:
-        """Return the private key of an identity, a PEM file."""
+        """Return the PEM file with the private key of an identity."""
         return self.pki / f"{name}.key"
 
     def component_kubeconfig(self, component: str) -> Path:
-        """Return the kubeconfig that a component speaks to the API server with."""
+        """Return the kubeconfig that a component uses for the API server."""
         return self.folder / f"{component}.kubeconfig"
 
     def log(self, component: str) -> Path:
-        """Return the file that a component's output goes to."""
+        """Return the log file of a component."""
         return self.folder / f"{component}.log"

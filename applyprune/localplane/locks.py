@@ -1,4 +1,4 @@
-"""File locks that the kernel gives back when their holder dies, whatever killed it."""
+"""File locks that the kernel releases when their holder dies."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 
 def try_lock(path: Path) -> int | None:
-    """Return the descriptor of the locked file, or None when another process has it.
+    """Return the descriptor of the locked file, or None if another process holds the lock.
 
-    The lock belongs to the open file, not to the process: it holds until every process that
+    The lock belongs to the open file, not to the process: it lasts until every process that
     inherited the descriptor has closed it.
     """
     while True:
@@ -26,7 +26,7 @@ def try_lock(path: Path) -> int | None:
         except BlockingIOError:
             os.close(descriptor)
             return None
-        # Whoever held it may have removed the file in between: that lock would guard nothing.
+        # The previous holder may have removed the file in between: that lock would be useless.
         try:
             if os.path.samestat(os.fstat(descriptor), path.stat()):
                 return descriptor
@@ -36,13 +36,13 @@ def try_lock(path: Path) -> int | None:
 
 
 def is_locked(path: Path) -> bool:
-    """Say whether a living process holds the lock."""
+    """Return whether a living process holds the lock."""
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     except FileNotFoundError:
         return False
     try:
-        # Shared, so that two who only look do not see one another.
+        # A shared lock: two processes that only check do not see each other.
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
@@ -54,7 +54,7 @@ def is_locked(path: Path) -> bool:
 
 @contextmanager
 def locked(path: Path, while_waiting: Callable[[float], None]) -> Iterator[None]:
-    """Hold the lock; while another has it, call ``while_waiting`` with the seconds waited."""
+    """Hold the lock; until it is free, call ``while_waiting`` with the seconds waited so far."""
     start = time.monotonic()
     while (descriptor := try_lock(path)) is None:
         while_waiting(time.monotonic() - start)

@@ -1,4 +1,4 @@
-"""Planes by name, which outlive the command that started them: ``applyprune local``."""
+"""Manage named planes, which outlive the command that started them: ``applyprune local``."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PlaneStatus:
-    """What there is of a named plane; ``plane`` is None unless it is ready.
-
-    ``reason`` says why a plane FAILED.
-    """
+    """The status of a named plane."""
 
     name: str
     phase: Phase
     folder: Path
+    """The folder of the plane; it need not exist."""
     plane: Plane | None = None
+    """How to reach the plane; None unless it is ready."""
     reason: str = ""
+    """Why the plane failed; empty in any phase but FAILED."""
 
 
 def bring_up(name: str, spec: PlaneSpec, progress: Progress) -> tuple[Plane, bool]:
-    """Return the plane of that name, and whether it had to be started; it lives on by itself.
+    """Return the plane with this name, and whether this call started it; it keeps running.
 
-    Builds the control plane when the cache has none. Raises AccessError when it cannot be started.
+    Builds the control plane if it is not cached. Raises AccessError if the plane cannot be started.
     """
     folder = _folder(name)
     try:
@@ -51,7 +51,7 @@ def bring_up(name: str, spec: PlaneSpec, progress: Progress) -> tuple[Plane, boo
                 return status.plane, False
             if status.phase not in {Phase.STARTING, Phase.STOPPING}:
                 binaries = ensure_built(progress)
-                # Another process may have been faster: then it is that one's plane.
+                # Another process may have started it first: then wait for that plane.
                 with suppress(PlaneRuns):
                     started = start(binaries, spec, folder, name=name, progress=progress)
                     started.detach()
@@ -63,7 +63,7 @@ def bring_up(name: str, spec: PlaneSpec, progress: Progress) -> tuple[Plane, boo
 
 
 def bring_down(name: str) -> bool:
-    """Stop the plane of that name and remove its data; say whether there was anything to do."""
+    """Stop the plane with this name and remove its data; return whether it existed."""
     folder = _folder(name)
     if not folder.is_dir():
         return False
@@ -78,10 +78,10 @@ def plane_names() -> tuple[str, ...]:
 
 
 def plane_status(name: str) -> PlaneStatus:
-    """Return what there is of the plane of that name."""
+    """Return the status of the plane with this name."""
     folder = _folder(name)
     layout = Layout(folder)
-    # The locks last: a plane that stops in between is then seen as stopped, not as running.
+    # Check the locks last: then a plane that stops in between is reported as stopped.
     state = read_state(layout.state)
     if not is_locked(layout.lock):
         return _ended(name, folder, state)
@@ -94,7 +94,7 @@ def plane_status(name: str) -> PlaneStatus:
 
 
 def running_plane(name: str) -> Plane:
-    """Return the ready plane of that name; raises AccessError when it is not."""
+    """Return the ready plane with this name; raises AccessError if it is not ready."""
     status = plane_status(name)
     if status.plane is None:
         option = "" if name == "default" else f" --name {name}"
@@ -110,17 +110,17 @@ def _ended(name: str, folder: Path, state: State | None) -> PlaneStatus:
     if state is None:
         return PlaneStatus(name, Phase.STOPPED, folder)
     if state.phase not in {Phase.STOPPED, Phase.FAILED}:
-        # Nobody had the time to write down why.
+        # A killed supervisor cannot record the reason.
         return PlaneStatus(name, Phase.FAILED, folder, reason="its supervisor was killed")
     return PlaneStatus(name, state.phase, folder, reason=state.reason)
 
 
 def _folder(name: str) -> Path:
-    # The name becomes a folder, and the name of kubeconfig contexts.
+    # The name becomes the name of a folder and of kubeconfig contexts.
     if not is_dns_label(name):
         raise UsageError(
-            f"{name!r} cannot be the name of a plane",
-            why="it must be lower-case letters, digits and dashes, at most 63",
+            f"invalid plane name {name!r}",
+            why="a name has lower-case letters, digits and dashes, at most 63 characters",
             hint="For example: --name trial-2",
         )
     return planes_folder() / name

@@ -1,4 +1,4 @@
-"""Folders that are made once: absent, or complete, whoever is interrupted and however often."""
+"""Create a folder atomically: it is either absent or complete, even after interruptions."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ if TYPE_CHECKING:
 
 
 def make_once(folder: Path, fill: Callable[[Path], None], doing: str, progress: Progress) -> None:
-    """Have ``fill`` make the folder's content unless the folder is there already.
+    """Let ``fill`` create the folder's content, unless the folder exists.
 
-    It fills a folder beside it, which is renamed at the end. Of two processes at once the second
-    waits, says what the first is ``doing``, and then finds it made.
+    ``fill`` writes to a temporary folder beside it, which is renamed at the end. If another
+    process does the same, this process waits, reports what the other is ``doing``, and uses the
+    other's folder.
     """
 
     def while_waiting(seconds: float) -> None:

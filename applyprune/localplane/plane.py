@@ -1,4 +1,4 @@
-"""A running plane, as its clients see it."""
+"""The client's view of a running plane."""
 
 from __future__ import annotations
 
@@ -14,22 +14,24 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Plane:
-    """Where the API server is and what to prove oneself with; token and certificate are admins.
-
-    ``kubeconfig`` has the contexts NAME (token) and NAME-cert (client certificate). ``audit_log``
-    is None when the plane was started without one. ``kubectl`` is of the server's version.
-    """
+    """The address of a plane's API server, and the admin credentials for it."""
 
     name: str
     folder: Path
     server: str
+    """The URL of the API server."""
     ca_file: Path
     token: str = field(repr=False)
+    """The bearer token of an admin."""
     client_cert_file: Path
+    """The client certificate of an admin."""
     client_key_file: Path
     kubeconfig: Path
+    """A kubeconfig with the contexts NAME (token) and NAME-cert (client certificate)."""
     kubectl: Path
+    """kubectl of the server's version."""
     audit_log: Path | None
+    """The audit log; None if the plane was started without it."""
     supervisor_pid: int
 
 

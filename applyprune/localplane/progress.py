@@ -1,4 +1,4 @@
-"""How a build or a start of minutes shows that it is alive: steps that stay, ticks that do not."""
+"""Show the progress of a long build or start: permanent steps, and ticks that are replaced."""
 
 from __future__ import annotations
 
@@ -11,48 +11,48 @@ if TYPE_CHECKING:
 
 
 class Progress(Protocol):
-    """What long work tells whoever waits for it."""
+    """The progress of long work."""
 
     def step(self, text: str) -> None:
-        """Say that something has begun or is done: a line that stays."""
+        """Report the start or end of a step: a permanent line."""
 
     def tick(self, text: str) -> None:
-        """Say how far it is: shown now and then, or overwritten by the next one."""
+        """Report the current progress: shown from time to time, and replaced by the next tick."""
 
     def clear(self) -> None:
-        """Take away the tick that is shown: others will write now."""
+        """Remove the current tick, because other output follows."""
 
 
 class Silence:
-    """A Progress that says nothing."""
+    """A Progress that prints nothing."""
 
     def step(self, text: str) -> None:
-        """Drop the text."""
+        """Discard the text."""
 
     def tick(self, text: str) -> None:
-        """Drop the text."""
+        """Discard the text."""
 
     def clear(self) -> None:
         """Do nothing."""
 
 
 class Lines:
-    """A Progress for logs: a tick becomes a line, but one in ``every`` seconds only."""
+    """A Progress for logs: prints at most one tick, as a line, in ``every`` seconds."""
 
     def __init__(self, stream: TextIO, every: float = 15.0) -> None:
-        """Write to ``stream``; the first tick waits for ``every`` seconds too."""
+        """Write to ``stream``; the first tick also waits for ``every`` seconds."""
         self._stream = stream
         self._every = every
         self._last = time.monotonic()
 
     def step(self, text: str) -> None:
-        """Write the line at once."""
+        """Write the line immediately."""
         self._last = time.monotonic()
         self._stream.write(f"{text}\n")
         self._stream.flush()
 
     def tick(self, text: str) -> None:
-        """Write the line when nothing has been written for ``every`` seconds."""
+        """Write the line if nothing has been written for ``every`` seconds."""
         if time.monotonic() - self._last >= self._every:
             self.step(text)
 
@@ -61,7 +61,7 @@ class Lines:
 
 
 class Terminal:
-    """A Progress for a terminal: ticks overwrite one another on the last line."""
+    """A Progress for a terminal: each tick overwrites the previous tick on the last line."""
 
     def __init__(self, stream: TextIO, every: float = 0.1) -> None:
         """Write to ``stream``, a terminal, at most once in ``every`` seconds."""
@@ -71,13 +71,13 @@ class Terminal:
         self._ticking = False
 
     def step(self, text: str) -> None:
-        """Replace the tick that is shown, if any, by a line that stays."""
+        """Replace the current tick, if any, with a permanent line."""
         self.clear()
         self._stream.write(f"{text}\n")
         self._stream.flush()
 
     def tick(self, text: str) -> None:
-        """Show the text, cut to the terminal's width, until the next one."""
+        """Show the text, cut to the terminal's width, until the next tick."""
         now = time.monotonic()
         if now - self._last < self._every:
             return
@@ -88,7 +88,7 @@ class Terminal:
         self._ticking = True
 
     def clear(self) -> None:
-        """Empty the line that a tick is on."""
+        """Clear the line of the current tick."""
         if self._ticking:
             self._stream.write("\r\x1b[K")
             self._stream.flush()
@@ -96,10 +96,10 @@ class Terminal:
 
 
 def clock(seconds: float) -> str:
-    """Return minutes and seconds, ``5:40`` for example."""
+    """Return minutes and seconds, for example ``5:40``."""
     return f"{int(seconds) // 60}:{int(seconds) % 60:02}"
 
 
 def progress_on(stream: TextIO) -> Progress:
-    """Return the Progress that suits the stream: a terminal, or a log."""
+    """Return the Progress for the stream: for a terminal, or for a log."""
     return Terminal(stream) if stream.isatty() else Lines(stream)

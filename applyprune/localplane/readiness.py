@@ -1,4 +1,4 @@
-"""The few requests that tell whether a plane is ready."""
+"""The requests that check whether a plane is ready."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class ServerProbe:
-    """Asks one API server, as admin; no answer counts as not ready."""
+    """Send requests to one API server as admin; no response counts as not ready."""
 
     def __init__(self, server: str, ca_file: Path, token: str) -> None:
         """Take the server's URL, its CA and the admin's token."""
@@ -24,30 +24,30 @@ class ServerProbe:
             headers={
                 "Authorization": f"Bearer {token}",
                 "Content-Type": "application/json",
-                # Audit logs are read by tests, which leave out what is not theirs.
+                # Tests read audit logs and filter out these requests.
                 "User-Agent": "applyprune-localplane",
             },
             retries=False,
-            # Short: while one waits here, no signal is acted on.
+            # Short: no signal is handled during a request.
             timeout=urllib3.Timeout(connect=1.0, read=3.0),
         )
 
     def is_ready(self) -> bool:
-        """Say whether the API server calls itself ready."""
+        """Return whether the API server reports that it is ready."""
         return self._get("/readyz") is not None
 
     def has_default_namespace(self) -> bool:
-        """Say whether the API server has finished making what every cluster has."""
+        """Return whether the API server has created the objects that every cluster has."""
         return self._get("/api/v1/namespaces/default") is not None
 
     def has_default_account(self) -> bool:
-        """Say whether the controller manager works: the account is its first visible deed."""
+        """Return whether the controller manager works: it creates this account first."""
         return self._get("/api/v1/namespaces/default/serviceaccounts/default") is not None
 
     def ready_nodes(self, *, untainted: bool) -> int:
-        """Return how many nodes are Ready; ``untainted``: only those that pods can be put on.
+        """Return how many nodes are Ready; with ``untainted`` only those that accept pods.
 
-        The taint of a new node is taken away by the controller manager, so without one it stays.
+        The controller manager removes the taint of a new node; without it, the taint stays.
         """
         nodes = (self._get("/api/v1/nodes") or {}).get("items", [])
         return sum(
@@ -60,7 +60,7 @@ class ServerProbe:
         )
 
     def create(self, path: str, body: Mapping[str, object]) -> bool:
-        """POST an object; say whether it is there now. May be called again and again."""
+        """POST an object; return whether it exists now. Safe to repeat."""
         return self._request("POST", path, json.dumps(body).encode(), fine=409) is not None
 
     def _get(self, path: str) -> dict[str, Any] | None:

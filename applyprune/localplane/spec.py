@@ -1,4 +1,4 @@
-"""What a plane is asked to consist of."""
+"""The components of a plane."""
 
 from __future__ import annotations
 
@@ -7,17 +7,19 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class PlaneSpec:
-    """The components beside etcd and the API server; fewer of them start sooner.
+    """The components beside etcd and the API server; a plane with fewer components starts faster.
 
-    Without ``controller_manager`` namespaces are never gone and nothing is garbage-collected; pods
-    need all three to run. ``nodes`` is how many nodes kwok plays; ``audit`` writes an audit log.
+    Pods need the controller manager, the scheduler and kwok to run.
     """
 
     controller_manager: bool = True
+    """Without it, namespaces are never removed and nothing is garbage-collected."""
     scheduler: bool = True
     kwok: bool = True
     nodes: int = 1
+    """The number of nodes that kwok simulates."""
     audit: bool = False
+    """Whether the API server writes an audit log."""
 
 
 FULL = PlaneSpec(audit=True)

@@ -1,4 +1,4 @@
-"""Starts a plane: a supervisor process of its own session, and the channel to it."""
+"""Start a plane: a supervisor process in its own session, and a channel to it."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ if TYPE_CHECKING:
     from applyprune.localplane.progress import Progress
     from applyprune.localplane.spec import PlaneSpec
 
-# Seconds: three stages of stopping at 1 s each, and a machine that is busy.
+# Seconds: three stages of stopping take 1 s each; the rest is for a busy machine.
 STOP_TIMEOUT = 30.0
 
 
 class PlaneRuns(AccessError):
-    """The folder is that of a plane that runs, or is being started."""
+    """A plane is running in the folder, or is being started."""
 
 
 class StartedPlane:
-    """A ready plane that ends with this process, unless it is detached; a context manager."""
+    """A ready plane that stops with this process, unless it is detached; a context manager."""
 
     def __init__(
         self, plane: Plane, process: subprocess.Popen[bytes], channel: socket.socket
     ) -> None:
-        """Take over what ``start`` has opened."""
+        """Own the process and the channel that ``start`` has opened."""
         self.plane = plane
         self._process = process
         self._channel = channel
@@ -62,13 +62,13 @@ class StartedPlane:
         self.stop()
 
     def stop(self) -> None:
-        """Stop the plane, wait until none of its processes is left, and remove its folder."""
+        """Stop the plane, wait for all of its processes, and remove its folder."""
         self._channel.close()
         _wait_or_kill(self._process)
         remove_folder(self.plane.folder)
 
     def detach(self) -> None:
-        """Let the plane live on when this process ends."""
+        """Keep the plane running when this process ends."""
         self._channel.sendall(b"detach\n")
         self._channel.close()
 
@@ -81,11 +81,12 @@ def start(
     name: str | None = None,
     progress: Progress | None = None,
 ) -> StartedPlane:
-    """Start a plane in the folder, which is made or emptied, and wait until it is ready (3 to 5 s).
+    """Start a plane in the folder and wait until it is ready (3 to 5 s).
 
-    ``name`` is that of its kubeconfig contexts, by default the folder's. Raises PlaneRuns when a
-    plane runs there already, AccessError when it does not get ready (then the folder keeps the
-    logs), and UsageError for a folder that holds anything else. When interrupted, nothing is left.
+    The folder is created or emptied. ``name`` is the name of the kubeconfig contexts, by default
+    the folder's name. Raises PlaneRuns if a plane already runs there, AccessError if the plane does
+    not become ready (then the folder keeps the logs), and UsageError for a folder with other
+    content. After an interruption, nothing is left.
     """
     progress = progress or Silence()
     folder = folder.absolute()
@@ -94,22 +95,24 @@ def start(
     layout = Layout(folder)
     if not layout.lock.exists() and any(folder.iterdir()):
         raise UsageError(
-            "this folder is not empty, and not a plane's",
+            "this folder is not empty and does not belong to a plane",
             where=str(folder),
             why="starting a plane would empty it",
-            hint="Give a folder that does not exist yet.",
+            hint="Use a folder that does not exist yet.",
         )
     lock = try_lock(layout.lock)
     if lock is None:
         raise PlaneRuns(
-            "a plane runs here already", where=str(folder), hint="Stop it first, or use another."
+            "a plane is already running here",
+            where=str(folder),
+            hint="Stop it first, or use another folder.",
         )
     name = name or folder.name
     try:
         _empty(folder, keep=layout.lock)
         process, channel = _spawn(layout, lock)
     finally:
-        # The supervisor has inherited it: there is no moment at which nobody holds the lock.
+        # The supervisor has inherited the lock, so it is held at every moment.
         os.close(lock)
     try:
         config = {
@@ -135,37 +138,37 @@ def start(
 
 
 def stop_plane(folder: Path) -> None:
-    """Stop the plane that runs in the folder, if one does, and remove the folder."""
+    """Stop the plane in the folder, if it is running, and remove the folder."""
     layout = Layout(folder)
     deadline = time.monotonic() + STOP_TIMEOUT
-    told: int | None = None
+    signalled: int | None = None
     while is_locked(layout.lock):
         state = read_state(layout.state)
-        # A pid alone may be that of any process by now.
-        if state is not None and told != state.pid and is_locked(layout.supervisor_lock):
-            told = state.pid
+        # The lock proves that the pid is still the supervisor's.
+        if state is not None and signalled != state.pid and is_locked(layout.supervisor_lock):
+            signalled = state.pid
             with suppress(ProcessLookupError):
-                os.kill(told, signal.SIGTERM)
+                os.kill(signalled, signal.SIGTERM)
         if time.monotonic() > deadline:
-            if told is None or not is_locked(layout.supervisor_lock):
+            if signalled is None or not is_locked(layout.supervisor_lock):
                 raise AccessError(
                     "the plane could not be stopped",
                     where=str(folder),
-                    why="its lock is held, but nothing says by which process",
+                    why="its lock is held by an unknown process",
                     hint=f"Find it with `lsof {layout.lock}`.",
                 )
             with suppress(ProcessLookupError):
-                os.kill(told, signal.SIGKILL)
+                os.kill(signalled, signal.SIGKILL)
         time.sleep(0.05)
     remove_folder(folder)
 
 
 def remove_folder(folder: Path) -> None:
-    """Remove a plane's folder, unless one has been started there in the meantime."""
+    """Remove a plane's folder, unless a plane has been started there in the meantime."""
     layout = Layout(folder)
     if not folder.is_dir():
         return
-    # A killed process keeps its lock for as long as the kernel takes to clear it away.
+    # The kernel takes a moment to release the lock of a killed process.
     deadline = time.monotonic() + 5.0
     while (lock := try_lock(layout.lock)) is None:
         if time.monotonic() > deadline:
@@ -195,7 +198,8 @@ def _spawn(layout: Layout, lock: int) -> tuple[subprocess.Popen[bytes], socket.s
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 pass_fds=(theirs.fileno(), lock),
-                # Ctrl-C at the starter's terminal must not reach it: a detached plane lives on.
+                # Ctrl-C at the starter's terminal must not reach it: a detached plane keeps
+                # running.
                 start_new_session=True,
             )
     except BaseException:
@@ -205,7 +209,7 @@ def _spawn(layout: Layout, lock: int) -> tuple[subprocess.Popen[bytes], socket.s
 
 
 def _follow(channel: socket.socket, layout: Layout, name: str, progress: Progress) -> Plane:
-    """Read what the supervisor says until the plane is ready; raise when it will not be."""
+    """Read the supervisor's messages until the plane is ready; raise if it fails."""
     start = time.monotonic()
     with channel.makefile("r") as messages:
         for line in messages:
@@ -223,15 +227,15 @@ def _follow(channel: socket.socket, layout: Layout, name: str, progress: Progres
     raise _failure(name, "its supervisor died", layout.log("supervisor"))
 
 
-def _failure(name: str, why: str, log: Path | str) -> AccessError:
-    hint = f"The whole log is {log}." if log else ""
+def _failure(name: str, reason: str, log: Path | str) -> AccessError:
+    hint = f"For the full log see {log}." if log else ""
     return AccessError(
-        f"the plane {name} could not be started", why=f"{why}{last_words(log)}", hint=hint
+        f"the plane {name} could not be started", why=f"{reason}{last_words(log)}", hint=hint
     )
 
 
 def last_words(log: Path | str) -> str:
-    """Return the last line of a log, to be added to a message; empty when there is none."""
+    """Return the last line of a log, to append to a message; empty if there is none."""
     if not log:
         return ""
     try:

@@ -1,4 +1,4 @@
-"""The state file: how far a plane is, for whoever did not start it."""
+"""The state file: the phase of a plane, for processes that did not start it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Phase(StrEnum):
-    """How far a plane is; STARTING and READY are true only while the supervisor lives."""
+    """The phase of a plane; STARTING and READY are valid only while the supervisor lives."""
 
     STARTING = "starting"
     READY = "ready"
@@ -23,33 +23,37 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What the supervisor has written down about its plane.
-
-    ``pid`` is the supervisor's own, ``started`` is seconds since the epoch, ``reason`` says why a
-    plane failed, ``program`` and ``kubectl`` are those that it was started with.
-    """
+    """The state of a plane, as its supervisor has written it."""
 
     name: str
     phase: Phase
     pid: int
+    """The process id of the supervisor."""
     started: float
+    """The start time, in seconds since the epoch."""
     program: str
+    """The control plane that the plane was started with."""
     kubectl: str
+    """The kubectl that the plane was started with."""
     nodes: int
+    """The number of nodes."""
     server: str = ""
+    """The URL of the API server; empty until it is known."""
     reason: str = ""
+    """Why the plane failed; empty otherwise."""
     audit: bool = False
+    """Whether the API server writes an audit log."""
 
 
 def write_state(path: Path, state: State) -> None:
-    """Replace the file as a whole, so that no reader sees half of it."""
+    """Replace the file atomically, so that no reader sees an incomplete file."""
     new = path.with_suffix(".new")
     new.write_text(json.dumps(asdict(state), indent=1))
     new.replace(path)
 
 
 def read_state(path: Path) -> State | None:
-    """Return what the file says, or None when there is none or it is of another version."""
+    """Return the state, or None if the file is missing or has another version."""
     try:
         facts = json.loads(path.read_text())
         return State(**facts | {"phase": Phase(facts["phase"])})

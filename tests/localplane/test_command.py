@@ -83,7 +83,7 @@ def test_two_planes_from_up_to_down(home: Home) -> None:
     os.kill(component(home, "default", "kube-scheduler"), signal.SIGKILL)
     eventually(lambda: home.processes() == {})
     eventually(lambda: "failed" in home.run("local", "status").stdout)
-    assert "kube-scheduler ended with signal 9" in home.run("local", "status").stdout
+    assert "kube-scheduler exited with signal 9" in home.run("local", "status").stdout
     refused = home.run("local", "kubectl", "get", "nodes")
     assert refused.returncode == 7
     assert "kube-scheduler ended" in refused.stderr
@@ -118,7 +118,7 @@ def test_nothing_survives_its_supervisor_and_the_next_plane_takes_its_place(
     assert processes_with(folder) == {}
     with start(binaries, API_SERVER_ONLY, folder) as plane:
         assert plane.token != killed.plane.token
-        with pytest.raises(AccessError, match="runs here already"):
+        with pytest.raises(AccessError, match="already running here"):
             start(binaries, API_SERVER_ONLY, folder)
         # Without its folder no command could find it any more.
         shutil.rmtree(folder, ignore_errors=True)
