@@ -32,7 +32,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from applyprune.model.problems import Problem
+from applyprune.model.problems import Problem, ProblemKind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -48,6 +48,7 @@ class ApplypruneError(Exception):
     reason, and ``hint`` is what to do.
     """
 
+    kind: ClassVar[ProblemKind] = ProblemKind.ERROR
     exit_code: int = 3
     retryable: ClassVar[bool] = False
 
@@ -83,23 +84,32 @@ class ApplypruneError(Exception):
 class UsageError(ApplypruneError):
     """The call is invalid: an option, a name, or a combination of options."""
 
+    kind = ProblemKind.USAGE_ERROR
     exit_code = 2
 
 
 class OwnedByBundle(UsageError):
     """The set belongs to a Bundle, and the caller is not that Bundle; nothing was written."""
 
+    kind = ProblemKind.OWNED_BY_BUNDLE
+
 
 class InputError(UsageError):
     """A manifest or its file is invalid; ``where`` names the file."""
+
+    kind = ProblemKind.INPUT_ERROR
 
 
 class EmptyInput(InputError):
     """The input contains no manifest."""
 
+    kind = ProblemKind.EMPTY_INPUT
+
 
 class InputErrors(InputError):
     """All errors that were found in the input."""
+
+    kind = ProblemKind.INPUT_ERROR
 
     def __init__(self, errors: Sequence[InputError]) -> None:
         """Combine at least one error, in the order of the input."""
@@ -114,34 +124,41 @@ class InputErrors(InputError):
 class RunFailed(ApplypruneError):
     """At least one object could not be applied or deleted; an event has named each object."""
 
+    kind = ProblemKind.RUN_FAILED
+
 
 class ConflictsFound(RunFailed):
     """Objects failed, and every failure is a conflict with another field manager."""
 
+    kind = ProblemKind.CONFLICTS_FOUND
     exit_code = 4
 
 
 class NotReady(RunFailed):
     """An object was not ready or not deleted before the timeout."""
 
+    kind = ProblemKind.NOT_READY
     exit_code = 5
 
 
 class PruneRefused(ApplypruneError):
     """A guard blocked the prune; nothing was deleted."""
 
+    kind = ProblemKind.PRUNE_REFUSED
     exit_code = 6
 
 
 class AccessError(ApplypruneError):
     """There is no server, or no permission to use it."""
 
+    kind = ProblemKind.ACCESS_ERROR
     exit_code = 7
 
 
 class Unreachable(AccessError):
     """There was no answer, or the server is not an API server."""
 
+    kind = ProblemKind.UNREACHABLE
     retryable = True
 
 
@@ -151,6 +168,8 @@ class ApiError(AccessError):
     ``code`` is the HTTP status. ``reason`` and ``causes`` (``reason`` → message pairs) come from
     the Status body; they are empty without a Status. ``retry_after`` is in seconds.
     """
+
+    kind = ProblemKind.API_ERROR
 
     def __init__(
         self,
@@ -175,63 +194,88 @@ class ApiError(AccessError):
 class Unauthorized(ApiError):
     """401: the credentials are missing, wrong or expired."""
 
+    kind = ProblemKind.UNAUTHORIZED
+
 
 class Forbidden(ApiError):
     """403: permissions, a quota, a terminating namespace or admission; see ``causes``."""
+
+    kind = ProblemKind.FORBIDDEN
 
 
 class NotFound(ApiError):
     """404 with a Status that names the requested object: the only proof of absence."""
 
+    kind = ProblemKind.NOT_FOUND
+
 
 class NotServed(ApiError):
     """Any other 404 (a text page, a Status about something else): the state is unknown."""
+
+    kind = ProblemKind.NOT_SERVED
 
 
 class Conflict(ApiError):
     """409: a precondition failed, or another manager owns a field."""
 
+    kind = ProblemKind.CONFLICT
+
 
 class AlreadyExists(ApiError):
     """409 for a create: the name is taken."""
+
+    kind = ProblemKind.ALREADY_EXISTS
 
 
 class Expired(ApiError):
     """410: a continue token or a watch expired; start again."""
 
+    kind = ProblemKind.EXPIRED
+
 
 class Invalid(ApiError):
     """The server rejects the content: 400, 413, 422, or a schema error sent as 500."""
+
+    kind = ProblemKind.INVALID
 
 
 class Unavailable(ApiError):
     """429, 502 to 504, a transient 500, or an invalid response."""
 
+    kind = ProblemKind.UNAVAILABLE
     retryable = True
 
 
 class InventoryError(ApplypruneError):
     """The inventory cannot be read or is invalid: it never counts as empty; nothing is pruned."""
 
+    kind = ProblemKind.INVENTORY_ERROR
+
 
 class InventoryIncomplete(InventoryError):
     """Shards of the inventory are missing or invalid: this is a guard, so the exit code is 6."""
 
+    kind = ProblemKind.INVENTORY_INCOMPLETE
     exit_code = 6
 
 
 class InventoryTooNew(InventoryError):
     """This version does not know the inventory's format, so it must not overwrite it."""
 
+    kind = ProblemKind.INVENTORY_TOO_NEW
+
 
 class LostRace(ApplypruneError):
     """Another run holds the inventory lock, or has changed the inventory since this run read it."""
 
+    kind = ProblemKind.INVENTORY_LOCKED
     exit_code = 8
 
 
 class Interrupted(ApplypruneError):
     """A signal ended the run, after it finished and recorded the requests in flight."""
+
+    kind = ProblemKind.INTERRUPTED
 
     def __init__(self, signal_number: int) -> None:
         """Set the exit code to 128 plus the signal's number."""
@@ -243,7 +287,7 @@ def as_problem(error: ApplypruneError, *, where: Origin | str = "") -> Problem:
     """Return the error as a Problem; ``where`` is used if the error names no place."""
     origin = error.origin or (None if error.where or isinstance(where, str) else where)
     return Problem(
-        kind=type(error).__name__,
+        kind=error.kind,
         what=error.what,
         where=error.where or str(where),
         why=error.why,

@@ -190,14 +190,16 @@ def _of_call(error: click.ClickException) -> str:
         shown = StringIO()
         error.show(shown)
         return shown.getvalue().rstrip("\n")
-    from applyprune.model.problems import Problem
+    from applyprune.model.problems import Problem, ProblemKind
     from applyprune.output.problems import told
 
     # Click sets choices below one another, by tabs.
     words = " ".join(error.format_message().split())
     usage = " ".join(ctx.get_usage().split())
     hint = f"{usage}\nAll about it: {ctx.command_path} --help"
-    return told("error", Problem("UsageError", f"{words[:1].lower()}{words[1:]}", hint=hint))
+    return told(
+        "error", Problem(ProblemKind.USAGE_ERROR, f"{words[:1].lower()}{words[1:]}", hint=hint)
+    )
 
 
 def _say(words: str) -> None:

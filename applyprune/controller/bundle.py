@@ -13,6 +13,7 @@ from applyprune.controller.reading import Fields
 from applyprune.errors import ApplypruneError, UsageError
 from applyprune.model.builtin import BUNDLES
 from applyprune.model.options import Adopt, Mode, Options, PruneLimit
+from applyprune.model.problems import ProblemKind
 from applyprune.planning.ready_rules import compile_rule
 from applyprune.planning.tracking import SetIdentity, identity
 
@@ -26,6 +27,8 @@ _CONCURRENCY = 8
 
 class InvalidSpec(UsageError):
     """A Bundle whose spec cannot be carried out; ``why`` lists everything that is wrong."""
+
+    kind = ProblemKind.INVALID_SPEC
 
 
 class DeletionPolicy(StrEnum):

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from applyprune.errors import ApplypruneError, InputError, NotFound, raise_all
 from applyprune.model.builtin import CONFIG_MAPS, SECRETS
 from applyprune.model.manifests import Manifest
+from applyprune.model.problems import ProblemKind
 from applyprune.model.refs import Ref
 from applyprune.planning.digests import digest, manifest_digest
 from applyprune.planning.yielding import IGNORED
@@ -35,6 +36,8 @@ _SECRET = f"{SECRETS.kind.lower()}/"
 
 class SourceMissing(ApplypruneError):
     """A ConfigMap or Secret of the source is not there, or lacks a key."""
+
+    kind = ProblemKind.SOURCE_MISSING
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,12 +14,12 @@ from applyprune.errors import (
     InventoryError,
     LostRace,
     OwnedByBundle,
-    PruneRefused,
     Unreachable,
     UsageError,
 )
 from applyprune.model.events import Assessed, Done, Finished, Outcome, Planned, Refused, Started
 from applyprune.model.plan import Action
+from applyprune.model.problems import ProblemKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -41,7 +41,7 @@ class Failing:
 
     ref: Ref
     message: str
-    kind: str
+    kind: ProblemKind
     skipped: bool = False
 
 
@@ -85,7 +85,7 @@ class Followed:
             step.entry.ref
             for step in steps
             if step.action is Action.DELETE
-            or (step.problem is not None and step.problem.kind == PruneRefused.__name__)
+            or (step.problem is not None and step.problem.kind is ProblemKind.PRUNE_REFUSED)
         ]
 
 

@@ -15,6 +15,7 @@ from applyprune.cluster.transport import Transport
 from applyprune.controller.objects import deleted_at
 from applyprune.errors import AccessError, ApplypruneError, NotFound
 from applyprune.model.builtin import BUNDLES, DEFINITIONS, NAMESPACES, SERVICE_ACCOUNTS
+from applyprune.model.problems import ProblemKind
 from applyprune.model.refs import Ref
 
 if TYPE_CHECKING:
@@ -31,6 +32,8 @@ _BUDGET = 10.0
 
 class AccountMissing(ApplypruneError):
     """The ServiceAccount of a Bundle is not there."""
+
+    kind = ProblemKind.ACCOUNT_MISSING
 
 
 @dataclass(frozen=True, slots=True)

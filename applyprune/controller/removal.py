@@ -22,8 +22,9 @@ from applyprune.engine.context import WorkerPool
 from applyprune.engine.releasing import release
 from applyprune.engine.run import Request, run
 from applyprune.engine.searching import search_all
-from applyprune.errors import ApplypruneError, NotReady, problems_of
+from applyprune.errors import ApplypruneError, problems_of
 from applyprune.model.options import Mode
+from applyprune.model.problems import ProblemKind
 from applyprune.model.visible import seconds_since
 from applyprune.planning.tracking import PART_OF
 
@@ -144,7 +145,7 @@ class Removal:
         message = "; ".join(f"{one.ref.short}: {one.message}" for one in failing[:3])
         if followed.refusal is not None and not message:
             message = f"{followed.refusal.what}: {followed.refusal.why}"
-        accepted = bool(failing) and all(one.kind == NotReady.__name__ for one in failing)
+        accepted = bool(failing) and all(one.kind is ProblemKind.NOT_READY for one in failing)
         if bundle.spec.deletion_policy is DeletionPolicy.DELETE and accepted:
             # Every one of them is deleted, and held by a finalizer of somebody else's.
             self.notices.about(live, Weight.WARNING, Reason.REMOVAL_INCOMPLETE, message)

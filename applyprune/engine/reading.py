@@ -16,7 +16,7 @@ from applyprune.engine.searching import Marked, search, search_all
 from applyprune.errors import ApplypruneError, Forbidden, NotFound, as_problem
 from applyprune.model.builtin import API_SERVICES, CONFIG_MAPS, DEFINITIONS
 from applyprune.model.live import Absent, Live, State, Unknown
-from applyprune.model.problems import Problem
+from applyprune.model.problems import Problem, ProblemKind
 from applyprune.model.refs import GroupKind, Ref
 from applyprune.model.resources import Resource
 from applyprune.planning.evidence import SECRET, needs_values, own_apply_entry
@@ -187,7 +187,7 @@ class Reader:
         """
         if resource.group in catalogue.stale:
             problem = Problem(
-                kind="Unavailable",
+                kind=ProblemKind.UNAVAILABLE,
                 what=f"the server of the API group {resource.group} does not answer",
                 where=resource.full_plural,
             )
@@ -205,7 +205,7 @@ class Reader:
             isinstance(proofs[1], Live) and _is_aggregated(proofs[1], self.cluster)
         ):
             problem = Problem(
-                kind="NotServed",
+                kind=ProblemKind.NOT_SERVED,
                 what="the kind is defined but not served now",
                 where=resource.full_plural,
             )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
@@ -10,6 +11,46 @@ if TYPE_CHECKING:
 
 Field: TypeAlias = "tuple[str | int, ...]"
 """The path of a field within an object: names of fields and indices of items."""
+
+
+class ProblemKind(StrEnum):
+    """What sort of problem it is: the word for it in every output, and what code compares."""
+
+    ERROR = "Error"
+    USAGE_ERROR = "UsageError"
+    OWNED_BY_BUNDLE = "OwnedByBundle"
+    INPUT_ERROR = "InputError"
+    EMPTY_INPUT = "EmptyInput"
+    RUN_FAILED = "RunFailed"
+    CONFLICTS_FOUND = "ConflictsFound"
+    NOT_READY = "NotReady"
+    PRUNE_REFUSED = "PruneRefused"
+    ACCESS_ERROR = "AccessError"
+    UNREACHABLE = "Unreachable"
+    API_ERROR = "ApiError"
+    UNAUTHORIZED = "Unauthorized"
+    FORBIDDEN = "Forbidden"
+    NOT_FOUND = "NotFound"
+    NOT_SERVED = "NotServed"
+    CONFLICT = "Conflict"
+    ALREADY_EXISTS = "AlreadyExists"
+    EXPIRED = "Expired"
+    INVALID = "Invalid"
+    UNAVAILABLE = "Unavailable"
+    INVENTORY_ERROR = "InventoryError"
+    INVENTORY_INCOMPLETE = "InventoryIncomplete"
+    INVENTORY_TOO_NEW = "InventoryTooNew"
+    INVENTORY_LOCKED = "InventoryLocked"
+    INTERRUPTED = "Interrupted"
+    # The controller's own errors.
+    ACCOUNT_MISSING = "AccountMissing"
+    INVALID_SPEC = "InvalidSpec"
+    SOURCE_MISSING = "SourceMissing"
+    # Warnings that no error class stands for.
+    IGNORED_NAMESPACE = "IgnoredNamespace"
+    PART_OF_THE_SET = "PartOfTheSet"
+    KUSTOMIZE = "Kustomize"
+    REDIRECTED = "Redirected"
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +67,7 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What happened, where, why, what to do; ``kind`` names the error's class.
+    """What happened, where, why, what to do.
 
     Empty parts are parts that there are not. ``origin`` is the place in the input, where there is
     one, and ``field`` the path of the field that it is about, within the object at that place.
@@ -35,7 +76,7 @@ class Problem:
     value.
     """
 
-    kind: str
+    kind: ProblemKind
     what: str
     where: str = ""
     why: str = ""

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from applyprune.errors import PruneRefused, as_problem
 from applyprune.model.options import Mode, PruneLimit
 from applyprune.model.plan import Action
+from applyprune.model.problems import ProblemKind
 from applyprune.model.refs import GroupKind
 from applyprune.planning.digests import digest
 from applyprune.planning.selecting import unlisted
@@ -160,7 +161,7 @@ def _left(
 
 def _is_doomed(step: RemoveStep) -> bool:
     return step.action is Action.DELETE or (
-        step.problem is not None and step.problem.kind == PruneRefused.__name__
+        step.problem is not None and step.problem.kind is ProblemKind.PRUNE_REFUSED
     )
 
 
@@ -178,7 +179,7 @@ def _kinds_in_need(doomed: Sequence[Ref], options: Options) -> list[str]:
 
 
 def _told(step: RemoveStep, hint: str) -> RemoveStep:
-    if step.problem is None or step.problem.kind != PruneRefused.__name__:
+    if step.problem is None or step.problem.kind is not ProblemKind.PRUNE_REFUSED:
         return step
     keep = f"{hint}. To leave it standing: --keep {step.entry.ref.short}"
     return replace(step, problem=replace(step.problem, hint=keep))

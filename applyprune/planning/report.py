@@ -6,7 +6,6 @@ from heapq import nsmallest
 from typing import TYPE_CHECKING
 
 from applyprune.errors import (
-    Conflict,
     ConflictsFound,
     NotReady,
     PruneRefused,
@@ -14,6 +13,7 @@ from applyprune.errors import (
     as_problem,
 )
 from applyprune.model.events import Finished, Pending, Waiting
+from applyprune.model.problems import ProblemKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -60,11 +60,11 @@ def verdict(problems: Iterable[Problem], refusal: Problem | None = None) -> Appl
     kinds = {problem.kind for problem in (*problems, *([refusal] if refusal else []))}
     if not kinds:
         return None
-    if kinds == {PruneRefused.__name__}:
+    if kinds == {ProblemKind.PRUNE_REFUSED}:
         return PruneRefused("the prune was refused: nothing was deleted")
     some = f"{len(problems)} of the set's objects"
-    if kinds == {Conflict.__name__}:
+    if kinds == {ProblemKind.CONFLICT}:
         return ConflictsFound(f"{some} failed: other field managers own fields of them")
-    if kinds == {NotReady.__name__}:
+    if kinds == {ProblemKind.NOT_READY}:
         return NotReady(f"{some} did not become ready, or did not go, in time")
     return RunFailed(f"{some} failed{', and the prune was refused' if refusal else ''}")

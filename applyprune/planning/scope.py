@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from applyprune.errors import InputError, InputErrors, as_problem, raise_all
 from applyprune.model.options import Options
 from applyprune.model.plan import Desired
-from applyprune.model.problems import Mark, Problem
+from applyprune.model.problems import Mark, Problem, ProblemKind
 from applyprune.model.refs import Ref
 from applyprune.planning.awaiting import READY_WHEN, wait_word
 from applyprune.planning.definitions import defined_resources, mapping
@@ -109,7 +109,7 @@ def resolve(
         if manifest.namespace and not resource.namespaced:
             warnings.append(
                 Problem(
-                    kind="IgnoredNamespace",
+                    kind=ProblemKind.IGNORED_NAMESPACE,
                     what=f"{one.ref.short} is cluster-scoped: its namespace is ignored",
                     where=str(manifest.origin),
                     origin=manifest.origin,

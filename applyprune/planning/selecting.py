@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from applyprune.model.problems import Problem
+from applyprune.model.problems import Problem, ProblemKind
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -30,7 +30,7 @@ def partial_problem(
     """Return what is to be said of a run that a selector confines to a part of the set."""
     others = len(set(listed) - set(picked))
     return Problem(
-        kind="PartOfTheSet",
+        kind=ProblemKind.PART_OF_THE_SET,
         what=f"nothing is pruned: -l {selector.text} picks out a part of the set",
         why=f"{others} other objects that it lists are left as they are" if others else "",
     )

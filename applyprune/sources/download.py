@@ -17,7 +17,7 @@ from urllib.parse import SplitResult, unquote, urljoin, urlsplit
 from applyprune._version import __version__
 from applyprune.errors import ApplypruneError, InputError, UsageError
 from applyprune.model.manifests import Origin
-from applyprune.model.problems import Problem
+from applyprune.model.problems import Problem, ProblemKind
 from applyprune.sources.source import Source, shown_path, too_much
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ def _follow(url: str, where: Origin, limit: int, warn: Warn) -> Source | InputEr
         _check_redirect(url, target)
         warn(
             Problem(
-                "Redirected",
+                ProblemKind.REDIRECTED,
                 f"redirected to {shown_url(target)}",
                 str(where),
                 hint="If this is intended, use that URL.",

@@ -18,7 +18,7 @@ from typing import IO, TYPE_CHECKING
 
 from applyprune.errors import InputError
 from applyprune.model.manifests import Origin
-from applyprune.model.problems import Problem
+from applyprune.model.problems import Problem, ProblemKind
 from applyprune.planning.live_fields import one_line
 from applyprune.sources.source import Source, shown_path, too_much
 
@@ -83,7 +83,7 @@ def build(overlay: Overlay, limit: int, warn: Warn) -> Source | InputError:
     if not out.strip():
         return InputError("the build is empty", where=where, hint="Check that it lists resources.")
     if message := _message(err):
-        warn(Problem("Kustomize", message, str(where)))
+        warn(Problem(ProblemKind.KUSTOMIZE, message, str(where)))
     return Source(where.path, out)
 
 

@@ -19,7 +19,7 @@ from applyprune.model.builtin import BUNDLES
 from applyprune.model.events import Outcome
 from applyprune.model.options import Adopt, PruneLimit
 from applyprune.model.plan import Plan
-from applyprune.model.problems import Problem
+from applyprune.model.problems import Problem, ProblemKind
 from applyprune.model.refs import Ref
 from applyprune.planning.durations import seconds_of
 from applyprune.sources import read
@@ -113,8 +113,8 @@ def test_every_field_of_a_status_is_in_the_schema() -> None:
     ref = Ref("", "ConfigMap", "shop", "a")
     followed = Followed(
         plan=Plan((), (), approval="d"),
-        refusal=Problem("PruneRefused", "w"),
-        failing={ref: Failing(ref, "m", "k")},
+        refusal=Problem(ProblemKind.PRUNE_REFUSED, "w"),
+        failing={ref: Failing(ref, "m", ProblemKind.RUN_FAILED)},
     )
     followed.outcomes[Outcome.CREATED] = 1
     status = after(

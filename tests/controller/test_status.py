@@ -33,7 +33,7 @@ from applyprune.model.events import Assessed, Done, Event, Finished, Outcome
 from applyprune.model.inventory import Entry
 from applyprune.model.manifests import Origin
 from applyprune.model.plan import Action, Plan, RemoveStep
-from applyprune.model.problems import Problem
+from applyprune.model.problems import Problem, ProblemKind
 from applyprune.model.readiness import failed
 from applyprune.model.refs import Ref
 
@@ -129,8 +129,8 @@ def test_lists_are_bounded() -> None:
         ),
         approval="digest",
     )
-    refusal = Problem("PruneRefused", "refused", why="y" * 5000)
-    failing = {ref(f"f{n}"): Failing(ref(f"f{n}"), "m", "RunFailed") for n in range(100)}
+    refusal = Problem(ProblemKind.PRUNE_REFUSED, "refused", why="y" * 5000)
+    failing = {ref(f"f{n}"): Failing(ref(f"f{n}"), "m", ProblemKind.RUN_FAILED) for n in range(100)}
     followed = Followed(plan=plan, refusal=refusal, failing=failing, exit_code=6)
     one = Pass(Verdict.NOT_READY, Reason.PRUNE_REFUSED, "m" * 5000, "", followed)
     status = done({}, one, EARLY)
@@ -149,7 +149,7 @@ def test_lists_are_bounded() -> None:
 def test_nothing_is_said_of_a_prune_by_a_pass_that_made_no_plan() -> None:
     """A block stays, until a plan shows that there is none any more."""
     plan = Plan((), (), approval="digest")
-    refusal = Problem("PruneRefused", "refused")
+    refusal = Problem(ProblemKind.PRUNE_REFUSED, "refused")
     blocked = Pass(
         Verdict.NOT_READY, Reason.PRUNE_REFUSED, "", "", Followed(plan=plan, refusal=refusal)
     )
@@ -183,7 +183,7 @@ def test_events_become_counts_and_failures() -> None:
 def test_no_line_of_the_source_is_told() -> None:
     """The source may be a Secret: neither the excerpt nor the hint goes into a status."""
     problem = Problem(
-        "InputError",
+        ProblemKind.INPUT_ERROR,
         "wrong",
         where="secret/a[x]:3",
         hint="the hint",
@@ -191,7 +191,7 @@ def test_no_line_of_the_source_is_told() -> None:
         excerpt="password: hunter2\n          ^",
     )
     assert told(problem) == "secret/a[x]:3: wrong"
-    assert len(told(Problem("x", "a\n b" * 1000))) == 400
+    assert len(told(Problem(ProblemKind.RUN_FAILED, "a\n b" * 1000))) == 400
 
 
 REASONS = [

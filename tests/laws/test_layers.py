@@ -84,6 +84,37 @@ def test_the_core_needs_no_package_of_others(name: str) -> None:
     assert wrong == []
 
 
+def test_no_class_is_known_by_its_name() -> None:
+    """Nothing compares ``__name__``: a class may be renamed, an enum says what it is."""
+    wrong = [
+        f"{module}:{node.lineno}"
+        for module in modules()
+        for node in ast.walk(tree(module))
+        if isinstance(node, ast.Compare)
+        and any(isinstance(one, ast.Attribute) and one.attr == "__name__" for one in ast.walk(node))
+    ]
+    assert wrong == []
+
+
+def test_every_error_says_what_kind_of_problem_it_is() -> None:
+    """The kind is a public word: no error gets it from its class's name."""
+    silent = [
+        node.name
+        for node in tree("applyprune.errors").body
+        if isinstance(node, ast.ClassDef)
+        and not any(
+            isinstance(one, ast.Assign | ast.AnnAssign) and _assigned(one) == "kind"
+            for one in node.body
+        )
+    ]
+    assert silent == []
+
+
+def _assigned(node: ast.Assign | ast.AnnAssign) -> str:
+    target = node.targets[0] if isinstance(node, ast.Assign) else node.target
+    return target.id if isinstance(target, ast.Name) else ""
+
+
 def test_there_is_no_import_cycle() -> None:
     """Not even one for type checking only: two modules that know each other are one module."""
     graph = {

@@ -15,7 +15,7 @@ from applyprune.model.events import (
 )
 from applyprune.model.manifests import Origin
 from applyprune.model.options import DryRun, Mode
-from applyprune.model.problems import Problem
+from applyprune.model.problems import Problem, ProblemKind
 from applyprune.model.refs import Ref
 from applyprune.output.paint import rendered
 from applyprune.output.printing import printer
@@ -119,7 +119,7 @@ def test_the_summary_says_what_is_to_be_done() -> None:
 
 def test_what_no_diff_shows_is_told_in_a_line() -> None:
     """An object that is kept, and one that failed."""
-    problem = Problem("Conflict", "it is contended", exit_code=4)
+    problem = Problem(ProblemKind.CONFLICT, "it is contended", exit_code=4)
     out, err = lines(
         Done(ROLE, Outcome.KEPT, reason="it would be deleted: refused"),
         Done(WEB, Outcome.FAILED, problem=problem),
@@ -132,7 +132,7 @@ def test_what_no_diff_shows_is_told_in_a_line() -> None:
 
 def test_an_error_before_anything_is_compared_has_no_summary() -> None:
     """It has said all that there is to say."""
-    problem = Problem("InputError", "it cannot be read", exit_code=2)
+    problem = Problem(ProblemKind.INPUT_ERROR, "it cannot be read", exit_code=2)
     assert lines(Failed(problem), Finished({}, 2, 0.1)) == ([], ["error: it cannot be read"])
 
 

@@ -25,7 +25,7 @@ from applyprune.model.events import (
 from applyprune.model.inventory import Made
 from applyprune.model.manifests import Origin
 from applyprune.model.options import DryRun, Mode
-from applyprune.model.problems import Problem
+from applyprune.model.problems import Problem, ProblemKind
 from applyprune.model.readiness import Readiness, Status
 from applyprune.model.refs import Ref
 from applyprune.output.github import GitHubPrinter
@@ -83,7 +83,7 @@ def test_the_document_is_the_stream() -> None:
 def test_an_object_that_is_dealt_with_twice_is_there_twice() -> None:
     """The second word does not hide a failure."""
     ref = Ref("", "ConfigMap", "home", "a")
-    failed = Done(ref, Outcome.FAILED, problem=Problem("ApiError", "no"))
+    failed = Done(ref, Outcome.FAILED, problem=Problem(ProblemKind.API_ERROR, "no"))
     document = json.loads(printed("json", (STARTED, failed, Done(ref, Outcome.KEPT))))
     assert [one["outcome"] for one in document["objects"]] == ["failed", "kept"]
 
@@ -156,9 +156,9 @@ def test_no_text_is_a_command(text: str) -> None:
             Ref("", "A", "b", text),
             Outcome.FAILED,
             Origin(text, 1, 2, 3),
-            problem=Problem("ApiError", text, text, text, text),
+            problem=Problem(ProblemKind.API_ERROR, text, text, text, text),
         ),
-        Failed(Problem("InputError", text, origin=Origin(text, 1, 4))),
+        Failed(Problem(ProblemKind.INPUT_ERROR, text, origin=Origin(text, 1, 4))),
     )
     found = commands(printed("github", events))
     assert [name for name, _, _ in found] == ["error", "error"]
@@ -169,7 +169,9 @@ def test_no_text_is_a_command(text: str) -> None:
 @settings(max_examples=60, deadline=None)
 def test_no_text_breaks_a_format(text: str) -> None:
     """Halves of surrogates, controls, what XML has no place for: each parser takes it."""
-    problem = Problem("ApiError", text, text, text, text, origin=Origin(text, 1, 2), excerpt=text)
+    problem = Problem(
+        ProblemKind.API_ERROR, text, text, text, text, origin=Origin(text, 1, 2), excerpt=text
+    )
     events = (
         replace(STARTED, name=text),
         Warned(problem),
@@ -231,7 +233,7 @@ def test_long_lists_are_cut_and_say_so(tmp_path: Path) -> None:
     summary = tmp_path / "summary.md"
     refs = [Ref("", "ConfigMap", "a", f"n{one}") for one in range(1000)]
     created = [Done(ref, Outcome.CREATED) for ref in refs]
-    problem = Problem("ApiError", "no")
+    problem = Problem(ProblemKind.API_ERROR, "no")
     failed = [Done(replace(ref, kind="B"), Outcome.FAILED, problem=problem) for ref in refs]
     printed("github", [STARTED, *created, *failed, *_changes(1000, 10)], summary)
     text = summary.read_text()
@@ -265,7 +267,9 @@ def test_gitlab_fingerprints() -> None:
         assert one["location"]["lines"]["begin"] >= 1
 
     def at(line: int) -> Any:
-        error = Failed(Problem("InputError", "no kind", origin=Origin("b.yaml", 1, line)))
+        error = Failed(
+            Problem(ProblemKind.INPUT_ERROR, "no kind", origin=Origin("b.yaml", 1, line))
+        )
         return json.loads(printed("gitlab", (error, error, Finished({}, 2, 0.1))))
 
     assert [one["fingerprint"] for one in at(3)] == [one["fingerprint"] for one in at(9)]
@@ -298,7 +302,7 @@ def test_an_end_that_alone_says_what_is_wrong() -> None:
     """A wait that was in vain, of objects none of which has failed: no format keeps silent."""
     ref = Ref("", "Service", "home", "never")
     standing = Standing(ref, Readiness(Status.IN_PROGRESS, "no address"), Made.CREATED, 1.0)
-    problem = Problem("NotReady", "1 object is not ready", exit_code=5)
+    problem = Problem(ProblemKind.NOT_READY, "1 object is not ready", exit_code=5)
     events: tuple[Event, ...] = (
         standing,
         Enrolled("web", "home", 1, 0),
@@ -334,5 +338,5 @@ def test_the_longest_message_is_cut() -> None:
     """An annotation of a server's endless answer is still one that GitHub takes."""
     lines: list[str] = []
     one = GitHubPrinter(Screen(out=lines.append, err=lines.append))
-    one.show(Failed(Problem("ApiError", "%" * 100_000)))
+    one.show(Failed(Problem(ProblemKind.API_ERROR, "%" * 100_000)))
     assert len(lines[0]) < 64 * 1024

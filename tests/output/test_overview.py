@@ -8,7 +8,7 @@ import pytest
 
 from applyprune.model.events import Drift, Enrolled, Standing
 from applyprune.model.inventory import LastRun, Made
-from applyprune.model.problems import Problem
+from applyprune.model.problems import Problem, ProblemKind
 from applyprune.model.readiness import current, in_progress
 from applyprune.model.refs import Ref
 from applyprune.output.overview import Overview
@@ -119,7 +119,9 @@ def test_changes_are_lines_in_a_pipe_and_a_new_picture_on_a_terminal() -> None:
 
 def test_sets_are_listed() -> None:
     """One that cannot be read has a line, and a warning after the table."""
-    spoiled = Enrolled("zoo", "shop", problem=Problem("InventoryError", "it cannot be read"))
+    spoiled = Enrolled(
+        "zoo", "shop", problem=Problem(ProblemKind.INVENTORY_ERROR, "it cannot be read")
+    )
     out, err = shown(WEB, spoiled)
     assert [line.split()[:4] for line in out] == [
         ["NAMESPACE", "NAME", "OBJECTS", "READY"],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from applyprune.model.problems import Problem
+from applyprune.model.problems import Problem, ProblemKind
 from applyprune.output.paint import rendered
 from applyprune.output.problems import told
 
@@ -15,19 +15,27 @@ OPTIONS = "To allow exactly this: --max-prune 31 --allow-cascade customresourced
 @pytest.mark.parametrize(
     ("problem", "width", "lines"),
     [
-        (Problem("E", "what", "a.yaml:3", "why"), 40, ["error: a.yaml:3: what: why"]),
         (
-            Problem("E", LONG),
+            Problem(ProblemKind.RUN_FAILED, "what", "a.yaml:3", "why"),
+            40,
+            ["error: a.yaml:3: what: why"],
+        ),
+        (
+            Problem(ProblemKind.RUN_FAILED, LONG),
             40,
             [
                 "error: the server refuses it because of",
                 "  a reason that takes many words to tell",
             ],
         ),
-        (Problem("E", LONG), None, [f"error: {LONG}"]),
-        (Problem("E", "what", hint=OPTIONS), 40, ["error: what", f"  {OPTIONS}"]),
+        (Problem(ProblemKind.RUN_FAILED, LONG), None, [f"error: {LONG}"]),
         (
-            Problem("E", "what", hint=f"Do this or that, {LONG}."),
+            Problem(ProblemKind.RUN_FAILED, "what", hint=OPTIONS),
+            40,
+            ["error: what", f"  {OPTIONS}"],
+        ),
+        (
+            Problem(ProblemKind.RUN_FAILED, "what", hint=f"Do this or that, {LONG}."),
             40,
             [
                 "error: what",
@@ -37,12 +45,12 @@ OPTIONS = "To allow exactly this: --max-prune 31 --allow-cascade customresourced
             ],
         ),
         (
-            Problem("E", "what", excerpt=f"  key: {LONG}\n       ^"),
+            Problem(ProblemKind.RUN_FAILED, "what", excerpt=f"  key: {LONG}\n       ^"),
             40,
             ["error: what", f"    key: {LONG}", "         ^"],
         ),
-        (Problem("E", "a\nerror: b"), None, ["error: a", "  error: b"]),
-        (Problem("E", ""), 40, ["error: "]),
+        (Problem(ProblemKind.RUN_FAILED, "a\nerror: b"), None, ["error: a", "  error: b"]),
+        (Problem(ProblemKind.RUN_FAILED, ""), 40, ["error: "]),
     ],
 )
 def test_a_problem_as_lines(problem: Problem, width: int | None, lines: list[str]) -> None:
@@ -52,5 +60,11 @@ def test_a_problem_as_lines(problem: Problem, width: int | None, lines: list[str
 
 def test_the_label_is_coloured() -> None:
     """Red or yellow, where colours are shown."""
-    assert rendered(told("error", Problem("E", "x")), colour=True) == "\x1b[31merror:\x1b[0m x"
-    assert rendered(told("warning", Problem("E", "x")), colour=True) == "\x1b[33mwarning:\x1b[0m x"
+    assert (
+        rendered(told("error", Problem(ProblemKind.RUN_FAILED, "x")), colour=True)
+        == "\x1b[31merror:\x1b[0m x"
+    )
+    assert (
+        rendered(told("warning", Problem(ProblemKind.RUN_FAILED, "x")), colour=True)
+        == "\x1b[33mwarning:\x1b[0m x"
+    )

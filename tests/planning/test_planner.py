@@ -11,7 +11,7 @@ from applyprune.model.inventory import ABSENT, Entry, Made
 from applyprune.model.live import Absent, State, Unknown
 from applyprune.model.options import Adopt, Mode, Options
 from applyprune.model.plan import Action, ApplyStep, Plan, RemoveStep
-from applyprune.model.problems import Problem
+from applyprune.model.problems import Problem, ProblemKind
 from applyprune.model.refs import Ref
 from applyprune.planning.cascade import Contents
 from applyprune.planning.planner import make_plan
@@ -36,7 +36,7 @@ THERE = live(ONE.ref)
 ENTRY = recorded(ONE, THERE)
 UNION_ABSENT = replace(ENTRY, uid="", digest="", evidence=None)
 UNION_FOUND = replace(UNION_ABSENT, found="u1", made=Made.ADOPTED)
-UNREADABLE = Unknown(Problem(kind="Forbidden", what="no"))
+UNREADABLE = Unknown(Problem(kind=ProblemKind.FORBIDDEN, what="no"))
 OTHER_SET = live(ONE.ref, label="applyset-other-v1", entries=[managed("applyprune/x/y")])
 FOREIGN = live(ONE.ref, label="", entries=[managed("kubectl")])
 COPIED_LABEL = live(ONE.ref, entries=[managed("kube-controller-manager", operation="Update")])

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from applyprune.model.problems import Problem
+from applyprune.model.problems import Problem, ProblemKind
 from applyprune.planning.report import verdict
 
-REFUSAL = Problem("PruneRefused", "the prune was refused: it would delete 8 objects")
+REFUSAL = Problem(ProblemKind.PRUNE_REFUSED, "the prune was refused: it would delete 8 objects")
 CASES: dict[str, tuple[tuple[str, ...], Problem | None, int, str]] = {
     "one object": (("Invalid",), None, 3, "1 of the set's objects failed"),
     "conflicts": (
@@ -42,7 +42,7 @@ CASES: dict[str, tuple[tuple[str, ...], Problem | None, int, str]] = {
 def test_what_it_amounts_to(name: str) -> None:
     """A refused prune is no object that failed."""
     kinds, refusal, code, words = CASES[name]
-    error = verdict([Problem(kind, "what") for kind in kinds], refusal)
+    error = verdict([Problem(ProblemKind(kind), "what") for kind in kinds], refusal)
     assert error is not None
     assert (error.exit_code, error.what) == (code, words)
 

@@ -6,7 +6,7 @@ import pytest
 
 from applyprune.errors import InputError, as_problem
 from applyprune.model.manifests import Origin
-from applyprune.model.problems import Mark, Problem
+from applyprune.model.problems import Mark, Problem, ProblemKind
 from applyprune.sources.excerpts import excerpt, may_be_secret
 from applyprune.sources.input import Input
 
@@ -83,7 +83,13 @@ def test_what_says_that_it_is_something_else_is_shown() -> None:
 
 def test_a_field_that_is_missing_is_told_by_the_nearest_around_it() -> None:
     given = Input((), {"a.yaml": f"{CONFIG_MAP}  a: b\n"})
-    problem = Problem("X", "no", "a.yaml:1", origin=Origin("a.yaml", 1, 1), field=("data", "z", 0))
+    problem = Problem(
+        ProblemKind.RUN_FAILED,
+        "no",
+        "a.yaml:1",
+        origin=Origin("a.yaml", 1, 1),
+        field=("data", "z", 0),
+    )
     pointed = given.pointed(problem)
     assert (pointed.where, pointed.excerpt) == ("a.yaml:5:1", "5 | data:\n  | ^")
     assert given.pointed(pointed) == pointed
@@ -91,8 +97,10 @@ def test_a_field_that_is_missing_is_told_by_the_nearest_around_it() -> None:
 
 def test_what_is_about_no_field_or_another_text_stays_as_it_is() -> None:
     given = Input((), {"a.yaml": CONFIG_MAP})
-    whole = Problem("X", "no", "a.yaml:1", origin=Origin("a.yaml", 1, 1))
-    elsewhere = Problem("X", "no", "b.yaml:1", origin=Origin("b.yaml", 1, 1), field=("kind",))
+    whole = Problem(ProblemKind.RUN_FAILED, "no", "a.yaml:1", origin=Origin("a.yaml", 1, 1))
+    elsewhere = Problem(
+        ProblemKind.RUN_FAILED, "no", "b.yaml:1", origin=Origin("b.yaml", 1, 1), field=("kind",)
+    )
     assert given.pointed(whole) == whole
     assert given.pointed(elsewhere) == elsewhere
 

@@ -33,7 +33,7 @@ from applyprune.model.inventory import ABSENT, Entry, Evidence, LastRun, Made
 from applyprune.model.manifests import Origin
 from applyprune.model.options import DryRun, Mode
 from applyprune.model.plan import Action, ApplyStep, Plan, RemoveStep
-from applyprune.model.problems import Problem
+from applyprune.model.problems import Problem, ProblemKind
 from applyprune.model.readiness import Readiness, Status
 from applyprune.model.refs import Ref
 from tests.support.planning import DEPLOYMENTS, SECRETS, body, desired, live
@@ -53,7 +53,7 @@ _OLD = Ref("", "Service", "home", "old")
 _PLACE = Origin("manifests/web.yaml", 2, 12, 3)
 
 _CONFLICT = Problem(
-    "Conflict",
+    ProblemKind.CONFLICT,
     "deployment.apps/web in namespace home: .spec.replicas is owned by hpa",
     str(_PLACE),
     EVIL,
@@ -63,8 +63,10 @@ _CONFLICT = Problem(
     ("spec", "containers", 0, "image"),
     "  replicas: 3\n  ^",
 )
-_SKIPPED = Problem("RunFailed", "configmap/late waits for deployment.apps/web", exit_code=3)
-_BROKEN = Problem("InventoryError", "it cannot be read", why="no JSON", exit_code=3)
+_SKIPPED = Problem(
+    ProblemKind.RUN_FAILED, "configmap/late waits for deployment.apps/web", exit_code=3
+)
+_BROKEN = Problem(ProblemKind.INVENTORY_ERROR, "it cannot be read", why="no JSON", exit_code=3)
 
 _ENTRY = Entry(
     ref=_CONFIG,
@@ -93,14 +95,14 @@ _PLAN = Plan(
         RemoveStep(replace(_ENTRY, ref=_OLD), None, Action.DELETE, reason="it has left the set"),
     ),
     no_prune="not everything was applied",
-    refusal=Problem("PruneRefused", "it would delete 31 objects", exit_code=6),
+    refusal=Problem(ProblemKind.PRUNE_REFUSED, "it would delete 31 objects", exit_code=6),
     recovered=(_ENTRY,),
 )
 
 EVENTS: tuple[Event, ...] = (
     Started("run1", Mode.APPLY, "web", "home", DryRun.OFF),
     Waiting(None, "another run on the set", 1.25, 60.0),
-    Warned(Problem("Forbidden", "nodes cannot be listed", why=EVIL, exit_code=7)),
+    Warned(Problem(ProblemKind.FORBIDDEN, "nodes cannot be listed", why=EVIL, exit_code=7)),
     Planned(_PLAN),
     Recorded(Phase.UNION, 4, 7),
     Done(_CONFIG, Outcome.CREATED, Origin("manifests/a.yaml", 1, 1)),
@@ -116,11 +118,15 @@ EVENTS: tuple[Event, ...] = (
         Ref("batch", "Job", "home", "once"),
         Readiness(Status.FAILED, "BackoffLimitExceeded"),
         9.0,
-        Problem("NotReady", "job.batch/once is not ready", exit_code=5),
+        Problem(ProblemKind.NOT_READY, "job.batch/once is not ready", exit_code=5),
     ),
     Done(_OLD, Outcome.KEPT, reason="it would be deleted: not everything was applied"),
     Done(Ref("", "Service", "home", "older"), Outcome.PRUNED),
-    Refused(Problem("PruneRefused", "the prune was refused", hint="--max-prune 31", exit_code=6)),
+    Refused(
+        Problem(
+            ProblemKind.PRUNE_REFUSED, "the prune was refused", hint="--max-prune 31", exit_code=6
+        )
+    ),
     Found(Finding(Fault.UNLABELLED, Remedy.MARK, "no label", _CONFIG, _ENTRY, live(_CONFIG))),
     Found(Finding(Fault.STRAY_SHARD, Remedy.NONE, "applyprune-web.feed")),
     Compared(_CONFIG, Outcome.CREATED, None, {"data": {"k": "```\n</details>\x1b[2J"}}, _PLACE),
@@ -141,13 +147,17 @@ EVENTS: tuple[Event, ...] = (
     Explained(_CONFIG, "nothing", ("it is as it was applied",), _PLACE),
     Failed(
         Problem(
-            "InputError", "no kind", "b.yaml:3:1", origin=Origin("b.yaml", 1, 3, 1), exit_code=2
+            ProblemKind.INPUT_ERROR,
+            "no kind",
+            "b.yaml:3:1",
+            origin=Origin("b.yaml", 1, 3, 1),
+            exit_code=2,
         )
     ),
     Finished(
         {Outcome.CREATED: 1, Outcome.UNCHANGED: 1, Outcome.FAILED: 1, Outcome.PRUNED: 1},
         3,
         1.23456,
-        Problem("RunFailed", "1 of the set's objects failed"),
+        Problem(ProblemKind.RUN_FAILED, "1 of the set's objects failed"),
     ),
 )
