@@ -31,7 +31,7 @@ def tell_of_a_bundle(shell: Shell) -> None:
         _live(shell)
 
     shell.say("Without its controller: the CRD stays, or every Bundle would go along with it.")
-    shell.run(f"applyprune delete applyprune -n {_HOME} --yes", holds="12 deleted, 2 abandoned")
+    shell.run(f"applyprune delete applyprune -n {_HOME} --yes", holds="12 deleted, 2 orphaned")
     shell.say("All of it went as told. The control plane is thrown away now.")
 
 

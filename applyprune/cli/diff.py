@@ -37,7 +37,7 @@ _CHANGES = frozenset(
         Outcome.CONFIGURED,
         Outcome.RECREATED,
         Outcome.PRUNED,
-        Outcome.ABANDONED,
+        Outcome.ORPHANED,
     }
 )
 

@@ -30,7 +30,9 @@ if TYPE_CHECKING:
     from applyprune.model.problems import Problem
     from applyprune.model.refs import Ref
 
-REMOVED = frozenset({Outcome.PRUNED, Outcome.DELETED, Outcome.ABANDONED, Outcome.FORGOTTEN})
+REMOVED = frozenset(
+    {Outcome.PRUNED, Outcome.DELETED, Outcome.ORPHANED, Outcome.REMOVED_FROM_INVENTORY}
+)
 CHANGED = REMOVED | {Outcome.CREATED, Outcome.CONFIGURED, Outcome.RECREATED, Outcome.MOVED}
 _SAID = 400
 

@@ -312,11 +312,11 @@ def _news(one: Pass) -> str:
     if followed is None or not followed.changed:
         return one.message
     ordered = [each for each in Outcome if followed.outcomes[each]]
-    return ", ".join(f"{followed.outcomes[each]} {each}" for each in ordered)
+    return ", ".join(f"{followed.outcomes[each]} {each.text}" for each in ordered)
 
 
 def _log_event(request: Request, followed: Followed, event: Event) -> None:
-    if not isinstance(event, Done) or event.outcome in {Outcome.UNCHANGED, Outcome.KEPT}:
+    if not isinstance(event, Done) or event.outcome in {Outcome.UNCHANGED, Outcome.NOT_PRUNED}:
         return
     LOG.info(
         "object dealt with",

@@ -186,7 +186,7 @@ def _pending(run: Followed) -> dict[str, Any] | None:
 
 def _change(run: Followed, now: str) -> dict[str, Any]:
     counts = run.outcomes
-    removed = (Outcome.PRUNED, Outcome.DELETED, Outcome.ABANDONED, Outcome.FORGOTTEN)
+    removed = (Outcome.PRUNED, Outcome.DELETED, Outcome.ORPHANED, Outcome.REMOVED_FROM_INVENTORY)
     return {
         "time": now,
         "seconds": round(run.elapsed, 1),

@@ -7,12 +7,12 @@ import uuid
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Self, TypeVar
 
 from applyprune.engine.inventory_lock import InventoryLock, inventory_lock
 from applyprune.model.events import Done, Finished, Outcome
-from applyprune.planning.report import finished
+from applyprune.planning.report import finished, of_object
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -89,13 +89,18 @@ class RunSummary:
         return time.monotonic() - self._began
 
     def counted(self, events: Iterable[Event]) -> Iterator[Event]:
-        """Pass events on, and count what they say."""
+        """Pass events on and count them; a problem gets the exit code that it gives the run."""
         for event in events:
-            if isinstance(event, Done):
-                self._counts[event.outcome] += 1
-                if event.problem is not None:
-                    self.problems.append(event.problem)
-            yield event
+            if not isinstance(event, Done):
+                yield event
+                continue
+            self._counts[event.outcome] += 1
+            if event.problem is None:
+                yield event
+            else:
+                problem = of_object(event.problem)
+                self.problems.append(problem)
+                yield replace(event, problem=problem)
 
     @property
     def exit_code(self) -> int:

@@ -11,7 +11,7 @@ from applyprune.model.builtin import AUTOSCALERS
 from applyprune.model.problems import Mark
 from applyprune.model.visible import and_more
 from applyprune.planning.blaming import advice, blamed, dotted, is_unknown_field, reworded
-from applyprune.planning.conflicts import explain, is_about_scale
+from applyprune.planning.conflicts import conflicts_of, explain, is_about_scale
 from applyprune.planning.schemas import unknown_fields
 from applyprune.planning.suggesting import did_you_mean
 
@@ -22,17 +22,21 @@ if TYPE_CHECKING:
     from applyprune.engine.ports import Cluster
     from applyprune.model.live import Live
     from applyprune.model.plan import Desired
-    from applyprune.model.problems import Problem
+    from applyprune.model.problems import ManagerConflict, Problem
 
 _NAMED = 5
 _NO_HOME = 'namespaces "{}" not found'
 _DEAD_VERSION = "to an invalid group/version"
 
 
-def _explained(error: Conflict, one: Desired, cluster: Cluster) -> Conflict:
-    """Return a conflict with the values of both sides, and who will write again."""
+def _explained(
+    error: Conflict, one: Desired, cluster: Cluster
+) -> tuple[Conflict, tuple[ManagerConflict, ...]]:
+    """Return a conflict in words and as data, with the values of both sides."""
     scalers = _autoscalers(one, cluster) if is_about_scale(error) else ()
-    return explain(error, one, _live(one, cluster), scalers, datetime.now(UTC))
+    live = _live(one, cluster)
+    conflicts = conflicts_of(error, one, live)
+    return explain(error, one, live, scalers, datetime.now(UTC)), conflicts
 
 
 def _live(one: Desired, cluster: Cluster) -> Live | None:
@@ -55,9 +59,10 @@ def told(error: ApplypruneError, one: Desired, cluster: Cluster) -> Problem:
 
     A conflict is told in full, and with one field that the schema does not know all others.
     """
+    conflicts: tuple[ManagerConflict, ...] = ()
     if isinstance(error, Conflict) and error.causes:
-        error = _explained(error, one, cluster)
-    problem = as_problem(error, where=one.origin)
+        error, conflicts = _explained(error, one, cluster)
+    problem = replace(as_problem(error, where=one.origin), conflicts=conflicts)
     if isinstance(error, Conflict | Invalid):
         problem = _about_fields(problem, error, one, cluster)
     elif isinstance(error, NotServed) and error.what == _NO_HOME.format(one.ref.namespace):

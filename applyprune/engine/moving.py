@@ -226,7 +226,7 @@ class _Move:
                 self.context.cluster.patch(resource, live.ref, patch)
 
     def _done(self, step: MoveStep, problem: Problem | None) -> Done:
-        outcome = Outcome.FORGOTTEN if step.action is Move.FORGET else Outcome.MOVED
+        outcome = Outcome.REMOVED_FROM_INVENTORY if step.action is Move.FORGET else Outcome.MOVED
         if problem is not None:
             outcome = Outcome.FAILED
         reason = step.reason or f"to the set {self.target.name}"

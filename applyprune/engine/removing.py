@@ -121,11 +121,13 @@ class Remover:
         if step.action is Action.REFUSE:
             return step, Done(entry.ref, Outcome.FAILED, problem=step.problem)
         if step.action is Action.KEEP:
-            return step, Done(entry.ref, Outcome.KEPT, reason=step.reason)
+            return step, Done(entry.ref, Outcome.NOT_PRUNED, reason=step.reason)
         if live is not None and live.uid in self.applied:
-            return step, self._done(step, Outcome.FORGOTTEN, "it is in the set under another group")
+            return step, self._done(
+                step, Outcome.REMOVED_FROM_INVENTORY, "it is in the set under another group"
+            )
         if step.action is Action.FORGET or live is None or step.resource is None:
-            return step, self._done(step, Outcome.FORGOTTEN, step.reason)
+            return step, self._done(step, Outcome.REMOVED_FROM_INVENTORY, step.reason)
         if step.action is Action.ABANDON:
             return step, self._abandon(step, live)
         return step, self._delete(step, live)
@@ -143,8 +145,8 @@ class Remover:
                     abandon_patch(live, self.context.applyset.manager),
                 )
             except NotFound:
-                return self._done(step, Outcome.FORGOTTEN, "it is gone")
-        return self._done(step, Outcome.ABANDONED, step.reason)
+                return self._done(step, Outcome.REMOVED_FROM_INVENTORY, "it is gone")
+        return self._done(step, Outcome.ORPHANED, step.reason)
 
     def _still_the_same(self, step: RemoveStep, live: Live) -> None:
         if step.live is not None and live.uid != step.live.uid:

@@ -142,5 +142,5 @@ class _Repair:
         if finding.ref is None:
             return  # about the inventory itself, which is written anew as a whole
         outcome = Outcome.FAILED if problem else Outcome.REPAIRED
-        done = Done(finding.ref, outcome, reason=str(finding.remedy), problem=problem)
+        done = Done(finding.ref, outcome, reason=finding.remedy.text, problem=problem)
         yield from self.context.summary.counted((done,))

@@ -256,7 +256,7 @@ class _Run:
         absent = "not selected" if options.selector else "not in the input"
         for entry in self.plan.recovered:
             reason = f"back in the inventory; it is {absent}"
-            yield from summary.counted((Done(entry.ref, Outcome.KEPT, reason=reason),))
+            yield from summary.counted((Done(entry.ref, Outcome.NOT_PRUNED, reason=reason),))
         steps = self.plan.removals
         if not steps:
             return
@@ -297,8 +297,9 @@ class _Run:
             if step.action is Action.REFUSE and step.problem is not None:
                 done = Done(step.entry.ref, Outcome.FAILED, problem=step.problem)
             else:
-                told = "it would be deleted" if step.action is Action.DELETE else "not pruned"
-                done = Done(step.entry.ref, Outcome.KEPT, reason=f"{told}: {why}")
+                # Where the object would only be orphaned there is no delete to mention.
+                reason = f"not deleted: {why}" if step.action is Action.DELETE else why
+                done = Done(step.entry.ref, Outcome.NOT_PRUNED, reason=reason)
             yield from self.context.summary.counted((done,))
         if self.plan.refusal is not None and self.context.options.prune:
             self.context.summary.refusal = self.plan.refusal

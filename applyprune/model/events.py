@@ -34,22 +34,45 @@ class Outcome(StrEnum):
     UNCHANGED = "unchanged"
     PRUNED = "pruned"
     DELETED = "deleted"
-    ABANDONED = "abandoned"
+    ORPHANED = "orphaned"
     MOVED = "moved"
     REPAIRED = "repaired"
-    FORGOTTEN = "forgotten"
-    KEPT = "kept"
+    REMOVED_FROM_INVENTORY = "removed-from-inventory"
+    NOT_PRUNED = "not-pruned"
     SKIPPED = "skipped"
     FAILED = "failed"
+
+    @property
+    def text(self) -> str:
+        """Return the outcome as text says it: ``not pruned``."""
+        return self.value.replace("-", " ")
+
+    @property
+    def forecast(self) -> str:
+        """Return what a diff says of an object for which this is the outcome to come."""
+        return _FORECASTS.get(self, self.text)
+
+
+_FORECASTS: Mapping[Outcome, str] = {
+    Outcome.CREATED: "will be created",
+    Outcome.CONFIGURED: "will be updated",
+    Outcome.RECREATED: "will be recreated",
+    Outcome.PRUNED: "will be pruned",
+    Outcome.DELETED: "will be deleted",
+    Outcome.ORPHANED: "will be orphaned",
+    Outcome.REMOVED_FROM_INVENTORY: "will be removed from inventory",
+    Outcome.NOT_PRUNED: "will not be pruned",
+    Outcome.SKIPPED: "will be skipped",
+}
 
 
 class Phase(StrEnum):
     """Which of its writes a run made to the inventory."""
 
-    UNION = "union"
+    UNION = "before-apply"
     APPLIED = "applied"
-    INTENT = "intent"
-    SHRUNK = "shrunk"
+    INTENT = "before-delete"
+    SHRUNK = "final"
     REMOVED = "removed"
 
 

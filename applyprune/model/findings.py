@@ -7,6 +7,8 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from applyprune.model.inventory import Entry
     from applyprune.model.live import Live
     from applyprune.model.refs import Ref
@@ -16,27 +18,54 @@ if TYPE_CHECKING:
 class Fault(StrEnum):
     """In what the record and the cluster differ."""
 
-    DAMAGED = "damaged inventory"
-    COPIED = "copied inventory"
-    LOST = "no inventory"
-    STRAY_SHARD = "stray shard"
-    UNLISTED = "labelled but not listed"
-    UNLABELLED = "listed but not labelled"
-    OTHER_UID = "UID changed"
+    DAMAGED = "damaged-inventory"
+    COPIED = "copied-inventory"
+    LOST = "no-inventory"
+    STRAY_SHARD = "stray-shard"
+    UNLISTED = "labelled-not-listed"
+    UNLABELLED = "listed-not-labelled"
+    OTHER_UID = "uid-changed"
     GONE = "gone"
-    KIND_GONE = "kind vanished"
-    TWO_OWNERS = "two owners"
-    UNKNOWN = "not known"
+    KIND_GONE = "kind-not-served"
+    TWO_OWNERS = "two-owners"
+    UNKNOWN = "unknown"
+
+    @property
+    def text(self) -> str:
+        """Return the mismatch as text says it: ``labelled but not listed``."""
+        return _FAULTS.get(self, self.value.replace("-", " "))
+
+
+_FAULTS: Mapping[Fault, str] = {
+    Fault.UNLISTED: "labelled but not listed",
+    Fault.UNLABELLED: "listed but not labelled",
+    Fault.OTHER_UID: "UID changed",
+    Fault.KIND_GONE: "kind not served",
+}
 
 
 class Remedy(StrEnum):
     """What a repair does about a finding."""
 
-    NONE = "nothing to repair"
-    REWRITE = "write the inventory anew"
-    LIST = "list it"
-    UNLIST = "take it off the list"
-    MARK = "put the set's marks back"
+    NONE = "none"
+    REWRITE = "rewrite-inventory"
+    LIST = "add-to-inventory"
+    UNLIST = "remove-from-inventory"
+    MARK = "restore-label"
+
+    @property
+    def text(self) -> str:
+        """Return the repair as text says it: ``restore the set's label``."""
+        return _REMEDIES[self]
+
+
+_REMEDIES: Mapping[Remedy, str] = {
+    Remedy.NONE: "nothing to repair",
+    Remedy.REWRITE: "rewrite the inventory",
+    Remedy.LIST: "add it to the inventory",
+    Remedy.UNLIST: "remove it from the inventory",
+    Remedy.MARK: "restore the set's label",
+}
 
 
 @dataclass(frozen=True, slots=True)

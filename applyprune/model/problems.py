@@ -66,12 +66,40 @@ class Mark:
 
 
 @dataclass(frozen=True, slots=True)
+class ContestedField:
+    """One field in conflict, with the values of both sides; those of a Secret are masked."""
+
+    field: str
+    """The field as the server names it: ``.spec.replicas``."""
+    path: str | None
+    """Its path as ``ignore-fields`` takes it, None where the manifest has no such field."""
+    ours: str | None
+    """The manifest's value, None where it is not known."""
+    theirs: str | None
+    """The live value, None where it could not be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class ManagerConflict:
+    """Another field manager, and the fields that it owns and a manifest sets differently."""
+
+    manager: str
+    operation: str
+    """``Apply`` or ``Update``; empty where the server does not name the manager."""
+    subresource: str
+    time: str
+    """When it last wrote, RFC 3339; empty where that is not known."""
+    fields: tuple[ContestedField, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Problem:
     """What happened, where, why, what to do.
 
     Empty parts are parts that there are not. ``origin`` is the place in the input, where there is
     one, and ``field`` the path of the field that it is about, within the object at that place.
-    ``marks`` are all the fields that it is about, where there are more. ``excerpt`` is the line of
+    ``marks`` are all the fields that it is about, where there are more. ``conflicts`` are the field
+    managers that it is in conflict with. ``excerpt`` is the line of
     the input and a line with a caret below it, for each of them. No part ever holds a Secret's
     value.
     """
@@ -86,6 +114,7 @@ class Problem:
     field: Field = ()
     excerpt: str = ""
     marks: tuple[Mark, ...] = ()
+    conflicts: tuple[ManagerConflict, ...] = ()
 
     def __str__(self) -> str:
         """Return ``where: what: why``; below it the excerpt, indented, and the hint."""

@@ -14,6 +14,11 @@ class Status(StrEnum):
     NOT_FOUND = "NotFound"
     UNKNOWN = "Unknown"
 
+    @property
+    def text(self) -> str:
+        """Return the state as text says it: ``Ready`` for Current."""
+        return "Ready" if self is Status.CURRENT else self.value
+
 
 @dataclass(frozen=True, slots=True)
 class Readiness:

@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 _COLOURS = {"+": Colour.GREEN, "-": Colour.RED, "@": Colour.CYAN}
 _SUMMARY = {
     Outcome.CREATED: "to create",
-    Outcome.CONFIGURED: "to configure",
+    Outcome.CONFIGURED: "to update",
     Outcome.RECREATED: "to recreate",
-    Outcome.PRUNED: "to delete",
-    Outcome.ABANDONED: "to abandon",
-    Outcome.FORGOTTEN: "to forget",
+    Outcome.PRUNED: "to prune",
+    Outcome.ORPHANED: "to orphan",
+    Outcome.REMOVED_FROM_INVENTORY: "to remove from inventory",
     Outcome.UNCHANGED: "unchanged",
-    Outcome.KEPT: "kept",
+    Outcome.NOT_PRUNED: "not pruned",
     Outcome.SKIPPED: "skipped",
     Outcome.FAILED: "failed",
 }
@@ -69,7 +69,7 @@ class SummaryPrinter:
     def _finished(self, event: Finished) -> None:
         if self._failed and not event.counts:
             return
-        counts = [f"{event.counts[one]} {_SUMMARY.get(one, one)}" for one in _SUMMARY
+        counts = [f"{event.counts[one]} {_SUMMARY[one]}" for one in _SUMMARY
                   if event.counts.get(one)]  # fmt: skip
         self._out(f"{self._name}: {', '.join(counts) or 'nothing to compare'}")
         if event.problem is not None:
@@ -82,7 +82,7 @@ class DiffPrinter(SummaryPrinter):
     def _diff(self, compared: Compared) -> None:
         where = f" -n {compared.ref.namespace}" if compared.ref.namespace else ""
         origin = f" {compared.origin}" if compared.origin else ""
-        head = f"{compared.ref.short}{where} ({compared.outcome}){origin}"
+        head = f"{compared.ref.short}{where} ({compared.outcome.forecast}){origin}"
         self._out(painted(head, Colour.BOLD))
         if compared.weaker:
             self._out(painted(f"# {compared.weaker}", Colour.FAINT))

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from applyprune.model.manifests import Origin
     from applyprune.model.plan import Plan
     from applyprune.model.problems import Problem
+    from applyprune.model.readiness import Readiness
     from applyprune.model.refs import Ref
 
 UNREADY = frozenset({Status.FAILED, Status.NOT_FOUND})
@@ -59,6 +60,12 @@ class Told:
         """Return what went wrong with it: when it was dealt with, or in the wait for it."""
         done = self.done.problem if self.done else None
         return done or (self.assessed.problem if self.assessed else None)
+
+    @property
+    def readiness(self) -> Readiness | None:
+        """Return how far it has come, by whatever has looked last: the wait for it, or a look."""
+        part = self.standing or self.assessed
+        return part.readiness if part else None
 
     @property
     def is_unready(self) -> bool:

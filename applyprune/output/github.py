@@ -33,6 +33,7 @@ from applyprune.output.gathering import UNREADY, Gathered
 from applyprune.output.lines import shown
 from applyprune.output.markdown import conclusion, page
 from applyprune.output.places import Places
+from applyprune.output.wire_names import OWNERSHIP
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -67,7 +68,7 @@ class GitHubPrinter:
             case Assessed(ref=ref, problem=problem) if problem is not None:
                 self._problem("error", f"{ref.short} is not ready", problem)
             case Standing(ref=ref, readiness=found) if found.status in UNREADY:
-                self._command("error", str(found.status), f"{ref}: {found.message}", None)
+                self._command("error", found.status.text, f"{ref}: {found.message}", None)
             case Enrolled(name=name, problem=problem) if problem is not None:
                 self._problem("error", f"the set {name}", problem)
             case Warned(problem=problem):
@@ -78,10 +79,10 @@ class GitHubPrinter:
                 self._problem("error", "applyprune", problem)
             case Found(finding=finding):
                 about = f"{finding.ref}: " if finding.ref else ""
-                told = f"{about}{finding.what} → {finding.remedy}"
-                self._command("warning", str(finding.fault), told, None)
+                told = f"{about}{finding.what} → {finding.remedy.text}"
+                self._command("warning", finding.fault.text, told, None)
             case Compared(ref=ref, outcome=outcome) if outcome is not Outcome.UNCHANGED:
-                self._command("notice", ref.short, f"{ref} would be {outcome}", event.origin)
+                self._command("notice", ref.short, f"{ref} {outcome.forecast}", event.origin)
             case Finished():
                 if (verdict := self._gathered.verdict) is not None:
                     self._problem("error", "applyprune", verdict)
@@ -103,9 +104,9 @@ class GitHubPrinter:
         """Write what was asked for and is well: a line of the log, no annotation."""
         match event:
             case Listed(entry=entry):
-                self._line(f"{entry.ref} {entry.made}")
+                self._line(f"{entry.ref} {OWNERSHIP[entry.made]}")
             case Standing(ref=ref, readiness=found):
-                self._line(f"{ref} {found.status}: {found.message}")
+                self._line(f"{ref} {found.status.text}: {found.message}")
             case Enrolled(name=name, namespace=namespace, objects=objects):
                 self._line(f"{name} in namespace {namespace}: {objects} objects")
             case Versions(client=client, server=server):
@@ -125,14 +126,14 @@ class GitHubPrinter:
 
     def _done(self, event: Done) -> None:
         if event.problem is not None:
-            title = f"{event.ref.short} {event.outcome}"
+            title = f"{event.ref.short} {event.outcome.text}"
             level = "warning" if event.outcome is Outcome.SKIPPED else "error"
             self._problem(level, title, event.problem, event.origin)
         elif event.outcome is not Outcome.UNCHANGED:
             reason = f" ({event.reason})" if event.reason else ""
             started = self._gathered.started
             dry = " (dry run)" if started and started.dry_run is not DryRun.OFF else ""
-            self._line(f"{event.ref} {event.outcome}{dry}{reason}")
+            self._line(f"{event.ref} {event.outcome.text}{dry}{reason}")
 
     def _problem(
         self, level: str, title: str, problem: Problem, origin: Origin | None = None

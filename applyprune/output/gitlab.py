@@ -78,7 +78,7 @@ class GitLabPrinter:
                 about = str(finding.ref or "the inventory")
                 self._add("major", str(finding.fault), f"{about}: {finding.what}", None, about)
             case Compared(ref=ref, outcome=outcome) if outcome is not Outcome.UNCHANGED:
-                told = f"{ref} would be {outcome}"
+                told = f"{ref} {outcome.forecast}"
                 self._add("info", str(outcome), told, event.origin, str(ref))
             case Finished(problem=problem):
                 self._finished = True

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 from applyprune._version import __version__
 from applyprune.model.events import Outcome
 from applyprune.output.gathering import Gathered
-from applyprune.output.shapes import SCHEMA, data, differences, plan_data, shape
+from applyprune.output.shapes import SCHEMA, data, plan_data, shape
 
 if TYPE_CHECKING:
-    from applyprune.model.events import Compared, Event
+    from applyprune.model.events import Event
     from applyprune.output.gathering import Told
     from applyprune.output.screen import Screen
 
@@ -69,8 +69,11 @@ class JsonPrinter:
 def document(gathered: Gathered) -> dict[str, Any]:
     """Return what ``-o json`` writes; every key is there whatever happened.
 
-    ``finished`` is false, and ``exitCode`` null, when the stream was cut off.
+    ``finished`` is false, and ``exitCode`` null, when the stream was cut off. What was asked for
+    versions only has a document of its own.
     """
+    if gathered.versions is not None and gathered.started is None:
+        return version_document(gathered)
     started, finished = gathered.started, gathered.finished
     name, namespace = gathered.name
     return {
@@ -82,17 +85,26 @@ def document(gathered: Gathered) -> dict[str, Any]:
         "dryRun": str(started.dry_run) if started else None,
         "plan": plan_data(gathered.plan) if gathered.plan else None,
         "objects": [_object(one) for one in gathered.objects],
-        "sets": [data(one) for one in gathered.sets.values()],
-        "versions": data(gathered.versions),
+        "applySets": [data(one) for one in gathered.sets.values()],
         "warnings": data(gathered.warnings),
-        "findings": data(gathered.findings),
-        "refusal": data(gathered.refusal),
+        "mismatches": data(gathered.findings),
+        "pruneBlocked": data(gathered.refusal),
         "errors": data(gathered.errors),
         "counts": {str(one): finished.counts.get(one, 0) for one in Outcome} if finished else None,
         "problem": data(finished.problem) if finished else None,
         "finished": finished is not None,
         "exitCode": finished.exit_code if finished else None,
         "elapsed": data(finished.elapsed) if finished else None,
+    }
+
+
+def version_document(gathered: Gathered) -> dict[str, Any]:
+    """Return the document of ``version``; ``errors`` says why a server has not answered."""
+    return {
+        "schema": SCHEMA,
+        "version": __version__,
+        **data(gathered.versions),
+        "errors": data(gathered.errors),
     }
 
 
@@ -111,18 +123,17 @@ def _object(told: Told) -> dict[str, Any]:
         "outcome": data(outcome),
         "reason": done.reason if done else "",
         "problem": data(told.problem),
-        "readiness": _part(told.assessed, "readiness", "elapsed"),
-        "comparison": _compared(told.compared),
-        "standing": _part(told.standing, "readiness", "made", "age", "drifted", "drift"),
-        "record": data(told.listed.entry) if told.listed else None,
-        "explanation": _part(told.explained, "verdict", "reasons"),
+        "readiness": data(told.readiness),
+        "waited": data(told.assessed.elapsed) if told.assessed else None,
+        "diff": _part(told.compared, "ref", "outcome", "origin"),
+        "objectStatus": _part(told.standing, "ref", "readiness"),
+        "inventoryEntry": data(told.listed.entry) if told.listed else None,
+        "explanation": _part(told.explained, "ref", "origin"),
     }
 
 
-def _compared(compared: Compared | None) -> dict[str, Any] | None:
-    part = _part(compared, "before", "after", "weaker", "drifted", "drift")
-    return None if compared is None or part is None else part | differences(compared)
-
-
-def _part(event: Event | None, *names: str) -> dict[str, Any] | None:
-    return None if event is None else {name: data(getattr(event, name)) for name in names}
+def _part(event: Event | None, *elsewhere: str) -> dict[str, Any] | None:
+    """Return an event as a part of its object, without what the object says ``elsewhere``."""
+    if event is None:
+        return None
+    return {key: value for key, value in shape(event).items() if key not in {"event", *elsewhere}}

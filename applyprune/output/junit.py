@@ -1,10 +1,10 @@
 """``-o junit``: the run as a report of tests, by the schema of Jenkins' xunit plugin (junit-10).
 
 A test suite is a set, a test case an object: it fails when the object failed or never became ready,
-and is skipped when the object was skipped or kept. A difference that a check found is a failure,
-what a diff shows is none: it is what one wanted to see. An
-error that ended the run is a test case of its own, and so is an end that never came. The schema has
-no place for file and line: they stand in the text. Warnings go to ``system-err``.
+and is skipped when the object was skipped or not pruned. A difference that a check found is a
+failure, what a diff shows is none: it is what one wanted to see. An error that ended the run is a
+test case of its own, and so is an end that never came. The schema has no place for file and line:
+they stand in the text. Warnings go to ``system-err``.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def _object(told: Told) -> ET.Element:
     if told.assessed is not None:
         case.set("time", f"{told.assessed.elapsed:.3f}")
     done, standing = told.done, told.standing
-    if done is not None and done.outcome in {Outcome.SKIPPED, Outcome.KEPT}:
+    if done is not None and done.outcome in {Outcome.SKIPPED, Outcome.NOT_PRUNED}:
         why = done.reason or (done.problem.what if done.problem else "")
         _add(case, "skipped", str(done.outcome), why, str(done.problem or ""))
     elif told.problem is not None:
@@ -110,12 +110,12 @@ def _said(told: Told) -> str:
     """Return what is to be said of an object that is no failure."""
     lines = []
     if told.done is not None:
-        lines.append(": ".join(part for part in (told.done.outcome, told.done.reason) if part))
+        lines.append(": ".join(part for part in (told.done.outcome.text, told.done.reason) if part))
     if told.compared is not None:
-        lines.append(f"would be {told.compared.outcome}")
+        lines.append(told.compared.outcome.forecast)
     if told.standing is not None:
         found = told.standing.readiness
-        lines.append(f"{found.status}: {found.message}")
+        lines.append(f"{found.status.text}: {found.message}")
     if told.explained is not None:
         lines += [told.explained.verdict, *told.explained.reasons]
     return "\n".join(lines)
@@ -128,7 +128,7 @@ def _set(name: str, namespace: str, problem: Problem | None) -> ET.Element:
 
 def _finding(finding: Finding) -> ET.Element:
     case = _case(str(finding.ref or "the inventory"), finding.ref)
-    _add(case, "failure", str(finding.fault), finding.what, f"To repair it: {finding.remedy}")
+    _add(case, "failure", str(finding.fault), finding.what, f"Repair: {finding.remedy.text}")
     return case
 
 

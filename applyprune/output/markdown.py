@@ -58,7 +58,7 @@ def conclusion(gathered: Gathered) -> str:
     about = f"{name}: " if name else ""
     if finished is None:
         return f"{about}not finished"
-    parts = [f"{finished.counts[one]} {one}" for one in Outcome if finished.counts.get(one)]
+    parts = [f"{finished.counts[one]} {one.text}" for one in Outcome if finished.counts.get(one)]
     different = len(gathered.findings)
     if not parts and different:
         parts = [f"{different} difference{'' if different == 1 else 's'}"]
@@ -129,7 +129,7 @@ def _head(gathered: Gathered) -> str:
         lines.append("Nothing has been written.")
     else:
         lines.append(f"Done in {finished.elapsed:.1f} s.")
-    counts = [(str(one), finished.counts[one]) for one in Outcome if finished.counts.get(one)]
+    counts = [(one.text, finished.counts[one]) for one in Outcome if finished.counts.get(one)]
     if counts:
         lines.append(
             _table([one for one, _ in counts], [[str(count) for _, count in counts]], right=True)
@@ -142,7 +142,7 @@ def _changes(changed: Sequence[Told]) -> str:
         [
             _cell(one.ref.short),
             _cell(one.ref.namespace) if one.ref.namespace else "",
-            str(one.done.outcome),
+            one.done.outcome.text,
             _cell(one.done.reason) if one.done.reason else "",
         ]
         for one in changed[:ROWS]
@@ -170,7 +170,7 @@ def _standings(standing: Sequence[Standing]) -> str:
         [
             _cell(one.ref.short),
             _cell(one.ref.namespace) if one.ref.namespace else "",
-            str(one.readiness.status),
+            one.readiness.status.text,
             _cell(one.readiness.message) if one.readiness.message else "",
             {True: "drifted", False: "", None: "?"}[one.drifted],
         ]
@@ -189,11 +189,11 @@ def _problems(gathered: Gathered) -> Iterator[tuple[str, Problem]]:
     for one in (*gathered.errors, *filter(None, [gathered.verdict])):
         yield "error", one
     if gathered.refusal is not None:
-        yield "refused", gathered.refusal
+        yield "prune blocked", gathered.refusal
     for told in gathered.objects:
         if told.problem is not None:
             yield (
-                str(told.done.outcome if told.done and told.done.problem else "not ready"),
+                told.done.outcome.text if told.done and told.done.problem else "not ready",
                 (told.problem),
             )
 
@@ -201,10 +201,10 @@ def _problems(gathered: Gathered) -> Iterator[tuple[str, Problem]]:
 def _findings(findings: Sequence[Finding]) -> str:
     rows = [
         [
-            str(one.fault),
+            one.fault.text,
             _cell(str(one.ref)) if one.ref else "the inventory",
             _cell(one.what),
-            str(one.remedy),
+            one.remedy.text,
         ]
         for one in findings[:ROWS]
     ]
@@ -222,7 +222,7 @@ def _difference(event: Compared) -> str:
     title = html.escape(visible(str(event.ref)))
     told = "\n".join(unified(event))
     weaker = f"\n\n{block(event.weaker)}" if event.weaker else ""
-    head = f"<details><summary>{event.outcome}: <code>{title}</code></summary>"
+    head = f"<details><summary><code>{title}</code> {event.outcome.forecast}</summary>"
     return f"{head}\n\n{block(told, 'diff')}{weaker}\n\n</details>"
 
 

@@ -2,7 +2,7 @@
 
 Every object of the set that the run has come to terms with is named, changed or not, deleted ones
 too: so does kubectl, and what a script waits for is in the list whether or not it was there before.
-What failed, was skipped or was kept back is not. A diff names what would change, verbs that only
+What failed, was skipped or was not pruned is not. A diff names what would change, verbs that only
 look all that they show, a set by its inventory's ConfigMap. No namespace, as with kubectl.
 """
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from applyprune.model.refs import Ref
     from applyprune.output.screen import Screen
 
-_NOT_DONE = frozenset({Outcome.FAILED, Outcome.SKIPPED, Outcome.KEPT})
+_NOT_DONE = frozenset({Outcome.FAILED, Outcome.SKIPPED, Outcome.NOT_PRUNED})
 
 
 class NamePrinter:

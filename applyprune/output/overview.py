@@ -117,7 +117,7 @@ def _objects(objects: list[Standing], width: int | None) -> str:
         (
             one.ref.namespace or "-",
             one.ref.short,
-            str(one.readiness.status),
+            one.readiness.status.text,
             _DRIFTED[one.drifted],
             age(one.age),
             _message(one),
@@ -168,6 +168,6 @@ def _line(text: str) -> str:
 
 def _change(one: Standing) -> str:
     home = f" -n {one.ref.namespace}" if one.ref.namespace else ""
-    words = [str(one.readiness.status), *(["drifted"] if one.drifted else [])]
+    words = [one.readiness.status.text, *(["drifted"] if one.drifted else [])]
     message = _message(one)
     return _line(f"{one.ref.short}{home} {', '.join(words)}{f': {message}' if message else ''}")

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 INTERRUPTED = "interrupted: what is in flight is finished and recorded; again to end at once"
 _BAR = 16
 _LISTED = 5
-_REMOVING = {Mode.DELETE: "deleting", Mode.ABANDON: "abandoning"}
+_REMOVING = {Mode.DELETE: "deleting", Mode.ABANDON: "orphaning"}
 
 
 def clock(seconds: float) -> str:

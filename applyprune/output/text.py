@@ -125,7 +125,7 @@ class TextPrinter:
     def _done(self, event: Done) -> None:
         if event.outcome is Outcome.UNCHANGED and self._large and not event.reason:
             return
-        word = painted(str(event.outcome), _COLOURS.get(event.outcome))
+        word = painted(event.outcome.text, _COLOURS.get(event.outcome))
         reason = f" ({event.reason})" if event.reason else ""
         self._out(f"{called(event.ref, self._home)} {word}{self._dry}{reason}")
         if event.problem is not None:
@@ -151,7 +151,7 @@ class TextPrinter:
         about = f"{called(finding.ref, self._home)}: " if finding.ref else ""
         self._found += 1
         what = " ".join(finding.what.split())
-        self._out(f"{finding.fault}: {about}{what} → {finding.remedy}")
+        self._out(f"{finding.fault.text}: {about}{what} → {finding.remedy.text}")
 
     def _refused(self, event: Refused) -> None:
         self._err("error", event.problem)
@@ -168,7 +168,7 @@ class TextPrinter:
             return
         if not event.counts and (self._ended or not self._name):
             return  # the error has said all that there is to say, or it was only looked
-        parts = [f"{event.counts[one]} {one}" for one in Outcome if event.counts.get(one)]
+        parts = [f"{event.counts[one]} {one.text}" for one in Outcome if event.counts.get(one)]
         what = ", ".join(parts) or "nothing to do"
         if self._mode is Mode.REPAIR and not parts:
             what = f"{self._found or 'no'} difference{'' if self._found == 1 else 's'}"

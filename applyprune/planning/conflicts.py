@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 from applyprune.errors import Conflict
 from applyprune.model.options import Adopt
 from applyprune.model.plan import OnConflict
+from applyprune.model.problems import ContestedField, ManagerConflict
 from applyprune.model.visible import age, and_more, seconds_since
 from applyprune.planning.definitions import mapping
 from applyprune.planning.digests import is_secret
-from applyprune.planning.field_paths import MISSING, from_server, to_pointer, value_at
+from applyprune.planning.field_paths import from_server, to_pointer, value_at
 from applyprune.planning.managed_fields import set_manager
 from applyprune.planning.masking import shown
 from applyprune.planning.tracking import MANAGERS, PART_OF
@@ -149,17 +150,13 @@ def explain(
     """
     fields = contenders(error)
     scalers = [_described(scaler, now) for scaler in autoscalers if _targets(scaler, one.ref)]
-    secret = is_secret(one.body)
     lines, pointers = [], []
     for name, ones in fields.items():
-        path = from_server(name, one.body)
-        if path is not None:
-            pointers.append(to_pointer(path))
-        body = live.body if live else None
-        theirs = MISSING if path is None else value_at(body, path)
-        ours = MISSING if path is None else value_at(one.body, path)
-        values = [f"ours {shown(ours, secret=secret)}"] if path is not None else []
-        values += [f"theirs {shown(theirs, secret=secret)}"] if path is not None and body else []
+        field = _contested(name, one, live)
+        if field.path is not None:
+            pointers.append(field.path)
+        values = [] if field.ours is None else [f"ours {field.ours}"]
+        values += [] if field.theirs is None else [f"theirs {field.theirs}"]
         who = _joined([_who(other, live, now) for other in ones])
         notes = scalers if scalers and _is_scale(name, ones) else _notes(ones)
         lines.append(f"{name}: {', '.join([*values, f'owned by {who}'])}{_after(notes)}")
@@ -173,6 +170,40 @@ def explain(
         why=f"{count} not ours to set{_LINE}{and_more(lines, _LINES, _LINE)}",
         hint=_hint(pointers[:_LINES], managers(error)),
     )
+
+
+def conflicts_of(error: Conflict, one: Desired, live: Live | None) -> tuple[ManagerConflict, ...]:
+    """Return the conflict as data: each other manager and the fields that it owns.
+
+    ``live`` is the object in full, None where it could not be read.
+    """
+    owned: defaultdict[Contender, list[ContestedField]] = defaultdict(list)
+    for name, ones in contenders(error).items():
+        field = _contested(name, one, live)
+        for other in ones:
+            owned[other].append(field)
+    return tuple(
+        ManagerConflict(
+            other.manager,
+            other.operation,
+            other.subresource,
+            other.time or _time(other, live),
+            tuple(fields),
+        )
+        for other, fields in sorted(owned.items(), key=lambda item: item[0].manager)
+    )
+
+
+def _contested(name: str, one: Desired, live: Live | None) -> ContestedField:
+    """Return one field in conflict, with the values of both sides where they are known."""
+    path = from_server(name, one.body)
+    if path is None:
+        return ContestedField(name, None, None, None)
+    secret = is_secret(one.body)
+    body = live.body if live else None
+    theirs = shown(value_at(body, path), secret=secret) if body else None
+    ours = shown(value_at(one.body, path), secret=secret)
+    return ContestedField(name, to_pointer(path), ours, theirs)
 
 
 def _hint(pointers: Sequence[str], others: Collection[str]) -> str:

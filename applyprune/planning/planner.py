@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from applyprune.errors import RunFailed, as_problem
 from applyprune.model.inventory import ABSENT, Entry, Inventory, Made
@@ -22,6 +22,7 @@ from applyprune.planning.recovery import (
     restored_problem,
 )
 from applyprune.planning.removal import remove_steps
+from applyprune.planning.report import of_object
 from applyprune.planning.selecting import chosen
 from applyprune.planning.tracking import PART_OF, SET_ID, SHARD_OF
 
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from applyprune.model.refs import Ref
     from applyprune.planning.tracking import SetIdentity
     from applyprune.planning.world import World
+
+_Step = TypeVar("_Step", ApplyStep, RemoveStep)
 
 
 def make_plan(
@@ -70,8 +73,8 @@ def make_plan(
     if removals and restored and options.mode is not Mode.ABANDON:
         refusal, approval = restored_problem(inventory), ""
     return Plan(
-        applies,
-        removals,
+        tuple(_with_exit_code(step) for step in applies),
+        tuple(_with_exit_code(step) for step in removals),
         _no_prune(applies, removals, refusal, options),
         refusal,
         tuple(recovered_entries(world.marked, world.resources, but=wanted)),
@@ -244,6 +247,11 @@ def _refused(one: Desired, entry: Entry, problem: Problem, live: Live | None) ->
     return ApplyStep(one, Action.REFUSE, entry, live, problem=replace(problem, where=where))
 
 
+def _with_exit_code(step: _Step) -> _Step:
+    """Return a step whose problem has the exit code of a run that fails for it alone."""
+    return step if step.problem is None else replace(step, problem=of_object(step.problem))
+
+
 def _no_prune(
     applies: Sequence[ApplyStep],
     removals: Sequence[RemoveStep],
@@ -256,7 +264,7 @@ def _no_prune(
     if not options.prune:
         return "--no-prune"
     if refusal is not None:
-        return "refused"
+        return "prune refused"
     if any(step.action is Action.REFUSE for step in applies):
         return "not everything in the input can be applied"
     if options.mode in {Mode.APPLY, Mode.PRUNE} and any(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from heapq import nsmallest
 from typing import TYPE_CHECKING
 
@@ -40,6 +41,12 @@ def finished(
         elapsed=elapsed,
         problem=as_problem(error) if error else None,
     )
+
+
+def of_object(problem: Problem) -> Problem:
+    """Return the failure of one object with the exit code of a run in which nothing else fails."""
+    error = verdict((problem,))
+    return problem if error is None else replace(problem, exit_code=error.exit_code)
 
 
 def waiting(whys: Mapping[Ref, str], what: str, elapsed: float, timeout: float) -> Waiting:

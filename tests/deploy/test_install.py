@@ -171,7 +171,7 @@ def test_kubectl_first_and_then_install(ground: Plane, ground_api: Api, kubectl:
     template = ground_api.get(DEPLOYMENT)["spec"]["template"]["spec"]
     assert template["containers"][0]["image"] == "applyprune:2"
     # What kubectl had made was adopted: it stays, unless the user says otherwise.
-    assert "abandoned" in remove(ground).lines[f"deployment.apps/{CONTROLLER}"]
+    assert "orphaned" in remove(ground).lines[f"deployment.apps/{CONTROLLER}"]
     assert ground_api.exists(DEPLOYMENT)
     install(ground)
     remove(ground, "--prune-adopted")

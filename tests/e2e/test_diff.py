@@ -57,11 +57,11 @@ def test_its_exit_code_says_whether_anything_would_change(
     manifests(folder, a="2")
     changed = call("diff", folder, plane, namespace)
     assert changed.code == 1
-    assert changed.out.splitlines()[-1] == "web: 1 to configure, 1 to delete, 1 unchanged"
+    assert changed.out.splitlines()[-1] == "web: 1 to update, 1 to prune, 1 unchanged"
     assert "-  k: '1'\n+  k: '2'" in changed.out
     refused = call("diff", folder, plane, namespace, "--max-prune", "0")
     assert refused.code == 6
-    assert "configmap/b kept" in refused.out
+    assert "configmap/b not pruned" in refused.out
     assert "--max-prune 1" in refused.err
     assert call("diff", folder, plane, namespace, "--ignore", "nonsense").code == 2
     (folder / "bad.yaml").write_text("a: [")

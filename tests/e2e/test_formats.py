@@ -97,7 +97,7 @@ def test_a_run_in_every_format(
     assert document["set"] == {"name": "web", "namespace": namespace}
     outcomes = {one["ref"]["name"]: one["outcome"] for one in document["objects"]}
     assert outcomes == {"a": "created", "s": "created", "b": "failed"}
-    done = [one for one in told["jsonl"] if one["event"] == "done"]
+    done = [one for one in told["jsonl"] if one["event"] == "object"]
     assert {one["ref"]["name"]: one["outcome"] for one in done} == outcomes
     assert sorted(told["name"]) == ["configmap/a", "secret/s"]
     (suite,) = told["junit"]["testsuite"]
@@ -124,7 +124,7 @@ def _ended(
     assert len(told["json"]["errors"]) == len(told["github"]) == len(told["gitlab"]) == 1
     assert told["junit"]["testsuite"][0]["@errors"] == "1"
     assert told["name"] == []
-    assert told["json"]["errors"][0]["what"] in ended.err
+    assert told["json"]["errors"][0]["message"] in ended.err
     return ended, told
 
 
@@ -179,27 +179,32 @@ def test_the_verbs_that_look_and_mend(plane: Plane, namespace: str, repository: 
     """All of them speak JSON, by the schema."""
     good = repository / "deploy" / "good.yaml"
 
-    def document(*arguments: str) -> dict[str, Any]:
+    def said(*arguments: str) -> tuple[dict[str, Any], int]:
         ended = applyprune(
             *arguments, "-n", namespace, "-o", "json", kubeconfig=plane.kubeconfig, cwd=repository
         )
-        found: dict[str, Any] = json.loads(ended.out)
+        return json.loads(ended.out), ended.code
+
+    def document(*arguments: str) -> dict[str, Any]:
+        found, code = said(*arguments)
         assert complaints("document", found) == []
-        assert (found["exitCode"], found["finished"]) == (ended.code, True)
+        assert (found["exitCode"], found["finished"]) == (code, True)
         return found
 
     assert document("apply", "web", "-f", str(good))["counts"]["created"] == 2
     shown = document("inventory", "show", "web")
     assert shown["set"] == {"name": "web", "namespace": namespace}
-    assert {one["record"]["made"] for one in shown["objects"]} == {"created"}
-    assert [one["name"] for one in document("inventory", "list")["sets"]] == ["web"]
+    assert {one["inventoryEntry"]["ownership"] for one in shown["objects"]} == {"owned"}
+    assert [one["name"] for one in document("inventory", "list")["applySets"]] == ["web"]
     status = document("status", "web")
-    assert (status["set"], status["sets"][0]["ready"]) == (shown["set"], 2)
-    assert {one["standing"]["drifted"] for one in status["objects"]} == {False}
-    assert document("version")["versions"]["server"].startswith("v1.")
-    assert document("inventory", "check", "web")["findings"] == []
+    assert (status["set"], status["applySets"][0]["ready"]) == (shown["set"], 2)
+    assert {one["objectStatus"]["drifted"] for one in status["objects"]} == {False}
+    version, _ = said("version")
+    assert complaints("version", version) == []
+    assert version["server"].startswith("v1.")
+    assert document("inventory", "check", "web")["mismatches"] == []
     assert document("inventory", "move", "web", "shop", "configmap/a")["counts"]["moved"] == 1
-    assert document("inventory", "abandon", "shop", "--all")["counts"]["abandoned"] == 1
+    assert document("inventory", "abandon", "shop", "--all")["counts"]["orphaned"] == 1
     found = document("inventory", "check", "gone")
     assert found["exitCode"] == 2
     good.write_text(MANIFESTS.partition("---")[0])
@@ -221,7 +226,7 @@ def test_a_check_that_finds_something(
     )
     told = _read(repository)
     assert ended.code == told["json"]["exitCode"] == 1
-    assert [one["fault"] for one in told["json"]["findings"]] == ["listed but not labelled"]
+    assert [one["type"] for one in told["json"]["mismatches"]] == ["listed-not-labelled"]
     assert told["name"] == ["configmap/a"]
     assert [name for name, _, _ in told["github"]] == ["warning"]
 

@@ -139,14 +139,14 @@ def test_abandon(desk: Desk, api: Api) -> None:
     dry = desk("abandon", "web", "configmap/b", "--dry-run=client")
     assert (dry.code, _said(dry.out)) == (
         0,
-        ["configmap/b abandoned (dry run) (as asked)", "web: 1 abandoned (dry run)"],
+        ["configmap/b orphaned (dry run) (as asked)", "web: 1 orphaned (dry run)"],
     )
     ended = desk("abandon", "web", "configmap/b")
     assert (ended.code, ended.err) == (0, "")
-    assert _said(ended.out) == ["configmap/b abandoned (as asked)", "web: 1 abandoned"]
+    assert _said(ended.out) == ["configmap/b orphaned (as asked)", "web: 1 orphaned"]
     assert desk.set().listed() == {"configmap/a", "service/web"}
     rest = desk("abandon", "web", "--all")
-    assert (rest.code, _said(rest.out)[-1]) == (0, "web: 2 abandoned")
+    assert (rest.code, _said(rest.out)[-1]) == (0, "web: 2 orphaned")
     assert not desk.set().inventory().exists
     for path in ("configmaps/a", "configmaps/b", "services/web"):
         assert api.exists(f"/api/v1/namespaces/{desk.namespace}/{path}")
@@ -160,7 +160,7 @@ def test_check_and_repair(desk: Desk, kubectl: Kubectl) -> None:
     kubectl("label", "configmap/b", "-n", desk.namespace, f"{PART_OF}-")
     told = (
         f"listed but not labelled: configmap/b: somebody has taken "
-        f"off its label {PART_OF} → put the set's marks back"
+        f"off its label {PART_OF} → restore the set's label"
     )
     wrong = desk("check", "web")
     assert (wrong.code, wrong.err) == (1, "")
@@ -178,7 +178,7 @@ def test_check_and_repair(desk: Desk, kubectl: Kubectl) -> None:
     assert (ended.code, ended.err) == (0, "")
     assert _said(ended.out) == [
         told,
-        "configmap/b repaired (put the set's marks back)",
+        "configmap/b repaired (restore the set's label)",
         "web: 1 repaired",
     ]
     assert desk("check", "web").code == 0
@@ -217,8 +217,8 @@ def test_list_and_show(desk: Desk) -> None:
     (uid,) = (entry.uid for entry in desk.set("shop").inventory().entries.values())
     shown = [line.split() for line in desk("show", "shop").out.splitlines()]
     assert shown == [
-        ["NAMESPACE", "OBJECT", "MADE", "UID"],
-        [desk.namespace, "configmap/s", "created", uid],
+        ["NAMESPACE", "OBJECT", "OWNERSHIP", "UID"],
+        [desk.namespace, "configmap/s", "owned", uid],
     ]
     missing = desk("show", "nothing")
     assert (missing.code, missing.out) == (2, "")

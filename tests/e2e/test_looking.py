@@ -30,7 +30,7 @@ def test_status(plane: Plane, namespace: str, kubectl: Kubectl) -> None:
     lines = ended.out.splitlines()
     cells = [re.split(r" {3,}", line) for line in lines[:3]]
     assert cells[0] == ["NAMESPACE", "OBJECT", "STATUS", "DRIFTED", "AGE", "MESSAGE"]
-    assert cells[1][:4] == [namespace, "configmap/a", "Current", "no"]
+    assert cells[1][:4] == [namespace, "configmap/a", "Ready", "no"]
     assert re.fullmatch(r"\d+s", cells[1][4])
     assert lines[3] == "web: 2 objects, 2 ready"
     assert re.fullmatch(r"last change: apply by \S+@\S+, \d+s ago, exit code 0", lines[4])
@@ -61,7 +61,7 @@ def test_watching_in_a_pipe(plane: Plane, namespace: str, kubectl: Kubectl) -> N
         head = [process.stdout.readline() for _ in range(4)]
         assert head[2] == "web: 1 object, 1 ready\n"
         kubectl("patch", "configmap/a", "-n", namespace, "-p", '{"data":{"key":"w"}}')
-        assert process.stdout.readline() == f"configmap/a -n {namespace} Current, drifted\n"
+        assert process.stdout.readline() == f"configmap/a -n {namespace} Ready, drifted\n"
         process.send_signal(signal.SIGINT)
         assert (process.wait(10), process.stderr.read()) == (130, "")
 

@@ -43,7 +43,7 @@ def test_one_object_is_let_go_of(stage: Stage, api: Api) -> None:
     stage.run(config_map("a"), config_map("b"), SERVICE)
     before = api.get(_path(stage, "b"))
     story = stage.abandon("configmap/b")
-    assert (story.exit_code, story.outcomes) == (0, {"configmap/b": Outcome.ABANDONED})
+    assert (story.exit_code, story.outcomes) == (0, {"configmap/b": Outcome.ORPHANED})
     left = api.get(_path(stage, "b"))
     assert (left["metadata"]["uid"], left["data"]) == (before["metadata"]["uid"], before["data"])
     assert _is_free(stage, left)
@@ -60,7 +60,7 @@ def test_several_objects_are_let_go_of(stage: Stage, api: Api) -> None:
     """Of whatever kind, by group and namespace too."""
     stage.run(config_map("a"), config_map("b"), SERVICE)
     story = stage.abandon(f"{stage.namespace}/configmap/b", "Service/web")
-    assert story.outcomes == dict.fromkeys(("configmap/b", "service/web"), Outcome.ABANDONED)
+    assert story.outcomes == dict.fromkeys(("configmap/b", "service/web"), Outcome.ORPHANED)
     assert _is_free(stage, api.get(_path(stage, "b")))
     assert _is_free(stage, api.get(_path(stage, "web", "services")))
     assert stage.listed() == {"configmap/a"}
@@ -71,14 +71,14 @@ def test_all_objects_are_let_go_of_and_the_set_is_gone(stage: Stage, api: Api) -
     bodies = (config_map("a"), config_map("b"), SERVICE)
     stage.run(*bodies)
     story = stage.abandon()
-    assert set(story.outcomes.values()) == {Outcome.ABANDONED}
+    assert set(story.outcomes.values()) == {Outcome.ORPHANED}
     assert len(story.outcomes) == 3
     assert not api.exists(_path(stage, stage.target.inventory.name))
     assert _is_free(stage, api.get(_path(stage, "a")))
     stage.run(*bodies)
     story = stage.run(SERVICE)
-    assert story.outcomes["configmap/a"] is Outcome.ABANDONED
-    assert story.outcomes["configmap/b"] is Outcome.ABANDONED
+    assert story.outcomes["configmap/a"] is Outcome.ORPHANED
+    assert story.outcomes["configmap/b"] is Outcome.ORPHANED
     assert stage.run(SERVICE).outcomes == {"service/web": Outcome.UNCHANGED}
 
 
@@ -148,7 +148,7 @@ def test_an_object_of_another_set_is_forgotten_and_not_touched(
         kubectl("label", "configmap/b", "-n", stage.namespace, label, "--overwrite")
     before = api.get(_path(stage, "b"))
     story = stage.abandon("configmap/b")
-    assert (story.exit_code, story.outcomes) == (0, {"configmap/b": Outcome.FORGOTTEN})
+    assert (story.exit_code, story.outcomes) == (0, {"configmap/b": Outcome.REMOVED_FROM_INVENTORY})
     assert api.get(_path(stage, "b")) == before
     assert stage.listed() == {"configmap/a"}
 
@@ -158,7 +158,7 @@ def test_an_object_that_is_gone_is_forgotten(stage: Stage, api: Api, kubectl: Ku
     stage.run(config_map("a"), config_map("b"))
     kubectl("delete", "configmap/b", "-n", stage.namespace)
     story = stage.abandon("configmap/b")
-    assert (story.exit_code, story.outcomes) == (0, {"configmap/b": Outcome.FORGOTTEN})
+    assert (story.exit_code, story.outcomes) == (0, {"configmap/b": Outcome.REMOVED_FROM_INVENTORY})
     assert not api.exists(_path(stage, "b"))
     assert stage.listed() == {"configmap/a"}
 
@@ -171,7 +171,7 @@ def test_an_object_of_somebody_elses_making_is_left_alone(
     kubectl("delete", "configmap/b", "-n", stage.namespace)
     kubectl("create", "configmap", "b", "-n", stage.namespace, "--from-literal=mine=1")
     before = api.get(_path(stage, "b"))
-    assert stage.abandon("configmap/b").outcomes == {"configmap/b": Outcome.FORGOTTEN}
+    assert stage.abandon("configmap/b").outcomes == {"configmap/b": Outcome.REMOVED_FROM_INVENTORY}
     assert api.get(_path(stage, "b")) == before
 
 
@@ -181,7 +181,7 @@ def test_an_object_without_the_label_loses_the_manager_all_the_same(
     """Every later run would name it: its label is gone and our Apply entry is not."""
     stage.run(config_map("a"), config_map("b"))
     kubectl("label", "configmap/b", "-n", stage.namespace, f"{PART_OF}-")
-    assert stage.abandon("configmap/b").outcomes == {"configmap/b": Outcome.ABANDONED}
+    assert stage.abandon("configmap/b").outcomes == {"configmap/b": Outcome.ORPHANED}
     left = api.get(_path(stage, "b"))
     assert _is_free(stage, left)
     assert left["data"] == {"key": "v"}
@@ -195,7 +195,7 @@ def test_an_object_that_is_being_deleted_goes_without_the_set(
     stage.run(config_map("a"), config_map("b", finalizers=["example.com/hold"]))
     kubectl("delete", "configmap/b", "-n", stage.namespace, "--wait=false")
     story = stage.abandon("configmap/b")
-    assert (story.exit_code, story.outcomes) == (0, {"configmap/b": Outcome.ABANDONED})
+    assert (story.exit_code, story.outcomes) == (0, {"configmap/b": Outcome.ORPHANED})
     left = api.get(_path(stage, "b"))
     assert _is_free(stage, left)
     assert left["metadata"]["finalizers"] == ["example.com/hold"]
@@ -222,7 +222,7 @@ def test_an_object_that_somebody_changes_meanwhile_is_looked_at_again(
                 kubectl("annotate", "configmap/b", "-n", spoiled.namespace, "mine=1")
 
     proxy.before_forward = before
-    assert spoiled.abandon("configmap/b").outcomes == {"configmap/b": Outcome.ABANDONED}
+    assert spoiled.abandon("configmap/b").outcomes == {"configmap/b": Outcome.ORPHANED}
     assert len(sent) == 2
     left = api.get(_path(spoiled, "b"))
     assert _is_free(spoiled, left)
@@ -246,7 +246,7 @@ def test_what_the_server_refuses_stays_listed_and_ours(
     denied = faults.status(403, reason="Forbidden", message="not today")
     proxy.rule = always(denied, where=lambda seen: _patches(seen) and seen.path.endswith("/b"))
     story = spoiled.abandon("configmap/b", "configmap/c")
-    assert story.outcomes == {"configmap/b": Outcome.FAILED, "configmap/c": Outcome.ABANDONED}
+    assert story.outcomes == {"configmap/b": Outcome.FAILED, "configmap/c": Outcome.ORPHANED}
     assert story.exit_code == 3
     assert "not today" in story.problem("configmap/b")
     assert stage.listed() == {"configmap/a", "configmap/b"}
@@ -286,7 +286,7 @@ def test_killed_before_it_could_record_that_the_object_is_free(
     if wanted:
         assert stage.listed() == {"configmap/a", "configmap/b"}
     else:
-        assert story.outcomes["configmap/b"] is Outcome.FORGOTTEN
+        assert story.outcomes["configmap/b"] is Outcome.REMOVED_FROM_INVENTORY
         assert stage.listed() == {"configmap/a"}
     assert not stage.check().found
 
@@ -299,5 +299,5 @@ def test_an_abandon_that_was_cut_off_before_its_patch_is_carried_out_by_the_next
     stage.run(config_map("a"), config_map("b"))
     command: list[str | Path] = ["inventory", "abandon", "web", "configmap/b"]
     kill_at_patch(proxy, [*command, "-n", stage.namespace], proxy.kubeconfig(tmp_path))
-    assert stage.run(config_map("a")).outcomes["configmap/b"] is Outcome.ABANDONED
+    assert stage.run(config_map("a")).outcomes["configmap/b"] is Outcome.ORPHANED
     assert api.exists(f"/api/v1/namespaces/{stage.namespace}/configmaps/b")

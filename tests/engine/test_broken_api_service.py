@@ -116,7 +116,7 @@ def test_one_that_is_broken_before_the_first_run(stage: Stage, poisoned: Api) ->
     assert refused.exit_code == 6
     assert "the API group broken.example.com does not answer" in refused.problem("namespace/shop")
     kept = stage.run(*bodies[:-1], keep=frozenset({"namespace/shop"}))
-    assert kept.outcomes["namespace/shop"] is Outcome.ABANDONED
+    assert kept.outcomes["namespace/shop"] is Outcome.ORPHANED
     gone = stage.run(mode=Mode.DELETE)
     assert (gone.exit_code, set(gone.outcomes.values())) == (0, {Outcome.DELETED})
 
@@ -134,7 +134,7 @@ def test_one_that_breaks_a_kind_of_the_set_between_runs(stage: Stage, poisoned: 
     assert story.outcomes == {
         CRD: Outcome.UNCHANGED,
         "configmap/a": Outcome.CONFIGURED,
-        "configmap/go": Outcome.KEPT,
+        "configmap/go": Outcome.NOT_PRUNED,
         "foo.x.example.com/f": Outcome.FAILED,
         "foo.x.example.com/g": Outcome.FAILED,
     }
@@ -144,7 +144,7 @@ def test_one_that_breaks_a_kind_of_the_set_between_runs(stage: Stage, poisoned: 
     assert left.outcomes == {
         CRD: Outcome.UNCHANGED,
         "configmap/a": Outcome.UNCHANGED,
-        "configmap/go": Outcome.KEPT,
+        "configmap/go": Outcome.NOT_PRUNED,
         "foo.x.example.com/f": Outcome.FAILED,
         "foo.x.example.com/g": Outcome.FAILED,
     }

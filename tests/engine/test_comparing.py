@@ -157,7 +157,7 @@ def test_a_conflict_is_an_error_and_keeps_the_prunes_back(stage: Stage, api: Api
     story = compare(stage, config_map("a"))
     assert (story.exit_code, compared(story)) == (4, {})
     assert '.data.key: ours "v", theirs "theirs", owned by someone' in story.problem("configmap/a")
-    assert story.outcomes["configmap/old"] is Outcome.KEPT
+    assert story.outcomes["configmap/old"] is Outcome.NOT_PRUNED
 
 
 def test_ignored_fields_are_left_out(stage: Stage) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import copy
+import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from applyprune.errors import InputError
 from applyprune.model.events import Outcome
 from applyprune.model.options import Adopt, DryRun
+from applyprune.output.shapes import shape
 from applyprune.planning.tracking import PART_OF
 from tests.support.objects import config_map
 from tests.support.stage import Stage
@@ -18,6 +20,7 @@ from tests.support.stage import Stage
 if TYPE_CHECKING:
     from tests.support.api import Api, AuditTrail
     from tests.support.plane import Kubectl
+    from tests.support.stage import Story
 
 DEPLOYMENT: dict[str, Any] = {
     "apiVersion": "apps/v1",
@@ -127,6 +130,17 @@ def _writes(audit: AuditTrail, namespace: str) -> list[str]:
         and f"/namespaces/{namespace}/" in event["requestURI"]
         and event["userAgent"].startswith("applyprune/")
     ]
+
+
+def _conflicts(story: Story) -> dict[str, Any]:
+    """Return the conflicts of the one object that has any, as programs read them, by manager."""
+    found = [
+        one["problem"]["conflicts"]
+        for one in map(shape, story.events)
+        if one["event"] == "object" and one["problem"] is not None
+    ]
+    (conflicts,) = found
+    return {one["manager"]: one for one in conflicts}
 
 
 def test_an_autoscaled_deployment_fails_with_the_explanation_and_applies_with_the_annotation(
@@ -377,14 +391,18 @@ def test_a_conflict_of_a_secret_shows_neither_value(stage: Stage, api: Api) -> N
     story = stage.run(secret(encoded[0]))
     told = story.problem("secret/a")
     assert ".data.k: ours (secret), theirs (secret), owned by someone (Update, " in told
-    said = told + repr(story.events)
+    ((_, conflict),) = _conflicts(story).items()
+    assert conflict["fields"] == [
+        {"field": ".data.k", "path": "/data/k", "ours": "(secret)", "theirs": "(secret)"}
+    ]
+    said = told + repr(story.events) + json.dumps([shape(one) for one in story.events])
     assert not [value for value in (*values, *encoded) if value in said]
 
 
 def test_all_conflicts_of_an_object_are_one_problem(
     stage: Stage, api: Api, kubectl: Kubectl
 ) -> None:
-    """Two fields, two managers, a line each."""
+    """Two fields, two managers, a line each; the same as data, with the run's exit code."""
     stage.run(deployment())
     _scale(api, stage, 5)
     kubectl("set", "image", "deployment/web", "c=web:9", "-n", stage.namespace)
@@ -397,11 +415,24 @@ def test_all_conflicts_of_an_object_are_one_problem(
         "kubectl-set (Update, "
     ) in lines[2]
     assert '/spec/replicas,/spec/template/spec/containers[name="c"]/image' in lines[4]
+    found = _conflicts(story)
+    assert [(name, one["operation"], one["subresource"]) for name, one in found.items()] == [
+        ("kube-controller-manager", "Update", "scale"),
+        ("kubectl-set", "Update", ""),
+    ]
+    assert found["kube-controller-manager"]["fields"] == [
+        {"field": ".spec.replicas", "path": "/spec/replicas", "ours": "3", "theirs": "5"}
+    ]
+    (image,) = found["kubectl-set"]["fields"]
+    assert (image["ours"], image["theirs"]) == ('"web:2"', '"web:9"')
+    assert found["kubectl-set"]["time"].endswith("Z")
+    (done,) = (one for one in map(shape, story.events) if one["event"] == "object")
+    assert (done["problem"]["exitCode"], story.exit_code) == (4, 4)
     ignored = {IGNORE: '/spec/replicas,/spec/template/spec/containers[name="c"]/image'}
     assert stage.run(deployment(ignored, image="web:2", minReadySeconds=1)).exit_code == 0
-    found = api.get(_path(stage))["spec"]
-    assert (found["replicas"], found["minReadySeconds"]) == (5, 1)
-    assert found["template"]["spec"]["containers"][0]["image"] == "web:9"
+    spec = api.get(_path(stage))["spec"]
+    assert (spec["replicas"], spec["minReadySeconds"]) == (5, 1)
+    assert spec["template"]["spec"]["containers"][0]["image"] == "web:9"
 
 
 def test_both_managers_go_when_an_object_is_abandoned_and_move_when_it_is_moved(

@@ -72,7 +72,7 @@ def test_a_kind_that_is_gone_altogether_is_forgotten(stage: Stage) -> None:
         mode=Mode.DELETE, allow_cascade=frozenset({"customresourcedefinition/foos.x.example.com"})
     )
     story = mine.run(config_map("a"))
-    assert story.outcomes["foo.x.example.com/f"] is Outcome.FORGOTTEN
+    assert story.outcomes["foo.x.example.com/f"] is Outcome.REMOVED_FROM_INVENTORY
     assert mine.listed() == {"configmap/a"}
 
 
@@ -86,7 +86,7 @@ def test_a_crd_with_foreign_custom_resources_is_not_deleted(stage: Stage) -> Non
     assert story.exit_code == 6
     assert story.outcomes == {
         "configmap/a": Outcome.UNCHANGED,
-        "foo.x.example.com/ours": Outcome.KEPT,
+        "foo.x.example.com/ours": Outcome.NOT_PRUNED,
         name: Outcome.FAILED,
     }
     problem = story.problem(name)
@@ -107,11 +107,11 @@ def test_a_namespace_with_foreign_contents_is_not_deleted(stage: Stage) -> None:
     assert "1 of which are not of this set: shop/configmap/theirs" in refused.problem(
         "namespace/shop"
     )
-    assert refused.outcomes["configmap/ours"] is Outcome.KEPT
+    assert refused.outcomes["configmap/ours"] is Outcome.NOT_PRUNED
     kept = stage.run(mode=Mode.DELETE, keep=frozenset({"namespace/shop"}))
     assert kept.outcomes == {
         "configmap/ours": Outcome.DELETED,
-        "namespace/shop": Outcome.ABANDONED,
+        "namespace/shop": Outcome.ORPHANED,
     }
     assert set(other.run(config_map("theirs", namespace="shop")).outcomes.values()) == {
         Outcome.UNCHANGED
@@ -148,7 +148,7 @@ def test_what_is_to_stay_does_not_die_with_its_namespace(stage: Stage, how: str)
         story = stage.run(mode=Mode.DELETE, keep=keep)
     if how == "adopted":
         # Its Namespace was adopted with it, and an adopted Namespace is not deleted at all.
-        assert story.outcomes["namespace/shop"] is Outcome.ABANDONED
+        assert story.outcomes["namespace/shop"] is Outcome.ORPHANED
     else:
         assert story.exit_code == 6, story.events
         assert "shop/configmap/precious" in story.problem("namespace/shop")

@@ -73,7 +73,7 @@ def test_a_foreign_object_under_the_name_of_an_unconfirmed_apply_survives(
     proxy.rule = always(faults.reset(), where=_applies("b"))
     assert spoiled.run(config_map("a"), config_map("b")).outcomes["configmap/b"] is Outcome.FAILED
     kubectl("create", "configmap", "b", "-n", stage.namespace, "--from-literal=mine=1")
-    assert stage.run(config_map("a")).outcomes["configmap/b"] is Outcome.FORGOTTEN
+    assert stage.run(config_map("a")).outcomes["configmap/b"] is Outcome.REMOVED_FROM_INVENTORY
     assert api.exists(f"/api/v1/namespaces/{stage.namespace}/configmaps/b")
 
 
@@ -111,7 +111,7 @@ def test_an_object_recreated_between_read_and_delete_survives(
     proxy.before_forward = before
     story = spoiled.run(config_map("a"))
     assert done, "the delete came by"
-    assert story.outcomes["configmap/b"] is Outcome.FORGOTTEN
+    assert story.outcomes["configmap/b"] is Outcome.REMOVED_FROM_INVENTORY
     path = f"/api/v1/namespaces/{spoiled.namespace}/configmaps/b"
     assert api.get(path)["data"] == {"mine": "1"}
 
@@ -132,7 +132,7 @@ def test_an_object_changed_between_read_and_delete_is_judged_again(
             )  # fmt: skip
 
     proxy.before_forward = before
-    assert spoiled.run(config_map("a")).outcomes["configmap/b"] is Outcome.ABANDONED
+    assert spoiled.run(config_map("a")).outcomes["configmap/b"] is Outcome.ORPHANED
     assert api.exists(f"/api/v1/namespaces/{spoiled.namespace}/configmaps/b")
 
 

@@ -231,5 +231,5 @@ def test_an_adoption_that_never_came_deletes_nothing(
     _kill_at_apply(proxy, "b", command, proxy.kubeconfig(tmp_path))
     bodies = (config_map("a"),) if mode is Mode.APPLY else ()
     story = stage.run(*bodies, mode=mode, prune_adopted=True)
-    assert story.outcomes["configmap/b"] is Outcome.FORGOTTEN
+    assert story.outcomes["configmap/b"] is Outcome.REMOVED_FROM_INVENTORY
     assert api.get(_path(stage, "b")) == before

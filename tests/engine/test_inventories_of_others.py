@@ -109,7 +109,7 @@ def test_an_inventory_that_is_listed_is_not_deleted(
     left: tuple[dict[str, Any], ...] = () if mode is Mode.DELETE else (config_map("a"),)
     story = stage.run(*left, mode=mode, prune_adopted=True, max_prune=stage.most(99))
     for name in there:
-        assert story.outcomes[f"configmap/{name}"] is Outcome.ABANDONED, story.events
+        assert story.outcomes[f"configmap/{name}"] is Outcome.ORPHANED, story.events
         assert "deletionTimestamp" not in api.get(_path(stage, name))["metadata"]
     assert _kept_in(api, other) == there
     assert len(other.inventory().entries) == FILLING + 1

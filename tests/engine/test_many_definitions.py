@@ -81,7 +81,7 @@ def test_a_crd_that_exists_is_adopted(running: Plane, kubectl: Kubectl, crds: Ap
     assert set(stage.run(*bodies).outcomes.values()) == {Outcome.UNCHANGED}
     assert stage.run(mode=Mode.DELETE).outcomes == {
         _one("Adopted"): Outcome.DELETED,
-        crd_name("Adopted"): Outcome.ABANDONED,
+        crd_name("Adopted"): Outcome.ORPHANED,
     }
     assert crds.exists(f"{CRDS}/adopteds.x.example.com")
 
@@ -151,7 +151,7 @@ def test_a_manifest_in_a_version_that_is_turned_off_is_refused(running: Plane, c
     assert story.outcomes == {
         crd_name("Stays"): Outcome.CONFIGURED,
         _one("Stays", "a"): Outcome.FAILED,
-        _one("Stays", "b"): Outcome.KEPT,
+        _one("Stays", "b"): Outcome.NOT_PRUNED,
     }
     assert time.monotonic() - began < 20
     with pytest.raises(InputError, match=r"knows no kind Stays in x\.example\.com/v1") as caught:

@@ -155,7 +155,7 @@ def test_a_run_cut_off_between_migration_and_apply_goes_on(
     assert spoiled.run(_body(key="v"), config_map("a")).exit_code == 3
     assert stage.run(_body(key="v"), config_map("a")).exit_code == 0
     assert api.get(_path(stage, "old"))["data"] == {"key": "v"}
-    assert stage.run(mode=Mode.DELETE).outcomes["configmap/old"] is Outcome.ABANDONED
+    assert stage.run(mode=Mode.DELETE).outcomes["configmap/old"] is Outcome.ORPHANED
 
 
 def test_a_manifest_with_kubectls_note_is_applied_without_it(stage: Stage, api: Api) -> None:

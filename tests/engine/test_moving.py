@@ -181,10 +181,15 @@ def _unlabelled(stage: Stage, kubectl: Kubectl) -> None:
 
 # What happened to it, what becomes of it, why, whether the old set lists it after.
 ODD = {
-    "gone": (_gone, Outcome.FORGOTTEN, "it is gone", False),
+    "gone": (_gone, Outcome.REMOVED_FROM_INVENTORY, "it is gone", False),
     "made anew": (_made_anew, Outcome.FAILED, "it is not the object that the set lists", True),
     "being deleted": (_going, Outcome.FAILED, "it is being deleted", True),
-    "a third set's": (_a_third_sets, Outcome.FORGOTTEN, "it belongs to a third set now", False),
+    "a third set's": (
+        _a_third_sets,
+        Outcome.REMOVED_FROM_INVENTORY,
+        "it belongs to a third set now",
+        False,
+    ),
     "without its label": (_unlabelled, Outcome.FAILED, "or has lost its label", True),
 }
 
@@ -309,7 +314,7 @@ def test_what_is_taken_with_adopt_all_goes_along_whole(stage: Stage, shop: Stage
     assert shop.run(NARROW, adopt=Adopt.ALL).outcomes == {"configmap/b": Outcome.CONFIGURED}
     assert _metadata(api, stage, "b")["uid"] == uid
     _has_narrowed(api, stage, shop)
-    assert stage.run(config_map("a")).outcomes["configmap/b"] is Outcome.FORGOTTEN
+    assert stage.run(config_map("a")).outcomes["configmap/b"] is Outcome.REMOVED_FROM_INVENTORY
     assert not shop.check().found
 
 
@@ -329,7 +334,7 @@ def test_the_old_sets_next_runs_concern_only_what_it_kept(
     assert story.outcomes == {
         "configmap/a": Outcome.UNCHANGED,
         "configmap/b": Outcome.FAILED,
-        "service/web": Outcome.KEPT,
+        "service/web": Outcome.NOT_PRUNED,
     }
     assert "belongs to another set" in story.problem("configmap/b")
     assert stage.listed() == {"configmap/a", "service/web"}
@@ -355,7 +360,7 @@ def test_adopted_stays_adopted_and_created_stays_created(
     assert made == {"old": Made.ADOPTED, "new": Made.CREATED, "s": Made.CREATED}
     assert shop.run(config_map("s")).outcomes == {
         "configmap/s": Outcome.UNCHANGED,
-        "configmap/old": Outcome.ABANDONED,
+        "configmap/old": Outcome.ORPHANED,
         "configmap/new": Outcome.PRUNED,
     }
     assert api.get(_path(stage, "old"))["data"] == {"mine": "1", "key": "v"}
@@ -419,7 +424,7 @@ def test_an_object_that_is_deleted_meanwhile_is_told(
     proxy.before_forward = before
     story = spoiled.move(shop, "configmap/b")
     assert sent
-    assert (story.exit_code, story.outcomes) == (0, {"configmap/b": Outcome.FORGOTTEN})
+    assert (story.exit_code, story.outcomes) == (0, {"configmap/b": Outcome.REMOVED_FROM_INVENTORY})
     assert _told(story, "configmap/b") == "it is gone"
     assert not api.exists(_path(spoiled, "b"))
     assert spoiled.listed() == {"configmap/a"}
@@ -454,7 +459,7 @@ def test_a_move_that_the_server_refuses_leaves_the_object_to_the_old_set(
     assert "not today" in story.problem("configmap/b")
     _belongs(api, spoiled, "b", spoiled)
     assert spoiled.listed() == {"configmap/a", "configmap/b"}
-    assert shop.run(config_map("c")).outcomes["configmap/b"] is Outcome.FORGOTTEN
+    assert shop.run(config_map("c")).outcomes["configmap/b"] is Outcome.REMOVED_FROM_INVENTORY
     proxy.rule = lambda _seen: None
     assert spoiled.move(shop, "configmap/b", "configmap/c").exit_code == 0
     assert shop.listed() == {"configmap/b", "configmap/c"}
@@ -531,7 +536,7 @@ def test_a_move_that_was_cut_off_before_the_hand_over_deletes_nothing(
     command: list[str | Path] = ["inventory", "move", "web", "to", "configmap/b"]
     kill_at_patch(proxy, [*command, "-n", stage.namespace], proxy.kubeconfig(tmp_path))
     story = stage.run(config_map("a"))
-    assert story.outcomes["configmap/b"] is Outcome.ABANDONED
+    assert story.outcomes["configmap/b"] is Outcome.ORPHANED
     assert to.run(config_map("b"), config_map("c")).exit_code == 0
     assert api.get(path)["metadata"]["uid"] == uid
     assert to.listed() == {"configmap/b", "configmap/c"}

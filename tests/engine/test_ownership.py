@@ -35,7 +35,7 @@ def test_an_adopted_object_is_abandoned_not_deleted(
     _create(kubectl, stage, "old")
     story = stage.run(config_map("old"), config_map("a"))
     assert story.outcomes["configmap/old"] is Outcome.CONFIGURED
-    assert stage.run(config_map("a")).outcomes["configmap/old"] is Outcome.ABANDONED
+    assert stage.run(config_map("a")).outcomes["configmap/old"] is Outcome.ORPHANED
     left = api.get(_path(stage, "old"))
     assert left["data"] == {"key": "v"}
     assert PART_OF not in (left["metadata"].get("labels") or {})
@@ -50,7 +50,7 @@ def test_an_adopted_object_survives_the_delete_of_the_set(
     _create(kubectl, stage, "old")
     stage.run(config_map("old"), config_map("a"))
     assert stage.run(mode=Mode.DELETE).outcomes == {
-        "configmap/old": Outcome.ABANDONED,
+        "configmap/old": Outcome.ORPHANED,
         "configmap/a": Outcome.DELETED,
     }
     assert api.exists(_path(stage, "old"))
@@ -65,7 +65,7 @@ def test_adopt_none_refuses_and_prunes_nothing(stage: Stage, api: Api, kubectl: 
     assert story.outcomes == {
         "configmap/old": Outcome.FAILED,
         "configmap/a": Outcome.CREATED,
-        "configmap/go": Outcome.KEPT,
+        "configmap/go": Outcome.NOT_PRUNED,
     }
     assert "--adopt=unowned" in story.problem("configmap/old")
     assert story.exit_code == 3
@@ -86,7 +86,7 @@ def test_an_object_of_another_set_is_refused_and_survives_that_sets_prune_after_
     taken = other.run(config_map("moved"), adopt=Adopt.ALL)
     assert taken.outcomes == {"configmap/moved": Outcome.CONFIGURED}
     uid = api.get(_path(stage, "moved"))["metadata"]["uid"]
-    assert stage.run(config_map("a")).outcomes["configmap/moved"] is Outcome.FORGOTTEN
+    assert stage.run(config_map("a")).outcomes["configmap/moved"] is Outcome.REMOVED_FROM_INVENTORY
     assert api.get(_path(stage, "moved"))["metadata"]["uid"] == uid
 
 
@@ -96,7 +96,7 @@ def test_a_recreated_object_is_not_deleted(stage: Stage, api: Api, kubectl: Kube
     kubectl("delete", "configmap/b", "-n", stage.namespace)
     _create(kubectl, stage, "b")
     kubectl("label", "configmap/b", "-n", stage.namespace, f"{PART_OF}={stage.target.id}")
-    assert stage.run(config_map("a")).outcomes["configmap/b"] is Outcome.FORGOTTEN
+    assert stage.run(config_map("a")).outcomes["configmap/b"] is Outcome.REMOVED_FROM_INVENTORY
     assert api.get(_path(stage, "b"))["data"] == {"mine": "1"}
 
 
@@ -121,7 +121,7 @@ def test_a_mark_in_the_manifest_keeps_the_object(stage: Stage, api: Api, mark: s
     """Known at prune time, when the manifest is gone."""
     key, _, value = mark.partition(": ")
     stage.run(config_map("a"), config_map("kept", annotations={key: value}))
-    assert stage.run(config_map("a")).outcomes["configmap/kept"] is Outcome.ABANDONED
+    assert stage.run(config_map("a")).outcomes["configmap/kept"] is Outcome.ORPHANED
     assert api.exists(_path(stage, "kept"))
 
 
@@ -156,7 +156,7 @@ def test_a_conflict_fails_that_object_alone_and_is_explained(
     assert story.outcomes == {
         "configmap/a": Outcome.FAILED,
         "configmap/b": Outcome.CREATED,
-        "configmap/go": Outcome.KEPT,
+        "configmap/go": Outcome.NOT_PRUNED,
     }
     assert story.exit_code == 4
     assert '.data.key: ours "ours", theirs "theirs", owned by someone (Update, ' in story.problem(

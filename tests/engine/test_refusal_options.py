@@ -69,7 +69,7 @@ def _allowed(stage: Stage, *bodies: dict[str, Any], **options: Any) -> set[str]:
     doomed = {
         name
         for name, outcome in refused.outcomes.items()
-        if outcome in {Outcome.KEPT, Outcome.FAILED}
+        if outcome in {Outcome.NOT_PRUNED, Outcome.FAILED}
     }
     printed = _printed(refused.refusal)
     assert printed
@@ -160,7 +160,7 @@ def test_keep_knows_upper_case(stage: Stage, api: Api, mode: Mode) -> None:
     left = () if mode is Mode.DELETE else (config_map("a"),)
     story = stage.run(*left, mode=mode, keep=frozenset({"role/App.Reader"}))
     assert story.exit_code == 0, story.events
-    assert story.outcomes["role.rbac.authorization.k8s.io/App.Reader"] is Outcome.ABANDONED
+    assert story.outcomes["role.rbac.authorization.k8s.io/App.Reader"] is Outcome.ORPHANED
     roles = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{stage.namespace}/roles"
     assert api.exists(f"{roles}/App.Reader")
 
@@ -177,7 +177,7 @@ def test_a_keep_that_names_nothing_refuses_the_prune(
     keep = frozenset({lost, "configmap/b"})
     story = stage.run(*left, mode=mode, keep=keep)
     assert story.exit_code == 6, story.events
-    assert not {Outcome.PRUNED, Outcome.DELETED, Outcome.ABANDONED} & set(story.outcomes.values())
+    assert not {Outcome.PRUNED, Outcome.DELETED, Outcome.ORPHANED} & set(story.outcomes.values())
     assert f"--keep {lost} names nothing that the set lists" in story.refusal
     assert "configmap/b names nothing" not in story.refusal
     assert stage.listed() == listed
@@ -195,4 +195,4 @@ def test_a_keep_that_names_nothing_is_no_matter_where_nothing_goes(
     assert stage.run(*bodies, mode=mode, keep=keep).exit_code == 0
     story = stage.run(config_map("a"), mode=mode, keep=keep)
     assert (story.exit_code, story.refusal) == (0, "")
-    assert story.outcomes["configmap/b"] is Outcome.ABANDONED
+    assert story.outcomes["configmap/b"] is Outcome.ORPHANED

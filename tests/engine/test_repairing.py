@@ -65,7 +65,7 @@ def test_labelled_but_not_listed(stage: Stage, api: Api, kubectl: Kubectl) -> No
         "b": Made.ADOPTED,
     }
     assert not stage.check().found
-    assert stage.run(config_map("a")).outcomes["configmap/b"] is Outcome.ABANDONED
+    assert stage.run(config_map("a")).outcomes["configmap/b"] is Outcome.ORPHANED
     assert api.exists(_path(stage, "b"))
 
 
@@ -102,7 +102,7 @@ def test_gone_is_said_and_left_to_the_next_run(stage: Stage, kubectl: Kubectl) -
     assert stage.check().found == {"configmap/b": Fault.GONE}
     assert stage.repair().outcomes == {}
     assert stage.listed() == {"configmap/a", "configmap/b"}
-    assert stage.run(config_map("a")).outcomes["configmap/b"] is Outcome.FORGOTTEN
+    assert stage.run(config_map("a")).outcomes["configmap/b"] is Outcome.REMOVED_FROM_INVENTORY
 
 
 def test_kind_vanished(fresh_plane: FreshPlane, kubectl: Kubectl) -> None:
@@ -197,7 +197,7 @@ def test_a_copy_is_mended_where_its_objects_are_the_listed_ones(
     kubectl("delete", "configmap/applyprune-web", "-n", stage.namespace)
     kubectl("create", "-f", "-", stdin=json.dumps(body))
     refused = stage.run(config_map("a"))
-    assert (refused.exit_code, refused.outcomes["configmap/b"]) == (6, Outcome.KEPT)
+    assert (refused.exit_code, refused.outcomes["configmap/b"]) == (6, Outcome.NOT_PRUNED)
     assert stage.check().found == {str(Fault.COPIED): Fault.COPIED}
     assert stage.repair().exit_code == 0
     assert stage.run(config_map("a")).outcomes["configmap/b"] is Outcome.PRUNED

@@ -136,7 +136,7 @@ def test_no_prune_keeps_what_left_the_set_listed(stage: Stage, api: Api) -> None
     """The next run with prune still finds it."""
     stage.run(config_map("a"), config_map("b"))
     story = stage.run(config_map("a"), prune=False)
-    assert story.outcomes["configmap/b"] is Outcome.KEPT
+    assert story.outcomes["configmap/b"] is Outcome.NOT_PRUNED
     assert stage.listed() == {"configmap/a", "configmap/b"}
     assert stage.run(config_map("a")).outcomes["configmap/b"] is Outcome.PRUNED
 

@@ -124,7 +124,7 @@ def test_fifty_thousand_entries_and_the_shard_of_those_that_live(stage: Stage, a
     assert {f"c-{number:03}" for number in range(500)} <= names
 
     found = stage.check().found
-    assert found["damaged inventory"] is Fault.DAMAGED
+    assert found["damaged-inventory"] is Fault.DAMAGED
     assert len([fault for fault in found.values() if fault is Fault.UNLISTED]) == 500
     assert stage.repair(made=Made.CREATED).exit_code == 0
     again = stage.inventory().entries
@@ -170,10 +170,10 @@ def test_shards_that_no_root_names_are_found_and_removed(stage: Stage, api: Api)
     body["metadata"]["name"] = "applyprune-web.0123456789abcdef0123456789abcdef"
     assert api("POST", path, body)[0] == 201
     assert len(stage.inventory().entries) == 6_000
-    assert stage.check().found["stray shard"] is Fault.STRAY_SHARD
+    assert stage.check().found["stray-shard"] is Fault.STRAY_SHARD
     assert stage.repair().exit_code == 0
     assert body["metadata"]["name"] not in _shards(api, stage)
-    assert "stray shard" not in stage.check().found
+    assert "stray-shard" not in stage.check().found
 
 
 def test_a_writer_that_lost_the_race_leaves_the_winners_shards(stage: Stage, api: Api) -> None:
@@ -212,6 +212,6 @@ def test_a_set_grows_and_shrinks_across_its_forms(stage: Stage, api: Api) -> Non
     assert _shards(api, stage) == []
     _write(stage, _dead(6_000))
     story = stage.run(mode=Mode.DELETE)
-    assert set(story.outcomes.values()) == {Outcome.FORGOTTEN}
+    assert set(story.outcomes.values()) == {Outcome.REMOVED_FROM_INVENTORY}
     assert not stage.inventory().exists
     assert _shards(api, stage) == []

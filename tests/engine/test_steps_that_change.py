@@ -52,7 +52,7 @@ def test_an_abandoned_object_that_loses_its_mark_is_not_deleted(
     left = () if mode is Mode.DELETE else (config_map("a"),)
     story = spoiled.run(*left, mode=mode, timeout=10.0)
     assert happened
-    assert story.outcomes[name] in {Outcome.FAILED, Outcome.ABANDONED}
+    assert story.outcomes[name] in {Outcome.FAILED, Outcome.ORPHANED}
     assert not [seen for seen in proxy.exchanges if (seen.method, seen.path) == ("DELETE", path)]
     assert _lives(api, path)
     if story.outcomes[name] is Outcome.FAILED:

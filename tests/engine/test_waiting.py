@@ -757,10 +757,8 @@ def test_a_timeout_is_exit_code_5_and_prunes_nothing(stage: Stage, api: Api) -> 
     assert story.exit_code == 5
     assert seen == [{"pod/never", "configmap/new", "configmap/old"}], "before the wait"
     assert "is not ready in time: the Pod is pending" in complaints(story)["pod/never"]
-    kept = [one for one in story.events if getattr(one, "outcome", None) is Outcome.KEPT]
-    assert [getattr(one, "reason", "") for one in kept] == [
-        "it would be deleted: not everything is ready"
-    ]
+    kept = [one for one in story.events if getattr(one, "outcome", None) is Outcome.NOT_PRUNED]
+    assert [getattr(one, "reason", "") for one in kept] == ["not deleted: not everything is ready"]
     phases = [one.phase for one in story.events if isinstance(one, Recorded)]
     assert phases == [Phase.UNION, Phase.APPLIED, Phase.SHRUNK]
     assert stage.listed() == {"pod/never", "configmap/new", "configmap/old"}
@@ -827,7 +825,7 @@ def test_what_depends_on_an_object_that_is_not_ready_is_kept_back(stage: Stage, 
         "configmap/back": Outcome.SKIPPED,
         "configmap/free": Outcome.CREATED,
         f"widget.{group}/free": Outcome.CREATED,
-        "configmap/old": Outcome.KEPT,
+        "configmap/old": Outcome.NOT_PRUNED,
     }
     told = story.problem("configmap/back")
     assert "pod/never in namespace" in told

@@ -65,7 +65,7 @@ def test_a_change_is_a_head_and_a_unified_diff() -> None:
     """With what is known of it between the two."""
     out, _ = lines(CHANGED)
     assert out == [
-        "deployment.apps/web -n shop (configured) web.yaml:12",
+        "deployment.apps/web -n shop (will be updated) web.yaml:12",
         "# checked elsewhere",
         "# drift: /spec/replicas is 5, was 2, by kubectl (Update of scale, 2026-01-01T00:00:00Z)",
         "--- live/shop/deployment.apps/web",
@@ -83,7 +83,7 @@ def test_a_change_is_a_head_and_a_unified_diff() -> None:
 def test_what_comes_or_goes_is_shown_whole() -> None:
     """Against nothing."""
     assert lines(GONE)[0] == [
-        "namespace/shop (pruned)",
+        "namespace/shop (will be pruned)",
         "--- live/namespace/shop",
         "+++ /dev/null",
         "@@ -1,1 +0,0 @@",
@@ -91,7 +91,7 @@ def test_what_comes_or_goes_is_shown_whole() -> None:
         "",
     ]
     assert lines(COME)[0] == [
-        "namespace/shop (created)",
+        "namespace/shop (will be created)",
         "# drift: removed since the last apply of this very manifest",
         "--- /dev/null",
         "+++ merged/namespace/shop",
@@ -112,21 +112,21 @@ def test_the_summary_says_what_is_to_be_done() -> None:
     )
     for text in ("diff", "summary"):
         out, err = lines(*events, text=text)
-        assert out[-1] == "web: 3 to create, 1 to configure, 2 to delete, 40 unchanged"
+        assert out[-1] == "web: 3 to create, 1 to update, 2 to prune, 40 unchanged"
         assert len(out) == {"diff": 7, "summary": 1}[text]
         assert err == []
 
 
 def test_what_no_diff_shows_is_told_in_a_line() -> None:
-    """An object that is kept, and one that failed."""
+    """An object that is not pruned, and one that failed."""
     problem = Problem(ProblemKind.CONFLICT, "it is contended", exit_code=4)
     out, err = lines(
-        Done(ROLE, Outcome.KEPT, reason="it would be deleted: refused"),
+        Done(ROLE, Outcome.NOT_PRUNED, reason="not deleted: prune refused"),
         Done(WEB, Outcome.FAILED, problem=problem),
-        Finished({Outcome.KEPT: 1, Outcome.FAILED: 1}, 4, 0.1, problem),
+        Finished({Outcome.NOT_PRUNED: 1, Outcome.FAILED: 1}, 4, 0.1, problem),
     )
-    assert out[0].startswith("namespace/shop kept")
-    assert out[-1] == "web: 1 kept, 1 failed"
+    assert out[0].startswith("namespace/shop not pruned")
+    assert out[-1] == "web: 1 not pruned, 1 failed"
     assert err == ["error: it is contended"] * 2
 
 

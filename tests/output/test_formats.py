@@ -72,9 +72,9 @@ def test_the_document_is_the_stream() -> None:
     assert document["set"] == {"name": "web", "namespace": "home"}
     (told,) = (one for one in document["objects"] if one["ref"]["name"] == "a")
     assert told["outcome"] == "created"
-    assert told["readiness"]["readiness"]["status"] == "Current"
-    assert told["comparison"]["after"] == {"data": {"k": "```\n</details>\x1b[2J"}}
-    assert told["record"]["uid"] == "u1"
+    assert told["readiness"]["status"] == "Current"
+    assert told["diff"]["after"] == {"data": {"k": "```\n</details>\x1b[2J"}}
+    assert told["inventoryEntry"]["uid"] == "u1"
     assert told["explanation"]["verdict"] == "nothing"
     assert document["counts"]["created"] == 1
     assert document["counts"]["moved"] == 0
@@ -84,8 +84,8 @@ def test_an_object_that_is_dealt_with_twice_is_there_twice() -> None:
     """The second word does not hide a failure."""
     ref = Ref("", "ConfigMap", "home", "a")
     failed = Done(ref, Outcome.FAILED, problem=Problem(ProblemKind.API_ERROR, "no"))
-    document = json.loads(printed("json", (STARTED, failed, Done(ref, Outcome.KEPT))))
-    assert [one["outcome"] for one in document["objects"]] == ["failed", "kept"]
+    document = json.loads(printed("json", (STARTED, failed, Done(ref, Outcome.NOT_PRUNED))))
+    assert [one["outcome"] for one in document["objects"]] == ["failed", "not-pruned"]
 
 
 def test_a_draft_comes_before_the_end() -> None:
@@ -184,7 +184,7 @@ def test_no_text_breaks_a_format(text: str) -> None:
     for one in printed_as.values():
         one.encode()
         assert all(char.isprintable() for char in one if char != "\n")
-    assert json.loads(printed_as["json"])["errors"][0]["what"] == text
+    assert json.loads(printed_as["json"])["errors"][0]["message"] == text
     assert json.loads(printed_as["jsonl"].splitlines()[1])["name"] == text
     assert [str(one) for one in JUNIT.iter_errors(printed_as["junit"])] == []
     assert [name for name, _, _ in commands(printed_as["github"])] == ["warning", "error", "error"]
@@ -312,7 +312,7 @@ def test_an_end_that_alone_says_what_is_wrong() -> None:
     )
     document = json.loads(printed("json", events))
     assert document["set"] == {"name": "web", "namespace": "home"}
-    assert (len(document["sets"]), len(document["objects"])) == (1, 1)
+    assert (len(document["applySets"]), len(document["objects"])) == (1, 1)
     assert document["problem"]["kind"] == "NotReady"
     assert 'failures="1"' in printed("junit", events)
     assert [name for name, _, _ in commands(printed("github", events))] == ["error"]
@@ -327,7 +327,7 @@ def test_names() -> None:
         Done(ref, Outcome.UNCHANGED),
         *(
             Done(replace(ref, name=str(one)), one)
-            for one in (Outcome.FAILED, Outcome.SKIPPED, Outcome.KEPT, Outcome.PRUNED)
+            for one in (Outcome.FAILED, Outcome.SKIPPED, Outcome.NOT_PRUNED, Outcome.PRUNED)
         ),
         Compared(replace(ref, name="same"), Outcome.UNCHANGED, {}, {}),
     )

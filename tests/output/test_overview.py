@@ -48,7 +48,7 @@ def test_a_set() -> None:
     assert err == []
     assert out[0].split() == ["NAMESPACE", "OBJECT", "STATUS", "DRIFTED", "AGE", "MESSAGE"]
     assert [line.split() for line in out[1:3]] == [
-        ["shop", "configmap/a", "Current", "no", "90s"],
+        ["shop", "configmap/a", "Ready", "no", "90s"],
         ["-", B.ref.short, "InProgress", "-", "-", "not", "yet", "ready"],
     ]
     assert out[3] == "web: 2 objects, 1 ready"
@@ -64,7 +64,7 @@ def test_a_set() -> None:
             "b",
             [
                 "NAMESPACE   OBJECT        STATUS       DRIFTED   AGE   MESSAGE",
-                "shop        configmap/a   Current      no        90s",
+                "shop        configmap/a   Ready        no        90s",
                 "shop        configmap/b   InProgress   -         -     the claim is not bound,",
                 f"{'':55}its phase is Pending",
             ],
@@ -73,7 +73,7 @@ def test_a_set() -> None:
             "with-quite-a-long-name",
             [
                 f"NAMESPACE   OBJECT{'':29}STATUS       DRIFTED   AGE",
-                f"shop        configmap/a{'':24}Current      no        90s",
+                f"shop        configmap/a{'':24}Ready        no        90s",
                 "shop        configmap/with-quite-a-long-name   InProgress   -         -",
                 "    the claim is not bound, its phase is Pending",
             ],
@@ -110,7 +110,7 @@ def test_changes_are_lines_in_a_pipe_and_a_new_picture_on_a_terminal() -> None:
     ready = Standing(B.ref, current("fine"), B.made, None, drifted=True)
     first, _ = shown(A, B, WEB)
     piped, _ = shown(A, B, WEB, ready, WEB)
-    assert piped == [*first, "clusterrole.rbac.authorization.k8s.io/b Current, drifted"]
+    assert piped == [*first, "clusterrole.rbac.authorization.k8s.io/b Ready, drifted"]
     drawn, _ = shown(A, B, WEB, ready, WEB, terminal=True, width=100)
     assert drawn[: len(first)] == first
     assert drawn[len(first)] == "AGAIN"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, is_dataclass
+import re
+from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, get_args, get_type_hints
 
 import pytest
@@ -23,11 +24,14 @@ from applyprune.model import (
 )
 from applyprune.model.events import Outcome, Started
 from applyprune.model.options import DryRun, Mode
-from applyprune.output.shapes import EVENTS, LEFT_OUT, SHOWN, camel, data, shape, word
+from applyprune.output.shapes import data, shape
+from applyprune.output.wire_names import EVENT_NAMES, KEYS
 from tests.support.output import stream
 from tests.support.output.golden import FILES, FOLDER, SUMMARY, printed
 from tests.support.output.schemas import NAMES, complaints, schema
 from tests.support.planning import body, desired
+
+EVENTS: tuple[type, ...] = get_args(events.Event)
 
 _NAMES = {
     name: value
@@ -51,21 +55,54 @@ _NAMES = {
 def test_the_stream_holds_every_event() -> None:
     """So that the files of ``fixtures/output`` show each of them."""
     assert {type(one) for one in stream.EVENTS} == set(EVENTS)
+    assert EVENT_NAMES.keys() == set(EVENTS)
 
 
 @pytest.mark.parametrize("event", stream.EVENTS, ids=lambda one: type(one).__name__)
 def test_every_field_is_in_the_shape(event: events.Event) -> None:
-    """In camelCase, beside the event's name; nothing else."""
+    """By its key, beside the event's name; nothing else."""
     more = {"patch", "changes"} if isinstance(event, events.Compared) else set()
-    assert shape(event).keys() - more == {"event", *(camel(one.name) for one in fields(event))}
-    assert more <= shape(event).keys()
+    told = shape(event)
+    assert told.keys() - more == {"event", *KEYS[type(event)].values()}
+    assert more <= told.keys()
+    assert told["event"] == EVENT_NAMES[type(event)]
     assert complaints("events", shape(event)) == []
 
 
-def test_what_is_left_out_exists() -> None:
-    """A field that was renamed would come out again under its new name."""
-    for kind, names in LEFT_OUT.items():
-        assert names <= {one.name for one in fields(kind)}
+@pytest.mark.parametrize("kind", KEYS, ids=lambda one: one.__name__)
+def test_every_field_has_a_key_or_is_left_out(kind: Any) -> None:
+    """Two fields never share a key, and a key is camelCase."""
+    keys = KEYS[kind]
+    assert keys.keys() == {one.name for one in fields(kind)}
+    shown = [key for key in keys.values() if key is not None]
+    assert len(set(shown)) == len(shown)
+    assert all(re.fullmatch("[a-z]+([A-Z][a-z]+)*", key) for key in shown)
+
+
+def test_words_of_enums_are_kebab_case() -> None:
+    """But for the states of kstatus and the operations of managedFields, which are not ours."""
+    ours = (Outcome, events.Phase, findings.Fault, findings.Remedy, plan.Action, Mode, DryRun)
+    words = [str(one) for kind in ours for one in kind]
+    assert [one for one in words if not re.fullmatch("[a-z]+(-[a-z]+)*", one)] == []
+
+
+def test_a_type_without_keys_raises() -> None:
+    """A new type is shown only once somebody has decided how."""
+
+    @dataclass(frozen=True)
+    class More(Started):
+        extra: str = ""
+
+    with pytest.raises(TypeError, match="More is not for output"):
+        data(More("r", Mode.APPLY, "a", "b", DryRun.OFF))
+
+
+def test_words_in_text() -> None:
+    """One word for a fact: the same as on the wire, without its hyphens."""
+    assert Outcome.NOT_PRUNED.text == "not pruned"
+    assert Outcome.NOT_PRUNED.forecast == "will not be pruned"
+    assert Outcome.CONFIGURED.forecast == "will be updated"
+    assert readiness.Status.CURRENT.text == "Ready"
 
 
 def test_no_event_holds_what_has_no_shape() -> None:
@@ -76,11 +113,11 @@ def test_no_event_holds_what_has_no_shape() -> None:
         kind = to_see.pop()
         reached.add(kind)
         hints = get_type_hints(kind, localns=_NAMES | {"Mapping": dict})
-        kept = {one.name for one in fields(kind) if one.name not in LEFT_OUT.get(kind, frozenset())}
+        kept = {name for name, key in KEYS.get(kind, {}).items() if key is not None}
         found = {part for name in kept for part in _parts(hints[name])}
         # A plan is not taken apart field by field.
         to_see += [one for one in found if one not in reached | {plan.Plan}]
-    assert reached - set(SHOWN) == set()
+    assert reached - KEYS.keys() == set()
 
 
 def _parts(hint: Any) -> set[type]:
@@ -104,7 +141,7 @@ def test_the_schemas_are_schemas(name: str) -> None:
 
 def test_the_schema_of_events_knows_all() -> None:
     """The header and every event, and each by its conditional."""
-    names = ["output", *map(word, EVENTS)]
+    names = ["output", *EVENT_NAMES.values()]
     assert sorted(schema("events")["properties"]["event"]["examples"]) == sorted(names)
     for name in names:
         assert complaints("events", {"event": name}) != []
@@ -117,7 +154,7 @@ def test_the_schema_of_events_knows_all() -> None:
 
 def test_the_schemas_name_every_outcome() -> None:
     """As examples, since more may come."""
-    told = schema("events")["$defs"]["done"]["properties"]["outcome"]["examples"]
+    told = schema("events")["$defs"]["object"]["properties"]["outcome"]["examples"]
     assert told == [str(one) for one in Outcome]
 
 

@@ -123,7 +123,7 @@ def test_kep_rule_not_implemented(stage: Stage, api: Api, kubectl: Kubectl) -> N
     mine = config_map("owned", ownerReferences=[reference])
     assert stage.run(config_map("a"), config_map("taken"), mine).exit_code == 0
     story = stage.run(config_map("a"))
-    assert story.outcomes["configmap/taken"] is Outcome.ABANDONED
+    assert story.outcomes["configmap/taken"] is Outcome.ORPHANED
     assert story.outcomes["configmap/owned"] is Outcome.PRUNED
     assert api.exists(_path(stage, "taken"))
 
@@ -137,7 +137,7 @@ def test_recreated_object_new_uid_deleted(stage: Stage, api: Api, kubectl: Kubec
     kubectl("delete", "configmap/b", "-n", stage.namespace)
     kubectl("create", "configmap", "b", "-n", stage.namespace)
     kubectl("label", "configmap/b", "-n", stage.namespace, f"{PART_OF}={stage.target.id}")
-    assert stage.run(config_map("a")).outcomes["configmap/b"] is Outcome.FORGOTTEN
+    assert stage.run(config_map("a")).outcomes["configmap/b"] is Outcome.REMOVED_FROM_INVENTORY
     assert api.exists(_path(stage, "b"))
 
 
@@ -227,7 +227,7 @@ def test_kustomize_namespace_renames_namespace_objects(
     kubectl("create", "namespace", name)
     home = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
     stage.run(home, config_map("a"))
-    assert stage.run(config_map("a")).outcomes[f"namespace/{name}"] is Outcome.ABANDONED
+    assert stage.run(config_map("a")).outcomes[f"namespace/{name}"] is Outcome.ORPHANED
     assert not api.get(f"/api/v1/namespaces/{name}")["metadata"].get("deletionTimestamp")
     stage.run(home, config_map("a"))
     refused = stage.run(config_map("a"), prune_adopted=True)
@@ -287,7 +287,7 @@ def test_crd_pruned_takes_all_custom_resources(fresh_plane: FreshPlane) -> None:
         assert "it would delete 31 objects, 20 of them taken along" in story.refusal
         needed = f"--max-prune 31 --allow-cascade {CRD}"
         assert story.refusal.endswith(f"To allow exactly this: {needed}")
-        assert story.outcomes["foo.x.example.com/ours-0"] is Outcome.KEPT
+        assert story.outcomes["foo.x.example.com/ours-0"] is Outcome.NOT_PRUNED
         assert len(api.get(path)["items"]) == 30
     almost = stage.run(config_map("a"), allow_cascade=frozenset({CRD}))
     assert almost.exit_code == 6
@@ -317,7 +317,7 @@ def test_force_or_recreate_on_an_immutable_field(stage: Stage, api: Api) -> None
         story = stage.run(SERVICE, changed, force_conflicts=force)
         assert story.outcomes["deployment.apps/web"] is Outcome.FAILED
         assert "immutable" in story.problem("deployment.apps/web")
-        assert story.outcomes["configmap/go"] is Outcome.KEPT
+        assert story.outcomes["configmap/go"] is Outcome.NOT_PRUNED
     now = api.get(f"/apis/apps/v1/namespaces/{stage.namespace}/deployments/web")["metadata"]
     assert (now["uid"], now.get("deletionTimestamp")) == (uid, None)
 
@@ -369,7 +369,7 @@ def test_backup_restore_or_cluster_clone_gives_every_object_a_new_uid(
         assert story.exit_code == 6
         assert "restored from a backup" in story.refusal
         assert f"inventory repair web -n {stage.namespace} --dry-run" in story.refusal
-        assert story.outcomes["configmap/b"] is Outcome.KEPT
+        assert story.outcomes["configmap/b"] is Outcome.NOT_PRUNED
         assert api.exists(_path(stage, "b"))
     assert len(there.check().found) >= 2
     assert there.repair().exit_code == 0

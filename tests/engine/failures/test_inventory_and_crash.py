@@ -82,7 +82,7 @@ def test_write_ahead_entry_has_no_uid_yet(
     kubectl("delete", "configmap/b", "-n", stage.namespace)
     kubectl("create", "configmap", "b", "-n", stage.namespace, "--from-literal=mine=1")
     kubectl("label", "configmap/b", "-n", stage.namespace, f"{PART_OF}={stage.target.id}")
-    assert stage.run(config_map("a")).outcomes["configmap/b"] is Outcome.FORGOTTEN
+    assert stage.run(config_map("a")).outcomes["configmap/b"] is Outcome.REMOVED_FROM_INVENTORY
     assert api.get(_path(stage, "b"))["data"] == {"mine": "1"}
 
 
@@ -175,15 +175,15 @@ def test_inventory_deleted_with_the_objects_left(stage: Stage, api: Api, kubectl
     story = stage.run(config_map("a"))
     assert story.outcomes == {
         "configmap/a": Outcome.UNCHANGED,
-        "configmap/b": Outcome.KEPT,
-        "configmap/c": Outcome.KEPT,
+        "configmap/b": Outcome.NOT_PRUNED,
+        "configmap/c": Outcome.NOT_PRUNED,
     }
     (warning,) = story.warnings
     assert "the inventory of the set web is gone, and 3 objects bear its marks" in warning
     assert stage.listed() == {"configmap/a", "configmap/b", "configmap/c"}
     # Nobody can say any more who created them: the word for deleting them is the user's.
     later = stage.run(config_map("a"), config_map("c"))
-    assert later.outcomes["configmap/b"] is Outcome.ABANDONED
+    assert later.outcomes["configmap/b"] is Outcome.ORPHANED
     assert stage.run(config_map("a"), prune_adopted=True).outcomes["configmap/c"] is Outcome.PRUNED
     assert api.exists(_path(stage, "b"))
     assert not api.exists(_path(stage, "c"))
@@ -388,7 +388,7 @@ def test_inventorys_own_namespace_pruned(stage: Stage, api: Api, kubectl: Kubect
     allowed = {"prune_adopted": True, "allow_kinds": frozenset({"namespace"})}
     story = stage.run(config_map("a"), **allowed)
     name = f"namespace/{stage.namespace}"
-    assert story.outcomes[name] is Outcome.ABANDONED
+    assert story.outcomes[name] is Outcome.ORPHANED
     assert not api.get(f"/api/v1/namespaces/{stage.namespace}")["metadata"].get("deletionTimestamp")
 
 

@@ -37,7 +37,7 @@ def test_source_returns_empty_with_success(stage: Stage, api: Api) -> None:
     for mode in (Mode.APPLY, Mode.PRUNE):
         story = stage.run(mode=mode)
         assert story.exit_code == 6
-        assert set(story.outcomes.values()) == {Outcome.KEPT}
+        assert set(story.outcomes.values()) == {Outcome.NOT_PRUNED}
         assert "there is no object in the input" in story.refusal
         assert story.refusal.endswith("To allow exactly this: --allow-empty --max-prune 8")
         story = stage.run(mode=mode, allow_empty=True)
@@ -103,7 +103,7 @@ def test_sharply_smaller_input(stage: Stage, api: Api, name: str) -> None:
     assert len(stage.listed()) == (now if goes else before)
     if not goes:
         doomed = {f"configmap/c-{number}" for number in range(now, before)}
-        kept = {name for name, outcome in story.outcomes.items() if outcome is Outcome.KEPT}
+        kept = {name for name, outcome in story.outcomes.items() if outcome is Outcome.NOT_PRUNED}
         assert kept == doomed
         assert f"--max-prune {len(doomed)}" in story.refusal
         story = stage.run(*bodies[:now], max_prune=stage.most(len(doomed)))
@@ -220,7 +220,7 @@ def test_prune_after_partial_apply_failure(
     )
     story = spoiled.run(*(config_map(name, "changed") for name in "abc"))
     assert story.exit_code == 3
-    assert story.outcomes["configmap/x"] is Outcome.KEPT
+    assert story.outcomes["configmap/x"] is Outcome.NOT_PRUNED
     assert _there(api, stage) == {"a", "b", "c", "x"}
     assert stage.run(*(config_map(name, "changed") for name in "abc")).exit_code == 0
     assert _there(api, stage) == {"a", "b", "c"}

@@ -13,12 +13,12 @@ from referencing import Registry, Resource
 import applyprune.output
 
 FOLDER = Path(applyprune.output.__file__).parent / "schemas"
-NAMES = ("events", "document")
+NAMES = ("events", "document", "version")
 
 
 @cache
 def schema(name: str) -> dict[str, Any]:
-    """Return one of the two as it is published."""
+    """Return one of them as it is published."""
     found: dict[str, Any] = json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8"))
     return found
 

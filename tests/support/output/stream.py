@@ -33,7 +33,7 @@ from applyprune.model.inventory import ABSENT, Entry, Evidence, LastRun, Made
 from applyprune.model.manifests import Origin
 from applyprune.model.options import DryRun, Mode
 from applyprune.model.plan import Action, ApplyStep, Plan, RemoveStep
-from applyprune.model.problems import Problem, ProblemKind
+from applyprune.model.problems import ContestedField, ManagerConflict, Problem, ProblemKind
 from applyprune.model.readiness import Readiness, Status
 from applyprune.model.refs import Ref
 from tests.support.planning import DEPLOYMENTS, SECRETS, body, desired, live
@@ -62,6 +62,15 @@ _CONFLICT = Problem(
     _PLACE,
     ("spec", "containers", 0, "image"),
     "  replicas: 3\n  ^",
+    conflicts=(
+        ManagerConflict(
+            "hpa",
+            "Update",
+            "scale",
+            "2026-11-21T10:00:00Z",
+            (ContestedField(".spec.replicas", "/spec/replicas", "3", "5"),),
+        ),
+    ),
 )
 _SKIPPED = Problem(
     ProblemKind.RUN_FAILED, "configmap/late waits for deployment.apps/web", exit_code=3
@@ -120,7 +129,7 @@ EVENTS: tuple[Event, ...] = (
         9.0,
         Problem(ProblemKind.NOT_READY, "job.batch/once is not ready", exit_code=5),
     ),
-    Done(_OLD, Outcome.KEPT, reason="it would be deleted: not everything was applied"),
+    Done(_OLD, Outcome.NOT_PRUNED, reason="not deleted: not everything was applied"),
     Done(Ref("", "Service", "home", "older"), Outcome.PRUNED),
     Refused(
         Problem(
