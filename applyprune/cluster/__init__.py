@@ -1,1 +1,1 @@
-"""The API server: how it is found, who we are to it, and one request at a time over the wire."""
+"""The API server: find it, authenticate, and send one request at a time."""

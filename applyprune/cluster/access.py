@@ -1,4 +1,4 @@
-"""What it takes to talk to one API server: where it is, how to trust it, who we are."""
+"""How to reach one API server: its address, how to trust it, and our credentials."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 class TLSTrust:
     """How the server's certificate is checked.
 
-    ``authorities`` is PEM text and empty for the system's own; ``server_name`` replaces the host in
-    SNI and in the check of the certificate's name; ``skip_verify`` turns every check off.
+    ``authorities`` is PEM text, empty for the system's authorities. ``server_name`` replaces the
+    host in SNI and in the check of the certificate's name. ``skip_verify`` turns every check off.
     """
 
     authorities: str = ""
@@ -24,11 +24,11 @@ class TLSTrust:
 
 @dataclass(frozen=True, slots=True)
 class ClusterAccess:
-    """One API server as a kubeconfig context, or the pod that we run in, describes it.
+    """One API server, as a kubeconfig context or the pod that we run in describes it.
 
-    ``server`` is a URL without a trailing slash, perhaps with a path; ``namespace`` the context's,
-    ``default`` when it names none; ``context`` and ``user`` are names for messages only; ``proxy``
-    is a URL, empty for none; ``impersonation`` are headers that go with every request.
+    ``server`` is a URL without a trailing slash, possibly with a path. ``namespace`` is the
+    context's, or ``default``. ``context`` and ``user`` are names for messages only. ``proxy`` is a
+    URL, empty for none. ``impersonation`` holds headers that go with every request.
     """
 
     server: str

@@ -1,4 +1,4 @@
-"""What came back from a server, and the Status that its body may be."""
+"""A response as received, and the Status that its body may hold."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """What came back: ``status`` and ``headers``, the bytes and, where they are one, the object."""
+class RawResponse:
+    """A response as received; ``body`` is None when the bytes are not a JSON object."""
 
     status: int
     headers: Mapping[str, str]
@@ -21,7 +21,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class StatusBody:
-    """The parts of a Status body that decide; all empty when the body is no Status."""
+    """The parts of a Status that decide what it means; all empty when the body is not a Status."""
 
     is_status: bool = False
     reason: str = ""
@@ -33,9 +33,9 @@ class StatusBody:
     retry_after: float | None = None
 
     @classmethod
-    def of(cls, answer: Answer) -> StatusBody:
-        """Read the body of an answer; nothing in it is taken on trust but its shape."""
-        body = answer.body
+    def of(cls, response: RawResponse) -> StatusBody:
+        """Read the body of a response; only its shape is checked, nothing in it is trusted."""
+        body = response.body
         if body is None or body.get("kind") != "Status" or body.get("apiVersion") != "v1":
             return cls()
         details = body.get("details")

@@ -18,7 +18,7 @@ from applyprune.cluster.object_requests import (
     for_patch,
     selection,
 )
-from applyprune.cluster.objects import METADATA, live_object, matches, unbelievable
+from applyprune.cluster.objects import METADATA, invalid_response, live_object, matches
 from applyprune.cluster.openapi import schemas_of
 from applyprune.cluster.watching import Selection, watch
 from applyprune.errors import (
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from applyprune.cluster.request import Reply
+    from applyprune.cluster.request import Response
     from applyprune.cluster.transport import Transport
     from applyprune.model.live import Change, Live
     from applyprune.model.resources import Catalogue, Resource
@@ -135,7 +135,9 @@ class KubernetesClient:
             kind = str(response.body.get("kind", ""))
             # An empty list of metadata comes as null.
             if "items" not in response.body or not isinstance(items, list | None):
-                raise unbelievable(f"the list of {resource.full_plural}", f"its kind is {kind!r}")
+                raise invalid_response(
+                    f"the list of {resource.full_plural}", f"its kind is {kind!r}"
+                )
             lives = (live_object(resource, item, full=full) for item in items or ())
             metadata = response.body.get("metadata") or {}
             yield (
@@ -315,7 +317,7 @@ class KubernetesClient:
             details = body.get("details") or {}
             if body.get("status") == "Success" and details.get("uid", uid) == uid:
                 return True
-            raise unbelievable(f"the delete of {ref}", "the reply is about another object")
+            raise invalid_response(f"the delete of {ref}", "it is about another object")
         # Some kinds answer with the object, gone or not: only another read can tell.
         _validate(resource, ref, response)
         return False
@@ -355,11 +357,11 @@ def _hold(operations: Sequence[Mapping[str, Any]], live: Live) -> bool:
 
 
 def _validate(
-    resource: Resource, ref: Ref, response: Reply, *, full: bool = False, partial: bool = False
+    resource: Resource, ref: Ref, response: Response, *, full: bool = False, partial: bool = False
 ) -> Live:
     """Return the object of a response; raises Unavailable when it is not the requested one."""
     kind = "PartialObjectMetadata" if partial else resource.kind
     live = live_object(resource, response.body, full=full)
     if live is None or live.ref != ref or response.body.get("kind") != kind:
-        raise unbelievable(str(ref), "the reply is about something else")
+        raise invalid_response(str(ref), "it is about something else")
     return live

@@ -1,4 +1,4 @@
-"""Credentials of an ``auth-provider`` (OIDC, gcp), which the official client obtains and renews."""
+"""Credentials of an ``auth-provider`` (OIDC, gcp): the official client gets and renews them."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ SUPPORTED = frozenset({"oidc", "gcp"})
 
 
 class AuthProvider:
-    """Has the official client load a provider's token from the kubeconfig files.
+    """Lets the official client load a provider's token from the kubeconfig files.
 
-    The client renews an OIDC token within five minutes of its end, only while loading, and writes
-    it back into the kubeconfig as kubectl does; so it is loaded anew every minute.
+    The client renews an OIDC token only while loading, within five minutes of its expiry, and
+    writes it back into the kubeconfig as kubectl does. So the token is loaded again every minute.
     """
 
     def __init__(self, provider: Entry, files: Sequence[Path], context: str) -> None:
-        """Take the ``auth-provider`` mapping; AccessError for one that no longer exists."""
+        """Keep the ``auth-provider`` mapping; raises AccessError for an unsupported provider."""
         name = provider.text("name")
         if name not in SUPPORTED:
             raise AccessError(
-                f"user {provider.name!r} has the auth-provider {name!r}, which is gone",
-                hint="Kubernetes replaced such providers by exec plugins; log in with one.",
+                f"user {provider.name!r} has the unsupported auth-provider {name!r}",
+                hint="Kubernetes replaced such providers with exec plugins; log in with one.",
             )
         self._user = provider.name
         self._name = name
@@ -38,8 +38,8 @@ class AuthProvider:
         self._context = context
 
     def issue(self) -> Issued:
-        """Load the token; raises AccessError when the provider gives none."""
-        # Imported here: it takes a quarter of a second, and few users have such a provider.
+        """Load the token; raises AccessError when the provider returns none."""
+        # Imported here: the import takes 0.25 s, and few users have such a provider.
         from kubernetes.client import Configuration  # noqa: PLC0415
         from kubernetes.config import load_kube_config  # noqa: PLC0415
 
@@ -52,11 +52,11 @@ class AuthProvider:
                 persist_config=True,
             )
         except Exception as error:  # noqa: BLE001 -- five libraries deep, and all mean the same
-            # The text may hold a token or a client secret: only the kind of error is told.
+            # The text may hold a token or a client secret: show only the type of the error.
             raise self._failure(type(error).__name__) from None
         token = str(configuration.api_key.get("BearerToken", "")).removeprefix("Bearer ")
         if not token:
-            raise self._failure("it gave no token")
+            raise self._failure("it returned no token")
         identity = Identity(token=checked_token(token, f"auth-provider {self._name!r}"))
         return Issued(identity, FILE_MAX_AGE)
 
@@ -64,5 +64,5 @@ class AuthProvider:
         return AccessError(
             f"the auth-provider {self._name!r} of user {self._user!r} failed",
             why=why,
-            hint="Log in again; the kubeconfig's refresh token may have ended.",
+            hint="Log in again; the kubeconfig's refresh token may have expired.",
         )

@@ -1,4 +1,4 @@
-"""The pool of connections to one API server, directly or through a proxy."""
+"""The pool of connections to one API server, direct or through a proxy."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ServerPool:
-    """Open connections to the server; ``base`` goes before the path of every request."""
+    """Connections to the server; ``base`` is the prefix of every request's path."""
 
     pool: HTTPConnectionPool
     base: str
 
 
 def open_pool(access: ClusterAccess, identity: Identity, size: int) -> ServerPool:
-    """Return a pool of at most ``size`` connections; none is opened yet. Raises AccessError.
+    """Return a pool of at most ``size`` connections, not opened yet. Raises AccessError.
 
-    The client certificate is part of a connection: another certificate needs another pool.
+    A connection is bound to its client certificate: another certificate needs another pool.
     """
     options: dict[str, Any] = {"maxsize": size, "block": True}
     parts = urlsplit(access.server)
@@ -36,7 +36,7 @@ def open_pool(access: ClusterAccess, identity: Identity, size: int) -> ServerPoo
         if access.trust.server_name:
             options["server_hostname"] = access.trust.server_name
     manager = open_pools(access.proxy, **options)
-    # A proxy is given the whole URL of a plain server; it tunnels to one that speaks TLS.
+    # A proxy gets the whole URL of a plain HTTP server; to an HTTPS server it opens a tunnel.
     whole = bool(access.proxy) and parts.scheme == "http"
     base = access.server if whole else parts.path.rstrip("/")
     return ServerPool(manager.connection_from_url(access.server), base)

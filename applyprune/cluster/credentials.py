@@ -1,4 +1,4 @@
-"""Who we are to the API server: bearer tokens and client certificates, and how they are renewed."""
+"""Our credentials: bearer tokens and client certificates, and how they are renewed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FAILURE_HOLDS = 5.0
 class Identity:
     """The credentials of one request: a bearer token, a client certificate, both or neither.
 
-    ``certificate`` and ``key`` are PEM. Nothing of it may be shown.
+    ``certificate`` and ``key`` are PEM. None of the three may be shown.
     """
 
     token: str = field(default="", repr=False)
@@ -35,45 +35,45 @@ class Credentials(Protocol):
     """A source of identities; both methods are thread-safe and raise AccessError."""
 
     def current(self) -> Identity:
-        """Return the identity to use now; it costs nothing unless it is due for renewal."""
+        """Return the identity to use now; this is cheap unless it must be renewed."""
 
     def renewed(self, refused: Identity) -> Identity:
-        """Return what to use after the server answered 401 to ``refused``; the same: give up."""
+        """Return the identity to use after a 401 for ``refused``; the same one means: give up."""
 
 
 class FixedCredentials:
-    """An identity that never changes: no credentials at all, a token, a certificate from data."""
+    """An identity that never changes: no credentials, a token, or an inline certificate."""
 
     def __init__(self, identity: Identity = Identity()) -> None:
         """Keep the identity."""
         self._identity = identity
 
     def current(self) -> Identity:
-        """Return it."""
+        """Return the identity."""
         return self._identity
 
     def renewed(self, refused: Identity) -> Identity:  # noqa: ARG002 -- the Protocol's
-        """Return it: nothing else is known."""
+        """Return the identity: there is no other."""
         return self._identity
 
 
 @dataclass(frozen=True, slots=True)
 class Issued:
-    """An identity and for how many seconds it may be used without asking again."""
+    """An identity, and for how many seconds it may be used."""
 
     identity: Identity
     seconds: float = math.inf
 
 
 class RenewableCredentials:
-    """What ``issue`` hands out, kept for as long as it says or until it is refused; thread-safe.
+    """Caches the identity from ``issue`` until it expires or is refused; thread-safe.
 
-    ``issue`` runs at the first use, in one thread at a time; a failure stands for five seconds, so
-    that many threads do not wait for it one after the other.
+    ``issue`` runs at the first use, in one thread at a time. A failure is kept for five seconds, so
+    that many threads do not fail one after the other.
     """
 
     def __init__(self, issue: Callable[[], Issued]) -> None:
-        """Take the source; it raises AccessError when it has nothing to hand out."""
+        """Keep the source; it raises AccessError when it has no identity."""
         self._issue = issue
         self._lock = threading.Lock()
         self._identity: Identity | None = None
@@ -82,14 +82,14 @@ class RenewableCredentials:
         self._failure_ends = 0.0
 
     def current(self) -> Identity:
-        """Return the identity, renewed when its time has come."""
+        """Return the identity, renewed if it has expired."""
         with self._lock:
             if self._identity is None or time.monotonic() >= self._ends:
                 self._identity = self._renew()
             return self._identity
 
     def renewed(self, refused: Identity) -> Identity:
-        """Renew the identity, unless that has been done since ``refused`` was in use."""
+        """Renew the identity, unless it has been renewed since ``refused`` was in use."""
         with self._lock:
             if self._identity is None or self._identity == refused:
                 self._identity = self._renew()
@@ -110,10 +110,10 @@ class RenewableCredentials:
 
 @dataclass(slots=True)
 class CredentialFiles:
-    """Files that others rotate: the token, the client certificate and its key.
+    """Files that are rotated by others: the token, the client certificate and its key.
 
-    ``fixed`` holds what the kubeconfig gives in place; a readable token file goes before its token,
-    as it does in client-go.
+    ``fixed`` holds the kubeconfig's inline values. A readable token file takes precedence over the
+    inline token, as in client-go.
     """
 
     token: Path | None = None
@@ -124,7 +124,7 @@ class CredentialFiles:
     _last: Identity | None = field(default=None, init=False, repr=False)
 
     def issue(self) -> Issued:
-        """Read the files; what was read before stays while one is gone, as between two renames."""
+        """Read the files; keep the last identity while one is missing, as between two renames."""
         try:
             self._last = self._read()
         except AccessError:
@@ -142,7 +142,7 @@ class CredentialFiles:
 
 
 def read_file(path: Path) -> bytes:
-    """Return the bytes of a file that the connection needs; raises AccessError naming it."""
+    """Return the bytes of a file that the connection needs; raises AccessError with its path."""
     try:
         return path.read_bytes()
     except OSError as error:
@@ -154,7 +154,7 @@ def read_file(path: Path) -> bytes:
 
 
 def _read_token(path: Path, fallback: str) -> str:
-    """Return the token of a file; the one given in place when the file cannot be read."""
+    """Return the token of a file; the inline token when the file cannot be read."""
     try:
         token = read_file(path).decode("ascii", "replace")
     except AccessError:
@@ -168,8 +168,8 @@ def _read_token(path: Path, fallback: str) -> str:
 
 
 def checked_token(token: str, where: str) -> str:
-    """Return the token, stripped; raises AccessError for one that cannot be a header's value."""
+    """Return the token, stripped; raises AccessError if it cannot be a header value."""
     token = token.strip()
     if any(not 0x21 <= ord(character) <= 0x7E for character in token):
-        raise AccessError("the token holds characters that no token has", where=where)
+        raise AccessError("the token contains invalid characters", where=where)
     return token

@@ -1,7 +1,7 @@
-"""What the API server serves, by aggregated discovery: two requests, kept with their ETags.
+"""Aggregated discovery (KEP-3352) of what the API server serves: two requests, cached by ETag.
 
-KEP-3352. The cache holds what the server said last under that URL; an ETag is a hash of the
-content, so a 304 means that the content is the same, whichever cluster it was read from.
+The cache holds the last response for each URL. An ETag is a hash of the content, so a 304 means
+that the content is the same, whichever cluster it came from.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _ACCEPT = ",".join(
 def discover(transport: Transport, server: str, cache: Path | None) -> Catalogue:
     """Return what the server serves now; raises AccessError.
 
-    ``cache`` is a folder for what the server said before, None to do without.
+    ``cache`` is a folder for earlier responses; None means no cache.
     """
     served: dict[GVK, Resource] = {}
     preferred: dict[GroupKind, Resource] = {}
@@ -59,8 +59,8 @@ def _groups(document: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     items = document.get("items")
     if document.get("kind") != "APIGroupDiscoveryList" or not isinstance(items, list):
         raise Unreachable(
-            "the server does not speak aggregated discovery",
-            why=f"it answered with kind {document.get('kind')!r}",
+            "the server does not support aggregated discovery",
+            why=f"it responded with kind {document.get('kind')!r}",
             hint="applyprune needs Kubernetes 1.27 or newer.",
         )
     yield from items
@@ -70,12 +70,12 @@ def _resources(group: str, version: Mapping[str, Any]) -> Iterator[Resource]:
     for item in version.get("resources") or ():
         kind = item.get("responseKind") or {}
         plural, verbs = item.get("resource"), item.get("verbs") or ()
-        # A resource that cannot be read or deleted (a review, say) can be no member of a set.
+        # A resource that cannot be read or deleted, like a review, cannot be in a set.
         if not plural or not {"get", "list", "delete"} <= set(verbs):
             continue
         yield Resource(
-            # A resource may answer with a kind of another group (scale subresources do); the
-            # endpoint's own group and version are what its path needs.
+            # A resource may return a kind of another group (scale subresources do); its path
+            # needs the endpoint's own group and version.
             group=group,
             version=str(version.get("version", "")),
             kind=str(kind.get("kind", "")),
@@ -98,7 +98,7 @@ def _document(
 
 
 class _Kept:
-    """One document of one server in the cache folder; a broken file is as good as none."""
+    """One document of one server in the cache folder; a broken file counts as missing."""
 
     def __init__(self, folder: Path | None, server: str, path: str) -> None:
         name = hashlib.sha256(f"{server} {path}".encode()).hexdigest()[:32]
@@ -127,7 +127,7 @@ class _Kept:
                 json.dump({"etag": etag, "document": document}, fresh)
             Path(fresh.name).replace(self._file)
         except OSError:
-            return  # a cache that cannot be written costs time, and nothing else
+            return  # without a cache, only time is lost
 
 
 def cache_folder(environ: Mapping[str, str] = os.environ) -> Path:

@@ -1,4 +1,4 @@
-"""Which error of the tree an answer is: by its code, and by what its Status says."""
+"""Choose the exception for an error response, by its code and its Status."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from applyprune.cluster.answer import StatusBody
     from applyprune.cluster.request import Request
 
-# Schema errors of server-side apply come as a 500 without a reason; sending them again is no use.
+# Schema errors of server-side apply come as a 500 without a reason; a retry does not help.
 _SCHEMA_ERRORS = (
     "field not declared in schema",
     "duplicate entries for key",
@@ -53,7 +53,7 @@ _PASSING = (
 
 
 def class_of(request: Request, code: int, status: StatusBody) -> type[ApiError]:
-    """Return the class of an answer with that code, 400 or more, and body."""
+    """Return the exception class of a response with that code, 400 or more, and Status."""
     by_code: dict[int, type[ApiError]] = {
         401: Unauthorized,
         403: Forbidden,
@@ -80,13 +80,13 @@ def class_of(request: Request, code: int, status: StatusBody) -> type[ApiError]:
 def _conflict(request: Request, status: StatusBody) -> type[ApiError]:
     if status.reason == "AlreadyExists":
         return AlreadyExists
-    # The quota's own bookkeeping lost a race (kubernetes#67761); the object was not looked at.
+    # The quota's own bookkeeping lost a race (kubernetes#67761); the object was not checked.
     plural = request.about[1] if request.about else ""
     return Unavailable if status.kind == "resourcequotas" != plural else Conflict
 
 
 def _class_of_500(request: Request, status: StatusBody) -> type[ApiError]:
-    """Tell the errors that pass from those that stay: never by the code alone."""
+    """Tell transient errors from permanent ones: the code alone never decides."""
     if _says(status, _TOO_LARGE):
         return Invalid
     if request.method == "GET" or not status.is_status or status.reason == "ServerTimeout":

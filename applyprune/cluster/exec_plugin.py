@@ -1,4 +1,4 @@
-"""Credentials that an ``exec`` plugin of the kubeconfig hands out, run by the official client."""
+"""Credentials from an ``exec`` plugin of the kubeconfig, run by the official client."""
 
 from __future__ import annotations
 
@@ -19,29 +19,29 @@ if TYPE_CHECKING:
 
     from applyprune.cluster.kubeconfig_files import Entry
 
-# Seconds; a plugin that may ask a person (standard output is a terminal) is waited for.
+# Seconds. There is no limit if the plugin may ask a person (standard output is a terminal).
 PLUGIN_TIMEOUT = 60.0
-# Renewed this long before the plugin says that they end, for requests on their way.
+# Renew this long before they expire, because of requests under way.
 EXPIRY_SKEW = timedelta(seconds=10)
 
 
 class ExecPlugin:
-    """Runs an exec plugin of the kubeconfig and reads what it issues.
+    """Runs an exec plugin of the kubeconfig and reads the credentials that it prints.
 
-    The official client's loader would log a failing plugin and go on without credentials, so only
-    its runner is used.
+    The official client's loader would log a plugin's failure and continue without credentials, so
+    only its runner is used.
     """
 
     def __init__(self, plugin: Entry, cluster: Entry, plain: Credentials) -> None:
-        """Take the ``exec`` mapping; ``plain`` adds a certificate that the user has beside it."""
+        """Keep the ``exec`` mapping; ``plain`` adds the user's own client certificate, if any."""
         self._plugin = plugin
         self._cluster = cluster
         self._plain = plain
 
     def issue(self) -> Issued:
-        """Run the plugin; raises AccessError for anything but usable credentials."""
+        """Run the plugin; raises AccessError unless it prints usable credentials."""
         run = self._runner()
-        # The child inherits no time limit from the official runner; a person is not hurried.
+        # The official runner sets no time limit. A person at a terminal gets all the time.
         limit = None if sys.stdout is not None and sys.stdout.isatty() else PLUGIN_TIMEOUT
         try:
             status = _within(limit, run)
@@ -58,7 +58,7 @@ class ExecPlugin:
         return self._from_status(status)
 
     def _runner(self) -> Callable[[], Any]:
-        # Imported here: it takes a quarter of a second, and most users have no plugin.
+        # Imported here: the import takes 0.25 s, and most users have no plugin.
         from kubernetes.config.exec_provider import ExecProvider  # noqa: PLC0415
         from kubernetes.config.kube_config import ConfigNode  # noqa: PLC0415
 
@@ -78,7 +78,7 @@ class ExecPlugin:
             raise AccessError(
                 "the kubeconfig is malformed",
                 where=f"user {self._plugin.name!r}",
-                why=f"exec names no {missing[0]}",
+                why=f"exec has no {missing[0]}",
             )
         provider = ExecProvider(
             ConfigNode("exec", settings),
@@ -92,7 +92,7 @@ class ExecPlugin:
         def text(key: str) -> str:
             value = status.get(key) or ""
             if not isinstance(value, str):
-                raise self._failure("printed credentials of a wrong shape", f"{key} is not text")
+                raise self._failure("printed malformed credentials", f"{key} is not text")
             return value
 
         plain = self._plain.current()
@@ -108,11 +108,11 @@ class ExecPlugin:
         return Issued(identity, self._seconds_until(text("expirationTimestamp")))
 
     def _seconds_until(self, expiration: str) -> float:
-        """Return the seconds until that RFC 3339 time, less the skew; forever when it is empty."""
+        """Return the seconds until that RFC 3339 time, minus the skew; infinity if it is empty."""
         if not expiration:
             return math.inf
         if (until := time_of(expiration)) is None:
-            raise self._failure("printed an expiration time that is none")
+            raise self._failure("printed an invalid expiration time")
         return (until - datetime.now(UTC) - EXPIRY_SKEW).total_seconds()
 
     def _failure(self, happened: str, why: str = "", hint: str = "") -> AccessError:
@@ -120,7 +120,7 @@ class ExecPlugin:
         return AccessError(
             f"the credential plugin {command!r} of user {self._plugin.name!r} {happened}",
             why=why,
-            hint=shown(hint) or f"Run {command} by hand to see what it needs, such as a login.",
+            hint=shown(hint) or f"Run {command} yourself to see what it needs, such as a login.",
         )
 
 
@@ -139,7 +139,7 @@ def _last_line(text: str) -> str:
 def _within(seconds: float | None, run: Callable[[], Any]) -> Any:
     """Return what ``run`` returns or raise what it raises; TimeoutError when it takes longer.
 
-    A plugin that is given up on is not killed: its runner keeps no handle to it.
+    After a timeout the plugin keeps running: its runner has no handle to kill it.
     """
     if seconds is None:
         return run()

@@ -1,4 +1,4 @@
-"""The API server as a pod sees it: two environment variables and a mounted service account."""
+"""Access from inside a pod: two environment variables and a mounted service account."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 def pod_access(
     environ: Mapping[str, str], service_account: Path = SERVICE_ACCOUNT
 ) -> ClusterAccess | None:
-    """Return the access of the pod that we run in; None outside of one, or without a token.
+    """Return the access of the pod that we run in; None outside a pod, or without a token.
 
-    The token is read again as the kubelet rotates it. Raises AccessError.
+    The token is read again when the kubelet rotates it. Raises AccessError.
     """
     host = environ.get("KUBERNETES_SERVICE_HOST", "")
     port = environ.get("KUBERNETES_SERVICE_PORT", "")

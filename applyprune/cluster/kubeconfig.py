@@ -1,4 +1,4 @@
-"""Which API server to talk to, and as whom: kubectl's rules for kubeconfig files and pods."""
+"""Choose the API server and the credentials, by kubectl's rules for kubeconfigs and pods."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ if TYPE_CHECKING:
 __all__ = ["ClusterAccess", "connect"]
 
 NO_CLUSTER_HINT = (
-    "Set KUBECONFIG or pass --kubeconfig; without a cluster, `applyprune local up` starts one here."
+    "Set KUBECONFIG or pass --kubeconfig. Without a cluster, `applyprune local up` starts one here."
 )
 
 
 def connect(
     *, kubeconfig: str = "", context: str = "", environ: Mapping[str, str]
 ) -> ClusterAccess:
-    """Return the access that the option, ``KUBECONFIG``, ``~/.kube/config`` or the pod gives.
+    """Return the access from the option, ``KUBECONFIG``, ``~/.kube/config`` or the pod.
 
-    Nothing is sent: credential plugins run with the first request. Raises AccessError.
+    Nothing is sent yet: credential plugins run with the first request. Raises AccessError.
     """
     paths = candidate_files(kubeconfig, environ)
     config = load(paths)
@@ -69,7 +69,7 @@ def _from_context(config: Kubeconfig, wanted: str, environ: Mapping[str, str]) -
     where = ", ".join(map(str, config.files))
     if not name:
         raise AccessError(
-            "no context is chosen",
+            "no context is selected",
             where=where,
             why="current-context is not set",
             hint=f"Pass --context, or run kubectl config use-context. {_listed(config.contexts)}",
@@ -83,7 +83,7 @@ def _from_context(config: Kubeconfig, wanted: str, environ: Mapping[str, str]) -
     user = _named(config.users, context, "user", where) if context.text("user") else None
     trust = _trust(cluster)
     server = _server(cluster, trust)
-    # As kubectl: nothing that proves who we are goes over plain HTTP.
+    # As kubectl does: no credentials over plain HTTP.
     secure = server.startswith("https://")
     return ClusterAccess(
         server=server,
@@ -109,7 +109,7 @@ def _named(entries: Mapping[str, Entry], context: Entry, kind: str, where: str) 
     name = context.text(kind)
     if name not in entries:
         raise AccessError(
-            f"context {context.name!r} names the {kind} {name!r}, which is not there"
+            f"context {context.name!r} names the {kind} {name!r}, which does not exist"
             if name
             else f"context {context.name!r} names no {kind}",
             where=where,
@@ -119,7 +119,7 @@ def _named(entries: Mapping[str, Entry], context: Entry, kind: str, where: str) 
 
 
 def _server(cluster: Entry, trust: TLSTrust) -> str:
-    """Return the server's URL; without a scheme it is https when anything speaks of TLS."""
+    """Return the server's URL; without a scheme, any TLS setting means https."""
     server = cluster.text("server")
     if server and "://" not in server:
         server = f"{'https' if trust != TLSTrust() else 'http'}://{server}"
@@ -131,7 +131,7 @@ def _server(cluster: Entry, trust: TLSTrust) -> str:
     if not good or "@" in parts.netloc or parts.query or parts.fragment or not server.isprintable():
         raise AccessError(
             f"cluster {cluster.name!r} has no usable server",
-            # What goes before an @ is a password.
+            # The part before an @ is a password.
             why=f"server is {server.rpartition('@')[2]!r}" if server else "server is empty",
             hint="It must be a URL such as https://host:6443.",
         )
@@ -145,7 +145,7 @@ def _trust(cluster: Entry) -> TLSTrust:
     skip_verify = cluster.flag("insecure-skip-tls-verify")
     if skip_verify and authorities:
         raise AccessError(
-            f"cluster {cluster.name!r} both names a certificate authority and skips its check",
+            f"cluster {cluster.name!r} has a certificate authority and also turns the check off",
             hint="Remove certificate-authority(-data) or insecure-skip-tls-verify.",
         )
     return TLSTrust(
@@ -181,7 +181,7 @@ def _credentials(user: Entry, cluster: Entry, context: str, config: Kubeconfig) 
         return RenewableCredentials(AuthProvider(settings, config.files, context).issue)
     if user.text("username") and not (certificate or certificate_file):
         raise AccessError(
-            f"{where} has a name and a password, which Kubernetes no longer accepts",
+            f"{where} has a username and password, which Kubernetes no longer accepts",
             hint="Use a token, a client certificate or an exec plugin.",
         )
     return plain

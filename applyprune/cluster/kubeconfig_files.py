@@ -1,4 +1,4 @@
-"""Finding, reading and merging kubeconfig files by kubectl's rules."""
+"""Find, read and merge kubeconfig files by kubectl's rules."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from applyprune.errors import AccessError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-# How YAML spells nothing, and yes; every scalar is read as text.
+# How YAML spells null and true; every scalar is read as text.
 _NOTHING = frozenset({"", "~", "null", "Null", "NULL"})
 _YES = frozenset({"true", "yes", "on", "y", "1", "t"})
 
@@ -32,7 +32,7 @@ class Entry:
     base: Path
 
     def text(self, key: str) -> str:
-        """Return a field that is text; empty when it is missing or null."""
+        """Return a text field; empty when it is missing or null."""
         value = self.fields.get(key, "")
         if not isinstance(value, str):
             raise AccessError(
@@ -41,16 +41,16 @@ class Entry:
         return "" if value in _NOTHING else value
 
     def flag(self, key: str) -> bool:
-        """Return a field that is true or false; false when it is missing."""
+        """Return a boolean field; false when it is missing."""
         return self.text(key).lower() in _YES
 
     def path(self, key: str) -> Path | None:
-        """Return a field that is the path of a file, made absolute."""
+        """Return a field with the path of a file, made absolute."""
         value = self.text(key)
         return self.base / value if value else None
 
     def texts(self, key: str) -> list[str]:
-        """Return a field that is a list of texts; empty when it is missing or null."""
+        """Return a list of texts; empty when it is missing or null."""
         value = self.fields.get(key, [])
         if isinstance(value, str) and value in _NOTHING:
             return []
@@ -61,7 +61,7 @@ class Entry:
         return value
 
     def items(self, key: str) -> list[Mapping[str, Any]]:
-        """Return a field that is a list of mappings; empty when it is missing or null."""
+        """Return a list of mappings; empty when it is missing or null."""
         value = self.fields.get(key, [])
         if isinstance(value, str) and value in _NOTHING:
             return []
@@ -74,7 +74,7 @@ class Entry:
         return value
 
     def mapping(self, key: str) -> Mapping[str, Any] | None:
-        """Return a field that is a mapping; None when it is missing or null."""
+        """Return a mapping; None when it is missing or null."""
         value = self.fields.get(key, "")
         if isinstance(value, str) and value in _NOTHING:
             return None
@@ -87,7 +87,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Kubeconfig:
-    """Kubeconfig files merged into one: for each name the first file that has it counts."""
+    """Kubeconfig files merged into one: for each name, the first file that has it wins."""
 
     files: tuple[Path, ...] = ()
     current_context: str = ""
@@ -97,7 +97,7 @@ class Kubeconfig:
 
 
 def candidate_files(kubeconfig: str, environ: Mapping[str, str]) -> tuple[Path, ...]:
-    """Return the files to look at: the option's, else those of ``KUBECONFIG``, else the default.
+    """Return the files to read: the option's, else those in ``KUBECONFIG``, else the default.
 
     The option's file is the only one and must exist; raises AccessError.
     """
@@ -105,13 +105,13 @@ def candidate_files(kubeconfig: str, environ: Mapping[str, str]) -> tuple[Path, 
         path = Path(kubeconfig).expanduser()
         if not path.exists():
             raise AccessError(
-                "there is no such kubeconfig file",
+                "the kubeconfig file does not exist",
                 where=kubeconfig,
                 hint="--kubeconfig names exactly one file, and it must exist.",
             )
         return (path,)
     if listed := environ.get("KUBECONFIG"):
-        # One that names no file, as ":", still stands in the place of the default.
+        # Even if it names no file, as ":" does, the default is not used.
         parts = [part for part in listed.split(os.pathsep) if part]
         return tuple(dict.fromkeys(Path(part) for part in parts))
     home = environ.get("HOME") or environ.get("USERPROFILE")
@@ -119,7 +119,7 @@ def candidate_files(kubeconfig: str, environ: Mapping[str, str]) -> tuple[Path, 
 
 
 def load(paths: Iterable[Path]) -> Kubeconfig:
-    """Read the files that exist and merge them; raises AccessError for one that is not right."""
+    """Read the files that exist and merge them; raises AccessError for an invalid one."""
     files: list[Path] = []
     current = ""
     merged: dict[str, dict[str, Entry]] = {"clusters": {}, "users": {}, "contexts": {}}
@@ -139,7 +139,7 @@ def load(paths: Iterable[Path]) -> Kubeconfig:
 
 
 def _read(path: Path) -> dict[str, Any] | None:
-    """Return the content of one file with every scalar as text; None when there is no such file."""
+    """Return the content of a file, every scalar as text; None when it does not exist."""
     try:
         raw = path.read_bytes()
     except FileNotFoundError:
@@ -165,18 +165,18 @@ def _read(path: Path) -> dict[str, Any] | None:
 
 
 def _parsed(raw: bytes) -> Any:
-    """Return the one YAML document with every scalar as text."""
+    """Parse one YAML document, every scalar as text."""
     try:
         return YAML(typ="base").load(raw)
     except ScannerError:
-        # The C parser is older than YAML 1.2: it takes no ``{server: https://host}``.
+        # The C parser is older than YAML 1.2: it refuses ``{server: https://host}``.
         return YAML(typ="base", pure=True).load(raw)
 
 
 def _problem(error: Exception) -> str:
     if not isinstance(error, MarkedYAMLError):
         return ""
-    problem = "a key is given twice" if isinstance(error, DuplicateKeyError) else error.problem
+    problem = "duplicate key" if isinstance(error, DuplicateKeyError) else error.problem
     line = f"line {error.problem_mark.line + 1}" if error.problem_mark else ""
     return ": ".join(part for part in (line, problem) if part)
 
@@ -201,8 +201,8 @@ def _entries(whole: Entry, section: str, kind: str) -> list[Entry]:
         raise AccessError(
             "the kubeconfig is malformed",
             where=whole.name,
-            why=f"{section} names {twice!r} twice",
-            hint="kubectl refuses it too: remove one of the two.",
+            why=f"{section} has {twice!r} twice",
+            hint="kubectl refuses this too: remove one of the two.",
         )
     return entries
 

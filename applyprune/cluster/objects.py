@@ -1,4 +1,4 @@
-"""Items of replies → objects, and what makes a reply one not to believe."""
+"""Turn items of responses into objects; refuse responses that are not what was asked for."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ if TYPE_CHECKING:
 
 
 METADATA = "application/json;as=PartialObjectMetadata{list};g=meta.k8s.io;v=v1"
-"""What asks for metadata only; ``list`` is ``List`` for a list and empty for anything else."""
+"""The Accept header for metadata only; ``list`` is ``List`` for a list, else empty."""
 
 
 def is_secret(resource: Resource) -> bool:
-    """Return whether replies about the resource hold values that are never shown."""
+    """Return whether responses about the resource hold values that are never shown."""
     return (resource.group, resource.kind) == ("", "Secret")
 
 
 def matches(live: Live, selector: str) -> bool:
-    """Return whether an object bears the label; selectors here are ``key`` or ``key=value``."""
+    """Return whether an object has the label; selectors here are ``key`` or ``key=value``."""
     key, equals, value = selector.partition("=")
     if not key:
         return True
@@ -30,22 +30,22 @@ def matches(live: Live, selector: str) -> bool:
 
 
 def live_object(resource: Resource, item: object, *, full: bool) -> Live | None:
-    """Return an item of a list; None for what can be no member of a set (no name or no UID)."""
+    """Return an item as an object; None if it cannot be in a set (it has no name or no UID)."""
     metadata = item.get("metadata") if isinstance(item, dict) else None
     if not isinstance(metadata, dict) or not metadata.get("name") or not metadata.get("uid"):
         return None
     ref = Ref(resource.group, resource.kind, str(metadata.get("namespace") or ""), metadata["name"])
-    # Items of a list do not say what they are.
-    what = {"apiVersion": resource.gvk.api_version, "kind": resource.kind}
+    # Items of a list have no apiVersion and kind.
+    type_ = {"apiVersion": resource.gvk.api_version, "kind": resource.kind}
     return Live(
         ref=ref,
         uid=str(metadata["uid"]),
         resource_version=str(metadata.get("resourceVersion", "")),
         metadata=metadata,
-        body={**what, **item} if full and isinstance(item, dict) else None,
+        body={**type_, **item} if full and isinstance(item, dict) else None,
     )
 
 
-def unbelievable(what: str, why: str) -> Unavailable:
-    """Return the error for a success that is not what was asked for."""
-    return Unavailable(f"{what}: the server's reply cannot be believed", code=200, why=why)
+def invalid_response(what: str, why: str) -> Unavailable:
+    """Return the error for a success whose body is not what was asked for."""
+    return Unavailable(f"{what}: invalid response from the server", code=200, why=why)

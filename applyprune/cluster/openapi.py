@@ -1,4 +1,4 @@
-"""The schemas of kinds, by OpenAPI v3: a megabyte for each API group, asked for on failure only."""
+"""OpenAPI v3 schemas of kinds: about 1 MB per API group, so they are read only on failure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 
 
 def schemas_of(transport: Transport) -> Callable[[Resource], tuple[Schemas, Schemas]]:
-    """Return what gives a kind's schema and those it refers to; each document is read once."""
+    """Return a function from a kind to its schema and the schemas that it refers to.
+
+    Each document is read once.
+    """
 
     lock = Lock()
 
@@ -31,12 +34,12 @@ def schemas_of(transport: Transport) -> Callable[[Resource], tuple[Schemas, Sche
 
     def schema(resource: Resource) -> tuple[Schemas, Schemas]:
         version = resource.gvk.api_version
-        with lock:  # a thousand objects may fail at once
+        with lock:  # many objects may fail at once
             schemas = read(f"/openapi/v3/{'apis' if resource.group else 'api'}/{version}")
         wanted = {"group": resource.group, "version": resource.version, "kind": resource.kind}
-        for one in schemas.values():
-            if isinstance(one, dict) and wanted in (one.get(_KINDS) or ()):
-                return one, schemas
+        for found in schemas.values():
+            if isinstance(found, dict) and wanted in (found.get(_KINDS) or ()):
+                return found, schemas
         return {}, schemas
 
     return schema

@@ -1,4 +1,4 @@
-"""Names → URL paths. A name is checked before it becomes part of one (safety rule 10)."""
+"""Build URL paths from names. Each name is checked first (safety rule 10)."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from applyprune.model.refs import Ref
     from applyprune.model.resources import Resource
 
-# What an API name may never hold: it would end or leave the segment (apimachinery's
-# IsValidPathSegmentName, and every control character besides).
+# Characters that would end or leave a path segment (apimachinery's IsValidPathSegmentName), and
+# control characters.
 _UNSAFE = re.compile(r"[/%\x00-\x20\x7f]")
 
 
@@ -26,14 +26,14 @@ def collection_path(resource: Resource, namespace: str = "") -> str:
 
 
 def object_path(resource: Resource, ref: Ref) -> str:
-    """Return the path of one object; raises UsageError for a name that cannot be in a path."""
+    """Return the path of one object; raises UsageError for an invalid name."""
     if resource.namespaced and not ref.namespace:
-        raise UsageError(f"{ref} has no namespace, and its kind needs one")
+        raise UsageError(f"{ref} needs a namespace: its kind is namespaced")
     return f"{collection_path(resource, ref.namespace)}/{segment(ref.name)}"
 
 
 def segment(name: str) -> str:
-    """Return a name quoted as one path segment; raises UsageError for one that cannot be."""
+    """Return a name quoted as one path segment; raises UsageError for an invalid name."""
     if not name or name in {".", ".."} or _UNSAFE.search(name):
-        raise UsageError(f"{name!r} is no name of the Kubernetes API")
+        raise UsageError(f"{name!r} is not a valid Kubernetes name")
     return quote(name, safe="")

@@ -1,4 +1,4 @@
-"""One request to the API server and its reply, as values."""
+"""One request to the API server and its response, as values."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from urllib.parse import quote, urlencode
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-# What a quoted path consists of; no dot segments, no empty ones: an empty name on DELETE would be
+# A quoted path, without dot segments and empty ones: a DELETE with an empty name would be
 # deletecollection.
 _PATH = re.compile(r"(?:/(?!\.{1,2}(?:/|$))[A-Za-z0-9\-._~!$&'()*+,;=:@%]+)+/?")
 
-# Parameters that tell people what a request does. Others are left out where they read it: a
-# continue token is long, and what one holds that is added some day is not known.
-_SPEAKING = frozenset({"dryRun", "fieldManager", "force", "limit", "watch"})
+# Parameters that tell people what a request does. All others are left out of the trace: a continue
+# token is long, and a parameter that is added later may hold a secret.
+_SHOWN = frozenset({"dryRun", "fieldManager", "force", "limit", "watch"})
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
     """One request; ``path`` comes quoted and without a query.
 
-    ``about`` is the group, plural and name that the request is about: a 404 is proof of absence
-    only when its Status names just these. ``secret`` says that replies and errors may hold Secret
-    values, which are then never quoted. With ``retry`` off a request is sent again only when it is
-    certain that the server has not seen it. ``timeout`` is in seconds for one try, head to last
-    byte; ``expires`` is a ``time.monotonic()`` at which every try is over, retries included.
-    Raises ValueError for a path or header that could turn into another request.
+    ``about`` is the group, plural and name of the object: a 404 proves its absence only when the
+    Status names exactly these. With ``secret``, responses and errors may hold Secret values and
+    are never quoted. With ``retry`` off, a request is sent again only when it is certain that the
+    server has not seen it. ``timeout`` is in seconds, for one try from the first to the last byte.
+    ``expires`` is the ``time.monotonic()`` at which all tries end. Raises ValueError for a path or
+    header that could turn into another request.
     """
 
     method: str
@@ -45,7 +45,7 @@ class Request:
     expires: float | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what is not the one request that the caller meant."""
+        """Refuse a path or header that would make it another request."""
         if not _PATH.fullmatch(self.path):
             raise ValueError(f"not a quoted path: {self.path!r}")
         texts = (self.method, self.content_type, self.accept)
@@ -55,24 +55,24 @@ class Request:
 
     @property
     def target(self) -> str:
-        """Return path and query as they go over the wire."""
+        """Return path and query as they are sent."""
         if not self.query:
             return self.path
         return f"{self.path}?{urlencode(self.query, quote_via=quote, safe='')}"
 
     @property
     def shown(self) -> str:
-        """Return path and query for people; ``…`` stands for what says nothing to them."""
-        told = [f"{key}={value}" for key, value in self.query if key in _SPEAKING]
-        more = ["…"] if len(told) < len(self.query) else []
-        return f"{self.path}?{'&'.join(told + more)}" if self.query else self.path
+        """Return path and query for people; ``…`` replaces the parameters that are left out."""
+        shown = [f"{key}={value}" for key, value in self.query if key in _SHOWN]
+        more = ["…"] if len(shown) < len(self.query) else []
+        return f"{self.path}?{'&'.join(shown + more)}" if self.query else self.path
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
-    """A reply that can be believed: 200, 201, 202, or 304 with an empty ``body``.
+class Response:
+    """A validated response: 200, 201, 202, or 304 with an empty ``body``.
 
-    ``headers`` are found by name in any case.
+    Header names are case-insensitive.
     """
 
     status: int

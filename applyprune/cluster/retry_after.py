@@ -1,4 +1,4 @@
-"""When to send a request again: what the server asks for, else a growing, jittered wait."""
+"""When to retry a request: after the time that the server asks for, else with backoff."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LONGEST_WAIT = 5.0
 
 
 def seconds_to_wait(header: str) -> float | None:
-    """Return the seconds that a Retry-After header asks for; None when it makes no sense."""
+    """Return the seconds that a Retry-After header asks for; None when it is invalid."""
     header = header.strip()
     if re.fullmatch(r"[0-9]{1,9}", header):
         return float(header)
@@ -25,9 +25,9 @@ def seconds_to_wait(header: str) -> float | None:
 
 
 def backoff(tries: int, asked: float | None) -> float:
-    """Return the seconds to wait after that many tries; never less than the server asked for.
+    """Return the seconds to wait after ``tries`` tries; never less than the server asked for.
 
-    The jitter keeps threads that failed together from coming back together.
+    The jitter keeps threads that failed together from retrying together.
     """
     spread = random.uniform(0.5, 1.0)  # noqa: S311 -- no secret depends on it
     own = min(LONGEST_WAIT, FIRST_WAIT * 2.0 ** min(tries - 1, 16)) * spread

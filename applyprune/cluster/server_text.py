@@ -1,4 +1,4 @@
-"""Text that others wrote, made fit to be shown: no control sequences, no secrets, not too long."""
+"""Make foreign text safe to show: no control sequences, no secrets, not too long."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from applyprune.model.visible import visible
 MAX_SHOWN = 1024
 
 # Patterns are compiled when an error comes: that takes longer than a whole request.
-# Messages of the API server that hold names and paths but by their construction no values.
-# Each must match as a whole: a value could otherwise follow the part that is known.
+# Messages of the API server that can hold names and paths, but no values. A message must match as
+# a whole: otherwise a value could follow the known part.
 _WORD = r"[A-Za-z0-9_.:/-]+"
 _QUOTED = r"\"[^\"\n]{0,300}\""
 _OBJECT = rf"{_WORD}[ ]{_QUOTED}"
@@ -43,7 +43,7 @@ _WITHOUT_VALUES = rf"""
     | Request[ ]entity[ ]too[ ]large:[ ]limit[ ]is[ ]\d+
     | Unauthorized
 """
-# The beginning of messages whose end may quote a value.
+# The known beginnings of messages whose end may quote a value.
 _BEGINNINGS = (
     rf"admission webhook {_QUOTED} denied the request",
     rf"Internal error occurred: failed calling webhook {_QUOTED}",
@@ -57,8 +57,8 @@ _BEGINNINGS = (
 
 
 def shown(text: str, limit: int = MAX_SHOWN) -> str:
-    """Return the text on one line, invisible characters escaped, cut to ``limit`` characters."""
-    # Cut first: what comes may be a hundred megabytes.
+    """Return the text on one line, with invisible characters escaped, cut to ``limit``."""
+    # Cut first: the text may be a hundred megabytes.
     cut = len(text) > limit
     line = " ".join(text[:limit].split())
     clean = visible(line)
@@ -66,10 +66,10 @@ def shown(text: str, limit: int = MAX_SHOWN) -> str:
 
 
 def without_values(message: str) -> str:
-    """Return the part of an API server's message that can hold no value of the object's fields.
+    """Return the part of an API server's message that cannot hold a value of the object's fields.
 
-    For an error about a Secret: server-side apply quotes values in its schema errors, a webhook
-    says what it likes. Empty when nothing of the message is known to be free of values.
+    This is for errors about a Secret: server-side apply quotes values in its schema errors, and a
+    webhook's message can hold anything. Empty when no part of the message is known to be safe.
     """
     message = message.strip()
     if len(message) <= 4 * MAX_SHOWN and re.fullmatch(_WITHOUT_VALUES, message, re.VERBOSE):

@@ -1,4 +1,4 @@
-"""From an answer that is not a success to the one error that says what it means."""
+"""Turn an error response into one exception that says what it means."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from applyprune.errors import (
 )
 
 if TYPE_CHECKING:
-    from applyprune.cluster.answer import Answer
+    from applyprune.cluster.answer import RawResponse
     from applyprune.cluster.request import Request
 
 # Patterns are compiled when an error comes: that takes longer than a whole request.
@@ -33,10 +33,10 @@ _PAGE_BEGINNINGS = ("<!doctype html", "<html", "<head", "<?xml")
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
-    """What an answer means. ``passing``: the same request may well succeed in a moment.
+class RequestFailure:
+    """Why a try failed. ``passing``: the same request may succeed in a moment.
 
-    ``refused_unseen`` says that the server turned the request away before doing anything with it.
+    ``refused_unseen``: the server refused the request before it did anything with it.
     """
 
     error: AccessError
@@ -45,57 +45,60 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True)
-class Asker:
-    """Who asks, for hints: the kubeconfig's context and user, and the server's URL."""
+class ClientContext:
+    """What hints mention: the kubeconfig's context and user, and the server's URL."""
 
     context: str
     user: str
     server: str
 
 
-def judge(request: Request, answer: Answer, asker: Asker) -> Verdict:
-    """Return the meaning of an answer other than a success that can be believed."""
-    if answer.status in _REDIRECTS:
-        return Verdict(_redirected(request, answer, asker))
-    if answer.status < 400:
-        return Verdict(_unbelievable(request, answer, asker), passing=True)
-    status = StatusBody.of(answer)
-    message = _message(request, answer, status)
-    error = _error(request, answer, status, message)
-    _add_hint(error, message, asker)
+def response_failure(
+    request: Request, response: RawResponse, client: ClientContext
+) -> RequestFailure:
+    """Return the failure of a response that is not a valid success."""
+    if response.status in _REDIRECTS:
+        return RequestFailure(_redirected(request, response, client))
+    if response.status < 400:
+        return RequestFailure(_invalid_response(request, response, client), passing=True)
+    status = StatusBody.of(response)
+    message = _message(request, response, status)
+    error = _error(request, response, status, message)
+    _add_hint(error, message, client)
     passing = isinstance(error, Unavailable)
-    return Verdict(error, passing, refused_unseen=answer.status == 429)
+    return RequestFailure(error, passing, refused_unseen=response.status == 429)
 
 
-def _error(request: Request, answer: Answer, status: StatusBody, message: str) -> ApiError:
-    kind = class_of(request, answer.status, status)
-    retry_after = seconds_to_wait(answer.headers.get("Retry-After", ""))
+def _error(request: Request, response: RawResponse, status: StatusBody, message: str) -> ApiError:
+    kind = class_of(request, response.status, status)
+    retry_after = seconds_to_wait(response.headers.get("Retry-After", ""))
     return kind(
         message,
-        code=answer.status,
+        code=response.status,
         reason=shown(status.reason, 100),
         causes=_causes(request, status),
         retry_after=status.retry_after if retry_after is None else retry_after,
-        why=f"{request.method} {request.path} was answered by {answer.status}",
+        why=f"{request.method} {request.path} returned {response.status}",
     )
 
 
-def _message(request: Request, answer: Answer, status: StatusBody) -> str:
-    """Return what the server said, made safe; for a Secret what can hold no value of it."""
-    text = status.message or ("" if _is_html(answer) else _decoded(answer.raw))
+def _message(request: Request, response: RawResponse, status: StatusBody) -> str:
+    """Return the server's message, made safe; for a Secret, only what cannot hold a value."""
+    text = status.message or ("" if _is_html(response) else _decoded(response.raw))
     safe = without_values(text) if request.secret else shown(text)
     if safe:
         return safe
     if request.secret and text:
         fields = sorted({shown(cause["field"], 200) for cause in status.causes if cause["field"]})
         named = f" at {', '.join(fields[:10])}" if fields else ""
-        return f"the server refused it{named} ({shown(status.reason, 100) or answer.status})"
-    what = "a web page" if _is_html(answer) else "no message"
-    return f"the server answered {answer.status} with {what}"
+        reason = shown(status.reason, 100) or response.status
+        return f"the server refused the request{named} ({reason})"
+    what = "a web page" if _is_html(response) else "no message"
+    return f"the server returned {response.status} with {what}"
 
 
 def _causes(request: Request, status: StatusBody) -> tuple[dict[str, str], ...]:
-    """Return the causes made safe; of a Secret's the messages are kept that name managers only."""
+    """Return the causes, made safe; for a Secret, only messages that just name managers."""
     return tuple(
         {
             "reason": shown(cause["reason"], 100),
@@ -112,19 +115,19 @@ def _decoded(raw: bytes) -> str:
     return raw[:8192].decode("utf-8", "replace").strip()
 
 
-def _is_html(answer: Answer) -> bool:
-    content_type = answer.headers.get("Content-Type", "")
-    beginning = _decoded(answer.raw[:200]).lower()
+def _is_html(response: RawResponse) -> bool:
+    content_type = response.headers.get("Content-Type", "")
+    beginning = _decoded(response.raw[:200]).lower()
     return "html" in content_type.lower() or beginning.startswith(_PAGE_BEGINNINGS)
 
 
-def _add_hint(error: ApiError, message: str, asker: Asker) -> None:
-    who = f"context {asker.context!r}" + (f", user {asker.user!r}" if asker.user else "")
+def _add_hint(error: ApiError, message: str, client: ClientContext) -> None:
+    who = f"context {client.context!r}" + (f", user {client.user!r}" if client.user else "")
     if isinstance(error, Unauthorized):
         error.hint = (
             f"The credentials of {who} are missing, wrong or expired: log in again."
-            if asker.server.startswith("https://")
-            else f"{asker.server} is plain HTTP, over which no credentials are sent."
+            if client.server.startswith("https://")
+            else f"{client.server} is plain HTTP; credentials are not sent over it."
         )
     elif isinstance(error, Forbidden):
         denied = re.search(_DENIED, message)
@@ -135,32 +138,34 @@ def _add_hint(error: ApiError, message: str, asker: Asker) -> None:
                 f"{f' in namespace {place}' if place else ''} (used: {who})."
             )
     elif "HTTP request to an HTTPS server" in message:
-        error.hint = f"The server expects https:// instead of {asker.server}."
+        error.hint = f"The server expects https:// instead of {client.server}."
 
 
-def _redirected(request: Request, answer: Answer, asker: Asker) -> Unreachable:
-    target = shown(answer.headers.get("Location", ""), 200).partition("?")[0]
+def _redirected(request: Request, response: RawResponse, client: ClientContext) -> Unreachable:
+    target = shown(response.headers.get("Location", ""), 200).partition("?")[0]
     return Unreachable(
-        f"{asker.server} is not an API server: it redirects{f' to {target}' if target else ''}",
-        why=f"{request.method} {request.path} was answered by {answer.status}",
+        f"{client.server} is not an API server: it redirects{f' to {target}' if target else ''}",
+        why=f"{request.method} {request.path} returned {response.status}",
         hint="Check the server's URL in the kubeconfig; credentials are never sent elsewhere.",
     )
 
 
-def _unbelievable(request: Request, answer: Answer, asker: Asker) -> AccessError:
-    """Return the error for a success whose body is not what an API server sends."""
-    asked = f"{request.method} {request.path} was answered by {answer.status}"
-    if _is_html(answer):
+def _invalid_response(
+    request: Request, response: RawResponse, client: ClientContext
+) -> AccessError:
+    """Return the error for a success whose body no API server would send."""
+    asked = f"{request.method} {request.path} returned {response.status}"
+    if _is_html(response):
         return Unreachable(
-            f"{asker.server} did not answer as an API server: it sent a web page",
+            f"{client.server} did not answer as an API server: it sent a web page",
             why=asked,
-            hint="A proxy or a login page stands in between; check the network and server's URL.",
+            hint="A proxy or a login page is in between; check the network and the server's URL.",
         )
-    encoding = answer.headers.get("Content-Encoding", "")
+    encoding = response.headers.get("Content-Encoding", "")
     return Unavailable(
-        f"the reply is encoded as {shown(encoding, 50)}, which was not asked for"
+        f"the response is encoded as {shown(encoding, 50)}, which was not requested"
         if encoding
-        else f"the reply is not a JSON object ({len(answer.raw)} bytes)",
-        code=answer.status,
+        else f"the response is not a JSON object ({len(response.raw)} bytes)",
+        code=response.status,
         why=asked,
     )

@@ -1,4 +1,4 @@
-"""A reply that goes on until the server ends it, on a connection of its own."""
+"""A streamed response, on its own connection: it continues until the server ends it."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from urllib3.exceptions import HTTPError
 
-from applyprune.cluster.answer import Answer
-from applyprune.cluster.faults import judge_fault
-from applyprune.cluster.status import Asker, judge
+from applyprune.cluster.answer import RawResponse
+from applyprune.cluster.faults import connection_failure
+from applyprune.cluster.status import ClientContext, response_failure
 from applyprune.network.deadline import one_try
 
 if TYPE_CHECKING:
@@ -20,13 +20,12 @@ if TYPE_CHECKING:
     from applyprune.cluster.request import Request
     from applyprune.errors import AccessError
 
-# A chunk may say that it is as long as it likes, and a buffer of that length is what reading it
-# would begin with.
-_MOST = 64 * 1024
+# A chunk's declared length is untrusted and would be allocated up front; cap it.
+_MAX_READ = 64 * 1024
 
 
-def goes_on(response: BaseHTTPResponse) -> bool:
-    """Return whether the head of a reply is that of a stream of JSON, which is not encoded."""
+def is_stream(response: BaseHTTPResponse) -> bool:
+    """Return whether the headers are those of an unencoded stream of JSON."""
     content_type = response.headers.get("Content-Type", "").lower()
     encoding = response.headers.get("Content-Encoding", "identity")
     return (
@@ -37,53 +36,55 @@ def goes_on(response: BaseHTTPResponse) -> bool:
 
 
 class Stream:
-    """The bytes of such a reply as they come; for one thread at a time."""
+    """The bytes of a streamed response as they come; for one thread at a time."""
 
     def __init__(
         self,
         request: Request,
         response: BaseHTTPResponse,
         pool: HTTPConnectionPool,
-        asker: Asker,
+        client: ClientContext,
         stop: Callable[[], bool] | None,
     ) -> None:
-        """Take a response whose head has been read, and the pool that holds nothing else."""
+        """Keep a response whose headers were read, and its pool, which nothing else uses."""
         self.status = response.status
         self._request = request
         self._response = response
         self._pool = pool
-        self._asker = asker
+        self._client = client
         self._stop = stop
 
     def chunks(self, silence: float) -> Iterator[bytes]:
-        """Yield what has come, never nothing, until the server ends the reply.
+        """Yield the bytes as they come, never an empty chunk, until the server ends the response.
 
-        Raises Unreachable when the connection breaks, or when nothing comes for ``silence``
-        seconds, and Stopped when the stream's ``stop`` says so.
+        Raises Unreachable when the connection breaks or is silent for ``silence`` seconds, and
+        Stopped when the stream's ``stop`` returns true.
         """
         while chunk := self._read(silence):
             yield chunk
 
     def _read(self, silence: float) -> bytes:
-        # One try for each read: what the caller does with a chunk in between is not the server's.
+        # One try per read: the time that the caller spends on a chunk does not count.
         with one_try(silence, self._stop):
             try:
-                return self._response.read1(_MOST, decode_content=False)
+                return self._response.read1(_MAX_READ, decode_content=False)
             except (HTTPError, OSError) as fault:
-                verdict = judge_fault(
-                    self._request, fault, sent=True, seconds=silence, asker=self._asker
+                failure = connection_failure(
+                    self._request, fault, sent=True, seconds=silence, client=self._client
                 )
-                verdict.error.why = f"GET {self._request.path} broke off"
-                raise verdict.error from fault
+                failure.error.why = f"GET {self._request.path} was cut off"
+                raise failure.error from fault
 
     def error(self, status: dict[str, Any]) -> AccessError:
-        """Return the error that a Status within the stream stands for."""
+        """Return the error for a Status that came inside the stream."""
         code = status.get("code")
         if not isinstance(code, int) or not 400 <= code < 600:
             code = 500
-        # Without the bytes: they hold no more than the Status does.
-        error = judge(self._request, Answer(code, {}, b"", status), self._asker).error
-        error.why = f"GET {self._request.path} was ended with {code}"
+        # The bytes are left out: the Status holds everything.
+        error = response_failure(
+            self._request, RawResponse(code, {}, b"", status), self._client
+        ).error
+        error.why = f"GET {self._request.path} ended with {code}"
         return error
 
     def close(self) -> None:

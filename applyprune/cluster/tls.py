@@ -1,4 +1,4 @@
-"""The TLS context for one API server: its own authorities only, checked as Go checks them."""
+"""The TLS context for one API server: trust only its authorities, with Go's rules."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ _CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE--
 
 
 def tls_context(trust: TLSTrust, identity: Identity) -> ssl.SSLContext:
-    """Return a context that trusts what ``trust`` says and shows the identity's certificate.
+    """Return a context that follows ``trust`` and presents the identity's certificate.
 
-    The system's authorities are loaded (20 ms) only when the kubeconfig names none. Raises
-    AccessError for certificates and keys that cannot be used.
+    The system's authorities are loaded (20 ms) only when the kubeconfig has none. Raises
+    AccessError for invalid certificates and keys.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    # As Go: any certificate that is named as an authority is trusted, be it self-signed or not,
-    # and the common name of a server's certificate says nothing.
+    # As Go does: trust every certificate given as an authority, self-signed or not, and ignore the
+    # common name of a server's certificate.
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     context.hostname_checks_common_name = False
     if trust.skip_verify:
@@ -42,7 +42,7 @@ def tls_context(trust: TLSTrust, identity: Identity) -> ssl.SSLContext:
 
 
 def _trust_only(context: ssl.SSLContext, authorities: str) -> None:
-    # Only the PEM blocks: comments around them may hold what ssl does not take as ASCII.
+    # Only the PEM blocks: ssl refuses comments that are not ASCII.
     blocks = _CERTIFICATE.findall(authorities)
     try:
         context.load_verify_locations(cadata="\n".join(blocks) if blocks else "none")
@@ -54,7 +54,7 @@ def _trust_only(context: ssl.SSLContext, authorities: str) -> None:
 
 
 def _show(context: ssl.SSLContext, identity: Identity) -> None:
-    """Load certificate and key, which ssl takes from files only: a private one, gone at once."""
+    """Load certificate and key: ssl needs a file, so write a private one for a moment."""
     with tempfile.TemporaryDirectory(prefix="applyprune-") as folder:
         pair = Path(folder) / "client.pem"
         pair.touch(mode=0o600)

@@ -1,4 +1,4 @@
-"""Requests to the API server: pooled connections, deadlines, and bounded retries."""
+"""Send requests to the API server: pooled connections, deadlines and bounded retries."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from urllib3.exceptions import HTTPError
 from urllib3.util import Retry, Timeout
 
 from applyprune._version import __version__
-from applyprune.cluster.answer import Answer
+from applyprune.cluster.answer import RawResponse
 from applyprune.cluster.connection import ServerPool, open_pool
-from applyprune.cluster.faults import judge_fault
-from applyprune.cluster.reply import believed, parsed, read_body
-from applyprune.cluster.request import Reply, Request
+from applyprune.cluster.faults import connection_failure
+from applyprune.cluster.reply import parsed, read_body, validated
+from applyprune.cluster.request import Request, Response
 from applyprune.cluster.retry_after import backoff
-from applyprune.cluster.status import Asker, Verdict, judge
-from applyprune.cluster.stream import Stream, goes_on
+from applyprune.cluster.status import ClientContext, RequestFailure, response_failure
+from applyprune.cluster.stream import Stream, is_stream
 from applyprune.errors import ApiError, Unreachable
 from applyprune.network.deadline import CONNECT_TIMEOUT, TICK, Stopped, Try, one_try
 
@@ -31,25 +31,26 @@ if TYPE_CHECKING:
     from applyprune.cluster.access import ClusterAccess
     from applyprune.cluster.credentials import Identity
 
-__all__ = ["Reply", "Request", "Stream", "Transport"]
+__all__ = ["Request", "Response", "Stream", "Transport"]
 
-_Outcome = TypeVar("_Outcome", Reply, Stream)
+_Outcome = TypeVar("_Outcome", Response, Stream)
 
-# Seconds for a server that has never answered: then waiting longer rarely helps.
+# Seconds for a server that has never answered: a longer wait rarely helps.
 FIRST_CONTACT_BUDGET = 2.0
 MAX_TRIES = 32
 
 _USER_AGENT = f"applyprune/{__version__}"
-# Made once: each costs as much as the parsing of a small reply.
-_NO_RETRIES = Retry(False)  # noqa: FBT003 -- urllib3's word for "raise what happened"
+# Made once: it costs as much as parsing a small body.
+_NO_RETRIES = Retry(False)  # noqa: FBT003 -- this is how urllib3 is asked to raise the original error
 
 
 class Transport:
-    """Requests to one API server; thread-safe, at most ``pool_size`` at a time beside the streams.
+    """Sends requests to one API server; thread-safe.
 
-    ``retry_budget`` is in seconds: a try begins no later than that after the first failure of its
-    request. ``trace`` is given one line for each try, without bodies or credentials. ``agent`` is
-    what tells this process from others of its kind in the server's audit log.
+    At most ``pool_size`` requests run at a time, not counting streams. ``retry_budget`` is in
+    seconds: no try starts later than that after the first failure of its request. ``trace`` is
+    called with one line per try, without bodies or credentials. ``agent`` tells this process from
+    others in the server's audit log.
     """
 
     def __init__(
@@ -61,9 +62,9 @@ class Transport:
         trace: Callable[[str], None] | None = None,
         agent: str = "",
     ) -> None:
-        """Keep the settings; nothing is connected before the first request."""
+        """Keep the settings; the first request connects."""
         self._access = access
-        self._asker = Asker(access.context, access.user, access.server)
+        self._client = ClientContext(access.context, access.user, access.server)
         self._pool_size = pool_size
         self._retry_budget = retry_budget
         self._trace = trace
@@ -73,27 +74,27 @@ class Transport:
         self._closed = threading.Event()
         self._reached = False
 
-    def send(self, request: Request) -> Reply:
-        """Send the request, again where that is safe and may help, and return a reply to believe.
+    def send(self, request: Request) -> Response:
+        """Send the request, retry where that is safe and may help, and return a valid response.
 
-        Raises ApiError for what the server answered, Unreachable where nothing usable came back,
-        AccessError for credentials that cannot be had.
+        Raises ApiError for an error response, Unreachable where no usable response came, and
+        AccessError when there are no credentials.
         """
         return self._persist(request, self._whole, None)
 
     def stream(self, request: Request, stop: Callable[[], bool]) -> Stream:
-        """Send a request whose reply goes on; the caller closes it.
+        """Send a request whose response is streamed; the caller closes the stream.
 
-        It has a connection of its own, beside those of the pool. ``stop`` is asked several times a
-        second, in this thread, for as long as the stream is read. Raises as ``send`` does, and
-        Stopped when ``stop`` says so or the transport is closed.
+        It has its own connection, outside the pool. ``stop`` is called several times a second, in
+        this thread, while the stream is read. Raises as ``send`` does, and Stopped when ``stop``
+        returns true or the transport is closed.
         """
-        return self._persist(request, self._going_on, lambda: stop() or self._closed.is_set())
+        return self._persist(request, self._streamed, lambda: stop() or self._closed.is_set())
 
     def _persist(
         self,
         request: Request,
-        exchange: Callable[[Request, Identity, Try], _Outcome | Answer],
+        exchange: Callable[[Request, Identity, Try], _Outcome | RawResponse],
         stop: Callable[[], bool] | None,
     ) -> _Outcome:
         identity = self._access.credentials.current()
@@ -103,7 +104,7 @@ class Transport:
         while True:
             tries += 1
             outcome = self._try(request, identity, tries, exchange, stop)
-            if not isinstance(outcome, Verdict):
+            if not isinstance(outcome, RequestFailure):
                 return outcome
             now = time.monotonic()
             if isinstance(outcome.error, ApiError) and outcome.error.code == 401 and not renewed:
@@ -120,7 +121,7 @@ class Transport:
             identity = self._access.credentials.current()
 
     def _pause(self, seconds: float, stop: Callable[[], bool] | None) -> bool:
-        """Wait; return True as soon as the transport is closed, and raise Stopped."""
+        """Wait; return True as soon as the transport is closed. Raises Stopped."""
         if stop is None:
             return self._closed.wait(seconds)
         ends = time.monotonic() + seconds
@@ -131,7 +132,7 @@ class Transport:
         return self._closed.is_set()
 
     def close(self) -> None:
-        """Close the connections; requests that wait for their next try fail at once."""
+        """Close the connections; requests that wait for a retry fail at once."""
         self._closed.set()
         with self._lock:
             pool, self._pool = self._pool, None
@@ -139,15 +140,15 @@ class Transport:
             pool[1].pool.close()
 
     def _budget(self) -> float:
-        """Return the seconds after a first failure within which the last try may begin."""
+        """Return how many seconds after the first failure the last try may start."""
         if self._reached:
             return self._retry_budget
         return min(self._retry_budget, FIRST_CONTACT_BUDGET)
 
     def _wait_before_next(
-        self, request: Request, outcome: Verdict, tries: int, seconds_left: float
+        self, request: Request, outcome: RequestFailure, tries: int, seconds_left: float
     ) -> float:
-        """Return the seconds to wait before the next try; raises the error when there is none."""
+        """Return the seconds to wait before the next try; raises the error if there is none."""
         error = outcome.error
         may_repeat = outcome.passing and (request.retry or outcome.refused_unseen)
         if not may_repeat or self._closed.is_set():
@@ -157,9 +158,9 @@ class Transport:
             seconds_left = min(seconds_left, request.expires - time.monotonic())
         wait = backoff(tries, asked)
         if wait > seconds_left or tries >= MAX_TRIES:
-            told = f"the server asks to come back in {asked:.0f} s" if asked else ""
+            later = f"the server asks to retry in {asked:.0f} s" if asked else ""
             repeated = f"tried {tries} times" if tries > 1 else ""
-            error.why = "; ".join(part for part in (error.why, repeated, told) if part)
+            error.why = "; ".join(part for part in (error.why, repeated, later) if part)
             raise error
         return wait
 
@@ -168,51 +169,55 @@ class Transport:
         request: Request,
         identity: Identity,
         number: int,
-        exchange: Callable[[Request, Identity, Try], _Outcome | Answer],
+        exchange: Callable[[Request, Identity, Try], _Outcome | RawResponse],
         stop: Callable[[], bool] | None,
-    ) -> _Outcome | Verdict:
+    ) -> _Outcome | RequestFailure:
         seconds = request.timeout
         if request.expires is not None:
             seconds = min(seconds, max(0.0, request.expires - time.monotonic()))
         started = time.monotonic()
-        outcome: _Outcome | Verdict
+        outcome: _Outcome | RequestFailure
         with one_try(seconds, stop) as current:
             try:
-                came = exchange(request, identity, current)
+                received = exchange(request, identity, current)
             except (HTTPError, OSError) as error:
-                outcome = judge_fault(
-                    request, error, sent=current.sent, seconds=seconds, asker=self._asker
+                outcome = connection_failure(
+                    request, error, sent=current.sent, seconds=seconds, client=self._client
                 )
-                told = f"no reply ({outcome.error.what})"
+                message = f"no response ({outcome.error.what})"
             else:
-                outcome = judge(request, came, self._asker) if isinstance(came, Answer) else came
-                # A login page or a redirect is not the server's answer.
-                if not isinstance(outcome, Verdict) or isinstance(outcome.error, ApiError):
+                outcome = (
+                    response_failure(request, received, self._client)
+                    if isinstance(received, RawResponse)
+                    else received
+                )
+                # A login page or a redirect does not come from the server.
+                if not isinstance(outcome, RequestFailure) or isinstance(outcome.error, ApiError):
                     self._reached = True
-                told = str(came.status)
+                message = str(received.status)
         if self._trace is not None:
             took = f"{time.monotonic() - started:.3f} s"
             attempt = f", attempt {number}" if number > 1 else ""
-            self._trace(f"{request.method} {request.shown} {told} in {took}{attempt}")
+            self._trace(f"{request.method} {request.shown} {message} in {took}{attempt}")
         return outcome
 
-    def _whole(self, request: Request, identity: Identity, current: Try) -> Reply | Answer:
-        """Return the reply when it can be believed, else what came."""
+    def _whole(self, request: Request, identity: Identity, current: Try) -> Response | RawResponse:
+        """Return the validated response, or the raw one if it is not a valid success."""
         response = self._response(self._server_pool(identity), request, identity, current)
-        answer = self._answer(response)
-        return believed(request, answer) or answer
+        answer = self._raw_response(response)
+        return validated(request, answer) or answer
 
-    def _going_on(self, request: Request, identity: Identity, current: Try) -> Stream | Answer:
-        """Return the stream as soon as its head has come; what came when it is none."""
+    def _streamed(self, request: Request, identity: Identity, current: Try) -> Stream | RawResponse:
+        """Return the stream as soon as its headers have come, or the raw response if it is none."""
         self._refuse_when_closed()
         server = open_pool(self._access, identity, 1)
         with contextlib.ExitStack() as unless_kept:
             unless_kept.callback(server.pool.close)
             response = self._response(server, request, identity, current)
-            if not goes_on(response):
-                return self._answer(response)
+            if not is_stream(response):
+                return self._raw_response(response)
             unless_kept.pop_all()
-        return Stream(request, response, server.pool, self._asker, current.stop)
+        return Stream(request, response, server.pool, self._client, current.stop)
 
     def _response(
         self, server: ServerPool, request: Request, identity: Identity, current: Try
@@ -231,22 +236,22 @@ class Transport:
             decode_content=False,
         )
 
-    def _answer(self, response: BaseHTTPResponse) -> Answer:
+    def _raw_response(self, response: BaseHTTPResponse) -> RawResponse:
         try:
-            raw = read_body(response, self._asker)
+            raw = read_body(response, self._client)
         except BaseException:
             response.close()
             raise
         finally:
             response.release_conn()
-        return Answer(response.status, response.headers, raw, parsed(raw, response))
+        return RawResponse(response.status, response.headers, raw, parsed(raw, response))
 
     def _server_pool(self, identity: Identity) -> ServerPool:
-        """Return the pool for the identity's certificate, a new one when that has changed."""
+        """Return the pool for the identity's certificate; a new pool when that has changed."""
         with self._lock:
             self._refuse_when_closed()
             if self._pool is None or self._pool[0] != identity.certificate:
-                # Requests under way keep the connections that they hold.
+                # Requests under way keep their connections.
                 pool = open_pool(self._access, identity, self._pool_size)
                 if self._pool is not None:
                     self._pool[1].pool.close()
@@ -270,7 +275,7 @@ class Transport:
         more = (*self._access.impersonation, *request.headers)
         if not more:
             return headers
-        # A name may come more than once: every group to impersonate has a header of its own.
+        # A header may repeat: each impersonated group has its own.
         several = HTTPHeaderDict(headers)
         for name, value in more:
             several.add(name, value)

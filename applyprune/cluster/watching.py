@@ -1,7 +1,7 @@
-"""Watches: what happens to the objects of a resource, from a resourceVersion on.
+"""Watch the objects of a resource, starting at a resourceVersion.
 
-A watch proves nothing by what it does not say: one that ends, in whatever way, is followed by
-another one or by a list.
+The silence of a watch proves nothing: after it ends, for whatever reason, another watch or a list
+must follow.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from applyprune.cluster.object_requests import JSON, for_collection, selection
-from applyprune.cluster.objects import METADATA, live_object, matches, unbelievable
+from applyprune.cluster.objects import METADATA, invalid_response, live_object, matches
 from applyprune.cluster.reply import json_object
 from applyprune.model.live import Change, ChangeKind, Live
 from applyprune.model.refs import Ref
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from applyprune.cluster.transport import Transport
     from applyprune.model.resources import Resource
 
-# Seconds after which the server is asked to end a watch. Nothing else is certain to be heard of it
-# while nothing happens: bookmarks are promised by nobody.
+# Seconds after which the server is asked to end a watch. While nothing changes, no other sign of
+# life is certain: bookmarks are not guaranteed.
 SESSION = 30
-# Seconds of silence more than that, and the connection is taken for dead.
+# After so many more seconds of silence, the connection counts as dead.
 GRACE = 5.0
 # Bytes of one event. The server's own limit for what it stores is 1.5 MiB.
 MAX_EVENT = 32 * 1024 * 1024
@@ -38,7 +38,7 @@ _PARTIAL = ("meta.k8s.io/v1", "PartialObjectMetadata")
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which objects of a resource are watched, and whether in full or by their metadata only."""
+    """Which objects of a resource are selected, and whether in full or only their metadata."""
 
     namespace: str = ""
     selector: str = ""
@@ -55,15 +55,15 @@ def watch(
     stop: Callable[[], bool],
     seconds: float,
 ) -> Iterator[Change]:
-    """Yield what happens, as ``KubernetesClient.watch`` describes it."""
+    """Yield the changes, as ``KubernetesClient.watch`` describes."""
     selector, name, full = wanted.selector, wanted.name, wanted.full
     what = f"the watch of {resource.full_plural}"
     if not resource_version:
-        raise unbelievable(what, "its list had no resourceVersion to begin from")
+        raise invalid_response(what, "its list had no resourceVersion to start from")
     ends = time.monotonic() + seconds
     session = max(1, min(SESSION, math.ceil(seconds)))
 
-    def over() -> bool:
+    def is_over() -> bool:
         return stop() or time.monotonic() >= ends
 
     request = for_collection(
@@ -81,19 +81,19 @@ def watch(
     )
     inside = wanted.namespace if resource.namespaced else ""
     try:
-        with closing(transport.stream(request, over)) as stream:
+        with closing(transport.stream(request, is_over)) as stream:
             for line in lines(stream.chunks(session + GRACE), what):
-                if over():
+                if is_over():
                     return
                 event = json_object(line)
                 item = event.get("object") if event is not None else None
                 if event is None or not isinstance(item, dict):
-                    raise unbelievable(what, "it sent what is no event")
+                    raise invalid_response(what, "it sent an invalid event")
                 if event.get("type") == "ERROR":
                     raise stream.error(item)
                 change = _change(resource, inside, event.get("type"), item, full=full)
                 if change is None:
-                    raise unbelievable(what, "an event is about something else")
+                    raise invalid_response(what, "an event is about something else")
                 # As in a list: some aggregated APIs ignore the selector.
                 if change.kind is ChangeKind.BOOKMARK or (
                     matches(change.live, selector) and name in {"", change.live.ref.name}
@@ -104,9 +104,9 @@ def watch(
 
 
 def lines(chunks: Iterable[bytes], what: str) -> Iterator[bytes]:
-    """Yield the lines that the chunks make up, each as soon as it is whole; no blank ones.
+    """Join chunks into lines; yield each as soon as it is complete, without blank ones.
 
-    Raises Unavailable, about ``what``, for a line without an end and for one that is too long.
+    Raises Unavailable, about ``what``, for an unfinished last line and for a line that is too long.
     """
     parts: list[bytes] = []
     size = 0
@@ -120,17 +120,17 @@ def lines(chunks: Iterable[bytes], what: str) -> Iterator[bytes]:
         parts.append(rest)
         size += len(rest)
         if size > MAX_EVENT:
-            raise unbelievable(what, f"an event is longer than {MAX_EVENT >> 20} MiB")
+            raise invalid_response(what, f"an event is longer than {MAX_EVENT >> 20} MiB")
     if b"".join(parts).strip():
-        raise unbelievable(what, "it broke off in the middle of an event")
+        raise invalid_response(what, "it was cut off in the middle of an event")
 
 
 def _change(
     resource: Resource, namespace: str, kind: object, item: Mapping[str, Any], *, full: bool
 ) -> Change | None:
-    """Return what an event says; None when that is not about the resource in the namespace."""
+    """Parse an event; None when it is not about the resource in the namespace."""
     try:
-        known = ChangeKind(kind)  # type: ignore[arg-type]  # whatever it is, it is looked up
+        known = ChangeKind(kind)  # type: ignore[arg-type]  # an unknown kind raises
     except ValueError:
         return None
     type_ = (resource.gvk.api_version, resource.kind) if full else _PARTIAL
@@ -147,7 +147,7 @@ def _change(
 
 
 def _is_in(live: Live, namespace: str) -> bool:
-    # A bookmark is about no object.
+    # A bookmark has no object.
     return live.ref.namespace == namespace or not live.ref.name
 
 

@@ -1,1 +1,1 @@
-"""The wire, as the API server and the input by URL both need it: deadlines, proxies, faults."""
+"""HTTP for the API server and for input by URL: deadlines, proxies, connection errors."""

@@ -1,8 +1,8 @@
-"""urllib3 connections on which every try has one deadline, from the host's name to the last byte.
+"""urllib3 connections with one deadline per try, from name resolution to the last byte.
 
-A socket's own timeout starts anew with each byte that arrives, so a server that sends one a second
-holds a request for hours. Here each read and write gets what is left of the try. A try may have a
-``stop`` as well, which is asked several times a second, always in the thread that made the try.
+A socket's own timeout restarts with every byte, so a server that sends one byte a second can hold a
+request for hours. Here each read and write gets the time that is left of the try. A try may also
+have a ``stop``, which is called several times a second, always in the thread that made the try.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
 CONNECT_TIMEOUT = 5.0
-# Name resolution and, when a name has several addresses, all of them together.
+# Name resolution and the attempts at all addresses of a name, together.
 NAMED_CONNECT_TIMEOUT = 10.0
-# Seconds between two looks at a ``stop``.
+# Seconds between two calls of ``stop``.
 TICK = 0.25
-# Seconds of silence, between probes, and how many of them go unanswered until the peer is dead.
+# Seconds of silence, seconds between probes, and how many unanswered probes mean a dead peer.
 KEEPALIVE = (15, 15, 3)
 # One TLS record: what a single write of the ssl module sends within its timeout.
 _WRITE_SIZE = 16 * 1024
@@ -42,29 +42,29 @@ _Result = TypeVar("_Result")
 
 
 class Stopped(Exception):
-    """Nobody wants the reply any more."""
+    """The response is no longer wanted."""
 
 
 class Try:
-    """One try of one request: when it is over, and whether a byte of it may have left."""
+    """One try of one request: its deadline, and whether a byte of it may have been sent."""
 
     __slots__ = ("ends", "sent", "stop")
 
     def __init__(self, seconds: float, stop: Callable[[], bool] | None = None) -> None:
-        """Start the clock; ``stop`` says that nobody wants the reply any more."""
+        """Start the clock; ``stop`` returns true when the response is no longer wanted."""
         self.ends = time.monotonic() + seconds
         self.sent = False
         self.stop = stop
 
     def seconds_left(self) -> float:
-        """Return the seconds left, more than none; raises TimeoutError when it is over."""
+        """Return the seconds left, always more than zero; raises TimeoutError when none is."""
         left = self.ends - time.monotonic()
         if left <= 0:
             raise TimeoutError("timed out")
         return left
 
     def next_wait(self) -> float:
-        """Return how long to wait before asking again; raises Stopped, and as ``seconds_left``."""
+        """Return how long to wait before the next check; raises Stopped or TimeoutError."""
         if self.stop is None:
             return self.seconds_left()
         if self.stop():
@@ -77,7 +77,7 @@ _current: ContextVar[Try] = ContextVar("try")
 
 @contextlib.contextmanager
 def one_try(seconds: float, stop: Callable[[], bool] | None = None) -> Iterator[Try]:
-    """Bound all that this thread does on connections of this module within the block."""
+    """Apply one deadline to everything that this thread does on connections in the block."""
     current = Try(seconds, stop)
     token = _current.set(current)
     try:
@@ -87,7 +87,7 @@ def one_try(seconds: float, stop: Callable[[], bool] | None = None) -> Iterator[
 
 
 def socket_options() -> list[tuple[int, int, int]]:
-    """Return the options of every socket: no delay, and probes that notice a peer that is gone."""
+    """Return the options of every socket: no delay, and probes that detect a dead peer."""
     options = [
         (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
         (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
@@ -102,7 +102,7 @@ def socket_options() -> list[tuple[int, int, int]]:
 
 
 class _Reader(io.RawIOBase):
-    """The receiving side of a socket, as the file that http.client reads a reply from."""
+    """The receiving side of a socket, as the file from which http.client reads a response."""
 
     def __init__(self, sock: Any) -> None:
         self._sock = sock
@@ -115,8 +115,8 @@ class _Reader(io.RawIOBase):
         current = _current.get()
         while True:
             self._sock.settimeout(current.next_wait())
-            # Of the socket itself: its file cannot be read from any more after a timeout. Nothing
-            # is lost by one, half a TLS record stays in the socket.
+            # From the socket, not from its file: after a timeout the file cannot be read any more.
+            # A timeout loses nothing: half a TLS record stays in the socket.
             try:
                 count: int = self._sock.recv_into(buffer)
             except TimeoutError:
@@ -129,7 +129,7 @@ class _Reader(io.RawIOBase):
 
 
 class _Readable:
-    """A socket as far as http.client's reply needs one: something with ``makefile``."""
+    """The part of a socket that http.client's response needs: ``makefile``."""
 
     def __init__(self, sock: Any) -> None:
         self._sock = sock
@@ -139,19 +139,19 @@ class _Readable:
 
 
 class _Response(http.client.HTTPResponse):
-    """A reply, to a request or to a proxy's CONNECT, that is read within the deadline."""
+    """A response, to a request or to a proxy's CONNECT, that is read within the deadline."""
 
     def __init__(self, sock: Any, *arguments: Any, **options: Any) -> None:
         super().__init__(_Readable(sock), *arguments, **options)  # type: ignore[arg-type]
 
 
 class DeadlineHTTPConnection(HTTPConnection):
-    """A connection that keeps to the deadline of the try that uses it."""
+    """A connection that obeys the deadline of the current try."""
 
     response_class = _Response
 
     def connect(self) -> None:
-        """Connect; in a thread when the try may be stopped, for nothing interrupts a handshake."""
+        """Connect; in a thread if the try can be stopped, as nothing interrupts a handshake."""
         current = _current.get()
         connect = super().connect
         if current.stop is None:
@@ -160,7 +160,7 @@ class DeadlineHTTPConnection(HTTPConnection):
         limit = current.seconds_left()
 
         def work() -> None:
-            # The thread's own context: what it reads of a proxy never asks the caller's ``stop``.
+            # A try of its own: reads from a proxy must not call the caller's ``stop``.
             _current.set(Try(limit))
             connect()
 
@@ -172,7 +172,7 @@ class DeadlineHTTPConnection(HTTPConnection):
         return self._new_conn_to_name()
 
     def _new_conn_to_name(self) -> socket.socket:
-        """Connect in a thread: nothing else bounds the resolution of a name."""
+        """Connect in a thread: nothing else can limit name resolution."""
         limit = min(NAMED_CONNECT_TIMEOUT, _current.get().seconds_left())
         try:
             return _in_thread(super()._new_conn, socket.socket.close, limit)
@@ -181,7 +181,7 @@ class DeadlineHTTPConnection(HTTPConnection):
             raise ConnectTimeoutError(self, message) from None
 
     def send(self, data: Any) -> None:
-        """Send within the deadline, also to a peer that takes a byte a second."""
+        """Send within the deadline, even to a peer that accepts a byte a second."""
         current = _current.get()
         if self.sock is None:
             self.connect()
@@ -196,7 +196,7 @@ class DeadlineHTTPSConnection(DeadlineHTTPConnection, HTTPSConnection):
     """The same over TLS."""
 
     def connect(self) -> None:
-        """Connect; a server that the user chose not to check is not warned about each time."""
+        """Connect, without urllib3's InsecureRequestWarning when verification was turned off."""
         super().connect()
         self.is_verified = True
 
@@ -216,9 +216,9 @@ class DeadlineHTTPSConnectionPool(HTTPSConnectionPool):
 def _in_thread(
     work: Callable[[], _Result], discard: Callable[[_Result], None], limit: float
 ) -> _Result:
-    """Return what comes of the work, which is left alone when it takes longer than the limit.
+    """Return the result of ``work``, run in a thread that is abandoned after ``limit`` seconds.
 
-    Raises TimeoutError then, and Stopped; ``discard`` gets what comes after that.
+    Raises TimeoutError then, or Stopped; ``discard`` gets a result that comes too late.
     """
     outcome: queue.SimpleQueue[_Result | Exception] = queue.SimpleQueue()
     given_up = threading.Event()

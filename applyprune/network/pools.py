@@ -1,4 +1,4 @@
-"""Pools of connections that keep to deadlines, directly or through a proxy."""
+"""Pools of connections with deadlines, direct or through a proxy."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from applyprune.network.deadline import (
 
 
 def open_pools(proxy: str, **options: Any) -> PoolManager:
-    """Return pools for any server, through ``proxy`` unless it is empty; none is connected yet.
+    """Return pools for any server, through ``proxy`` unless it is empty; nothing is connected yet.
 
-    ``options`` are urllib3's. What is done on them stands within ``deadline.one_try``. Raises
-    AccessError for a proxy that is none.
+    ``options`` are urllib3's. Use the pools inside ``deadline.one_try``. Raises AccessError for an
+    invalid proxy.
     """
     options["socket_options"] = socket_options()
     manager = _through(proxy, options) if proxy else PoolManager(1, **options)

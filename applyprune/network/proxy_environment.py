@@ -1,4 +1,4 @@
-"""The proxy that the environment asks for, by the rules of Go's net/http, which kubectl follows."""
+"""Choose the proxy from the environment, by the rules of Go's net/http and so of kubectl."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def proxy_for(server: str, environ: Mapping[str, str]) -> str:
-    """Return the URL of the proxy for ``server``, empty for none; loopback is never proxied."""
+    """Return the URL of the proxy for ``server``, empty for none; loopback never has one."""
     parts = urlsplit(server)
     names = (
         ("HTTPS_PROXY", "https_proxy") if parts.scheme == "https" else ("HTTP_PROXY", "http_proxy")
@@ -35,7 +35,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def _matches(pattern: str, host: str, port: int) -> bool:
-    """Tell whether one item of NO_PROXY covers the host: ``*``, CIDR, address or domain, a port."""
+    """Return whether a NO_PROXY item covers the host: ``*``, CIDR, address or domain, with port."""
     pattern = pattern.strip()
     if not pattern:
         return False

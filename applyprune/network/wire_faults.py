@@ -1,4 +1,4 @@
-"""What went wrong on the wire, in words."""
+"""Describe connection errors in words."""
 
 from __future__ import annotations
 
@@ -16,31 +16,31 @@ from urllib3.exceptions import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# What may pass, the first that fits an error or what it was raised from; with it what to say and
-# whether the server seems to be out of reach.
+# Transient errors. The first that fits an error or one of its causes gives the message, and whether
+# the server seems to be unreachable.
 _PASSING: tuple[tuple[type[Exception] | tuple[type[Exception], ...], str, bool], ...] = (
     (NameResolutionError, "the name of {server} cannot be resolved", True),
-    (ConnectTimeoutError, "{server} cannot be reached: no connection in time", True),
-    (ConnectionRefusedError, "nothing listens at {server}", True),
+    (ConnectTimeoutError, "{server} cannot be reached: the connection timed out", True),
+    (ConnectionRefusedError, "connection refused by {server}", True),
     (EmptyPoolError, "no connection to {server} became free within {seconds} s", False),
-    ((ReadTimeoutError, TimeoutError), "{server} gave no complete reply in {seconds} s", False),
-    (http.client.IncompleteRead, "the reply of {server} was cut off", False),
-    (http.client.RemoteDisconnected, "{server} closed the connection without a reply", False),
-    (http.client.HTTPException, "what answers at {server} does not speak HTTP", True),
+    ((ReadTimeoutError, TimeoutError), "{server} sent no complete response in {seconds} s", False),
+    (http.client.IncompleteRead, "the response of {server} was cut off", False),
+    (http.client.RemoteDisconnected, "{server} closed the connection without a response", False),
+    (http.client.HTTPException, "{server} does not speak HTTP", True),
 )
 
 
 def causes(error: BaseException) -> tuple[BaseException, ...]:
-    """Return the error and what it was raised from or wraps, outermost first."""
+    """Return the error and its causes, outermost first."""
     return tuple(_causes(error))
 
 
 def described(error: BaseException, *, server: str, seconds: float) -> tuple[str, bool]:
-    """Return what happened, and whether the server seems to be out of reach.
+    """Return what happened, and whether the server seems to be unreachable.
 
-    ``seconds`` is how long a reply was waited for.
+    ``seconds`` is how long a response was awaited.
     """
-    # A refused connection is a NewConnectionError too, and that is a kind of ConnectTimeoutError.
+    # A refused connection is also a NewConnectionError, which is a kind of ConnectTimeoutError.
     found = [cause for cause in _causes(error) if type(cause) is not NewConnectionError]
     for kinds, what, unreachable in _PASSING:
         if any(isinstance(cause, kinds) for cause in found):

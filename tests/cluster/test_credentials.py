@@ -304,9 +304,9 @@ def test_a_plugin_may_issue_a_certificate(plane: Plane, tmp_path: Path) -> None:
         ("print('{}')", "failed: exec: malformed response"),
         (prints(), "printed neither a token nor a client certificate"),
         (prints(clientCertificateData="x"), "a client certificate without its key"),
-        (prints(token=7), "of a wrong shape: token is not text"),
-        (prints(token="a\nb"), "the token holds characters that no token has"),
-        (prints(token="t", expirationTimestamp="soon"), "an expiration time that is none"),
+        (prints(token=7), "malformed credentials: token is not text"),
+        (prints(token="a\nb"), "the token contains invalid characters"),
+        (prints(token="t", expirationTimestamp="soon"), "an invalid expiration time"),
     ],
 )
 def test_a_plugin_that_fails_is_one_clear_error(
@@ -329,8 +329,8 @@ def test_a_plugin_that_fails_is_one_clear_error(
             {"command": "no-such-program", "installHint": "get it\x1b[0m"},
             r"(?s)cannot be found.*get it\\x1b",
         ),
-        ({"command": ""}, "exec names no command"),
-        ({"apiVersion": None}, "exec names no apiVersion"),
+        ({"command": ""}, "exec has no command"),
+        ({"apiVersion": None}, "exec has no apiVersion"),
         ({"args": "x"}, "args must be a list"),
     ],
 )

@@ -144,10 +144,10 @@ def test_the_context_can_be_chosen(tmp_path: Path) -> None:
     ("changes", "context", "message"),
     [
         ({}, "nope", r"no context 'nope'\n  The contexts are: one\."),
-        ({"current-context": ""}, "", r"no context is chosen.*The contexts are: one\."),
+        ({"current-context": ""}, "", r"no context is selected.*The contexts are: one\."),
         ({"contexts": None}, "", r"no context 'one'\n  The kubeconfig has no contexts"),
-        ({"clusters": []}, "", "context 'one' names the cluster 'one', which is not there"),
-        ({"users": []}, "", "context 'one' names the user 'one', which is not there"),
+        ({"clusters": []}, "", "context 'one' names the cluster 'one', which does not exist"),
+        ({"users": []}, "", "context 'one' names the user 'one', which does not exist"),
         ({"contexts": [{"name": "one", "context": {}}]}, "", "context 'one' names no cluster"),
         ({"contexts": "x"}, "", "contexts must be a list"),
         ({"users": [{"user": {}}]}, "", "users must be a list of mappings with a name"),
@@ -167,7 +167,7 @@ def test_says_what_is_wrong_with_a_kubeconfig(
 
 
 def test_a_missing_file_is_an_error_only_when_it_was_asked_for(tmp_path: Path) -> None:
-    with pytest.raises(AccessError, match="no such kubeconfig file"):
+    with pytest.raises(AccessError, match="kubeconfig file does not exist"):
         connect(kubeconfig=str(tmp_path / "missing"), environ={})
 
 
@@ -189,7 +189,7 @@ def test_a_folder_is_no_kubeconfig(tmp_path: Path) -> None:
     ("text", "message"),
     [
         ("users:\n- {token: s3cr3t\n", "line 3"),
-        ("token: s3cr3t\ntoken: s3cr3t-2\n", "line 2: a key is given twice"),
+        ("token: s3cr3t\ntoken: s3cr3t-2\n", "line 2: duplicate key"),
         ("- s3cr3t\n", "it must be a mapping"),
         ("s3cr3t: \x00", "not valid YAML"),
         ("a: &a {token: s3cr3t}\n---\nb: 1\n", "not valid YAML"),
@@ -254,7 +254,7 @@ def test_takes_trust_and_proxy(tmp_path: Path) -> None:
         ({"certificate-authority": "/no/such/ca"}, "/no/such/ca: .*: No such file"),
         (
             {"certificate-authority-data": b64("pem"), "insecure-skip-tls-verify": True},
-            "both names a certificate authority and skips its check",
+            "has a certificate authority and also turns the check off",
         ),
     ],
 )
@@ -299,11 +299,11 @@ def test_takes_a_client_certificate_from_data_and_files(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("user", "message"),
     [
-        ({"token": "a\nb"}, "the token holds characters that no token has"),
+        ({"token": "a\nb"}, "the token contains invalid characters"),
         ({"tokenFile": "missing"}, "missing: cannot read a file"),
         ({"client-certificate-data": b64("x")}, "a client certificate without its key"),
-        ({"username": "u", "password": "p"}, "name and a password, which Kubernetes no longer"),
-        ({"auth-provider": {"name": "azure"}}, "the auth-provider 'azure', which is gone"),
+        ({"username": "u", "password": "p"}, "username and password, which Kubernetes no longer"),
+        ({"auth-provider": {"name": "azure"}}, "the unsupported auth-provider 'azure'"),
         ({"as-groups": ["g"]}, "impersonates groups without a user"),
         ({"as": "a\nb"}, "cannot be sent as a header"),
         ({"token": ["x"]}, "token must be text"),

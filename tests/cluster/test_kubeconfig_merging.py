@@ -135,4 +135,4 @@ def test_a_name_that_stands_twice(files: Path) -> None:
     """Nobody could tell which server is meant."""
     with pytest.raises(AccessError) as caught:
         connect(environ={"KUBECONFIG": "twice"})
-    assert "twice: the kubeconfig is malformed: clusters names 'a' twice" in str(caught.value)
+    assert "twice: the kubeconfig is malformed: clusters has 'a' twice" in str(caught.value)

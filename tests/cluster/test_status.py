@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from applyprune.cluster.answer import Answer
+from applyprune.cluster.answer import RawResponse
 from applyprune.cluster.request import Request
-from applyprune.cluster.status import Asker, judge
+from applyprune.cluster.status import ClientContext, response_failure
 from applyprune.errors import (
     AlreadyExists,
     ApiError,
@@ -25,7 +25,7 @@ from applyprune.errors import (
     Unreachable,
 )
 
-ASKER = Asker(context="prod", user="alice", server="https://k8s.example:6443")
+CLIENT = ClientContext(context="prod", user="alice", server="https://k8s.example:6443")
 PATH = "/apis/apps/v1/namespaces/shop/deployments/web"
 ABOUT = ("apps", "deployments", "web")
 SCHEMA_ERROR = (
@@ -35,7 +35,7 @@ SCHEMA_ERROR = (
 HTML = b"<!DOCTYPE html><html><body>Please log in</body></html>"
 
 
-def status(code: int, reason: str = "", message: str = "it says so", **details: Any) -> Answer:
+def status(code: int, reason: str = "", message: str = "it says so", **details: Any) -> RawResponse:
     body: dict[str, Any] = {
         "kind": "Status",
         "apiVersion": "v1",
@@ -46,11 +46,11 @@ def status(code: int, reason: str = "", message: str = "it says so", **details: 
     }
     if reason:
         body["reason"] = reason
-    return Answer(code, {}, json.dumps(body).encode(), body)
+    return RawResponse(code, {}, json.dumps(body).encode(), body)
 
 
-def text(code: int, body: bytes = b"404 page not found\n", **headers: str) -> Answer:
-    return Answer(
+def text(code: int, body: bytes = b"404 page not found\n", **headers: str) -> RawResponse:
+    return RawResponse(
         code, {key.replace("_", "-"): value for key, value in headers.items()}, body, None
     )
 
@@ -140,17 +140,21 @@ NAMED = {"group": "apps", "kind": "deployments", "name": "web"}
     ],
 )
 def test_each_answer_has_one_meaning(
-    request_: Request, answer: Answer, kind: type[ApplypruneError], passing: bool
+    request_: Request, answer: RawResponse, kind: type[ApplypruneError], passing: bool
 ) -> None:
-    verdict = judge(request_, answer, ASKER)
+    failure = response_failure(request_, answer, CLIENT)
 
-    assert type(verdict.error) is kind
-    assert verdict.passing is passing
-    assert not isinstance(verdict.error, ApiError) or verdict.error.code == answer.status
+    assert type(failure.error) is kind
+    assert failure.passing is passing
+    assert not isinstance(failure.error, ApiError) or failure.error.code == answer.status
 
 
 def test_only_a_429_is_surely_unseen() -> None:
-    seen = [code for code in range(200, 600) if judge(PATCH, text(code, b""), ASKER).refused_unseen]
+    seen = [
+        code
+        for code in range(200, 600)
+        if response_failure(PATCH, text(code, b""), CLIENT).refused_unseen
+    ]
 
     assert seen == [429]
 
@@ -161,12 +165,12 @@ def test_keeps_reason_and_causes() -> None:
         "message": 'conflict with "kubectl" using apps/v1',
         "field": ".spec.replicas",
     }
-    error = judge(PATCH, status(409, "Conflict", causes=[cause, "odd", 7]), ASKER).error
+    error = response_failure(PATCH, status(409, "Conflict", causes=[cause, "odd", 7]), CLIENT).error
 
     assert isinstance(error, Conflict)
     assert error.reason == "Conflict"
     assert error.causes == (cause,)
-    assert str(error) == f"it says so: PATCH {PATH} was answered by 409"
+    assert str(error) == f"it says so: PATCH {PATH} returned 409"
 
 
 @pytest.mark.parametrize(
@@ -177,14 +181,16 @@ def test_tells_when_to_come_back(
     header: str, details: dict[str, Any], seconds: float | None
 ) -> None:
     plain = status(429, "TooManyRequests", **details)
-    error = judge(PATCH, Answer(429, {"Retry-After": header}, plain.raw, plain.body), ASKER).error
+    error = response_failure(
+        PATCH, RawResponse(429, {"Retry-After": header}, plain.raw, plain.body), CLIENT
+    ).error
 
     assert isinstance(error, ApiError)
     assert error.retry_after == seconds
 
 
 def test_a_401_says_whose_credentials_were_refused() -> None:
-    assert "context 'prod', user 'alice'" in judge(GET, status(401), ASKER).error.hint
+    assert "context 'prod', user 'alice'" in response_failure(GET, status(401), CLIENT).error.hint
 
 
 def test_a_403_says_which_right_is_missing_and_to_whom() -> None:
@@ -192,7 +198,7 @@ def test_a_403_says_which_right_is_missing_and_to_whom() -> None:
         'deployments.apps "web" is forbidden: User "alice@example.com" cannot patch resource'
         ' "deployments" in API group "apps" in the namespace "shop"'
     )
-    hint = judge(PATCH, status(403, "Forbidden", message), ASKER).error.hint
+    hint = response_failure(PATCH, status(403, "Forbidden", message), CLIENT).error.hint
 
     assert hint == (
         "Ask for the right to patch deployments in namespace shop"
@@ -201,25 +207,25 @@ def test_a_403_says_which_right_is_missing_and_to_whom() -> None:
 
 
 def test_a_redirect_shows_where_to_without_its_query() -> None:
-    error = judge(GET, text(302, b"", Location="https://login/?token=x"), ASKER).error
+    error = response_failure(GET, text(302, b"", Location="https://login/?token=x"), CLIENT).error
 
     assert "https://login/" in str(error)
     assert "token" not in str(error)
 
 
 def test_a_web_page_is_called_one() -> None:
-    assert "sent a web page" in str(judge(GET, text(200, HTML), ASKER).error)
-    assert "web page" in str(judge(PATCH, text(502, HTML), ASKER).error)
+    assert "sent a web page" in str(response_failure(GET, text(200, HTML), CLIENT).error)
+    assert "web page" in str(response_failure(PATCH, text(502, HTML), CLIENT).error)
 
 
 def test_an_encoded_reply_is_called_one() -> None:
     assert "encoded as gzip" in str(
-        judge(GET, text(200, b"\x1f\x8b", Content_Encoding="gzip"), ASKER).error
+        response_failure(GET, text(200, b"\x1f\x8b", Content_Encoding="gzip"), CLIENT).error
     )
 
 
 def test_control_sequences_are_taken_out() -> None:
-    error = judge(PATCH, status(422, "Inv\x1balid", "\x1b]0;owned\x07"), ASKER).error
+    error = response_failure(PATCH, status(422, "Inv\x1balid", "\x1b]0;owned\x07"), CLIENT).error
 
     assert isinstance(error, ApiError)
     assert "\x1b" not in f"{error}{error.reason}"
@@ -247,10 +253,10 @@ CANARY = "c4n4ryc4n4ry"
         text(404, CANARY.encode()),
     ],
 )
-def test_errors_about_a_secret_hold_no_value(answer: Answer) -> None:
+def test_errors_about_a_secret_hold_no_value(answer: RawResponse) -> None:
     request = Request("PATCH", "/api/v1/namespaces/n/secrets/s", secret=True)
 
-    error = judge(request, answer, ASKER).error
+    error = response_failure(request, answer, CLIENT).error
 
     assert CANARY not in f"{error!s} {error!r} {vars(error)}"
     assert str(error)
@@ -262,4 +268,6 @@ def test_an_error_about_a_secret_still_names_the_field() -> None:
     )
     request = Request("PATCH", "/api/v1/namespaces/n/secrets/s", secret=True)
 
-    assert "refused it at data[k] (Invalid)" in str(judge(request, answer, ASKER).error)
+    assert "refused the request at data[k] (Invalid)" in str(
+        response_failure(request, answer, CLIENT).error
+    )

@@ -58,7 +58,7 @@ def test_a_line_that_breaks_off_is_an_error_after_those_before_it(
     content = whole + last[: 1 + less % len(last)]
     seen: list[Any] = []
 
-    with pytest.raises(Unavailable, match=r"it: .*broke off in the middle of an event"):
+    with pytest.raises(Unavailable, match=r"it: .*was cut off in the middle of an event"):
         seen.extend(json.loads(line) for line in lines(cut(content, cuts), "it"))
     # What came before the error is there.
     assert seen == documents

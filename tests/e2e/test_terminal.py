@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from applyprune.localplane import Plane
 
 in_tmux = pytest.mark.skipif(PROGRAM is None, reason="there is no tmux here to look through")
-REQUEST = re.compile(r"[A-Z]+ /[^ ]* (\d{3}|no reply .*) in \d+\.\d{3} s(, attempt \d+)?")
+REQUEST = re.compile(r"[A-Z]+ /[^ ]* (\d{3}|no response .*) in \d+\.\d{3} s(, attempt \d+)?")
 SECRET = "c4n4ryc4n4ry"
 
 

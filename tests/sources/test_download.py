@@ -213,7 +213,7 @@ def _endless(one: _Site) -> None:
         ),
         "no reply": (
             lambda one: setattr(one, "close_connection", True),
-            "closed the connection without a reply",
+            "closed the connection without a response",
         ),
         "too many redirects": (_endless, "more than 5 redirects"),
     }.values(),
@@ -267,7 +267,7 @@ def test_a_server_that_drips_is_given_up_on(site: str, monkeypatch: pytest.Monke
     began = time.monotonic()
     text = message(f"{site}/a")
     stop.set()
-    assert "gave no complete reply in 0.7 s" in text
+    assert "sent no complete response in 0.7 s" in text
     assert time.monotonic() - began < 3
 
 
@@ -284,7 +284,7 @@ def test_a_certificate_that_nobody_vouches_for(host: str) -> None:
 
 
 def test_nobody_there(trusted: None) -> None:
-    assert "nothing listens at localhost:1" in message("https://localhost:1/a")
+    assert "connection refused by localhost:1" in message("https://localhost:1/a")
 
 
 def test_the_proxy_of_the_environment_is_used(
