@@ -1,1 +1,1 @@
-"""The Bundle controller: the engine's run, for ever, in or beside a cluster."""
+"""The Bundle controller: it repeats the engine's run, inside or outside the cluster."""

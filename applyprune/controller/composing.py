@@ -1,7 +1,7 @@
-"""A Bundle's source → manifests and its revision, read as the Bundle's ServiceAccount.
+"""Read a Bundle's source, as the Bundle's ServiceAccount, into manifests and a revision.
 
-The revision holds no Secret's value, not even as a digest: of a Secret in the source only the keys
-count, and of a source in a Secret its resourceVersion.
+The revision never contains a Secret's value, not even as a digest. For a Secret among the
+manifests only its keys count, and for a source in a Secret its resourceVersion.
 """
 
 from __future__ import annotations
@@ -35,21 +35,21 @@ _SECRET = f"{SECRETS.kind.lower()}/"
 
 
 class SourceMissing(ApplypruneError):
-    """A ConfigMap or Secret of the source is not there, or lacks a key."""
+    """A ConfigMap or Secret of the source does not exist, or lacks a key."""
 
     kind = ProblemKind.SOURCE_MISSING
 
 
 @dataclass(frozen=True, slots=True)
 class Composed:
-    """What a source holds: its manifests, and the revision that stands for them."""
+    """The content of a source: its manifests and their revision."""
 
     manifests: tuple[Manifest, ...]
     revision: str
 
 
 def used_refs(bundle: Bundle) -> tuple[tuple[Resource, Ref], ...]:
-    """Return the objects that a Bundle's source is read from."""
+    """Return the ConfigMaps and Secrets that a Bundle's source is read from."""
     source = bundle.spec.source
     kinds = ((CONFIG_MAPS, source.config_map_refs), (SECRETS, source.secret_refs))
     return tuple(
@@ -60,9 +60,9 @@ def used_refs(bundle: Bundle) -> tuple[tuple[Resource, Ref], ...]:
 
 
 def compose(bundle: Bundle, cluster: Cluster, uses: Uses) -> Composed:
-    """Read a Bundle's source; ``uses`` gets the resourceVersion of each object that is read.
+    """Read a Bundle's source; the resourceVersion of each object read goes into ``uses``.
 
-    That of one that is not there is empty. Raises SourceMissing, InputError for what is no
+    It is empty for an object that does not exist. Raises SourceMissing, InputError for an invalid
     manifest, and AccessError.
     """
     source = bundle.spec.source
@@ -75,9 +75,9 @@ def compose(bundle: Bundle, cluster: Cluster, uses: Uses) -> Composed:
     if sum(len(text.data) for text in texts) > MAX_BYTES:
         raise InputError(f"the source is larger than {MAX_BYTES >> 20} MiB")
     manifests = _manifests(texts, bundle.spec.ignore_fields)
-    # Only an object's own version says that a value in a Secret has changed.
+    # Only the resourceVersion shows that a value in a Secret has changed.
     secret = {ref.name: version for ref, version in uses.items() if ref.kind == SECRETS.kind}
-    bodies = [[one.namespace, manifest_digest(one.body)] for one in manifests]
+    bodies = [[manifest.namespace, manifest_digest(manifest.body)] for manifest in manifests]
     return Composed(manifests, f"sha256:{digest([bodies, secret] if secret else bodies)}")
 
 
@@ -89,24 +89,24 @@ def _lives(bundle: Bundle, cluster: Cluster, uses: Uses) -> Sequence[Live]:
             live = cluster.get(resource, ref, full=True)
         except NotFound:
             uses[ref] = ""
-            missing.append(f"{ref.short} is not there")
+            missing.append(f"{ref.short} does not exist")
             continue
         uses[ref] = live.resource_version
         found.append(live)
     if missing:
-        raise SourceMissing("the source is not complete", why="; ".join(missing))
+        raise SourceMissing("the source is incomplete", why="; ".join(missing))
     return found
 
 
 def _texts(ref: SourceRef, live: Live) -> Iterator[Text]:
-    """Yield the value of each key that is wanted, in order."""
+    """Yield the value of each selected key, in order."""
     body = live.body or {}
     values = {**(body.get("data") or {}), **(body.get("binaryData") or {})}
     encoded = values if live.ref.kind == SECRETS.kind else body.get("binaryData") or {}
     for key in ref.keys or sorted(values):
         if key not in values:
             raise SourceMissing(
-                "the source is not complete", why=f"{live.ref.short} has no key {key!r}"
+                "the source is incomplete", why=f"{live.ref.short} has no key {key!r}"
             )
         yield Text(
             f"{live.ref.short}[{key}]", _bytes(values[key], encoded=key in encoded, where=live.ref)
@@ -119,7 +119,7 @@ def _bytes(value: object, *, encoded: bool, where: Ref) -> bytes:
     try:
         return base64.b64decode(str(value), validate=True)
     except (binascii.Error, ValueError):
-        raise InputError(f"{where.short} holds a value that is not base64") from None
+        raise InputError(f"{where.short} has a value that is not base64") from None
 
 
 def _manifests(texts: Sequence[Text], rules: Sequence[IgnoreFields]) -> tuple[Manifest, ...]:
@@ -136,18 +136,18 @@ def _manifests(texts: Sequence[Text], rules: Sequence[IgnoreFields]) -> tuple[Ma
 
 
 def _silenced(error: InputError) -> InputError:
-    """Return an error about a text in a Secret without a word of that text."""
+    """Return an error about a text in a Secret, without quoting that text."""
     return InputError(
-        "it is no manifest",
+        "invalid manifest",
         where=error.origin or "",
-        why="nothing more is told, for it is in a Secret",
+        why="details are not shown, because it is in a Secret",
     )
 
 
 def _ignoring(manifest: Manifest, rules: Sequence[IgnoreFields]) -> Manifest:
-    """Return a manifest with the annotation that says what of it is left to others.
+    """Return a manifest with the annotation that lists the fields left to other managers.
 
-    So who looks at the object sees why a field of it is not ours.
+    So anyone who reads the object sees why the set does not own a field.
     """
     kinds = {"", manifest.gvk.kind, str(manifest.gvk.group_kind)}
     pointers = [pointer for rule in rules if rule.kind in kinds for pointer in rule.fields]
@@ -155,7 +155,7 @@ def _ignoring(manifest: Manifest, rules: Sequence[IgnoreFields]) -> Manifest:
         return manifest
     metadata: Mapping[str, Any] = manifest.body["metadata"]
     annotations = dict(metadata.get("annotations") or {})
-    told = [one for one in (annotations.get(IGNORED),) if one]
-    annotations[IGNORED] = ",".join(map(str, (*told, *pointers)))
+    given = annotations.get(IGNORED)
+    annotations[IGNORED] = ",".join(map(str, (*([given] if given else ()), *pointers)))
     body = {**manifest.body, "metadata": {**metadata, "annotations": annotations}}
     return replace(manifest, body=body)

@@ -1,4 +1,4 @@
-"""Whether the Bundles that another one depends on are ready, and whether they ever can be."""
+"""Check whether the Bundles that a Bundle depends on are ready, and find dependency cycles."""
 
 from __future__ import annotations
 
@@ -16,48 +16,55 @@ if TYPE_CHECKING:
     from applyprune.controller.objects import BundleObjects
     from applyprune.model.live import Live
 
-_MOST = 100
+_MAX_SEEN = 100
 
 
-def awaited(bundle: Bundle, bundles: BundleObjects) -> Sequence[str]:
-    """Return why each Bundle that another depends on is not ready; empty when all are."""
-    whys = [why for one in bundle.spec.depends_on if (why := _why(bundle, one, bundles))]
-    if whys and (circle := _circle(bundle, bundles)):
-        whys.append(f"they depend on each other: {' → '.join(circle)}")
-    return whys
+def unready_dependencies(bundle: Bundle, bundles: BundleObjects) -> Sequence[str]:
+    """Return why dependencies of a Bundle are not ready; empty when all are ready."""
+    dependencies = bundle.spec.depends_on
+    reasons = [
+        reason
+        for dependency in dependencies
+        if (reason := _reason(bundle.namespace, dependency, bundles))
+    ]
+    if reasons and (cycle := _cycle(bundle, bundles)):
+        reasons.append(f"they depend on each other: {' → '.join(cycle)}")
+    return reasons
 
 
-def _why(bundle: Bundle, one: Dependency, bundles: BundleObjects) -> str:
-    live = bundles.get((bundle.namespace, one.name))
+def _reason(namespace: str, dependency: Dependency, bundles: BundleObjects) -> str:
+    name = dependency.name
+    live = bundles.get((namespace, name))
     if live is None:
-        return f"the Bundle {one.name} is not there"
+        return f"the Bundle {name} does not exist"
     if live.terminating:
-        return f"the Bundle {one.name} is being deleted"
-    if one.ready_when:
-        judged = compile_rule(one.ready_when, where="spec.dependsOn").judge(live.body or {})
+        return f"the Bundle {name} is being deleted"
+    if dependency.ready_when:
+        judged = compile_rule(dependency.ready_when, where="spec.dependsOn").judge(live.body or {})
         ready = judged.status is Status.CURRENT
-        return "" if ready else f"the Bundle {one.name}: {judged.message}"
+        return "" if ready else f"the Bundle {name}: {judged.message}"
     if is_ready(status_of(live), live.generation):
         return ""
-    return f"the Bundle {one.name} is not ready"
+    return f"the Bundle {name} is not ready"
 
 
-def _circle(bundle: Bundle, bundles: BundleObjects) -> Sequence[str]:
-    """Return the way from a Bundle back to itself; empty when there is none, or a very long one."""
-    ways: list[tuple[str, ...]] = [(bundle.name, one.name) for one in bundle.spec.depends_on]
+def _cycle(bundle: Bundle, bundles: BundleObjects) -> Sequence[str]:
+    """Return the path from a Bundle back to itself; empty if none is found in 100 Bundles."""
+    dependencies = bundle.spec.depends_on
+    paths: list[tuple[str, ...]] = [(bundle.name, dependency.name) for dependency in dependencies]
     seen: set[str] = set()
-    while ways and len(seen) < _MOST:
-        way = ways.pop()
-        if way[-1] == bundle.name:
-            return way
-        if way[-1] in seen:
+    while paths and len(seen) < _MAX_SEEN:
+        path = paths.pop()
+        if path[-1] == bundle.name:
+            return path
+        if path[-1] in seen:
             continue
-        seen.add(way[-1])
-        live = bundles.get((bundle.namespace, way[-1]))
-        ways += [(*way, name) for name in (_named_by(live) if live is not None else ())]
+        seen.add(path[-1])
+        live = bundles.get((bundle.namespace, path[-1]))
+        paths += [(*path, name) for name in (_depends_on(live) if live is not None else ())]
     return ()
 
 
-def _named_by(live: Live) -> Sequence[str]:
+def _depends_on(live: Live) -> Sequence[str]:
     spec = (live.body or {}).get("spec") or {}
-    return [str(one.get("name")) for one in spec.get("dependsOn") or ()]
+    return [str(dependency.get("name")) for dependency in spec.get("dependsOn") or ()]

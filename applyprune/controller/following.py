@@ -1,4 +1,4 @@
-"""The events of one run → what a pass has come to: for status, conditions, metrics and Events."""
+"""Collect the events of one run into a result: for status, conditions, metrics and Events."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ REMOVED = frozenset(
     {Outcome.PRUNED, Outcome.DELETED, Outcome.ORPHANED, Outcome.REMOVED_FROM_INVENTORY}
 )
 CHANGED = REMOVED | {Outcome.CREATED, Outcome.CONFIGURED, Outcome.RECREATED, Outcome.MOVED}
-_SAID = 400
+_MAX_MESSAGE = 400
 
 
 @dataclass(frozen=True, slots=True)
-class Failing:
+class FailedObject:
     """One object that failed, and why."""
 
     ref: Ref
@@ -48,12 +48,12 @@ class Failing:
 
 
 @dataclass(slots=True)
-class Followed:
-    """What one run has said so far; ``total`` is how many objects the set lists after it."""
+class RunResult:
+    """The result of one run so far."""
 
     run: str = ""
     outcomes: Counter[Outcome] = field(default_factory=Counter)
-    failing: dict[Ref, Failing] = field(default_factory=dict)
+    failing: dict[Ref, FailedObject] = field(default_factory=dict)
     refusal: Problem | None = None
     plan: Plan | None = None
     exit_code: int = 0
@@ -62,7 +62,7 @@ class Followed:
 
     @property
     def total(self) -> int:
-        """Return how many objects the set lists now."""
+        """Return how many objects the set has after the run."""
         if self.plan is None:
             return 0
         refs = {step.desired.ref for step in self.plan.applies}
@@ -77,11 +77,11 @@ class Followed:
     @property
     def changed(self) -> bool:
         """Return whether the run has changed anything."""
-        return any(self.outcomes[one] for one in CHANGED)
+        return any(self.outcomes[outcome] for outcome in CHANGED)
 
     @property
-    def doomed(self) -> list[Ref]:
-        """Return what a refused prune would have deleted."""
+    def to_delete(self) -> list[Ref]:
+        """Return the objects that a refused prune would have deleted."""
         steps = self.plan.removals if self.plan is not None else ()
         return [
             step.entry.ref
@@ -91,44 +91,46 @@ class Followed:
         ]
 
 
-def follow(events: Iterable[Event], followed: Followed, each: Callable[[Event], None]) -> Followed:
-    """Take in the events of a run; ``each`` is shown them as they come.
+def follow(events: Iterable[Event], result: RunResult, each: Callable[[Event], None]) -> RunResult:
+    """Collect the events of a run into ``result``; ``each`` is called with every event.
 
-    What a run has said before it raises stays in ``followed``.
+    After an exception, ``result`` holds the events up to it.
     """
     for event in events:
         each(event)
         match event:
             case Started(run=run):
-                followed.run = run
+                result.run = run
             case Planned(plan=plan):
-                followed.plan = plan
+                result.plan = plan
             case Done(ref=ref, outcome=outcome, problem=problem):
-                followed.outcomes[outcome] += 1
+                result.outcomes[outcome] += 1
                 if outcome in REMOVED:
-                    followed.gone.add(ref)
+                    result.gone.add(ref)
                 if problem is not None:
                     skipped = outcome is Outcome.SKIPPED
-                    followed.failing[ref] = Failing(ref, told(problem), problem.kind, skipped)
+                    result.failing[ref] = FailedObject(
+                        ref, problem_message(problem), problem.kind, skipped
+                    )
             case Assessed(ref=ref, problem=problem) if problem is not None:
-                followed.failing[ref] = Failing(ref, told(problem), problem.kind)
+                result.failing[ref] = FailedObject(ref, problem_message(problem), problem.kind)
             case Refused(problem=problem):
-                followed.refusal = problem
+                result.refusal = problem
             case Finished(exit_code=code, elapsed=elapsed):
-                followed.exit_code, followed.elapsed = code, elapsed
+                result.exit_code, result.elapsed = code, elapsed
             case _:
                 pass
-    return followed
+    return result
 
 
-def told(problem: Problem) -> str:
-    """Return a problem in one line for a status: without the excerpt of the source.
+def problem_message(problem: Problem) -> str:
+    """Return a problem in one line for a status, without its excerpt and hint.
 
-    The source may be a Secret, and the hint speaks of the command line.
+    The excerpt may come from a Secret, and the hint is about the command line.
     """
     line = ": ".join(part for part in (problem.where, problem.what, problem.why) if part)
     line = " ".join(line.split())
-    return line if len(line) <= _SAID else f"{line[: _SAID - 1]}…"
+    return line if len(line) <= _MAX_MESSAGE else f"{line[: _MAX_MESSAGE - 1]}…"
 
 
 _EXITS = {
@@ -140,12 +142,12 @@ _EXITS = {
 
 
 def reason_of_exit(code: int) -> Reason:
-    """Return the reason that a run's exit code amounts to."""
+    """Return the reason for a run's exit code."""
     return _EXITS.get(code, Reason.APPLY_FAILED)
 
 
 def reason_of(error: ApplypruneError) -> Reason:
-    """Return the reason for an error that ended a pass as a whole."""
+    """Return the reason for an error that ended a whole run."""
     reasons: tuple[tuple[type[ApplypruneError], Reason], ...] = (
         (OwnedByBundle, Reason.INVENTORY_OWNED),
         (InputError, Reason.INVALID_SOURCE),
@@ -156,4 +158,6 @@ def reason_of(error: ApplypruneError) -> Reason:
         (InventoryError, Reason.INVENTORY_UNREADABLE),
         (LostRace, Reason.INVENTORY_HELD),
     )
-    return next((one for kind, one in reasons if isinstance(error, kind)), Reason.APPLY_FAILED)
+    return next(
+        (reason for kind, reason in reasons if isinstance(error, kind)), Reason.APPLY_FAILED
+    )

@@ -1,6 +1,6 @@
-"""As whom a Bundle is carried out: always a ServiceAccount of its own namespace.
+"""Apply each Bundle as a ServiceAccount of its own namespace.
 
-The controller impersonates it, so all that it may do for a tenant is what the tenant may do.
+The controller impersonates that account, so it can do no more for a tenant than the tenant may.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ _BUDGET = 10.0
 
 
 class AccountMissing(ApplypruneError):
-    """The ServiceAccount of a Bundle is not there."""
+    """The ServiceAccount of a Bundle does not exist."""
 
     kind = ProblemKind.ACCOUNT_MISSING
 
 
 @dataclass(frozen=True, slots=True)
-class Acting:
-    """A connection as one ServiceAccount; ``close`` ends it."""
+class ServiceAccountClient:
+    """A client that impersonates one ServiceAccount; ``close`` closes its connections."""
 
     transport: Transport
     cluster: KubernetesClient
@@ -53,8 +53,8 @@ class Acting:
 
 
 @dataclass(frozen=True, slots=True)
-class Identities:
-    """The controller's own connection, and those that it opens as others."""
+class Impersonation:
+    """The controller's own client, and the clients that impersonate ServiceAccounts."""
 
     access: ClusterAccess
     own: KubernetesClient
@@ -62,10 +62,10 @@ class Identities:
     trace: Callable[[str], None] | None = None
     agent: str = ""
 
-    def connect(self, namespace: str, account: str) -> Acting:
-        """Return a connection as a ServiceAccount, looked up or not; nothing is sent yet.
+    def connect(self, namespace: str, account: str) -> ServiceAccountClient:
+        """Return a client for a ServiceAccount without checking that it exists; sends nothing.
 
-        The API server adds the groups of service accounts by itself where none is named, so the
+        If no group is given, the API server adds the groups of ServiceAccounts itself, so the
         right to impersonate groups is not needed.
         """
         user = f"system:serviceaccount:{namespace}:{account}"
@@ -77,52 +77,55 @@ class Identities:
             trace=self.trace,
             agent=self.agent,
         )
-        return Acting(transport, KubernetesClient(transport, access.server, cache=self.cache))
+        return ServiceAccountClient(
+            transport, KubernetesClient(transport, access.server, cache=self.cache)
+        )
 
     @contextmanager
-    def acting_as(self, namespace: str, account: str, *, must_exist: bool) -> Iterator[Acting]:
-        """Yield a connection as a ServiceAccount; raises AccountMissing where there is none.
+    def as_account(
+        self, namespace: str, account: str, *, must_exist: bool
+    ) -> Iterator[ServiceAccountClient]:
+        """Yield a client for a ServiceAccount; raises AccountMissing if it does not exist.
 
-        To impersonate one that does not exist succeeds, with whatever rights its name still has.
+        Impersonating an account that does not exist succeeds, with all rights bound to its name.
         """
         if must_exist:
             self.look_up(namespace, account)
-        acting = self.connect(namespace, account)
+        account_client = self.connect(namespace, account)
         try:
-            yield acting
+            yield account_client
         finally:
-            acting.close()
+            account_client.close()
 
     def look_up(self, namespace: str, account: str) -> None:
-        """Raise AccountMissing unless the ServiceAccount is there."""
+        """Raise AccountMissing unless the ServiceAccount exists."""
         ref = Ref(SERVICE_ACCOUNTS.group, SERVICE_ACCOUNTS.kind, namespace, account)
         try:
             self.own.get(SERVICE_ACCOUNTS, ref)
         except NotFound:
             raise AccountMissing(
-                f"the ServiceAccount {account} is not there",
-                why=f"everything that the Bundle asks for is done as {account} of namespace "
-                f"{namespace}",
+                f"the ServiceAccount {account} does not exist",
+                why=f"the Bundle is applied as {account} of namespace {namespace}",
             ) from None
 
-    def is_going(self, namespace: str) -> bool:
-        """Return whether a namespace is being deleted, or is gone."""
+    def is_terminating(self, namespace: str) -> bool:
+        """Return whether a namespace is being deleted or is gone."""
         try:
             return self.own.get(NAMESPACES, Ref("", NAMESPACES.kind, "", namespace)).terminating
         except NotFound:
             return True
 
     def crd_deleted_at(self) -> datetime | None:
-        """Return when somebody has deleted the CRD of Bundles; None when nobody has."""
+        """Return when the Bundle CRD was deleted; None when it was not."""
         ref = Ref(DEFINITIONS.group, DEFINITIONS.kind, "", BUNDLES.full_plural)
         return deleted_at(self.own.get(DEFINITIONS, ref))
 
 
 def refuse_impersonated(access: ClusterAccess) -> None:
-    """Refuse credentials that impersonate somebody already: only one can be at a time."""
+    """Refuse credentials that already impersonate someone: impersonation cannot be nested."""
     if access.impersonation:
         raise AccessError(
             f"the kubeconfig's user {access.user!r} impersonates another user",
             why="the controller impersonates the ServiceAccounts of Bundles itself",
-            hint="Use credentials of the controller's own.",
+            hint="Use the controller's own credentials.",
         )

@@ -1,9 +1,9 @@
-"""Who of several replicas is at work: a Lease, held by renewing it.
+"""Leader election among replicas: the leader holds a Lease by renewing it.
 
-A follower takes it over when it has stood still for its duration on the follower's own clock; times
-of two machines are never compared. The leader stops before that: it has lost the lease as soon as
-it could not renew it for two thirds of its duration. A write that is on its way then is kept from
-doing harm by the hold on each inventory (design §5.8).
+A follower takes the Lease over when it has not changed for its duration, by the follower's own
+clock; times of two machines are never compared. The leader stops earlier: when it could not renew
+the Lease for two thirds of the duration. The lock on each inventory makes a late write harmless
+(design §5.8).
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ def _now() -> str:
 
 
 @dataclass(slots=True)
-class Leadership:
-    """One replica's part in it; ``me`` is unlike any other process's, ``duration`` in seconds."""
+class LeaderElection:
+    """One replica's election; ``identity`` is unique per process, ``duration`` is in seconds."""
 
     client: KubernetesClient
     ref: Ref
-    me: str
+    identity: str
     duration: float
     _seen: tuple[object, ...] = ()
     _since: float = field(default_factory=time.monotonic)
@@ -45,43 +45,43 @@ class Leadership:
 
     @property
     def pause(self) -> float:
-        """Return the seconds between two tries."""
+        """Return the seconds between two attempts."""
         return self.duration / _TRIES_PER_LEASE
 
-    def acquire(self, stop: Cancellation, trouble: Callable[[ApplypruneError], None]) -> bool:
-        """Wait for the lease; False when the process is to end before it has it."""
+    def acquire(self, stop: Cancellation, on_error: Callable[[ApplypruneError], None]) -> bool:
+        """Wait for the Lease; return False when ``stop`` is requested first."""
         while not stop.requested:
             try:
                 if self.try_once():
                     return True
             except ApplypruneError as error:
-                trouble(error)
+                on_error(error)
             stop.wait(self.pause)
         return False
 
-    def keep(self, stop: Cancellation, trouble: Callable[[ApplypruneError], None]) -> None:
-        """Renew the lease until ``stop``; raises LostRace when it is lost."""
+    def keep(self, stop: Cancellation, on_error: Callable[[ApplypruneError], None]) -> None:
+        """Renew the Lease until ``stop``; raises LostRace when it is lost."""
         while not stop.wait(self.pause):
             try:
                 self.try_once()
             except ApplypruneError as error:
-                trouble(error)
-            if self._seen and self._seen[0] not in {"", None, self.me}:
-                raise LostRace("another replica has taken the lease")
+                on_error(error)
+            if self._seen and self._seen[0] not in {"", None, self.identity}:
+                raise LostRace("another replica has taken the Lease")
             if time.monotonic() - self._held_since > self.duration * _OF_LEASE:
-                raise LostRace("the lease could not be renewed in time")
+                raise LostRace("the Lease could not be renewed in time")
 
     def release(self) -> None:
-        """Give the lease up, so that the next replica need not wait; a failure costs time only."""
+        """Give the Lease up, so that the next replica need not wait; errors are ignored."""
         try:
             body = self._read()
-            if body is not None and _spec(body).get("holderIdentity") == self.me:
+            if body is not None and _spec(body).get("holderIdentity") == self.identity:
                 self._write({**body, "spec": {**_spec(body), "holderIdentity": ""}})
         except ApplypruneError:
             return
 
     def try_once(self) -> bool:
-        """Take or renew the lease; return whether it is ours now. Raises AccessError."""
+        """Take or renew the Lease; return whether this replica holds it. Raises AccessError."""
         began = time.monotonic()
         body = self._read()
         if body is None:
@@ -92,9 +92,9 @@ class Leadership:
             self._seen, self._since = mark, time.monotonic()
         holder = str(spec.get("holderIdentity") or "")
         theirs = float(spec.get("leaseDurationSeconds") or self.duration)
-        if holder not in {"", self.me} and time.monotonic() - self._since < theirs:
+        if holder not in {"", self.identity} and time.monotonic() - self._since < theirs:
             return False
-        fresh = self._spec(spec, taken=holder != self.me)
+        fresh = self._spec(spec, taken=holder != self.identity)
         try:
             self._write({**body, "spec": fresh})
         except (Conflict, NotFound):
@@ -107,8 +107,8 @@ class Leadership:
         changes = int(old.get("leaseTransitions") or 0) + (1 if taken and old else 0)
         return {
             **old,
-            "holderIdentity": self.me,
-            # The server takes whole seconds only, and nothing below one.
+            "holderIdentity": self.identity,
+            # The server accepts whole seconds only, and at least one.
             "leaseDurationSeconds": max(1, round(self.duration)),
             "renewTime": now,
             "acquireTime": now if taken else old.get("acquireTime", now),

@@ -1,4 +1,4 @@
-"""The controller's log: one line of JSON each, constant messages, everything else in fields."""
+"""The controller's log: JSON lines with constant messages; all details are in fields."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LOG = logging.getLogger("applyprune.controller")
 
 
 class JsonLines(logging.Formatter):
-    """Writes a record as one object: time, level, message, and the fields of ``extra``."""
+    """Formats a record as one JSON object: time, level, message and the fields of ``extra``."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line."""
@@ -23,7 +23,7 @@ class JsonLines(logging.Formatter):
         }
         line |= getattr(record, "fields", {})
         if record.exc_info:
-            # Without the error's own words: they may quote what no log may hold.
+            # Without the error's message: it may quote a Secret.
             kind, _, frames = record.exc_info
             line["error"] = kind.__name__ if kind is not None else ""
             line["traceback"] = "".join(traceback.format_tb(frames))
@@ -31,7 +31,7 @@ class JsonLines(logging.Formatter):
 
 
 def log_to_stderr(level: str) -> None:
-    """Send the log to standard error, from a level on."""
+    """Send the log to standard error, from ``level`` up."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines())
     LOG.handlers[:] = [handler]
@@ -40,5 +40,5 @@ def log_to_stderr(level: str) -> None:
 
 
 def fields(**values: object) -> dict[str, dict[str, object]]:
-    """Return what goes to ``extra`` of a logging call; empty values are left out."""
+    """Return the ``extra`` argument of a logging call; empty values are left out."""
     return {"fields": {key: value for key, value in values.items() if value or value == 0}}

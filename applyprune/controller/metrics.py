@@ -1,4 +1,4 @@
-"""What the controller counts, for Prometheus; every label is there, at zero, from the start."""
+"""Prometheus metrics of the controller; every label exists from the start, at zero."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from applyprune.controller.queue import Key, WorkQueue
-    from applyprune.controller.status import Pass
+    from applyprune.controller.status import ReconcileResult
 
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 CODES = ("2xx", "3xx", "4xx", "5xx", "none")
@@ -32,7 +32,7 @@ _SECONDS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
 
 @dataclass(slots=True)
 class Metrics:
-    """One registry of its own; thread-safe."""
+    """The controller's metrics, in their own registry; thread-safe."""
 
     registry: CollectorRegistry = field(default_factory=CollectorRegistry)
     reconciles: Counter = field(init=False)
@@ -49,16 +49,16 @@ class Metrics:
     _lock: Lock = field(default_factory=Lock)
 
     def __post_init__(self) -> None:
-        """Make every metric with each of its labels."""
-        # When a counter was made is of no use to anybody, and doubles the number of series.
+        """Create every metric with each of its labels."""
+        # Nobody needs the creation time of a counter, and it doubles the number of series.
         disable_created_metrics()  # type: ignore[no-untyped-call]
         registry = self.registry
         self.reconciles = Counter(
-            "applyprune_reconciles", "Passes over Bundles.", ["reason"], registry=registry
+            "applyprune_reconciles", "Reconciles of Bundles.", ["reason"], registry=registry
         )
         self.seconds = Histogram(
             "applyprune_reconcile_duration_seconds",
-            "How long passes took.",
+            "How long reconciles took.",
             buckets=_SECONDS,
             registry=registry,
         )
@@ -70,12 +70,12 @@ class Metrics:
         )
         self.calls = Counter(
             "applyprune_api_requests",
-            "Requests to the API server, each try.",
+            "Requests to the API server; each try counts.",
             ["method", "code"],
             registry=registry,
         )
         self.leader = Gauge(
-            "applyprune_leader", "Whether this replica is the one at work.", registry=registry
+            "applyprune_leader", "Whether this replica is the leader.", registry=registry
         )
         self._bundles = Gauge(
             "applyprune_bundles", "Bundles, by their Ready condition.", ["ready"], registry=registry
@@ -84,10 +84,10 @@ class Metrics:
             "applyprune_objects", "Objects of Bundles, by state.", ["state"], registry=registry
         )
         self._depth = Gauge(
-            "applyprune_queue_depth", "Bundles that are due and wait.", registry=registry
+            "applyprune_queue_depth", "Bundles that are due and waiting.", registry=registry
         )
         self._busy = Gauge(
-            "applyprune_workers_busy", "Bundles that are worked on now.", registry=registry
+            "applyprune_workers_busy", "Bundles that are being reconciled.", registry=registry
         )
         for reason in Reason:
             self.reconciles.labels(str(reason))
@@ -100,35 +100,37 @@ class Metrics:
             self._objects.labels(state)
 
     def watch_queue(self, queue: WorkQueue) -> None:
-        """Read the queue whenever the metrics are asked for."""
+        """Read the queue whenever the metrics are scraped."""
         self._depth.set_function(lambda: queue.waiting)
         self._busy.set_function(lambda: queue.busy)
 
     def traced(self, line: str) -> None:
-        """Count one try of a request, from the line that the transport gives of it."""
+        """Count one try of a request, from the transport's trace line."""
         method, _, rest = line.partition(" ")
         code = rest.partition(" ")[2][:1]
         if method in METHODS:
             self.calls.labels(method, f"{code}xx" if f"{code}xx" in CODES else "none").inc()
 
-    def passed(self, key: Key, one: Pass, seconds: float, status: Mapping[str, object]) -> None:
-        """Count one pass, and what the Bundle is like after it."""
-        self.reconciles.labels(str(one.reason)).inc()
+    def passed(
+        self, key: Key, result: ReconcileResult, seconds: float, status: Mapping[str, object]
+    ) -> None:
+        """Count one reconcile, and record the Bundle's status after it."""
+        self.reconciles.labels(str(result.reason)).inc()
         self.seconds.observe(seconds)
-        if (run := one.followed) is not None:
+        if (run := result.run_result) is not None:
             self.pruned.inc(run.deleted)
             if run.refusal is not None:
                 self.refused.inc()
         self.known(key, status)
 
     def known(self, key: Key, status: Mapping[str, object]) -> None:
-        """Take in what a Bundle is like now."""
+        """Record a Bundle's status."""
         conditions = status.get("conditions") or ()
         objects = status.get("objects") or {}
         found = [
-            one.get("status")
-            for one in (conditions if isinstance(conditions, list) else [])
-            if one.get("type") == "Ready"
+            condition.get("status")
+            for condition in (conditions if isinstance(conditions, list) else [])
+            if condition.get("type") == "Ready"
         ]
         ready = found[0] if found and found[0] in READY else "Unknown"
         counts = objects if isinstance(objects, dict) else {}
@@ -151,6 +153,6 @@ class Metrics:
     def _settle(self) -> None:
         known = self._known.values()
         for ready in READY:
-            self._bundles.labels(ready).set(sum(one[0] == ready for one in known))
-        self._objects.labels("applied").set(sum(one[1] for one in known))
-        self._objects.labels("failing").set(sum(one[2] for one in known))
+            self._bundles.labels(ready).set(sum(bundle[0] == ready for bundle in known))
+        self._objects.labels("applied").set(sum(bundle[1] for bundle in known))
+        self._objects.labels("failing").set(sum(bundle[2] for bundle in known))

@@ -1,4 +1,4 @@
-"""What the controller writes and reads by name: annotations, the finalizer, conditions, reasons.
+"""Names in the API: annotations, the finalizer, conditions and reasons.
 
 Reasons are part of the API: alerts and scripts compare them.
 """
@@ -8,17 +8,17 @@ from __future__ import annotations
 from enum import StrEnum
 
 RECONCILE_NOW = "applyprune.dev/reconcile-now"
-"""An annotation whose every new value asks for a pass at once."""
+"""An annotation: each new value requests a reconcile at once."""
 APPROVE_PRUNE = "applyprune.dev/approve-prune"
-"""An annotation that holds the digest of the one refused prune that may be carried out."""
+"""An annotation with the digest of the one refused prune that is approved."""
 FINALIZER = "applyprune.dev/finalizer"
-"""On a Bundle: the controller has not removed yet what the Bundle has applied."""
+"""On a Bundle: the controller has not yet removed the Bundle's objects."""
 COMPONENT = "applyprune-controller"
-"""Who the controller says it is: in Events, and as the name of its Lease."""
+"""The controller's name in Events, and the name of its Lease."""
 
 
 class Condition(StrEnum):
-    """The types of a Bundle's conditions; every Bundle that was looked at has all four."""
+    """The types of a Bundle's conditions; after its first reconcile a Bundle has all four."""
 
     READY = "Ready"
     RECONCILING = "Reconciling"
@@ -27,7 +27,7 @@ class Condition(StrEnum):
 
 
 class Reason(StrEnum):
-    """Why a condition is as it is."""
+    """Why a condition has its status."""
 
     APPLIED = "Applied"
     NOTHING_TO_DO = "NothingToDo"
@@ -63,4 +63,4 @@ STALLING = frozenset(
         Reason.INVENTORY_UNREADABLE,
     }
 )
-"""The reasons for which trying again helps nothing until somebody changes something."""
+"""The reasons for which a retry cannot help until someone changes something."""

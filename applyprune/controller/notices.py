@@ -1,4 +1,4 @@
-"""Kubernetes Events about Bundles: what a person should see, said once and then counted."""
+"""Write Kubernetes Events about Bundles: once, and then only count repetitions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _MESSAGE = 1000
 _NAME = 230
 
 
-class Weight(StrEnum):
+class EventType(StrEnum):
     """The two types of an Event."""
 
     NORMAL = "Normal"
@@ -36,29 +36,30 @@ class Weight(StrEnum):
 
 
 def utc_now() -> str:
-    """Return the time as the API writes it: RFC 3339, UTC, whole seconds."""
+    """Return the current time in the API's format: RFC 3339, UTC, whole seconds."""
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 @dataclass(slots=True)
-class Notices:
-    """Writes Events; a failure to do so is logged, and nobody's failure.
+class EventRecorder:
+    """Writes Events; a failed write is only logged.
 
-    The same words about the same Bundle are said once an hour at most, and counted in one Event.
+    The same message about the same Bundle is written at most once an hour, and counted in one
+    Event.
     """
 
     client: KubernetesClient
-    _said: dict[str, tuple[tuple[str, str], float]] = field(default_factory=dict)
+    _last: dict[str, tuple[tuple[str, str], float]] = field(default_factory=dict)
     _lock: Lock = field(default_factory=Lock)
 
-    def about(self, live: Live, weight: Weight, reason: Reason, message: str) -> None:
-        """Say something about a Bundle, unless it was the last thing said of it."""
+    def event(self, live: Live, event_type: EventType, reason: Reason, message: str) -> None:
+        """Write an Event about a Bundle, unless it repeats the last one."""
         with self._lock:
             now = time.monotonic()
-            last, since = self._said.get(live.uid, (("", ""), now))
+            last, since = self._last.get(live.uid, (("", ""), now))
             if last == (reason, message) and now - since < _AGAIN_AFTER:
                 return
-            self._said[live.uid] = ((str(reason), message), now)
+            self._last[live.uid] = ((str(reason), message), now)
         involved = {
             "apiVersion": BUNDLES.gvk.api_version,
             "kind": BUNDLES.kind,
@@ -67,29 +68,29 @@ class Notices:
             "uid": live.uid,
             "resourceVersion": live.resource_version,
         }
-        self._send(live.ref.namespace, involved, weight, reason, message)
+        self._send(live.ref.namespace, involved, event_type, reason, message)
 
-    def about_namespace(self, name: str, reason: Reason, message: str) -> None:
-        """Say something about a namespace that is going: in it no Event can be made any more."""
+    def namespace_event(self, name: str, reason: Reason, message: str) -> None:
+        """Write an Event about a terminating namespace to ``default``: it accepts none itself."""
         involved = {"apiVersion": "v1", "kind": NAMESPACES.kind, "name": name}
-        self._send("default", involved, Weight.WARNING, reason, message)
+        self._send("default", involved, EventType.WARNING, reason, message)
 
     def forget(self, uid: str) -> None:
-        """Forget what was said of a Bundle that is gone."""
+        """Forget the last Event of a Bundle that is gone."""
         with self._lock:
-            self._said.pop(uid, None)
+            self._last.pop(uid, None)
 
     def _send(
         self,
         namespace: str,
         involved: Mapping[str, str],
-        weight: Weight,
+        event_type: EventType,
         reason: Reason,
         message: str,
     ) -> None:
         message = message if len(message) <= _MESSAGE else f"{message[: _MESSAGE - 1]}…"
         now = utc_now()
-        # Who says it again, this process or the next leader, finds the one that was made first.
+        # The same Event has the same name, so this process or the next leader finds the first one.
         mark = digest([involved.get("uid", ""), str(reason), message])[:16]
         name = f"{involved['name'][:_NAME]}.{mark}"
         body: dict[str, Any] = {
@@ -97,7 +98,7 @@ class Notices:
             "kind": EVENTS.kind,
             "metadata": {"name": name, "namespace": namespace},
             "involvedObject": dict(involved),
-            "type": str(weight),
+            "type": str(event_type),
             "reason": str(reason),
             "message": message,
             "count": 1,
@@ -112,7 +113,7 @@ class Notices:
         except AlreadyExists:
             self._count(ref, now)
         except ApplypruneError as error:
-            _log_unsaid(namespace, name, error)
+            _log_unwritten(namespace, name, error)
 
     def _count(self, ref: Ref, now: str) -> None:
         try:
@@ -120,13 +121,13 @@ class Notices:
             count = int((event.body or {}).get("count") or 1)
             self.client.merge_patch(EVENTS, ref, {"count": count + 1, "lastTimestamp": now})
         except ApplypruneError as error:
-            _log_unsaid(ref.namespace, ref.name, error)
+            _log_unwritten(ref.namespace, ref.name, error)
         except (TypeError, ValueError):
             return
 
 
-def _log_unsaid(namespace: str, name: str, error: ApplypruneError) -> None:
+def _log_unwritten(namespace: str, name: str, error: ApplypruneError) -> None:
     LOG.warning(
-        "an event could not be written",
+        "event could not be written",
         extra=fields(namespace=namespace, name=name, error=error.what),
     )

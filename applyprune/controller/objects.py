@@ -53,7 +53,7 @@ class BundleObjects:
         except NotFound:
             return None
 
-    def put_status(self, live: Live, status: Mapping[str, Any]) -> Live | None:
+    def write_status(self, live: Live, status: Mapping[str, Any]) -> Live | None:
         """Store a Bundle's status and return the Bundle as stored; None when it is gone.
 
         Nothing is sent when the status has not changed. Only the controller writes the status, so
@@ -74,7 +74,7 @@ class BundleObjects:
                 return None
         raise Conflict(f"{live.ref} changes faster than its status can be written", code=409)
 
-    def hold(self, live: Live) -> Live:
+    def add_finalizer(self, live: Live) -> Live:
         """Add the finalizer to a Bundle, if it is missing; return the Bundle as stored.
 
         Raises Conflict when the Bundle has changed since it was read, NotFound when it is gone.
@@ -83,7 +83,7 @@ class BundleObjects:
             return live
         return self._set_finalizers(live, [*live.finalizers, FINALIZER])
 
-    def let_go(self, live: Live) -> None:
+    def remove_finalizer(self, live: Live) -> None:
         """Remove the finalizer: everything that the Bundle has applied is taken care of."""
         for _ in range(_TRIES):
             current = self.get((live.ref.namespace, live.ref.name))

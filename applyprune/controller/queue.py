@@ -1,4 +1,4 @@
-"""The queue of what is to be looked at: names only, each held by one worker at a time."""
+"""The work queue: keys of Bundles, each held by at most one worker at a time."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ Key: TypeAlias = tuple[str, str]
 """Namespace and name of a Bundle."""
 
 MIN_GAP = 0.25
-"""Seconds between the end of one pass over a Bundle and the next, whatever wakes it."""
+"""Seconds between the end of one reconcile of a Bundle and the next, whatever triggers it."""
 
 
 @dataclass(slots=True)
 class WorkQueue:
-    """Keys with the time from which each is due; thread-safe.
+    """Keys with the time at which each is due; thread-safe.
 
-    A key that is added while a worker has it is due again when that one is done; added twice, it is
-    due once, at the earlier time.
+    A key that is added while a worker holds it is due again when that worker is done. A key that is
+    added twice is due once, at the earlier time.
     """
 
     min_gap: float = MIN_GAP
@@ -34,10 +34,10 @@ class WorkQueue:
     _closed: bool = False
 
     def add(self, key: Key, delay: float = 0.0) -> None:
-        """Make a key due in so many seconds, or earlier when it is due earlier already."""
+        """Make a key due in ``delay`` seconds, unless it is already due earlier."""
         with self._changed:
             now = time.monotonic()
-            self._rests = {one: rest for one, rest in self._rests.items() if rest > now}
+            self._rests = {known: rest for known, rest in self._rests.items() if rest > now}
             due = max(now + delay, self._rests.get(key, 0.0))
             if self._closed or self._due.get(key, due + 1) <= due:
                 return
@@ -46,7 +46,7 @@ class WorkQueue:
             self._changed.notify()
 
     def get(self) -> Key | None:
-        """Return the next key that is due, waiting for it; None when the queue is closed."""
+        """Wait for the next key that is due and return it; None when the queue is closed."""
         with self._changed:
             while not self._closed:
                 wait = self._settle()
@@ -59,7 +59,7 @@ class WorkQueue:
             return None
 
     def done(self, key: Key) -> None:
-        """Say that the worker is done with a key."""
+        """Release a key after its work is done."""
         with self._changed:
             self._busy.discard(key)
             rest = time.monotonic() + self.min_gap
@@ -70,33 +70,33 @@ class WorkQueue:
             self._changed.notify()
 
     def forget(self, key: Key) -> None:
-        """Take a key off the queue: there is no such Bundle any more."""
+        """Remove the key of a Bundle that no longer exists."""
         with self._changed:
             self._due.pop(key, None)
 
     def close(self) -> None:
-        """Give out no more keys; every worker that waits for one is told."""
+        """Return no more keys, and wake every waiting worker."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
 
     @property
     def waiting(self) -> int:
-        """Return how many keys are due and no worker has yet."""
+        """Return how many keys are due and not held by a worker."""
         with self._changed:
             now = time.monotonic()
             return sum(due <= now for due in self._due.values())
 
     @property
     def busy(self) -> int:
-        """Return how many keys workers have now."""
+        """Return how many keys workers hold now."""
         return len(self._busy)
 
     def _settle(self) -> float | None:
-        """Drop what is outdated from the heap; return the seconds until the first key is due."""
+        """Drop outdated heap items; return the seconds until the first key is due."""
         while self._heap:
             due, _, key = self._heap[0]
-            # One that a worker has comes back by `done`.
+            # A key that a worker holds is added again by `done`.
             if self._due.get(key) != due or key in self._busy:
                 heapq.heappop(self._heap)
                 continue

@@ -1,4 +1,4 @@
-"""One pass over one Bundle: read the world, do what it asks for, say what has come of it."""
+"""Reconcile one Bundle: read it, run the engine, write its status."""
 
 from __future__ import annotations
 
@@ -9,16 +9,22 @@ from typing import TYPE_CHECKING
 
 from applyprune.controller.bundle import InvalidSpec, read_bundle
 from applyprune.controller.composing import SourceMissing, compose, used_refs
-from applyprune.controller.dependencies import awaited
-from applyprune.controller.following import Followed, follow, reason_of, reason_of_exit, told
+from applyprune.controller.dependencies import unready_dependencies
+from applyprune.controller.following import (
+    RunResult,
+    follow,
+    problem_message,
+    reason_of,
+    reason_of_exit,
+)
 from applyprune.controller.identity import AccountMissing
 from applyprune.controller.logs import LOG, fields
 from applyprune.controller.names import APPROVE_PRUNE, RECONCILE_NOW, STALLING, Reason
-from applyprune.controller.notices import Weight, utc_now
+from applyprune.controller.notices import EventType, utc_now
 from applyprune.controller.objects import status_of
 from applyprune.controller.removal import Removal
 from applyprune.controller.schedule import backoff, spread
-from applyprune.controller.status import Pass, Verdict, after, progressing
+from applyprune.controller.status import ConditionStatus, ReconcileResult, after, progressing
 from applyprune.engine.cancellation import Cancellation
 from applyprune.engine.run import Request, run
 from applyprune.errors import ApplypruneError, Conflict, Interrupted, NotFound, problems_of
@@ -30,9 +36,9 @@ if TYPE_CHECKING:
 
     from applyprune.controller.bundle import Bundle
     from applyprune.controller.composing import Uses
-    from applyprune.controller.identity import Acting, Identities
+    from applyprune.controller.identity import Impersonation, ServiceAccountClient
     from applyprune.controller.metrics import Metrics
-    from applyprune.controller.notices import Notices
+    from applyprune.controller.notices import EventRecorder
     from applyprune.controller.objects import BundleObjects
     from applyprune.controller.queue import Key
     from applyprune.controller.watching import Watches
@@ -41,9 +47,9 @@ if TYPE_CHECKING:
 
 _NOT_YET = -1
 _SECOND_LOOK = 10.0
-"""Seconds that a pass may wait that tries again what was not ready in time."""
+"""Seconds that a retry may wait for what was not ready before."""
 _UNREAD = 600.0
-"""Seconds until a Bundle is looked at again whose spec cannot be read."""
+"""Seconds until the next look at a Bundle with an invalid spec."""
 _MISSING = {
     AccountMissing: Reason.SERVICE_ACCOUNT_NOT_FOUND,
     SourceMissing: Reason.SOURCE_NOT_FOUND,
@@ -52,50 +58,50 @@ _MISSING = {
 
 @dataclass(slots=True)
 class Reconciler:
-    """Carries out Bundles; thread-safe, as long as no two threads have the same one."""
+    """Reconciles Bundles; thread-safe as long as no two threads reconcile the same one."""
 
     bundles: BundleObjects
-    identities: Identities
+    impersonation: Impersonation
     watches: Watches
-    notices: Notices
+    recorder: EventRecorder
     metrics: Metrics
     stop: Cancellation
     _failures: dict[Key, int] = field(default_factory=dict)
     _under_way: dict[Key, tuple[Cancellation, int | None]] = field(default_factory=dict)
-    _waited: dict[Key, tuple[int | None, str]] = field(default_factory=dict)
+    _attempted: dict[Key, tuple[int | None, str]] = field(default_factory=dict)
 
     def reconcile(self, key: Key) -> float | None:
-        """Make one pass; return the seconds until the next, None when only news may ask for one.
+        """Reconcile once; return the seconds until the next time, None to wait for a change.
 
-        Raises ApplypruneError where not even the Bundle's status could be written, and Interrupted
-        when the process is to end.
+        Raises ApplypruneError if not even the Bundle's status could be written, and Interrupted
+        when the process ends.
         """
         try:
             return self._reconcile(key)
         except Interrupted:
             self.stop.check()
-            return 0.0  # the Bundle has changed under way: what it is now comes next
+            return 0.0  # the Bundle changed in between: reconcile its new state
         finally:
             self._under_way.pop(key, None)
 
     def cut_off(self, key: Key, generation: int | None) -> None:
-        """End the pass over a Bundle that is of another generation now; None ends any.
+        """End the reconcile of an older generation of a Bundle; None ends any.
 
-        It may be waiting for what will never be ready, and what is mended must not wait for that.
+        It may be waiting for an object that never becomes ready, and the fix must not wait for it.
         """
         stop, worked_on = self._under_way.get(key, (None, None))
         if stop is not None and (generation is None or generation != worked_on):
             stop.request(0)
 
     def end(self) -> None:
-        """Ask every pass that is under way to finish what is in flight, record it and end."""
+        """Ask every running reconcile to finish its requests in flight, record them and end."""
         for stop, _ in list(self._under_way.values()):
             stop.request(0)
 
     def _reconcile(self, key: Key) -> float | None:
         began = time.monotonic()
         stop = Cancellation()
-        # Before the read: what changes between the two is not what is worked on.
+        # Before the read: a change between the two must end this reconcile.
         self._under_way[key] = (stop, _NOT_YET)
         live = self.bundles.get(key)
         if live is None:
@@ -104,18 +110,22 @@ class Reconciler:
         try:
             bundle = read_bundle(live)
         except InvalidSpec as error:
-            one = Pass(Verdict.NOT_READY, Reason.INVALID_SPEC, told(problems_of(error)[0]))
-            self._tell(live, one, began)
+            result = ReconcileResult(
+                ConditionStatus.NOT_READY,
+                Reason.INVALID_SPEC,
+                problem_message(problems_of(error)[0]),
+            )
+            self._report(live, result, began)
             return spread(_UNREAD)
         self._under_way[key] = (stop, live.generation)
         if self.stop.requested:
             stop.request(0)
         if live.terminating:
-            removal = Removal(self.bundles, self.identities, self.notices, stop)
-            one = removal.of(live, self._hurried(live, bundle, ""))
-            if one.done:
-                self._log(key, one, began)
-                self.metrics.passed(key, one, time.monotonic() - began, {})
+            removal = Removal(self.bundles, self.impersonation, self.recorder, stop)
+            result = removal.of(live, self._with_capped_timeout(live, bundle, ""))
+            if result.done:
+                self._log(key, result, began)
+                self.metrics.passed(key, result, time.monotonic() - began, {})
                 self._forget(key, live.uid)
                 return None
         else:
@@ -123,21 +133,21 @@ class Reconciler:
             if held is None:
                 return 0.0
             live = held
-            one = self._pass(live, bundle, stop)
-        self._tell(live, one, began, bundle)
-        return self._next(key, bundle, one)
+            result = self._apply(live, bundle, stop)
+        self._report(live, result, began, bundle)
+        return self._next(key, bundle, result)
 
     def failed(self, key: Key) -> float:
-        """Return the seconds until the next try after a pass that could say nothing."""
+        """Return the seconds until the next try after a reconcile without a result."""
         self._failures[key] = failures = self._failures.get(key, 0) + 1
         return spread(backoff(failures, first=1.0, longest=60.0))
 
     def _begin(self, live: Live, bundle: Bundle) -> Live | None:
-        """Put the finalizer on it and say that it is worked on; None when it has changed."""
+        """Add the finalizer and mark the Bundle as progressing; None when it has changed."""
         if bundle.spec.suspend:
             return live
         try:
-            held = self.bundles.hold(live)
+            held = self.bundles.add_finalizer(live)
         except (Conflict, NotFound):
             return None
         if held.generation != live.generation:
@@ -145,36 +155,41 @@ class Reconciler:
         status = status_of(held)
         if status.get("observedGeneration") != held.generation:
             generation = held.generation or 0
-            return self.bundles.put_status(held, progressing(status, generation, utc_now()))
+            return self.bundles.write_status(held, progressing(status, generation, utc_now()))
         return held
 
-    def _pass(self, live: Live, bundle: Bundle, stop: Cancellation) -> Pass:
+    def _apply(self, live: Live, bundle: Bundle, stop: Cancellation) -> ReconcileResult:
         spec, key = bundle.spec, (bundle.namespace, bundle.name)
         if spec.suspend:
             self.watches.wait_for(key, ())
-            return Pass(Verdict.SAME, Reason.SUSPENDED, "spec.suspend is true: nothing is done")
-        waiting = awaited(bundle, self.bundles)
-        self.watches.wait_for(key, (one.name for one in spec.depends_on) if waiting else ())
+            return ReconcileResult(ConditionStatus.SAME, Reason.SUSPENDED, "spec.suspend is true")
+        waiting = unready_dependencies(bundle, self.bundles)
+        self.watches.wait_for(
+            key, (dependency.name for dependency in spec.depends_on) if waiting else ()
+        )
         if waiting:
-            return Pass(
-                Verdict.NOT_READY, Reason.DEPENDENCY_NOT_READY, "; ".join(waiting), retries=True
+            return ReconcileResult(
+                ConditionStatus.NOT_READY,
+                Reason.DEPENDENCY_NOT_READY,
+                "; ".join(waiting),
+                retries=True,
             )
         uses: Uses = {}
-        followed = Followed()
+        run_result = RunResult()
         revision = ""
         try:
-            with self.identities.acting_as(
+            with self.impersonation.as_account(
                 bundle.namespace, spec.service_account_name, must_exist=True
-            ) as acting:
+            ) as account_client:
                 try:
-                    composed = compose(bundle, acting.cluster, uses)
+                    composed = compose(bundle, account_client.cluster, uses)
                 finally:
                     refs = used_refs(bundle)
                     self.watches.follow(key, spec.service_account_name, refs, uses)
                 revision = composed.revision
                 approved = live.annotations.get(APPROVE_PRUNE, "")
-                hurried = self._hurried(live, bundle, revision)
-                options = hurried.options(Mode.APPLY, approved=approved)
+                capped = self._with_capped_timeout(live, bundle, revision)
+                options = capped.options(Mode.APPLY, approved=approved)
                 request = Request(
                     bundle.target,
                     composed.manifests,
@@ -184,89 +199,106 @@ class Reconciler:
                     owner=bundle.owner,
                     takes_over=bool(spec.inventory_name),
                 )
-                self._run(acting, request, followed, stop)
+                self._run(account_client, request, run_result, stop)
         except (AccountMissing, SourceMissing) as error:
-            message = told(problems_of(error)[0])
-            return Pass(Verdict.NOT_READY, _MISSING[type(error)], message, revision, retries=True)
+            message = problem_message(problems_of(error)[0])
+            return ReconcileResult(
+                ConditionStatus.NOT_READY, _MISSING[type(error)], message, revision, retries=True
+            )
         except ApplypruneError as error:
-            stop.check()  # a pass that is cut off says nothing
-            return self._ended(error, followed, revision)
+            stop.check()  # an interrupted reconcile writes no status
+            return self._error_result(error, run_result, revision)
         stop.check()
-        return self._came_to(followed, revision)
+        return self._result(run_result, revision)
 
-    def _hurried(self, live: Live, bundle: Bundle, revision: str) -> Bundle:
-        """Return the Bundle with the time that this pass may wait: all of it only once.
+    def _with_capped_timeout(self, live: Live, bundle: Bundle, revision: str) -> Bundle:
+        """Cap `timeout` on retries: only the first attempt at a generation gets the full wait.
 
-        What was not ready in time is looked at again with every try; nobody else's Bundle is to
-        wait for that.
+        Each retry checks again what was not ready; other Bundles must not wait for that.
         """
         key, now = (bundle.namespace, bundle.name), (live.generation, revision)
-        if self._waited.get(key) == now and self._failures.get(key):
+        if self._attempted.get(key) == now and self._failures.get(key):
             timeout = min(bundle.spec.timeout, _SECOND_LOOK)
             return replace(bundle, spec=replace(bundle.spec, timeout=timeout))
-        self._waited[key] = now
+        self._attempted[key] = now
         return bundle
 
     def _run(
-        self, acting: Acting, request: Request, followed: Followed, stop: Cancellation
+        self,
+        account_client: ServiceAccountClient,
+        request: Request,
+        run_result: RunResult,
+        stop: Cancellation,
     ) -> None:
-        events = run(request, acting.cluster, acting.store(request.target), stop)
-        follow(events, followed, lambda event: _log_event(request, followed, event))
+        events = run(request, account_client.cluster, account_client.store(request.target), stop)
+        follow(events, run_result, lambda event: _log_event(request, run_result, event))
 
-    def _ended(self, error: ApplypruneError, followed: Followed, revision: str) -> Pass:
-        """Return what a pass has come to that an error has ended."""
+    def _error_result(
+        self, error: ApplypruneError, run_result: RunResult, revision: str
+    ) -> ReconcileResult:
+        """Return the result of a run that ended with an error."""
         problems = problems_of(error)
         more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
-        message = told(problems[0]) + more
-        return Pass(Verdict.NOT_READY, reason_of(error), message, revision, followed, retries=True)
+        message = problem_message(problems[0]) + more
+        return ReconcileResult(
+            ConditionStatus.NOT_READY, reason_of(error), message, revision, run_result, retries=True
+        )
 
-    def _came_to(self, followed: Followed, revision: str) -> Pass:
-        total = followed.total
+    def _result(self, run_result: RunResult, revision: str) -> ReconcileResult:
+        total = run_result.total
         objects = f"{total} object{'' if total == 1 else 's'}"
-        if followed.exit_code == 0:
-            return Pass(Verdict.READY, Reason.APPLIED, f"{objects} applied", revision, followed)
-        reason = reason_of_exit(followed.exit_code)
-        if followed.refusal is not None and not followed.failing:
+        if run_result.exit_code == 0:
+            return ReconcileResult(
+                ConditionStatus.READY, Reason.APPLIED, f"{objects} applied", revision, run_result
+            )
+        reason = reason_of_exit(run_result.exit_code)
+        if run_result.refusal is not None and not run_result.failing:
             reason = Reason.PRUNE_REFUSED
-        if reason is Reason.PRUNE_REFUSED and followed.refusal is not None:
-            message = f"{followed.refusal.what}: {followed.refusal.why}"
+        if reason is Reason.PRUNE_REFUSED and run_result.refusal is not None:
+            message = f"{run_result.refusal.what}: {run_result.refusal.why}"
         else:
-            first = min(followed.failing.values(), key=lambda one: (one.skipped, one.ref))
-            count = len(followed.failing)
+            first = min(
+                run_result.failing.values(), key=lambda failed: (failed.skipped, failed.ref)
+            )
+            count = len(run_result.failing)
             more = f" (and {count - 1} more)" if count > 1 else ""
             message = f"{count} of {objects} failed: {first.ref.short}: {first.message}{more}"
-        return Pass(Verdict.NOT_READY, reason, message, revision, followed, retries=True)
+        return ReconcileResult(
+            ConditionStatus.NOT_READY, reason, message, revision, run_result, retries=True
+        )
 
-    def _tell(self, live: Live, one: Pass, began: float, bundle: Bundle | None = None) -> None:
-        """Write the status, if it is another one, and say it to those who watch."""
+    def _report(
+        self, live: Live, result: ReconcileResult, began: float, bundle: Bundle | None = None
+    ) -> None:
+        """Write the status if it has changed, and report the result in metrics, log and Events."""
         before = status_of(live)
         inventory = None
-        if bundle is not None and one.followed is not None:
+        if bundle is not None and result.run_result is not None:
             inventory = (bundle.target.inventory.name, bundle.target.id)
         status = after(
             before,
-            one,
+            result,
             generation=live.generation or 0,
             now=utc_now(),
-            asked=live.annotations.get(RECONCILE_NOW, ""),
+            requested=live.annotations.get(RECONCILE_NOW, ""),
             inventory=inventory,
         )
-        stored = self.bundles.put_status(live, status)
+        stored = self.bundles.write_status(live, status)
         key = (live.ref.namespace, live.ref.name)
         seconds = time.monotonic() - began
-        self.metrics.passed(key, one, seconds, status)
-        self._log(key, one, began)
-        changed = one.followed is not None and one.followed.changed
-        if one.verdict is Verdict.NOT_READY:
-            self.notices.about(stored or live, Weight.WARNING, one.reason, one.message)
-        elif changed or (one.verdict is Verdict.READY and _was_not_ready(before)):
-            self.notices.about(stored or live, Weight.NORMAL, one.reason, _news(one))
+        self.metrics.passed(key, result, seconds, status)
+        self._log(key, result, began)
+        changed = result.run_result is not None and result.run_result.changed
+        if result.ready is ConditionStatus.NOT_READY:
+            self.recorder.event(stored or live, EventType.WARNING, result.reason, result.message)
+        elif changed or (result.ready is ConditionStatus.READY and _was_not_ready(before)):
+            self.recorder.event(stored or live, EventType.NORMAL, result.reason, _summary(result))
 
-    def _next(self, key: Key, bundle: Bundle, one: Pass) -> float | None:
+    def _next(self, key: Key, bundle: Bundle, result: ReconcileResult) -> float | None:
         spec = bundle.spec
-        if one.reason is Reason.SUSPENDED:
+        if result.reason is Reason.SUSPENDED:
             return None
-        if not one.retries or one.reason in STALLING:
+        if not result.retries or result.reason in STALLING:
             self._failures.pop(key, None)
             return spread(spec.interval)
         self._failures[key] = failures = self._failures.get(key, 0) + 1
@@ -274,26 +306,34 @@ class Reconciler:
 
     def _forget(self, key: Key, uid: str = "") -> None:
         self._failures.pop(key, None)
-        self._waited.pop(key, None)
+        self._attempted.pop(key, None)
         self.watches.forget(key)
         self.metrics.forget(key)
-        self.notices.forget(uid)
+        self.recorder.forget(uid)
 
-    def _log(self, key: Key, one: Pass, began: float) -> None:
-        followed = one.followed
-        counts = {str(each): n for each, n in followed.outcomes.items()} if followed else {}
-        level = logging.WARNING if one.verdict is Verdict.NOT_READY else logging.INFO
-        if one.verdict is Verdict.READY and followed is not None and not followed.changed:
-            level = logging.DEBUG  # idle passes are no news
+    def _log(self, key: Key, result: ReconcileResult, began: float) -> None:
+        run_result = result.run_result
+        counts = (
+            {str(outcome): count for outcome, count in run_result.outcomes.items()}
+            if run_result
+            else {}
+        )
+        level = logging.WARNING if result.ready is ConditionStatus.NOT_READY else logging.INFO
+        if (
+            result.ready is ConditionStatus.READY
+            and run_result is not None
+            and not run_result.changed
+        ):
+            level = logging.DEBUG  # nothing has changed
         LOG.log(
             level,
             "bundle reconciled",
             extra=fields(
                 namespace=key[0],
                 bundle=key[1],
-                run=followed.run if followed else "",
-                reason=str(one.reason),
-                detail=one.message,
+                run=run_result.run if run_result else "",
+                reason=str(result.reason),
+                detail=result.message,
                 seconds=round(time.monotonic() - began, 3),
                 outcomes=counts or None,
             ),
@@ -303,29 +343,31 @@ class Reconciler:
 def _was_not_ready(before: Mapping[str, object]) -> bool:
     conditions = before.get("conditions")
     found = conditions if isinstance(conditions, list) else []
-    return not any(one["type"] == "Ready" and one["status"] == "True" for one in found)
+    return not any(
+        condition["type"] == "Ready" and condition["status"] == "True" for condition in found
+    )
 
 
-def _news(one: Pass) -> str:
-    """Return what a person should hear of a pass that went well."""
-    followed = one.followed
-    if followed is None or not followed.changed:
-        return one.message
-    ordered = [each for each in Outcome if followed.outcomes[each]]
-    return ", ".join(f"{followed.outcomes[each]} {each.text}" for each in ordered)
+def _summary(result: ReconcileResult) -> str:
+    """Return the message of an Event about a successful reconcile."""
+    run_result = result.run_result
+    if run_result is None or not run_result.changed:
+        return result.message
+    counts = run_result.outcomes
+    return ", ".join(f"{counts[outcome]} {outcome.text}" for outcome in Outcome if counts[outcome])
 
 
-def _log_event(request: Request, followed: Followed, event: Event) -> None:
+def _log_event(request: Request, run_result: RunResult, event: Event) -> None:
     if not isinstance(event, Done) or event.outcome in {Outcome.UNCHANGED, Outcome.NOT_PRUNED}:
         return
     LOG.info(
-        "object dealt with",
+        "object processed",
         extra=fields(
-            run=followed.run,
+            run=run_result.run,
             set=f"{request.target.namespace}/{request.target.name}",
             object=event.ref.short,
             object_namespace=event.ref.namespace,
             outcome=str(event.outcome),
-            error=told(event.problem) if event.problem else "",
+            error=problem_message(event.problem) if event.problem else "",
         ),
     )

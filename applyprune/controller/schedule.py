@@ -1,4 +1,4 @@
-"""When a Bundle is looked at again: pure but for a little chance, which spreads the load."""
+"""When a Bundle is reconciled again; a little randomness spreads the load."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _MOST_DOUBLINGS = 20
 
 
 def backoff(failures: int, *, first: float, longest: float) -> float:
-    """Return the seconds before the next try after so many failures in a row, from 1.
+    """Return the seconds before the next try after ``failures`` failures in a row, 1 or more.
 
     It doubles from ``first`` up to ``longest``, which is never less than ``first``.
     """
@@ -18,6 +18,5 @@ def backoff(failures: int, *, first: float, longest: float) -> float:
 
 
 def spread(seconds: float) -> float:
-    """Return a delay moved by at most a tenth either way, so that many do not come at once."""
-    # No secret depends on it.
-    return seconds * random.uniform(1 - _JITTER, 1 + _JITTER)  # noqa: S311
+    """Return a delay, changed at random by up to 10 %, so that Bundles do not run all at once."""
+    return seconds * random.uniform(1 - _JITTER, 1 + _JITTER)  # noqa: S311 -- no secret depends on it

@@ -1,4 +1,4 @@
-"""The controller as a process: who leads, what is watched, who works, and how all of it ends."""
+"""The controller process: leader election, watches, workers and shutdown."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING
 from applyprune.cluster.api_server import KubernetesClient
 from applyprune.cluster.transport import Transport
 from applyprune.controller.health import answering
-from applyprune.controller.identity import Identities, refuse_impersonated
-from applyprune.controller.leadership import Leadership
+from applyprune.controller.identity import Impersonation, refuse_impersonated
+from applyprune.controller.leadership import LeaderElection
 from applyprune.controller.logs import LOG, fields
 from applyprune.controller.metrics import Metrics
 from applyprune.controller.names import COMPONENT
-from applyprune.controller.notices import Notices
+from applyprune.controller.notices import EventRecorder
 from applyprune.controller.objects import BundleObjects
 from applyprune.controller.queue import WorkQueue
 from applyprune.controller.reconciler import Reconciler
@@ -46,12 +46,11 @@ _STUCK = 3600.0
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How one controller runs; times in seconds.
+    """The settings of one controller; times are in seconds.
 
-    ``namespaces`` are those whose Bundles it carries out, all when it names none. ``listen`` is an
-    address and a port. ``lease`` is how long a leader outlives its last sign of life, 0 for one
-    that leads without asking; ``home`` is the namespace of the Lease. ``grace`` is how long a stop
-    may take.
+    ``namespaces`` restricts the Bundles; empty means all namespaces. ``listen`` is an address and a
+    port. ``lease`` is the duration of the Lease; 0 means no leader election. ``home`` is the
+    namespace of the Lease. ``grace`` is how long a shutdown may take.
     """
 
     access: ClusterAccess
@@ -64,27 +63,27 @@ class Settings:
 
 
 def serve(settings: Settings, stop: Cancellation) -> int:
-    """Run until ``stop`` or until the lease is lost; return the exit code.
+    """Run until ``stop`` or until the Lease is lost; return the exit code.
 
-    Raises AccessError where there is no server or no right to its Bundles, UsageError where there
-    is no CRD, and LostRace when another replica has taken over.
+    Raises AccessError without a server or without the right to its Bundles, UsageError without the
+    CRD, and LostRace when another replica has taken over.
     """
     refuse_impersonated(settings.access)
     metrics = Metrics()
-    me = f"{platform.node()}_{os.getpid()}_{uuid.uuid4().hex[:8]}"
+    identity = f"{platform.node()}_{os.getpid()}_{uuid.uuid4().hex[:8]}"
     with ExitStack() as ends:
         transport = Transport(
             settings.access,
             pool_size=settings.workers + 4,
             retry_budget=_BUDGET,
             trace=metrics.traced,
-            agent=me,
+            agent=identity,
         )
         ends.callback(transport.close)
         cache = _cache(ends)
-        own = KubernetesClient(transport, settings.access.server, cache=cache)
-        _check_crd(own, settings)
-        service = _Service(settings, me, stop, metrics, own, cache)
+        client = KubernetesClient(transport, settings.access.server, cache=cache)
+        _check_crd(client, settings)
+        service = _Service(settings, identity, stop, metrics, client, cache)
         address = ends.enter_context(
             answering(settings.listen, metrics, is_well=service.is_well, is_ready=service.is_ready)
         )
@@ -93,19 +92,19 @@ def serve(settings: Settings, stop: Cancellation) -> int:
 
 
 def _cache(ends: ExitStack) -> Path | None:
-    """Return a folder for discovery documents; None where nothing can be written."""
+    """Return a folder for discovery documents; None if none can be written."""
     try:
         return Path(ends.enter_context(tempfile.TemporaryDirectory(prefix="applyprune-")))
     except OSError:
-        return None  # it saves time, and nothing else
+        return None  # without a cache, only time is lost
 
 
-def _check_crd(own: KubernetesClient, settings: Settings) -> None:
+def _check_crd(client: KubernetesClient, settings: Settings) -> None:
     try:
-        own.list(BUNDLES, namespace=(settings.namespaces or ("",))[0])
+        client.list(BUNDLES, namespace=(settings.namespaces or ("",))[0])
     except NotServed as error:
         raise UsageError(
-            "the server knows no Bundles",
+            "the Bundle CRD is not installed",
             why=error.what,
             hint="Install the CRD first: kubectl apply --server-side -f deploy/crd.yaml",
         ) from error
@@ -114,10 +113,10 @@ def _check_crd(own: KubernetesClient, settings: Settings) -> None:
 @dataclass(slots=True)
 class _Service:
     settings: Settings
-    me: str
+    identity: str
     stop: Cancellation
     metrics: Metrics
-    own: KubernetesClient
+    client: KubernetesClient
     cache: Path | None
     queue: WorkQueue = field(default_factory=WorkQueue)
     watches: Watches = field(init=False)
@@ -127,15 +126,17 @@ class _Service:
     busy_since: dict[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        identities = Identities(
-            self.settings.access, self.own, self.cache, self.metrics.traced, self.me
+        impersonation = Impersonation(
+            self.settings.access, self.client, self.cache, self.metrics.traced, self.identity
         )
-        self.watches = Watches(self.queue, self.own, identities.connect, self.settings.namespaces)
+        self.watches = Watches(
+            self.queue, self.client, impersonation.connect, self.settings.namespaces
+        )
         self.reconciler = Reconciler(
-            bundles=BundleObjects(self.own),
-            identities=identities,
+            bundles=BundleObjects(self.client),
+            impersonation=impersonation,
             watches=self.watches,
-            notices=Notices(self.own),
+            recorder=EventRecorder(self.client),
             metrics=self.metrics,
             stop=self.stop,
         )
@@ -143,30 +144,30 @@ class _Service:
         self.metrics.watch_queue(self.queue)
 
     def is_well(self) -> bool:
-        """Return whether no thread has died, and no worker is at one Bundle for an hour."""
+        """Return whether all threads live, and no worker has spent an hour on one Bundle."""
         now = time.monotonic()
         stuck = any(now - since > _STUCK for since in list(self.busy_since.values()))
         return not stuck and all(thread.is_alive() for thread in self.threads)
 
     def is_ready(self) -> bool:
-        """Return whether it works, or stands by to do so."""
+        """Return whether it is working, or waiting to become the leader."""
         return not self.stop.requested and (not self.leading or self.watches.synced)
 
     def run(self) -> int:
-        """Lead, work, and end in good order."""
+        """Wait for leadership, work, and shut down in order."""
         election = self._election()
-        if election is not None and not election.acquire(self.stop, _trouble_with_lease):
+        if election is not None and not election.acquire(self.stop, _log_lease_error):
             return 0
         self.leading = True
         self.metrics.leader.set(1)
-        LOG.info("leading", extra=fields(identity=self.me))
+        LOG.info("leading", extra=fields(identity=self.identity))
         self._start()
         try:
             if election is None:
                 while not self.stop.wait(_STUCK):
                     pass
             else:
-                election.keep(self.stop, _trouble_with_lease)
+                election.keep(self.stop, _log_lease_error)
         except LostRace as error:
             LOG.error("leadership lost", extra=fields(error=error.what))
             self.stop.request(0)
@@ -177,17 +178,17 @@ class _Service:
         LOG.info("controller stopped")
         return 0
 
-    def _election(self) -> Leadership | None:
+    def _election(self) -> LeaderElection | None:
         if not self.settings.lease:
             return None
         ref = Ref(LEASES.group, LEASES.kind, self.settings.home, COMPONENT)
-        # A transport of its own: no renewal waits for a connection that a pass has.
+        # A separate transport: a renewal must not wait for a connection that a reconcile uses.
         access = self.settings.access
         transport = Transport(
-            access, pool_size=2, retry_budget=self.settings.lease / 3, agent=self.me
+            access, pool_size=2, retry_budget=self.settings.lease / 3, agent=self.identity
         )
         client = KubernetesClient(transport, access.server)
-        return Leadership(client, ref, self.me, self.settings.lease)
+        return LeaderElection(client, ref, self.identity, self.settings.lease)
 
     def _start(self) -> None:
         self.watches.open()
@@ -206,7 +207,7 @@ class _Service:
             thread.start()
 
     def _end(self) -> bool:
-        """Let what is under way come to its end; return whether all of it did within the grace."""
+        """Let running work finish; return whether all of it did within the grace period."""
         self.queue.close()
         self.reconciler.end()
         until = time.monotonic() + self.settings.grace
@@ -215,15 +216,15 @@ class _Service:
         ended = not any(thread.is_alive() for thread in self.threads)
         if not ended:
             LOG.warning(
-                "stopped before everything had ended", extra=fields(grace=self.settings.grace)
+                "stopped before all work had finished", extra=fields(grace=self.settings.grace)
             )
         self.watches.close()
         return ended
 
     def _work(self) -> None:
-        me = threading.current_thread().name
+        thread = threading.current_thread().name
         while (key := self.queue.get()) is not None:
-            self.busy_since[me] = time.monotonic()
+            self.busy_since[thread] = time.monotonic()
             delay: float | None = None
             try:
                 delay = self.reconciler.reconcile(key)
@@ -231,19 +232,20 @@ class _Service:
                 return
             except ApplypruneError as error:
                 LOG.warning(
-                    "pass failed", extra=fields(namespace=key[0], bundle=key[1], error=error.what)
+                    "reconcile failed",
+                    extra=fields(namespace=key[0], bundle=key[1], error=error.what),
                 )
                 delay = self.reconciler.failed(key)
             except Exception:  # noqa: BLE001
-                # A fault of ours about one Bundle must not end the work on all the others.
-                LOG.exception("pass broke", extra=fields(namespace=key[0], bundle=key[1]))
+                # A bug that one Bundle triggers must not stop the work on all others.
+                LOG.exception("reconcile crashed", extra=fields(namespace=key[0], bundle=key[1]))
                 delay = self.reconciler.failed(key)
             finally:
-                self.busy_since.pop(me, None)
+                self.busy_since.pop(thread, None)
                 self.queue.done(key)
             if delay is not None:
                 self.queue.add(key, delay)
 
 
-def _trouble_with_lease(error: ApplypruneError) -> None:
-    LOG.warning("the lease cannot be reached", extra=fields(error=error.what))
+def _log_lease_error(error: ApplypruneError) -> None:
+    LOG.warning("the Lease cannot be reached", extra=fields(error=error.what))

@@ -1,6 +1,6 @@
-"""What a Bundle's status says after a pass: pure, and the same value when nothing has moved.
+"""Compute a Bundle's status after a reconcile; the same value when nothing has changed.
 
-A time is written only with a change, so a pass that changes nothing leaves no trace at all.
+Times change only together with something else, so an idle reconcile writes nothing.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from applyprune.model.events import Outcome
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from applyprune.controller.following import Followed
+    from applyprune.controller.following import RunResult
 
 Status = dict[str, Any]
 
 FAILING_SHOWN = 10
-DOOMED_SHOWN = 20
+PENDING_SHOWN = 20
 _MESSAGE = 1024
 
 
-class Verdict(StrEnum):
-    """What a pass says of the Ready condition; of a suspended Bundle it stays what it was."""
+class ConditionStatus(StrEnum):
+    """The new status of the Ready condition; ``SAME`` keeps the old one, if suspended."""
 
     READY = "True"
     NOT_READY = "False"
@@ -33,27 +33,27 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Pass:
-    """What one pass over a Bundle has come to.
+class ReconcileResult:
+    """The result of one reconcile of a Bundle.
 
-    ``done`` says of a removal that nothing is left to do.
-    ``retries`` says that it is tried again by itself before ``interval`` is over. ``followed`` is
-    the run, where there was one. ``revision`` is the source's, empty where it was not read.
+    ``done``: nothing is left to do for a removal. ``retries``: it is retried before ``interval`` is
+    over. ``run_result`` is the run's result, None without a run. ``revision`` is the source's,
+    empty if it was not read.
     """
 
-    verdict: Verdict
+    ready: ConditionStatus
     reason: Reason
     message: str
     revision: str = ""
-    followed: Followed | None = field(default=None, compare=False)
+    run_result: RunResult | None = field(default=None, compare=False)
     retries: bool = False
     done: bool = False
 
 
 def progressing(before: Mapping[str, Any], generation: int, now: str) -> Status:
-    """Return the status while a new generation is being worked on."""
+    """Return the status while a new generation is being applied."""
     status = dict(before)
-    # observedGeneration stays what it was: this one has not been carried out.
+    # observedGeneration does not change: the new generation has not been applied yet.
     status["conditions"] = _conditions(
         before,
         {
@@ -68,61 +68,63 @@ def progressing(before: Mapping[str, Any], generation: int, now: str) -> Status:
 
 def after(
     before: Mapping[str, Any],
-    one: Pass,
+    result: ReconcileResult,
     *,
     generation: int,
     now: str,
-    asked: str = "",
+    requested: str = "",
     inventory: tuple[str, str] | None = None,
 ) -> Status:
-    """Return the status after a pass.
+    """Return the status after a reconcile.
 
-    ``asked`` is the annotation that asked for it, ``inventory`` the ConfigMap's name and the set's
-    id, and ``now`` the time, RFC 3339 in UTC, for what has changed.
+    ``requested`` is the value of the annotation that requested it. ``inventory`` is the
+    ConfigMap's name and the set's id. ``now`` is the time of changes, RFC 3339 in UTC.
     """
     status = dict(before)
     status["observedGeneration"] = generation
-    if asked:
-        status["lastHandledReconcileAt"] = asked
+    if requested:
+        status["lastHandledReconcileAt"] = requested
     if inventory is not None:
         status["inventory"] = {"name": inventory[0], "set": inventory[1]}
-    if one.revision:
-        status["lastAttemptedRevision"] = one.revision
-        if one.verdict is Verdict.READY:
-            status["lastAppliedRevision"] = one.revision
-    if (run := one.followed) is not None and run.plan is not None:
+    if result.revision:
+        status["lastAttemptedRevision"] = result.revision
+        if result.ready is ConditionStatus.READY:
+            status["lastAppliedRevision"] = result.revision
+    if (run := result.run_result) is not None and run.plan is not None:
         status["objects"] = {"total": run.total, "failing": len(run.failing)}
         _put(status, "failing", _failing(run))
         _put(status, "pendingPrune", _pending(run))
         if run.changed:
             status["lastChange"] = _change(run, now)
-    status["conditions"] = _conditions(before, _wanted(one), generation, now)
+    status["conditions"] = _conditions(before, _wanted(result), generation, now)
     return status
 
 
-def _wanted(one: Pass) -> dict[Condition, tuple[str, Reason, str]]:
-    said = (one.reason, one.message)
-    stalled = one.reason in STALLING
+def _wanted(result: ReconcileResult) -> dict[Condition, tuple[str, Reason, str]]:
+    explained = (result.reason, result.message)
+    stalled = result.reason in STALLING
     wanted = {
-        Condition.RECONCILING: ("True", Reason.RETRYING, one.message)
-        if one.retries and not stalled
-        else ("False", *said),
-        Condition.STALLED: ("True" if stalled else "False", *said),
+        Condition.RECONCILING: ("True", Reason.RETRYING, result.message)
+        if result.retries and not stalled
+        else ("False", *explained),
+        Condition.STALLED: ("True" if stalled else "False", *explained),
     }
-    if one.verdict is not Verdict.SAME:
-        wanted[Condition.READY] = (str(one.verdict), *said)
-    if (run := one.followed) is not None and run.plan is not None:
+    if result.ready is not ConditionStatus.SAME:
+        wanted[Condition.READY] = (str(result.ready), *explained)
+    if (run := result.run_result) is not None and run.plan is not None:
         wanted[Condition.PRUNE_BLOCKED] = _blocked(run)
     return wanted
 
 
-def _blocked(run: Followed) -> tuple[str, Reason, str]:
+def _blocked(run: RunResult) -> tuple[str, Reason, str]:
     refusal = run.refusal
     if refusal is None or run.plan is None:
-        return "False", Reason.NOTHING_TO_DO, "no prune is held back"
+        return "False", Reason.NOTHING_TO_DO, "no prune is blocked"
     message = f"{refusal.what}: {refusal.why}"
     if run.plan.approval:
-        message += f". To approve exactly this: the annotation {APPROVE_PRUNE}={run.plan.approval}"
+        message += (
+            f". To approve exactly this, set the annotation {APPROVE_PRUNE}={run.plan.approval}"
+        )
     return "True", Reason.PRUNE_REFUSED, message
 
 
@@ -132,24 +134,24 @@ def _conditions(
     generation: int,
     now: str,
 ) -> list[dict[str, Any]]:
-    """Return all four conditions; one of which nothing is said stays, or is made Unknown."""
-    known = {one["type"]: one for one in before.get("conditions") or ()}
+    """Return all four conditions; one without a new value keeps its old one, or is Unknown."""
+    known = {condition["type"]: condition for condition in before.get("conditions") or ()}
     conditions = []
     for kind in Condition:
         old = known.get(kind)
         if kind not in wanted and old is not None:
             conditions.append(old)
             continue
-        unknown = ("Unknown", Reason.PROGRESSING, "nothing is known yet")
+        unknown = ("Unknown", Reason.PROGRESSING, "not known yet")
         status, reason, message = wanted.get(kind, unknown)
-        moved = old is None or old["status"] != status
+        changed = old is None or old["status"] != status
         conditions.append(
             {
                 "type": str(kind),
                 "status": status,
                 "reason": str(reason),
                 "message": _cut(message),
-                "lastTransitionTime": now if old is None or moved else old["lastTransitionTime"],
+                "lastTransitionTime": now if old is None or changed else old["lastTransitionTime"],
                 "observedGeneration": generation,
             }
         )
@@ -157,34 +159,35 @@ def _conditions(
 
 
 def is_ready(status: Mapping[str, Any], generation: int | None) -> bool:
-    """Return whether a Bundle is ready as it is now: its last change has been carried out."""
+    """Return whether a Bundle is ready in its current generation."""
     conditions: Sequence[Mapping[str, Any]] = status.get("conditions") or ()
     return status.get("observedGeneration") == generation and any(
-        one.get("type") == Condition.READY and one.get("status") == "True" for one in conditions
+        condition.get("type") == Condition.READY and condition.get("status") == "True"
+        for condition in conditions
     )
 
 
-def _failing(run: Followed) -> list[dict[str, str]]:
-    ordered = sorted(run.failing.values(), key=lambda one: (one.skipped, one.ref))
+def _failing(run: RunResult) -> list[dict[str, str]]:
+    ordered = sorted(run.failing.values(), key=lambda failed: (failed.skipped, failed.ref))
     return [
         {
-            "object": one.ref.short,
-            **({"namespace": one.ref.namespace} if one.ref.namespace else {}),
-            "message": one.message,
+            "object": failed.ref.short,
+            **({"namespace": failed.ref.namespace} if failed.ref.namespace else {}),
+            "message": failed.message,
         }
-        for one in ordered[:FAILING_SHOWN]
+        for failed in ordered[:FAILING_SHOWN]
     ]
 
 
-def _pending(run: Followed) -> dict[str, Any] | None:
+def _pending(run: RunResult) -> dict[str, Any] | None:
     if run.refusal is None or run.plan is None or not run.plan.approval:
         return None
-    doomed = sorted(run.doomed)
-    names = [f"{one.namespace}/{one.short}" if one.namespace else one.short for one in doomed]
-    return {"digest": run.plan.approval, "count": len(doomed), "objects": names[:DOOMED_SHOWN]}
+    to_delete = sorted(run.to_delete)
+    names = [f"{ref.namespace}/{ref.short}" if ref.namespace else ref.short for ref in to_delete]
+    return {"digest": run.plan.approval, "count": len(to_delete), "objects": names[:PENDING_SHOWN]}
 
 
-def _change(run: Followed, now: str) -> dict[str, Any]:
+def _change(run: RunResult, now: str) -> dict[str, Any]:
     counts = run.outcomes
     removed = (Outcome.PRUNED, Outcome.DELETED, Outcome.ORPHANED, Outcome.REMOVED_FROM_INVENTORY)
     return {
@@ -192,12 +195,12 @@ def _change(run: Followed, now: str) -> dict[str, Any]:
         "seconds": round(run.elapsed, 1),
         "created": counts[Outcome.CREATED],
         "configured": counts[Outcome.CONFIGURED] + counts[Outcome.RECREATED],
-        "removed": sum(counts[one] for one in removed),
+        "removed": sum(counts[outcome] for outcome in removed),
     }
 
 
 def _put(status: Status, key: str, value: object) -> None:
-    """Set a field, or take it out when there is nothing to say."""
+    """Set a field, or remove it when its value is empty."""
     if value:
         status[key] = value
     else:

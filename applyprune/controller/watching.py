@@ -1,7 +1,7 @@
-"""What wakes a Bundle: a change of its own, of what its source is read from, of what it waits for.
+"""Watch what triggers a reconcile: a Bundle, its source, and the Bundles it waits for.
 
-Watches give hints only; a pass reads everything anew. What a pass has read is compared with what a
-watch tells, so that news of what is known already wakes nobody.
+Watch events are only hints: a reconcile reads everything again. Events for resourceVersions that
+the last reconcile has already read are ignored.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from applyprune.model.builtin import BUNDLES
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from applyprune.controller.identity import Acting
+    from applyprune.controller.identity import ServiceAccountClient
     from applyprune.controller.queue import Key, WorkQueue
     from applyprune.engine.ports import Cluster
     from applyprune.model.live import Live
@@ -28,38 +28,38 @@ if TYPE_CHECKING:
     from applyprune.model.resources import Resource
 
 MOST_WATCHES = 500
-"""How many objects of sources are watched; beyond that the periodic pass has to do."""
+"""How many objects of sources are watched; beyond that, only the interval triggers."""
 _TICK = 0.5
 
 
 @dataclass(slots=True)
 class _Followed:
-    """What one Bundle's source is read from, who watches it, and what its last pass has read."""
+    """The objects of one Bundle's source, their watches, and the versions read last."""
 
     account: str
-    acting: Acting
+    account_client: ServiceAccountClient
     feeds: Feeds
     refs: frozenset[Ref]
     versions: Mapping[Ref, str]
     blind: bool = False
 
 
-def _nobody(key: Key, generation: int | None) -> None:
-    """Tell nobody."""
+def _ignore(key: Key, generation: int | None) -> None:
+    """Do nothing."""
 
 
 @dataclass(slots=True)
 class Watches:
-    """Every watch of the controller; its news are turned into keys of the queue by ``attend``.
+    """Every watch of the controller; ``attend`` turns their events into keys of the queue.
 
-    ``moved`` is told the generation of every Bundle that has changed.
+    ``moved`` is called with the generation of every Bundle that has changed.
     """
 
     queue: WorkQueue
     cluster: Cluster
-    connect: Callable[[str, str], Acting]
+    connect: Callable[[str, str], ServiceAccountClient]
     namespaces: tuple[str, ...] = ()
-    moved: Callable[[Key, int | None], None] = _nobody
+    moved: Callable[[Key, int | None], None] = _ignore
     _news: SimpleQueue[News] = field(default_factory=SimpleQueue)
     _bundles: Feeds | None = None
     _marks: dict[Key, tuple[object, ...]] = field(default_factory=dict)
@@ -67,36 +67,36 @@ class Watches:
     _users: dict[Ref, set[Key]] = field(default_factory=dict)
     _waiting: dict[Key, frozenset[str]] = field(default_factory=dict)
     _listed: set[str] = field(default_factory=set)
-    _troubles: dict[Source, str] = field(default_factory=dict)
+    _failures: dict[Source, str] = field(default_factory=dict)
     _lock: Lock = field(default_factory=Lock)
 
     @property
     def synced(self) -> bool:
-        """Return whether every Bundle that there is has been heard of."""
+        """Return whether every existing Bundle has been listed."""
         return len(self._listed) == len(self.namespaces or ("",))
 
     def open(self) -> None:
-        """Begin to watch the Bundles."""
+        """Start to watch the Bundles."""
         self._bundles = Feeds(self.cluster, self._news)
         for namespace in self.namespaces or ("",):
             self._bundles.open(Source(BUNDLES, namespace))
 
     def close(self) -> None:
-        """End every watch."""
+        """Stop every watch."""
         if self._bundles is not None:
             self._bundles.close(0)
         with self._lock:
             found = list(self._sources.values())
             self._sources.clear()
-        for one in found:
-            _end(one)
+        for followed in found:
+            _end(followed)
 
     def attend(self, is_over: Callable[[], bool]) -> None:
-        """Turn news into keys of the queue until ``is_over``."""
+        """Turn watch events into keys of the queue until ``is_over``."""
         feeds = Feeds(self.cluster, self._news)
         while not is_over():
-            for one in feeds.news(_TICK):
-                self._hear(one)
+            for news in feeds.news(_TICK):
+                self._on_news(news)
 
     def follow(
         self,
@@ -105,10 +105,10 @@ class Watches:
         refs: Iterable[tuple[Resource, Ref]],
         versions: Mapping[Ref, str],
     ) -> None:
-        """Watch, as a ServiceAccount, what a Bundle's source is read from.
+        """Watch, as a ServiceAccount, the objects of a Bundle's source.
 
-        ``versions`` are the resourceVersions that its last pass has read. What cannot be watched
-        is looked at by the periodic pass.
+        ``versions`` are the resourceVersions that its last reconcile has read. The reconcile at
+        the interval covers what cannot be watched.
         """
         wanted = {ref: resource for resource, ref in refs}
         with self._lock:
@@ -118,12 +118,12 @@ class Watches:
                 if known.refs == wanted.keys() and known.account == account and not known.blind:
                     return
             old = self._drop(key)
-            room = sum(len(one.refs) for one in self._sources.values()) + len(wanted)
+            room = sum(len(other.refs) for other in self._sources.values()) + len(wanted)
             if wanted and room <= MOST_WATCHES:
-                acting = self.connect(key[0], account)
-                feeds = Feeds(acting.cluster, self._news)
+                account_client = self.connect(key[0], account)
+                feeds = Feeds(account_client.cluster, self._news)
                 self._sources[key] = _Followed(
-                    account, acting, feeds, frozenset(wanted), dict(versions)
+                    account, account_client, feeds, frozenset(wanted), dict(versions)
                 )
                 for ref, resource in wanted.items():
                     self._users.setdefault(ref, set()).add(key)
@@ -134,7 +134,7 @@ class Watches:
             _end(old)
 
     def wait_for(self, key: Key, names: Iterable[str]) -> None:
-        """Wake a Bundle when one of these of its namespace changes; nobody when there is none."""
+        """Reconcile a Bundle when one of these Bundles of its namespace changes."""
         with self._lock:
             if found := frozenset(names):
                 self._waiting[key] = found
@@ -150,66 +150,69 @@ class Watches:
         if old is not None:
             _end(old)
 
-    def _hear(self, news: News) -> None:
+    def _on_news(self, news: News) -> None:
         if isinstance(news, Broken):
-            self._hear_trouble(news)
+            self._on_failure(news)
             return
-        self._troubles.pop(news.source, None)
+        self._failures.pop(news.source, None)
         if news.source.resource == BUNDLES:
-            self._hear_bundles(news)
+            self._on_bundles(news)
         elif isinstance(news, Listed):
             for ref in [ref for ref in self._users if _is_of(ref, news.source)]:
-                self._hear_source(ref, news.lives.get(ref))
+                self._on_source(ref, news.lives.get(ref))
         else:
-            self._hear_source(news.ref, news.live)
+            self._on_source(news.ref, news.live)
 
-    def _hear_bundles(self, news: Listed | Seen) -> None:
+    def _on_bundles(self, news: Listed | Seen) -> None:
         if isinstance(news, Seen):
-            self._hear_bundle((news.ref.namespace, news.ref.name), news.live)
+            self._on_bundle((news.ref.namespace, news.ref.name), news.live)
             return
         for ref, live in news.lives.items():
-            self._hear_bundle((ref.namespace, ref.name), live)
-        there = {(ref.namespace, ref.name) for ref in news.lives}
+            self._on_bundle((ref.namespace, ref.name), live)
+        existing = {(ref.namespace, ref.name) for ref in news.lives}
         with self._lock:
-            inside = news.source.namespace
-            gone = [key for key in self._marks if key not in there and inside in {"", key[0]}]
-            self._listed.add(inside)
+            namespace = news.source.namespace
+            gone = [key for key in self._marks if key not in existing and namespace in {"", key[0]}]
+            self._listed.add(namespace)
         for key in gone:
-            self._hear_bundle(key, None)
+            self._on_bundle(key, None)
 
-    def _hear_bundle(self, key: Key, live: Live | None) -> None:
-        """Wake a Bundle by what is its user's, never by a status of our own; and who waits."""
+    def _on_bundle(self, key: Key, live: Live | None) -> None:
+        """Queue the Bundles that wait for it, and itself if more than its status has changed."""
         mark = _mark(live) if live is not None else ("gone",)
         with self._lock:
             moved = self._marks.get(key) != mark
             self._marks[key] = mark
             waiting = [
-                one for one, names in self._waiting.items() if one[0] == key[0] and key[1] in names
+                other
+                for other, names in self._waiting.items()
+                if other[0] == key[0] and key[1] in names
             ]
         if moved:
             self.queue.add(key)
             if live is not None:
                 self.moved(key, live.generation)
-        for one in waiting:
-            self.queue.add(one)
+        for other in waiting:
+            self.queue.add(other)
 
-    def _hear_source(self, ref: Ref, live: Live | None) -> None:
+    def _on_source(self, ref: Ref, live: Live | None) -> None:
         version = live.resource_version if live is not None else ""
         with self._lock:
             woken = [
                 key
                 for key in self._users.get(ref, ())
-                if (one := self._sources.get(key)) is not None and one.versions.get(ref) != version
+                if (followed := self._sources.get(key)) is not None
+                and followed.versions.get(ref) != version
             ]
         for key in woken:
             self.queue.add(key)
 
-    def _hear_trouble(self, news: Broken) -> None:
+    def _on_failure(self, news: Broken) -> None:
         source = news.source
-        if self._troubles.get(source) != news.error.what:
-            self._troubles[source] = news.error.what
+        if self._failures.get(source) != news.error.what:
+            self._failures[source] = news.error.what
             LOG.warning(
-                "a watch is broken",
+                "watch failed",
                 extra=fields(
                     resource=source.resource.full_plural,
                     namespace=source.namespace,
@@ -224,10 +227,10 @@ class Watches:
                 key for ref, keys in self._users.items() if _is_of(ref, source) for key in keys
             ]
             for key in users:
-                # One try a pass: what may not be watched is not asked for every few seconds.
-                if (one := self._sources.get(key)) is not None:
-                    one.blind = True
-                    one.feeds.close(0)
+                # Try once per reconcile: do not repeat a forbidden watch every few seconds.
+                if (followed := self._sources.get(key)) is not None:
+                    followed.blind = True
+                    followed.feeds.close(0)
 
     def _drop(self, key: Key) -> _Followed | None:
         old = self._sources.pop(key, None)
@@ -241,9 +244,9 @@ class Watches:
 
 
 def _mark(live: Live) -> tuple[object, ...]:
-    """Return what of a Bundle makes it worth a pass when it moves."""
-    asked = live.annotations.get(RECONCILE_NOW), live.annotations.get(APPROVE_PRUNE)
-    return (live.uid, live.generation, live.terminating, *asked)
+    """Return the parts of a Bundle whose change needs a reconcile."""
+    requests = live.annotations.get(RECONCILE_NOW), live.annotations.get(APPROVE_PRUNE)
+    return (live.uid, live.generation, live.terminating, *requests)
 
 
 def _is_of(ref: Ref, source: Source) -> bool:
@@ -255,6 +258,6 @@ def _is_of(ref: Ref, source: Source) -> bool:
     )
 
 
-def _end(one: _Followed) -> None:
-    one.feeds.close(0)
-    one.acting.close()
+def _end(followed: _Followed) -> None:
+    followed.feeds.close(0)
+    followed.account_client.close()

@@ -12,9 +12,9 @@ import pytest
 
 from applyprune.controller import bundle as types
 from applyprune.controller.bundle import Prune, Source, Spec
-from applyprune.controller.following import Failing, Followed
+from applyprune.controller.following import FailedObject, RunResult
 from applyprune.controller.names import Condition, Reason
-from applyprune.controller.status import Pass, Verdict, after
+from applyprune.controller.status import ConditionStatus, ReconcileResult, after
 from applyprune.model.builtin import BUNDLES
 from applyprune.model.events import Outcome
 from applyprune.model.options import Adopt, PruneLimit
@@ -111,18 +111,18 @@ def test_words_are_the_same() -> None:
 def test_every_field_of_a_status_is_in_the_schema() -> None:
     """The server would drop what it does not know without a word."""
     ref = Ref("", "ConfigMap", "shop", "a")
-    followed = Followed(
+    followed = RunResult(
         plan=Plan((), (), approval="d"),
         refusal=Problem(ProblemKind.PRUNE_REFUSED, "w"),
-        failing={ref: Failing(ref, "m", ProblemKind.RUN_FAILED)},
+        failing={ref: FailedObject(ref, "m", ProblemKind.RUN_FAILED)},
     )
     followed.outcomes[Outcome.CREATED] = 1
     status = after(
         {},
-        Pass(Verdict.READY, Reason.APPLIED, "m", "sha256:a", followed),
+        ReconcileResult(ConditionStatus.READY, Reason.APPLIED, "m", "sha256:a", followed),
         generation=1,
         now="2026-01-01T00:00:00Z",
-        asked="x",
+        requested="x",
         inventory=("applyprune-web", "id"),
     )
     assert status.keys() == schema("status")["properties"].keys()

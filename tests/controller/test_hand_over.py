@@ -71,7 +71,7 @@ def test_a_suspended_bundle_is_not_removed(tenant: Tenant) -> None:
     tenant.ready("web")
     tenant.patch("web", suspend=True)
     tenant.delete("web")
-    eventually(lambda: "its removal waits" in tenant.condition("web", "Reconciling")[2])
+    eventually(lambda: "its objects are not removed" in tenant.condition("web", "Reconciling")[2])
     assert tenant.exists("a") == [True]
     tenant.patch("web", suspend=False)
     tenant.gone("web")

@@ -7,13 +7,19 @@ from typing import Any
 
 import pytest
 
-from applyprune.controller.following import Failing, Followed, follow, reason_of, told
+from applyprune.controller.following import (
+    FailedObject,
+    RunResult,
+    follow,
+    problem_message,
+    reason_of,
+)
 from applyprune.controller.names import STALLING, Condition, Reason
 from applyprune.controller.status import (
-    DOOMED_SHOWN,
     FAILING_SHOWN,
-    Pass,
-    Verdict,
+    PENDING_SHOWN,
+    ConditionStatus,
+    ReconcileResult,
     after,
     is_ready,
     progressing,
@@ -38,8 +44,10 @@ from applyprune.model.readiness import failed
 from applyprune.model.refs import Ref
 
 EARLY, LATE = "2026-01-01T00:00:00Z", "2026-01-01T00:10:00Z"
-GOOD = Pass(Verdict.READY, Reason.APPLIED, "2 objects applied", "sha256:a")
-BAD = Pass(Verdict.NOT_READY, Reason.APPLY_FAILED, "no", "sha256:b", retries=True)
+GOOD = ReconcileResult(ConditionStatus.READY, Reason.APPLIED, "2 objects applied", "sha256:a")
+BAD = ReconcileResult(
+    ConditionStatus.NOT_READY, Reason.APPLY_FAILED, "no", "sha256:b", retries=True
+)
 
 
 def ref(name: str) -> Ref:
@@ -47,7 +55,7 @@ def ref(name: str) -> Ref:
     return Ref("", "ConfigMap", "shop", name)
 
 
-def done(before: dict[str, Any], one: Pass, now: str, **more: Any) -> dict[str, Any]:
+def done(before: dict[str, Any], one: ReconcileResult, now: str, **more: Any) -> dict[str, Any]:
     """Return the status after a pass over generation 3."""
     return after(before, one, generation=3, now=now, **more)
 
@@ -59,10 +67,10 @@ def words(status: dict[str, Any]) -> dict[str, tuple[str, str]]:
 
 def test_a_pass_that_changes_nothing_leaves_no_trace() -> None:
     """The same value to the last character, whatever the time."""
-    followed = Followed(plan=Plan((), ()), outcomes=Counter({Outcome.UNCHANGED: 2}))
-    one = Pass(Verdict.READY, Reason.APPLIED, "2 objects", "sha256:a", followed)
-    first = done({}, one, EARLY, asked="now", inventory=("applyprune-web", "id"))
-    assert done(first, one, LATE, asked="now", inventory=("applyprune-web", "id")) == first
+    followed = RunResult(plan=Plan((), ()), outcomes=Counter({Outcome.UNCHANGED: 2}))
+    one = ReconcileResult(ConditionStatus.READY, Reason.APPLIED, "2 objects", "sha256:a", followed)
+    first = done({}, one, EARLY, requested="now", inventory=("applyprune-web", "id"))
+    assert done(first, one, LATE, requested="now", inventory=("applyprune-web", "id")) == first
 
 
 def test_a_transition_has_its_time() -> None:
@@ -81,12 +89,17 @@ CONDITIONS = {
     "good": (GOOD, ("True", "Applied"), "False", "False"),
     "retried": (BAD, ("False", "ApplyFailed"), "True", "False"),
     "stalled": (
-        Pass(Verdict.NOT_READY, Reason.INVALID_SOURCE, "x", retries=True),
+        ReconcileResult(ConditionStatus.NOT_READY, Reason.INVALID_SOURCE, "x", retries=True),
         ("False", "InvalidSource"),
         "False",
         "True",
     ),
-    "suspended": (Pass(Verdict.SAME, Reason.SUSPENDED, "x"), ("True", "Applied"), "False", "False"),
+    "suspended": (
+        ReconcileResult(ConditionStatus.SAME, Reason.SUSPENDED, "x"),
+        ("True", "Applied"),
+        "False",
+        "False",
+    ),
 }
 
 
@@ -130,17 +143,23 @@ def test_lists_are_bounded() -> None:
         approval="digest",
     )
     refusal = Problem(ProblemKind.PRUNE_REFUSED, "refused", why="y" * 5000)
-    failing = {ref(f"f{n}"): Failing(ref(f"f{n}"), "m", ProblemKind.RUN_FAILED) for n in range(100)}
-    followed = Followed(plan=plan, refusal=refusal, failing=failing, exit_code=6)
-    one = Pass(Verdict.NOT_READY, Reason.PRUNE_REFUSED, "m" * 5000, "", followed)
+    failing = {
+        ref(f"f{n}"): FailedObject(ref(f"f{n}"), "m", ProblemKind.RUN_FAILED) for n in range(100)
+    }
+    followed = RunResult(plan=plan, refusal=refusal, failing=failing, exit_code=6)
+    one = ReconcileResult(ConditionStatus.NOT_READY, Reason.PRUNE_REFUSED, "m" * 5000, "", followed)
     status = done({}, one, EARLY)
     assert len(status["failing"]) == FAILING_SHOWN
-    assert len(status["pendingPrune"]["objects"]) == DOOMED_SHOWN
+    assert len(status["pendingPrune"]["objects"]) == PENDING_SHOWN
     assert status["pendingPrune"]["count"] == 100
     assert status["objects"] == {"total": 100, "failing": 100}
     assert all(len(each["message"]) <= 1024 for each in status["conditions"])
     assert words(status)["PruneBlocked"] == ("True", "PruneRefused")
-    mended = done(status, Pass(Verdict.READY, Reason.APPLIED, "", "", Followed(plan=plan)), LATE)
+    mended = done(
+        status,
+        ReconcileResult(ConditionStatus.READY, Reason.APPLIED, "", "", RunResult(plan=plan)),
+        LATE,
+    )
     assert "failing" not in mended
     assert "pendingPrune" not in mended
     assert words(mended)["PruneBlocked"][0] == "False"
@@ -150,8 +169,12 @@ def test_nothing_is_said_of_a_prune_by_a_pass_that_made_no_plan() -> None:
     """A block stays, until a plan shows that there is none any more."""
     plan = Plan((), (), approval="digest")
     refusal = Problem(ProblemKind.PRUNE_REFUSED, "refused")
-    blocked = Pass(
-        Verdict.NOT_READY, Reason.PRUNE_REFUSED, "", "", Followed(plan=plan, refusal=refusal)
+    blocked = ReconcileResult(
+        ConditionStatus.NOT_READY,
+        Reason.PRUNE_REFUSED,
+        "",
+        "",
+        RunResult(plan=plan, refusal=refusal),
     )
     status = done(done({}, blocked, EARLY), BAD, LATE)
     assert words(status)["PruneBlocked"][0] == "True"
@@ -170,7 +193,7 @@ def test_events_become_counts_and_failures() -> None:
         Finished({}, 3, 1.5),
     ]
     seen: list[object] = []
-    found = follow(events, Followed(), seen.append)
+    found = follow(events, RunResult(), seen.append)
     assert seen == events
     assert (found.changed, found.deleted, found.exit_code, found.elapsed) == (True, 1, 3, 1.5)
     assert {one.ref.name: one.skipped for one in found.failing.values()} == {
@@ -190,8 +213,8 @@ def test_no_line_of_the_source_is_told() -> None:
         origin=Origin("secret/a[x]", 1, 3),
         excerpt="password: hunter2\n          ^",
     )
-    assert told(problem) == "secret/a[x]:3: wrong"
-    assert len(told(Problem(ProblemKind.RUN_FAILED, "a\n b" * 1000))) == 400
+    assert problem_message(problem) == "secret/a[x]:3: wrong"
+    assert len(problem_message(Problem(ProblemKind.RUN_FAILED, "a\n b" * 1000))) == 400
 
 
 REASONS = [

@@ -42,7 +42,7 @@ def test_a_source_in_the_cluster(tenant: Tenant, running: Controller, kind: str)
         "stringData": {"p": canary},
     }
     tenant.bundle("web", source={kind: [{"name": "src", "keys": ["one", "two"]}]})
-    assert "src is not there" in tenant.failed("web", "SourceNotFound")
+    assert "src does not exist" in tenant.failed("web", "SourceNotFound")
     store(one=text(config_map("a"), inside))
     assert "has no key 'two'" in eventually(
         lambda: "two" in tenant.condition("web")[2] and tenant.condition("web")[2]
@@ -153,7 +153,7 @@ def test_a_refused_prune_is_approved(tenant: Tenant, running: Controller) -> Non
 def test_bundles_that_depend_on_others(tenant: Tenant) -> None:
     """They wait for their Ready condition, or for what the expression says, and are woken by it."""
     tenant.bundle("app", config_map("app"), dependsOn=[{"name": "db"}], retryInterval="10m")
-    assert "db is not there" in tenant.failed("app", "DependencyNotReady")
+    assert "db does not exist" in tenant.failed("app", "DependencyNotReady")
     rule = "self.status.objects.total == 2"
     after = [{"name": "db", "readyWhen": rule}]
     tenant.bundle("late", config_map("late"), dependsOn=after, retryInterval="10m")
@@ -238,7 +238,7 @@ def test_deletion_policies(tenant: Tenant, policy: str) -> None:
 def test_without_its_account_nothing_is_done(tenant: Tenant) -> None:
     """Neither an apply nor a removal: the finalizer stays, and the condition says why."""
     tenant.bundle("web", config_map("a"), serviceAccountName="deployer")
-    assert "deployer is not there" in tenant.failed("web", "ServiceAccountNotFound")
+    assert "deployer does not exist" in tenant.failed("web", "ServiceAccountNotFound")
     assert tenant.exists("a") == [False]
     tenant.account("deployer")
     tenant.ready("web")
