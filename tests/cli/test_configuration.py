@@ -35,7 +35,7 @@ def options_of(*arguments: str) -> dict[str, Any]:
     return command.make_context(verb, rest).params
 
 
-def test_every_key_is_an_option(folder: Path) -> None:
+def test_configuration_keys_are_options(folder: Path) -> None:
     """Letter for letter, of a verb that has a set; the guards are options too, and no keys."""
     commands = [cli.get_command(click.Context(cli), verb) for verb in ("apply", "prune", "delete")]
     there_are = {
@@ -50,7 +50,7 @@ def test_every_key_is_an_option(folder: Path) -> None:
     assert KEYS.keys() & GUARDS == set()
 
 
-def test_the_file_gives_what_the_command_line_does_not(folder: Path) -> None:
+def test_configuration_applies_where_the_command_line_is_silent(folder: Path) -> None:
     write(
         folder,
         {
@@ -68,7 +68,7 @@ def test_the_file_gives_what_the_command_line_does_not(folder: Path) -> None:
     assert (found["wait"], found["timeout"]) == (False, 90.0)
 
 
-def test_a_verb_takes_the_keys_that_it_has(folder: Path) -> None:
+def test_verb_reads_only_the_keys_it_has(folder: Path) -> None:
     """``delete`` has no input and does not wait for readiness."""
     write(folder, {"applyprune.yaml": f"{HEAD}name: web\nfilename: m/\nwait: true\nnamespace: s\n"})
     found = options_of("delete")
@@ -76,7 +76,7 @@ def test_a_verb_takes_the_keys_that_it_has(folder: Path) -> None:
     assert "wait" not in found
 
 
-def test_paths_start_where_the_file_is(folder: Path) -> None:
+def test_configuration_paths_are_relative_to_its_file(folder: Path) -> None:
     write(
         folder,
         {
@@ -89,7 +89,7 @@ def test_paths_start_where_the_file_is(folder: Path) -> None:
     assert found["kustomize"] == ("deploy/over",)
 
 
-def test_another_set_goes_by_nothing_of_it(folder: Path) -> None:
+def test_configuration_is_ignored_for_another_set(folder: Path) -> None:
     """The input of one set must not become that of another, which would prune all else."""
     write(folder, {"applyprune.yaml": f"{HEAD}name: web\nnamespace: shop\nfilename: m/\n"})
     found = options_of("apply", "other", "-f", "x")
@@ -101,7 +101,7 @@ def test_another_set_goes_by_nothing_of_it(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("given", [("-f", "x.yaml"), ("-k", "x")])
-def test_input_of_the_command_line_takes_the_place_of_all_input(
+def test_command_line_input_replaces_all_configured_input(
     folder: Path, given: tuple[str, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """What a file adds to it unseen would be applied, or keep things from the prune."""
@@ -112,7 +112,9 @@ def test_input_of_the_command_line_takes_the_place_of_all_input(
     assert "lost" not in err
 
 
-def test_folders_above_do_not_count(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_configuration_in_parent_folders_is_ignored(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write(folder, {"applyprune.yaml": f"{HEAD}name: web\n", "below/a.yaml": config_map("a")})
     monkeypatch.chdir(folder / "below")
     with pytest.raises(UsageError, match="no set is named"):
@@ -147,7 +149,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_refused(folder: Path, name: str) -> None:
+def test_invalid_configuration_is_refused(folder: Path, name: str) -> None:
     """With its place, before anything is read or asked."""
     text, expected = REFUSED[name]
     write(folder, {"applyprune.yaml": f"{HEAD}name: web\n{text}\n"})
@@ -166,7 +168,7 @@ def test_refused(folder: Path, name: str) -> None:
         (HEAD.replace("Config", "Bundle") + "name: web\n", "not an applyprune configuration"),
     ],
 )
-def test_another_file_of_that_name_is_an_error(folder: Path, text: str, expected: str) -> None:
+def test_other_file_name_is_an_error(folder: Path, text: str, expected: str) -> None:
     """It is not passed over: somebody has meant something by it."""
     write(folder, {"applyprune.yaml": text})
     with pytest.raises(InputError) as caught:
@@ -174,7 +176,7 @@ def test_another_file_of_that_name_is_an_error(folder: Path, text: str, expected
     assert expected in str(caught.value)
 
 
-def test_a_file_that_is_not_there(folder: Path) -> None:
+def test_missing_configuration_file_is_an_error(folder: Path) -> None:
     with pytest.raises(InputError) as caught:
         call("apply", "web", "--config", "gone.yaml", "-f", "x")
     assert str(caught.value) == "gone.yaml: cannot be read: No such file or directory"
@@ -182,13 +184,15 @@ def test_a_file_that_is_not_there(folder: Path) -> None:
         call("apply", "web", "--config", "", "-f", "x")
 
 
-def test_help_needs_no_file(folder: Path) -> None:
+def test_help_needs_no_configuration(folder: Path) -> None:
     write(folder, {"applyprune.yaml": "a: ["})
     with pytest.raises(click.exceptions.Exit):
         options_of("apply", "--help")
 
 
-def test_it_alone_does_it(plane: Plane, api: Api, namespace: str, tmp_path: Path) -> None:
+def test_configuration_alone_is_enough(
+    plane: Plane, api: Api, namespace: str, tmp_path: Path
+) -> None:
     """``applyprune apply`` in a folder of manifests with a configuration among them."""
     settings = f"name: web\nnamespace: {namespace}\nfilename: .\n"
     write(tmp_path, {"applyprune.yaml": HEAD + settings, "a.yaml": config_map("a")})
@@ -204,7 +208,7 @@ def test_it_alone_does_it(plane: Plane, api: Api, namespace: str, tmp_path: Path
     assert api.exists(f"/api/v1/namespaces/{namespace}/configmaps/a")
 
 
-def test_a_folder_is_read_without_it_and_with_everything_else(folder: Path) -> None:
+def test_folder_input_includes_everything_but_the_configuration(folder: Path) -> None:
     """What only looks like one, or holds more, is no configuration: it is not passed over."""
     from applyprune.sources import read  # noqa: PLC0415
 

@@ -43,7 +43,7 @@ def text(command: click.Command, name: str) -> str:
 
 
 @pytest.mark.parametrize("name", sorted(verbs()))
-def test_every_verb_has_examples_and_fits(name: str) -> None:
+def test_verb_help_has_examples_and_fits_the_width(name: str) -> None:
     """No line is longer than a terminal is wide, and nobody has to guess how a verb is called."""
     told = text(verbs()[name], name)
     assert [line for line in told.splitlines() if len(line) > COLUMNS] == []
@@ -51,7 +51,7 @@ def test_every_verb_has_examples_and_fits(name: str) -> None:
         assert f"applyprune {name}" in told.partition("Examples:")[2]
 
 
-def test_options_stand_under_headings() -> None:
+def test_help_groups_options_under_headings() -> None:
     """What several verbs share is found in the same place."""
     told = text(verbs()["apply"], "apply")
     places = [told.index(f"\n{heading}:\n") for heading in ("Options", *HEADINGS)]
@@ -61,7 +61,7 @@ def test_options_stand_under_headings() -> None:
     assert "--wait" not in guards
 
 
-def test_the_list_of_verbs_is_what_the_verbs_say() -> None:
+def test_help_lists_each_verb_with_its_own_summary() -> None:
     """It is written down once more so that ``--help`` need not import them."""
     context = click.Context(cli)
     said = {name: one.what for below in VERBS.values() for name, one in below.items()}
@@ -75,7 +75,7 @@ def test_the_list_of_verbs_is_what_the_verbs_say() -> None:
 
 
 @pytest.mark.parametrize("group", ["inventory", "local"])
-def test_a_group_says_all_about_its_verbs(group: str) -> None:
+def test_help_of_a_group_describes_its_verbs(group: str) -> None:
     """A sentence that ends in three dots is no help."""
     found = cli.get_command(click.Context(cli), group)
     assert isinstance(found, click.Group)
@@ -97,7 +97,7 @@ def test_a_group_says_all_about_its_verbs(group: str) -> None:
         ("completion", "missing argument 'SHELL'. Choose from: bash, zsh, fish"),
     ],
 )
-def test_what_is_wrong_with_a_call(
+def test_invalid_call_names_the_mistake(
     line: str, told: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """It has the form of every other error, and where to read on."""
@@ -109,12 +109,12 @@ def test_what_is_wrong_with_a_call(
     assert more == f"  All about it: {verb} --help"
 
 
-def test_the_list_of_verbs_loads_none() -> None:
+def test_help_loads_no_verb() -> None:
     """``--help`` waits for click, and for nothing that a run needs."""
     assert loaded("--help") & {f"applyprune.{one}" for one in UNUSED} == {"applyprune.model"}
 
 
-def test_the_version_loads_hardly_more() -> None:
+def test_version_loads_hardly_more() -> None:
     """Editors and prompts ask for it often."""
     names = loaded("version", "--client")
     heavy = {"applyprune.model.events", "applyprune.engine", "applyprune.cluster", "urllib3"}
@@ -137,7 +137,7 @@ def loaded(*arguments: str) -> set[str]:
     return set(reply.stdout.rpartition("LOADED")[2].split())
 
 
-def test_ctrl_c_while_the_program_is_loaded_leaves_no_traceback(tmp_path: Path) -> None:
+def test_ctrl_c_while_loading_leaves_no_traceback(tmp_path: Path) -> None:
     """Python interrupts whatever import is on its way; here the one that takes longest."""
     hook = """
 import signal, sys

@@ -23,7 +23,7 @@ def call(*arguments: str) -> object:
     return cli.main(list(arguments), standalone_mode=False)
 
 
-def test_what_there_is_to_be_said_of_the_input_is_said(
+def test_input_summary_is_reported(
     folder: Path,
     binaries: Binaries,
     monkeypatch: pytest.MonkeyPatch,
@@ -63,7 +63,7 @@ def test_what_there_is_to_be_said_of_the_input_is_said(
         (("inventory", "move", "a", "b", "--all", "--to-namespace", ""), "for --to-namespace"),
     ],
 )
-def test_calls_that_make_no_sense(
+def test_contradictory_calls_are_refused(
     folder: Path,
     arguments: tuple[str, ...],
     expected: str,
@@ -78,7 +78,7 @@ def test_calls_that_make_no_sense(
     assert expected in told
 
 
-def test_a_part_of_a_set_is_never_pruned_for(folder: Path) -> None:
+def test_partial_input_is_never_pruned(folder: Path) -> None:
     """``prune`` knows no selector: what it leaves out would be deleted."""
     with pytest.raises(click.NoSuchOption):
         call("prune", "web", "-f", "x", "-l", "a=b")

@@ -86,7 +86,7 @@ def silence(connection: socket.socket) -> None:
 # Nothing there.
 
 
-def test_a_server_that_never_answered_is_not_waited_for() -> None:
+def test_unreachable_server_is_not_waited_for() -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     started = time.monotonic()
@@ -99,14 +99,14 @@ def test_a_server_that_never_answered_is_not_waited_for() -> None:
     assert "applyprune local up" in caught.value.hint
 
 
-def test_a_name_that_does_not_resolve_is_told() -> None:
+def test_unresolvable_name_is_reported() -> None:
     access = ClusterAccess("https://no-such-host.invalid", "", "", "", FixedCredentials())
 
     with pytest.raises(Unreachable, match="the name of https://no-such-host"):
         send(access, retry_budget=0)
 
 
-def test_a_server_that_takes_the_connection_and_says_nothing_is_given_up_on() -> None:
+def test_silent_server_times_out() -> None:
     with listening(silence) as port:
         access = ClusterAccess(f"https://127.0.0.1:{port}", "", "", "", FixedCredentials())
         started = time.monotonic()
@@ -115,7 +115,7 @@ def test_a_server_that_takes_the_connection_and_says_nothing_is_given_up_on() ->
     assert time.monotonic() - started < SOON
 
 
-def test_a_server_that_takes_a_big_body_a_sip_at_a_time_is_given_up_on() -> None:
+def test_slow_reader_of_a_large_body_times_out() -> None:
     def sip(connection: socket.socket) -> None:
         while connection.recv(4096):
             time.sleep(0.05)
@@ -132,7 +132,7 @@ def test_a_server_that_takes_a_big_body_a_sip_at_a_time_is_given_up_on() -> None
 # TLS.
 
 
-def test_the_system_authorities_do_not_vouch_for_the_cluster(access: ClusterAccess) -> None:
+def test_system_authorities_are_not_trusted_for_the_cluster(access: ClusterAccess) -> None:
     started = time.monotonic()
 
     with pytest.raises(Unreachable, match=r"certificate .* cannot be trusted"):
@@ -140,11 +140,11 @@ def test_the_system_authorities_do_not_vouch_for_the_cluster(access: ClusterAcce
     assert time.monotonic() - started < SOON
 
 
-def test_the_check_can_be_skipped(access: ClusterAccess) -> None:
+def test_certificate_check_can_be_skipped(access: ClusterAccess) -> None:
     assert send(replace(access, trust=TLSTrust(skip_verify=True))) == 200
 
 
-def test_the_name_must_fit(access: ClusterAccess) -> None:
+def test_certificate_name_must_match(access: ClusterAccess) -> None:
     wrong = replace(access.trust, server_name="elsewhere.example")
 
     with pytest.raises(Unreachable, match="'elsewhere"):
@@ -153,17 +153,17 @@ def test_the_name_must_fit(access: ClusterAccess) -> None:
         assert send(replace(access, trust=replace(access.trust, server_name=right))) == 200
 
 
-def test_a_server_is_reached_by_name(access: ClusterAccess) -> None:
+def test_server_is_reached_by_name(access: ClusterAccess) -> None:
     assert send(replace(access, server=access.server.replace("127.0.0.1", "localhost"))) == 200
 
 
-def test_comments_in_the_authorities_do_no_harm(access: ClusterAccess) -> None:
+def test_comments_in_the_authorities_are_ignored(access: ClusterAccess) -> None:
     chatty = f"# Müllers Zertifikat\n{access.trust.authorities}\nund mehr\n"
 
     assert send(replace(access, trust=TLSTrust(chatty))) == 200
 
 
-def test_the_certificate_itself_may_be_the_authority(access: ClusterAccess, plane: Plane) -> None:
+def test_certificate_can_be_its_own_authority(access: ClusterAccess, plane: Plane) -> None:
     # As Go does: kubeconfigs exist that trust the server's own certificate and no more.
     leaf = (plane.folder / "pki" / "server.crt").read_text()
 
@@ -173,12 +173,12 @@ def test_the_certificate_itself_may_be_the_authority(access: ClusterAccess, plan
 @pytest.mark.parametrize(
     "pem", ["no pem", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----", " "]
 )
-def test_an_authority_that_is_none_is_told(pem: str) -> None:
+def test_invalid_authority_is_reported(pem: str) -> None:
     with pytest.raises(AccessError, match="authority is not a PEM certificate"):
         tls_context(TLSTrust(pem), Identity())
 
 
-def test_a_certificate_that_does_not_fit_its_key_is_told(plane: Plane) -> None:
+def test_certificate_with_another_key_is_reported(plane: Plane) -> None:
     certificate = plane.client_cert_file.read_bytes()
     other_key = (plane.folder / "pki" / "server.key").read_bytes()
 
@@ -197,13 +197,13 @@ def test_keys_leave_no_file(plane: Plane, tmp_path: Path, monkeypatch: pytest.Mo
     assert list(tmp_path.iterdir()) == []
 
 
-def test_plain_http_where_tls_is_spoken_is_told(access: ClusterAccess) -> None:
+def test_plain_http_to_a_tls_port_is_reported(access: ClusterAccess) -> None:
     with pytest.raises(ApiError) as caught:
         send(replace(access, server=access.server.replace("https://", "http://")))
     assert "expects https://" in caught.value.hint
 
 
-def test_tls_where_plain_http_is_spoken_is_told() -> None:
+def test_tls_to_a_plain_http_port_is_reported() -> None:
     def answer(connection: socket.socket) -> None:
         connection.recv(1)
         connection.sendall(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
@@ -245,12 +245,12 @@ def tunnel(to: str) -> Callable[[socket.socket], None]:
     return serve
 
 
-def test_a_proxy_is_tunnelled_through(access: ClusterAccess) -> None:
+def test_proxy_tunnels_the_connection(access: ClusterAccess) -> None:
     with listening(tunnel(access.server)) as port:
         assert send(replace(access, proxy=f"http://u:pass@127.0.0.1:{port}")) == 200
 
 
-def test_a_proxy_that_refuses_is_told(access: ClusterAccess) -> None:
+def test_refusing_proxy_is_reported(access: ClusterAccess) -> None:
     with (
         listening(tunnel(access.server)) as port,
         pytest.raises(Unreachable, match="407 Proxy Authentication Required") as caught,
@@ -260,7 +260,7 @@ def test_a_proxy_that_refuses_is_told(access: ClusterAccess) -> None:
     assert "HTTPS_PROXY" in caught.value.hint
 
 
-def test_a_proxy_that_stalls_is_given_up_on(access: ClusterAccess) -> None:
+def test_stalled_proxy_times_out(access: ClusterAccess) -> None:
     with listening(silence) as port:
         started = time.monotonic()
         request = Request("GET", "/version", timeout=0.5)
@@ -269,7 +269,7 @@ def test_a_proxy_that_stalls_is_given_up_on(access: ClusterAccess) -> None:
     assert time.monotonic() - started < SOON
 
 
-def test_an_unknown_kind_of_proxy_is_told(access: ClusterAccess) -> None:
+def test_unknown_proxy_scheme_is_reported(access: ClusterAccess) -> None:
     with pytest.raises(AccessError, match="proxies of the kind 'socks5' are not supported"):
         send(replace(access, proxy="socks5://127.0.0.1:1"))
 
@@ -277,7 +277,7 @@ def test_an_unknown_kind_of_proxy_is_told(access: ClusterAccess) -> None:
 # The trace.
 
 
-def test_the_trace_has_a_line_for_each_try_and_no_secrets(access: ClusterAccess) -> None:
+def test_trace_has_a_line_per_attempt_and_no_secrets(access: ClusterAccess) -> None:
     lines: list[str] = []
     transport = Transport(access, trace=lines.append)
     transport.send(Request("GET", "/api/v1/namespaces", query=(("limit", "1"),)))

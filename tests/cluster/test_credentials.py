@@ -79,7 +79,7 @@ def runs(folder: Path) -> int:
 # Token files.
 
 
-def test_a_rotated_token_is_read_at_once_on_a_401(
+def test_rotated_token_is_read_at_once_after_a_401(
     open_transport: OpenTransport, proxy: FaultProxy, plane: Plane, tmp_path: Path
 ) -> None:
     token = tmp_path / "token"
@@ -93,7 +93,7 @@ def test_a_rotated_token_is_read_at_once_on_a_401(
     assert [seen.status for seen in proxy.exchanges] == [401, 201, 201]
 
 
-def test_a_401_is_final_when_there_is_no_other_token(
+def test_401_is_final_without_another_token(
     open_transport: OpenTransport, proxy: FaultProxy, tmp_path: Path
 ) -> None:
     token = tmp_path / "token"
@@ -105,7 +105,7 @@ def test_a_401_is_final_when_there_is_no_other_token(
     assert [seen.status for seen in proxy.exchanges] == [401]
 
 
-def test_two_401s_in_a_row_are_final(
+def test_second_401_in_a_row_is_final(
     open_transport: OpenTransport, proxy: FaultProxy, tmp_path: Path
 ) -> None:
     token = tmp_path / "token"
@@ -118,7 +118,7 @@ def test_two_401s_in_a_row_are_final(
     assert [seen.status for seen in proxy.exchanges] == [401, 401]
 
 
-def test_an_expired_token_is_one_clear_error(
+def test_expired_token_is_one_clear_error(
     open_transport: OpenTransport, proxy: FaultProxy, tmp_path: Path
 ) -> None:
     transport = open_transport(proxy.kubeconfig(tmp_path, user={"token": "expired"}))
@@ -129,7 +129,7 @@ def test_an_expired_token_is_one_clear_error(
     assert "expired" not in str(caught.value).splitlines()[0]
 
 
-def test_token_files_are_read_again_after_a_while(tmp_path: Path) -> None:
+def test_token_file_is_read_again_after_a_while(tmp_path: Path) -> None:
     path = tmp_path / "token"
     path.write_text("one")
     credentials = RenewableCredentials(CredentialFiles(token=path, max_age=0.2).issue)
@@ -141,7 +141,7 @@ def test_token_files_are_read_again_after_a_while(tmp_path: Path) -> None:
     assert credentials.current().token == "two"
 
 
-def test_a_token_file_that_is_gone_for_a_moment_does_no_harm(tmp_path: Path) -> None:
+def test_token_file_may_be_missing_for_a_moment(tmp_path: Path) -> None:
     path = tmp_path / "token"
     path.write_text("one")
     credentials = RenewableCredentials(CredentialFiles(token=path, max_age=0).issue)
@@ -154,7 +154,7 @@ def test_a_token_file_that_is_gone_for_a_moment_does_no_harm(tmp_path: Path) -> 
     assert credentials.current().token == "two"
 
 
-def test_rotation_under_load_fails_no_request(
+def test_token_rotation_under_load_fails_no_request(
     open_transport: OpenTransport, proxy: FaultProxy, plane: Plane, tmp_path: Path
 ) -> None:
     token = tmp_path / "token"
@@ -181,7 +181,7 @@ def test_rotation_under_load_fails_no_request(
     assert all(seen.status == 200 for seen in proxy.exchanges[8:])
 
 
-def test_a_failing_source_is_not_asked_by_each_thread_in_turn() -> None:
+def test_failing_source_is_asked_once_for_all_threads() -> None:
     asked: list[int] = []
 
     def fail() -> Issued:
@@ -196,7 +196,7 @@ def test_a_failing_source_is_not_asked_by_each_thread_in_turn() -> None:
     assert len(asked) == 1
 
 
-def test_many_threads_that_are_refused_renew_once() -> None:
+def test_refused_threads_renew_the_token_once() -> None:
     issued: list[int] = []
 
     def issue() -> Issued:
@@ -212,7 +212,7 @@ def test_many_threads_that_are_refused_renew_once() -> None:
 # Certificates.
 
 
-def test_a_client_certificate_is_shown(plane: Plane, open_transport: OpenTransport) -> None:
+def test_client_certificate_is_presented(plane: Plane, open_transport: OpenTransport) -> None:
     access = connect(kubeconfig=str(plane.kubeconfig), context=f"{plane.name}-cert", environ={})
     transport = Transport(access)
 
@@ -224,7 +224,7 @@ def test_a_client_certificate_is_shown(plane: Plane, open_transport: OpenTranspo
 # Plugins.
 
 
-def test_a_plugin_is_run_once(
+def test_plugin_runs_once(
     open_transport: OpenTransport, proxy: FaultProxy, plane: Plane, tmp_path: Path
 ) -> None:
     user = plugin(tmp_path, prints(token=plane.token))
@@ -235,7 +235,7 @@ def test_a_plugin_is_run_once(
     assert runs(tmp_path) == 1
 
 
-def test_a_plugin_gets_its_environment(
+def test_plugin_gets_its_environment(
     open_transport: OpenTransport, proxy: FaultProxy, plane: Plane, tmp_path: Path
 ) -> None:
     script = (
@@ -251,7 +251,7 @@ def test_a_plugin_gets_its_environment(
     assert "system:masters" in groups(open_transport(proxy.kubeconfig(tmp_path, user=user)))
 
 
-def test_a_plugin_is_run_again_when_its_token_ends(
+def test_plugin_runs_again_when_its_token_expires(
     open_transport: OpenTransport, proxy: FaultProxy, plane: Plane, tmp_path: Path
 ) -> None:
     soon = (datetime.now(UTC) + timedelta(seconds=5)).isoformat()
@@ -264,7 +264,7 @@ def test_a_plugin_is_run_again_when_its_token_ends(
     assert runs(tmp_path) == 2
 
 
-def test_a_plugin_is_run_again_on_a_401(
+def test_plugin_runs_again_after_a_401(
     open_transport: OpenTransport, proxy: FaultProxy, plane: Plane, tmp_path: Path
 ) -> None:
     script = "first = not os.path.exists('once')\nopen('once', 'w').close()\n"
@@ -278,7 +278,7 @@ def test_a_plugin_is_run_again_on_a_401(
     assert runs(tmp_path) == 2
 
 
-def test_a_plugin_may_issue_a_certificate(plane: Plane, tmp_path: Path) -> None:
+def test_plugin_can_issue_a_certificate(plane: Plane, tmp_path: Path) -> None:
     issued = prints(
         clientCertificateData=plane.client_cert_file.read_text(),
         clientKeyData=plane.client_key_file.read_text(),
@@ -309,7 +309,7 @@ def test_a_plugin_may_issue_a_certificate(plane: Plane, tmp_path: Path) -> None:
         (prints(token="t", expirationTimestamp="soon"), "an invalid expiration time"),
     ],
 )
-def test_a_plugin_that_fails_is_one_clear_error(
+def test_failing_plugin_is_one_clear_error(
     open_transport: OpenTransport, proxy: FaultProxy, tmp_path: Path, script: str, message: str
 ) -> None:
     transport = open_transport(proxy.kubeconfig(tmp_path, user=plugin(tmp_path, script)))
@@ -334,7 +334,7 @@ def test_a_plugin_that_fails_is_one_clear_error(
         ({"args": "x"}, "args must be a list"),
     ],
 )
-def test_a_plugin_that_cannot_be_run_is_one_clear_error(
+def test_unrunnable_plugin_is_one_clear_error(
     open_transport: OpenTransport,
     proxy: FaultProxy,
     tmp_path: Path,
@@ -368,7 +368,7 @@ def oidc(token: str) -> dict[str, Any]:
     return {"auth-provider": {"name": "oidc", "config": settings}}
 
 
-def test_an_oidc_token_is_sent(
+def test_oidc_token_is_sent(
     open_transport: OpenTransport, proxy: FaultProxy, tmp_path: Path
 ) -> None:
     token = id_token(exp=time.time() + 3600, iss="x")
@@ -380,7 +380,7 @@ def test_an_oidc_token_is_sent(
 
 
 @pytest.mark.parametrize("token", [id_token(exp=1), "no token", ""])
-def test_an_oidc_token_that_cannot_be_had_is_one_clear_error(
+def test_unavailable_oidc_token_is_one_clear_error(
     open_transport: OpenTransport, proxy: FaultProxy, tmp_path: Path, token: str
 ) -> None:
     transport = open_transport(proxy.kubeconfig(tmp_path, user=oidc(token)))
@@ -410,7 +410,7 @@ def test_impersonation_is_sent(
     assert "Ask for the right to list namespaces" in caught.value.hint
 
 
-def test_no_credentials_are_anonymous(
+def test_missing_credentials_mean_anonymous(
     open_transport: OpenTransport, proxy: FaultProxy, tmp_path: Path
 ) -> None:
     transport = open_transport(proxy.kubeconfig(tmp_path, user={"token": ""}))

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 VERSION = Request("GET", "/version")
 
 
-def test_records_every_request(open_transport: OpenTransport, proxy: FaultProxy) -> None:
+def test_proxy_records_every_request(open_transport: OpenTransport, proxy: FaultProxy) -> None:
     proxy.rule = number(2, faults.text(503))
     transport = open_transport()
     transport.send(VERSION)
@@ -36,7 +36,7 @@ def test_records_every_request(open_transport: OpenTransport, proxy: FaultProxy)
     assert len({exchange.connection for exchange in seen}) == 1
 
 
-def test_calls_its_hooks_in_order(open_transport: OpenTransport, proxy: FaultProxy) -> None:
+def test_proxy_calls_its_hooks_in_order(open_transport: OpenTransport, proxy: FaultProxy) -> None:
     called: list[tuple[str, int, int | None]] = []
     proxy.before_forward = lambda seen: called.append(("forward", seen.number, seen.server_status))
     proxy.before_reply = lambda seen: called.append(("reply", seen.number, seen.server_status))
@@ -49,7 +49,7 @@ def test_calls_its_hooks_in_order(open_transport: OpenTransport, proxy: FaultPro
     assert called[3] == ("forward", 2, None)
 
 
-def test_holds_a_request_for_as_long_as_the_test_wants(
+def test_proxy_holds_a_request_until_the_test_releases_it(
     open_transport: OpenTransport, proxy: FaultProxy
 ) -> None:
     pause = faults.Pause()
@@ -65,7 +65,7 @@ def test_holds_a_request_for_as_long_as_the_test_wants(
     assert [seen.status for seen in proxy.exchanges] == [200]
 
 
-def test_an_error_in_a_rule_fails_the_test(
+def test_error_in_a_rule_fails_the_test(
     plane: Plane, open_transport: OpenTransport, tmp_path: Path
 ) -> None:
     def broken(_exchange: object) -> None:
@@ -80,7 +80,7 @@ def test_an_error_in_a_rule_fails_the_test(
         own.__exit__(None, None, None)
 
 
-def test_kubectl_works_through_it(proxy: FaultProxy, plane: Plane, kubectl: Kubectl) -> None:
+def test_kubectl_works_through_the_proxy(proxy: FaultProxy, plane: Plane, kubectl: Kubectl) -> None:
     assert kubectl("--server", proxy.server, "get", "namespace", "default", "-o", "name") == (
         "namespace/default\n"
     )

@@ -78,7 +78,7 @@ def _read(body: dict[str, Any]) -> Inventory:
 
 @settings(max_examples=150, deadline=None)
 @given(st.lists(ENTRIES, max_size=8), st.none() | st.just(HOLDER))
-def test_what_goes_in_comes_out(entries: list[Entry], holder: Holder | None) -> None:
+def test_inventory_round_trips(entries: list[Entry], holder: Holder | None) -> None:
     """For every legal name, and through JSON as the server keeps it."""
     inventory = _inventory(*entries, holder=holder)
     body = _stored(inventory)
@@ -88,7 +88,7 @@ def test_what_goes_in_comes_out(entries: list[Entry], holder: Holder | None) -> 
 
 
 @pytest.mark.parametrize("count", [1, 2_000])
-def test_small_is_readable_and_large_is_packed(count: int) -> None:
+def test_small_inventory_is_readable_and_large_one_is_packed(count: int) -> None:
     """And both come out as they went in."""
     inventory = _inventory(*(_entry(number) for number in range(count)))
     body = _stored(inventory)
@@ -97,7 +97,7 @@ def test_small_is_readable_and_large_is_packed(count: int) -> None:
     assert dict(_read(body).entries) == dict(inventory.entries)
 
 
-def test_many_are_cut_into_shards_of_which_a_change_moves_one() -> None:
+def test_change_rewrites_one_shard_only() -> None:
     """Each is one ConfigMap that the server takes, immutable and named by what it holds."""
     many = [_entry(number) for number in range(10_000)]
     inventory = _inventory(*many)
@@ -121,7 +121,7 @@ def test_many_are_cut_into_shards_of_which_a_change_moves_one() -> None:
     assert len({shard.digest for shard in less.shards} - {one.digest for one in packed.shards}) == 1
 
 
-def test_entries_that_do_not_compress_still_fit() -> None:
+def test_incompressible_entries_still_fit() -> None:
     """The longest names that there are, all different: more shards, none too large."""
     names = [hashlib.sha512(str(number).encode()).hexdigest() * 2 for number in range(9_000)]
     many = [replace(_entry(0), ref=Ref("", "ConfigMap", "home", name[:253])) for name in names]
@@ -130,7 +130,7 @@ def test_entries_that_do_not_compress_still_fit() -> None:
     assert sum(shard.count for shard in packed.shards) == len(many)
 
 
-def test_a_spoiled_shard_is_not_taken_for_the_one_that_the_root_names() -> None:
+def test_corrupt_shard_is_not_taken_for_the_named_one() -> None:
     """Another's content under its name, no content, no base64: an error each."""
     one, other = pack(_entry(number) for number in range(10_000)).shards[:2]
     body = encode_shard(_inventory(), one)
@@ -139,13 +139,13 @@ def test_a_spoiled_shard_is_not_taken_for_the_one_that_the_root_names() -> None:
             decode_shard({**body, "binaryData": held}, one)
 
 
-def test_too_many_are_refused_before_anything_is_written() -> None:
+def test_too_many_entries_are_refused_before_any_write() -> None:
     """The limit is one of objects: shards hold any size."""
     with pytest.raises(InventoryError, match="does not fit"):
         pack(_entry(number) for number in range(MOST + 1))
 
 
-def test_a_header_that_names_another_uid_is_a_copy() -> None:
+def test_inventory_with_another_uid_in_its_header_is_a_copy() -> None:
     """A restored backup, or a copy by hand; the first write of all names none yet."""
     body = _stored(_inventory(_entry(1)))
     assert not decode(body).inventory.copied
@@ -159,7 +159,7 @@ def test_a_header_that_names_another_uid_is_a_copy() -> None:
 
 
 @pytest.mark.parametrize("count", [3, 2_000])
-def test_no_flipped_byte_is_taken_for_an_inventory(count: int) -> None:
+def test_flipped_byte_is_always_detected(count: int) -> None:
     """Whichever byte of the entries changes, readable or packed: an error, never fewer entries."""
     body = _stored(_inventory(*(_entry(number) for number in range(count))))
     part, key = ("data", "entries") if count == 3 else ("binaryData", "entries.gz")
@@ -183,7 +183,7 @@ HEADERS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("name", HEADERS)
-def test_a_header_is_read_strictly(name: str) -> None:
+def test_header_is_read_strictly(name: str) -> None:
     """No value of another type, no missing key."""
     body = _stored(_inventory(_entry(1)))
     header = json.loads(body["data"]["header"]) | HEADERS[name]
@@ -193,7 +193,7 @@ def test_a_header_is_read_strictly(name: str) -> None:
 
 
 @pytest.mark.parametrize("key", ["header", "entries"])
-def test_half_a_record_is_an_error(key: str) -> None:
+def test_incomplete_inventory_is_an_error(key: str) -> None:
     """Never an empty inventory."""
     body = _stored(_inventory(_entry(1)))
     del body["data"][key]
@@ -201,7 +201,7 @@ def test_half_a_record_is_an_error(key: str) -> None:
         _read(body)
 
 
-def test_a_newer_format_is_named() -> None:
+def test_newer_format_is_named() -> None:
     """With what to do about it."""
     body = _stored(_inventory(_entry(1)))
     header = json.loads(body["data"]["header"]) | {"schema": 99}
@@ -211,7 +211,7 @@ def test_a_newer_format_is_named() -> None:
     assert "newer" in caught.value.hint
 
 
-def test_the_configmap_is_a_valid_applyset_parent() -> None:
+def test_inventory_is_a_valid_applyset_parent() -> None:
     """Label and annotations of KEP-3659, and the guards of a compare-and-swap."""
     entries = [_entry(1), replace(_entry(2), ref=Ref("apps", "Deployment", "b", "x"))]
     metadata = _stored(_inventory(*entries))["metadata"]

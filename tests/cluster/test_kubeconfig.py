@@ -56,7 +56,7 @@ def b64(text: str) -> str:
 # Which file.
 
 
-def test_the_option_goes_before_everything(tmp_path: Path) -> None:
+def test_kubeconfig_option_has_precedence(tmp_path: Path) -> None:
     option = write(tmp_path / "option", config("option"))
     listed = write(tmp_path / "listed", config("listed"))
 
@@ -65,7 +65,7 @@ def test_the_option_goes_before_everything(tmp_path: Path) -> None:
     assert access.server == "https://option.example:6443"
 
 
-def test_the_variable_goes_before_the_home_folder(tmp_path: Path) -> None:
+def test_kubeconfig_variable_precedes_the_home_folder(tmp_path: Path) -> None:
     listed = write(tmp_path / "listed", config("listed"))
     write(tmp_path / ".kube" / "config", config("home"))
     environ = {"HOME": str(tmp_path)}
@@ -74,7 +74,7 @@ def test_the_variable_goes_before_the_home_folder(tmp_path: Path) -> None:
     assert connect(environ=environ).context == "home"
 
 
-def test_the_first_file_that_has_a_name_counts(tmp_path: Path) -> None:
+def test_first_file_with_a_name_wins(tmp_path: Path) -> None:
     first = write(tmp_path / "first", config("a", **{"current-context": ""}))
     second_facts = config("a", **{"current-context": "b"})
     second_facts["clusters"][0]["cluster"]["server"] = "https://not-this.example"
@@ -89,7 +89,7 @@ def test_the_first_file_that_has_a_name_counts(tmp_path: Path) -> None:
     assert access.server == "https://a.example:6443"
 
 
-def test_paths_in_a_file_start_where_the_file_is(
+def test_kubeconfig_paths_are_relative_to_their_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(tmp_path / "deep" / "pki" / "ca.crt", "the authority")
@@ -109,7 +109,7 @@ def test_paths_in_a_file_start_where_the_file_is(
     assert access.credentials.current().token == "the-token"
 
 
-def test_reads_yaml_as_text(tmp_path: Path) -> None:
+def test_kubeconfig_names_are_read_as_text(tmp_path: Path) -> None:
     path = write(
         tmp_path / "config",
         """
@@ -129,7 +129,7 @@ def test_reads_yaml_as_text(tmp_path: Path) -> None:
 # Which context.
 
 
-def test_the_context_can_be_chosen(tmp_path: Path) -> None:
+def test_context_can_be_chosen(tmp_path: Path) -> None:
     facts = config()
     facts["contexts"].append(
         {"name": "two", "context": {"cluster": "one", "user": "one", "namespace": "shop"}}
@@ -156,7 +156,7 @@ def test_the_context_can_be_chosen(tmp_path: Path) -> None:
         ({"current-context": ["one"]}, "", "current-context must be text"),
     ],
 )
-def test_says_what_is_wrong_with_a_kubeconfig(
+def test_invalid_kubeconfig_is_explained(
     tmp_path: Path, changes: dict[str, Any], context: str, message: str
 ) -> None:
     path = write(tmp_path / "config", config(**changes))
@@ -166,12 +166,12 @@ def test_says_what_is_wrong_with_a_kubeconfig(
     assert caught.value.exit_code == 7
 
 
-def test_a_missing_file_is_an_error_only_when_it_was_asked_for(tmp_path: Path) -> None:
+def test_missing_file_is_an_error_only_if_requested(tmp_path: Path) -> None:
     with pytest.raises(AccessError, match="kubeconfig file does not exist"):
         connect(kubeconfig=str(tmp_path / "missing"), environ={})
 
 
-def test_with_nothing_configured_says_where_it_looked(tmp_path: Path) -> None:
+def test_missing_configuration_names_the_places_searched(tmp_path: Path) -> None:
     with pytest.raises(AccessError) as caught:
         connect(environ={"HOME": str(tmp_path)})
 
@@ -180,7 +180,7 @@ def test_with_nothing_configured_says_where_it_looked(tmp_path: Path) -> None:
     assert "applyprune local up" in caught.value.hint
 
 
-def test_a_folder_is_no_kubeconfig(tmp_path: Path) -> None:
+def test_folder_is_refused(tmp_path: Path) -> None:
     with pytest.raises(AccessError, match="cannot read the kubeconfig: Is a directory"):
         connect(kubeconfig=str(tmp_path), environ={})
 
@@ -196,7 +196,9 @@ def test_a_folder_is_no_kubeconfig(tmp_path: Path) -> None:
         ("users: " + "[" * 5000, "not valid YAML"),
     ],
 )
-def test_a_broken_file_is_told_without_its_content(tmp_path: Path, text: str, message: str) -> None:
+def test_broken_file_is_reported_without_its_content(
+    tmp_path: Path, text: str, message: str
+) -> None:
     path = write(tmp_path / "config", text)
 
     with pytest.raises(AccessError, match=message) as caught:
@@ -219,7 +221,7 @@ def test_a_broken_file_is_told_without_its_content(tmp_path: Path, text: str, me
         ({"server": "h:8080"}, "http://h:8080"),
     ],
 )
-def test_takes_the_server(tmp_path: Path, cluster: dict[str, Any], server: str) -> None:
+def test_server_is_read(tmp_path: Path, cluster: dict[str, Any], server: str) -> None:
     assert access_for(tmp_path, cluster=cluster).server == server
 
 
@@ -227,12 +229,12 @@ def test_takes_the_server(tmp_path: Path, cluster: dict[str, Any], server: str) 
     "server",
     ["ftp://h", "https://", "https://h:99999", "https://u:p@h", "https://h?a=b", "https://h\n"],
 )
-def test_refuses_what_is_no_server(tmp_path: Path, server: str) -> None:
+def test_invalid_server_is_refused(tmp_path: Path, server: str) -> None:
     with pytest.raises(AccessError, match="no usable server"):
         access_for(tmp_path, cluster={"server": server})
 
 
-def test_takes_trust_and_proxy(tmp_path: Path) -> None:
+def test_trust_and_proxy_are_read(tmp_path: Path) -> None:
     access = access_for(
         tmp_path,
         cluster={
@@ -258,9 +260,7 @@ def test_takes_trust_and_proxy(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_refuses_trust_that_cannot_be_had(
-    tmp_path: Path, cluster: dict[str, Any], message: str
-) -> None:
+def test_unusable_trust_is_refused(tmp_path: Path, cluster: dict[str, Any], message: str) -> None:
     with pytest.raises(AccessError, match=message):
         access_for(tmp_path, cluster=cluster)
 
@@ -280,14 +280,14 @@ def test_refuses_trust_that_cannot_be_had(
         ({"token": "abc", "exec": {"command": "false"}, "username": "u"}, "abc"),
     ],
 )
-def test_takes_a_token(tmp_path: Path, user: dict[str, Any], token: str) -> None:
+def test_token_is_read(tmp_path: Path, user: dict[str, Any], token: str) -> None:
     (tmp_path / "there").write_text("from-file\n")
     (tmp_path / "empty").write_text("\n")
 
     assert access_for(tmp_path, user=user).credentials.current().token == token
 
 
-def test_takes_a_client_certificate_from_data_and_files(tmp_path: Path) -> None:
+def test_client_certificate_is_read_from_data_and_files(tmp_path: Path) -> None:
     (tmp_path / "key").write_text("the key")
     user = {"client-certificate-data": b64("the certificate"), "client-key": "key"}
 
@@ -310,14 +310,14 @@ def test_takes_a_client_certificate_from_data_and_files(tmp_path: Path) -> None:
         ({"exec": "aws"}, "exec must be a mapping"),
     ],
 )
-def test_refuses_credentials_that_cannot_be_used(
+def test_unusable_credentials_are_refused(
     tmp_path: Path, user: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(AccessError, match=message):
         access_for(tmp_path, user=user)
 
 
-def test_takes_impersonation(tmp_path: Path) -> None:
+def test_impersonation_is_read(tmp_path: Path) -> None:
     user = {
         "token": "t",
         "as": "alice",
@@ -336,13 +336,13 @@ def test_takes_impersonation(tmp_path: Path) -> None:
     )
 
 
-def test_nothing_that_proves_who_we_are_goes_over_plain_http(tmp_path: Path) -> None:
+def test_credentials_are_never_sent_over_plain_http(tmp_path: Path) -> None:
     access = access_for(tmp_path, user={"token": "t"}, cluster={"server": "http://127.0.0.1:1"})
 
     assert access.credentials.current().token == ""
 
 
-def test_shows_no_credentials(tmp_path: Path) -> None:
+def test_repr_shows_no_credentials(tmp_path: Path) -> None:
     user = {
         "token": "s3cr3t",
         "client-certificate-data": b64("c3rt"),
@@ -357,7 +357,7 @@ def test_shows_no_credentials(tmp_path: Path) -> None:
 # In a pod.
 
 
-def test_a_pod_knows_its_cluster(tmp_path: Path) -> None:
+def test_in_cluster_configuration_is_used_in_a_pod(tmp_path: Path) -> None:
     for name, content in (("token", "pod-token"), ("ca.crt", "pem"), ("namespace", "shop\n")):
         (tmp_path / name).write_text(content)
     environ = {"KUBERNETES_SERVICE_HOST": "fd00::1", "KUBERNETES_SERVICE_PORT": "443"}

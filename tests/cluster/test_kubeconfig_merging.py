@@ -116,12 +116,12 @@ def we_see(listed: str) -> dict[str, Any] | None:
 
 
 @pytest.mark.parametrize("listed", LISTS)
-def test_as_kubectl_merges_them(files: Path, binaries: Binaries, listed: str) -> None:
+def test_kubeconfig_files_merge_as_in_kubectl(files: Path, binaries: Binaries, listed: str) -> None:
     """The same clusters, users, contexts and current context; refused by both or by none."""
     assert we_see(listed) == kubectl_sees(binaries, listed)
 
 
-def test_paths_start_at_the_file_that_has_them(files: Path) -> None:
+def test_paths_are_relative_to_the_file_with_them(files: Path) -> None:
     """Of each entry, whichever file has brought it."""
     (files / "deep/pki").mkdir()
     (files / "deep/pki/ca.crt").write_text("deep authority")
@@ -131,7 +131,7 @@ def test_paths_start_at_the_file_that_has_them(files: Path) -> None:
     assert connect(environ=environ, context="third").trust.authorities == "authority"
 
 
-def test_a_name_that_stands_twice(files: Path) -> None:
+def test_duplicate_name_is_an_error(files: Path) -> None:
     """Nobody could tell which server is meant."""
     with pytest.raises(AccessError) as caught:
         connect(environ={"KUBECONFIG": "twice"})

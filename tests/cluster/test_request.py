@@ -18,7 +18,7 @@ from applyprune.cluster.request import Request
         "/api/v1/namespaces/a/configmaps/..a",
     ],
 )
-def test_takes_a_quoted_path(path: str) -> None:
+def test_request_takes_a_quoted_path(path: str) -> None:
     assert Request("GET", path).target == path
 
 
@@ -42,7 +42,7 @@ def test_takes_a_quoted_path(path: str) -> None:
         "/api\n",
     ],
 )
-def test_refuses_a_path_that_could_be_another_request(path: str) -> None:
+def test_request_refuses_an_ambiguous_path(path: str) -> None:
     with pytest.raises(ValueError, match="not a quoted path"):
         Request("DELETE", path)
 
@@ -50,19 +50,19 @@ def test_refuses_a_path_that_could_be_another_request(path: str) -> None:
 @pytest.mark.parametrize(
     "header", [("X-A", "1\r\nX-B: 2"), ("X-A\n", "1"), ("X-A", "\x00"), ("X-A", "ü")]
 )
-def test_refuses_a_header_that_could_be_two(header: tuple[str, str]) -> None:
+def test_request_refuses_a_split_header(header: tuple[str, str]) -> None:
     with pytest.raises(ValueError, match="not a header"):
         Request("GET", "/api", headers=(header,))
 
 
-def test_quotes_the_query() -> None:
+def test_request_quotes_the_query() -> None:
     request = Request("GET", "/api", query=(("labelSelector", "a=b,c in (d&e)"), ("limit", "5")))
 
     assert request.target == "/api?labelSelector=a%3Db%2Cc%20in%20%28d%26e%29&limit=5"
 
 
 @given(st.text(), st.text())
-def test_a_query_never_leaves_its_place(key: str, value: str) -> None:
+def test_query_cannot_escape_its_place(key: str, value: str) -> None:
     target = Request(
         "GET",
         "/api",
@@ -78,5 +78,5 @@ def test_a_query_never_leaves_its_place(key: str, value: str) -> None:
     assert query.count("=") == 1
 
 
-def test_shows_neither_body_nor_reply() -> None:
+def test_repr_shows_neither_body_nor_reply() -> None:
     assert "hunter2" not in repr(Request("POST", "/api", body=b"hunter2"))

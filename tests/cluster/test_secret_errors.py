@@ -63,7 +63,7 @@ def send_broken(
 
 
 @pytest.mark.parametrize("case", BROKEN)
-def test_no_value_of_a_secret_is_quoted(
+def test_error_quotes_no_secret_value(
     open_transport: OpenTransport, namespace: str, case: str
 ) -> None:
     error = send_broken(open_transport, namespace, BROKEN[case], secret=True)
@@ -73,7 +73,7 @@ def test_no_value_of_a_secret_is_quoted(
     assert type(error).__name__ == "Invalid"
 
 
-def test_the_server_does_quote_values(open_transport: OpenTransport, namespace: str) -> None:
+def test_server_does_quote_values(open_transport: OpenTransport, namespace: str) -> None:
     # Else the test above would prove nothing.
     told = [
         str(send_broken(open_transport, namespace, content, secret=False))

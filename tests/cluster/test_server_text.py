@@ -31,16 +31,16 @@ UNTYPED = "failed to create typed patch object (d/s; /v1, Kind=Secret):"
         ("half a \ud83d pair", "half a \\ud83d pair"),
     ],
 )
-def test_escapes_what_a_terminal_would_obey(text: str, expected: str) -> None:
+def test_server_text_escapes_terminal_sequences(text: str, expected: str) -> None:
     assert shown(text) == expected
 
 
-def test_cuts_what_is_long() -> None:
+def test_server_text_is_cut() -> None:
     assert len(shown("x" * 10_000_000)) <= MAX_SHOWN + 1
 
 
 @given(st.text())
-def test_is_always_one_printable_line(text: str) -> None:
+def test_server_text_is_one_printable_line(text: str) -> None:
     result = shown(text)
 
     assert len(result) <= MAX_SHOWN + 1
@@ -62,7 +62,7 @@ def test_is_always_one_printable_line(text: str) -> None:
         "Unauthorized",
     ],
 )
-def test_keeps_messages_that_hold_no_values(message: str) -> None:
+def test_server_text_keeps_messages_without_values(message: str) -> None:
     assert without_values(message) == message
 
 
@@ -91,5 +91,5 @@ def test_keeps_messages_that_hold_no_values(message: str) -> None:
         (f'secrets "s" not found{"x" * 10_000_000}', ""),
     ],
 )
-def test_leaves_out_what_may_be_a_value(message: str, kept: str) -> None:
+def test_server_text_drops_possible_values(message: str, kept: str) -> None:
     assert without_values(message) == kept

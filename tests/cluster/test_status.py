@@ -139,7 +139,7 @@ NAMED = {"group": "apps", "kind": "deployments", "name": "web"}
         (GET, text(304, b""), Unavailable, True),
     ],
 )
-def test_each_answer_has_one_meaning(
+def test_status_code_has_one_meaning(
     request_: Request, answer: RawResponse, kind: type[ApplypruneError], passing: bool
 ) -> None:
     failure = response_failure(request_, answer, CLIENT)
@@ -149,7 +149,7 @@ def test_each_answer_has_one_meaning(
     assert not isinstance(failure.error, ApiError) or failure.error.code == answer.status
 
 
-def test_only_a_429_is_surely_unseen() -> None:
+def test_only_a_429_is_surely_unprocessed() -> None:
     seen = [
         code
         for code in range(200, 600)
@@ -159,7 +159,7 @@ def test_only_a_429_is_surely_unseen() -> None:
     assert seen == [429]
 
 
-def test_keeps_reason_and_causes() -> None:
+def test_status_keeps_reason_and_causes() -> None:
     cause = {
         "reason": "FieldManagerConflict",
         "message": 'conflict with "kubectl" using apps/v1',
@@ -177,7 +177,7 @@ def test_keeps_reason_and_causes() -> None:
     ("header", "details", "seconds"),
     [("7", {}, 7.0), ("", {"retryAfterSeconds": 3}, 3.0), ("later", {}, None), ("", {}, None)],
 )
-def test_tells_when_to_come_back(
+def test_status_tells_when_to_retry(
     header: str, details: dict[str, Any], seconds: float | None
 ) -> None:
     plain = status(429, "TooManyRequests", **details)
@@ -189,11 +189,11 @@ def test_tells_when_to_come_back(
     assert error.retry_after == seconds
 
 
-def test_a_401_says_whose_credentials_were_refused() -> None:
+def test_401_names_the_refused_credentials() -> None:
     assert "context 'prod', user 'alice'" in response_failure(GET, status(401), CLIENT).error.hint
 
 
-def test_a_403_says_which_right_is_missing_and_to_whom() -> None:
+def test_403_names_the_missing_permission_and_the_user() -> None:
     message = (
         'deployments.apps "web" is forbidden: User "alice@example.com" cannot patch resource'
         ' "deployments" in API group "apps" in the namespace "shop"'
@@ -206,25 +206,25 @@ def test_a_403_says_which_right_is_missing_and_to_whom() -> None:
     )
 
 
-def test_a_redirect_shows_where_to_without_its_query() -> None:
+def test_redirect_is_shown_without_its_query() -> None:
     error = response_failure(GET, text(302, b"", Location="https://login/?token=x"), CLIENT).error
 
     assert "https://login/" in str(error)
     assert "token" not in str(error)
 
 
-def test_a_web_page_is_called_one() -> None:
+def test_web_page_is_recognised() -> None:
     assert "sent a web page" in str(response_failure(GET, text(200, HTML), CLIENT).error)
     assert "web page" in str(response_failure(PATCH, text(502, HTML), CLIENT).error)
 
 
-def test_an_encoded_reply_is_called_one() -> None:
+def test_encoded_reply_is_recognised() -> None:
     assert "encoded as gzip" in str(
         response_failure(GET, text(200, b"\x1f\x8b", Content_Encoding="gzip"), CLIENT).error
     )
 
 
-def test_control_sequences_are_taken_out() -> None:
+def test_control_sequences_are_removed() -> None:
     error = response_failure(PATCH, status(422, "Inv\x1balid", "\x1b]0;owned\x07"), CLIENT).error
 
     assert isinstance(error, ApiError)
@@ -253,7 +253,7 @@ CANARY = "c4n4ryc4n4ry"
         text(404, CANARY.encode()),
     ],
 )
-def test_errors_about_a_secret_hold_no_value(answer: RawResponse) -> None:
+def test_secret_error_contains_no_value(answer: RawResponse) -> None:
     request = Request("PATCH", "/api/v1/namespaces/n/secrets/s", secret=True)
 
     error = response_failure(request, answer, CLIENT).error
@@ -262,7 +262,7 @@ def test_errors_about_a_secret_hold_no_value(answer: RawResponse) -> None:
     assert str(error)
 
 
-def test_an_error_about_a_secret_still_names_the_field() -> None:
+def test_secret_error_still_names_the_field() -> None:
     answer = status(
         422, "Invalid", CANARY, causes=[{"reason": "X", "message": CANARY, "field": "data[k]"}]
     )

@@ -77,7 +77,7 @@ def read(namespace: str) -> Request:
 
 
 @pytest.mark.parametrize("fault", [faults.lose_reply(), faults.close_before_reply()])
-def test_a_lost_reply_to_an_apply_is_asked_for_again(
+def test_apply_is_retried_after_a_lost_reply(
     open_transport: OpenTransport, proxy: FaultProxy, namespace: str, fault: Fault
 ) -> None:
     proxy.rule = first(1, fault)
@@ -89,7 +89,7 @@ def test_a_lost_reply_to_an_apply_is_asked_for_again(
     assert [seen.server_status for seen in proxy.exchanges] == [201, 200]
 
 
-def test_a_lost_reply_to_a_delete_is_asked_for_again_and_proves_the_absence(
+def test_delete_is_retried_after_a_lost_reply_and_proves_absence(
     open_transport: OpenTransport, proxy: FaultProxy, namespace: str
 ) -> None:
     transport = open_transport()
@@ -115,7 +115,7 @@ def test_a_lost_reply_to_a_delete_is_asked_for_again_and_proves_the_absence(
         faults.reset(),
     ],
 )
-def test_a_lost_reply_to_a_create_is_left_to_the_caller(
+def test_create_after_a_lost_reply_is_left_to_the_caller(
     open_transport: OpenTransport, proxy: FaultProxy, namespace: str, fault: Fault
 ) -> None:
     proxy.rule = always(fault)
@@ -125,7 +125,7 @@ def test_a_lost_reply_to_a_create_is_left_to_the_caller(
     assert len(proxy.exchanges) == 1
 
 
-def test_a_create_that_was_turned_away_is_sent_again(
+def test_rejected_create_is_retried(
     open_transport: OpenTransport, proxy: FaultProxy, namespace: str
 ) -> None:
     proxy.rule = first(2, faults.text(429, "later"))
@@ -134,7 +134,7 @@ def test_a_create_that_was_turned_away_is_sent_again(
     assert [seen.status for seen in proxy.exchanges] == [429, 429, 201]
 
 
-def test_a_create_that_was_never_sent_is_sent_again(
+def test_unsent_create_is_retried(
     open_transport: OpenTransport, proxy: FaultProxy, namespace: str
 ) -> None:
     transport = open_transport()
@@ -160,7 +160,7 @@ def test_a_create_that_was_never_sent_is_sent_again(
     ],
     ids=["silence", "silence-after-the-fact", "one-byte-at-a-time", "header-bytes-at-a-time"],
 )
-def test_a_server_that_never_finishes_is_given_up_on_in_time(
+def test_endless_server_times_out(
     open_transport: OpenTransport, proxy: FaultProxy, fault: Fault
 ) -> None:
     proxy.rule = always(fault)
@@ -171,13 +171,13 @@ def test_a_server_that_never_finishes_is_given_up_on_in_time(
     assert time.monotonic() - started < SOON
 
 
-def test_a_hang_is_tried_again(open_transport: OpenTransport, proxy: FaultProxy) -> None:
+def test_hang_is_retried(open_transport: OpenTransport, proxy: FaultProxy) -> None:
     proxy.rule = first(1, faults.hang())
 
     assert open_transport().send(Request("GET", "/version", timeout=1)).status == 200
 
 
-def test_a_request_that_expires_is_over_then_retries_included(
+def test_expired_request_is_over_including_retries(
     open_transport: OpenTransport, proxy: FaultProxy
 ) -> None:
     transport = open_transport(retry_budget=60)
@@ -194,7 +194,7 @@ def test_a_request_that_expires_is_over_then_retries_included(
 # The API server rolls.
 
 
-def test_a_server_that_restarts_is_waited_for(
+def test_restarting_server_is_waited_for(
     open_transport: OpenTransport, proxy: FaultProxy, namespace: str
 ) -> None:
     transport = open_transport()
@@ -204,7 +204,7 @@ def test_a_server_that_restarts_is_waited_for(
     assert transport.send(apply(namespace)).status == 201
 
 
-def test_a_connection_that_was_closed_while_idle_costs_nothing(
+def test_idle_closed_connection_costs_nothing(
     open_transport: OpenTransport, proxy: FaultProxy
 ) -> None:
     lines: list[str] = []
@@ -218,7 +218,7 @@ def test_a_connection_that_was_closed_while_idle_costs_nothing(
 
 
 @pytest.mark.parametrize("fault", [faults.reset(), faults.not_http(), faults.truncate_headers()])
-def test_a_broken_connection_is_tried_again(
+def test_broken_connection_is_retried(
     open_transport: OpenTransport, proxy: FaultProxy, fault: Fault
 ) -> None:
     proxy.rule = first(2, fault)
@@ -241,7 +241,7 @@ def test_a_broken_connection_is_tried_again(
         ("Wed, 21 Oct 2015 07:28:00 GMT", 0),
     ],
 )
-def test_a_429_is_obeyed(
+def test_429_delay_is_obeyed(
     open_transport: OpenTransport,
     proxy: FaultProxy,
     retry_after: str,
@@ -256,7 +256,7 @@ def test_a_429_is_obeyed(
     assert at_least <= time.monotonic() - started < SOON
 
 
-def test_a_429_until_a_date_is_obeyed(open_transport: OpenTransport, proxy: FaultProxy) -> None:
+def test_429_date_is_obeyed(open_transport: OpenTransport, proxy: FaultProxy) -> None:
     # HTTP dates have whole seconds.
     date = email.utils.formatdate(time.time() + 2, usegmt=True)
     proxy.rule = first(1, faults.text(429, headers=(("Retry-After", date),)))
@@ -267,7 +267,7 @@ def test_a_429_until_a_date_is_obeyed(open_transport: OpenTransport, proxy: Faul
 
 
 @pytest.mark.parametrize("wish", ["3600", "Wed, 21 Oct 2099 07:28:00 GMT"])
-def test_a_429_for_longer_than_we_would_wait_fails_at_once_and_says_so(
+def test_429_beyond_our_patience_fails_at_once(
     open_transport: OpenTransport, proxy: FaultProxy, wish: str
 ) -> None:
     proxy.rule = always(faults.text(429, "later", (("Retry-After", wish),)))
@@ -279,7 +279,7 @@ def test_a_429_for_longer_than_we_would_wait_fails_at_once_and_says_so(
     assert len(proxy.exchanges) == 1
 
 
-def test_many_429s_in_a_row_are_outlasted(open_transport: OpenTransport, proxy: FaultProxy) -> None:
+def test_repeated_429s_are_survived(open_transport: OpenTransport, proxy: FaultProxy) -> None:
     proxy.rule = first(5, faults.status(429, "TooManyRequests"))
 
     assert open_transport().send(VERSION).status == 200
@@ -298,7 +298,7 @@ def test_many_429s_in_a_row_are_outlasted(open_transport: OpenTransport, proxy: 
         faults.status(500, "", "etcdserver: leader changed"),
     ],
 )
-def test_what_never_passes_fails_within_the_budget(
+def test_permanent_fault_fails_within_the_budget(
     open_transport: OpenTransport, proxy: FaultProxy, namespace: str, fault: Fault
 ) -> None:
     transport = open_transport(retry_budget=0.5)
@@ -311,7 +311,7 @@ def test_what_never_passes_fails_within_the_budget(
     assert time.monotonic() - started < SOON
 
 
-def test_a_schema_error_is_not_tried_again(
+def test_schema_error_is_not_retried(
     open_transport: OpenTransport, proxy: FaultProxy, namespace: str
 ) -> None:
     bad = Request(
@@ -353,7 +353,7 @@ def test_a_schema_error_is_not_tried_again(
         faults.answer(304),
     ],
 )
-def test_a_reply_that_cannot_be_believed_is_never_returned(
+def test_invalid_reply_is_never_returned(
     open_transport: OpenTransport, proxy: FaultProxy, namespace: str, fault: Fault
 ) -> None:
     transport = open_transport(retry_budget=0.2)
@@ -366,16 +366,14 @@ def test_a_reply_that_cannot_be_believed_is_never_returned(
     assert transport.send(read(namespace)).body["data"] == {"value": "one"}
 
 
-def test_a_captive_portal_is_called_one(open_transport: OpenTransport, proxy: FaultProxy) -> None:
+def test_captive_portal_is_recognised(open_transport: OpenTransport, proxy: FaultProxy) -> None:
     proxy.rule = always(faults.web_page())
 
     with pytest.raises(Unreachable, match="did not answer as an API server: it sent a web page"):
         open_transport(retry_budget=0.2).send(VERSION)
 
 
-def test_a_compression_bomb_is_not_unpacked(
-    open_transport: OpenTransport, proxy: FaultProxy
-) -> None:
+def test_compression_bomb_is_not_unpacked(open_transport: OpenTransport, proxy: FaultProxy) -> None:
     bomb = gzip.compress(b" " * 10_000_000)
     proxy.rule = always(faults.answer(200, bomb, (("Content-Encoding", "gzip"),)))
 
@@ -385,7 +383,7 @@ def test_a_compression_bomb_is_not_unpacked(
 
 
 @pytest.mark.parametrize("code", [301, 302, 303, 307, 308])
-def test_a_redirect_is_never_followed(
+def test_redirect_is_never_followed(
     open_transport: OpenTransport, proxy: FaultProxy, namespace: str, code: int
 ) -> None:
     elsewhere = (("Location", f"{proxy.server}/version"),)
@@ -399,7 +397,7 @@ def test_a_redirect_is_never_followed(
 # LIST pages: 410. And what is no proof of absence.
 
 
-def test_an_expired_continue_token_is_told_apart(
+def test_expired_continue_token_is_recognised(
     open_transport: OpenTransport, proxy: FaultProxy, namespace: str
 ) -> None:
     proxy.rule = always(faults.status(410, "Expired", "The provided continue parameter is too old"))
@@ -421,7 +419,7 @@ def test_an_expired_continue_token_is_told_apart(
         faults.status(404, "NotFound", "no"),
     ],
 )
-def test_only_a_status_that_names_the_object_proves_its_absence(
+def test_absence_is_proved_only_by_a_status_that_names_the_object(
     open_transport: OpenTransport, proxy: FaultProxy, namespace: str, fault: Fault
 ) -> None:
     transport = open_transport()
@@ -436,7 +434,7 @@ def test_only_a_status_that_names_the_object_proves_its_absence(
 # Names on the wire.
 
 
-def test_the_request_line_is_what_was_asked_for(
+def test_request_line_is_exactly_the_request(
     open_transport: OpenTransport, proxy: FaultProxy, namespace: str
 ) -> None:
     transport = open_transport()
@@ -494,9 +492,7 @@ def test_many_requests_leave_nothing_behind(
     assert threading.active_count() <= before
 
 
-def test_closing_wakes_who_waits_for_the_next_try(
-    open_transport: OpenTransport, proxy: FaultProxy
-) -> None:
+def test_closing_wakes_waiting_retries(open_transport: OpenTransport, proxy: FaultProxy) -> None:
     transport = open_transport(retry_budget=60)
     proxy.rule = always(faults.text(429, "later", (("Retry-After", "30"),)))
     failed = threading.Event()

@@ -37,7 +37,7 @@ def cut(content: bytes, cuts: list[int]) -> list[bytes]:
 
 
 @given(DOCUMENTS, ENDS, st.lists(st.integers(min_value=0), max_size=20), st.booleans())
-def test_any_chunking_yields_the_same_documents(
+def test_chunking_does_not_change_the_documents(
     documents: list[dict[str, Any]], end: bytes, cuts: list[int], ascii_only: bool
 ) -> None:
     content = b"".join(
@@ -50,7 +50,7 @@ def test_any_chunking_yields_the_same_documents(
 
 
 @given(DOCUMENTS, st.lists(st.integers(min_value=0), max_size=20), st.integers(min_value=1))
-def test_a_line_that_breaks_off_is_an_error_after_those_before_it(
+def test_truncated_line_fails_after_the_lines_before_it(
     documents: list[dict[str, Any]], cuts: list[int], less: int
 ) -> None:
     last = json.dumps({"last": documents}).encode()
@@ -64,7 +64,7 @@ def test_a_line_that_breaks_off_is_an_error_after_those_before_it(
     assert seen == documents
 
 
-def test_a_line_is_there_as_soon_as_it_is_whole() -> None:
+def test_line_is_available_as_soon_as_it_is_complete() -> None:
     taken = []
 
     def chunks() -> Any:
@@ -79,7 +79,7 @@ def test_a_line_is_there_as_soon_as_it_is_whole() -> None:
     assert list(found) == []
 
 
-def test_a_line_without_end_is_not_kept_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_endless_line_is_not_kept_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watching, "MAX_EVENT", 1000)
 
     with pytest.raises(Unavailable, match="longer than"):

@@ -147,9 +147,7 @@ def is_watch(exchange: Exchange) -> bool:
 # The real thing.
 
 
-def test_what_happens_is_seen_in_order(
-    server: KubernetesClient, maps: Maps, namespace: str
-) -> None:
+def test_watch_yields_events_in_order(server: KubernetesClient, maps: Maps, namespace: str) -> None:
     version = server.list_at(CONFIG_MAPS, namespace=namespace)[1]
     maps("POST", "a", "one")
     maps("PUT", "a", "two")
@@ -175,7 +173,7 @@ def test_what_happens_is_seen_in_order(
     assert int(version) < versions[0]
 
 
-def test_the_request_is_a_watch_that_the_server_ends(
+def test_watch_request_has_a_server_timeout(
     server: KubernetesClient, proxy: FaultProxy, namespace: str
 ) -> None:
     stopped = iter([False, True])
@@ -192,7 +190,7 @@ def test_the_request_is_a_watch_that_the_server_ends(
     }
 
 
-def test_an_object_that_leaves_the_selection_is_a_deleted_one_to_the_server(
+def test_object_leaving_the_selection_arrives_as_deleted(
     server: KubernetesClient, maps: Maps, namespace: str
 ) -> None:
     # What the docstrings warn of.
@@ -207,7 +205,7 @@ def test_an_object_that_leaves_the_selection_is_a_deleted_one_to_the_server(
     assert [one.uid for one in live] == [seen[1].live.uid]
 
 
-def test_a_bookmark_tells_how_far_the_watch_has_come(
+def test_bookmark_carries_the_resource_version(
     server: KubernetesClient, maps: Maps, namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The server sends one some two seconds before it ends a watch, if it feels like it: not while
@@ -230,7 +228,7 @@ def test_a_bookmark_tells_how_far_the_watch_has_come(
 
 
 @pytest.mark.parametrize("straight", [True, False])
-def test_a_watch_that_the_server_ends_returns(
+def test_watch_returns_when_the_server_ends_it(
     open_transport: OpenTransport,
     plane: Plane,
     namespace: str,
@@ -246,7 +244,7 @@ def test_a_watch_that_the_server_ends_returns(
     assert 0.9 < time.monotonic() - started < SOON
 
 
-def test_a_watch_is_over_in_time(server: KubernetesClient, namespace: str) -> None:
+def test_watch_ends_at_its_timeout(server: KubernetesClient, namespace: str) -> None:
     changes = start(server, namespace, seconds=0.8)
     started = time.monotonic()
 
@@ -254,7 +252,7 @@ def test_a_watch_is_over_in_time(server: KubernetesClient, namespace: str) -> No
     assert 0.7 < time.monotonic() - started < 1.8
 
 
-def test_a_right_that_is_missing_is_said(
+def test_missing_permission_is_reported(
     open_transport: OpenTransport,
     proxy: FaultProxy,
     plane: Plane,
@@ -269,14 +267,14 @@ def test_a_right_that_is_missing_is_said(
     assert f"the right to watch configmaps in namespace {namespace}" in caught.value.hint
 
 
-def test_a_kind_that_is_not_served_is_told_apart(server: KubernetesClient) -> None:
+def test_unserved_kind_is_recognised(server: KubernetesClient) -> None:
     missing = Resource("none.example.org", "v1", "None", "nones", namespaced=False)
 
     with pytest.raises(NotServed):
         list(server.watch(missing, resource_version="1", stop=never, seconds=5))
 
 
-def test_a_rotated_token_is_read_at_once_on_a_401(
+def test_rotated_token_is_read_at_once_after_a_401(
     open_transport: OpenTransport, proxy: FaultProxy, plane: Plane, namespace: str, tmp_path: Path
 ) -> None:
     token = tmp_path / "token"
@@ -294,7 +292,7 @@ def test_a_rotated_token_is_read_at_once_on_a_401(
 # From which version on.
 
 
-def test_a_paged_list_is_watched_from_its_first_page_on(
+def test_watch_starts_at_the_first_page_of_a_list(
     server: KubernetesClient,
     proxy: FaultProxy,
     maps: Maps,
@@ -320,7 +318,7 @@ def test_a_paged_list_is_watched_from_its_first_page_on(
     assert told(seen) == [("ADDED", "meanwhile")]
 
 
-def test_what_gives_no_version_cannot_be_watched(
+def test_list_without_version_cannot_be_watched(
     server: KubernetesClient, proxy: FaultProxy, namespace: str
 ) -> None:
     proxy.rule = always(faults.answer(200, b'{"kind":"ConfigMapList","items":[]}'))
@@ -343,7 +341,7 @@ def test_what_gives_no_version_cannot_be_watched(
     ],
     ids=["nothing-happens", "no-reply", "told-to-wait", "half-an-event"],
 )
-def test_a_watch_stops_within_a_second(
+def test_watch_stops_within_a_second(
     server: KubernetesClient, proxy: FaultProxy, namespace: str, fault: Fault | None
 ) -> None:
     version = server.list_at(CONFIG_MAPS, namespace=namespace)[1]
@@ -360,7 +358,7 @@ def test_a_watch_stops_within_a_second(
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
-def test_a_watch_stops_while_it_connects(
+def test_watch_stops_while_connecting(
     open_transport: OpenTransport, proxy: FaultProxy, namespace: str, tmp_path: Path, host: str
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as mute:
@@ -390,7 +388,7 @@ def test_closing_the_transport_ends_its_watches(
         list(start(server, namespace, resource_version="1"))
 
 
-def test_no_event_is_passed_on_once_it_has_stopped(
+def test_stopped_watch_yields_no_more_events(
     server: KubernetesClient, proxy: FaultProxy, namespace: str
 ) -> None:
     names = [f"m{number}" for number in range(9)]
@@ -406,7 +404,7 @@ def test_no_event_is_passed_on_once_it_has_stopped(
 # Connections.
 
 
-def test_watches_do_not_starve_the_other_requests(
+def test_watches_do_not_starve_other_requests(
     open_transport: OpenTransport, proxy: FaultProxy, namespace: str
 ) -> None:
     server = KubernetesClient(open_transport(pool_size=1), "test")
@@ -433,7 +431,7 @@ def test_watches_do_not_starve_the_other_requests(
     assert len(proxy._open) == 1
 
 
-def test_a_watch_that_failed_is_closed_while_its_error_is_kept(
+def test_failed_watch_is_closed_while_its_error_is_kept(
     server: KubernetesClient, proxy: FaultProxy, namespace: str
 ) -> None:
     # The error's traceback holds whatever the watch held.
@@ -467,7 +465,7 @@ def test_many_watches_leave_nothing_behind(
 # What the wire does.
 
 
-def test_events_come_through_whatever_pieces_they_come_in(
+def test_events_survive_any_chunking(
     open_transport: OpenTransport,
     proxy: FaultProxy,
     plane: Plane,
@@ -495,7 +493,7 @@ def test_events_come_through_whatever_pieces_they_come_in(
     assert told(seen)[1:] == [("ADDED", "a"), ("MODIFIED", "a"), ("DELETED", "a")]
 
 
-def test_a_connection_that_is_cut_is_an_error(
+def test_cut_connection_is_an_error(
     open_transport: OpenTransport,
     proxy: FaultProxy,
     plane: Plane,
@@ -520,7 +518,7 @@ def test_a_connection_that_is_cut_is_an_error(
 
 @pytest.mark.parametrize("end", ["cut", "reset"])
 @pytest.mark.parametrize("rest", [b"", b'{"type":"DELETED","object":{'])
-def test_what_came_before_a_cut_counts_and_what_did_not_come_whole_does_not(
+def test_complete_events_before_a_cut_count(
     server: KubernetesClient, proxy: FaultProxy, namespace: str, end: str, rest: bytes
 ) -> None:
     added = event("ADDED", "a", namespace)
@@ -533,7 +531,7 @@ def test_what_came_before_a_cut_counts_and_what_did_not_come_whole_does_not(
 
 
 @pytest.mark.parametrize("chunks", [(), (b"[", b"{")], ids=["at-once", "after-a-byte"])
-def test_a_half_open_connection_is_noticed(
+def test_half_open_connection_is_detected(
     server: KubernetesClient,
     proxy: FaultProxy,
     namespace: str,
@@ -551,7 +549,7 @@ def test_a_half_open_connection_is_noticed(
     assert 1.4 < time.monotonic() - started < SOON
 
 
-def test_a_half_open_connection_of_the_real_server_is_noticed(
+def test_half_open_connection_to_the_real_server_is_detected(
     open_transport: OpenTransport,
     proxy: FaultProxy,
     plane: Plane,
@@ -574,7 +572,7 @@ def test_a_half_open_connection_of_the_real_server_is_noticed(
             list(changes)
 
 
-def test_a_server_that_never_answers_a_watch_is_given_up_on(
+def test_silent_server_times_out(
     open_transport: OpenTransport, proxy: FaultProxy, namespace: str
 ) -> None:
     server = KubernetesClient(open_transport(retry_budget=0), "test")
@@ -585,7 +583,7 @@ def test_a_server_that_never_answers_a_watch_is_given_up_on(
         list(start(server, namespace, resource_version=version))
 
 
-def test_a_watch_that_is_turned_away_is_asked_for_again(
+def test_rejected_watch_is_retried(
     server: KubernetesClient, proxy: FaultProxy, namespace: str
 ) -> None:
     version = server.list_at(CONFIG_MAPS, namespace=namespace)[1]
@@ -625,7 +623,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_what_is_no_event_of_ours_ends_the_watch(
+def test_foreign_event_ends_the_watch(
     server: KubernetesClient, proxy: FaultProxy, namespace: str, case: str
 ) -> None:
     bad = BAD[case].replace(b'"namespace": "n"', b'"namespace": "%b"' % namespace.encode())
@@ -637,7 +635,7 @@ def test_what_is_no_event_of_ours_ends_the_watch(
     assert told(seen) == [("ADDED", "a")]
 
 
-def test_the_events_of_those_cases_are_else_good(
+def test_events_of_the_foreign_event_cases_are_otherwise_valid(
     server: KubernetesClient, proxy: FaultProxy, namespace: str
 ) -> None:
     # Else the test above would prove nothing.
@@ -649,7 +647,7 @@ def test_the_events_of_those_cases_are_else_good(
     assert [str(change.kind) for change in start(server, namespace)] == kinds
 
 
-def test_what_does_not_match_the_selector_is_dropped(
+def test_object_outside_the_selector_is_dropped(
     server: KubernetesClient, proxy: FaultProxy, namespace: str
 ) -> None:
     other = event("ADDED", "other", namespace).replace(b'"yes"', b'"no"')
@@ -677,7 +675,7 @@ def test_what_does_not_match_the_selector_is_dropped(
         faults.not_http(),
     ],
 )
-def test_a_reply_that_is_no_watch_is_never_one(
+def test_non_watch_reply_is_never_a_watch(
     open_transport: OpenTransport, proxy: FaultProxy, namespace: str, fault: Fault
 ) -> None:
     server = KubernetesClient(open_transport(retry_budget=0.1), "test")
@@ -712,7 +710,7 @@ def status(code: int, reason: str, message: str) -> bytes:
         (status(200, "", "fine"), Unavailable),
     ],
 )
-def test_an_error_within_a_watch_is_the_error_that_its_status_says(
+def test_error_event_raises_the_error_of_its_status(
     server: KubernetesClient,
     proxy: FaultProxy,
     namespace: str,
@@ -728,7 +726,7 @@ def test_an_error_within_a_watch_is_the_error_that_its_status_says(
     assert len([one for one in proxy.exchanges if is_watch(one)]) == 1
 
 
-def test_a_410_instead_of_a_watch_is_expired(
+def test_410_reply_means_expired(
     server: KubernetesClient, proxy: FaultProxy, namespace: str
 ) -> None:
     proxy.rule = always(faults.status(410, "Expired", "too old resource version"), where=is_watch)
@@ -737,7 +735,7 @@ def test_a_410_instead_of_a_watch_is_expired(
         list(start(server, namespace))
 
 
-def test_a_large_object_comes_whole_in_any_chunks(
+def test_large_object_survives_any_chunking(
     server: KubernetesClient, proxy: FaultProxy, namespace: str
 ) -> None:
     value = secrets.token_hex(800_000)
@@ -758,7 +756,7 @@ def test_a_large_object_comes_whole_in_any_chunks(
     assert seen[0].live.body["data"] == {"value": value}
 
 
-def test_a_large_object_of_the_real_server_comes_whole(
+def test_large_object_of_the_real_server_is_complete(
     open_transport: OpenTransport, plane: Plane, maps: Maps, namespace: str
 ) -> None:
     server = KubernetesClient(open_transport(plane.kubeconfig), "test")
@@ -787,7 +785,7 @@ CANARY = "c4n4ryc4n4ryc4n4ry"
         CANARY.encode(),
     ],
 )
-def test_no_value_of_a_secret_is_quoted(
+def test_error_quotes_no_secret_value(
     server: KubernetesClient, proxy: FaultProxy, namespace: str, said: bytes
 ) -> None:
     proxy.rule = always(speaks(said), where=is_watch)
@@ -802,7 +800,7 @@ def test_no_value_of_a_secret_is_quoted(
         error = error.__cause__ or error.__context__
 
 
-def test_a_change_does_not_show_a_secret(
+def test_repr_of_a_change_shows_no_secret(
     open_transport: OpenTransport, plane: Plane, api: Api, namespace: str
 ) -> None:
     server = KubernetesClient(open_transport(plane.kubeconfig), "test")

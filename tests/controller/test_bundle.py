@@ -29,7 +29,7 @@ def bundle(spec: object, name: str = "web") -> Bundle:
     return read_bundle(Live(ref, "u", "1", metadata, {"metadata": metadata, "spec": spec}))
 
 
-def test_a_full_spec_is_read() -> None:
+def test_full_spec_is_read() -> None:
     """Every field, none of it at its default."""
     found = bundle(
         {
@@ -68,7 +68,7 @@ def test_a_full_spec_is_read() -> None:
     assert not options.full
 
 
-def test_defaults() -> None:
+def test_defaults_are_filled_in() -> None:
     """What an object that was stored before a field was there is taken for."""
     spec = bundle(INLINE).spec
     assert (spec.interval, spec.retry_interval, spec.timeout) == (600, 30, 300)
@@ -86,7 +86,7 @@ def test_defaults() -> None:
         ("0%", PruneLimit(0, 0)),
     ],
 )
-def test_budgets(value: object, limit: PruneLimit) -> None:
+def test_limits_are_read(value: object, limit: PruneLimit) -> None:
     """A number or a percentage, as on the command line."""
     assert bundle({**INLINE, "prune": {"budget": value}}).spec.prune.budget == limit
 
@@ -125,7 +125,7 @@ WRONG: dict[str, tuple[Any, str]] = {
 
 
 @pytest.mark.parametrize("name", sorted(WRONG))
-def test_what_cannot_be_carried_out_is_refused(name: str) -> None:
+def test_invalid_spec_is_refused(name: str) -> None:
     """With the field that is wrong."""
     spec, word = WRONG[name]
     with pytest.raises(InvalidSpec) as caught:
@@ -133,7 +133,7 @@ def test_what_cannot_be_carried_out_is_refused(name: str) -> None:
     assert word in caught.value.why
 
 
-def test_all_faults_are_told_at_once() -> None:
+def test_all_errors_are_reported_at_once() -> None:
     """So that they need not be found one by one."""
     with pytest.raises(InvalidSpec) as caught:
         bundle({"source": {"inline": 5}, "interval": "x", "wait": 1})
@@ -141,7 +141,7 @@ def test_all_faults_are_told_at_once() -> None:
 
 
 @pytest.mark.parametrize("name", ["web.example", "a" * 64, "web-yielded"])
-def test_a_name_that_names_no_set_needs_an_inventory_name(name: str) -> None:
+def test_name_that_is_no_set_name_needs_an_inventory_name(name: str) -> None:
     """The name becomes that of the inventory."""
     with pytest.raises(InvalidSpec, match="cannot be carried out"):
         bundle(INLINE, name)

@@ -46,7 +46,7 @@ def camel(name: str) -> str:
     return re.sub(r"_([a-z])", lambda found: found[1].upper(), name)
 
 
-def test_it_is_the_resource_that_we_ask_for() -> None:
+def test_crd_is_the_resource_the_controller_requests() -> None:
     """Group, version, plural, scope, and that nobody prunes it with its Bundles."""
     spec = definition()["spec"]
     assert (spec["group"], spec["names"]["plural"], spec["names"]["kind"]) == (
@@ -71,7 +71,7 @@ def test_it_is_the_resource_that_we_ask_for() -> None:
         (types.IgnoreFields, ("spec", "ignoreFields", "[]")),
     ],
 )
-def test_the_types_have_the_fields_of_the_schema(type_: Any, path: tuple[str, ...]) -> None:
+def test_types_have_the_fields_of_the_schema(type_: Any, path: tuple[str, ...]) -> None:
     """No more, no fewer, and each a field of its kind."""
     properties = schema(*path)["properties"]
     assert {camel(one.name) for one in fields(type_)} == properties.keys()
@@ -89,7 +89,7 @@ def test_the_types_have_the_fields_of_the_schema(type_: Any, path: tuple[str, ..
             assert said["type"] == kinds.get(origin, "string"), one.name
 
 
-def test_defaults_are_the_same() -> None:
+def test_defaults_match_the_schema() -> None:
     """Those that the server writes into an object, and those that stand in without it."""
     for type_, path in ((Spec, ("spec",)), (Prune, ("spec", "prune"))):
         properties = schema(*path)["properties"]
@@ -102,13 +102,13 @@ def test_defaults_are_the_same() -> None:
             assert one.default == told, one.name
 
 
-def test_words_are_the_same() -> None:
+def test_enums_match_the_schema() -> None:
     """The enums."""
     assert schema("spec", "adopt")["enum"] == [str(one) for one in Adopt]
     assert schema("spec", "deletionPolicy")["enum"] == [str(one) for one in types.DeletionPolicy]
 
 
-def test_every_field_of_a_status_is_in_the_schema() -> None:
+def test_status_fields_are_all_in_the_schema() -> None:
     """The server would drop what it does not know without a word."""
     ref = Ref("", "ConfigMap", "shop", "a")
     followed = RunResult(

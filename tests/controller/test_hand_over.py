@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tests.support.controller import Tenant
 
 
-def test_there_and_back(site: Plane, tenant: Tenant) -> None:
+def test_set_moves_to_a_bundle_and_back(site: Plane, tenant: Tenant) -> None:
     """Each side is refused while the other one has it, and told by whom."""
     manifests = text(config_map("a"), config_map("b"))
 
@@ -65,7 +65,7 @@ def test_there_and_back(site: Plane, tenant: Tenant) -> None:
     assert uids() == before
 
 
-def test_a_suspended_bundle_is_not_removed(tenant: Tenant) -> None:
+def test_suspended_bundle_is_not_removed(tenant: Tenant) -> None:
     """Nothing is done while it is suspended, the removal of what it applied neither."""
     tenant.bundle("web", config_map("a"))
     tenant.ready("web")
@@ -78,7 +78,7 @@ def test_a_suspended_bundle_is_not_removed(tenant: Tenant) -> None:
     assert tenant.exists("a") == [False]
 
 
-def test_a_lost_inventory_is_not_taken_for_nothing(tenant: Tenant) -> None:
+def test_lost_inventory_is_not_taken_for_an_empty_one(tenant: Tenant) -> None:
     """At the removal too: what bears the set's marks is neither deleted nor forgotten."""
     tenant.bundle("web", config_map("a"), interval="2s")
     tenant.ready("web")
@@ -90,7 +90,7 @@ def test_a_lost_inventory_is_not_taken_for_nothing(tenant: Tenant) -> None:
     tenant.gone("web")
 
 
-def test_a_namespace_that_goes_with_its_bundle(
+def test_bundle_is_deleted_with_its_namespace(
     tenant: Tenant, new_tenant: Callable[[], Tenant]
 ) -> None:
     """Neither hangs for ever, whichever of account, rights and inventory is deleted first.

@@ -22,7 +22,7 @@ IPV6 = pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="this machine 
         pytest.param("::1", "[::1]", marks=IPV6),
     ],
 )
-def test_it_answers(listen: str, asked: str) -> None:
+def test_health_endpoint_answers(listen: str, asked: str) -> None:
     """A probe comes by the address that the cluster gives to its Pods."""
     well = {"healthz": True, "readyz": False}
     with answering(

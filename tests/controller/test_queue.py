@@ -18,7 +18,7 @@ A, B = ("shop", "a"), ("shop", "b")
     ("failures", "seconds"),
     [(0, 2), (1, 2), (2, 4), (3, 8), (4, 10), (1000, 10)],
 )
-def test_backoff_doubles_up_to_the_longest(failures: int, seconds: float) -> None:
+def test_backoff_doubles_up_to_its_maximum(failures: int, seconds: float) -> None:
     """However many failures there were."""
     assert backoff(failures, first=2, longest=10) == seconds
     assert backoff(failures, first=20, longest=10) == 20
@@ -31,7 +31,7 @@ def test_delays_are_spread() -> None:
     assert all(90 <= one <= 110 for one in found)
 
 
-def test_a_key_is_given_out_once() -> None:
+def test_key_is_handed_out_once() -> None:
     """Added often, due once."""
     queue = WorkQueue(min_gap=0)
     for _ in range(3):
@@ -42,7 +42,7 @@ def test_a_key_is_given_out_once() -> None:
     assert queue.get() == B
 
 
-def test_what_is_added_meanwhile_comes_after() -> None:
+def test_key_added_meanwhile_comes_again() -> None:
     """Never to a second worker at the same time."""
     queue = WorkQueue(min_gap=0)
     queue.add(A)
@@ -55,7 +55,7 @@ def test_what_is_added_meanwhile_comes_after() -> None:
     assert queue.get() == A
 
 
-def test_the_earlier_time_counts() -> None:
+def test_earlier_time_wins() -> None:
     """News do not wait for the periodic pass, and a later date does not put them off."""
     queue = WorkQueue(min_gap=0)
     queue.add(A, 60)
@@ -65,7 +65,7 @@ def test_the_earlier_time_counts() -> None:
     assert (queue.get(), queue.get()) == (A, B)
 
 
-def test_a_bundle_has_a_rest_between_two_passes() -> None:
+def test_bundle_rests_between_two_reconciles() -> None:
     """A source that changes all the time is not looked at all the time."""
     queue = WorkQueue(min_gap=0.2)
     queue.add(A)
@@ -77,7 +77,7 @@ def test_a_bundle_has_a_rest_between_two_passes() -> None:
     assert 0.35 < time.monotonic() - began < 2
 
 
-def test_what_is_forgotten_does_not_come() -> None:
+def test_removed_key_does_not_come() -> None:
     """The Bundle is gone."""
     queue = WorkQueue(min_gap=0)
     queue.add(A, 0.05)
@@ -103,7 +103,7 @@ def test_closing_ends_every_worker() -> None:
     assert queue.waiting == 0
 
 
-def test_many_workers_and_many_news() -> None:
+def test_many_workers_share_many_changes() -> None:
     """No key is with two workers, and the last news of each is always followed by a pass."""
     queue = WorkQueue(min_gap=0)
     keys: list[Key] = [("shop", str(number)) for number in range(20)]

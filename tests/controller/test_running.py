@@ -61,14 +61,14 @@ def idle(
             tenant.patch(f"idle-{number}", suspend=True)
 
 
-def test_idle_passes_write_nothing(
+def test_idle_reconciles_write_nothing(
     site: Plane, new_tenant: Callable[[], Tenant], site_audit: AuditTrail, tmp_path: Path
 ) -> None:
     """By the audit log of the API server."""
     idle(site, new_tenant(), site_audit, tmp_path / "log", bundles=10, passes=60)
 
 
-def test_a_write_of_a_bundle_is_not_followed_by_a_read(
+def test_bundle_write_is_not_followed_by_a_read(
     site: Plane, new_tenant: Callable[[], Tenant], site_audit: AuditTrail, tmp_path: Path
 ) -> None:
     """The response to a write is what is stored: each pass over a Bundle reads it once."""
@@ -105,7 +105,7 @@ def test_a_write_of_a_bundle_is_not_followed_by_a_read(
 
 
 @pytest.mark.sweep
-def test_a_thousand_idle_passes_write_nothing(
+def test_thousand_idle_reconciles_write_nothing(
     site: Plane, new_tenant: Callable[[], Tenant], site_audit: AuditTrail, tmp_path: Path
 ) -> None:
     """The same, for longer."""
@@ -182,7 +182,7 @@ def check_one_writer(events: list[dict[str, Any]], namespace: str) -> None:
     assert all(first[1] <= second[0] for first, second in pairwise(ordered)), ordered
 
 
-def test_the_leader_is_killed(
+def test_killed_leader_is_replaced(
     site: Plane, new_tenant: Callable[[], Tenant], site_audit: AuditTrail, tmp_path: Path
 ) -> None:
     """Twice, in the middle of its work: the other replica goes on from there."""
@@ -190,14 +190,14 @@ def test_the_leader_is_killed(
 
 
 @pytest.mark.sweep
-def test_the_leader_is_killed_again_and_again(
+def test_repeatedly_killed_leader_is_replaced(
     site: Plane, new_tenant: Callable[[], Tenant], site_audit: AuditTrail, tmp_path: Path
 ) -> None:
     """For a minute."""
     killed(site, new_tenant(), site_audit, tmp_path, seconds=60, bundles=6)
 
 
-def test_a_stop_ends_in_good_order(
+def test_stop_finishes_the_reconcile_in_progress(
     site: Plane, new_tenant: Callable[[], Tenant], tmp_path: Path
 ) -> None:
     """What is under way ends, the Lease is given up, and the next replica leads at once."""
@@ -236,7 +236,7 @@ def test_a_stop_ends_in_good_order(
         tenant.gone("web")
 
 
-def test_a_leader_that_has_lost_its_lease_ends(
+def test_leader_that_lost_its_lease_ends(
     site: Plane, new_tenant: Callable[[], Tenant], tmp_path: Path
 ) -> None:
     """At once: another one is at work already."""
@@ -252,7 +252,7 @@ def test_a_leader_that_has_lost_its_lease_ends(
         assert any(line["message"] == "leadership lost" for line in running.lines)
 
 
-def test_thirty_bundles_without_rights_to_one_kind(
+def test_bundles_without_permission_for_one_kind_apply_the_rest(
     site: Plane, new_tenant: Callable[[], Tenant], tmp_path: Path
 ) -> None:
     """Those objects fail and name the right, the others are applied, and the tries grow rarer."""
@@ -304,7 +304,7 @@ def test_thirty_bundles_without_rights_to_one_kind(
         tenant.ready(names[0], within=60)
 
 
-def test_metrics_are_there_from_the_start(
+def test_metrics_exist_from_the_start(
     site: Plane, new_tenant: Callable[[], Tenant], tmp_path: Path
 ) -> None:
     """At zero: an alert on a rate must not miss the first failure."""
@@ -323,7 +323,7 @@ def test_metrics_are_there_from_the_start(
     assert "applyprune_queue_depth 0.0" in text
 
 
-def test_it_says_what_it_lacks(site: Plane) -> None:
+def test_missing_permission_is_named(site: Plane) -> None:
     """An address that it cannot have, or a line that is none: an error, and no traceback."""
     alone = ("controller", "--no-leader-elect", "--listen")
     with socket.create_server(("127.0.0.1", 0)) as taken:

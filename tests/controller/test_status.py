@@ -65,7 +65,7 @@ def words(status: dict[str, Any]) -> dict[str, tuple[str, str]]:
     return {one["type"]: (one["status"], one["reason"]) for one in status["conditions"]}
 
 
-def test_a_pass_that_changes_nothing_leaves_no_trace() -> None:
+def test_unchanged_reconcile_writes_no_status() -> None:
     """The same value to the last character, whatever the time."""
     followed = RunResult(plan=Plan((), ()), outcomes=Counter({Outcome.UNCHANGED: 2}))
     one = ReconcileResult(ConditionStatus.READY, Reason.APPLIED, "2 objects", "sha256:a", followed)
@@ -73,7 +73,7 @@ def test_a_pass_that_changes_nothing_leaves_no_trace() -> None:
     assert done(first, one, LATE, requested="now", inventory=("applyprune-web", "id")) == first
 
 
-def test_a_transition_has_its_time() -> None:
+def test_transition_has_its_time() -> None:
     """Only that of the condition whose status moved."""
     bad = done(done({}, GOOD, EARLY), BAD, LATE)
     times = {one["type"]: one["lastTransitionTime"] for one in bad["conditions"]}
@@ -104,7 +104,7 @@ CONDITIONS = {
 
 
 @pytest.mark.parametrize("name", sorted(CONDITIONS))
-def test_conditions(name: str) -> None:
+def test_conditions_follow_the_result(name: str) -> None:
     """Of a Bundle that was ready."""
     one, ready, reconciling, stalled = CONDITIONS[name]
     found = words(done(done({}, GOOD, EARLY), one, LATE))
@@ -113,14 +113,14 @@ def test_conditions(name: str) -> None:
     assert (found["Reconciling"][0], found["Stalled"][0]) == (reconciling, stalled)
 
 
-def test_revisions() -> None:
+def test_revisions_follow_the_result() -> None:
     """What was attempted is not yet applied."""
     status = done(done({}, GOOD, EARLY), BAD, LATE)
     assert status["lastAppliedRevision"] == "sha256:a"
     assert status["lastAttemptedRevision"] == "sha256:b"
 
 
-def test_a_new_generation_is_not_ready() -> None:
+def test_new_generation_is_not_ready() -> None:
     """Until it has been carried out; kstatus reads it from observedGeneration."""
     status = done({}, GOOD, EARLY)
     assert is_ready(status, 3)
@@ -165,7 +165,7 @@ def test_lists_are_bounded() -> None:
     assert words(mended)["PruneBlocked"][0] == "False"
 
 
-def test_nothing_is_said_of_a_prune_by_a_pass_that_made_no_plan() -> None:
+def test_reconcile_without_a_plan_reports_no_prune() -> None:
     """A block stays, until a plan shows that there is none any more."""
     plan = Plan((), (), approval="digest")
     refusal = Problem(ProblemKind.PRUNE_REFUSED, "refused")
@@ -203,7 +203,7 @@ def test_events_become_counts_and_failures() -> None:
     }
 
 
-def test_no_line_of_the_source_is_told() -> None:
+def test_source_lines_are_never_in_the_status() -> None:
     """The source may be a Secret: neither the excerpt nor the hint goes into a status."""
     problem = Problem(
         ProblemKind.INPUT_ERROR,

@@ -25,7 +25,9 @@ def secret(name: str, **values: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("kind", ["configMapRefs", "secretRefs"])
-def test_a_source_in_the_cluster(tenant: Tenant, running: Controller, kind: str) -> None:
+def test_bundle_reads_a_source_in_the_cluster(
+    tenant: Tenant, running: Controller, kind: str
+) -> None:
     """Applied, changed within a second, pruned, broken, mended; no value of a Secret anywhere."""
 
     def store(**values: str) -> None:
@@ -74,7 +76,7 @@ def test_a_source_in_the_cluster(tenant: Tenant, running: Controller, kind: str)
     assert base64.b64encode(canary.encode()).decode() not in told
 
 
-def test_a_bundle_from_start_to_end(tenant: Tenant, running: Controller) -> None:
+def test_bundle_lives_from_start_to_end(tenant: Tenant, running: Controller) -> None:
     """Inline: created, changed, failing in part, suspended, drifted, asked to look, deleted."""
     before = running.metric('applyprune_reconciles_total{reason="Applied"}')
     tenant.bundle("web", config_map("a"), config_map("b"), interval="2s")
@@ -112,7 +114,7 @@ def test_a_bundle_from_start_to_end(tenant: Tenant, running: Controller) -> None
     assert tenant.exists("c", "applyprune-web") == [False, False]
 
 
-def test_asked_for_a_pass(tenant: Tenant) -> None:
+def test_reconcile_can_be_requested(tenant: Tenant) -> None:
     """The annotation asks for one, each of its values once."""
     tenant.bundle("web", config_map("a"))
     tenant.ready("web")
@@ -122,7 +124,7 @@ def test_asked_for_a_pass(tenant: Tenant) -> None:
     eventually(lambda: tenant.get("web")["status"].get("lastHandledReconcileAt") == "2026-01-01")
 
 
-def test_a_refused_prune_is_approved(tenant: Tenant, running: Controller) -> None:
+def test_blocked_prune_can_be_approved(tenant: Tenant, running: Controller) -> None:
     """PruneBlocked shows the digest; the annotation lets exactly that prune go ahead."""
     names = [f"a{number}" for number in range(8)]
     refused = running.metric("applyprune_refused_prunes_total")
@@ -150,7 +152,7 @@ def test_a_refused_prune_is_approved(tenant: Tenant, running: Controller) -> Non
     assert tenant.condition("web", "PruneBlocked")[0] == "False"
 
 
-def test_bundles_that_depend_on_others(tenant: Tenant) -> None:
+def test_bundle_waits_for_its_dependencies(tenant: Tenant) -> None:
     """They wait for their Ready condition, or for what the expression says, and are woken by it."""
     tenant.bundle("app", config_map("app"), dependsOn=[{"name": "db"}], retryInterval="10m")
     assert "db does not exist" in tenant.failed("app", "DependencyNotReady")
@@ -165,7 +167,7 @@ def test_bundles_that_depend_on_others(tenant: Tenant) -> None:
     tenant.ready("late", within=5)
 
 
-def test_bundles_that_depend_on_each_other(tenant: Tenant) -> None:
+def test_circular_dependencies_are_reported(tenant: Tenant) -> None:
     """Neither will ever be ready, and both say why."""
     tenant.bundle("a", config_map("a"), dependsOn=[{"name": "b"}])
     tenant.bundle("b", config_map("b"), dependsOn=[{"name": "c"}])
@@ -175,7 +177,7 @@ def test_bundles_that_depend_on_each_other(tenant: Tenant) -> None:
     tenant.ready("a")
 
 
-def test_a_change_ends_a_wait_that_would_be_in_vain(tenant: Tenant) -> None:
+def test_change_ends_a_hopeless_wait(tenant: Tenant) -> None:
     """What was mended does not wait until the broken thing has had its time."""
     container = {"name": "c", "image": "c"}
     labels = {"matchLabels": {"a": "b"}}
@@ -207,7 +209,7 @@ POLICIES: dict[str, tuple[bool, bool]] = {
 
 
 @pytest.mark.parametrize("policy", sorted(POLICIES))
-def test_deletion_policies(tenant: Tenant, policy: str) -> None:
+def test_deletion_policies_are_followed(tenant: Tenant, policy: str) -> None:
     """An object that somebody's finalizer holds keeps a Bundle only where that is asked for."""
     stays, let_go = POLICIES[policy]
     held = config_map("held", finalizers=["example.com/slow"])
@@ -235,7 +237,7 @@ def test_deletion_policies(tenant: Tenant, policy: str) -> None:
         tenant.strip("held")
 
 
-def test_without_its_account_nothing_is_done(tenant: Tenant) -> None:
+def test_bundle_without_its_account_does_nothing(tenant: Tenant) -> None:
     """Neither an apply nor a removal: the finalizer stays, and the condition says why."""
     tenant.bundle("web", config_map("a"), serviceAccountName="deployer")
     assert "deployer does not exist" in tenant.failed("web", "ServiceAccountNotFound")
@@ -252,9 +254,7 @@ def test_without_its_account_nothing_is_done(tenant: Tenant) -> None:
     assert tenant.exists("a") == [False]
 
 
-def test_everything_is_done_as_the_account(
-    tenant: Tenant, new_tenant: Callable[[], Tenant]
-) -> None:
+def test_bundle_acts_as_its_account(tenant: Tenant, new_tenant: Callable[[], Tenant]) -> None:
     """What the account may not do is not done, in another tenant's namespace above all."""
     other = new_tenant()
     there = config_map("stolen", namespace=other.namespace)
@@ -265,7 +265,7 @@ def test_everything_is_done_as_the_account(
     assert (tenant.exists("a"), other.exists("stolen")) == ([True], [False])
 
 
-def test_a_spec_that_passes_the_crd_and_is_none(tenant: Tenant) -> None:
+def test_invalid_spec_that_passes_the_crd_is_reported(tenant: Tenant) -> None:
     """The controller says so, and goes on when it is mended."""
     wrong = [{"name": "db", "readyWhen": "self.("}]
     tenant.bundle("web", config_map("a"), dependsOn=wrong)
@@ -288,13 +288,13 @@ REFUSED: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("name", sorted(REFUSED))
-def test_the_server_refuses(tenant: Tenant, name: str) -> None:
+def test_server_rejects_invalid_bundles(tenant: Tenant, name: str) -> None:
     """What the CRD can validate never gets as far as the controller."""
     with pytest.raises(AssertionError, match="Invalid"):
         tenant.bundle("web", config_map("a"), **REFUSED[name])
 
 
-def test_the_name_of_the_inventory_cannot_be_changed(tenant: Tenant) -> None:
+def test_inventory_name_cannot_be_changed(tenant: Tenant) -> None:
     """The old set would be left behind; nor can a name be taken that is none."""
     tenant.bundle("web", config_map("a"), inventoryName="one", suspend=True)
     for other in ({"inventoryName": "two"}, {}):
@@ -307,7 +307,7 @@ def test_the_name_of_the_inventory_cannot_be_changed(tenant: Tenant) -> None:
     tenant.bundle("same", config_map("a"), suspend=True, inventoryName="same")
 
 
-def test_fields_that_are_left_to_others(tenant: Tenant) -> None:
+def test_ignored_fields_are_left_to_others(tenant: Tenant) -> None:
     """Sent at creation only."""
     rules = [{"kind": "ConfigMap", "fields": ["/data/key"]}]
     tenant.bundle("web", config_map("a"), ignoreFields=rules)

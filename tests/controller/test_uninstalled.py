@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tests.support.plane import FreshPlane
 
 
-def test_to_delete_the_crd_deletes_no_object(fresh_plane: FreshPlane, tmp_path: Path) -> None:
+def test_deleting_the_crd_deletes_no_object(fresh_plane: FreshPlane, tmp_path: Path) -> None:
     """Every Bundle goes, by the server's cascade; their sets stay, and the command line has them.
 
     A Bundle that somebody has deleted before is removed as it asks for.

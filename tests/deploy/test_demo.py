@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.sweep
-def test_the_story_of_a_bundle(binaries: Binaries) -> None:
+def test_demo_shows_the_life_of_a_bundle(binaries: Binaries) -> None:
     """On a control plane of its own, from the installation to the end of it."""
     assert binaries.program.exists()
     told = applyprune("demo", "--controller", kubeconfig="/nowhere")

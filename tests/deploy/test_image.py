@@ -63,7 +63,7 @@ def prefix(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_what_it_installs_runs_without_a_home(prefix: Path, tmp_path: Path) -> None:
+def test_image_runs_without_a_home(prefix: Path, tmp_path: Path) -> None:
     """By the entry point, with the image's own variables, in a folder that cannot be written."""
     (entry,) = instructions("ENTRYPOINT")
     assert entry == '["applyprune"]'
@@ -85,19 +85,19 @@ def test_what_it_installs_runs_without_a_home(prefix: Path, tmp_path: Path) -> N
         assert "Traceback" not in reply.stderr
 
 
-def test_it_has_what_rules_of_readiness_and_the_controller_need(prefix: Path) -> None:
+def test_image_supports_ready_rules_and_the_controller(prefix: Path) -> None:
     """CEL and metrics are extras of the package and a part of the image."""
     script = "import cel_expr_python, prometheus_client, kubernetes.config, deepdiff, jsonpatch"
     subprocess.run([prefix / "bin/python", "-c", script], check=True)
 
 
-def test_it_is_small(prefix: Path) -> None:
+def test_image_is_small(prefix: Path) -> None:
     """No compiler, no package index, no tests: what is added stays below a limit."""
     size = sum(path.stat().st_size for path in prefix.rglob("*") if path.is_file())
     assert size < BIGGEST, f"{size / 2**20:.0f} MiB"
 
 
-def test_it_runs_as_nobody() -> None:
+def test_image_runs_as_nobody() -> None:
     """By number, so that Kubernetes can tell that it is not root."""
     (user,) = instructions("USER")
     assert re.fullmatch(r"[1-9]\d+:[1-9]\d+", user)

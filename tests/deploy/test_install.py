@@ -80,7 +80,7 @@ def well(running: Controller, path: str) -> bool:
     return running.ask(path)[0] == 200
 
 
-def test_what_is_printed_is_the_folder(kubectl: Kubectl, ground: Plane) -> None:
+def test_printed_manifests_are_the_folder(kubectl: Kubectl, ground: Plane) -> None:
     """All of it, as kubectl's kustomize has it; with this version's image, and without a server."""
     folder = manifests(kubectl("kustomize", DEPLOY, plane=ground))
     reply = applyprune("install", "--print", kubeconfig="/nowhere")
@@ -90,7 +90,7 @@ def test_what_is_printed_is_the_folder(kubectl: Kubectl, ground: Plane) -> None:
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="it takes a device that is always full")
-def test_what_cannot_be_printed_is_an_error() -> None:
+def test_unprintable_options_are_an_error() -> None:
     """Half a manifest must not pass for one."""
     command = [sys.executable, "-m", "applyprune", "install", "--print"]
     with Path("/dev/full").open("w") as full:
@@ -99,7 +99,7 @@ def test_what_cannot_be_printed_is_an_error() -> None:
     assert "standard output is not complete" in reply.stderr
 
 
-def test_the_namespace_and_the_image_can_be_chosen() -> None:
+def test_namespace_and_image_can_be_chosen() -> None:
     """The namespace wherever it is named; one of the user's own keeps its labels."""
     image = "registry.example.com:5000/tools/applyprune@sha256:" + "0" * 64
     found = chosen(namespace="tools", image=image)
@@ -110,7 +110,7 @@ def test_the_namespace_and_the_image_can_be_chosen() -> None:
     assert sorted(["Namespace", *kinds]) == sorted(one.gvk.kind for one in chosen())
 
 
-def test_the_namespaces_can_be_chosen() -> None:
+def test_bundle_namespaces_can_be_chosen() -> None:
     """The controller looks after no others, and has no rights in others."""
     found = chosen(watched=["shop", "blog"])
     arguments = container(chosen())["args"]
@@ -122,7 +122,7 @@ def test_the_namespaces_can_be_chosen() -> None:
     assert [body["roleRef"]["kind"] for _, body in bound] == ["ClusterRole", "ClusterRole", "Role"]
 
 
-def test_an_image_that_is_none() -> None:
+def test_invalid_image_is_refused() -> None:
     """A text goes into YAML only when it is a name."""
     with pytest.raises(UsageError, match="cannot name"):
         installation(DEPLOY, image="a b")
@@ -132,14 +132,14 @@ def test_an_image_that_is_none() -> None:
 
 @pytest.mark.parametrize("verb", ["install --print", "controller"])
 @pytest.mark.parametrize("wrong", ["", ",", "shop,", "a.b", "shop blog"])
-def test_namespaces_that_are_none(verb: str, wrong: str) -> None:
+def test_invalid_namespaces_are_refused(verb: str, wrong: str) -> None:
     """Least of all does an empty list, an unset variable perhaps, mean all of them."""
     arguments = [*verb.split(), "--watch-namespaces", wrong]
     with pytest.raises((click.BadParameter, UsageError), match="namespace"):
         cli.main(arguments, standalone_mode=False)
 
 
-def test_kubectl_first_and_then_install(ground: Plane, ground_api: Api, kubectl: Kubectl) -> None:
+def test_install_takes_over_from_kubectl(ground: Plane, ground_api: Api, kubectl: Kubectl) -> None:
     """The set takes over what kubectl has applied, changes it when told, and goes when told."""
     install(ground)
     removed = remove(ground, "--prune-adopted")
@@ -178,7 +178,7 @@ def test_kubectl_first_and_then_install(ground: Plane, ground_api: Api, kubectl:
     assert not ground_api.exists(DEPLOYMENT)
 
 
-def test_all_of_it_is_about_the_same_pods() -> None:
+def test_all_manifests_select_the_same_pods() -> None:
     """What selects Pods selects the controller's, and what names a port names one that it has."""
     found = {one.gvk.kind: one.body["spec"] for one in chosen() if "spec" in one.body}
     wanted = found["Deployment"]["selector"]
@@ -192,7 +192,7 @@ def test_all_of_it_is_about_the_same_pods() -> None:
     assert found["Deployment"]["replicas"] > found["PodDisruptionBudget"]["maxUnavailable"]
 
 
-def test_its_pods_pass_what_the_namespace_asks(ground: Plane, ground_api: Api) -> None:
+def test_pods_meet_the_namespaces_pod_security(ground: Plane, ground_api: Api) -> None:
     """They ask no more than the level ``restricted`` allows, and write nowhere but in /tmp."""
     install(ground)
     namespace = ground_api.get(f"/api/v1/namespaces/{SYSTEM_NAMESPACE}")
@@ -215,7 +215,7 @@ def test_its_pods_pass_what_the_namespace_asks(ground: Plane, ground_api: Api) -
     assert ground_api("POST", path, {**pod, "spec": parts})[0] == 403
 
 
-def test_the_life_of_a_bundle_with_exactly_these_rights(
+def test_bundle_works_with_exactly_these_permissions(
     ground: Plane, as_itself: Path, new_tenant: Callable[[], Tenant], tmp_path: Path
 ) -> None:
     """Applied, changed, pruned, refused, approved, orphaned and deleted; nobody lacks a right."""
@@ -253,7 +253,7 @@ def test_the_life_of_a_bundle_with_exactly_these_rights(
         assert running.stop() == 0
 
 
-def test_only_some_namespaces(
+def test_controller_can_be_limited_to_namespaces(
     ground: Plane, as_itself: Path, new_tenant: Callable[[], Tenant], tmp_path: Path
 ) -> None:
     """The controller has its rights there, and nowhere else."""
@@ -277,7 +277,7 @@ def test_only_some_namespaces(
     )
 
 
-def test_a_namespace_s_editor_may_have_bundles(ground: Plane, kubectl: Kubectl) -> None:
+def test_editor_of_a_namespace_can_use_bundles(ground: Plane, kubectl: Kubectl) -> None:
     """Who may run Pods as its accounts already; and a viewer may not even look."""
     install(ground)
 
@@ -298,7 +298,7 @@ def test_a_namespace_s_editor_may_have_bundles(ground: Plane, kubectl: Kubectl) 
 
 
 @pytest.mark.parametrize("name", ["kustomization.yaml", "README.md"])
-def test_every_file_is_named(name: str) -> None:
+def test_every_file_is_used(name: str) -> None:
     """A file that nothing names would be applied by nobody, or explained nowhere."""
     text = (DEPLOY / name).read_text(encoding="utf-8")
     files = {path.name for path in DEPLOY.glob("*.yaml")} - {"kustomization.yaml"}

@@ -177,7 +177,7 @@ class GitHub:
         return 0
 
 
-def test_the_recipe_for_github(runner: Runner, api: Api, kubectl: Kubectl) -> None:
+def test_github_recipe_works(runner: Runner, api: Api, kubectl: Kubectl) -> None:
     """A pull request tells, a merge applies, a nightly job notices; nothing tells a secret."""
     proposed = GitHub(runner, "pull_request")
     assert proposed.run() == 0, proposed.said
@@ -212,7 +212,7 @@ def test_the_recipe_for_github(runner: Runner, api: Api, kubectl: Kubectl) -> No
     assert "not-to-be-told" not in told + broken.said
 
 
-def test_the_recipe_for_gitlab(runner: Runner, api: Api, kubectl: Kubectl) -> None:
+def test_gitlab_recipe_works(runner: Runner, api: Api, kubectl: Kubectl) -> None:
     """The same story, by the jobs of the other system."""
     jobs = recipe("gitlab")
 
@@ -237,7 +237,7 @@ def test_the_recipe_for_gitlab(runner: Runner, api: Api, kubectl: Kubectl) -> No
     assert job("apply")[1] == 0
 
 
-def test_pipelines_side_by_side_take_turns(runner: Runner, api: Api) -> None:
+def test_concurrent_pipelines_take_turns(runner: Runner, api: Api) -> None:
     """Without the systems' own locks: each waits for the other by the inventory's holder."""
     (script,) = recipe("gitlab")["apply"]["script"]
     started = []
@@ -252,7 +252,7 @@ def test_pipelines_side_by_side_take_turns(runner: Runner, api: Api) -> None:
     assert api.get(f"{SHOP}/configmaps/settings")["data"]["colour"] in {"one", "two", "three"}
 
 
-def test_without_a_right_the_run_says_which(runner: Runner, api: Api) -> None:
+def test_missing_permission_is_named(runner: Runner, api: Api) -> None:
     """What the account may not is told object by object, and nothing is pruned for it."""
     more = "---\napiVersion: policy/v1\nkind: PodDisruptionBudget\nmetadata: {name: more}\n"
     with (runner.folder / "manifests/web.yaml").open("a") as file:

@@ -163,7 +163,7 @@ def named(names: Any) -> list[Right]:
     return [one for one in rights() if one.name in names]
 
 
-def test_every_right_is_taken_away() -> None:
+def test_permission_cases_cover_every_permission() -> None:
     """No right without a test here, and no test for a right that is not given."""
     tested = [*AT_WORK, *AT_START, *FOR_THE_LEASE]
     assert sorted(one.name for one in rights()) == sorted(tested)
@@ -180,7 +180,9 @@ def running_alone(as_itself: Path, tenant: Tenant, log: Path) -> Any:
     return controller(as_itself, log, "--no-leader-elect", "--watch-namespaces", tenant.namespace)
 
 
-def test_while_it_runs(as_itself: Path, tenant: Tenant, tmp_path: Path) -> None:
+def test_missing_permission_is_named_while_running(
+    as_itself: Path, tenant: Tenant, tmp_path: Path
+) -> None:
     """The words are in the log or in a condition; with the right, everything goes on by itself."""
     running: Controller
     with running_alone(as_itself, tenant, tmp_path / "log") as running:
@@ -196,7 +198,9 @@ def test_while_it_runs(as_itself: Path, tenant: Tenant, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", AT_START)
-def test_when_it_starts(as_itself: Path, tenant: Tenant, tmp_path: Path, name: str) -> None:
+def test_missing_permission_is_named_at_the_start(
+    as_itself: Path, tenant: Tenant, tmp_path: Path, name: str
+) -> None:
     """What it cannot do without ends it, with the words."""
     (right,) = named([name])
     log = tmp_path / "log"
@@ -207,7 +211,9 @@ def test_when_it_starts(as_itself: Path, tenant: Tenant, tmp_path: Path, name: s
 
 
 @pytest.mark.parametrize("name", FOR_THE_LEASE)
-def test_when_it_would_lead(as_itself: Path, tenant: Tenant, tmp_path: Path, name: str) -> None:
+def test_missing_permission_is_named_at_leader_election(
+    as_itself: Path, tenant: Tenant, tmp_path: Path, name: str
+) -> None:
     """It stands by, says why, and leads as soon as it may."""
     (right,) = named([name])
     log = tmp_path / "log"

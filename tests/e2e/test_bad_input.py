@@ -67,7 +67,9 @@ def _run(plane: Plane, namespace: str, *arguments: str | Path, stdin: str = "") 
 
 
 @pytest.mark.parametrize("name", INPUTS)
-def test_bad_input(plane: Plane, api: Api, namespace: str, tmp_path: Path, name: str) -> None:
+def test_invalid_input_is_one_clear_message(
+    plane: Plane, api: Api, namespace: str, tmp_path: Path, name: str
+) -> None:
     """File and line, an exit code that is not 0, and the set as it was."""
     text, code, words = INPUTS[name]
     good = tmp_path / "good.yaml"
@@ -83,14 +85,14 @@ def test_bad_input(plane: Plane, api: Api, namespace: str, tmp_path: Path, name:
     assert api.exists(f"/api/v1/namespaces/{namespace}/configmaps/before")
 
 
-def test_a_missing_file(plane: Plane, namespace: str) -> None:
+def test_missing_file_is_an_error(plane: Plane, namespace: str) -> None:
     """Named; exit code 2."""
     ended = _run(plane, namespace, "apply", "web", "-f", "nowhere/")
     assert ended.code == 2
     assert "nowhere" in ended.err
 
 
-def test_standard_input(plane: Plane, namespace: str) -> None:
+def test_standard_input_is_read(plane: Plane, namespace: str) -> None:
     """``-f -`` reads it, errors call it <stdin>."""
     assert _run(plane, namespace, "apply", "web", "-f", "-", stdin=GOOD).code == 0
     ended = _run(plane, namespace, "apply", "web", "-f", "-", stdin="a: [\n")
@@ -98,7 +100,9 @@ def test_standard_input(plane: Plane, namespace: str) -> None:
     assert "<stdin>:" in ended.err
 
 
-def test_an_unreachable_server(plane: Plane, namespace: str, tmp_path: Path) -> None:
+def test_unreachable_server_is_one_clear_message(
+    plane: Plane, namespace: str, tmp_path: Path
+) -> None:
     """Exit code 7, within seconds, with the server's address."""
     config = tmp_path / "config"
     config.write_text(plane.kubeconfig.read_text().replace(plane.server, "https://127.0.0.1:9"))
@@ -111,7 +115,7 @@ def test_an_unreachable_server(plane: Plane, namespace: str, tmp_path: Path) -> 
     assert "127.0.0.1:9" in ended.err
 
 
-def test_a_token_that_is_worth_nothing(plane: Plane, namespace: str, tmp_path: Path) -> None:
+def test_worthless_token_is_one_clear_message(plane: Plane, namespace: str, tmp_path: Path) -> None:
     """Expired, revoked or mistyped: 401, exit code 7, and what to do."""
     config = tmp_path / "config"
     config.write_text(plane.kubeconfig.read_text().replace(plane.token, "expired"))
@@ -122,7 +126,9 @@ def test_a_token_that_is_worth_nothing(plane: Plane, namespace: str, tmp_path: P
     assert "expired" not in ended.err.replace("or expired", "").replace("has expired", "")
 
 
-def test_a_denied_request(plane: Plane, api: Api, namespace: str, tmp_path: Path) -> None:
+def test_denied_request_is_one_clear_message(
+    plane: Plane, api: Api, namespace: str, tmp_path: Path
+) -> None:
     """Somebody who may do nothing but look at ConfigMaps: named object, exit code, nothing done."""
     rules = [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "list"]}]
     rbac = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}"
@@ -148,7 +154,7 @@ def test_a_denied_request(plane: Plane, api: Api, namespace: str, tmp_path: Path
 
 
 @pytest.mark.parametrize("name", ["Web", "a.b", "-x-", "a" * 64])
-def test_a_name_that_cannot_name_a_set(plane: Plane, namespace: str, name: str) -> None:
+def test_invalid_set_name_is_refused(plane: Plane, namespace: str, name: str) -> None:
     """Exit code 2, and what a name may be."""
     where = ("-n", namespace, "--")
     ended = applyprune("inventory", "show", *where, name, kubeconfig=plane.kubeconfig)

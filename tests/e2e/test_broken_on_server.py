@@ -148,7 +148,7 @@ DEFINITION: Mapping[str, Any] = {
 }
 
 
-def test_nothing_is_told_of_no_file(told: Told) -> None:
+def test_every_broken_file_is_reported(told: Told) -> None:
     """Every problem names its place; every file has one, but for the first of a pair."""
     assert set(told) == set(CASES) - SILENT
 
@@ -162,7 +162,7 @@ def test_broken_file_is_refused_by_the_server_with_its_golden_message(
     assert message == "" if case in SILENT else message == golden(name=f"broken/server/{case}.txt")
 
 
-def test_no_value_of_a_secret_is_told(told: Told) -> None:
+def test_secret_values_are_in_no_message(told: Told) -> None:
     """Not in what the server said, not in a line of the file."""
     everything = [text for problems in told.values() for problem in problems for text in (
         str(problem), repr(problem)

@@ -55,7 +55,7 @@ def offered(line: str, kubeconfig: Path | str) -> list[str]:
     return [one.partition(",")[2] for one in reply.stdout.splitlines() if one]
 
 
-def test_verbs_and_options() -> None:
+def test_completion_offers_verbs_and_options() -> None:
     """They need no cluster."""
     nowhere = os.devnull
     assert offered("applyprune ap", nowhere) == ["apply"]
@@ -69,7 +69,7 @@ def test_verbs_and_options() -> None:
     assert offered("applyprune completion z", nowhere) == ["zsh"]
 
 
-def test_what_is_in_the_cluster(stage: Stage) -> None:
+def test_completion_offers_what_is_in_the_cluster(stage: Stage) -> None:
     """Sets of the namespace that is named, objects of the set that is named, namespaces."""
     config, here = stage.kubeconfig, f"-n {stage.namespace}"
     assert offered(f"applyprune apply {here} ", config) == ["shop", "web"]
@@ -88,7 +88,7 @@ def test_what_is_in_the_cluster(stage: Stage) -> None:
     assert offered(f"applyprune apply {named} {here} w", os.devnull) == ["web"]
 
 
-def test_a_cluster_that_does_not_answer_offers_nothing(tmp_path: Path) -> None:
+def test_unresponsive_cluster_offers_nothing(tmp_path: Path) -> None:
     """Neither a word nor an error; after two seconds the line is the user's again."""
     with socket.create_server(("127.0.0.1", 0)) as deaf:
         port = deaf.getsockname()[1]
@@ -106,7 +106,7 @@ def test_a_cluster_that_does_not_answer_offers_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("shell", SHELLS)
-def test_the_script_is_the_shells(shell: str, tmp_path: Path) -> None:
+def test_completion_script_is_the_shells_own(shell: str, tmp_path: Path) -> None:
     """Each shell that is here takes its own without a word."""
     ended = applyprune("completion", shell, kubeconfig=os.devnull)
     assert (ended.code, ended.err) == (0, "")

@@ -44,7 +44,7 @@ def call(verb: str, folder: Path, plane: Plane, namespace: str, *arguments: str)
     return applyprune(verb, *where, *arguments, kubeconfig=plane.kubeconfig)
 
 
-def test_its_exit_code_says_whether_anything_would_change(
+def test_diff_exit_code_says_whether_anything_would_change(
     plane: Plane, namespace: str, tmp_path: Path
 ) -> None:
     """0, 1, and more for an error; a refused prune keeps its own."""
@@ -68,7 +68,7 @@ def test_its_exit_code_says_whether_anything_would_change(
     assert call("diff", folder, plane, namespace).code == 2
 
 
-def test_a_nightly_job_sees_drift_and_nothing_else(
+def test_nightly_job_sees_drift_only(
     plane: Plane, namespace: str, tmp_path: Path, kubectl: Kubectl
 ) -> None:
     """A manifest of tomorrow is no drift; a field that somebody has taken is."""
@@ -83,7 +83,7 @@ def test_a_nightly_job_sees_drift_and_nothing_else(
     assert '# drift: /data/k is "theirs", was "1", by kubectl-patch (Update, ' in drifted.out
 
 
-def test_a_program_of_ones_own_shows_the_differences(
+def test_external_diff_program_shows_the_differences(
     plane: Plane, namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In files for nobody else, masked, and gone after it; its failure is an error."""
@@ -117,7 +117,7 @@ def test_a_program_of_ones_own_shows_the_differences(
     assert call("diff", folder, plane, namespace, "--external-diff", "diff ;rm").code == 2
 
 
-def test_no_token_is_anywhere(
+def test_diff_shows_no_token(
     plane: Plane, namespace: str, tmp_path: Path, kubectl: Kubectl
 ) -> None:
     """Changed by somebody else, created, deleted, in conflict: no output holds the value."""
@@ -143,9 +143,7 @@ def test_no_token_is_anywhere(
             assert token not in one.out + one.err
 
 
-def test_a_reader_that_goes_away_is_no_failure_of_ours(
-    plane: Plane, namespace: str, tmp_path: Path
-) -> None:
+def test_closed_reader_is_no_failure(plane: Plane, namespace: str, tmp_path: Path) -> None:
     """``applyprune diff … | head -1``: no traceback."""
     folder = manifests(tmp_path / "m", **{f"a{number}": "1" for number in range(30)})
     command = f"{sys.executable} -m applyprune diff web -f {folder} -n {namespace} | head -1"

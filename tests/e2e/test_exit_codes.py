@@ -144,7 +144,7 @@ CODES: dict[str, tuple[int, Callable[[Shop], Ended]]] = {
 
 
 @pytest.mark.parametrize("name", CODES)
-def test_exit_code(shop: Shop, name: str) -> None:
+def test_exit_code_tells_the_outcome(shop: Shop, name: str) -> None:
     """The code of the table, and where it is none of success, a word of why."""
     code, act = CODES[name]
     found = act(shop)
@@ -153,7 +153,7 @@ def test_exit_code(shop: Shop, name: str) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_interrupted(shop: Shop, number: signal.Signals) -> None:
+def test_interruption_has_its_exit_code(shop: Shop, number: signal.Signals) -> None:
     """128 plus the signal's number: the run was asked to stop, and did."""
     source = shop.input(*(config_map(f"c-{index}") for index in range(40)))
     with FaultProxy(shop.plane) as proxy:
@@ -171,7 +171,7 @@ def test_interrupted(shop: Shop, number: signal.Signals) -> None:
     assert running.returncode == 128 + number, err
 
 
-def test_nobody_reads_the_output(shop: Shop) -> None:
+def test_closed_reader_is_no_failure(shop: Shop) -> None:
     """The run goes to its end and ends with its own code; never 1, which means differences."""
     reader, writer = os.pipe()
     os.close(reader)
@@ -188,7 +188,7 @@ def test_nobody_reads_the_output(shop: Shop) -> None:
     assert (found.returncode, found.stderr) == (0, "")
 
 
-def test_a_report_that_cannot_be_written_stops_no_run(shop: Shop) -> None:
+def test_unwritable_report_stops_no_run(shop: Shop) -> None:
     """The objects are applied, the inventory is recorded; the code says that something is amiss."""
     found = shop("apply", "web", "-f", shop.input(config_map("a")), "-o", "text=/dev/full")
     assert found.code == 3
@@ -197,7 +197,7 @@ def test_a_report_that_cannot_be_written_stops_no_run(shop: Shop) -> None:
     assert shop.api.exists(f"/api/v1/namespaces/{shop.namespace}/configmaps/a")
 
 
-def test_standard_output_that_is_full(shop: Shop) -> None:
+def test_full_standard_output_is_an_error(shop: Shop) -> None:
     """Code 3 and the system's words, no traceback; what was done is recorded."""
     with open("/dev/full", "w", encoding="utf-8") as full:  # noqa: PTH123
         found = subprocess.run(
@@ -221,7 +221,9 @@ ACCIDENTS: dict[str, tuple[Exception, int, str]] = {
 
 
 @pytest.mark.parametrize("name", ACCIDENTS)
-def test_what_nobody_has_foreseen(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unforeseen_error_is_reported_as_a_bug(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     """The kind of error and its place, to be reported; never its words, they may be a secret."""
     error, code, words = ACCIDENTS[name]
 
@@ -235,7 +237,7 @@ def test_what_nobody_has_foreseen(name: str, capsys: pytest.CaptureFixture[str])
     assert "Traceback" not in said
 
 
-def test_the_traceback_is_there_for_those_who_ask(
+def test_traceback_is_shown_on_request(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By an environment variable that the message names."""

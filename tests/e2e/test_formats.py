@@ -79,7 +79,7 @@ def repository(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_run_in_every_format(
+def test_run_is_printed_in_every_format(
     plane: Plane, namespace: str, repository: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They agree, tell file and line from the root of the checkout, and hold no Secret."""
@@ -128,7 +128,7 @@ def _ended(
     return ended, told
 
 
-def test_an_error_in_the_input(repository: Path) -> None:
+def test_input_error_is_in_the_document(repository: Path) -> None:
     """Before there is a server to ask: with file and line."""
     (repository / "deploy" / "wrong.yaml").write_text("apiVersion: v1\nkind: ConfigMap\n")
     ended, told = _ended(repository, "none", "apply", "web", "-f", "deploy", "-n", "x")
@@ -138,7 +138,7 @@ def test_an_error_in_the_input(repository: Path) -> None:
     assert told["gitlab"][0]["location"]["path"] == "deploy/wrong.yaml"
 
 
-def test_no_server(repository: Path) -> None:
+def test_unreachable_server_is_in_the_document(repository: Path) -> None:
     """Exit code 7, and all is said."""
     (repository / "deploy" / "wrong.yaml").unlink()
     missing = repository / "none"
@@ -147,7 +147,7 @@ def test_no_server(repository: Path) -> None:
     assert told["json"]["errors"][0]["exitCode"] == 7
 
 
-def test_a_call_that_is_wrong(repository: Path) -> None:
+def test_invalid_call_is_in_the_document(repository: Path) -> None:
     """Found by the verb itself, before there was anything to do."""
     ended, told = _ended(repository, "none", "inventory", "move", "web", "shop", "-n", "x")
     assert ended.code == 2
@@ -166,7 +166,7 @@ NO_FORMATS = {
 
 
 @pytest.mark.parametrize("name", NO_FORMATS)
-def test_a_format_that_is_none(tmp_path: Path, name: str) -> None:
+def test_unknown_format_is_refused(tmp_path: Path, name: str) -> None:
     """Exit code 2, and what is wrong with it; nothing is on standard output."""
     given, words = NO_FORMATS[name]
     options = [part for one in given for part in ("-o", one)]
@@ -175,7 +175,7 @@ def test_a_format_that_is_none(tmp_path: Path, name: str) -> None:
     assert words in ended.err
 
 
-def test_the_verbs_that_look_and_mend(plane: Plane, namespace: str, repository: Path) -> None:
+def test_read_and_repair_verbs_have_formats(plane: Plane, namespace: str, repository: Path) -> None:
     """All of them speak JSON, by the schema."""
     good = repository / "deploy" / "good.yaml"
 
@@ -213,7 +213,7 @@ def test_the_verbs_that_look_and_mend(plane: Plane, namespace: str, repository: 
     assert document("delete", "web", "--yes")["exitCode"] == 0
 
 
-def test_a_check_that_finds_something(
+def test_failed_check_is_in_the_document(
     plane: Plane, namespace: str, repository: Path, kubectl: Any
 ) -> None:
     """The exit code in the document is that of the call."""
@@ -231,7 +231,7 @@ def test_a_check_that_finds_something(
     assert [name for name, _, _ in told["github"]] == ["warning"]
 
 
-def test_a_disk_that_is_full(plane: Plane, namespace: str, repository: Path) -> None:
+def test_full_disk_is_reported(plane: Plane, namespace: str, repository: Path) -> None:
     """The run goes on to its end, and it is said that the report is not whole."""
     good = repository / "deploy" / "good.yaml"
     ended = applyprune(
@@ -243,7 +243,7 @@ def test_a_disk_that_is_full(plane: Plane, namespace: str, repository: Path) -> 
     assert ended.err.count("/dev/full is not complete: No space left on device") == 1
 
 
-def test_a_reader_that_goes_away(plane: Plane, namespace: str, repository: Path) -> None:
+def test_closed_reader_is_no_failure(plane: Plane, namespace: str, repository: Path) -> None:
     """The run goes on to its end, and its report is whole: nothing is left half applied."""
     report = repository / "junit"
     with start(
@@ -261,7 +261,7 @@ def test_a_reader_that_goes_away(plane: Plane, namespace: str, repository: Path)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
-def test_a_run_that_does_not_end(
+def test_interrupted_run_ends_its_document(
     plane: Plane, namespace: str, repository: Path, number: signal.Signals
 ) -> None:
     """Whether it could say so or not: each file is valid and says what is true."""

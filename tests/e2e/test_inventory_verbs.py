@@ -53,7 +53,7 @@ def _said(text: str) -> list[str]:
     return [re.sub(r" in \d+\.\d s$", "", line) for line in text.splitlines()]
 
 
-def test_move(desk: Desk) -> None:
+def test_move_changes_the_set(desk: Desk) -> None:
     """A line for each object, then the sum; done already is no error, ``--all`` ends the set."""
     ended = desk("move", "web", "shop", "configmap/b", "--dry-run")
     assert (ended.code, _said(ended.out)) == (
@@ -80,7 +80,7 @@ def test_move(desk: Desk) -> None:
     assert desk.set("shop").listed() == {"configmap/a", "configmap/b", "service/web"}
 
 
-def test_move_to_another_namespace(desk: Desk, api: Api) -> None:
+def test_move_reaches_another_namespace(desk: Desk, api: Api) -> None:
     """``--to-namespace`` is where the inventory of TO is; one that is not there is named."""
     ended = desk("move", "web", "shop", "--all", "--to-namespace", f"{desk.namespace}-none")
     assert ended.code == 2
@@ -106,7 +106,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_a_move_that_cannot_be_meant(desk: Desk, name: str) -> None:
+def test_invalid_move_is_refused(desk: Desk, name: str) -> None:
     """Exit code 2, and what is wrong; nothing is moved."""
     arguments, words = WRONG[name]
     ended = desk("move", *arguments)
@@ -115,7 +115,7 @@ def test_a_move_that_cannot_be_meant(desk: Desk, name: str) -> None:
     assert len(desk.set().listed()) == 3
 
 
-def test_an_object_that_cannot_be_moved(desk: Desk, kubectl: Kubectl) -> None:
+def test_unmovable_object_is_reported(desk: Desk, kubectl: Kubectl) -> None:
     """Exit code 3; its line says where it is, and the error why and what to look at."""
     kubectl("label", "configmap/b", "-n", desk.namespace, f"{PART_OF}-")
     ended = desk("move", "web", "shop", "configmap/a", "configmap/b")
@@ -130,7 +130,7 @@ def test_an_object_that_cannot_be_moved(desk: Desk, kubectl: Kubectl) -> None:
     assert "error: 1 of the set's objects failed" in ended.err
 
 
-def test_abandon(desk: Desk, api: Api) -> None:
+def test_orphan_releases_objects(desk: Desk, api: Api) -> None:
     """By name, then the rest; the objects stay."""
     assert desk("abandon", "web").code == 2
     wrong = desk("abandon", "web", "configmap/a", "configmap/x")
@@ -152,7 +152,7 @@ def test_abandon(desk: Desk, api: Api) -> None:
         assert api.exists(f"/api/v1/namespaces/{desk.namespace}/{path}")
 
 
-def test_check_and_repair(desk: Desk, kubectl: Kubectl) -> None:
+def test_check_and_repair_find_and_mend(desk: Desk, kubectl: Kubectl) -> None:
     """Exit code 1 tells of a difference; a repair needs a yes, and a dry run does not."""
     well = desk("check", "web")
     assert (well.code, well.err) == (0, "")
@@ -184,7 +184,7 @@ def test_check_and_repair(desk: Desk, kubectl: Kubectl) -> None:
     assert desk("check", "web").code == 0
 
 
-def test_list_how_much_is_ready(desk: Desk, kubectl: Kubectl) -> None:
+def test_list_counts_ready_objects(desk: Desk, kubectl: Kubectl) -> None:
     """With ``--ready``; a set that cannot be read hides none, and an empty place is said to be."""
     desk.set("shop").run(config_map("s"))
     here = ("-n", desk.namespace)
@@ -201,7 +201,7 @@ def test_list_how_much_is_ready(desk: Desk, kubectl: Kubectl) -> None:
     assert "no sets in kube-public" in nothing.err
 
 
-def test_list_and_show(desk: Desk) -> None:
+def test_list_and_show_print_inventories(desk: Desk) -> None:
     """Tables, with the sets of one namespace or of all."""
     desk.set("shop").run(config_map("s"))
     rows = [re.split(r" {3,}", line) for line in desk("list").out.splitlines()]

@@ -34,7 +34,7 @@ def _there(api: Api, namespace: str) -> set[str]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_finishes_what_is_in_flight_and_records_it(
+def test_signal_finishes_and_records_what_is_in_flight(
     plane: Plane, api: Api, namespace: str, tmp_path: Path, number: signal.Signals
 ) -> None:
     """Exit code 128 plus the signal's number; nothing that was applied is missing in the record."""
@@ -63,9 +63,7 @@ def test_a_signal_finishes_what_is_in_flight_and_records_it(
     assert _there(api, namespace) == {*names, "applyprune-web"}
 
 
-def test_two_runs_at_once_take_turns(
-    plane: Plane, api: Api, namespace: str, tmp_path: Path
-) -> None:
+def test_concurrent_runs_take_turns(plane: Plane, api: Api, namespace: str, tmp_path: Path) -> None:
     """The second waits for the first, and the end is exactly one of the inputs."""
     inputs = [_write(tmp_path, "a", "b"), _write(tmp_path, "b", "c")]
     running = [
@@ -79,7 +77,7 @@ def test_two_runs_at_once_take_turns(
     assert _there(api, namespace) - {"applyprune-web"} in ({"a", "b"}, {"b", "c"})
 
 
-def test_a_live_holder_is_named_and_not_pushed_aside(
+def test_live_lock_holder_is_named_and_keeps_its_lock(
     plane: Plane, namespace: str, tmp_path: Path
 ) -> None:
     """Exit code 8 when the wait is over, and who holds the set."""
@@ -104,7 +102,7 @@ def test_a_live_holder_is_named_and_not_pushed_aside(
     assert first.returncode == 0, err
 
 
-def test_a_signal_while_reading_ends_the_run_before_any_write(
+def test_signal_while_reading_ends_the_run_before_any_write(
     plane: Plane, api: Api, namespace: str, tmp_path: Path
 ) -> None:
     """Nothing is planned on half of what was to be read."""

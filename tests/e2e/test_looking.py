@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tests.support.plane import Kubectl
 
 
-def test_status(plane: Plane, namespace: str, kubectl: Kubectl) -> None:
+def test_status_prints_health_and_drift(plane: Plane, namespace: str, kubectl: Kubectl) -> None:
     """A table, then the sum and the last run; the exit code tells whether all is well."""
     Stage(plane.kubeconfig, namespace).run(config_map("a"), config_map("b"))
     where = ("-n", namespace)
@@ -51,7 +51,9 @@ def test_status(plane: Plane, namespace: str, kubectl: Kubectl) -> None:
     assert f"there is no set shop in namespace {namespace}" in nothing.err
 
 
-def test_watching_in_a_pipe(plane: Plane, namespace: str, kubectl: Kubectl) -> None:
+def test_status_watch_prints_changes_to_a_pipe(
+    plane: Plane, namespace: str, kubectl: Kubectl
+) -> None:
     """The table, then a line for each change; SIGINT ends it without an error."""
     Stage(plane.kubeconfig, namespace).run(config_map("a"))
     process = start("status", "web", "-w", "-n", namespace, kubeconfig=plane.kubeconfig)
@@ -66,7 +68,7 @@ def test_watching_in_a_pipe(plane: Plane, namespace: str, kubectl: Kubectl) -> N
         assert (process.wait(10), process.stderr.read()) == (130, "")
 
 
-def test_explain(plane: Plane, namespace: str, tmp_path: Path) -> None:
+def test_explain_prints_the_decision(plane: Plane, namespace: str, tmp_path: Path) -> None:
     """The object and its place, the reasons in order, the verdict last; a wrong input is none."""
     source = tmp_path / "set.json"
     source.write_text(json.dumps(config_map("a")))
@@ -89,7 +91,7 @@ def test_explain(plane: Plane, namespace: str, tmp_path: Path) -> None:
     assert "the server serves no kind 'foo'" in unknown.err
 
 
-def test_version(plane: Plane, tmp_path: Path) -> None:
+def test_version_prints_all_versions(plane: Plane, tmp_path: Path) -> None:
     """Our own is told whether or not a server answers; only then the exit code is 0."""
     own = (
         f"applyprune {__version__} (Python {platform.python_version()}, "

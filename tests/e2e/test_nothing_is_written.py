@@ -35,7 +35,7 @@ def _deployment(app: str) -> dict[str, Any]:
     }
 
 
-def test_no_verb_that_looks_writes_anything(
+def test_reading_verbs_write_nothing(
     plane: Plane, api: Api, audit: AuditTrail, namespace: str, tmp_path: Path
 ) -> None:
     """Whatever stands in their way: objects to adopt, take over, make anew, prune, and to come."""

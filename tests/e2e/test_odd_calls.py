@@ -21,9 +21,7 @@ if TYPE_CHECKING:
 RUBBISH = ("applyprune-a.b", "applyprune-no-set-at-all", f"applyprune-{'x' * 80}", "applyprune")
 
 
-def test_one_inventory_that_cannot_be_read_hides_no_other(
-    plane: Plane, api: Api, namespace: str
-) -> None:
+def test_unreadable_inventory_hides_no_other_set(plane: Plane, api: Api, namespace: str) -> None:
     """It has its own line and a warning; what only looks like an inventory has neither."""
     for name in ("shop", "web", "zoo"):
         Stage(plane.kubeconfig, namespace, name=name).run(config_map(name))
@@ -65,7 +63,7 @@ def test_one_inventory_that_cannot_be_read_hides_no_other(
     ],
     ids=" ".join,
 )
-def test_a_set_that_does_not_exist(
+def test_missing_set_is_reported(
     plane: Plane, api: Api, namespace: str, tmp_path: Path, verb: tuple[str, ...]
 ) -> None:
     """Exit code 2: a mistyped name must not pass for done; nothing is written."""
@@ -77,7 +75,7 @@ def test_a_set_that_does_not_exist(
     assert {one["metadata"]["name"] for one in items} <= {"kube-root-ca.crt"}
 
 
-def test_to_delete_a_set_that_does_not_exist_is_no_failure(plane: Plane, namespace: str) -> None:
+def test_deleting_a_missing_set_is_no_failure(plane: Plane, namespace: str) -> None:
     """A pipeline may do it twice; that there is none is said."""
     where = ("-n", namespace)
     ended = applyprune("delete", "web", "--yes", *where, kubeconfig=plane.kubeconfig)
@@ -106,7 +104,7 @@ LIMITS = {
 
 
 @pytest.mark.parametrize("name", LIMITS)
-def test_a_limit_that_is_no_number(tmp_path: Path, name: str) -> None:
+def test_invalid_limit_is_refused(tmp_path: Path, name: str) -> None:
     """Exit code 2 and no traceback, before any server is asked."""
     source = write_input(tmp_path / "a.json", [config_map("a")])
     limit = f"--max-prune={LIMITS[name]}"

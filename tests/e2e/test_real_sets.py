@@ -64,7 +64,9 @@ def _our_writes(audit: AuditTrail) -> list[str]:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_apply_again_shrink_delete(fresh_plane: FreshPlane, tmp_path: Path, name: str) -> None:
+def test_real_set_is_applied_again_shrunk_and_deleted(
+    fresh_plane: FreshPlane, tmp_path: Path, name: str
+) -> None:
     """All of it in one command; again, nothing is written; deleted, nothing of it is left."""
     source, count = CASES[name]
     plane = fresh_plane()

@@ -119,7 +119,7 @@ def desks(
 
 
 @pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.name)
-def test_a_screen_is_as_it_was(
+def test_screen_matches_its_golden_file(
     plane: Plane, desks: list[tuple[Path, dict[str, str]]], scene: Scene, golden: SnapshotAssertion
 ) -> None:
     """At both widths, while it runs and at its end, and in a file."""

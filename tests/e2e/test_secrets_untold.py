@@ -173,7 +173,7 @@ def untold(told: str) -> None:
     assert leaks == [], "a value stands behind this"
 
 
-def test_the_traces_would_be_found() -> None:
+def test_traces_of_a_secret_would_be_found() -> None:
     """Else the tests below would prove nothing."""
     for shift in range(6):
         around = "s" * shift
@@ -182,12 +182,12 @@ def test_the_traces_would_be_found() -> None:
         untold(f"error: {TOKEN}")
 
 
-def test_there_are_forty_cases() -> None:
+def test_secret_cases_are_forty() -> None:
     """Ways in which something may be said about a Secret."""
     assert len(BROKEN_TEXTS) + len(BROKEN_OBJECTS) + len(REFUSED) + len(STORIES) >= 40
 
 
-def test_input_that_cannot_be_read(teller: Teller, tmp_path: Path) -> None:
+def test_unreadable_input_shows_no_secret(teller: Teller, tmp_path: Path) -> None:
     """Broken in every way at once: the place of each is told, its line is not."""
     for number, text in enumerate(BROKEN_TEXTS.values()):
         (tmp_path / f"text-{number:02}.yaml").write_text(text)
@@ -201,7 +201,7 @@ def test_input_that_cannot_be_read(teller: Teller, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("verb", ["apply web", "diff web", "apply web --dry-run"])
-def test_objects_that_the_server_refuses(teller: Teller, tmp_path: Path, verb: str) -> None:
+def test_rejected_objects_show_no_secret(teller: Teller, tmp_path: Path, verb: str) -> None:
     """Each as an object of its own; those that differ by their name only go in one run."""
     for number, body in enumerate(REFUSED.values()):
         named = {**body, "metadata": {**body["metadata"], "name": f"key-{number}"}}
@@ -485,6 +485,6 @@ STORIES: dict[str, Callable[[Teller, Api, Path], str]] = {
 
 
 @pytest.mark.parametrize("story", STORIES)
-def test_a_story_of_a_secret(teller: Teller, api: Api, tmp_path: Path, story: str) -> None:
+def test_whole_story_shows_no_secret(teller: Teller, api: Api, tmp_path: Path, story: str) -> None:
     """What happens is told, and the keys; no value, whichever side it is on."""
     untold(STORIES[story](teller, api, tmp_path))

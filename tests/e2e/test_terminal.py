@@ -34,7 +34,7 @@ def _held(source: Path, namespace: str) -> str:
 
 
 @in_tmux
-def test_the_second_signal_ends_it_at_once_and_leaves_the_terminal_as_it_was(
+def test_second_signal_ends_the_run_and_restores_the_terminal(
     plane: Plane, namespace: str, tmp_path: Path
 ) -> None:
     """The first is answered on the screen, though nothing comes from the server."""
@@ -64,9 +64,7 @@ def test_the_second_signal_ends_it_at_once_and_leaves_the_terminal_as_it_was(
 
 
 @in_tmux
-def test_a_window_that_becomes_narrower_keeps_nothing_of_the_live_lines(
-    plane: Plane, namespace: str, tmp_path: Path
-) -> None:
+def test_narrowed_window_keeps_no_live_lines(plane: Plane, namespace: str, tmp_path: Path) -> None:
     """Data goes into a pipe, the display is on the terminal still."""
     source = write_input(tmp_path / "a.json", [config_map("a")])
     go_on = threading.Event()
@@ -98,7 +96,7 @@ def test_a_window_that_becomes_narrower_keeps_nothing_of_the_live_lines(
 @pytest.mark.parametrize(
     ("setting", "coloured"), [("NO_COLOR=", True), ("NO_COLOR=1", False), ("TERM=dumb", False)]
 )
-def test_colours_are_for_those_who_want_them(
+def test_colours_follow_the_users_choice(
     plane: Plane, namespace: str, tmp_path: Path, setting: str, coloured: bool
 ) -> None:
     """NO_COLOR counts when it is not empty."""
@@ -110,7 +108,7 @@ def test_colours_are_for_those_who_want_them(
         assert "configmap/a created" in terminal.screen()
 
 
-def test_quiet_keeps_the_data_and_the_errors(plane: Plane, namespace: str) -> None:
+def test_quiet_prints_data_and_errors(plane: Plane, namespace: str) -> None:
     """Warnings go; what was done, what went wrong and the exit code stay."""
     where = ("-n", namespace)
     warned = applyprune("delete", "web", "--yes", "-q", *where, kubeconfig=plane.kubeconfig)
@@ -120,7 +118,7 @@ def test_quiet_keeps_the_data_and_the_errors(plane: Plane, namespace: str) -> No
     assert wrong.err.startswith("error: ")
 
 
-def test_verbose_has_a_line_for_each_request_and_no_secret(
+def test_verbose_prints_each_request_and_no_secret(
     plane: Plane, namespace: str, tmp_path: Path
 ) -> None:
     """Method, path, status and time; neither values nor the token."""
@@ -157,7 +155,7 @@ def test_verbose_has_a_line_for_each_request_and_no_secret(
     ],
     ids=json.dumps,
 )
-def test_what_the_user_typed_is_shown_harmless(plane: Plane, arguments: tuple[str, ...]) -> None:
+def test_typed_text_is_shown_escaped(plane: Plane, arguments: tuple[str, ...]) -> None:
     """Scripts pass on what others wrote; errors repeat it."""
     ended = applyprune(*arguments, kubeconfig=plane.kubeconfig)
     assert ended.code != 0
@@ -165,7 +163,7 @@ def test_what_the_user_typed_is_shown_harmless(plane: Plane, arguments: tuple[st
     assert all(line.isprintable() for line in (ended.out + ended.err).split("\n")), ended
 
 
-def test_a_terminal_of_few_characters_gets_all_the_same(
+def test_limited_terminal_gets_all_output(
     plane: Plane, namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An arrow or a name in another script ends no run."""
@@ -180,9 +178,7 @@ def test_a_terminal_of_few_characters_gets_all_the_same(
     assert r"\u732b" in ended.err
 
 
-def test_a_reader_that_has_read_enough_ends_no_run(
-    plane: Plane, namespace: str, tmp_path: Path
-) -> None:
+def test_early_closed_reader_ends_no_run(plane: Plane, namespace: str, tmp_path: Path) -> None:
     """``| grep -q`` must not leave a set half applied: the run goes on, and ends as it would."""
     source = write_input(tmp_path / "a.json", [config_map(f"c-{at}") for at in range(12)])
     target = ("apply", "web", "-n", namespace, "-f", source)
@@ -196,7 +192,7 @@ def test_a_reader_that_has_read_enough_ends_no_run(
 
 
 @pytest.mark.parametrize("into", ["stdout", "file"])
-def test_a_full_disk_is_told(plane: Plane, namespace: str, tmp_path: Path, into: str) -> None:
+def test_full_disk_is_reported(plane: Plane, namespace: str, tmp_path: Path, into: str) -> None:
     """The run goes to its end; the exit code says that its report is not whole."""
     source = write_input(tmp_path / "a.json", [config_map("a")])
     option = "-o text=/dev/full" if into == "file" else "> /dev/full"
@@ -215,7 +211,7 @@ def test_a_full_disk_is_told(plane: Plane, namespace: str, tmp_path: Path, into:
 
 
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-"])
-def test_a_process_without_one_of_its_streams(
+def test_missing_standard_streams_are_survived(
     plane: Plane, namespace: str, tmp_path: Path, closed: str
 ) -> None:
     """Some services start programs so."""

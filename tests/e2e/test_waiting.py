@@ -22,7 +22,7 @@ def _deployment(**pods: Any) -> str:
     return json.dumps(body)
 
 
-def test_a_deployment_that_becomes_ready(plane: Plane, namespace: str) -> None:
+def test_deployment_becomes_ready(plane: Plane, namespace: str) -> None:
     """Created, then ready, then the summary; exit code 0."""
     ended = applyprune(
         "apply", "web", "-n", namespace, "-f", "-", "--wait", "--timeout=60s",
@@ -35,7 +35,7 @@ def test_a_deployment_that_becomes_ready(plane: Plane, namespace: str) -> None:
     assert summary.startswith("web: 1 created in ")
 
 
-def test_a_deployment_that_does_not(plane: Plane, namespace: str) -> None:
+def test_deployment_does_not_become_ready(plane: Plane, namespace: str) -> None:
     """Exit code 5 as soon as it has failed, the reason on standard error; the object stays."""
     began = time.monotonic()
     ended = applyprune(
@@ -53,7 +53,7 @@ def test_a_deployment_that_does_not(plane: Plane, namespace: str) -> None:
 
 
 @pytest.mark.parametrize("rule", ["deployment.apps", "deployment.apps=", "deployment.apps=self."])
-def test_a_rule_that_is_none(plane: Plane, namespace: str, rule: str) -> None:
+def test_invalid_ready_rule_is_refused(plane: Plane, namespace: str, rule: str) -> None:
     """Exit code 2, with the option named; nothing is applied."""
     ended = applyprune(
         "apply", "web", "-n", namespace, "-f", "-", "--wait", "--ready-when", rule,
@@ -63,7 +63,7 @@ def test_a_rule_that_is_none(plane: Plane, namespace: str, rule: str) -> None:
     assert "--ready-when" in ended.err
 
 
-def test_a_rule_by_the_option(plane: Plane, namespace: str) -> None:
+def test_ready_rule_option_is_used(plane: Plane, namespace: str) -> None:
     """The expression may hold the sign that stands between kind and rule."""
     ended = applyprune(
         "apply", "web", "-n", namespace, "-f", "-", "--wait",

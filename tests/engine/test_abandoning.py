@@ -38,7 +38,7 @@ def _is_free(stage: Stage, body: dict[str, Any]) -> bool:
     return PART_OF not in labels and stage.target.manager not in _managers(body)
 
 
-def test_one_object_is_let_go_of(stage: Stage, api: Api) -> None:
+def test_orphan_releases_one_object(stage: Stage, api: Api) -> None:
     """It keeps its data; the set forgets it and has what it had besides."""
     stage.run(config_map("a"), config_map("b"), SERVICE)
     before = api.get(_path(stage, "b"))
@@ -56,7 +56,7 @@ def test_one_object_is_let_go_of(stage: Stage, api: Api) -> None:
     assert api.get(_path(stage, "b")) == left
 
 
-def test_several_objects_are_let_go_of(stage: Stage, api: Api) -> None:
+def test_orphan_releases_several_objects(stage: Stage, api: Api) -> None:
     """Of whatever kind, by group and namespace too."""
     stage.run(config_map("a"), config_map("b"), SERVICE)
     story = stage.abandon(f"{stage.namespace}/configmap/b", "Service/web")
@@ -66,7 +66,7 @@ def test_several_objects_are_let_go_of(stage: Stage, api: Api) -> None:
     assert stage.listed() == {"configmap/a"}
 
 
-def test_all_objects_are_let_go_of_and_the_set_is_gone(stage: Stage, api: Api) -> None:
+def test_orphan_of_everything_removes_the_set(stage: Stage, api: Api) -> None:
     """The inventory goes, too; the same manifests are a new set, which adopts them."""
     bodies = (config_map("a"), config_map("b"), SERVICE)
     stage.run(*bodies)
@@ -82,7 +82,7 @@ def test_all_objects_are_let_go_of_and_the_set_is_gone(stage: Stage, api: Api) -
     assert stage.run(SERVICE).outcomes == {"service/web": Outcome.UNCHANGED}
 
 
-def test_names_that_are_not_listed_let_go_of_nothing(stage: Stage, api: Api) -> None:
+def test_orphan_of_unlisted_names_does_nothing(stage: Stage, api: Api) -> None:
     """A typing error must not pass for done, not even beside a name that is right."""
     stage.run(config_map("a"), config_map("b"))
     before = _states(api, stage)
@@ -99,7 +99,7 @@ def _states(api: Api, stage: Stage) -> dict[str, tuple[str, str]]:
 
 @pytest.mark.parametrize("where", [DryRun.SERVER, DryRun.CLIENT])
 @pytest.mark.parametrize("names", [(), ("configmap/a",)])
-def test_a_dry_run_changes_nothing(
+def test_orphan_dry_run_changes_nothing(
     stage: Stage, api: Api, audit: AuditTrail, where: DryRun, names: tuple[str, ...]
 ) -> None:
     """It says what the call itself says."""
@@ -113,7 +113,7 @@ def test_a_dry_run_changes_nothing(
     assert story.outcomes == stage.abandon(*names).outcomes
 
 
-def test_what_others_own_of_it_stays_theirs(stage: Stage, api: Api, kubectl: Kubectl) -> None:
+def test_orphan_leaves_the_fields_of_others(stage: Stage, api: Api, kubectl: Kubectl) -> None:
     """Labels, data and managers of others; ours beside them are nobody's from then on."""
     stage.run(config_map("a"), config_map("b", labels={"team": "x"}))
     kubectl(
@@ -135,7 +135,7 @@ def test_what_others_own_of_it_stays_theirs(stage: Stage, api: Api, kubectl: Kub
 
 
 @pytest.mark.parametrize("how", ["taken", "labelled by hand"])
-def test_an_object_of_another_set_is_forgotten_and_not_touched(
+def test_orphan_leaves_an_object_of_another_set_alone(
     stage: Stage, api: Api, kubectl: Kubectl, how: str
 ) -> None:
     """Not even where our manager is still on it: the label says whose it is."""
@@ -153,7 +153,9 @@ def test_an_object_of_another_set_is_forgotten_and_not_touched(
     assert stage.listed() == {"configmap/a"}
 
 
-def test_an_object_that_is_gone_is_forgotten(stage: Stage, api: Api, kubectl: Kubectl) -> None:
+def test_orphan_removes_the_entry_of_a_missing_object(
+    stage: Stage, api: Api, kubectl: Kubectl
+) -> None:
     """And nothing is made in its place."""
     stage.run(config_map("a"), config_map("b"))
     kubectl("delete", "configmap/b", "-n", stage.namespace)
@@ -163,9 +165,7 @@ def test_an_object_that_is_gone_is_forgotten(stage: Stage, api: Api, kubectl: Ku
     assert stage.listed() == {"configmap/a"}
 
 
-def test_an_object_of_somebody_elses_making_is_left_alone(
-    stage: Stage, api: Api, kubectl: Kubectl
-) -> None:
+def test_orphan_leaves_a_recreated_object_alone(stage: Stage, api: Api, kubectl: Kubectl) -> None:
     """Created again under the name: there is no mark of the set on it to take off."""
     stage.run(config_map("a"), config_map("b"))
     kubectl("delete", "configmap/b", "-n", stage.namespace)
@@ -175,7 +175,7 @@ def test_an_object_of_somebody_elses_making_is_left_alone(
     assert api.get(_path(stage, "b")) == before
 
 
-def test_an_object_without_the_label_loses_the_manager_all_the_same(
+def test_orphan_removes_our_manager_even_without_the_label(
     stage: Stage, api: Api, kubectl: Kubectl
 ) -> None:
     """Every later run would name it: its label is gone and our Apply entry is not."""
@@ -188,7 +188,7 @@ def test_an_object_without_the_label_loses_the_manager_all_the_same(
     assert stage.run(config_map("a")).exit_code == 0
 
 
-def test_an_object_that_is_being_deleted_goes_without_the_set(
+def test_orphan_releases_an_object_that_is_being_deleted(
     stage: Stage, api: Api, kubectl: Kubectl
 ) -> None:
     """Its finalizer holds it; the set does not wait for that."""
@@ -208,7 +208,7 @@ def _patches(seen: Exchange) -> bool:
     return seen.method == "PATCH"
 
 
-def test_an_object_that_somebody_changes_meanwhile_is_looked_at_again(
+def test_orphan_reads_an_object_again_that_changed_meanwhile(
     spoiled: Stage, proxy: FaultProxy, api: Api, kubectl: Kubectl
 ) -> None:
     """The change stays."""
@@ -229,7 +229,7 @@ def test_an_object_that_somebody_changes_meanwhile_is_looked_at_again(
     assert left["metadata"]["annotations"] == {"mine": "1"}
 
 
-def test_a_lost_reply_is_known_again(spoiled: Stage, proxy: FaultProxy, api: Api) -> None:
+def test_orphan_recognises_a_lost_reply(spoiled: Stage, proxy: FaultProxy, api: Api) -> None:
     """The patch is sent again and does not fit any more: there is nothing left to take off."""
     spoiled.run(config_map("a"), config_map("b"))
     proxy.rule = first(1, faults.lose_reply(), where=_patches)
@@ -238,7 +238,7 @@ def test_a_lost_reply_is_known_again(spoiled: Stage, proxy: FaultProxy, api: Api
     assert spoiled.listed() == {"configmap/a"}
 
 
-def test_what_the_server_refuses_stays_listed_and_ours(
+def test_rejected_orphan_stays_listed_and_ours(
     spoiled: Stage, stage: Stage, proxy: FaultProxy, api: Api
 ) -> None:
     """Exit code 3; the other one is let go of, and the next prune of this one is a prune."""
@@ -253,7 +253,7 @@ def test_what_the_server_refuses_stays_listed_and_ours(
     assert not _is_free(stage, api.get(_path(stage, "b")))
 
 
-def test_it_waits_for_the_run_that_holds_the_set(stage: Stage, api: Api) -> None:
+def test_orphan_waits_for_the_run_with_the_lock(stage: Stage, api: Api) -> None:
     """And touches nothing while that lives."""
     stage.run(config_map("a"), config_map("b"))
     take_from_elsewhere(stage)
@@ -264,7 +264,7 @@ def test_it_waits_for_the_run_that_holds_the_set(stage: Stage, api: Api) -> None
 
 
 @pytest.mark.parametrize("wanted", [False, True])
-def test_killed_before_it_could_record_that_the_object_is_free(
+def test_orphan_killed_before_it_records_the_release_recovers(
     stage: Stage, proxy: FaultProxy, api: Api, tmp_path: Path, wanted: bool
 ) -> None:
     """The next run without it forgets it; the next one with it takes it back; it never goes."""
@@ -292,7 +292,7 @@ def test_killed_before_it_could_record_that_the_object_is_free(
 
 
 @pytest.mark.sweep
-def test_an_abandon_that_was_cut_off_before_its_patch_is_carried_out_by_the_next_run(
+def test_orphan_killed_before_its_patch_is_finished_by_the_next_run(
     stage: Stage, proxy: FaultProxy, api: Api, tmp_path: Path
 ) -> None:
     """The intent is recorded, the marks are on still: the next prune lets go of it."""

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 OWNER = "Bundle shop/web"
 
 
-def test_an_approval_is_of_one_prune_only(stage: Stage) -> None:
+def test_approval_covers_one_prune_only(stage: Stage) -> None:
     """The digest of what was refused lets exactly that go; one object more is another prune."""
     names = [f"a{number}" for number in range(8)]
     stage.run(*map(config_map, names))
@@ -36,7 +36,7 @@ def test_an_approval_is_of_one_prune_only(stage: Stage) -> None:
     assert sum(one is Outcome.PRUNED for one in done.outcomes.values()) == 7
 
 
-def test_an_approval_dies_with_the_objects_it_was_of(stage: Stage, api: Api) -> None:
+def test_approval_expires_with_its_objects(stage: Stage, api: Api) -> None:
     """An object of the same name and another UID was not approved."""
     stage.run(*(config_map(f"a{number}") for number in range(8)))
     refused = stage.run(config_map("a0"))
@@ -47,7 +47,7 @@ def test_an_approval_dies_with_the_objects_it_was_of(stage: Stage, api: Api) -> 
     assert all(api.exists(f"{path}/a{number}") for number in range(7))
 
 
-def test_an_empty_input_can_be_approved(stage: Stage) -> None:
+def test_empty_input_can_be_approved(stage: Stage) -> None:
     """What ``--allow-empty`` is on the command line."""
     stage.run(config_map("a"), config_map("b"))
     refused = stage.run()
@@ -55,7 +55,7 @@ def test_an_empty_input_can_be_approved(stage: Stage) -> None:
     assert set(stage.run(approved=refused.approval).outcomes.values()) == {Outcome.PRUNED}
 
 
-def test_a_set_belongs_to_its_bundle(stage: Stage) -> None:
+def test_set_belongs_to_its_bundle(stage: Stage) -> None:
     """The Bundle takes it over without touching an object; nobody else may change it then."""
     stage.run(config_map("a"), config_map("b"))
     with pytest.raises(OwnedByBundle, match="inventoryName: web"):
@@ -82,7 +82,7 @@ def test_a_set_belongs_to_its_bundle(stage: Stage) -> None:
     assert stage.listed() == {"configmap/a", "configmap/b"}
 
 
-def test_a_bundle_removes_nothing_that_is_not_its_own(stage: Stage) -> None:
+def test_bundle_removes_only_its_own_set(stage: Stage) -> None:
     """A set that was released meanwhile stays, whatever becomes of the Bundle."""
     stage.run(config_map("a"))
     bundle = replace(stage, owner=OWNER, takes_over=True)
@@ -92,7 +92,7 @@ def test_a_bundle_removes_nothing_that_is_not_its_own(stage: Stage) -> None:
     assert stage.listed() == {"configmap/a"}
 
 
-def test_a_set_is_taken_back_from_a_bundle_that_is_gone(stage: Stage) -> None:
+def test_set_can_be_taken_back_from_a_deleted_bundle(stage: Stage) -> None:
     """The command line says whose it was, and may apply it again."""
     replace(stage, owner=OWNER).run(config_map("a"))
     call = ("web", "-n", stage.namespace)

@@ -97,7 +97,7 @@ def _freshness(api: Api, group: str) -> str:
     return str(found[0]["versions"][0].get("freshness")) if found else "gone"
 
 
-def test_one_that_is_broken_before_the_first_run(stage: Stage, poisoned: Api) -> None:
+def test_api_service_is_broken_before_the_first_run(stage: Stage, poisoned: Api) -> None:
     """A set that has nothing to do with it is applied, pruned and deleted as if it were not there.
 
     Only what a Namespace would take along cannot be counted any more.
@@ -121,7 +121,7 @@ def test_one_that_is_broken_before_the_first_run(stage: Stage, poisoned: Api) ->
     assert (gone.exit_code, set(gone.outcomes.values())) == (0, {Outcome.DELETED})
 
 
-def test_one_that_breaks_a_kind_of_the_set_between_runs(stage: Stage, poisoned: Api) -> None:
+def test_api_service_breaks_a_kind_of_the_set_between_runs(stage: Stage, poisoned: Api) -> None:
     """Its objects are unknown, not gone: they fail, stay listed, and hold up nothing but a prune.
 
     Mended, the next run finds them as they were.
@@ -165,7 +165,7 @@ def test_one_that_breaks_a_kind_of_the_set_between_runs(stage: Stage, poisoned: 
     assert poisoned.get(f"{FOO}/f")["metadata"] == before
 
 
-def test_a_kind_of_another_set_that_breaks(stage: Stage, poisoned: Api) -> None:
+def test_api_service_breaks_a_kind_of_another_set(stage: Stage, poisoned: Api) -> None:
     """Its scope cannot be known then: that object fails, nothing is pruned, the others go on."""
     other = Stage(stage.kubeconfig, "default", name="other", budget=2.0)
     other.run(crd())
@@ -204,7 +204,7 @@ def test_a_kind_of_another_set_that_breaks(stage: Stage, poisoned: Api) -> None:
     assert not poisoned.exists(f"{FOO}/f")
 
 
-def test_one_in_the_set_itself(stage: Stage, poisoned: Api) -> None:
+def test_api_service_is_in_the_set_itself(stage: Stage, poisoned: Api) -> None:
     """It is applied like anything else, and pruned; the objects around it do not notice."""
     name = "apiservice.apiregistration.k8s.io/v1.broken.example.com"
     bodies = (_api_service("broken.example.com"), config_map("a"), crd(), custom_resource("f"))

@@ -59,7 +59,7 @@ def _merge(api: Api, stage: Stage, name: str, patch: dict[str, Any], manager: st
     assert status == 200, reply
 
 
-def test_what_would_change_is_compared_and_nothing_else(stage: Stage, audit: AuditTrail) -> None:
+def test_diff_compares_exactly_what_would_change(stage: Stage, audit: AuditTrail) -> None:
     """In the order of the apply, then the prunes; what stays as it is costs no request."""
     stage.run(*(config_map(name) for name in ("a", "b", "c", "d")))
     audit.restart()
@@ -90,7 +90,7 @@ def test_what_would_change_is_compared_and_nothing_else(stage: Stage, audit: Aud
     assert stage.run(*(config_map(name) for name in "abcd")).outcomes["configmap/c"] == "unchanged"
 
 
-def test_a_secret_is_masked_everywhere(stage: Stage, kubectl: Kubectl) -> None:
+def test_diff_masks_a_secret_everywhere(stage: Stage, kubectl: Kubectl) -> None:
     """Raw, base64 and hex: no value is in anything that the run says."""
     token = secrets.token_hex(8)
     values = [f"{token}-{number}" for number in range(4)]
@@ -113,7 +113,9 @@ def test_a_secret_is_masked_everywhere(stage: Stage, kubectl: Kubectl) -> None:
     assert found.after["metadata"]["annotations"] == {"copied": "***"}
 
 
-def test_drift_is_told_from_a_new_manifest_and_by_whom(stage: Stage, api: Api) -> None:
+def test_diff_separates_drift_from_a_new_manifest_and_names_its_author(
+    stage: Stage, api: Api
+) -> None:
     """With the field, both values and the manager; an object that is gone has drifted too."""
     stage.run(config_map("a"), config_map("b"), config_map("c"))
     _merge(api, stage, "a", {"data": {"key": "theirs", "more": "x"}}, "someone")
@@ -150,7 +152,7 @@ def _live(body: dict[str, Any]) -> Live:
     return live
 
 
-def test_a_conflict_is_an_error_and_keeps_the_prunes_back(stage: Stage, api: Api) -> None:
+def test_diff_reports_a_conflict_and_skips_the_prunes(stage: Stage, api: Api) -> None:
     """As the apply would: exit code 4, and what would be deleted is said."""
     stage.run(config_map("a"), config_map("old"))
     _merge(api, stage, "a", {"data": {"key": "theirs"}}, "someone")
@@ -160,7 +162,7 @@ def test_a_conflict_is_an_error_and_keeps_the_prunes_back(stage: Stage, api: Api
     assert story.outcomes["configmap/old"] is Outcome.NOT_PRUNED
 
 
-def test_ignored_fields_are_left_out(stage: Stage) -> None:
+def test_diff_leaves_ignored_fields_out(stage: Stage) -> None:
     """An object that differs in nothing else counts as the same."""
     stage.run(config_map("a"), config_map("b"))
     bodies = [config_map("a", "new"), config_map("b", "new", labels={"x": "y"})]
@@ -173,7 +175,7 @@ def test_ignored_fields_are_left_out(stage: Stage) -> None:
     assert found.after["metadata"]["labels"]["x"] == "y"
 
 
-def test_what_is_on_its_way_out_is_not_waited_for(stage: Stage, api: Api) -> None:
+def test_diff_does_not_wait_for_terminating_objects(stage: Stage, api: Api) -> None:
     """A finalizer may hold it for ever; that it goes is known."""
     stage.run(config_map("held", finalizers=["x.example.com/held"]), config_map("a"))
     path = f"/api/v1/namespaces/{stage.namespace}/configmaps/held"
@@ -186,7 +188,7 @@ def test_what_is_on_its_way_out_is_not_waited_for(stage: Stage, api: Api) -> Non
     assert api("PATCH", path, body, content_type="application/json-patch+json")[0] == 200
 
 
-def test_what_an_adoption_takes_away_is_seen(stage: Stage, kubectl: Kubectl) -> None:
+def test_diff_shows_what_an_adoption_removes(stage: Stage, kubectl: Kubectl) -> None:
     """A field that kubectl set and the manifest lacks: no dry run of the server can show it."""
     one = config_map("a", namespace=stage.namespace)
     one["data"] = {"key": "v", "gone": "x", "changed": "old"}
@@ -205,7 +207,7 @@ def test_what_an_adoption_takes_away_is_seen(stage: Stage, kubectl: Kubectl) -> 
     assert found.after["metadata"]["annotations"] == {"stays": "here"}
 
 
-def test_what_another_set_loses_is_seen(stage: Stage) -> None:
+def test_diff_shows_what_another_set_loses(stage: Stage) -> None:
     """Its label and the fields that only it has set."""
     other = replace(stage, name="other")
     other.run({**config_map("a"), "data": {"key": "v", "gone": "x"}})
@@ -216,7 +218,7 @@ def test_what_another_set_loses_is_seen(stage: Stage) -> None:
     assert found.before["metadata"]["labels"] != found.after["metadata"]["labels"]
 
 
-def test_what_would_be_made_anew_is_compared(stage: Stage) -> None:
+def test_diff_compares_recreated_objects(stage: Stage) -> None:
     """With what the server would create, under its own name."""
     immutable = {**config_map("a"), "immutable": True}
     stage.run(immutable)
@@ -228,7 +230,7 @@ def test_what_would_be_made_anew_is_compared(stage: Stage) -> None:
     assert (found.after["metadata"]["name"], found.after["data"]) == ("a", {"key": "new"})
 
 
-def test_a_namespace_that_is_to_come_has_a_stand_in(stage: Stage) -> None:
+def test_diff_uses_a_substitute_for_a_new_namespace(stage: Stage) -> None:
     """Under the object's own name, or another where that is taken; errors are the server's."""
     stage.run(config_map("taken"), prune=False)
     name = f"{stage.namespace}-new"
@@ -262,9 +264,7 @@ def test_a_namespace_that_is_to_come_has_a_stand_in(stage: Stage) -> None:
     assert "there is no namespace" in story.problem("configmap/lost")
 
 
-def test_a_policy_of_the_stand_in_says_nothing_of_the_other_namespace(
-    stage: Stage, api: Api
-) -> None:
+def test_diff_ignores_policies_of_the_substitute_namespace(stage: Stage, api: Api) -> None:
     """What it refuses is not checked, and no failure."""
     label = {"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "restricted"}}}
     status, reply = api(
@@ -305,7 +305,7 @@ def sized(kind: str, **schema: Any) -> dict[str, Any]:
     return one
 
 
-def test_a_kind_that_is_to_come_is_checked_by_its_own_schema(kinds: Stage) -> None:
+def test_diff_checks_a_new_kind_by_its_own_schema(kinds: Stage) -> None:
     """With its defaults; and what the server would refuse later is refused now."""
     crd = sized("Coming", mode={"type": "string", "default": "small"})
     one = {**custom_resource("a", "Coming"), "spec": {"size": 2}}
@@ -325,7 +325,7 @@ def test_a_kind_that_is_to_come_is_checked_by_its_own_schema(kinds: Stage) -> No
     assert compare(kinds, crd, one, full=True).outcomes["coming.x.example.com/a"] == "unchanged"
 
 
-def test_a_kind_that_is_about_to_change_is_checked_by_its_new_schema(kinds: Stage) -> None:
+def test_diff_checks_a_changing_kind_by_its_new_schema(kinds: Stage) -> None:
     """Where the server knows only today's."""
     one: dict[str, Any] = {**custom_resource("a", "Changing"), "spec": {"size": 2}}
     kinds.run(sized("Changing"), one)
@@ -342,14 +342,14 @@ def test_a_kind_that_is_about_to_change_is_checked_by_its_new_schema(kinds: Stag
     assert compared(story)["changing.x.example.com/b"].outcome is Outcome.CREATED
 
 
-def test_the_origin_is_the_manifests(stage: Stage) -> None:
+def test_diff_origin_is_the_manifests(stage: Stage) -> None:
     """So that a pipeline can point at the line."""
     (found,) = compared(compare(stage, config_map("a"))).values()
     assert found.origin == manifest(config_map("a")).origin
 
 
 @pytest.mark.parametrize("rule", ["*:/kind", "*:/apiVersion", "secret:/data"])
-def test_a_rule_takes_no_mask_off_a_secret(stage: Stage, rule: str) -> None:
+def test_ignore_rule_does_not_unmask_a_secret(stage: Stage, rule: str) -> None:
     """Without its kind it would be no Secret, without its values a copy of them no copy."""
     one = secret(p="hunter2")
     one["metadata"]["annotations"] = {"note": "now it is hunter2"}

@@ -143,7 +143,7 @@ def _conflicts(story: Story) -> dict[str, Any]:
     return {one["manager"]: one for one in conflicts}
 
 
-def test_an_autoscaled_deployment_fails_with_the_explanation_and_applies_with_the_annotation(
+def test_autoscaled_deployment_fails_with_an_explanation_and_applies_with_the_annotation(
     stage: Stage, api: Api, audit: AuditTrail
 ) -> None:
     """The replicas are the autoscaler's from then on, and the second run writes nothing."""
@@ -179,7 +179,7 @@ def test_an_autoscaled_deployment_fails_with_the_explanation_and_applies_with_th
     assert _replicas(api, stage) == 7
 
 
-def test_a_field_that_we_alone_own_stays_as_it_is_when_it_is_yielded(
+def test_ignored_field_that_only_we_own_keeps_its_value(
     stage: Stage, api: Api, audit: AuditTrail
 ) -> None:
     """Left out at once it would fall back to 1; wanted back, it is ours again."""
@@ -218,7 +218,7 @@ def test_a_field_that_we_alone_own_stays_as_it_is_when_it_is_yielded(
     assert stage.target.yielded not in _managers(found)
 
 
-def test_an_ignored_field_is_sent_at_creation_and_never_put_back(stage: Stage, api: Api) -> None:
+def test_ignored_field_is_sent_at_creation_only(stage: Stage, api: Api) -> None:
     """An annotation that somebody changes, then removes, then a key of data."""
     marks = {IGNORE: "/metadata/annotations/x.io~1note, /data/free", "x.io/note": "ours"}
 
@@ -241,7 +241,7 @@ def test_an_ignored_field_is_sent_at_creation_and_never_put_back(stage: Stage, a
     assert _owners(found, "f:data", "f:free") == {"someone"}
 
 
-def test_what_another_manager_co_owns_by_now_is_released(stage: Stage, api: Api) -> None:
+def test_ignored_field_co_owned_by_another_manager_is_released(stage: Stage, api: Api) -> None:
     """The second manager goes with the next apply, and the value stays."""
     stage.run(deployment(replicas=5))
     stage.run(deployment(SCALED))
@@ -260,7 +260,7 @@ def test_what_another_manager_co_owns_by_now_is_released(stage: Stage, api: Api)
     assert found["spec"]["replicas"] == 5
 
 
-def test_an_adopted_object_keeps_what_is_ignored(stage: Stage, api: Api) -> None:
+def test_ignored_field_of_an_adopted_object_keeps_its_value(stage: Stage, api: Api) -> None:
     """Its fields become ours by the take-over first, and are yielded all the same."""
     path = f"{_path(stage, '', 'deployments').rstrip('/')}?fieldManager=kubectl-create"
     status, reply = api("POST", path, deployment(replicas=5, paused=True))
@@ -273,7 +273,7 @@ def test_an_adopted_object_keeps_what_is_ignored(stage: Stage, api: Api) -> None
     assert _owners(found, "f:spec", "f:replicas") == {stage.target.yielded}
 
 
-def test_a_part_of_an_atomic_mapping_is_refused(stage: Stage, api: Api) -> None:
+def test_ignored_part_of_an_atomic_mapping_is_refused(stage: Stage, api: Api) -> None:
     """To leave it out would change the whole; all of it may be ignored."""
     service: dict[str, Any] = {
         "apiVersion": "v1",
@@ -294,9 +294,7 @@ def test_a_part_of_an_atomic_mapping_is_refused(stage: Stage, api: Api) -> None:
     }
 
 
-def test_an_object_that_asks_for_it_is_skipped_while_it_is_contended(
-    stage: Stage, api: Api
-) -> None:
+def test_contended_object_is_skipped_on_request(stage: Stage, api: Api) -> None:
     """Exit code 0; the others are applied and pruned; nothing of it moves, its managers neither."""
     skip = {CONFLICTS: "skip", IGNORE: "/data/free"}
 
@@ -325,7 +323,7 @@ def test_an_object_that_asks_for_it_is_skipped_while_it_is_contended(
     assert api.get(path)["data"]["other"] == "new"
 
 
-def test_what_was_skipped_at_its_adoption_is_not_listed(stage: Stage, api: Api) -> None:
+def test_object_skipped_at_adoption_is_not_listed(stage: Stage, api: Api) -> None:
     """It has never been touched, so there is nothing to let go of; the next run adopts it."""
     path = f"/api/v1/namespaces/{stage.namespace}/configmaps"
     status, before = api("POST", f"{path}?fieldManager=someone", config_map("a", "theirs"))
@@ -340,7 +338,7 @@ def test_what_was_skipped_at_its_adoption_is_not_listed(stage: Stage, api: Api) 
     assert stage.listed() == {"configmap/a", "configmap/b"}
 
 
-def test_force_by_annotation_takes_the_fields_of_that_object_alone(stage: Stage, api: Api) -> None:
+def test_force_annotation_takes_the_fields_of_that_object_alone(stage: Stage, api: Api) -> None:
     """The other one fails as ever."""
     stage.run(config_map("a"), config_map("b"))
     for name in ("a", "b"):
@@ -354,7 +352,7 @@ def test_force_by_annotation_takes_the_fields_of_that_object_alone(stage: Stage,
 
 
 @pytest.mark.parametrize("by_annotation", [True, False])
-def test_force_does_not_touch_an_object_of_another_set(
+def test_force_leaves_an_object_of_another_set_alone(
     stage: Stage, api: Api, by_annotation: bool
 ) -> None:
     """Neither one that bears its label, nor one whose label somebody has taken off."""
@@ -377,7 +375,7 @@ def test_force_does_not_touch_an_object_of_another_set(
     assert api.get(path)["data"] == {"key": "ours"}
 
 
-def test_a_conflict_of_a_secret_shows_neither_value(stage: Stage, api: Api) -> None:
+def test_secret_conflict_shows_neither_value(stage: Stage, api: Api) -> None:
     """Neither raw nor in base64, wherever the run speaks."""
     values = ("ours-hunter2", "theirs-swordfish")
     encoded = [base64.b64encode(value.encode()).decode() for value in values]
@@ -399,7 +397,7 @@ def test_a_conflict_of_a_secret_shows_neither_value(stage: Stage, api: Api) -> N
     assert not [value for value in (*values, *encoded) if value in said]
 
 
-def test_all_conflicts_of_an_object_are_one_problem(
+def test_conflicts_of_an_object_are_one_problem(
     stage: Stage, api: Api, kubectl: Kubectl
 ) -> None:
     """Two fields, two managers, a line each; the same as data, with the run's exit code."""
@@ -435,9 +433,7 @@ def test_all_conflicts_of_an_object_are_one_problem(
     assert spec["template"]["spec"]["containers"][0]["image"] == "web:9"
 
 
-def test_both_managers_go_when_an_object_is_abandoned_and_move_when_it_is_moved(
-    stage: Stage, api: Api
-) -> None:
+def test_both_managers_follow_an_orphaned_or_moved_object(stage: Stage, api: Api) -> None:
     """Nothing of the set is left on it; what was yielded stays as it was."""
     stage.run(deployment(replicas=5))
     stage.run(deployment(SCALED))
@@ -460,7 +456,7 @@ def test_both_managers_go_when_an_object_is_abandoned_and_move_when_it_is_moved(
     ("marks", "what"),
     [({CONFLICTS: "yes"}, "neither force nor skip"), ({IGNORE: "/data/0x,spec"}, "begins with /")],
 )
-def test_an_annotation_that_cannot_be_read_ends_the_run_before_it_writes(
+def test_invalid_annotation_ends_the_run_before_any_write(
     stage: Stage, marks: dict[str, str], what: str
 ) -> None:
     """With file and line."""

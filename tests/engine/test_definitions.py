@@ -23,7 +23,7 @@ def stage(fresh_plane: FreshPlane) -> Stage:
     return Stage(fresh_plane(NO_NODES).kubeconfig, "default")
 
 
-def test_crd_and_custom_resources_in_one_run_in_any_order(stage: Stage) -> None:
+def test_crd_and_custom_resources_apply_in_one_run_in_any_order(stage: Stage) -> None:
     """The custom resource stands before its CRD; everything goes in at once, and out again."""
     bodies = (
         custom_resource("f"),
@@ -41,7 +41,7 @@ def test_crd_and_custom_resources_in_one_run_in_any_order(stage: Stage) -> None:
     )
 
 
-def test_a_changed_schema_sends_the_custom_resources_again(stage: Stage) -> None:
+def test_changed_schema_sends_the_custom_resources_again(stage: Stage) -> None:
     """It alters what is read without touching the object."""
     stage.run(crd(), custom_resource("f"))
     changed = crd()
@@ -63,7 +63,7 @@ def test_a_changed_schema_sends_the_custom_resources_again(stage: Stage) -> None
     )
 
 
-def test_a_kind_that_is_gone_altogether_is_forgotten(stage: Stage) -> None:
+def test_entries_of_a_deleted_kind_are_removed(stage: Stage) -> None:
     """Fresh discovery lacks it, and its CRD is a Status NotFound: its objects are gone too."""
     mine = Stage(stage.kubeconfig, "default", name="mine")
     stage.run(crd())
@@ -76,7 +76,7 @@ def test_a_kind_that_is_gone_altogether_is_forgotten(stage: Stage) -> None:
     assert mine.listed() == {"configmap/a"}
 
 
-def test_a_crd_with_foreign_custom_resources_is_not_deleted(stage: Stage) -> None:
+def test_crd_with_foreign_custom_resources_is_not_deleted(stage: Stage) -> None:
     """Both are counted, named, and neither is touched; the option printed allows exactly that."""
     other = Stage(stage.kubeconfig, "default", name="other")
     name = "customresourcedefinition.apiextensions.k8s.io/foos.x.example.com"
@@ -96,7 +96,7 @@ def test_a_crd_with_foreign_custom_resources_is_not_deleted(stage: Stage) -> Non
     assert (allowed.exit_code, allowed.outcomes[name]) == (0, Outcome.PRUNED)
 
 
-def test_a_namespace_with_foreign_contents_is_not_deleted(stage: Stage) -> None:
+def test_namespace_with_foreign_contents_is_not_deleted(stage: Stage) -> None:
     """The whole delete is refused; --keep leaves the namespace and takes the rest."""
     home: dict[str, Any] = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}}
     other = Stage(stage.kubeconfig, "default", name="other")
@@ -118,7 +118,7 @@ def test_a_namespace_with_foreign_contents_is_not_deleted(stage: Stage) -> None:
     }
 
 
-def test_what_the_sets_own_objects_made_is_not_foreign(stage: Stage) -> None:
+def test_children_of_the_sets_own_objects_are_not_foreign(stage: Stage) -> None:
     """ReplicaSet and Pods of our Deployment, the namespace's default account, Events."""
     home: dict[str, Any] = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}}
     deployment = copy.deepcopy(DEPLOYMENT)
@@ -129,7 +129,7 @@ def test_what_the_sets_own_objects_made_is_not_foreign(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("how", ["annotated", "adopted", "--keep", "still wanted"])
-def test_what_is_to_stay_does_not_die_with_its_namespace(stage: Stage, how: str) -> None:
+def test_orphaned_object_survives_its_namespaces_prune(stage: Stage, how: str) -> None:
     """Kept, adopted or still in the input: the Namespace around it is refused."""
     home: dict[str, Any] = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}}
     marks = {"applyprune.dev/prune": "disabled"} if how == "annotated" else {}

@@ -33,7 +33,7 @@ def _writes_inventory(seen: Exchange) -> bool:
     return is_post or (seen.method == "PUT" and "applyprune-" in seen.path)
 
 
-def test_a_lost_reply_to_a_create_is_known_to_be_ours(
+def test_create_with_a_lost_reply_is_recognised_as_ours(
     spoiled: Stage, proxy: FaultProxy, api: Api
 ) -> None:
     """failures §1.6: the retry answers 409; it must not look adopted, or it is never pruned."""
@@ -46,7 +46,7 @@ def test_a_lost_reply_to_a_create_is_known_to_be_ours(
 
 
 @pytest.mark.parametrize("smaller", [False, True])
-def test_an_apply_whose_replies_are_all_lost_leaks_nothing(
+def test_apply_with_all_replies_lost_leaks_nothing(
     spoiled: Stage, stage: Stage, proxy: FaultProxy, api: Api, smaller: bool
 ) -> None:
     """The object is there, unconfirmed; the next run knows it, with the same input or less."""
@@ -65,7 +65,7 @@ def test_an_apply_whose_replies_are_all_lost_leaks_nothing(
         assert stage.run(config_map("a")).outcomes["configmap/b"] is Outcome.PRUNED
 
 
-def test_a_foreign_object_under_the_name_of_an_unconfirmed_apply_survives(
+def test_foreign_object_under_an_unconfirmed_name_survives(
     spoiled: Stage, stage: Stage, proxy: FaultProxy, api: Api, kubectl: Kubectl
 ) -> None:
     """failures §1.1: the write-ahead entry has no UID, and somebody takes the name meanwhile."""
@@ -77,7 +77,7 @@ def test_a_foreign_object_under_the_name_of_an_unconfirmed_apply_survives(
     assert api.exists(f"/api/v1/namespaces/{stage.namespace}/configmaps/b")
 
 
-def test_an_object_created_between_read_and_apply_is_not_taken(
+def test_object_created_between_read_and_apply_is_not_taken(
     spoiled: Stage, proxy: FaultProxy, api: Api, kubectl: Kubectl
 ) -> None:
     """Create-only: whoever was first keeps it, and the run says so."""
@@ -95,7 +95,7 @@ def test_an_object_created_between_read_and_apply_is_not_taken(
     assert api.get(path)["metadata"].get("labels") is None
 
 
-def test_an_object_recreated_between_read_and_delete_survives(
+def test_object_recreated_between_read_and_delete_survives(
     spoiled: Stage, proxy: FaultProxy, api: Api, kubectl: Kubectl
 ) -> None:
     """failures §1.2: without the UID precondition this kills the wrong object."""
@@ -116,7 +116,7 @@ def test_an_object_recreated_between_read_and_delete_survives(
     assert api.get(path)["data"] == {"mine": "1"}
 
 
-def test_an_object_changed_between_read_and_delete_is_judged_again(
+def test_object_changed_between_read_and_delete_is_decided_again(
     spoiled: Stage, proxy: FaultProxy, api: Api, kubectl: Kubectl
 ) -> None:
     """The resourceVersion precondition: somebody marks it to be kept at the last moment."""
@@ -136,7 +136,7 @@ def test_an_object_changed_between_read_and_delete_is_judged_again(
     assert api.exists(f"/api/v1/namespaces/{spoiled.namespace}/configmaps/b")
 
 
-def test_a_lost_reply_to_a_delete_is_a_success(spoiled: Stage, proxy: FaultProxy) -> None:
+def test_delete_with_a_lost_reply_succeeds(spoiled: Stage, proxy: FaultProxy) -> None:
     """The retry answers 404: gone is gone."""
     spoiled.run(config_map("a"), config_map("b"))
     proxy.rule = first(1, faults.lose_reply(), where=lambda seen: seen.method == "DELETE")
@@ -144,9 +144,7 @@ def test_a_lost_reply_to_a_delete_is_a_success(spoiled: Stage, proxy: FaultProxy
     assert spoiled.listed() == {"configmap/a"}
 
 
-def test_a_delete_whose_replies_are_all_lost_is_a_success(
-    spoiled: Stage, proxy: FaultProxy
-) -> None:
+def test_delete_with_all_replies_lost_succeeds(spoiled: Stage, proxy: FaultProxy) -> None:
     """A look tells what became of it."""
     spoiled.budget = 0.3
     spoiled.run(config_map("a"), config_map("b"))
@@ -156,7 +154,7 @@ def test_a_delete_whose_replies_are_all_lost_is_a_success(
 
 
 @pytest.mark.parametrize("count", [1, 2, 3])
-def test_a_lost_reply_to_a_write_of_the_inventory_is_found_again(
+def test_inventory_write_with_a_lost_reply_is_recognised(
     spoiled: Stage, proxy: FaultProxy, count: int
 ) -> None:
     """Create and replacements alike: the mark in the header tells our own write from another's."""
@@ -180,7 +178,7 @@ def test_a_lost_reply_to_a_write_of_the_inventory_is_found_again(
     ],
     ids=["403", "503", "404 text", "a web page", "garbage", "truncated"],
 )
-def test_what_cannot_be_read_is_not_taken_for_gone(
+def test_unreadable_object_is_not_taken_for_missing(
     spoiled: Stage, stage: Stage, proxy: FaultProxy, api: Api, fault: Fault
 ) -> None:
     """Safety rule 4: the entry stays, nothing is pruned, and the run says so."""
@@ -200,9 +198,7 @@ def test_what_cannot_be_read_is_not_taken_for_gone(
     assert stage.run(config_map("a")).outcomes["configmap/b"] is Outcome.PRUNED
 
 
-def test_a_server_that_is_gone_ends_the_run_with_one_error(
-    spoiled: Stage, proxy: FaultProxy
-) -> None:
+def test_unreachable_server_ends_the_run_with_one_error(spoiled: Stage, proxy: FaultProxy) -> None:
     """Exit code 7, and what to look at."""
     spoiled.budget = 0.3
     proxy.refuse_connections()
@@ -212,7 +208,7 @@ def test_a_server_that_is_gone_ends_the_run_with_one_error(
     assert caught.value.hint
 
 
-def test_a_server_that_goes_away_in_the_middle_leaves_a_state_that_converges(
+def test_server_lost_in_mid_run_leaves_a_state_that_converges(
     spoiled: Stage, stage: Stage, proxy: FaultProxy, api: Api
 ) -> None:
     """Whatever had been sent is recorded."""
@@ -237,7 +233,7 @@ def test_a_server_that_goes_away_in_the_middle_leaves_a_state_that_converges(
     assert left == {"last", "applyprune-web", "kube-root-ca.crt"}
 
 
-def test_a_kind_that_discovery_names_too_long_is_counted_again(
+def test_kind_in_outdated_discovery_is_counted_again(
     spoiled: Stage, proxy: FaultProxy, api: Api
 ) -> None:
     """Discovery follows the delete of a CRD by seconds: its lists answer a text 404 till then.

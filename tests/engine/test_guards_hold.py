@@ -39,7 +39,7 @@ def _once(
     return hook
 
 
-def test_an_object_recreated_between_read_and_apply_is_not_written_to(
+def test_object_recreated_between_read_and_apply_is_not_written(
     spoiled: Stage, proxy: FaultProxy, api: Api, kubectl: Kubectl
 ) -> None:
     """An apply names the UID that was read: what somebody else put there keeps its data."""
@@ -57,7 +57,7 @@ def test_an_object_recreated_between_read_and_apply_is_not_written_to(
     assert api.get(_path(spoiled, "a"))["data"] == {"mine": "1"}
 
 
-def test_a_forced_apply_does_not_overwrite_what_it_was_not_judged_on(
+def test_forced_apply_does_not_overwrite_a_newer_version(
     spoiled: Stage, proxy: FaultProxy, api: Api, kubectl: Kubectl
 ) -> None:
     """Force carries the resourceVersion: a change of the last moment is somebody's, and stays."""
@@ -77,7 +77,7 @@ def test_a_forced_apply_does_not_overwrite_what_it_was_not_judged_on(
     assert api.get(_path(spoiled, "a"))["data"] == {"key": "theirs"}
 
 
-def test_every_delete_names_the_very_object_and_its_state(
+def test_delete_carries_uid_and_resource_version(
     spoiled: Stage, proxy: FaultProxy, api: Api
 ) -> None:
     """No resourceVersion is given twice, so that the UID is there too can only be seen."""
@@ -100,7 +100,7 @@ def test_every_delete_names_the_very_object_and_its_state(
     }
 
 
-def test_an_entry_stays_until_its_delete_is_confirmed(
+def test_entry_stays_until_its_delete_is_confirmed(
     spoiled: Stage, stage: Stage, proxy: FaultProxy, api: Api
 ) -> None:
     """A delete that was refused has deleted nothing; the next run goes on."""
@@ -115,7 +115,7 @@ def test_an_entry_stays_until_its_delete_is_confirmed(
     assert stage.listed() == {"configmap/a"}
 
 
-def test_an_inventory_that_another_run_has_written_is_read_again_and_not_written_over(
+def test_inventory_written_by_another_run_is_read_again(
     spoiled: Stage, stage: Stage, proxy: FaultProxy, api: Api
 ) -> None:
     """What the other run created is in the record, so it is pruned and not leaked."""
@@ -134,7 +134,7 @@ def test_an_inventory_that_another_run_has_written_is_read_again_and_not_written
     assert stage.listed() == {"configmap/a", "configmap/ours"}
 
 
-def test_every_write_of_an_inventory_that_exists_names_the_one_that_was_read(
+def test_inventory_write_carries_uid_and_resource_version(
     spoiled: Stage, proxy: FaultProxy
 ) -> None:
     """Both its UID and its resourceVersion: a PUT without them takes whatever is there."""
@@ -151,7 +151,7 @@ def test_every_write_of_an_inventory_that_exists_names_the_one_that_was_read(
     assert all(metadata.get("resourceVersion") for metadata in bodies)
 
 
-def test_an_inventory_that_another_run_has_written_is_not_removed(
+def test_inventory_written_by_another_run_is_not_removed(
     spoiled: Stage, stage: Stage, proxy: FaultProxy
 ) -> None:
     """The delete of the set ends as a lost race, and what the other recorded stays."""

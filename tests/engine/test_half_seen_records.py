@@ -58,7 +58,7 @@ def _unseen(story: Story) -> list[str]:
     return [one.what for one in findings if one.fault is Fault.UNKNOWN and one.ref is None]
 
 
-def test_what_may_not_be_listed_is_not_lost_by_a_repair(
+def test_repair_does_not_lose_kinds_it_cannot_list(
     spoiled: Stage, stage: Stage, proxy: FaultProxy, api: Api
 ) -> None:
     """A damaged record is not written over by what could be seen, unless that is asked for."""
@@ -81,7 +81,7 @@ def test_what_may_not_be_listed_is_not_lost_by_a_repair(
     assert stage.check().found == {"serviceaccount/account": Fault.UNLISTED}
 
 
-def test_many_kinds_that_may_not_be_listed_are_told_in_one_line(
+def test_repair_reports_many_unlistable_kinds_in_one_line(
     spoiled: Stage, stage: Stage, proxy: FaultProxy
 ) -> None:
     """Else somebody with few rights reads sixty lines that all say the same."""
@@ -95,7 +95,7 @@ def test_many_kinds_that_may_not_be_listed_are_told_in_one_line(
     assert re.search(r"apiservices\S+, \S+, \S+ and \d\d kinds more: no$", told[0]), told
 
 
-def test_a_group_that_does_not_answer_is_not_lost_by_a_repair(fresh_plane: FreshPlane) -> None:
+def test_repair_does_not_lose_an_unavailable_group(fresh_plane: FreshPlane) -> None:
     """An APIService without a backend: nobody can say what of the set it serves."""
     plane = fresh_plane(API_SERVER_ONLY)
     stage = Stage(plane.kubeconfig, "default", budget=1.0)
@@ -130,7 +130,7 @@ def test_a_group_that_does_not_answer_is_not_lost_by_a_repair(fresh_plane: Fresh
     api.close()
 
 
-def test_a_record_that_is_whole_is_repaired_though_not_everything_is_seen(
+def test_repair_of_a_complete_inventory_works_with_partial_sight(
     spoiled: Stage, stage: Stage, proxy: FaultProxy, kubectl: Kubectl
 ) -> None:
     """Only what is made anew from the marks needs all of them."""
@@ -145,7 +145,7 @@ def test_a_record_that_is_whole_is_repaired_though_not_everything_is_seen(
     assert not stage.check().found
 
 
-def test_a_newer_format_is_not_written_over(stage: Stage, api: Api) -> None:
+def test_newer_format_is_not_overwritten(stage: Stage, api: Api) -> None:
     """Neither by a repair, in part or whole, nor by any run; nothing of it is taken for damage."""
     stage.run(config_map("a"), config_map("b"))
     path = _path(stage, stage.target.inventory.name)
@@ -199,7 +199,7 @@ def _kill_at_apply(
     proxy.rule = lambda _seen: None
 
 
-def test_an_adoption_that_never_came_is_taken_off_the_list(
+def test_unfinished_adoption_is_removed_from_the_inventory(
     stage: Stage, proxy: FaultProxy, api: Api, kubectl: Kubectl, tmp_path: Path
 ) -> None:
     """The run was killed between the record and the apply; the object is as it was."""
@@ -220,7 +220,7 @@ def test_an_adoption_that_never_came_is_taken_off_the_list(
 
 
 @pytest.mark.parametrize("mode", [Mode.APPLY, Mode.DELETE])
-def test_an_adoption_that_never_came_deletes_nothing(
+def test_unfinished_adoption_deletes_nothing(
     stage: Stage, proxy: FaultProxy, api: Api, kubectl: Kubectl, tmp_path: Path, mode: Mode
 ) -> None:
     """Not even where adopted objects are to be deleted: the set never had it."""

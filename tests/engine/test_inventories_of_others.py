@@ -70,7 +70,7 @@ def other(stage: Stage) -> Stage:
 
 
 @pytest.mark.parametrize("adopt", [Adopt.UNOWNED, Adopt.ALL])
-def test_an_inventory_is_not_taken_into_a_set(
+def test_inventory_cannot_be_an_object_of_a_set(
     stage: Stage, other: Stage, api: Api, adopt: Adopt
 ) -> None:
     """Neither its root nor its shards; nothing of them is changed, and nothing of them listed."""
@@ -89,7 +89,7 @@ def test_an_inventory_is_not_taken_into_a_set(
 
 
 @pytest.mark.parametrize("mode", [Mode.APPLY, Mode.PRUNE, Mode.DELETE])
-def test_an_inventory_that_is_listed_is_not_deleted(
+def test_listed_inventory_is_not_deleted(
     stage: Stage, other: Stage, api: Api, kubectl: Kubectl, mode: Mode
 ) -> None:
     """Though the entry names its UID, and it bears the set's label and its manager's fields."""
@@ -120,7 +120,7 @@ def _list(stage: Stage, names: Mapping[str, str]) -> None:
     _write(stage, {one.ref: one for one in entries})
 
 
-def test_a_set_that_lists_its_own_inventory_does_not_delete_it(stage: Stage, api: Api) -> None:
+def test_set_that_lists_its_own_inventory_does_not_delete_it(stage: Stage, api: Api) -> None:
     """It does not name itself in its label either, so it is passed over."""
     stage.run(config_map("a"), config_map("b"))
     (name,) = _kept_in(api, stage)

@@ -40,7 +40,7 @@ def alone(stage: Stage, named: str) -> Explained:
     return explain(stage, named, given=False)
 
 
-def test_what_an_apply_would_do(stage: Stage, kubectl: Kubectl) -> None:
+def test_explain_says_what_an_apply_would_do(stage: Stage, kubectl: Kubectl) -> None:
     """Each verdict is what the run after it does."""
     a, b, c = config_map("a"), config_map("b"), config_map("c")
     stage.run(a, b, c)
@@ -71,7 +71,7 @@ def test_what_an_apply_would_do(stage: Stage, kubectl: Kubectl) -> None:
     assert left.reasons[0] == "it is not in the input"
 
 
-def test_what_a_prune_would_do(stage: Stage, kubectl: Kubectl) -> None:
+def test_explain_says_what_a_prune_would_do(stage: Stage, kubectl: Kubectl) -> None:
     """Without an input the object is judged as if it alone had left the set."""
     kubectl("create", "configmap", "there", "-n", stage.namespace)
     kept = config_map("kept", annotations={"helm.sh/resource-policy": "keep"})
@@ -97,7 +97,7 @@ def test_what_a_prune_would_do(stage: Stage, kubectl: Kubectl) -> None:
     assert any("kubectl label configmap/a" in reason for reason in unlabelled.reasons)
 
 
-def test_a_guard_is_named_with_its_option(stage: Stage) -> None:
+def test_explain_names_a_guard_with_its_option(stage: Stage) -> None:
     """The same that the run would name."""
     bodies = [config_map(f"c{number}") for number in range(9)]
     stage.run(*bodies)
@@ -106,7 +106,7 @@ def test_a_guard_is_named_with_its_option(stage: Stage) -> None:
     assert any("--max-prune 8" in reason for reason in told.reasons)
 
 
-def test_what_is_no_member(stage: Stage, kubectl: Kubectl) -> None:
+def test_explain_recognises_an_object_outside_the_set(stage: Stage, kubectl: Kubectl) -> None:
     """Another set's, by its name; nobody's; none at all; and what bears our marks unlisted."""
     stage.run(config_map("a"))
     Stage(stage.kubeconfig, stage.namespace, name="shop").run(config_map("s"))
@@ -124,7 +124,7 @@ def test_what_is_no_member(stage: Stage, kubectl: Kubectl) -> None:
     assert "it bears the set's label and is not listed" in copied.verdict
 
 
-def test_nothing_is_written_and_no_secret_told(stage: Stage, audit: AuditTrail) -> None:
+def test_explain_writes_nothing_and_shows_no_secret(stage: Stage, audit: AuditTrail) -> None:
     """Whatever is asked about."""
     stage.run(SECRET, config_map("a"))
     audit.restart()
@@ -141,14 +141,14 @@ def test_nothing_is_written_and_no_secret_told(stage: Stage, audit: AuditTrail) 
 
 
 @pytest.mark.parametrize("named", ["nothing", "foo/x", "configmap/", "/x", "a/b/c/d"])
-def test_what_names_no_object(stage: Stage, named: str) -> None:
+def test_explain_of_no_object_is_an_error(stage: Stage, named: str) -> None:
     """A usage error, with how to name one."""
     stage.run(config_map("a"))
     with pytest.raises(UsageError, match=r"names no object|cannot be"):
         alone(stage, named)
 
 
-def test_no_such_set(stage: Stage) -> None:
+def test_explain_of_a_missing_set_is_an_error(stage: Stage) -> None:
     """Without an input there must be one; with one it may be about to be made."""
     with pytest.raises(UsageError, match="there is no set web"):
         alone(stage, "configmap/a")

@@ -45,7 +45,7 @@ def writes(audit: AuditTrail, stage: Stage) -> list[str]:
     ]
 
 
-def test_the_last_write_says_who_and_when_and_how_it_ended(stage: Stage, audit: AuditTrail) -> None:
+def test_last_run_records_who_when_and_how(stage: Stage, audit: AuditTrail) -> None:
     """With the union write and the last one, no more; what changes nothing is not told of."""
     story = stage.run(config_map("a"))
     one = last(stage)
@@ -60,7 +60,7 @@ def test_the_last_write_says_who_and_when_and_how_it_ended(stage: Stage, audit: 
     assert last(stage) == one
 
 
-def test_a_failure_is_told_with_its_exit_code(stage: Stage) -> None:
+def test_last_run_records_a_failure_with_its_exit_code(stage: Stage) -> None:
     """As Finished tells it."""
     story = stage.run(config_map("a"), WRONG)
     assert story.exit_code == 3
@@ -71,7 +71,7 @@ def test_a_failure_is_told_with_its_exit_code(stage: Stage) -> None:
     assert (last(stage).mode, last(stage).exit_code) == ("apply", 6)
 
 
-def test_an_interrupted_run_is_told_as_one(stage: Stage) -> None:
+def test_last_run_records_an_interruption(stage: Stage) -> None:
     """The signal's exit code."""
     stage.run(config_map("a"))
 
@@ -85,7 +85,7 @@ def test_an_interrupted_run_is_told_as_one(stage: Stage) -> None:
     assert last(stage).exit_code == 143
 
 
-def test_moving_abandoning_and_repairing_are_told_of(stage: Stage, kubectl: Kubectl) -> None:
+def test_last_run_records_moves_orphans_and_repairs(stage: Stage, kubectl: Kubectl) -> None:
     """A move in both sets."""
     other = Stage(stage.kubeconfig, stage.namespace, name="shop")
     stage.run(config_map("a"), config_map("b"), config_map("c"))
@@ -100,7 +100,7 @@ def test_moving_abandoning_and_repairing_are_told_of(stage: Stage, kubectl: Kube
     assert (last(stage).mode, last(stage).exit_code) == ("repair", 0)
 
 
-def test_another_may_say_who_runs_and_the_owner_stays(stage: Stage) -> None:
+def test_last_run_records_another_user_and_keeps_the_owner(stage: Stage) -> None:
     """A controller runs in the name of its Bundle; it may be told apart from the owner."""
     stage.run(config_map("a"))
     bundle = f"Bundle {stage.namespace}/web"

@@ -85,7 +85,7 @@ def _names(stage: Stage) -> set[str]:
     return {ref.name for ref in stage.inventory().entries}
 
 
-def test_an_apply_that_was_taken_over_creates_nothing_more(
+def test_apply_that_lost_its_lock_creates_nothing_more(
     stage: Stage, proxy: FaultProxy, api: Api, tmp_path: Path
 ) -> None:
     """It ends with exit code 8; what was in flight is all that came of it."""
@@ -111,7 +111,7 @@ def test_an_apply_that_was_taken_over_creates_nothing_more(
     assert not stage.check().found
 
 
-def test_a_move_that_was_taken_over_hands_nothing_more_over(
+def test_move_that_lost_its_lock_transfers_nothing_more(
     stage: Stage, proxy: FaultProxy, api: Api, tmp_path: Path
 ) -> None:
     """Every object but those in flight is still listed by the set whose label it bears."""

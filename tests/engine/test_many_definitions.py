@@ -51,7 +51,7 @@ def _in(version: str, body: dict[str, Any]) -> dict[str, Any]:
     return {**body, "apiVersion": f"x.example.com/{version}"}
 
 
-def test_100_crds_with_two_custom_resources_each(running: Plane) -> None:
+def test_hundred_crds_with_two_custom_resources_each_apply(running: Plane) -> None:
     """From empty in one command, without an error; again, nothing to do; and away again."""
     stage = _stage(running, "many")
     kinds = [f"Many{number}" for number in range(100)]
@@ -68,7 +68,7 @@ def test_100_crds_with_two_custom_resources_each(running: Plane) -> None:
     assert list(gone.outcomes.values()) == [Outcome.DELETED] * 300
 
 
-def test_a_crd_that_exists_is_adopted(running: Plane, kubectl: Kubectl, crds: Api) -> None:
+def test_existing_crd_is_adopted(running: Plane, kubectl: Kubectl, crds: Api) -> None:
     """And left when the set is deleted, for the custom resources of others; ours go."""
     stage = _stage(running, "adopts")
     kubectl("create", "-f", "-", stdin=json.dumps(crd("Adopted")), plane=running)
@@ -86,7 +86,7 @@ def test_a_crd_that_exists_is_adopted(running: Plane, kubectl: Kubectl, crds: Ap
     assert crds.exists(f"{CRDS}/adopteds.x.example.com")
 
 
-def test_a_version_is_added_and_used_in_the_same_run(running: Plane, crds: Api) -> None:
+def test_new_version_is_used_in_the_same_run(running: Plane, crds: Api) -> None:
     """By a new custom resource and by one that was there in the old version."""
     stage = _stage(running, "grows")
     stage.run(
@@ -110,7 +110,9 @@ def test_a_version_is_added_and_used_in_the_same_run(running: Plane, crds: Api) 
     assert set(stage.run(*bodies).outcomes.values()) == {Outcome.UNCHANGED}
 
 
-def test_a_served_version_is_turned_off_while_another_is_served(running: Plane, crds: Api) -> None:
+def test_served_version_can_be_turned_off_while_another_is_served(
+    running: Plane, crds: Api
+) -> None:
     """The objects are the same ones in the other version: none is made anew, none pruned."""
     stage = _stage(running, "turns")
     stage.run(
@@ -136,7 +138,7 @@ def test_a_served_version_is_turned_off_while_another_is_served(running: Plane, 
     }
 
 
-def test_a_manifest_in_a_version_that_is_turned_off_is_refused(running: Plane, crds: Api) -> None:
+def test_manifest_in_an_unserved_version_is_refused(running: Plane, crds: Api) -> None:
     """In the run that turns it off and in the next; the object stays, and stays listed."""
     stage = _stage(running, "stays")
     stage.run(
@@ -162,7 +164,7 @@ def test_a_manifest_in_a_version_that_is_turned_off_is_refused(running: Plane, c
 
 
 @pytest.mark.parametrize("recreate", [False, True])
-def test_another_scope_is_refused_and_nothing_deleted(
+def test_scope_change_is_refused_and_deletes_nothing(
     running: Plane, crds: Api, recreate: bool
 ) -> None:
     """To make a CRD anew would take its custom resources along: never, whatever is allowed."""
@@ -184,7 +186,7 @@ def test_another_scope_is_refused_and_nothing_deleted(
 
 
 @pytest.mark.parametrize("ours_too", [False, True], ids=["another's", "ours too"])
-def test_a_version_gone_that_managed_fields_still_name(
+def test_removed_version_in_managed_fields_is_reported_by_name(
     running: Plane, crds: Api, ours_too: bool
 ) -> None:
     """The server fails every apply with a 500 that stays: said by name, and sent once.

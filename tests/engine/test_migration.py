@@ -60,7 +60,7 @@ WAYS = (
 
 
 @pytest.mark.parametrize("how", WAYS)
-def test_what_the_manifest_lacks_is_gone_after_one_apply(
+def test_fields_missing_from_the_manifest_are_removed_by_one_apply(
     stage: Stage, api: Api, kubectl: Kubectl, how: str
 ) -> None:
     """And what it holds is ours alone; the second run writes nothing."""
@@ -77,9 +77,7 @@ def test_what_the_manifest_lacks_is_gone_after_one_apply(
     assert api.get(_path(stage, "old"))["metadata"]["resourceVersion"] == version
 
 
-def test_another_manager_is_left_alone_until_it_is_named(
-    stage: Stage, api: Api, kubectl: Kubectl
-) -> None:
+def test_other_manager_is_left_alone_until_named(stage: Stage, api: Api, kubectl: Kubectl) -> None:
     """``--take-over``, at any time: also of an object that was unchanged otherwise."""
     _make(kubectl, stage, "our-old-deployer")
     stage.run(_body(key="v"))
@@ -92,7 +90,7 @@ def test_another_manager_is_left_alone_until_it_is_named(
     assert again.outcomes == {"configmap/old": Outcome.UNCHANGED}
 
 
-def test_kubectl_edit_of_an_object_of_ours_is_no_adoption(
+def test_kubectl_edit_of_our_object_is_no_adoption(
     stage: Stage, api: Api, kubectl: Kubectl
 ) -> None:
     """Somebody's hot fix beside our fields stays his, and stays."""
@@ -106,7 +104,7 @@ def test_kubectl_edit_of_an_object_of_ours_is_no_adoption(
     assert api.get(_path(stage, "old"))["data"] == {"key": "w", "theirs": "1"}
 
 
-def test_the_status_of_a_workload_stays_its_controllers(
+def test_workload_status_stays_with_its_controller(
     stage: Stage, api: Api, kubectl: Kubectl
 ) -> None:
     """Only the main resource's fields move; a subresource's entry is not touched."""
@@ -122,7 +120,7 @@ def test_the_status_of_a_workload_stays_its_controllers(
     assert api.get(path)["status"]["availableReplicas"] == 1
 
 
-def test_a_change_between_read_and_migration_is_no_obstacle(
+def test_change_between_read_and_migration_is_no_obstacle(
     spoiled: Stage, proxy: FaultProxy, api: Api, kubectl: Kubectl
 ) -> None:
     """The patch is guarded: it is made again from what is there now."""
@@ -141,7 +139,7 @@ def test_a_change_between_read_and_migration_is_no_obstacle(
     assert now["data"] == {"key": "v"}
 
 
-def test_a_run_cut_off_between_migration_and_apply_goes_on(
+def test_run_killed_between_migration_and_apply_recovers(
     spoiled: Stage, stage: Stage, proxy: FaultProxy, api: Api, kubectl: Kubectl
 ) -> None:
     """The next one ends what it began; the object is adopted still, and never deleted."""
@@ -158,7 +156,9 @@ def test_a_run_cut_off_between_migration_and_apply_goes_on(
     assert stage.run(mode=Mode.DELETE).outcomes["configmap/old"] is Outcome.ORPHANED
 
 
-def test_a_manifest_with_kubectls_note_is_applied_without_it(stage: Stage, api: Api) -> None:
+def test_manifest_with_last_applied_annotation_is_applied_without_it(
+    stage: Stage, api: Api
+) -> None:
     """It is copied along from live objects, and would hold the whole manifest, Secrets too."""
     stage.run(config_map("a", annotations={LAST_APPLIED: "{}", "mine": "1"}))
     assert api.get(_path(stage, "a"))["metadata"]["annotations"] == {"mine": "1"}

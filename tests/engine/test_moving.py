@@ -86,7 +86,7 @@ def _belongs(api: Api, home: Stage, name: str, owner: Stage) -> None:
     assert _appliers(api, home, name) == [owner.target.manager]
 
 
-def test_some_objects_change_sets(stage: Stage, shop: Stage, api: Api) -> None:
+def test_move_transfers_some_objects(stage: Stage, shop: Stage, api: Api) -> None:
     """The same objects, under the other set's marks; each set lists what is its own."""
     stage.run(config_map("a"), config_map("b"), SERVICE, SECRET)
     shop.run(config_map("s"))
@@ -107,7 +107,7 @@ def test_some_objects_change_sets(stage: Stage, shop: Stage, api: Api) -> None:
     assert not shop.check().found
 
 
-def test_a_move_of_everything_leaves_no_inventory(stage: Stage, shop: Stage, api: Api) -> None:
+def test_move_of_everything_removes_the_inventory(stage: Stage, shop: Stage, api: Api) -> None:
     """The set that is left has nothing to keep one for; the other one need not have been there."""
     stage.run(config_map("a"), config_map("b"))
     assert stage.move(shop).outcomes == {
@@ -119,7 +119,7 @@ def test_a_move_of_everything_leaves_no_inventory(stage: Stage, shop: Stage, api
     assert shop.run(config_map("a")).outcomes["configmap/b"] is Outcome.PRUNED
 
 
-def test_all_objects_by_name_leave_an_empty_set(stage: Stage, shop: Stage) -> None:
+def test_move_of_all_objects_by_name_leaves_an_empty_set(stage: Stage, shop: Stage) -> None:
     """Only ``--all`` is about the set itself."""
     stage.run(config_map("a"))
     stage.move(shop, "configmap/a")
@@ -127,7 +127,9 @@ def test_all_objects_by_name_leave_an_empty_set(stage: Stage, shop: Stage) -> No
     assert stage.listed() == set()
 
 
-def test_a_move_to_an_inventory_in_another_namespace(stage: Stage, abroad: Stage, api: Api) -> None:
+def test_move_reaches_an_inventory_in_another_namespace(
+    stage: Stage, abroad: Stage, api: Api
+) -> None:
     """The objects stay where they are."""
     stage.run(config_map("a"), config_map("b"), SERVICE)
     uid = _metadata(api, stage, "b")["uid"]
@@ -144,7 +146,7 @@ def test_a_move_to_an_inventory_in_another_namespace(stage: Stage, abroad: Stage
     assert stage.run(config_map("a")).outcomes == {"configmap/a": Outcome.UNCHANGED}
 
 
-def test_a_namespace_that_is_not_there_is_named(stage: Stage, api: Api) -> None:
+def test_move_names_a_missing_namespace(stage: Stage, api: Api) -> None:
     """Before anything is written."""
     stage.run(config_map("a"))
     nowhere = Stage(stage.kubeconfig, f"{stage.namespace}-none", name="shop")
@@ -196,7 +198,7 @@ ODD = {
 
 @pytest.mark.parametrize("name", ODD)
 @pytest.mark.parametrize("dry_run", [DryRun.OFF, DryRun.SERVER])
-def test_an_object_that_cannot_be_handed_over_is_told(
+def test_move_reports_an_object_that_cannot_be_transferred(
     stage: Stage, shop: Stage, api: Api, kubectl: Kubectl, name: str, dry_run: DryRun
 ) -> None:
     """Why, with exit code 3 for a failure; it is left as it is, and the others are moved."""
@@ -224,7 +226,7 @@ def _told(story: Story, name: str) -> str:
     return str(done.problem) if done.problem else done.reason
 
 
-def test_a_set_cannot_be_moved_into_itself(stage: Stage, api: Api) -> None:
+def test_move_into_the_same_set_is_refused(stage: Stage, api: Api) -> None:
     """Said before anything is read."""
     stage.run(config_map("a"))
     before = _everything(api, stage)
@@ -233,7 +235,7 @@ def test_a_set_cannot_be_moved_into_itself(stage: Stage, api: Api) -> None:
     assert _everything(api, stage) == before
 
 
-def test_names_that_neither_set_lists_move_nothing(stage: Stage, shop: Stage, api: Api) -> None:
+def test_move_of_unlisted_names_does_nothing(stage: Stage, shop: Stage, api: Api) -> None:
     """A typing error must not pass for done; what has been moved already is no error."""
     stage.run(config_map("a"), config_map("b"))
     stage.move(shop, "configmap/b")
@@ -244,7 +246,7 @@ def test_names_that_neither_set_lists_move_nothing(stage: Stage, shop: Stage, ap
     assert stage.move(shop, "configmap/a", "configmap/b").outcomes == {"configmap/a": Outcome.MOVED}
 
 
-def test_a_set_that_there_is_not_is_no_source(stage: Stage, shop: Stage, api: Api) -> None:
+def test_move_from_a_missing_set_is_an_error(stage: Stage, shop: Stage, api: Api) -> None:
     """Nor is an inventory made for it, or for the other one."""
     shop.run(config_map("a"))
     before = _everything(api, stage)
@@ -255,7 +257,7 @@ def test_a_set_that_there_is_not_is_no_source(stage: Stage, shop: Stage, api: Ap
 
 @pytest.mark.parametrize("where", [DryRun.SERVER, DryRun.CLIENT])
 @pytest.mark.parametrize("names", [(), ("configmap/a", "service/web")])
-def test_a_dry_run_changes_nothing(
+def test_move_dry_run_changes_nothing(
     stage: Stage, abroad: Stage, api: Api, where: DryRun, names: tuple[str, ...]
 ) -> None:
     """By UID and resourceVersion of everything; it says what the move itself says."""
@@ -270,7 +272,7 @@ WIDE = {**config_map("b", labels={"team": "x"}), "data": {"key": "v", "more": "w
 NARROW = config_map("b")
 
 
-def test_the_new_sets_next_apply_of_the_same_manifests_changes_nothing(
+def test_moved_object_is_unchanged_by_the_new_sets_next_apply(
     stage: Stage, shop: Stage, api: Api, audit: AuditTrail
 ) -> None:
     """Nothing but its own inventory is written; by the apply after that, nothing at all."""
@@ -297,7 +299,7 @@ def _has_narrowed(api: Api, stage: Stage, shop: Stage) -> None:
     _belongs(api, stage, "b", shop)
 
 
-def test_a_field_that_the_new_sets_manifest_leaves_out_goes(
+def test_moved_object_loses_a_field_that_the_new_manifest_omits(
     stage: Stage, shop: Stage, api: Api
 ) -> None:
     """The old set's manager was renamed, so nobody else holds it."""
@@ -307,7 +309,7 @@ def test_a_field_that_the_new_sets_manifest_leaves_out_goes(
     _has_narrowed(api, stage, shop)
 
 
-def test_what_is_taken_with_adopt_all_goes_along_whole(stage: Stage, shop: Stage, api: Api) -> None:
+def test_object_taken_with_adopt_all_moves_completely(stage: Stage, shop: Stage, api: Api) -> None:
     """As if it had been moved: the same object, under one manager."""
     stage.run(WIDE, config_map("a"))
     uid = _metadata(api, stage, "b")["uid"]
@@ -318,9 +320,7 @@ def test_what_is_taken_with_adopt_all_goes_along_whole(stage: Stage, shop: Stage
     assert not shop.check().found
 
 
-def test_the_old_sets_next_runs_concern_only_what_it_kept(
-    stage: Stage, shop: Stage, api: Api
-) -> None:
+def test_old_set_ignores_moved_objects(stage: Stage, shop: Stage, api: Api) -> None:
     """Without the object all is unchanged; with it still in the input, it is refused."""
     stage.run(config_map("a"), config_map("b"), SERVICE)
     stage.move(shop, "configmap/b")
@@ -342,7 +342,7 @@ def test_the_old_sets_next_runs_concern_only_what_it_kept(
 
 
 @pytest.mark.parametrize("applied", [True, False])
-def test_adopted_stays_adopted_and_created_stays_created(
+def test_move_keeps_ownership_as_it_was(
     stage: Stage, shop: Stage, api: Api, kubectl: Kubectl, applied: bool
 ) -> None:
     """Whether the new set has applied them meanwhile or not."""
@@ -366,7 +366,7 @@ def test_adopted_stays_adopted_and_created_stays_created(
     assert api.get(_path(stage, "old"))["data"] == {"mine": "1", "key": "v"}
 
 
-def test_there_and_back(stage: Stage, shop: Stage, api: Api) -> None:
+def test_object_moved_there_and_back_is_as_before(stage: Stage, shop: Stage, api: Api) -> None:
     """The object is as it was before, by every manager and field."""
     bodies = (WIDE, config_map("a"), SERVICE)
     stage.run(*bodies)
@@ -385,7 +385,7 @@ def _patches(seen: Exchange) -> bool:
 
 
 @pytest.mark.parametrize("which", [1, 2])
-def test_an_object_that_somebody_changes_meanwhile_is_looked_at_again(
+def test_move_reads_an_object_again_that_changed_meanwhile(
     spoiled: Stage, shop: Stage, proxy: FaultProxy, api: Api, kubectl: Kubectl, which: int
 ) -> None:
     """Between the read and the patch, and between the two patches: the change stays."""
@@ -409,7 +409,7 @@ def test_an_object_that_somebody_changes_meanwhile_is_looked_at_again(
     assert spoiled.listed() == {"configmap/a"}
 
 
-def test_an_object_that_is_deleted_meanwhile_is_told(
+def test_move_reports_an_object_deleted_meanwhile(
     spoiled: Stage, shop: Stage, proxy: FaultProxy, api: Api, kubectl: Kubectl
 ) -> None:
     """It is gone for both sets, and nothing is made in its place."""
@@ -433,7 +433,7 @@ def test_an_object_that_is_deleted_meanwhile_is_told(
 
 
 @pytest.mark.parametrize("count", [1, 2, 9])
-def test_a_lost_reply_to_a_hand_over_is_known_again(
+def test_move_recognises_a_lost_reply(
     spoiled: Stage, shop: Stage, proxy: FaultProxy, api: Api, count: int
 ) -> None:
     """By the new set's label on the very object; lost once, for both patches, and every time."""
@@ -446,7 +446,7 @@ def test_a_lost_reply_to_a_hand_over_is_known_again(
     _has_narrowed(api, spoiled, shop)
 
 
-def test_a_move_that_the_server_refuses_leaves_the_object_to_the_old_set(
+def test_rejected_move_leaves_the_object_in_the_old_set(
     spoiled: Stage, shop: Stage, proxy: FaultProxy, api: Api
 ) -> None:
     """The new set forgets it at its next run; the same move again does it."""
@@ -465,7 +465,7 @@ def test_a_move_that_the_server_refuses_leaves_the_object_to_the_old_set(
     assert shop.listed() == {"configmap/b", "configmap/c"}
 
 
-def test_two_moves_in_opposite_directions_take_turns(
+def test_opposite_moves_take_turns(
     stage: Stage, shop: Stage, spoiled: Stage, proxy: FaultProxy
 ) -> None:
     """The second waits for the first, which holds both sets, and then has its way."""
@@ -486,7 +486,7 @@ def test_two_moves_in_opposite_directions_take_turns(
     assert shop.listed() == {"configmap/b", "configmap/d"}
 
 
-def test_moves_that_begin_at_once_end_within_their_time(stage: Stage, shop: Stage) -> None:
+def test_simultaneous_moves_end_in_time(stage: Stage, shop: Stage) -> None:
     """Each is done, or has lost the race and does it when told again; none waits for ever."""
     stage.run(*(config_map(f"a-{number}") for number in range(4)))
     shop.run(*(config_map(f"b-{number}") for number in range(4)))
@@ -511,7 +511,7 @@ def _try_to_move(source: Stage, target: Stage, name: str) -> bool:
         return False
 
 
-def test_a_move_waits_for_the_run_that_holds_either_set(stage: Stage, shop: Stage) -> None:
+def test_move_waits_for_the_run_with_either_lock(stage: Stage, shop: Stage) -> None:
     """And says who that is when it takes too long; nothing has changed hands then."""
     stage.run(config_map("a"), config_map("b"))
     shop.run(config_map("s"))
@@ -524,7 +524,7 @@ def test_a_move_waits_for_the_run_that_holds_either_set(stage: Stage, shop: Stag
         assert shop.listed() == {"configmap/s"}
 
 
-def test_a_move_that_was_cut_off_before_the_hand_over_deletes_nothing(
+def test_move_killed_before_the_transfer_deletes_nothing(
     stage: Stage, proxy: FaultProxy, api: Api, tmp_path: Path
 ) -> None:
     """Both sets list it, the label is the old set's still: its prune lets go of it."""

@@ -56,7 +56,7 @@ def _at_plan(then: Callable[[], object]) -> Callable[[Event], None]:
 
 
 @pytest.mark.parametrize("mode", [Mode.APPLY, Mode.PRUNE])
-def test_a_namespace_that_leaves_as_an_object_for_it_comes_is_refused(
+def test_namespace_prune_with_a_new_object_in_it_is_refused(
     stage: Stage, api: Api, home: str, mode: Mode
 ) -> None:
     """The object is in the input and not yet there when the contents are counted."""
@@ -75,9 +75,7 @@ def test_a_namespace_that_leaves_as_an_object_for_it_comes_is_refused(
     assert f"namespace/{home}" in stage.listed()
 
 
-def test_a_crd_that_leaves_as_a_custom_resource_of_it_comes_is_refused(
-    running: Plane, crds: Api
-) -> None:
+def test_crd_prune_with_a_new_custom_resource_is_refused(running: Plane, crds: Api) -> None:
     """The custom resource is in the input and not yet there when the kind is counted."""
     stage = Stage(running.kubeconfig, "default", name="coming")
     stage.run(crd("Comer"), config_map("coming"))
@@ -90,7 +88,7 @@ def test_a_crd_that_leaves_as_a_custom_resource_of_it_comes_is_refused(
     assert crds.exists(_path("Comer", "new"))
 
 
-def test_a_stranger_that_comes_after_the_plan_does_not_go_with_its_namespace(
+def test_foreign_object_created_after_the_plan_saves_its_namespace(
     stage: Stage, api: Api, home: str
 ) -> None:
     """The contents are counted once more right before the delete."""
@@ -107,9 +105,7 @@ def test_a_stranger_that_comes_after_the_plan_does_not_go_with_its_namespace(
     assert f"namespace/{home}" in stage.listed()
 
 
-def test_a_stranger_that_comes_after_the_plan_does_not_go_with_its_kind(
-    running: Plane, crds: Api
-) -> None:
+def test_foreign_object_created_after_the_plan_saves_its_crd(running: Plane, crds: Api) -> None:
     """The same for a CRD; the option that names it takes the stranger along."""
     stage = Stage(running.kubeconfig, "default", name="late")
     stage.run(crd("Late"), config_map("late"), custom_resource("ours", "Late"))
@@ -124,9 +120,7 @@ def test_a_stranger_that_comes_after_the_plan_does_not_go_with_its_kind(
     assert (story.exit_code, story.outcomes[crd_name("Late")]) == (0, Outcome.PRUNED), story.events
 
 
-def test_a_kind_that_is_not_served_is_not_taken_for_empty(
-    running: Plane, crds: Api, kubectl: Kubectl
-) -> None:
+def test_unserved_kind_is_not_taken_for_empty(running: Plane, crds: Api, kubectl: Kubectl) -> None:
     """Its custom resources are stored all the same; only the option that names it lets it go."""
     stage = Stage(running.kubeconfig, "default", name="hidden")
     stage.run(crd("Hidden"), config_map("hidden"))

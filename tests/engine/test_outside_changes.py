@@ -68,7 +68,7 @@ CHANGES: dict[str, tuple[str, list[str]]] = {
 
 
 @pytest.mark.parametrize("name", CHANGES)
-def test_a_change_of_what_we_own_is_put_back(stage: Stage, kubectl: Kubectl, name: str) -> None:
+def test_change_to_our_fields_is_reverted(stage: Stage, kubectl: Kubectl, name: str) -> None:
     """By force of conflict rules the other manager owns it now, so it takes ``force_conflicts``."""
     target, patch = CHANGES[name]
     stage.run(*BODIES)
@@ -88,7 +88,7 @@ def _owned(kubectl: Kubectl, stage: Stage, target: str) -> str:
     return kubectl("get", target, "-n", stage.namespace, "-o", f"jsonpath={columns}")
 
 
-def test_an_object_deleted_outside_comes_back(stage: Stage, kubectl: Kubectl) -> None:
+def test_object_deleted_by_others_is_created_again(stage: Stage, kubectl: Kubectl) -> None:
     """As a new object, recorded under its new UID."""
     stage.run(*BODIES)
     kubectl("delete", "service/web", "-n", stage.namespace)
@@ -96,7 +96,7 @@ def test_an_object_deleted_outside_comes_back(stage: Stage, kubectl: Kubectl) ->
     assert set(stage.run(*BODIES).outcomes.values()) == {Outcome.UNCHANGED}
 
 
-def test_a_finished_job_with_a_ttl_stays_gone(stage: Stage, api: Api) -> None:
+def test_finished_job_with_a_ttl_stays_gone(stage: Stage, api: Api) -> None:
     """It has done its work; a changed one runs again."""
     job: dict[str, Any] = {
         "apiVersion": "batch/v1",
@@ -274,7 +274,7 @@ def _others_unchanged(outcomes: Mapping[str, Outcome], target: str) -> bool:
 
 
 @pytest.mark.parametrize("name", [*EDITS, *ORDERS])
-def test_a_put_is_put_back(stage: Stage, api: Api, name: str) -> None:
+def test_put_is_reverted(stage: Stage, api: Api, name: str) -> None:
     """By PUT, which says everything of an object: values, orders, managedFields."""
     target, edit = (EDITS | ORDERS)[name]
     stage.run(*QUIET.values())
@@ -291,7 +291,7 @@ def test_a_put_is_put_back(stage: Stage, api: Api, name: str) -> None:
 
 
 @pytest.mark.parametrize("target", QUIET)
-def test_wiped_managed_fields_alone_are_put_back(stage: Stage, api: Api, target: str) -> None:
+def test_wiped_managed_fields_are_restored(stage: Stage, api: Api, target: str) -> None:
     """Without our entry nothing would show the next change, nor prune the object."""
     stage.run(*QUIET.values())
     path = PATHS[target].format(stage.namespace)
@@ -313,7 +313,9 @@ def _apply(api: Api, path: str, body: Any, manager: str) -> None:
 
 @pytest.mark.parametrize("soon", [True, False], ids=["within its second", "later"])
 @pytest.mark.parametrize("target", QUIET)
-def test_an_apply_under_our_own_name(stage: Stage, api: Api, target: str, soon: bool) -> None:
+def test_apply_under_our_own_manager_is_noticed(
+    stage: Stage, api: Api, target: str, soon: bool
+) -> None:
     """The same values leave nothing to do; another label, which moves no generation, is seen.
 
     Our entry's paths are the same either way, and its time is good for a second only.
@@ -335,7 +337,9 @@ def test_an_apply_under_our_own_name(stage: Stage, api: Api, target: str, soon: 
     assert _substance(api.get(path)) == _substance(before)
 
 
-def test_a_co_owner(stage: Stage, api: Api, audit: AuditTrail) -> None:
+def test_co_owner_is_ignored_until_it_changes_a_value(
+    stage: Stage, api: Api, audit: AuditTrail
+) -> None:
     """Who owns our fields along with us disturbs nothing until they say something else."""
     stage.run(*QUIET.values())
     path = PATHS["cronjob.batch/c"].format(stage.namespace)
@@ -354,7 +358,7 @@ def test_a_co_owner(stage: Stage, api: Api, audit: AuditTrail) -> None:
     assert _substance(api.get(path)) == _substance(before)
 
 
-def test_an_object_re_created_outside_is_put_right(stage: Stage, api: Api) -> None:
+def test_object_recreated_by_others_is_adopted_again(stage: Stage, api: Api) -> None:
     """Under the same name with other values; the record holds its new UID, and an adoption."""
     stage.run(*QUIET.values())
     path = PATHS["configmap/m"].format(stage.namespace)
@@ -427,7 +431,7 @@ def policy(api: Api, stage: Stage) -> Iterator[Callable[[str, str], None]]:
 
 
 @pytest.mark.parametrize("name", REWRITES)
-def test_what_a_policy_rewrites_during_anothers_patch_is_put_back(
+def test_policy_rewrite_during_anothers_patch_is_reverted(
     stage: Stage, api: Api, policy: Callable[[str, str], None], name: str
 ) -> None:
     """It changes our field and leaves it ours: managedFields stay as they are."""
@@ -484,7 +488,7 @@ def _entry(live: Any, stage: Stage) -> Any:
         ("cronjob.batch/c", {"spec": {"jobTemplate": {"spec": {"backoffLimit": 2}}}}),
     ],
 )
-def test_a_change_of_what_we_do_not_own_is_left_alone(
+def test_change_to_fields_of_others_is_left_alone(
     stage: Stage, api: Api, audit: AuditTrail, target: str, patch: dict[str, Any]
 ) -> None:
     """Nothing is touched, and by the server's own log nothing is sent."""
@@ -499,7 +503,7 @@ def test_a_change_of_what_we_do_not_own_is_left_alone(
     api("PATCH", path, {"metadata": {"finalizers": None}}, content_type=MERGE)
 
 
-def test_an_item_that_others_add_to_a_list_of_ours_costs_one_apply(
+def test_list_item_added_by_others_costs_one_apply(
     stage: Stage, api: Api, audit: AuditTrail
 ) -> None:
     """By the values alone it might be ours; what is sent moves nothing, and is not sent again."""

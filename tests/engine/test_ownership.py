@@ -25,9 +25,7 @@ def _create(kubectl: Kubectl, stage: Stage, name: str) -> None:
     kubectl("create", "configmap", name, "-n", stage.namespace, "--from-literal=mine=1")
 
 
-def test_an_adopted_object_is_abandoned_not_deleted(
-    stage: Stage, api: Api, kubectl: Kubectl
-) -> None:
+def test_adopted_object_is_orphaned_not_deleted(stage: Stage, api: Api, kubectl: Kubectl) -> None:
     """Its data stays; our label and our managedFields entry go, and what was there before is ours.
 
     The fields that kubectl had put there became ours at the adoption (test_migration.py).
@@ -43,7 +41,7 @@ def test_an_adopted_object_is_abandoned_not_deleted(
     assert stage.listed() == {"configmap/a"}
 
 
-def test_an_adopted_object_survives_the_delete_of_the_set(
+def test_adopted_object_survives_the_delete_of_the_set(
     stage: Stage, api: Api, kubectl: Kubectl
 ) -> None:
     """And the set is gone all the same."""
@@ -72,9 +70,7 @@ def test_adopt_none_refuses_and_prunes_nothing(stage: Stage, api: Api, kubectl: 
     assert api.get(_path(stage, "old"))["data"] == {"mine": "1"}
 
 
-def test_an_object_of_another_set_is_refused_and_survives_that_sets_prune_after_adopt_all(
-    stage: Stage, api: Api
-) -> None:
+def test_object_taken_with_adopt_all_survives_the_other_sets_prune(stage: Stage, api: Api) -> None:
     """Moved from A to B: whichever runs first, it is not deleted."""
     other = Stage(stage.kubeconfig, stage.namespace, name="other")
     stage.run(config_map("moved"), config_map("a"))
@@ -90,7 +86,7 @@ def test_an_object_of_another_set_is_refused_and_survives_that_sets_prune_after_
     assert api.get(_path(stage, "moved"))["metadata"]["uid"] == uid
 
 
-def test_a_recreated_object_is_not_deleted(stage: Stage, api: Api, kubectl: Kubectl) -> None:
+def test_recreated_object_is_not_deleted(stage: Stage, api: Api, kubectl: Kubectl) -> None:
     """Same name, same label by hand, another UID: not the object that we made."""
     stage.run(config_map("a"), config_map("b"))
     kubectl("delete", "configmap/b", "-n", stage.namespace)
@@ -100,9 +96,7 @@ def test_a_recreated_object_is_not_deleted(stage: Stage, api: Api, kubectl: Kube
     assert api.get(_path(stage, "b"))["data"] == {"mine": "1"}
 
 
-def test_an_object_that_lost_our_label_is_not_deleted(
-    stage: Stage, api: Api, kubectl: Kubectl
-) -> None:
+def test_object_without_our_label_is_not_deleted(stage: Stage, api: Api, kubectl: Kubectl) -> None:
     """It stays listed, and the run says what to do."""
     stage.run(config_map("a"), config_map("b"))
     kubectl("label", "configmap/b", "-n", stage.namespace, f"{PART_OF}-")
@@ -117,7 +111,7 @@ def test_an_object_that_lost_our_label_is_not_deleted(
 @pytest.mark.parametrize(
     "mark", ["applyprune.dev/prune: disabled", "helm.sh/resource-policy: keep"]
 )
-def test_a_mark_in_the_manifest_keeps_the_object(stage: Stage, api: Api, mark: str) -> None:
+def test_annotated_object_is_orphaned(stage: Stage, api: Api, mark: str) -> None:
     """Known at prune time, when the manifest is gone."""
     key, _, value = mark.partition(": ")
     stage.run(config_map("a"), config_map("kept", annotations={key: value}))
@@ -125,7 +119,7 @@ def test_a_mark_in_the_manifest_keeps_the_object(stage: Stage, api: Api, mark: s
     assert api.exists(_path(stage, "kept"))
 
 
-def test_what_controllers_copied_our_label_to_is_never_touched(
+def test_object_with_a_copied_label_is_never_touched(
     stage: Stage, api: Api, kubectl: Kubectl
 ) -> None:
     """Endpoints and EndpointSlices bear a Service's labels; they are in no plan of ours."""
@@ -143,7 +137,7 @@ def test_what_controllers_copied_our_label_to_is_never_touched(
     ]
 
 
-def test_a_conflict_fails_that_object_alone_and_is_explained(
+def test_conflict_fails_its_object_alone_and_is_explained(
     stage: Stage, api: Api, kubectl: Kubectl
 ) -> None:
     """Exit code 4; the others are applied; nothing is pruned."""

@@ -26,7 +26,7 @@ def labelled(name: str, app: str, value: str = "v", **metadata: Any) -> dict[str
     return config_map(name, value, labels={"app": app}, **metadata)
 
 
-def test_the_server_reads_selectors_as_we_do(api: Api, namespace: str) -> None:
+def test_selectors_mean_the_same_to_the_server(api: Api, namespace: str) -> None:
     """Every text of the table is taken, or refused, by both, and picks out the same object."""
     path = f"/api/v1/namespaces/{namespace}/configmaps"
     assert api("POST", path, config_map("a", labels=LABELS))[0] == 201
@@ -41,7 +41,7 @@ def test_the_server_reads_selectors_as_we_do(api: Api, namespace: str) -> None:
         assert ("a" in found) is expected, text
 
 
-def test_the_rest_is_left_as_it_is_and_listed(stage: Stage, api: Api) -> None:
+def test_unselected_objects_stay_listed_and_unchanged(stage: Stage, api: Api) -> None:
     """Neither applied nor pruned, be it in the input or not; one line says so."""
     stage.run(labelled("a", "web"), labelled("b", "db"), labelled("c", "db"))
     story = stage.run(labelled("a", "web", "new"), labelled("b", "db", "new"), selector=WEB)
@@ -59,7 +59,7 @@ def test_the_rest_is_left_as_it_is_and_listed(stage: Stage, api: Api) -> None:
     assert story.outcomes["configmap/b"] is Outcome.UNCHANGED
 
 
-def test_the_write_ahead_holds_everything(stage: Stage) -> None:
+def test_write_ahead_contains_the_unselected_objects(stage: Stage) -> None:
     """What was listed and what is to be sent, and nothing that was not selected."""
     stage.run(labelled("b", "db"), labelled("c", "db"))
     story = stage.run(labelled("a", "web"), labelled("d", "db"), selector=WEB)
@@ -68,7 +68,7 @@ def test_the_write_ahead_holds_everything(stage: Stage) -> None:
     assert stage.listed() == {"configmap/a", "configmap/b", "configmap/c"}
 
 
-def test_a_dependency_may_stand_outside_the_selection(stage: Stage) -> None:
+def test_dependency_may_be_outside_the_selection(stage: Stage) -> None:
     """In the input, or in the inventory; what is in neither is an error still."""
     needs = {DEPENDS_ON: f"/namespaces/{stage.namespace}/ConfigMap/b"}
     first = labelled("a", "web", annotations=needs)
@@ -82,14 +82,14 @@ def test_a_dependency_may_stand_outside_the_selection(stage: Stage) -> None:
         stage.run(labelled("a", "web", annotations=lost), selector=WEB)
 
 
-def test_what_is_not_selected_must_be_right_all_the_same(stage: Stage) -> None:
+def test_unselected_manifests_must_be_valid_too(stage: Stage) -> None:
     """A set is one thing: half of it is not applied from an input that cannot be read."""
     broken = {"apiVersion": "x.io/v1", "kind": "Foo", "metadata": {"name": "f"}}
     with pytest.raises(InputErrors):
         stage.run(labelled("a", "web"), broken, broken, selector=WEB)
 
 
-def test_a_selector_that_picks_out_nothing_is_an_error(stage: Stage) -> None:
+def test_selector_without_a_match_is_an_error(stage: Stage) -> None:
     """For a new set and for one that there is; with --allow-empty nothing is done."""
     for _ in range(2):
         with pytest.raises(EmptyInput, match="picks out none of the 1 objects in the input"):
@@ -100,7 +100,7 @@ def test_a_selector_that_picks_out_nothing_is_an_error(stage: Stage) -> None:
     assert stage.listed() == {"configmap/b"}
 
 
-def test_a_namespace_override(stage: Stage, api: Api) -> None:
+def test_namespace_override_moves_the_objects(stage: Stage, api: Api) -> None:
     """Every namespaced manifest goes there, dependencies by their old names are understood."""
     home = stage.namespace
     needs = {DEPENDS_ON: "/namespaces/elsewhere/ConfigMap/b"}
@@ -118,7 +118,7 @@ def test_a_namespace_override(stage: Stage, api: Api) -> None:
     assert api.exists(f"/api/v1/namespaces/{home}/configmaps/b")
 
 
-def test_a_namespace_override_empties_no_namespace_unseen(stage: Stage, api: Api) -> None:
+def test_namespace_override_does_not_empty_a_namespace_silently(stage: Stage, api: Api) -> None:
     """Who wants a copy elsewhere would lose what there is; a number given allows it."""
     bodies = (config_map("a"), config_map("b"))
     stage.run(*bodies)

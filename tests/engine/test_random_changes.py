@@ -560,7 +560,7 @@ def _draw(rng: random.Random, api: Api, sample: Sample, target: SetIdentity) -> 
     return Change(sample, path, way)
 
 
-def test_200_random_changes_are_seen_and_put_back(running: Plane, bare: Api) -> None:
+def test_two_hundred_random_changes_are_seen_and_reverted(running: Plane, bare: Api) -> None:
     """Each by the next run; whatever nobody has touched is left alone in the same run."""
     stage = Stage(running.kubeconfig, "default")
     bodies = [sample.body for sample in SAMPLES]
@@ -620,7 +620,7 @@ STATUS: dict[str, dict[str, Any]] = {
 }
 
 
-def test_what_we_do_not_own_is_nobodys_write(running: Plane, bare: Api) -> None:
+def test_random_changes_to_fields_of_others_cause_no_write(running: Plane, bare: Api) -> None:
     """Labels, annotations, fields and status of others over all kinds: by the log, no request."""
     stage = Stage(running.kubeconfig, "default")
     bodies = [sample.body for sample in SAMPLES]

@@ -94,7 +94,7 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any], str, str]] = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_refused_with_the_field_and_made_anew_where_allowed(
+def test_immutable_change_is_refused_with_its_field_and_recreated_where_allowed(
     stage: Stage, kubectl: Kubectl, name: str
 ) -> None:
     """By the option, and by the annotation in the manifest; the object is ours as before."""
@@ -133,7 +133,7 @@ def _uid(stage: Stage, ref: str) -> str:
     return uid
 
 
-def test_a_claim_is_never_made_anew(stage: Stage, api: Api) -> None:
+def test_claim_is_never_recreated(stage: Stage, api: Api) -> None:
     """It holds data: refused with the field named, whatever is allowed."""
     stage.run(_claim("ReadWriteOnce"))
     path = f"/api/v1/namespaces/{stage.namespace}/persistentvolumeclaims/data"
@@ -149,7 +149,7 @@ def test_a_claim_is_never_made_anew(stage: Stage, api: Api) -> None:
     assert (now["uid"], now.get("deletionTimestamp")) == (uid, None)
 
 
-def test_what_is_simply_wrong_is_not_taken_for_immutable(stage: Stage, api: Api) -> None:
+def test_invalid_change_is_not_taken_for_immutable(stage: Stage, api: Api) -> None:
     """The manifest would be refused at its creation, too: nothing is deleted for it."""
     stage.run(DEPLOYMENT)
     path = f"/apis/apps/v1/namespaces/{stage.namespace}/deployments/web"
@@ -166,7 +166,7 @@ def test_what_is_simply_wrong_is_not_taken_for_immutable(stage: Stage, api: Api)
 
 
 @pytest.mark.parametrize("how", ["adopted", "kept", "owned"])
-def test_what_is_not_ours_to_delete_is_not_made_anew(
+def test_foreign_object_is_not_recreated(
     stage: Stage, api: Api, kubectl: Kubectl, how: str
 ) -> None:
     """Adopted, marked to be kept, or somebody else's by an ownerReference."""
@@ -202,7 +202,7 @@ def test_what_is_not_ours_to_delete_is_not_made_anew(
         ),
     ],
 )
-def test_killed_anywhere_between_delete_and_create(
+def test_recreation_killed_anywhere_recovers(
     stage: Stage,
     proxy: FaultProxy,
     api: Api,
@@ -241,7 +241,7 @@ def test_killed_anywhere_between_delete_and_create(
     assert len(killed_at) == 8, killed_at
 
 
-def test_a_create_that_fails_after_the_delete_is_made_up_for(
+def test_create_that_fails_after_the_delete_is_recovered(
     spoiled: Stage, stage: Stage, proxy: FaultProxy, api: Api
 ) -> None:
     """The object is away for a moment, and listed all the same."""
@@ -262,7 +262,7 @@ def test_a_create_that_fails_after_the_delete_is_made_up_for(
     assert stage.run(_immutable("b")).outcomes == {"configmap/fixed": Outcome.CREATED}
 
 
-def test_a_lost_reply_to_that_create_is_known_to_be_ours(
+def test_create_with_a_lost_reply_is_recognised_as_ours(
     spoiled: Stage, stage: Stage, proxy: FaultProxy
 ) -> None:
     """The retry answers 409; the object must not look adopted."""
@@ -281,7 +281,7 @@ def test_a_lost_reply_to_that_create_is_known_to_be_ours(
     assert {one.made for one in stage.inventory().entries.values()} == {Made.CREATED}
 
 
-def test_another_word_than_allowed_is_an_input_error(stage: Stage) -> None:
+def test_unknown_annotation_value_is_an_input_error(stage: Stage) -> None:
     """With its place, before anything is applied."""
     with pytest.raises(InputError, match=r"applyprune\.dev/recreate"):
         stage.run(config_map("a", annotations={"applyprune.dev/recreate": "true"}))

@@ -119,7 +119,7 @@ CASES: dict[str, tuple[Callable[[str], Bodies], int, set[str]]] = {
 
 @pytest.mark.parametrize("mode", [Mode.APPLY, Mode.PRUNE])
 @pytest.mark.parametrize("name", CASES)
-def test_what_is_printed_allows_exactly_that(
+def test_printed_options_allow_exactly_the_refused_prune(
     stage: Stage, home: str, name: str, mode: Mode
 ) -> None:
     """Where nothing goes along with what is the set's own."""
@@ -140,9 +140,7 @@ CASCADES: dict[str, tuple[Callable[[str], Bodies], int, set[str]]] = {
 
 
 @pytest.mark.parametrize("name", CASCADES)
-def test_what_is_printed_allows_what_goes_along(
-    stage: Stage, api: Api, home: str, name: str
-) -> None:
+def test_printed_options_allow_cascades(stage: Stage, api: Api, home: str, name: str) -> None:
     """A Namespace with objects that are not the set's, counted among those that go."""
     made, left, options = CASCADES[name]
     bodies = made(home)
@@ -154,7 +152,7 @@ def test_what_is_printed_allows_what_goes_along(
 
 
 @pytest.mark.parametrize("mode", [Mode.APPLY, Mode.PRUNE, Mode.DELETE])
-def test_keep_knows_upper_case(stage: Stage, api: Api, mode: Mode) -> None:
+def test_orphan_option_accepts_upper_case(stage: Stage, api: Api, mode: Mode) -> None:
     """Names of RBAC may have it; the kind may be in any case."""
     stage.run(ROLE, config_map("a"))
     left = () if mode is Mode.DELETE else (config_map("a"),)
@@ -167,7 +165,7 @@ def test_keep_knows_upper_case(stage: Stage, api: Api, mode: Mode) -> None:
 
 @pytest.mark.parametrize("mode", [Mode.APPLY, Mode.PRUNE, Mode.DELETE])
 @pytest.mark.parametrize("lost", ["role/app.reader", "configmap/typo", "nonsense"])
-def test_a_keep_that_names_nothing_refuses_the_prune(
+def test_orphan_option_that_matches_nothing_blocks_the_prune(
     stage: Stage, api: Api, kubectl: Kubectl, mode: Mode, lost: str
 ) -> None:
     """All of it, where anything would go; that there is another that names something is no help."""
@@ -185,7 +183,7 @@ def test_a_keep_that_names_nothing_refuses_the_prune(
 
 
 @pytest.mark.parametrize("mode", [Mode.APPLY, Mode.PRUNE])
-def test_a_keep_that_names_nothing_is_no_matter_where_nothing_goes(
+def test_orphan_option_that_matches_nothing_is_ignored_without_a_prune(
     stage: Stage, mode: Mode
 ) -> None:
     """The same command runs in a pipeline, long after its object is gone."""

@@ -37,7 +37,7 @@ def _drop(stage: Stage, name: str) -> None:
     transport.close()
 
 
-def test_nothing_is_found_where_nothing_is_wrong(stage: Stage) -> None:
+def test_check_finds_nothing_in_a_healthy_set(stage: Stage) -> None:
     """Right after an apply, and where there is no set at all."""
     with pytest.raises(UsageError, match="there is no set web in namespace"):
         stage.check()
@@ -48,7 +48,7 @@ def test_nothing_is_found_where_nothing_is_wrong(stage: Stage) -> None:
     assert stage.inventory() == before
 
 
-def test_labelled_but_not_listed(stage: Stage, api: Api, kubectl: Kubectl) -> None:
+def test_labelled_but_unlisted_object_is_found(stage: Stage, api: Api, kubectl: Kubectl) -> None:
     """Said by every run, mended by a repair; what bears the label alone is nobody's business."""
     stage.run(config_map("a"), config_map("b"))
     kubectl("create", "configmap", "copied", "-n", stage.namespace)
@@ -70,7 +70,7 @@ def test_labelled_but_not_listed(stage: Stage, api: Api, kubectl: Kubectl) -> No
 
 
 @pytest.mark.parametrize("bare", [False, True])
-def test_listed_but_not_labelled(stage: Stage, kubectl: Kubectl, bare: bool) -> None:
+def test_listed_but_unlabelled_object_is_found(stage: Stage, kubectl: Kubectl, bare: bool) -> None:
     """The label comes back, and our Apply entry where the label was all that it owned."""
     body = config_map("b")
     if bare:
@@ -84,7 +84,7 @@ def test_listed_but_not_labelled(stage: Stage, kubectl: Kubectl, bare: bool) -> 
     assert stage.run(config_map("a")).outcomes["configmap/b"] is Outcome.PRUNED
 
 
-def test_uid_changed(stage: Stage, api: Api, kubectl: Kubectl) -> None:
+def test_changed_uid_is_found(stage: Stage, api: Api, kubectl: Kubectl) -> None:
     """Somebody's own object of that name is taken off the list and left alone."""
     stage.run(config_map("a"), config_map("b"))
     kubectl("delete", "configmap/b", "-n", stage.namespace)
@@ -95,7 +95,9 @@ def test_uid_changed(stage: Stage, api: Api, kubectl: Kubectl) -> None:
     assert api.get(_path(stage, "b"))["data"] == {"mine": "1"}
 
 
-def test_gone_is_said_and_left_to_the_next_run(stage: Stage, kubectl: Kubectl) -> None:
+def test_missing_object_is_reported_and_left_to_the_next_run(
+    stage: Stage, kubectl: Kubectl
+) -> None:
     """A finished Job that its TTL removed is gone, too, and must not be made again."""
     stage.run(config_map("a"), config_map("b"))
     kubectl("delete", "configmap/b", "-n", stage.namespace)
@@ -105,7 +107,7 @@ def test_gone_is_said_and_left_to_the_next_run(stage: Stage, kubectl: Kubectl) -
     assert stage.run(config_map("a")).outcomes["configmap/b"] is Outcome.REMOVED_FROM_INVENTORY
 
 
-def test_kind_vanished(fresh_plane: FreshPlane, kubectl: Kubectl) -> None:
+def test_entries_of_a_deleted_kind_are_found(fresh_plane: FreshPlane, kubectl: Kubectl) -> None:
     """The CRD is gone, and every object of it: the entries go."""
     plane = fresh_plane(NO_NODES)
     owner, stage = (Stage(plane.kubeconfig, "default", name=name) for name in ("owner", "web"))
@@ -118,7 +120,7 @@ def test_kind_vanished(fresh_plane: FreshPlane, kubectl: Kubectl) -> None:
     assert stage.listed() == {"configmap/a"}
 
 
-def test_two_owners(stage: Stage, api: Api) -> None:
+def test_object_with_two_owners_is_found(stage: Stage, api: Api) -> None:
     """The label decides: the set whose label is gone takes it off its list, the other keeps it."""
     other = Stage(stage.kubeconfig, stage.namespace, name="other")
     stage.run(config_map("a"), config_map("shared"))
@@ -136,7 +138,7 @@ def test_two_owners(stage: Stage, api: Api) -> None:
     assert api.exists(_path(stage, "shared"))
 
 
-def test_another_sets_manager_on_an_object_of_ours_is_said(stage: Stage, kubectl: Kubectl) -> None:
+def test_another_sets_manager_on_our_object_is_found(stage: Stage, kubectl: Kubectl) -> None:
     """It owns fields that our applies cannot take away."""
     stage.run(config_map("a"))
     body = config_map("a")
@@ -149,7 +151,7 @@ def test_another_sets_manager_on_an_object_of_ours_is_said(stage: Stage, kubectl
     assert stage.repair().outcomes == {}
 
 
-def test_no_inventory_at_all(stage: Stage, kubectl: Kubectl) -> None:
+def test_missing_inventory_is_rebuilt(stage: Stage, kubectl: Kubectl) -> None:
     """It is made anew from the marks; the user says what the objects count as."""
     stage.run(config_map("a"), config_map("b"))
     kubectl("delete", "configmap/applyprune-web", "-n", stage.namespace)
@@ -164,7 +166,7 @@ def test_no_inventory_at_all(stage: Stage, kubectl: Kubectl) -> None:
 
 
 @pytest.mark.parametrize("how", ["garbage", "no header", "half"])
-def test_an_inventory_that_cannot_be_read(stage: Stage, api: Api, how: str) -> None:
+def test_unreadable_inventory_is_rebuilt(stage: Stage, api: Api, how: str) -> None:
     """What it listed comes back from the marks."""
     stage.run(config_map("a"), config_map("b"))
     body = api.get(_path(stage, "applyprune-web"))
@@ -186,7 +188,7 @@ def test_an_inventory_that_cannot_be_read(stage: Stage, api: Api, how: str) -> N
     assert stage.run(config_map("a")).outcomes["configmap/b"] is Outcome.PRUNED
 
 
-def test_a_copy_is_mended_where_its_objects_are_the_listed_ones(
+def test_copied_inventory_is_repaired_where_its_objects_match(
     stage: Stage, api: Api, kubectl: Kubectl
 ) -> None:
     """The ConfigMap was restored, the objects never went: one repair, and prunes go on."""
@@ -203,7 +205,7 @@ def test_a_copy_is_mended_where_its_objects_are_the_listed_ones(
     assert stage.run(config_map("a")).outcomes["configmap/b"] is Outcome.PRUNED
 
 
-def test_a_dry_run_writes_nothing(stage: Stage, audit: AuditTrail, kubectl: Kubectl) -> None:
+def test_repair_dry_run_writes_nothing(stage: Stage, audit: AuditTrail, kubectl: Kubectl) -> None:
     """It says what it would do about each."""
     stage.run(config_map("a"), config_map("b"), config_map("c"))
     _drop(stage, "b")
@@ -215,7 +217,7 @@ def test_a_dry_run_writes_nothing(stage: Stage, audit: AuditTrail, kubectl: Kube
     assert verbs == {"get", "list"}
 
 
-def test_a_repair_waits_for_the_run_that_holds_the_set(stage: Stage) -> None:
+def test_repair_waits_for_the_run_with_the_lock(stage: Stage) -> None:
     """And touches nothing while it lives."""
     stage.run(config_map("a"), config_map("b"))
     _drop(stage, "b")

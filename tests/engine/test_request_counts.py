@@ -50,7 +50,7 @@ def _lost_and_repaired(stage: Stage) -> Story:
     return stage.repair(made=Made.CREATED)
 
 
-def test_the_requests_of_each_verb(spoiled: Stage, proxy: FaultProxy) -> None:
+def test_verb_sends_the_recorded_number_of_requests(spoiled: Stage, proxy: FaultProxy) -> None:
     """Three ConfigMaps go through every verb that writes, and through their dry runs."""
     other = replace(spoiled, name="other")
     owned = replace(spoiled, name="owned", owner="Bundle shop/owned")

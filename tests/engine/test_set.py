@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tests.support.plane import Kubectl
 
 
-def test_applied_again_nothing_is_written(stage: Stage, audit: AuditTrail) -> None:
+def test_unchanged_set_is_applied_again_without_a_write(stage: Stage, audit: AuditTrail) -> None:
     """Every object unchanged, and by the server's own log no write of ours."""
     bodies = (config_map("a"), SECRET, SERVICE, DEPLOYMENT)
     first = stage.run(*bodies)
@@ -32,7 +32,7 @@ def test_applied_again_nothing_is_written(stage: Stage, audit: AuditTrail) -> No
     assert writes(audit) == []
 
 
-def test_a_no_op_run_costs_one_list_a_kind(stage: Stage, audit: AuditTrail) -> None:
+def test_no_op_run_costs_one_list_per_kind(stage: Stage, audit: AuditTrail) -> None:
     """Discovery, the inventory, and a LIST for each kind, however many objects there are."""
     bodies = [config_map(f"a-{number}") for number in range(40)] + [SERVICE, DEPLOYMENT]
     stage.run(*bodies)
@@ -42,7 +42,7 @@ def test_a_no_op_run_costs_one_list_a_kind(stage: Stage, audit: AuditTrail) -> N
     assert sorted(event["verb"] for event in ours) == ["get"] * 3 + ["list"] * 3
 
 
-def test_changed_added_gone(stage: Stage, api: Api) -> None:
+def test_run_creates_changes_and_prunes(stage: Stage, api: Api) -> None:
     """One of each, and the rest is left alone."""
     stage.run(config_map("same"), config_map("change"), config_map("go"))
     story = stage.run(config_map("same"), config_map("change", "new"), config_map("come"))
@@ -57,7 +57,7 @@ def test_changed_added_gone(stage: Stage, api: Api) -> None:
     assert not api.exists(f"/api/v1/namespaces/{stage.namespace}/configmaps/go")
 
 
-def test_the_order_of_events_is_the_order_of_the_run(stage: Stage) -> None:
+def test_events_come_in_the_order_of_the_run(stage: Stage) -> None:
     """Started, planned, the union, the applies, the intent, the prunes, the shrunk inventory."""
     stage.run(config_map("go"))
     story = stage.run(config_map("come"))
@@ -71,7 +71,7 @@ def test_the_order_of_events_is_the_order_of_the_run(stage: Stage) -> None:
     assert words == [Phase.UNION, "created", Phase.INTENT, "pruned", Phase.SHRUNK]
 
 
-def test_a_first_run_writes_the_inventory_twice_and_a_pruning_one_three_times(
+def test_first_run_writes_the_inventory_twice_and_a_pruning_one_three_times(
     stage: Stage, audit: AuditTrail
 ) -> None:
     """Design §7: two writes a run, three when something is pruned."""
@@ -89,7 +89,7 @@ def test_a_first_run_writes_the_inventory_twice_and_a_pruning_one_three_times(
     assert count() == 3
 
 
-def test_every_delete_carries_both_preconditions_and_a_propagation(
+def test_delete_carries_both_preconditions_and_a_propagation(
     stage: Stage, audit: AuditTrail
 ) -> None:
     """Safety rule 3, by the server's own record of the request bodies."""
@@ -108,9 +108,7 @@ def test_every_delete_carries_both_preconditions_and_a_propagation(
         assert body["propagationPolicy"] == "Background"
 
 
-def test_delete_leaves_nothing_of_the_set_and_everything_else(
-    stage: Stage, api: Api, kubectl: Kubectl
-) -> None:
+def test_delete_removes_the_set_and_nothing_else(stage: Stage, api: Api, kubectl: Kubectl) -> None:
     """The inventory goes last; a bystander stays as it was."""
     kubectl("create", "configmap", "mine", "-n", stage.namespace)
     path = f"/api/v1/namespaces/{stage.namespace}/configmaps"
@@ -125,14 +123,14 @@ def test_delete_leaves_nothing_of_the_set_and_everything_else(
     }
 
 
-def test_delete_of_a_set_that_is_not_there_is_no_error(stage: Stage) -> None:
+def test_delete_of_a_missing_set_is_no_error(stage: Stage) -> None:
     """It is what the user wanted."""
     story = stage.run(mode=Mode.DELETE)
     assert (story.exit_code, story.outcomes) == (0, {})
     assert "there is no set web" in story.warnings[0]
 
 
-def test_no_prune_keeps_what_left_the_set_listed(stage: Stage, api: Api) -> None:
+def test_no_prune_keeps_entries_of_objects_that_left_the_set(stage: Stage, api: Api) -> None:
     """The next run with prune still finds it."""
     stage.run(config_map("a"), config_map("b"))
     story = stage.run(config_map("a"), prune=False)
@@ -141,7 +139,7 @@ def test_no_prune_keeps_what_left_the_set_listed(stage: Stage, api: Api) -> None
     assert stage.run(config_map("a")).outcomes["configmap/b"] is Outcome.PRUNED
 
 
-def test_prune_without_applying(stage: Stage) -> None:
+def test_prune_runs_without_applying(stage: Stage) -> None:
     """What is new or changed in the input is not touched by the verb prune."""
     stage.run(config_map("a"), config_map("b"))
     story = stage.run(config_map("a", "changed"), config_map("new"), mode=Mode.PRUNE)
@@ -149,7 +147,7 @@ def test_prune_without_applying(stage: Stage) -> None:
     assert stage.listed() == {"configmap/a"}
 
 
-def test_an_empty_input_is_refused(stage: Stage, api: Api) -> None:
+def test_empty_input_is_refused(stage: Stage, api: Api) -> None:
     """A missing mount looks just like it; that there was nothing to delete makes it no better."""
     with pytest.raises(EmptyInput):
         stage.run()
@@ -165,7 +163,7 @@ def test_an_empty_input_is_refused(stage: Stage, api: Api) -> None:
 
 
 @pytest.mark.parametrize("where", [DryRun.SERVER, DryRun.CLIENT])
-def test_a_dry_run_tells_and_writes_nothing(stage: Stage, audit: AuditTrail, where: DryRun) -> None:
+def test_dry_run_reports_and_writes_nothing(stage: Stage, audit: AuditTrail, where: DryRun) -> None:
     """The same outcomes as the run itself; by the server's log no write at all."""
     stage.run(config_map("same"), config_map("change"), config_map("go"))
     audit.restart()
@@ -177,7 +175,7 @@ def test_a_dry_run_tells_and_writes_nothing(stage: Stage, audit: AuditTrail, whe
     assert story.outcomes == stage.run(*bodies).outcomes
 
 
-def test_a_missing_inventory_namespace_is_named_with_the_option_that_creates_it(
+def test_missing_inventory_namespace_is_named_with_the_option_that_creates_it(
     stage: Stage, api: Api
 ) -> None:
     """The namespace stays outside the set: it is there after the set is deleted."""
@@ -192,7 +190,7 @@ def test_a_missing_inventory_namespace_is_named_with_the_option_that_creates_it(
     api("DELETE", f"/api/v1/namespaces/{elsewhere.namespace}")
 
 
-def test_a_namespace_that_is_missing_is_told_with_what_to_do(stage: Stage) -> None:
+def test_missing_namespace_is_reported_with_a_hint(stage: Stage) -> None:
     """Of an object it is the place, not the request, that somebody must see to."""
     story = stage.run(config_map("a", namespace="nowhere"))
     (problem,) = (event.problem for event in story.events if isinstance(event, Done))
@@ -202,7 +200,7 @@ def test_a_namespace_that_is_missing_is_told_with_what_to_do(stage: Stage) -> No
     assert "kubectl create namespace nowhere" in problem.hint
 
 
-def test_members_are_listed_by_the_standard_label(stage: Stage, kubectl: Kubectl) -> None:
+def test_set_members_are_listed_by_the_standard_label(stage: Stage, kubectl: Kubectl) -> None:
     """Any tool that knows ApplySets finds them."""
     stage.run(config_map("a"), SERVICE)
     listed = kubectl(
@@ -211,7 +209,7 @@ def test_members_are_listed_by_the_standard_label(stage: Stage, kubectl: Kubectl
     assert set(listed.split()) == {"configmap/a", "service/web"}
 
 
-def test_one_set_over_several_namespaces(stage: Stage, api: Api) -> None:
+def test_set_spans_several_namespaces(stage: Stage, api: Api) -> None:
     """Its own Namespace among them: created first, deleted last."""
     other = f"{stage.namespace}-b"
     bodies = (
@@ -226,7 +224,7 @@ def test_one_set_over_several_namespaces(stage: Stage, api: Api) -> None:
     assert not api.exists(f"/api/v1/namespaces/{other}")
 
 
-def test_no_secret_value_reaches_the_inventory(stage: Stage, api: Api) -> None:
+def test_inventory_contains_no_secret_value(stage: Stage, api: Api) -> None:
     """Not raw, not as base64, not as a digest that trying would find."""
     stage.run(SECRET)
     (entry,) = stage.inventory().entries.values()

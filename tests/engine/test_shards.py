@@ -64,7 +64,7 @@ def _remove(api: Api, stage: Stage, names: Iterable[str]) -> None:
 
 
 @pytest.mark.sweep
-def test_a_hundred_thousand_entries_are_written_read_and_checked_in_seconds(
+def test_hundred_thousand_entries_are_written_read_and_checked_in_seconds(
     stage: Stage, api: Api
 ) -> None:
     """The limit of objects is the limit: one more is refused before anything is written."""
@@ -92,7 +92,7 @@ def test_a_hundred_thousand_entries_are_written_read_and_checked_in_seconds(
     assert len(set(now) - set(shards)) == len(set(shards) - set(now)) == 1
 
 
-def test_fifty_thousand_entries_and_the_shard_of_those_that_live(stage: Stage, api: Api) -> None:
+def test_lost_shard_with_all_live_entries_is_repaired_from_labels(stage: Stage, api: Api) -> None:
     """500 of them are live, all in one shard: without it, no prune; repaired from the labels."""
     live = [config_map(f"c-{number:03}", namespace=stage.namespace) for number in range(500)]
     assert stage.run(*live).exit_code == 0
@@ -137,7 +137,7 @@ def test_fifty_thousand_entries_and_the_shard_of_those_that_live(stage: Stage, a
     assert pruned == {"configmap/c-498", "configmap/c-499"}
 
 
-def test_a_spoiled_shard_is_as_good_as_none(stage: Stage, api: Api) -> None:
+def test_corrupt_shard_counts_as_missing(stage: Stage, api: Api) -> None:
     """Somebody put other entries under its name; a repair puts its own there again."""
     _write(stage, _dead(6_000))
     one, other = _shards(api, stage)[:2]
@@ -160,7 +160,7 @@ def test_a_spoiled_shard_is_as_good_as_none(stage: Stage, api: Api) -> None:
     assert dict(stage.inventory().entries) == _dead(6_000)
 
 
-def test_shards_that_no_root_names_are_found_and_removed(stage: Stage, api: Api) -> None:
+def test_orphaned_shards_are_found_and_removed(stage: Stage, api: Api) -> None:
     """A run that died between the shards and the root leaves some; a repair takes them away."""
     _write(stage, _dead(6_000))
     path = f"/api/v1/namespaces/{stage.namespace}/configmaps"
@@ -176,7 +176,7 @@ def test_shards_that_no_root_names_are_found_and_removed(stage: Stage, api: Api)
     assert "stray-shard" not in stage.check().found
 
 
-def test_a_writer_that_lost_the_race_leaves_the_winners_shards(stage: Stage, api: Api) -> None:
+def test_writer_that_lost_the_race_leaves_the_winners_shards(stage: Stage, api: Api) -> None:
     """Both wrote shards before their roots; the loser's are removed, the winner's are all there."""
     transport, other = stage.transport(), stage.transport()
     mine, theirs = stage.store(transport), stage.store(other)
@@ -193,7 +193,7 @@ def test_a_writer_that_lost_the_race_leaves_the_winners_shards(stage: Stage, api
     other.close()
 
 
-def test_a_reader_that_is_overtaken_reads_again(stage: Stage) -> None:
+def test_reader_that_was_overtaken_reads_again(stage: Stage) -> None:
     """The root names shards that the next writer removes: that is no damage."""
     _write(stage, _dead(6_000))
     transport = stage.transport()
@@ -204,7 +204,7 @@ def test_a_reader_that_is_overtaken_reads_again(stage: Stage) -> None:
     transport.close()
 
 
-def test_a_set_grows_and_shrinks_across_its_forms(stage: Stage, api: Api) -> None:
+def test_set_grows_and_shrinks_across_its_formats(stage: Stage, api: Api) -> None:
     """Readable, packed, sharded, and back; the last write leaves no shard behind."""
     for count in (10, 1_000, 6_000, 1_000, 10):
         _write(stage, _dead(count))

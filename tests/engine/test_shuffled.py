@@ -204,7 +204,7 @@ def _record(stage: Stage) -> Mapping[str, Any]:
 
 
 @pytest.mark.parametrize("name", ["demo", "boutique"])
-def test_the_plan_and_the_cluster_are_the_same(
+def test_input_order_changes_neither_plan_nor_cluster(
     running: Plane, plain: Api, tmp_path: Path, name: str
 ) -> None:
     """Eight orders, each from empty and each applied again the other way round.
@@ -248,7 +248,7 @@ def test_the_plan_and_the_cluster_are_the_same(
         time.sleep(0.1)
 
 
-def test_the_order_of_a_prune_is_the_same(running: Plane, tmp_path: Path) -> None:
+def test_input_order_does_not_change_the_prune_order(running: Plane, tmp_path: Path) -> None:
     """However the run read what was applied, and what is left of it."""
     stage = Stage(running.kubeconfig, "default", name="shrinks")
     kept = [one for one in DEMO_SET if "kind: Namespace" in one or "kind: PriorityClass" in one]
@@ -263,7 +263,7 @@ def test_the_order_of_a_prune_is_the_same(running: Plane, tmp_path: Path) -> Non
     assert stage.run(mode=Mode.DELETE).exit_code == 0
 
 
-def test_from_the_command_line(running: Plane, tmp_path: Path) -> None:
+def test_file_order_does_not_matter_on_the_command_line(running: Plane, tmp_path: Path) -> None:
     """Two orders: the same lines for the same objects, and the same again from the other."""
     said = []
     folders = [_shuffled(DEMO_SET, seed, tmp_path / str(seed)) for seed in (1, 2)]

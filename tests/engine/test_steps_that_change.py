@@ -33,7 +33,7 @@ def _lives(api: Api, path: str) -> bool:
 
 @pytest.mark.parametrize("mode", [Mode.APPLY, Mode.DELETE])
 @pytest.mark.parametrize("kind", KEPT)
-def test_an_abandoned_object_that_loses_its_mark_is_not_deleted(
+def test_object_that_loses_its_annotation_during_the_orphan_is_not_deleted(
     spoiled: Stage, proxy: FaultProxy, api: Api, kubectl: Kubectl, kind: str, mode: Mode
 ) -> None:
     """The annotation is taken off between the read and the patch: the plan, not a step, deletes."""
@@ -60,7 +60,7 @@ def test_an_abandoned_object_that_loses_its_mark_is_not_deleted(
         assert name in spoiled.listed()
 
 
-def test_an_abandoned_object_that_loses_its_mark_is_decided_about_by_the_next_run(
+def test_object_that_lost_its_annotation_is_decided_by_the_next_run(
     spoiled: Stage, stage: Stage, proxy: FaultProxy, api: Api, kubectl: Kubectl
 ) -> None:
     """The intent to let go of it, which was recorded, is no rule to keep it."""
@@ -78,7 +78,7 @@ def test_an_abandoned_object_that_loses_its_mark_is_decided_about_by_the_next_ru
     assert not api.exists(path)
 
 
-def test_what_was_made_anew_without_a_reply_is_pruned_by_the_next_run(
+def test_recreated_object_without_a_reply_is_pruned_by_the_next_run(
     spoiled: Stage, stage: Stage, proxy: FaultProxy, api: Api
 ) -> None:
     """Every reply to the create is lost: it counts as absent before, and so as ours."""
@@ -105,7 +105,7 @@ def test_what_was_made_anew_without_a_reply_is_pruned_by_the_next_run(
 
 
 @pytest.mark.parametrize("fault", ["refused", "no reply"])
-def test_a_failed_abandon_leaves_no_rule_to_keep(
+def test_failed_orphan_leaves_no_lasting_rule(
     spoiled: Stage, stage: Stage, proxy: FaultProxy, api: Api, kubectl: Kubectl, fault: str
 ) -> None:
     """The next run may still be told to delete what was adopted."""
@@ -129,7 +129,7 @@ ORDERS = [("", "events.k8s.io"), ("events.k8s.io", "")]
 
 
 @pytest.mark.parametrize("order", ORDERS)
-def test_prune_knows_the_same_object_under_another_group(
+def test_prune_recognises_the_same_object_under_another_group(
     stage: Stage, api: Api, order: tuple[str, str]
 ) -> None:
     """It is in the input, which prune does not apply, and so it lives; what is not there goes."""
@@ -145,7 +145,7 @@ def test_prune_knows_the_same_object_under_another_group(
 
 
 @pytest.mark.parametrize("order", ORDERS)
-def test_prune_keeps_the_same_object_under_another_group_in_the_record(
+def test_prune_keeps_the_entry_of_the_same_object_under_another_group(
     stage: Stage, api: Api, order: tuple[str, str]
 ) -> None:
     """Nothing else lists it yet; it is still the set's own, and goes as one."""

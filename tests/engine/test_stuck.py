@@ -70,7 +70,7 @@ def hold(stage: Stage, api: Api) -> Iterator[Callable[[str, str], None]]:
         _finalize(api, path, manager="test")
 
 
-def test_whose_finalizer_it_is_and_whether_that_controller_runs(
+def test_finalizer_is_attributed_to_its_controller_and_whether_it_runs(
     stage: Stage, api: Api, kubectl: Kubectl
 ) -> None:
     """With its Deployment, and without; the object stays listed until it is really gone."""
@@ -104,7 +104,7 @@ def test_whose_finalizer_it_is_and_whether_that_controller_runs(
     assert (story.exit_code, stage.listed()) == (0, {"configmap/a"})
 
 
-def test_a_controller_that_the_same_run_deletes(
+def test_finalizer_of_a_controller_pruned_in_the_same_run_is_explained(
     stage: Stage, api: Api, hold: Callable[[str, str], None]
 ) -> None:
     """It went first, and now nobody takes its finalizer off."""
@@ -123,7 +123,7 @@ def test_a_controller_that_the_same_run_deletes(
     assert stage.listed() == {"configmap/held"}
 
 
-def test_a_finalizer_of_the_manifest(stage: Stage, api: Api) -> None:
+def test_finalizer_of_the_manifest_is_explained(stage: Stage, api: Api) -> None:
     """Our own field manager has put it on, and no more is known."""
     stage.run(config_map("a"), config_map("held", finalizers=[HOLD]))
     story = stage.run(config_map("a"), timeout=3.0)
@@ -135,7 +135,7 @@ def test_a_finalizer_of_the_manifest(stage: Stage, api: Api) -> None:
     _finalize(api, _path(stage, "held"), manager="test")
 
 
-def test_workloads_that_cannot_be_read_make_it_poorer(
+def test_unreadable_workloads_make_the_explanation_shorter(
     spoiled: Stage, proxy: FaultProxy, hold: Callable[[str, str], None]
 ) -> None:
     """The owner is named all the same, and nothing is claimed about its controller."""
@@ -154,7 +154,7 @@ def test_workloads_that_cannot_be_read_make_it_poorer(
     )
 
 
-def test_a_namespace_says_what_holds_it(fresh_plane: FreshPlane, kubectl: Kubectl) -> None:
+def test_namespace_names_what_blocks_it(fresh_plane: FreshPlane, kubectl: Kubectl) -> None:
     """Somebody else's ConfigMap in it waits for its controller; nothing of it is touched."""
     plane = fresh_plane(NO_NODES)
     api, stage = Api(plane), Stage(plane.kubeconfig, "default")
@@ -187,7 +187,7 @@ def test_a_namespace_says_what_holds_it(fresh_plane: FreshPlane, kubectl: Kubect
     api.close()
 
 
-def test_a_crd_says_which_custom_resource_holds_it(
+def test_crd_names_the_custom_resource_that_blocks_it(
     fresh_plane: FreshPlane, kubectl: Kubectl
 ) -> None:
     """The API server waits for it, and it for its controller."""

@@ -70,7 +70,7 @@ def ended(events: tuple[Event, ...]) -> Finished:
     return events[-1]
 
 
-def test_a_list_for_each_kind(stage: Stage, audit: AuditTrail) -> None:
+def test_status_costs_one_list_per_kind(stage: Stage, audit: AuditTrail) -> None:
     """Whatever the number of objects; the objects first, then the set with its last run."""
     stage.run(*(config_map(f"c{number}") for number in range(9)), SECRET, SERVICE)
     audit.restart()
@@ -106,7 +106,7 @@ def test_a_list_for_each_kind(stage: Stage, audit: AuditTrail) -> None:
     assert ended(events).exit_code == 0
 
 
-def test_what_others_have_changed(stage: Stage, kubectl: Kubectl) -> None:
+def test_status_shows_changes_by_others(stage: Stage, kubectl: Kubectl) -> None:
     """Which fields, who, and how; nothing of a Secret's value; what is not ours is no drift."""
     stage.run(config_map("a"), config_map("b"), config_map("c"), SECRET, deployment())
     here = ("-n", stage.namespace)
@@ -143,7 +143,7 @@ def test_what_others_have_changed(stage: Stage, kubectl: Kubectl) -> None:
     assert all(one.drift == () for one in standings(look(stage)).values())
 
 
-def test_what_is_gone_or_is_another(stage: Stage, kubectl: Kubectl) -> None:
+def test_status_shows_missing_and_replaced_objects(stage: Stage, kubectl: Kubectl) -> None:
     """It is warned of, and the set is not ready."""
     stage.run(config_map("a"), config_map("b"), config_map("c"))
     here = ("-n", stage.namespace)
@@ -174,7 +174,7 @@ def test_what_is_gone_or_is_another(stage: Stage, kubectl: Kubectl) -> None:
     kubectl("label", "--overwrite", "configmap/c", *here, f"{PART_OF}={stage.target.id}")
 
 
-def test_what_is_not_ready(stage: Stage, kubectl: Kubectl) -> None:
+def test_status_shows_objects_that_are_not_ready(stage: Stage, kubectl: Kubectl) -> None:
     """Exit code 5, unless the object's own annotation says that nobody waits for it."""
     stage.run(deployment(0, {"applyprune.dev/ready-when": "self.metadata.name == 'x'"}))
     events = look(stage)
@@ -199,7 +199,7 @@ def test_what_is_not_ready(stage: Stage, kubectl: Kubectl) -> None:
     assert standings(spoiled)["deployment.apps/d"].readiness.status is Status.UNKNOWN
 
 
-def test_waiting_ends_when_all_is_ready(stage: Stage) -> None:
+def test_status_wait_ends_when_all_is_ready(stage: Stage) -> None:
     """And when the time is over; each change is told once."""
     stage.run(config_map("a"), deployment(replicas=2))
     events = look(stage, wait=True, timeout=30.0)
@@ -212,7 +212,7 @@ def test_waiting_ends_when_all_is_ready(stage: Stage) -> None:
     assert late.elapsed < 5
 
 
-def test_watching_tells_what_changes(stage: Stage, kubectl: Kubectl) -> None:
+def test_status_watch_reports_changes(stage: Stage, kubectl: Kubectl) -> None:
     """Drift, deletion, and what another run adds, until somebody stops it."""
     stage.run(config_map("a"), config_map("b"))
     here = ("-n", stage.namespace)
@@ -253,7 +253,7 @@ def test_watching_tells_what_changes(stage: Stage, kubectl: Kubectl) -> None:
     assert ended(events).exit_code == 130
 
 
-def test_no_such_set(stage: Stage) -> None:
+def test_status_of_a_missing_set_is_an_error(stage: Stage) -> None:
     """A mistyped name is no empty set."""
     with pytest.raises(UsageError, match="there is no set web"):
         look(stage)

@@ -227,7 +227,7 @@ def is_watch(seen: Exchange) -> bool:
     ],
     ids=["Deployment", "StatefulSet", "DaemonSet", "Job"],
 )
-def test_a_workload_is_waited_for_until_its_pods_are_ready(
+def test_workload_is_waited_for_until_its_pods_are_ready(
     stage: Stage, api: Api, puppets: Puppets, body: Body, name: str
 ) -> None:
     """By the API server's own numbers it is, when the run ends; again, it is so at once."""
@@ -248,7 +248,7 @@ def test_a_workload_is_waited_for_until_its_pods_are_ready(
     assert verdicts(again)[name].elapsed < 1.0
 
 
-def test_a_deployment_that_rolls_out_anew_is_waited_for(stage: Stage, api: Api) -> None:
+def test_deployment_that_rolls_out_again_is_waited_for(stage: Stage, api: Api) -> None:
     """It was ready before: the numbers of the old generation do not count."""
     stage.run(workload("Deployment"), wait=True, timeout=60.0)
     changed = workload("Deployment")
@@ -260,7 +260,7 @@ def test_a_deployment_that_rolls_out_anew_is_waited_for(stage: Stage, api: Api) 
     assert live["status"]["updatedReplicas"] == live["status"]["replicas"] == 1
 
 
-def test_a_deployment_that_exceeds_its_progress_deadline_has_failed(stage: Stage) -> None:
+def test_deployment_that_exceeds_its_progress_deadline_fails(stage: Stage) -> None:
     """Exit code 5, long before the timeout, with the Pod's own trouble."""
     body = workload("Deployment", pods=NOWHERE, spec={"progressDeadlineSeconds": 3})
     began = time.monotonic()
@@ -273,7 +273,7 @@ def test_a_deployment_that_exceeds_its_progress_deadline_has_failed(stage: Stage
     assert "FailedScheduling: 0/1 nodes are available" in told, "the last warnings of its Pods"
 
 
-def test_a_job_whose_pod_fails_has_failed(stage: Stage, puppets: Puppets) -> None:
+def test_job_whose_pod_fails_fails(stage: Stage, puppets: Puppets) -> None:
     """The Job controller's own verdict, on a Pod that failed."""
 
     def fail() -> None:
@@ -289,7 +289,7 @@ def test_a_job_whose_pod_fails_has_failed(stage: Stage, puppets: Puppets) -> Non
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_a_job_that_removes_itself_when_it_has_finished(
+def test_job_that_removes_itself_when_finished_is_ready(
     stage: Stage, puppets: Puppets, fails: bool
 ) -> None:
     """Gone is done, unless it was seen to have failed before; so the wait needs to have looked."""
@@ -304,7 +304,7 @@ def test_a_job_that_removes_itself_when_it_has_finished(
         assert "the Job has failed: " in complaints(story)["job.batch/once"]
 
 
-def test_a_job_that_failed_and_was_removed_at_once_has_failed() -> None:
+def test_job_that_failed_and_was_removed_at_once_fails() -> None:
     """Both may be in the news of one moment; what was seen last decides."""
     ref = Ref("batch", "Job", "n", "once")
     resource = Resource("batch", "v1", "Job", "jobs", namespaced=True)
@@ -325,7 +325,7 @@ def test_a_job_that_failed_and_was_removed_at_once_has_failed() -> None:
     assert (state.status, state.message) == (Status.FAILED, "the Job has failed: too often")
 
 
-def test_a_job_that_need_only_start(stage: Stage, puppets: Puppets) -> None:
+def test_job_can_be_ready_when_started(stage: Stage, puppets: Puppets) -> None:
     """Its Pod never runs; the annotation asks for no more than the start."""
     story = stage.run(workload("Job", "once", pods=PLAYED, wait="started"), wait=True, timeout=60.0)
     assert (story.exit_code, became_ready(story)) == (0, {"job.batch/once"})
@@ -333,7 +333,7 @@ def test_a_job_that_need_only_start(stage: Stage, puppets: Puppets) -> None:
     assert live["status"]["active"] == 1
 
 
-def test_a_claim_is_ready_when_it_is_bound(stage: Stage, puppets: Puppets) -> None:
+def test_claim_is_ready_when_bound(stage: Stage, puppets: Puppets) -> None:
     """Pending until there is a volume for it; the controller binds the two."""
     name = f"{stage.namespace}-volume"
     claim: Body = {
@@ -424,9 +424,7 @@ def widget(group: str, name: str = "w", **notes: str) -> Body:
     }
 
 
-def test_a_crd_and_a_custom_resource_that_no_controller_ever_looks_at(
-    stage: Stage, api: Api
-) -> None:
+def test_crd_and_unobserved_custom_resource_become_ready(stage: Stage, api: Api) -> None:
     """Its CRD has a status: a few seconds are left for one to come, then it counts as ready."""
     group = f"{secrets.token_hex(3)}.example.com"
     crd = f"customresourcedefinition.apiextensions.k8s.io/widgets.{group}"
@@ -441,7 +439,7 @@ def test_a_crd_and_a_custom_resource_that_no_controller_ever_looks_at(
     assert 4.0 < verdicts(story)[f"widget.{group}/w"].elapsed < 10.0
 
 
-def test_a_custom_resource_is_ready_by_its_ready_condition(
+def test_custom_resource_is_ready_by_its_ready_condition(
     stage: Stage, puppets: Puppets, group: str, waits: Flag
 ) -> None:
     """False first, which it stays beyond the grace period; then True."""
@@ -466,9 +464,7 @@ def test_a_custom_resource_is_ready_by_its_ready_condition(
     assert all(one.count == 1 and one.elapsed < one.timeout == 60.0 for one in said)
 
 
-def test_a_stalled_custom_resource_has_failed_at_once(
-    stage: Stage, puppets: Puppets, group: str
-) -> None:
+def test_stalled_custom_resource_fails_at_once(stage: Stage, puppets: Puppets, group: str) -> None:
     """The condition of kstatus, whatever the other conditions say."""
     conditions = [
         {"type": "Ready", "status": "Unknown"},
@@ -483,7 +479,7 @@ def test_a_stalled_custom_resource_has_failed_at_once(
 
 
 @pytest.mark.parametrize("by", ["annotation", "option"])
-def test_a_rule_of_ones_own_says_when_a_kind_is_ready(
+def test_custom_ready_rule_decides_readiness(
     stage: Stage, puppets: Puppets, group: str, waits: Flag, by: str
 ) -> None:
     """It takes the place of the rule by conditions."""
@@ -507,7 +503,7 @@ def test_a_rule_of_ones_own_says_when_a_kind_is_ready(
     assert verdicts(story)[f"widget.{group}/w"].readiness.message == f"the rule “{rule}” holds"
 
 
-def test_a_rule_may_be_about_what_is_ready_at_once_otherwise(
+def test_ready_rule_can_apply_to_kinds_that_are_ready_at_once(
     stage: Stage, puppets: Puppets
 ) -> None:
     """A ConfigMap that somebody else fills; while the rule does not hold, it is quoted."""
@@ -527,7 +523,7 @@ def test_a_rule_may_be_about_what_is_ready_at_once_otherwise(
 
 
 @pytest.mark.parametrize("by", ["annotation", "option", "wait"])
-def test_a_word_that_is_none_ends_the_run_before_anything_is_written(
+def test_invalid_ready_rule_ends_the_run_before_any_write(
     stage: Stage, audit: AuditTrail, by: str
 ) -> None:
     """A rule that does not compile, a wait annotation that cannot be meant: by file and line."""
@@ -544,7 +540,7 @@ def test_a_word_that_is_none_ends_the_run_before_anything_is_written(
     assert [event for event in ours(audit) if event["verb"] in WRITES] == []
 
 
-def test_a_rule_for_no_kind_is_an_error_of_the_call(stage: Stage) -> None:
+def test_ready_rule_for_an_unknown_kind_is_an_error(stage: Stage) -> None:
     """Nothing stands before the group."""
     with pytest.raises(UsageError, match="names no kind"):
         stage.run(config_map("a"), wait=True, ready_when=((".x.io", "true"),))
@@ -566,7 +562,7 @@ def ours(audit: AuditTrail) -> list[dict[str, Any]]:
     ],
     ids=["CrashLoopBackOff", "InvalidImageName"],
 )
-def test_what_a_container_waits_for_in_vain_fails_its_workload_at_once(
+def test_container_that_cannot_start_fails_its_workload_at_once(
     stage: Stage, puppets: Puppets, status: Body, told: str
 ) -> None:
     """The Pod is named, whatever the Deployment's own conditions say."""
@@ -631,7 +627,7 @@ def slow(plane: Plane, api: Api) -> Iterator[dict[str, Story]]:
         ("no node for a StatefulSet", "statefulset.apps/none", "0/1 nodes are available"),
     ],
 )
-def test_what_often_passes_has_failed_when_it_lasts(
+def test_transient_problem_fails_when_it_lasts(
     slow: dict[str, Story], title: str, name: str, told: str
 ) -> None:
     """After 15 seconds, long before the timeout; the API server's own words are quoted."""
@@ -643,7 +639,7 @@ def test_what_often_passes_has_failed_when_it_lasts(
 
 
 @pytest.mark.parametrize("kind", ["Deployment", "StatefulSet"])
-def test_pods_that_an_admission_policy_denies_fail_their_workload(
+def test_pods_denied_by_an_admission_policy_fail_their_workload(
     stage: Stage, api: Api, kind: str
 ) -> None:
     """A denial does not pass: no grace is given, and the policy's own words are quoted."""
@@ -685,9 +681,7 @@ def test_pods_that_an_admission_policy_denies_fail_their_workload(
     assert verdicts(story)[f"{kind.lower()}.apps/web"].elapsed < 10.0
 
 
-def test_the_first_failure_ends_the_wait_and_names_the_others(
-    stage: Stage, puppets: Puppets
-) -> None:
+def test_first_failure_ends_the_wait_and_names_the_others(stage: Stage, puppets: Puppets) -> None:
     """Within seconds, though two others are on their way and the timeout is long."""
     began = time.monotonic()
     bodies = (pod("lost"), pod("slow"), workload("Deployment", "later", pods=PLAYED))
@@ -705,7 +699,7 @@ def test_the_first_failure_ends_the_wait_and_names_the_others(
 # What is not waited for.
 
 
-def test_what_is_to_be_skipped_is_not_waited_for(stage: Stage) -> None:
+def test_skipped_object_is_not_waited_for(stage: Stage) -> None:
     """The annotation takes one object out; the rest is waited for."""
     bodies = (
         workload("Deployment", pods=NOWHERE, wait="skip"),
@@ -716,9 +710,7 @@ def test_what_is_to_be_skipped_is_not_waited_for(stage: Stage) -> None:
     assert (story.exit_code, became_ready(story)) == (0, {"deployment.apps/other"})
 
 
-def test_nothing_is_watched_that_is_ready_once_it_is_stored(
-    stage: Stage, audit: AuditTrail
-) -> None:
+def test_object_that_is_ready_once_stored_is_not_watched(stage: Stage, audit: AuditTrail) -> None:
     """ConfigMaps and Secrets cost a run with --wait no request more, but one write."""
     bodies = [config_map(f"a-{number}") for number in range(5)]
     secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}}
@@ -730,7 +722,7 @@ def test_nothing_is_watched_that_is_ready_once_it_is_stored(
 
 
 @pytest.mark.parametrize("options", [{}, {"wait": True, "dry_run": DryRun.SERVER}])
-def test_without_the_option_or_in_a_dry_run_nothing_is_watched(
+def test_run_without_wait_or_with_dry_run_watches_nothing(
     stage: Stage, audit: AuditTrail, options: Body
 ) -> None:
     """The run ends as soon as everything is sent."""
@@ -742,7 +734,7 @@ def test_without_the_option_or_in_a_dry_run_nothing_is_watched(
 # Time, order, and the end of a run.
 
 
-def test_a_timeout_is_exit_code_5_and_prunes_nothing(stage: Stage, api: Api) -> None:
+def test_timeout_is_exit_code_5_and_prunes_nothing(stage: Stage, api: Api) -> None:
     """What was applied is recorded with its UIDs; the next run with less prunes."""
     stage.run(config_map("old"))
     seen: list[set[str]] = []
@@ -778,7 +770,7 @@ def after(*names: str, namespace: str) -> str:
     return ",".join(f"/namespaces/{namespace}/Pod/{name}" for name in names)
 
 
-def test_what_depends_on_an_object_is_sent_when_that_is_ready_without_the_option_too(
+def test_dependent_is_sent_when_its_dependency_is_ready_even_without_wait(
     stage: Stage, puppets: Puppets, audit: AuditTrail
 ) -> None:
     """By the server's log the status comes first; what depends on a ConfigMap waits for nothing."""
@@ -809,7 +801,7 @@ def test_what_depends_on_an_object_is_sent_when_that_is_ready_without_the_option
     } == {"pods"}
 
 
-def test_what_depends_on_an_object_that_is_not_ready_is_kept_back(stage: Stage, group: str) -> None:
+def test_dependent_is_held_back_while_its_dependency_is_not_ready(stage: Stage, group: str) -> None:
     """Everything else is applied, of later ranks too; nothing is pruned; the object is named."""
     stage.run(config_map("old"))
     bodies = (
@@ -833,7 +825,7 @@ def test_what_depends_on_an_object_that_is_not_ready_is_kept_back(stage: Stage, 
     assert complaints(story).keys() == {"pod/never"}
 
 
-def test_one_failure_does_not_set_free_what_depends_on_another_object(
+def test_failure_does_not_release_dependents_of_another_object(
     stage: Stage, puppets: Puppets, audit: AuditTrail
 ) -> None:
     """Nothing is sent before what it depends on is ready, whatever became of the others."""
@@ -859,7 +851,7 @@ def test_one_failure_does_not_set_free_what_depends_on_another_object(
     assert all(number > turned for number in sent), "b was sent before what it depends on"
 
 
-def test_the_second_wave_is_sent_when_the_first_is_ready(
+def test_second_wave_is_sent_when_the_first_is_ready(
     stage: Stage, puppets: Puppets, audit: AuditTrail
 ) -> None:
     """With --wait, by the server's log; a negative wave comes before those that name none."""
@@ -881,7 +873,7 @@ def test_the_second_wave_is_sent_when_the_first_is_ready(
     assert min(later) > turned
 
 
-def test_the_second_wave_is_not_sent_when_the_first_is_not_ready(stage: Stage) -> None:
+def test_second_wave_is_not_sent_when_the_first_is_not_ready(stage: Stage) -> None:
     """It is kept back, and says so."""
     story = stage.run(pod("first", wave="-1"), config_map("second"), wait=True, timeout=1.0)
     assert story.exit_code != 0
@@ -889,7 +881,7 @@ def test_the_second_wave_is_not_sent_when_the_first_is_not_ready(stage: Stage) -
     assert complaints(story).keys() == {"pod/first"}
 
 
-def test_a_signal_ends_the_wait_and_everything_is_recorded(stage: Stage, waits: Flag) -> None:
+def test_signal_ends_the_wait_and_records_everything(stage: Stage, waits: Flag) -> None:
     """Within two seconds, as soon as the inventory holds what was applied."""
     asked: list[float] = []
 
@@ -913,9 +905,7 @@ def test_a_signal_ends_the_wait_and_everything_is_recorded(stage: Stage, waits: 
     }
 
 
-def test_a_signal_ends_the_wait_though_a_list_does_not_come(
-    spoiled: Stage, proxy: FaultProxy
-) -> None:
+def test_signal_ends_the_wait_during_a_hanging_list(spoiled: Stage, proxy: FaultProxy) -> None:
     """Nor does a list that hangs keep a wait from its end otherwise."""
     proxy.rule = always(faults.hang(), where=lambda seen: seen.path.endswith("/events"))
     asked: list[float] = []
@@ -933,7 +923,7 @@ def test_a_signal_ends_the_wait_though_a_list_does_not_come(
 
 
 @pytest.mark.parametrize("how", ["deleted", "replaced", "replaced with our label", "unlabelled"])
-def test_an_object_that_is_not_the_one_applied_any_more_has_failed(
+def test_object_replaced_while_waiting_fails(
     stage: Stage, puppets: Puppets, waits: Flag, how: str
 ) -> None:
     """Whatever bears its name, ready as it may be, is not what this run has applied."""
@@ -973,9 +963,7 @@ def an_error_in_a_watch(code: int) -> Fault:
     return faults.answer(200, line.encode(), (("Content-Type", "application/json"),))
 
 
-def test_a_watch_that_is_spoiled_in_every_way_is_taken_up_again(
-    spoiled: Stage, puppets: Puppets, proxy: FaultProxy
-) -> None:
+def test_broken_watch_is_resumed(spoiled: Stage, puppets: Puppets, proxy: FaultProxy) -> None:
     """One after the other; what happened meanwhile is seen all the same."""
     ends_at_once = faults.answer(200, b"", (("Content-Type", "application/json"),))
     ways = [
@@ -1016,7 +1004,7 @@ def test_a_watch_that_is_spoiled_in_every_way_is_taken_up_again(
     ],
     ids=["403", "410", "ends at once"],
 )
-def test_without_a_watch_there_is_a_list_now_and_then(
+def test_wait_without_watches_lists_periodically(
     spoiled: Stage, puppets: Puppets, proxy: FaultProxy, fault: Fault
 ) -> None:
     """Never a storm of them: that is what becomes of a watch that the server will not serve."""
@@ -1034,9 +1022,7 @@ def test_without_a_watch_there_is_a_list_now_and_then(
     assert len([seen for seen in proxy.exchanges if seen.path.endswith("/pods")]) < 30
 
 
-def test_without_the_right_to_see_pods_the_wait_knows_less_and_fails_no_more(
-    spoiled: Stage, proxy: FaultProxy
-) -> None:
+def test_wait_without_permission_for_pods_still_works(spoiled: Stage, proxy: FaultProxy) -> None:
     """A Deployment's own conditions are enough, to be ready and to have failed."""
     hidden = ("/pods", "/events", "/replicasets")
     proxy.rule = always(
@@ -1054,7 +1040,7 @@ def test_without_the_right_to_see_pods_the_wait_knows_less_and_fails_no_more(
     assert len(asked) < 15, "and not again and again"
 
 
-def test_with_rights_in_each_namespace_only_a_set_over_many_is_waited_for(
+def test_wait_with_namespaced_permissions_covers_several_namespaces(
     spoiled: Stage, puppets: Puppets, proxy: FaultProxy, api: Api
 ) -> None:
     """What cannot be listed over all namespaces is listed in each."""
@@ -1079,7 +1065,7 @@ def test_with_rights_in_each_namespace_only_a_set_over_many_is_waited_for(
     assert (story.exit_code, complaints(story)) == (0, {})
 
 
-def test_a_wait_is_no_polling(spoiled: Stage, puppets: Puppets, proxy: FaultProxy) -> None:
+def test_wait_does_not_poll(spoiled: Stage, puppets: Puppets, proxy: FaultProxy) -> None:
     """Five seconds for a Deployment and a Pod: a list and a watch of what is looked at, no more."""
     marks: list[int] = []
 

@@ -41,13 +41,13 @@ LONGEST = 400
 HEAVY = ("kubernetes", "ruamel", "deepdiff", "urllib3")
 
 
-def test_every_module_belongs_to_a_layer() -> None:
+def test_module_belongs_to_a_layer() -> None:
     """A new folder or top-level module needs a line in the table first."""
     assert {layer(module) for module in modules()} - ALLOWED.keys() == set()
 
 
 @pytest.mark.parametrize("name", sorted(ALLOWED))
-def test_a_layer_imports_only_what_it_may(name: str) -> None:
+def test_layer_imports_only_what_it_may(name: str) -> None:
     """Imports point one way: model ← errors ← planning ← engine ← controller ← cli."""
     may = ALLOWED[name] | {name, "_version"}
     wrong = [
@@ -70,7 +70,7 @@ BUT = {
 
 
 @pytest.mark.parametrize("name", STANDARD_LIBRARY_ONLY)
-def test_the_core_needs_no_package_of_others(name: str) -> None:
+def test_core_needs_no_third_party_package(name: str) -> None:
     """It needs Python, jsonpatch for managedFields, CEL for rules, jsonschema for CRDs' schemas."""
     wrong = [
         f"{module} imports {imported}"
@@ -115,7 +115,7 @@ def _assigned(node: ast.Assign | ast.AnnAssign) -> str:
     return target.id if isinstance(target, ast.Name) else ""
 
 
-def test_there_is_no_import_cycle() -> None:
+def test_imports_form_no_cycle() -> None:
     """Not even one for type checking only: two modules that know each other are one module."""
     graph = {
         module: {one for one in imports(module) if is_ours(one)} - {module} for module in modules()
@@ -126,7 +126,7 @@ def test_there_is_no_import_cycle() -> None:
         pytest.fail(f"a cycle: {' → '.join(reversed(error.args[1]))}")
 
 
-def test_every_module_imports_alone() -> None:
+def test_module_imports_alone() -> None:
     """Each in a fresh state: none may work only because another was imported before it."""
     script = (
         # What others have made is loaded once: it is our modules that must stand alone.
@@ -147,7 +147,7 @@ def test_every_module_imports_alone() -> None:
     assert (reply.returncode, reply.stdout) == (0, ""), reply.stderr
 
 
-def test_the_command_line_is_light() -> None:
+def test_command_line_is_light() -> None:
     """``--help`` and ``--version`` wait for no library but click."""
     script = "import sys, applyprune.cli.main\nprint(*sorted(sys.modules))"
     loaded = {name.split(".")[0] for name in _python(script).stdout.split()}
@@ -155,13 +155,13 @@ def test_the_command_line_is_light() -> None:
     assert "click" in loaded
 
 
-def test_no_module_is_a_drawer() -> None:
+def test_module_names_are_specific() -> None:
     """A name that says nothing takes in everything."""
     named = [module for module in modules() if DRAWERS & set(module.split("."))]
     assert named == []
 
 
-def test_no_module_is_too_long() -> None:
+def test_modules_are_not_too_long() -> None:
     """A module is read in one sitting."""
     lengths = {
         module: len(path.read_text(encoding="utf-8").splitlines())
@@ -171,7 +171,7 @@ def test_no_module_is_too_long() -> None:
     assert too_long == {}
 
 
-def test_whatever_is_public_says_what_it_is() -> None:
+def test_public_names_have_docstrings() -> None:
     """A docstring for each module, and each public class, method and function."""
     silent = [
         name

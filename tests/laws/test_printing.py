@@ -31,7 +31,7 @@ def test_only_one_module_prints(module: str) -> None:
     assert module in MAY["ask"] or _calls(module) & ASKS == set()
 
 
-def test_what_may_print_does() -> None:
+def test_exceptions_are_all_used() -> None:
     """Nothing is allowed that is not needed."""
     assert _calls("applyprune.cli.asking") & ASKS
     assert all(_calls(module) & PRINTS for module in MAY["demo"])

@@ -95,7 +95,7 @@ def test_only_the_client_sends_a_request() -> None:
 
 
 @pytest.mark.parametrize("module", sorted(CLIENT))
-def test_each_module_of_the_client_sends(module: str) -> None:
+def test_client_modules_all_send(module: str) -> None:
     """The list above has no module too many."""
     assert sends(module)
 

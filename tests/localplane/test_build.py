@@ -38,7 +38,7 @@ def fake_go(folder: Path, version: str, otherwise: str = "exit 1") -> str:
 
 
 @pytest.mark.parametrize("on_path", ["", "1.21.5"])
-def test_without_go_and_without_its_wheel_one_message_says_what_to_do(
+def test_missing_go_and_wheel_are_one_message_with_a_hint(
     empty_home: Home, tmp_path: Path, on_path: str
 ) -> None:
     path = fake_go(tmp_path / "bin", on_path) if on_path else str(tmp_path / "nothing")
@@ -55,7 +55,7 @@ def test_without_go_and_without_its_wheel_one_message_says_what_to_do(
     ]
 
 
-def test_a_failed_build_shows_what_the_compiler_said_and_leaves_nothing(
+def test_failed_build_shows_the_compiler_error_and_leaves_nothing(
     empty_home: Home, tmp_path: Path
 ) -> None:
     path = fake_go(tmp_path / "bin", "1.26.0", "echo 'no space left on device' >&2; exit 1")
@@ -67,7 +67,7 @@ def test_a_failed_build_shows_what_the_compiler_said_and_leaves_nothing(
     assert [path.suffix for path in left] == [".lock"]
 
 
-def test_a_build_dies_with_the_command_that_started_it(empty_home: Home, tmp_path: Path) -> None:
+def test_build_dies_with_the_command_that_started_it(empty_home: Home, tmp_path: Path) -> None:
     path = fake_go(tmp_path / "bin", "1.26.0", f"sh -c 'sleep 99; true' {tmp_path}/x.go")
     with empty_home.begin("local", "up", PATH=path) as up:
         eventually(lambda: "sleep 99" in " ".join(processes_with(tmp_path).values()))
@@ -75,7 +75,7 @@ def test_a_build_dies_with_the_command_that_started_it(empty_home: Home, tmp_pat
     eventually(lambda: processes_with(tmp_path) == {})
 
 
-def test_the_guard_passes_on_output_and_exit_code() -> None:
+def test_guard_passes_on_output_and_exit_code() -> None:
     with guarded(["sh", "-c", "echo out; echo err >&2; exit 3"], env=os.environ) as (
         process,
         lines,
@@ -84,7 +84,7 @@ def test_the_guard_passes_on_output_and_exit_code() -> None:
         assert process.wait() == 3
 
 
-def test_a_folder_is_made_once_and_never_half(tmp_path: Path) -> None:
+def test_folder_is_made_once_and_never_half(tmp_path: Path) -> None:
     made: list[Path] = []
 
     def fail(target: Path) -> None:
@@ -105,7 +105,7 @@ def test_a_folder_is_made_once_and_never_half(tmp_path: Path) -> None:
     assert [path.name for path in folder.iterdir()] == ["whole"]
 
 
-def test_who_comes_second_waits_and_outlives_a_killed_builder(tmp_path: Path) -> None:
+def test_second_builder_waits_and_outlives_a_killed_one(tmp_path: Path) -> None:
     folder = tmp_path / "thing"
     builder = f"""
 import pathlib, time
@@ -145,7 +145,7 @@ def test_progress_is_lines_in_a_log_and_one_line_on_a_terminal() -> None:
     assert terminal.getvalue() == "begun\n\rhalf\x1b[K\rmost\x1b[K\r\x1b[Kdone\n"
 
 
-def test_the_program_is_the_version_that_go_mod_pins(binaries: Binaries) -> None:
+def test_program_has_the_version_that_go_mod_pins(binaries: Binaries) -> None:
     reply = subprocess.run(
         [binaries.kubectl, "version", "--client"], capture_output=True, text=True, check=True
     )
@@ -153,7 +153,7 @@ def test_the_program_is_the_version_that_go_mod_pins(binaries: Binaries) -> None
     assert binaries.program.parent.name == module_digest()
 
 
-def test_every_staging_module_is_pinned_to_the_same_release() -> None:
+def test_staging_modules_are_pinned_to_the_same_release() -> None:
     replaced = [
         line.split()[-1]
         for line in (MODULE / "go.mod").read_text().splitlines()

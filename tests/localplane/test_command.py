@@ -39,7 +39,7 @@ def component(home: Home, plane: str, name: str) -> int:
 
 
 @pytest.mark.sweep
-def test_two_planes_from_up_to_down(home: Home) -> None:
+def test_two_planes_start_and_stop(home: Home) -> None:
     with (
         home.begin("local", "up") as first,
         home.begin("local", "up") as same,
@@ -94,9 +94,7 @@ def test_two_planes_from_up_to_down(home: Home) -> None:
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGKILL, -9), (signal.SIGINT, 130)])
-def test_nothing_is_left_of_a_start_that_is_cut_short(
-    home: Home, number: signal.Signals, code: int
-) -> None:
+def test_interrupted_start_leaves_nothing(home: Home, number: signal.Signals, code: int) -> None:
     with home.begin("local", "up") as up:
         eventually(
             lambda: any("kube-apiserver" in command for command in home.processes().values())
@@ -107,7 +105,7 @@ def test_nothing_is_left_of_a_start_that_is_cut_short(
     assert not home.planes.joinpath("default").exists()
 
 
-def test_nothing_survives_its_supervisor_and_the_next_plane_takes_its_place(
+def test_killed_supervisor_takes_its_plane_down_and_the_next_one_starts(
     binaries: Binaries, tmp_path: Path
 ) -> None:
     folder = tmp_path / "plane"
@@ -127,7 +125,7 @@ def test_nothing_survives_its_supervisor_and_the_next_plane_takes_its_place(
     assert not folder.exists()
 
 
-def test_a_plane_dies_with_the_process_that_started_it(binaries: Binaries, tmp_path: Path) -> None:
+def test_plane_dies_with_the_process_that_started_it(binaries: Binaries, tmp_path: Path) -> None:
     folder = tmp_path / "plane"
     script = f"""
 import pathlib, time
@@ -144,16 +142,14 @@ time.sleep(1000)
     eventually(lambda: processes_with(folder) == {} and not folder.exists())
 
 
-def test_a_folder_with_anything_else_in_it_is_not_touched(
-    binaries: Binaries, tmp_path: Path
-) -> None:
+def test_folder_with_other_content_is_not_touched(binaries: Binaries, tmp_path: Path) -> None:
     (tmp_path / "precious").touch()
     with pytest.raises(UsageError, match="would empty it"):
         start(binaries, API_SERVER_ONLY, tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["precious"]
 
 
-def test_a_plane_that_is_not_there(empty_home: Home) -> None:
+def test_missing_plane_is_reported(empty_home: Home) -> None:
     refused = empty_home.run("local", "kubectl", "--name", "none", "get", "nodes")
     assert refused.returncode == 7
     assert "applyprune local up --name none" in refused.stderr

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tests.support.plane import FreshPlane, Kubectl
 
 
-def test_a_deployment_becomes_ready_and_a_job_completes(namespace: str, kubectl: Kubectl) -> None:
+def test_deployment_becomes_ready_and_a_job_completes(namespace: str, kubectl: Kubectl) -> None:
     kubectl("-n", namespace, "create", "deployment", "web", "--image=web", "--replicas=2")
     kubectl("-n", namespace, "create", "job", "once", "--image=once")
     kubectl("-n", namespace, "rollout", "status", "deployment/web", "--timeout=30s")
@@ -26,7 +26,7 @@ def test_a_deployment_becomes_ready_and_a_job_completes(namespace: str, kubectl:
     assert [pod["spec"]["nodeName"] for pod in pods["items"]] == ["node-0", "node-0"]
 
 
-def test_a_namespace_goes_and_takes_its_content_along(api: Api, kubectl: Kubectl) -> None:
+def test_namespace_is_deleted_with_its_contents(api: Api, kubectl: Kubectl) -> None:
     kubectl("create", "namespace", "short-lived")
     kubectl("-n", "short-lived", "create", "configmap", "a", "--from-literal=a=b")
     kubectl("delete", "namespace", "short-lived", "--timeout=30s")
@@ -55,9 +55,7 @@ def test_both_credentials_are_admin_and_the_certificate_is_verified(
         pool.request("GET", plane.server)
 
 
-def test_the_audit_log_has_every_answered_request(
-    api: Api, audit: AuditTrail, namespace: str
-) -> None:
+def test_audit_log_has_every_answered_request(api: Api, audit: AuditTrail, namespace: str) -> None:
     audit.restart()
     path = f"/api/v1/namespaces/{namespace}/configmaps"
     body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "seen"}}
@@ -76,7 +74,7 @@ def test_the_audit_log_has_every_answered_request(
     assert [event for event in audit.events() if event["requestURI"].startswith(path)] == []
 
 
-def test_an_api_server_alone_serves_and_stores(fresh_plane: FreshPlane, kubectl: Kubectl) -> None:
+def test_api_server_alone_serves_and_stores(fresh_plane: FreshPlane, kubectl: Kubectl) -> None:
     small = fresh_plane(API_SERVER_ONLY)
     kubectl("create", "configmap", "a", "--from-literal=a=b", plane=small)
     assert "a" in kubectl("get", "configmaps", "-o", "name", plane=small)

@@ -12,12 +12,12 @@ NEITHER = ["", "-a", "a-", "A", "a_b", "a..b", ".a", "a.", "a\n", "../x", "a/b",
 
 
 @pytest.mark.parametrize("text", [*LABELS, *SUBDOMAINS, *NEITHER])
-def test_a_label_has_no_dot_and_63_characters_at_most(text: str) -> None:
+def test_label_has_no_dot_and_at_most_63_characters(text: str) -> None:
     """A label names a namespace."""
     assert is_dns_label(text) is (text in LABELS)
 
 
 @pytest.mark.parametrize("text", [*LABELS, *SUBDOMAINS, *NEITHER])
-def test_a_subdomain_has_253_characters_at_most(text: str) -> None:
+def test_subdomain_has_at_most_253_characters(text: str) -> None:
     """Only the whole is bounded, not each label."""
     assert is_dns_subdomain(text) is (text in {*LABELS, *SUBDOMAINS})

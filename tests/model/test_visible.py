@@ -57,12 +57,12 @@ def test_seconds_since_a_time(time: str | None, seconds: float | None) -> None:
         (172_800, "2d"),
     ],
 )
-def test_ages(seconds: float | None, text: str) -> None:
+def test_age_is_short(seconds: float | None, text: str) -> None:
     """Whole units, never fewer than two of one."""
     assert age(seconds) == text
 
 
-def test_an_age_that_is_none() -> None:
+def test_invalid_age_is_unknown() -> None:
     """What somebody has written into the inventory by hand is shown as it is."""
     assert age_of("yesterday") == "yesterday"
     assert age_of("2020-01-01T00:00:00") == age_of("2020-01-01T00:00:00Z")

@@ -96,7 +96,7 @@ def test_mutations_change_the_marked_lines_and_leave_valid_code(mutation: Mutati
 @pytest.mark.sweep
 @pytest.mark.usefixtures("_sound")
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda one: one.takes_out)
-def test_each_guard_that_is_taken_out_is_missed(mutation: Mutation, tmp_path: Path) -> None:
+def test_every_removed_guard_fails_its_test(mutation: Mutation, tmp_path: Path) -> None:
     """All of them: each costs a control plane."""
     _is_missed(mutation, tmp_path)
 
@@ -107,7 +107,7 @@ def test_each_guard_that_is_taken_out_is_missed(mutation: Mutation, tmp_path: Pa
     [one for one in MUTATIONS if one.takes_out == "the UID of a delete"],
     ids=lambda one: one.takes_out,
 )
-def test_a_guard_that_is_taken_out_is_missed(mutation: Mutation, tmp_path: Path) -> None:
+def test_removed_guard_fails_its_test(mutation: Mutation, tmp_path: Path) -> None:
     """The short form: by the test that the list names, and by what that test asserts."""
     _is_missed(mutation, tmp_path)
 

@@ -26,7 +26,9 @@ PROXY = "http://proxy:3128"
         ("https://localhost.:6443", {"HTTPS_PROXY": PROXY}, ""),
     ],
 )
-def test_the_environment_names_a_proxy(server: str, environ: dict[str, str], proxy: str) -> None:
+def test_proxy_is_read_from_the_environment(
+    server: str, environ: dict[str, str], proxy: str
+) -> None:
     assert proxy_for(server, environ) == proxy
 
 

@@ -33,7 +33,7 @@ def compared(before: Any, after: Any) -> Compared:
 
 @settings(deadline=None)
 @given(BODIES, BODIES)
-def test_the_patch_makes_one_of_the_other(before: Any, after: Any) -> None:
+def test_patch_turns_before_into_after(before: Any, after: Any) -> None:
     """By an implementation of RFC 6902; and no change means none."""
     one = compared(before, after)
     assert jsonpatch.apply_patch(before, json_patch(one)) == after
@@ -58,12 +58,12 @@ def test_the_patch_makes_one_of_the_other(before: Any, after: Any) -> None:
         ({"a": 1}, {"a": 1}, []),
     ],
 )
-def test_each_difference_is_told(before: Any, after: Any, expected: list[Any]) -> None:
+def test_every_difference_is_listed(before: Any, after: Any, expected: list[Any]) -> None:
     """With its place and both values."""
     assert changes(compared(before, after)) == expected
 
 
-def test_what_comes_or_goes_is_a_patch_of_the_whole() -> None:
+def test_created_or_deleted_object_is_a_patch_of_the_whole() -> None:
     """Of an object that is not there nothing else can be said."""
     assert json_patch(compared(None, {"a": 1})) == [{"op": "add", "path": "", "value": {"a": 1}}]
     assert json_patch(compared({"a": 1}, None)) == [{"op": "remove", "path": ""}]

@@ -61,7 +61,7 @@ GONE = Compared(ROLE, Outcome.PRUNED, {"kind": "Namespace"}, None)
 COME = Compared(ROLE, Outcome.CREATED, None, {"kind": "Namespace"}, drifted=True)
 
 
-def test_a_change_is_a_head_and_a_unified_diff() -> None:
+def test_change_is_a_header_and_a_unified_diff() -> None:
     """With what is known of it between the two."""
     out, _ = lines(CHANGED)
     assert out == [
@@ -80,7 +80,7 @@ def test_a_change_is_a_head_and_a_unified_diff() -> None:
     ]
 
 
-def test_what_comes_or_goes_is_shown_whole() -> None:
+def test_created_or_deleted_object_is_shown_whole() -> None:
     """Against nothing."""
     assert lines(GONE)[0] == [
         "namespace/shop (will be pruned)",
@@ -101,7 +101,7 @@ def test_what_comes_or_goes_is_shown_whole() -> None:
     ]
 
 
-def test_the_summary_says_what_is_to_be_done() -> None:
+def test_summary_says_what_would_happen() -> None:
     """What is compared has no other line, what is the same none at all."""
     counts = {Outcome.CREATED: 3, Outcome.UNCHANGED: 40, Outcome.PRUNED: 2, Outcome.CONFIGURED: 1}
     events = (
@@ -117,7 +117,7 @@ def test_the_summary_says_what_is_to_be_done() -> None:
         assert err == []
 
 
-def test_what_no_diff_shows_is_told_in_a_line() -> None:
+def test_differences_outside_the_diff_are_mentioned() -> None:
     """An object that is not pruned, and one that failed."""
     problem = Problem(ProblemKind.CONFLICT, "it is contended", exit_code=4)
     out, err = lines(
@@ -130,13 +130,13 @@ def test_what_no_diff_shows_is_told_in_a_line() -> None:
     assert err == ["error: it is contended"] * 2
 
 
-def test_an_error_before_anything_is_compared_has_no_summary() -> None:
+def test_error_before_the_diff_has_no_summary() -> None:
     """It has said all that there is to say."""
     problem = Problem(ProblemKind.INPUT_ERROR, "it cannot be read", exit_code=2)
     assert lines(Failed(problem), Finished({}, 2, 0.1)) == ([], ["error: it cannot be read"])
 
 
-def test_a_terminal_has_colours() -> None:
+def test_terminal_output_is_coloured() -> None:
     """And what is no terminal has none."""
     coloured = lines(CHANGED, colour=True)[0]
     assert "\x1b[31m-  replicas: 5\x1b[0m" in coloured

@@ -48,7 +48,7 @@ STARTED = Started("run1", Mode.APPLY, "web", "home", DryRun.OFF)
 
 
 @pytest.mark.parametrize("end", range(len(EVENTS) + 1))
-def test_every_beginning_of_a_stream_is_valid(end: int) -> None:
+def test_every_prefix_of_a_stream_is_valid(end: int) -> None:
     """Wherever it is cut off, each format is what it should be, and says that it is not whole."""
     events = EVENTS[:end]
     whole = end == len(EVENTS)
@@ -66,7 +66,7 @@ def test_every_beginning_of_a_stream_is_valid(end: int) -> None:
     assert ("applyprune/NotFinished" in {one["check_name"] for one in report}) is not whole
 
 
-def test_the_document_is_the_stream() -> None:
+def test_document_equals_the_stream() -> None:
     """What is said of an object in several events stands together."""
     document = json.loads(printed("json"))
     assert document["set"] == {"name": "web", "namespace": "home"}
@@ -80,7 +80,7 @@ def test_the_document_is_the_stream() -> None:
     assert document["counts"]["moved"] == 0
 
 
-def test_an_object_that_is_dealt_with_twice_is_there_twice() -> None:
+def test_object_processed_twice_is_listed_twice() -> None:
     """The second word does not hide a failure."""
     ref = Ref("", "ConfigMap", "home", "a")
     failed = Done(ref, Outcome.FAILED, problem=Problem(ProblemKind.API_ERROR, "no"))
@@ -88,7 +88,7 @@ def test_an_object_that_is_dealt_with_twice_is_there_twice() -> None:
     assert [one["outcome"] for one in document["objects"]] == ["failed", "not-pruned"]
 
 
-def test_a_draft_comes_before_the_end() -> None:
+def test_unfinished_file_is_valid_and_says_so() -> None:
     """What a file holds while the run goes on is valid, and says that it is not the end."""
     for form in ("json", "junit", "gitlab"):
         drafts: list[str] = []
@@ -104,7 +104,7 @@ def test_a_draft_comes_before_the_end() -> None:
             assert [one["severity"] for one in json.loads(draft)] == ["blocker"]
 
 
-def test_junit_counts_what_it_holds() -> None:
+def test_junit_counts_match_its_content() -> None:
     """The numbers of the suite are those of its cases."""
     text = printed("junit")
     found: Any = JUNIT.to_dict(text)
@@ -118,7 +118,7 @@ def test_junit_counts_what_it_holds() -> None:
     assert "manifests/web.yaml:12:3" in failed["failure"][0]["$"]
 
 
-def test_github_commands_are_ours_alone() -> None:
+def test_github_commands_are_only_ours() -> None:
     """Read back by the runner's rules: kinds, places, and whole messages; none was smuggled in."""
     found = commands(printed("github"))
     assert {name for name, _, _ in found} == {"error", "warning", "notice"}
@@ -147,7 +147,7 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("text", HOSTILE)
-def test_no_text_is_a_command(text: str) -> None:
+def test_text_is_never_a_command(text: str) -> None:
     """Wherever it stands: in a name, a reason, a message, a path."""
     events = (
         STARTED,
@@ -167,7 +167,7 @@ def test_no_text_is_a_command(text: str) -> None:
 
 @given(st.text(st.characters(), max_size=30))
 @settings(max_examples=60, deadline=None)
-def test_no_text_breaks_a_format(text: str) -> None:
+def test_text_breaks_no_format(text: str) -> None:
     """Halves of surrogates, controls, what XML has no place for: each parser takes it."""
     problem = Problem(
         ProblemKind.API_ERROR, text, text, text, text, origin=Origin(text, 1, 2), excerpt=text
@@ -192,7 +192,7 @@ def test_no_text_breaks_a_format(text: str) -> None:
     assert len(printed_as["name"].splitlines()) == 1
 
 
-def test_the_summary(tmp_path: Path) -> None:
+def test_summary_is_appended_to_what_is_there(tmp_path: Path) -> None:
     """It is appended to what is there, as the fixture shows it."""
     summary = tmp_path / "summary.md"
     summary.write_text("before\n")
@@ -200,7 +200,7 @@ def test_the_summary(tmp_path: Path) -> None:
     assert summary.read_text() == f"before\n{(FOLDER / SUMMARY).read_text(encoding='utf-8')}"
 
 
-def test_a_summary_that_cannot_be_written(tmp_path: Path) -> None:
+def test_unwritable_summary_is_reported(tmp_path: Path) -> None:
     """Is warned of, and fails nothing."""
     text = printed("github", (STARTED, Finished({}, 0, 0.1)), tmp_path)
     ((name, _, message),) = commands(text)
@@ -217,7 +217,7 @@ def _changes(count: int, size: int) -> Sequence[Event]:
 
 
 @pytest.mark.parametrize("before", [0, 1024 * 1024 - 3000, 1024 * 1024])
-def test_the_summary_keeps_to_the_limit(tmp_path: Path, before: int) -> None:
+def test_summary_respects_the_size_limit(tmp_path: Path, before: int) -> None:
     """1 MiB with what was in the file; GitHub would take nothing of more."""
     summary = tmp_path / "summary.md"
     summary.write_text("x" * before)
@@ -242,7 +242,7 @@ def test_long_lists_are_cut_and_say_so(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["a", "`", "``a`", "a`", "\n", "", "```\nx\n````", "~~~", EVIL])
-def test_code_cannot_be_ended_from_within(text: str) -> None:
+def test_code_block_cannot_be_closed_from_within(text: str) -> None:
     """A span and a block are fenced by more backticks than stand in a row in them."""
     for made, inner in ((code(text), 1), (block(text), 3)):
         fence = re.match("`+", made)
@@ -254,7 +254,7 @@ def test_code_cannot_be_ended_from_within(text: str) -> None:
     assert "\n" not in code(text)
 
 
-def test_gitlab_fingerprints() -> None:
+def test_gitlab_fingerprints_are_stable() -> None:
     """Unique in a report, the same when a line moves, and of paths from the root."""
     report = json.loads(printed("gitlab"))
     prints = [one["fingerprint"] for one in report]
@@ -293,12 +293,12 @@ PATHS = [
 
 
 @pytest.mark.parametrize(("here", "root", "given", "told"), PATHS)
-def test_paths_are_told_from_the_root(here: str, root: str, given: str, told: str) -> None:
+def test_paths_are_relative_to_the_repository(here: str, root: str, given: str, told: str) -> None:
     """Else no page of a commit can show them."""
     assert Places(here, root).path(Origin(given, 1, 1)) == told
 
 
-def test_an_end_that_alone_says_what_is_wrong() -> None:
+def test_end_alone_reports_its_problem() -> None:
     """A wait that was in vain, of objects none of which has failed: no format keeps silent."""
     ref = Ref("", "Service", "home", "never")
     standing = Standing(ref, Readiness(Status.IN_PROGRESS, "no address"), Made.CREATED, 1.0)
@@ -319,7 +319,7 @@ def test_an_end_that_alone_says_what_is_wrong() -> None:
     assert [one["severity"] for one in json.loads(printed("gitlab", events))] == ["critical"]
 
 
-def test_names() -> None:
+def test_names_are_printed() -> None:
     """Once each; nothing of what failed or was passed over."""
     ref = Ref("apps", "Deployment", "home", "web")
     events: tuple[Event, ...] = (
@@ -334,7 +334,7 @@ def test_names() -> None:
     assert printed("name", events) == "deployment.apps/web\ndeployment.apps/pruned\n"
 
 
-def test_the_longest_message_is_cut() -> None:
+def test_longest_message_is_cut() -> None:
     """An annotation of a server's endless answer is still one that GitHub takes."""
     lines: list[str] = []
     one = GitHubPrinter(Screen(out=lines.append, err=lines.append))

@@ -39,7 +39,7 @@ def printed(form: str, *events: Event, width: int) -> str:
 @pytest.mark.parametrize("optional", [True, False])
 @pytest.mark.parametrize("form", sorted(PRINTERS))
 @pytest.mark.parametrize("kind", EVENTS)
-def test_every_event_prints_without_control_characters(
+def test_events_print_without_control_characters(
     kind: type[Event], form: str, optional: bool
 ) -> None:
     """But for line feeds; in every format, on a terminal and in a pipe."""
@@ -50,13 +50,13 @@ def test_every_event_prints_without_control_characters(
 
 
 @pytest.mark.parametrize("kind", EVENTS)
-def test_no_message_looks_like_a_line_of_ours(kind: type[Event]) -> None:
+def test_messages_never_look_like_our_own_lines(kind: type[Event]) -> None:
     """A line feed in a message leads to an indented line."""
     text = printed("text", filled(Started, "web"), filled(kind, HOSTILE), width=80)
     assert not re.search(r"^(error: forged|web: 9)", text, re.MULTILINE), text
 
 
-def test_the_events_that_text_is_for_have_one() -> None:
+def test_text_only_events_have_text() -> None:
     """All but what is told later; the last four come with their verbs."""
     silent = {
         kind.__name__
@@ -68,7 +68,7 @@ def test_the_events_that_text_is_for_have_one() -> None:
 
 
 @pytest.mark.parametrize("kind", EVENTS)
-def test_the_live_lines_are_no_danger_either(kind: type[Event]) -> None:
+def test_live_lines_are_harmless(kind: type[Event]) -> None:
     """Neither the display of a terminal nor the heartbeat of a log."""
     progress = Progress()
     raw = io.BytesIO()

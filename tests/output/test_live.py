@@ -20,7 +20,7 @@ def _log() -> tuple[Terminal, io.StringIO]:
     return Terminal(stream, stream, {"TERM": "xterm"}), stream
 
 
-def test_silence_is_broken() -> None:
+def test_silence_is_broken_after_a_while() -> None:
     """When nothing was said for a while, by the clock and not by an event; not after the end."""
     terminal, stream = _log()
     live = Live(terminal, heartbeat=0.2)
@@ -33,7 +33,7 @@ def test_silence_is_broken() -> None:
     assert stream.getvalue() == said
 
 
-def test_a_wait_is_told_when_it_lasts_and_when_it_changes() -> None:
+def test_wait_is_reported_when_it_lasts_and_when_it_changes() -> None:
     """Not in its first seconds, and not twice in the same words."""
     terminal, stream = _log()
     live = Live(terminal)
@@ -46,7 +46,7 @@ def test_a_wait_is_told_when_it_lasts_and_when_it_changes() -> None:
     live.close()
 
 
-def test_another_run_is_told_of_at_once() -> None:
+def test_other_run_is_reported_at_once() -> None:
     """Whoever waits for a lock wants to know for whose."""
     terminal, stream = _log()
     live = Live(terminal)
@@ -55,7 +55,7 @@ def test_another_run_is_told_of_at_once() -> None:
     assert stream.getvalue().startswith("waiting for the set web: ci@host works on it (0:0")
 
 
-def test_an_interrupted_run_says_that_it_ends() -> None:
+def test_interrupted_run_says_that_it_ends() -> None:
     """Once."""
     terminal, stream = _log()
     live = Live(terminal, heartbeat=0.2)

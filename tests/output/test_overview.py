@@ -42,7 +42,7 @@ def shown(*events: Seen, terminal: bool = False, width: int = 80) -> tuple[list[
     return "\n".join(out).splitlines(), err
 
 
-def test_a_set() -> None:
+def test_status_of_a_set_is_a_table() -> None:
     """A message only for what is not ready, on one line; then all about the set."""
     out, err = shown(A, B, WEB)
     assert err == []
@@ -81,7 +81,7 @@ def test_a_set() -> None:
     ],
     ids=["below its column", "below the line"],
 )
-def test_a_message_that_is_too_long_for_the_terminal(name: str, expected: list[str]) -> None:
+def test_long_message_is_cut_to_the_terminal(name: str, expected: list[str]) -> None:
     """It is broken at a blank, and no column with it; in a pipe nothing is broken."""
     told = in_progress("the claim is not bound, its phase is Pending")
     waiting = Standing(Ref("", "ConfigMap", "shop", name), told, Made.CREATED, None)
@@ -91,7 +91,7 @@ def test_a_message_that_is_too_long_for_the_terminal(name: str, expected: list[s
     assert piped[2].endswith("   the claim is not bound, its phase is Pending")
 
 
-def test_drift() -> None:
+def test_drift_is_listed() -> None:
     """Which field, what is there, what should be where that is known, and who wrote it."""
     known = Drift("/data/a", "1", "2", "kubectl-edit", "Update", "2026-01-01T00:00:00Z")
     bare = Drift("/data/b", "", "none")
@@ -105,7 +105,7 @@ def test_drift() -> None:
     ]
 
 
-def test_changes_are_lines_in_a_pipe_and_a_new_picture_on_a_terminal() -> None:
+def test_watch_prints_lines_to_a_pipe_and_redraws_a_terminal() -> None:
     """The first picture is the same."""
     ready = Standing(B.ref, current("fine"), B.made, None, drifted=True)
     first, _ = shown(A, B, WEB)

@@ -27,26 +27,26 @@ from applyprune.output.terminal import Terminal
         ("\U000e0001", r"\udb40\udc01"),
     ],
 )
-def test_what_a_terminal_would_obey_is_made_visible(text: str, expected: str) -> None:
+def test_terminal_sequences_are_made_visible(text: str, expected: str) -> None:
     """Whether or not the place shows colours; line breaks are ours to keep."""
     assert rendered(text, colour=False) == expected
     assert rendered(text, colour=True) == expected
 
 
-def test_our_own_colours_are_shown_where_they_can_be() -> None:
+def test_our_own_colours_are_shown_where_possible() -> None:
     """Within one line with what is made visible."""
     text = f"web\x1b[2J {painted('created', Colour.GREEN)} \x1b[31mx"
     assert rendered(text, colour=True) == "web\\x1b[2J \x1b[32mcreated\x1b[0m \\x1b[31mx"
     assert rendered(text, colour=False) == r"web\x1b[2J created \x1b[31mx"
 
 
-def test_an_object_cannot_close_the_colour_that_it_is_shown_in() -> None:
+def test_object_cannot_end_its_colour() -> None:
     """What is painted is text of others as well."""
     assert rendered(painted("a\x1b[0mb", Colour.RED), colour=True) == "\x1b[31ma\\x1b[0mb\x1b[0m"
 
 
 @given(st.text())
-def test_any_text_is_printable_lines(text: str) -> None:
+def test_any_text_becomes_printable_lines(text: str) -> None:
     """As many lines as it has line feeds."""
     lines = rendered(text, colour=True).split("\n")
     assert all(line.isprintable() for line in lines)
@@ -72,13 +72,13 @@ def test_json_stays_the_same_json(text: str) -> None:
         ("x", 0, ""),
     ],
 )
-def test_a_line_is_cut_to_columns(text: str, columns: int, expected: str) -> None:
+def test_line_is_cut_to_columns(text: str, columns: int, expected: str) -> None:
     """Wide characters take two, marks none."""
     assert cut(text, columns) == expected
     assert cells(cut(painted(text, Colour.RED), columns)) <= columns
 
 
-def test_a_table_stands_whatever_its_cells_hold() -> None:
+def test_table_holds_any_cell() -> None:
     """Columns by what is seen; a line feed in a cell makes no row."""
     rows = [(painted("a", Colour.RED), "1"), ("猫", "2"), ("x\ny", "3")]
     assert rendered(table(("N", "V"), rows), colour=False).splitlines() == [
@@ -90,7 +90,7 @@ def test_a_table_stands_whatever_its_cells_hold() -> None:
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
-def test_a_stream_that_knows_few_characters_gets_escapes(encoding: str) -> None:
+def test_limited_stream_gets_escapes(encoding: str) -> None:
     """A name in another script is no reason to end a run."""
     raw = io.BytesIO()
     stream = io.TextIOWrapper(raw, encoding=encoding)

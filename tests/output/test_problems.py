@@ -53,12 +53,12 @@ OPTIONS = "To allow exactly this: --max-prune 31 --allow-cascade customresourced
         (Problem(ProblemKind.RUN_FAILED, ""), 40, ["error: "]),
     ],
 )
-def test_a_problem_as_lines(problem: Problem, width: int | None, lines: list[str]) -> None:
+def test_problem_is_printed_as_lines(problem: Problem, width: int | None, lines: list[str]) -> None:
     """Broken between words; neither the input nor what is to be copied ever is."""
     assert rendered(told("error", problem, width), colour=False).splitlines() == lines
 
 
-def test_the_label_is_coloured() -> None:
+def test_label_is_coloured() -> None:
     """Red or yellow, where colours are shown."""
     assert (
         rendered(told("error", Problem(ProblemKind.RUN_FAILED, "x")), colour=True)

@@ -94,7 +94,7 @@ def _done(*refs: Ref) -> list[Event]:
         ),
     ],
 )
-def test_the_live_lines(events: list[Event], lines: list[str]) -> None:
+def test_live_lines_show_what_is_waited_for(events: list[Event], lines: list[str]) -> None:
     """The stage, how much of it is done, and what is waited for, ten seconds later."""
     progress = Progress()
     for event in (STARTED, *events):
@@ -102,7 +102,7 @@ def test_the_live_lines(events: list[Event], lines: list[str]) -> None:
     assert progress.lines(110.0) == lines
 
 
-def test_many_that_are_waited_for_are_counted() -> None:
+def test_many_pending_objects_are_counted() -> None:
     """Five are named, with a namespace where it is not the set's own."""
     refs = [Ref("apps", "Deployment", "shop", f"d{at}") for at in range(8)]
     others = tuple(Pending(one, "no") for one in refs[1:])
@@ -116,7 +116,7 @@ def test_many_that_are_waited_for_are_counted() -> None:
     ]
 
 
-def test_the_sentence_of_a_log() -> None:
+def test_log_sentence_names_what_is_waited_for() -> None:
     """One line, complete by itself; equal for as long as the same is waited for."""
     progress = Progress()
     for event in (STARTED, PLAN, *_done(A, B)):
@@ -132,7 +132,7 @@ def test_the_sentence_of_a_log() -> None:
     assert progress.waits_for != same
 
 
-def test_an_interrupted_run_says_so() -> None:
+def test_interrupted_run_says_so() -> None:
     """On a line of its own, whatever else is going on."""
     progress = Progress(stopping=True)
     for event in (STARTED, PLAN, READY):
@@ -144,6 +144,6 @@ def test_an_interrupted_run_says_so() -> None:
 @pytest.mark.parametrize(
     ("seconds", "expected"), [(-3.0, "0:00"), (59.9, "0:59"), (60.0, "1:00"), (3725.0, "62:05")]
 )
-def test_the_clock(seconds: float, expected: str) -> None:
+def test_clock_counts_minutes_and_seconds(seconds: float, expected: str) -> None:
     """Minutes and seconds; a wait past its time has none left."""
     assert clock(seconds) == expected

@@ -52,14 +52,14 @@ _NAMES = {
 } | {"DryRun": DryRun, "Mode": Mode, "Any": Any}
 
 
-def test_the_stream_holds_every_event() -> None:
+def test_stream_contains_every_event() -> None:
     """So that the files of ``fixtures/output`` show each of them."""
     assert {type(one) for one in stream.EVENTS} == set(EVENTS)
     assert EVENT_NAMES.keys() == set(EVENTS)
 
 
 @pytest.mark.parametrize("event", stream.EVENTS, ids=lambda one: type(one).__name__)
-def test_every_field_is_in_the_shape(event: events.Event) -> None:
+def test_shape_has_every_field(event: events.Event) -> None:
     """By its key, beside the event's name; nothing else."""
     more = {"patch", "changes"} if isinstance(event, events.Compared) else set()
     told = shape(event)
@@ -105,7 +105,7 @@ def test_words_in_text() -> None:
     assert readiness.Status.CURRENT.text == "Ready"
 
 
-def test_no_event_holds_what_has_no_shape() -> None:
+def test_events_contain_only_shaped_types() -> None:
     """A new type in an event needs a decision: to be shown, and which of its fields."""
     reached: set[type] = set()
     to_see: list[type] = list(EVENTS)
@@ -127,19 +127,19 @@ def _parts(hint: Any) -> set[type]:
     return {found for part in parts for found in _parts(part)}
 
 
-def test_what_is_not_for_output_raises() -> None:
+def test_type_that_is_not_for_output_raises() -> None:
     """A manifest's body cannot come out by mistake."""
     with pytest.raises(TypeError, match="Desired is not for output"):
         data(desired(body()))
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_schemas_are_schemas(name: str) -> None:
+def test_schemas_are_valid_schemas(name: str) -> None:
     """Of draft 2020-12."""
     Draft202012Validator.check_schema(schema(name))
 
 
-def test_the_schema_of_events_knows_all() -> None:
+def test_event_schema_knows_every_event() -> None:
     """The header and every event, and each by its conditional."""
     names = ["output", *EVENT_NAMES.values()]
     assert sorted(schema("events")["properties"]["event"]["examples"]) == sorted(names)
@@ -152,20 +152,20 @@ def test_the_schema_of_events_knows_all() -> None:
     assert complaints("events", more) != []
 
 
-def test_the_schemas_name_every_outcome() -> None:
+def test_schemas_name_every_outcome() -> None:
     """As examples, since more may come."""
     told = schema("events")["$defs"]["object"]["properties"]["outcome"]["examples"]
     assert told == [str(one) for one in Outcome]
 
 
 @pytest.mark.parametrize("form", FILES)
-def test_golden_files(form: str) -> None:
+def test_formats_match_their_golden_files(form: str) -> None:
     """Changing one changes a contract; ``python -m tests.support.output.golden`` writes them."""
     assert printed(form) == (FOLDER / FILES[form]).read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("form", [*FILES, "summary"])
-def test_no_secret_and_no_control_character(form: str) -> None:
+def test_output_contains_no_secret_and_no_control_character(form: str) -> None:
     """The stream holds both; what is printed neither."""
     name = SUMMARY if form == "summary" else FILES[form]
     text = (FOLDER / name).read_text(encoding="utf-8")
@@ -175,7 +175,7 @@ def test_no_secret_and_no_control_character(form: str) -> None:
     assert [char for char in text if not char.isprintable() and char != "\n"] == []
 
 
-def test_the_error_classes_are_kinds() -> None:
+def test_error_classes_are_problem_kinds() -> None:
     """What ``kind`` says is a class of the one tree, so that a reader can look it up."""
     kinds = {one["problem"]["kind"] for one in map(shape, stream.EVENTS) if one.get("problem")}
     assert all(issubclass(getattr(errors, kind), errors.ApplypruneError) for kind in kinds)

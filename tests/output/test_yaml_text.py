@@ -51,31 +51,31 @@ def read(lines: list[str]) -> Any:
 
 @settings(deadline=None)
 @given(BODIES)
-def test_nothing_is_lost(body: dict[str, Any]) -> None:
+def test_yaml_round_trips(body: dict[str, Any]) -> None:
     """Not a blank at the end of a line, a carriage return, or an escape."""
     (lines,) = as_yaml(body)
     assert read(lines) == body
 
 
 @pytest.mark.parametrize("text", TRAPS)
-def test_a_text_reads_as_a_text(text: str) -> None:
+def test_text_reads_as_text(text: str) -> None:
     """In quotes, where it could be taken for a number, a truth value or a time."""
     assert as_yaml({"a": text})[0][0] in {f"a: '{text}'", f'a: "{text}"'}
 
 
-def test_texts_of_several_lines_are_blocks() -> None:
+def test_multi_line_text_is_a_block() -> None:
     """A line of the text is a line of the diff: tabs and other planes of Unicode too."""
     script = "if true; then\n\techo 🎉 \nfi\n"
     assert as_yaml({"a": script})[0] == ["a: |", "  if true; then", "  \techo 🎉 ", "  fi"]
 
 
-def test_what_cannot_be_seen_is_escaped() -> None:
+def test_invisible_characters_are_escaped() -> None:
     """A carriage return, which a block would lose, and what would turn the text around."""
     assert as_yaml({"a": "x\r\ny\r\n"})[0] == ['a: "x\\r\\ny\\r\\n"']
     assert as_yaml({"a": "\x1b[31m"})[0] == ['a: "\\e[31m"']
 
 
-def test_names_come_in_a_stable_order() -> None:
+def test_keys_come_in_a_stable_order() -> None:
     """What the object is first, then by the alphabet."""
     one = {"spec": {"b": 1, "a": 2}, "metadata": {"labels": {}, "name": "web"}, "kind": "K"}
     same = {"kind": "K", "metadata": {"name": "web", "labels": {}}, "spec": {"a": 2, "b": 1}}

@@ -57,7 +57,7 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "bin"
 
 
-def test_it_carries_what_is_needed_beside_the_code(wheel: Path) -> None:
+def test_wheel_contains_data_beside_the_code(wheel: Path) -> None:
     """The demo's manifests, ``deploy/``, the control plane's sources, and the mark of its types."""
     expected = {"applyprune/py.typed"}
     for source, target in (
@@ -74,7 +74,7 @@ def test_it_carries_what_is_needed_beside_the_code(wheel: Path) -> None:
     assert expected - carried == set()
 
 
-def test_it_carries_nothing_else(wheel: Path) -> None:
+def test_wheel_contains_nothing_else(wheel: Path) -> None:
     """No tests, no fixtures, no leftovers of a build."""
     with ZipFile(wheel) as archive:
         carried = archive.namelist()
@@ -83,13 +83,13 @@ def test_it_carries_nothing_else(wheel: Path) -> None:
     assert [name for name in carried if "__pycache__" in name] == []
 
 
-def test_it_runs(installed: Path, tmp_path: Path) -> None:
+def test_installed_wheel_runs(installed: Path, tmp_path: Path) -> None:
     """The program is there, and is the one that was built."""
     reply = run(installed / "applyprune", "--version", cwd=tmp_path)
     assert reply.stdout.strip() == f"applyprune, version {__version__}"
 
 
-def test_the_demo_runs_from_it(installed: Path, binaries: Binaries, tmp_path: Path) -> None:
+def test_demo_runs_from_the_wheel(installed: Path, binaries: Binaries, tmp_path: Path) -> None:
     """With the control plane that the test run has built already: same sources, same build."""
     assert binaries.program.exists()
     script = "from applyprune.localplane.build import module_digest; print(module_digest())"

@@ -88,26 +88,26 @@ def _refusal(message: str, *causes: tuple[str, str]) -> Invalid:
 
 
 @pytest.mark.parametrize("name", FIELDS)
-def test_a_cause_names_its_field(name: str) -> None:
+def test_cause_names_its_field(name: str) -> None:
     field, path = FIELDS[name]
     marks = blamed(_refusal("is invalid", (field, "Required value")), BODY)
     assert [mark.field for mark in marks] == ([path] if path else [])
 
 
 @pytest.mark.parametrize("name", MESSAGES)
-def test_a_message_names_its_fields(name: str) -> None:
+def test_message_names_its_fields(name: str) -> None:
     message, paths = MESSAGES[name]
     assert [mark.field for mark in blamed(_refusal(message), BODY)] == paths
 
 
-def test_a_label_is_found_by_what_is_quoted_of_it() -> None:
+def test_label_is_found_by_its_quoted_part() -> None:
     why = 'Invalid value: "w b": a valid label must be'
     assert blamed(_refusal("", ("metadata.labels", why)), BODY) == (
         Mark(("metadata", "labels", "app"), why),
     )
 
 
-def test_the_note_of_a_missing_field_names_it() -> None:
+def test_missing_field_note_names_it() -> None:
     (mark,) = blamed(_refusal("", ("spec.template", "Required value")), BODY)
     assert mark == Mark(("spec",), "spec.template: Required value")
 
@@ -125,11 +125,11 @@ REWORDED = {
 
 
 @pytest.mark.parametrize("message", REWORDED)
-def test_reworded(message: str) -> None:
+def test_message_is_cleaned(message: str) -> None:
     assert reworded(message) == REWORDED[message]
 
 
-def test_advice_and_kinds_of_refusals() -> None:
+def test_refusals_have_advice_and_kinds() -> None:
     assert "Quote it" in advice(_refusal(f"{TYPED}.a: expected string, got &{{1}}"))
     assert advice(_refusal("no")) == ""
     assert is_unknown_field(_refusal(f"{TYPED}.a: field not declared in schema"))
@@ -151,7 +151,7 @@ SCHEMAS: dict[str, Any] = {
 }
 
 
-def test_every_field_that_a_schema_does_not_know() -> None:
+def test_every_field_unknown_to_the_schema_is_found() -> None:
     body = {
         "spec": {
             "items": [{"name": "a"}, {"nam": "b"}],

@@ -172,7 +172,7 @@ LINES: dict[str, tuple[dict[str, str], tuple[dict[str, Any], ...], str]] = {
 
 
 @pytest.mark.parametrize("name", LINES)
-def test_a_line_a_field(name: str) -> None:
+def test_conflict_has_a_line_per_field(name: str) -> None:
     """The field as kubectl prints it, both values, the manager, how and when."""
     one, scalers, expected = LINES[name]
     assert expected in _told(one, scalers=scalers)
@@ -188,7 +188,7 @@ def test_two_fields_and_two_managers_are_one_problem() -> None:
     assert "owned by b (Apply) and a (Apply)" in lines[1]
 
 
-def test_the_hint_names_what_yields_and_what_takes() -> None:
+def test_hint_names_the_options() -> None:
     """The pointers are those of just these fields."""
     error = conflict(SCALE, cause(IMAGE, "b"))
     hint = explain(error, DEPLOYMENT, None, (), NOW).hint
@@ -201,13 +201,13 @@ def test_the_hint_names_what_yields_and_what_takes() -> None:
     assert "--adopt=all" in explain(taken, DEPLOYMENT, None, (), NOW).hint
 
 
-def test_nothing_is_said_of_values_that_were_not_read() -> None:
+def test_unread_values_are_not_mentioned() -> None:
     """A GET that failed makes it poorer, not wrong."""
     why = explain(conflict(SCALE), DEPLOYMENT, None, (), NOW).why
     assert ".spec.replicas: ours 3, owned by" in why
 
 
-def test_values_are_cut_and_fit_to_be_shown() -> None:
+def test_values_are_cut_and_printable() -> None:
     """No control sequence of a terminal, and no novel."""
     one = desired(body(data={"k": "x" * 500}))
     there = live(one.ref, full=body(data={"k": "\x1b[31mred\u202e"}))
@@ -215,7 +215,7 @@ def test_values_are_cut_and_fit_to_be_shown() -> None:
     assert f'ours "{"x" * 59}…, theirs "\\u001b[31mred\\u202e"' in why
 
 
-def test_at_most_twenty_fields_are_told() -> None:
+def test_at_most_twenty_fields_are_listed() -> None:
     """A manifest of a thousand keys is not printed."""
     one = desired(body(data={f"k{number:03}": "x" for number in range(30)}))
     why = _told(*(cause(f".data.k{number:03}", "x") for number in range(30)), one=one)
@@ -224,7 +224,7 @@ def test_at_most_twenty_fields_are_told() -> None:
 
 
 @pytest.mark.parametrize("part", ["data", "stringData"])
-def test_no_value_of_a_secret_is_told(part: str) -> None:
+def test_secret_values_are_never_shown(part: str) -> None:
     """Neither ours nor theirs, neither raw nor encoded; of no field."""
     ours, theirs = "hunter2-ours", "hunter2-theirs"
     encoded = [base64.b64encode(value.encode()).decode() for value in (ours, theirs)]
@@ -240,7 +240,7 @@ def test_no_value_of_a_secret_is_told(part: str) -> None:
     assert not [value for value in (ours, theirs, *encoded) if value in told]
 
 
-def test_whether_an_autoscaler_may_be_behind_it() -> None:
+def test_autoscaler_is_suspected() -> None:
     """The field, or the scale subresource of the controller manager."""
     assert is_about_scale(conflict(cause(".spec.replicas", "x")))
     other = cause(".spec.size", "kube-controller-manager", ' with subresource "scale" using v1')
@@ -248,14 +248,14 @@ def test_whether_an_autoscaler_may_be_behind_it() -> None:
     assert not is_about_scale(conflict(cause(IMAGE, "kube-controller-manager")))
 
 
-def test_the_managers_and_the_short_form() -> None:
+def test_short_form_names_the_managers() -> None:
     """What a line of a skipped object says."""
     error = conflict(SCALE, cause(IMAGE, 'a \\"b\\"'))
     assert managers(error) == {"kube-controller-manager", 'a \\"b\\"'}
     assert contended(conflict(SCALE)) == ".spec.replicas is kube-controller-manager's"
 
 
-def test_skips() -> None:
+def test_skip_is_decided() -> None:
     """A conflict about fields, in an object that asks for it, and nothing else."""
     one = replace(DEPLOYMENT, conflicts=OnConflict.SKIP)
     assert ".spec.replicas is" in skips(one, conflict(SCALE))
@@ -285,13 +285,15 @@ FORCED = Options(force_conflicts=True)
         (OnConflict.FORCE, live(DEPLOYMENT.ref, label=""), Options(), True),
     ],
 )
-def test_forces(rule: OnConflict, there: Live | None, options: Options, expected: bool) -> None:
+def test_force_is_decided(
+    rule: OnConflict, there: Live | None, options: Options, expected: bool
+) -> None:
     """The manifest before the option, and nothing that another set may still list."""
     one = replace(DEPLOYMENT, conflicts=rule)
     assert forces(one, there, options, TARGET) is expected
 
 
-def test_what_is_dealt_with_before_an_apply_is_no_conflict() -> None:
+def test_managers_migrated_before_the_apply_are_no_conflict() -> None:
     """Our second manager, those that are migrated, and that of a set from which it is taken."""
     step = ApplyStep(DEPLOYMENT, Action.UPDATE, recorded(DEPLOYMENT, OURS), OURS)
     assert settled_first(step, TARGET) == {TARGET.yielded}

@@ -76,13 +76,13 @@ CASES: dict[str, tuple[tuple[dict[str, Any], ...], list[tuple[str, str]]]] = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_which_fields(name: str) -> None:
+def test_drifted_fields_are_found(name: str) -> None:
     """Those that others have written since our apply, and that are not ours."""
     others, expected = CASES[name]
     assert [(one.path, one.found) for one in drift_of(live(*others), MANAGER)] == expected
 
 
-def test_nothing_of_a_secret() -> None:
+def test_drift_of_a_secret_shows_nothing() -> None:
     """Neither a value nor what it looks like."""
     ref = Ref("", "Secret", "shop", "s")
     body = {"data": {"key": "Zm9v"}}
@@ -92,7 +92,7 @@ def test_nothing_of_a_secret() -> None:
     assert (one.path, one.found, one.wanted) == ("/data/key", "(secret)", "")
 
 
-def test_whether() -> None:
+def test_drift_is_detected() -> None:
     """By the evidence of the last apply; a moved generation alone is no drift of ours."""
     applied = live(version="1")
     entry = Entry(REF, "deployments", "v1", ABSENT, "uid", evidence=take(applied, MANAGER, None))

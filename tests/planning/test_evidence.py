@@ -123,7 +123,7 @@ AFTER: dict[str, tuple[Desired, dict[str, Any], bool]] = {
 
 
 @pytest.mark.parametrize("name", AFTER)
-def test_unchanged(name: str) -> None:
+def test_unchanged_object_is_recognised(name: str) -> None:
     """Whether sending the manifest again would move nothing."""
     one, changes, expected = AFTER[name]
     generation = 1 if one in {DEPLOYMENT, PRIORITY_CLASS} else None
@@ -133,28 +133,28 @@ def test_unchanged(name: str) -> None:
     assert unchanged(one, entry, now, manager=TARGET.manager, schema=None) is expected
 
 
-def test_another_manifest_is_always_sent() -> None:
+def test_changed_manifest_is_always_sent() -> None:
     """The digest is the first thing that is compared."""
     now = _as_live(DEPLOYMENT, generation=1)
     entry = replace(recorded(DEPLOYMENT, now), digest="another")
     assert not unchanged(DEPLOYMENT, entry, now, manager=TARGET.manager, schema=None)
 
 
-def test_an_entry_that_no_reply_confirmed_is_always_sent() -> None:
+def test_unconfirmed_entry_is_always_sent() -> None:
     """The union write clears the evidence: a lost reply must not read as done."""
     now = _as_live(DEPLOYMENT, generation=1)
     entry = replace(recorded(DEPLOYMENT, now), evidence=None)
     assert not unchanged(DEPLOYMENT, entry, now, manager=TARGET.manager, schema=None)
 
 
-def test_a_custom_resource_whose_schema_moved_is_sent() -> None:
+def test_custom_resource_with_a_changed_schema_is_sent() -> None:
     """A new CRD generation alters what is read without touching the object."""
     now = _as_live(DEPLOYMENT, generation=1)
     entry = recorded(DEPLOYMENT, now)
     assert not unchanged(DEPLOYMENT, entry, now, manager=TARGET.manager, schema=2)
 
 
-def test_values_are_asked_for_only_where_they_decide() -> None:
+def test_values_are_requested_only_where_they_decide() -> None:
     """Every Secret; what has moved, unless a generation that stands speaks for its spec."""
     secret = _as_live(SECRET, generation=None)
     still = _as_live(CONFIG_MAP, generation=None)
@@ -184,6 +184,6 @@ def test_values_are_asked_for_only_where_they_decide() -> None:
         ({"a": "1"}, {"a": 1}, False),
     ],
 )
-def test_holds(wanted: object, there: object, expected: bool) -> None:
+def test_matching_values_are_recognised(wanted: object, there: object, expected: bool) -> None:
     """A field that only the server knows is passed over; everything else must be the same."""
     assert holds(wanted, there) is expected

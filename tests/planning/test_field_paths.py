@@ -77,7 +77,7 @@ PATHS: dict[str, tuple[str, str, Path, Any]] = {
 
 
 @pytest.mark.parametrize("name", PATHS)
-def test_a_path_is_read_and_looked_up(name: str) -> None:
+def test_path_is_parsed_and_looked_up(name: str) -> None:
     """What the server prints, the pointer and the path are one."""
     text, pointer, path, value = PATHS[name]
     assert from_server(text, BODY) == path
@@ -99,7 +99,7 @@ def test_a_path_is_read_and_looked_up(name: str) -> None:
         ".metadata.labels.appl",
     ],
 )
-def test_what_the_body_does_not_hold_has_no_path(text: str) -> None:
+def test_missing_value_has_no_path(text: str) -> None:
     """The text is shown then, without values."""
     assert from_server(text, BODY) is None
 
@@ -122,13 +122,13 @@ def test_what_the_body_does_not_hold_has_no_path(text: str) -> None:
         ("/a]", "unclear"),
     ],
 )
-def test_a_bad_pointer_says_why(pointer: str, why: str) -> None:
+def test_invalid_pointer_is_explained(pointer: str, why: str) -> None:
     """An index is none: server-side apply does not know items by their place."""
     with pytest.raises(ValueError, match=why):
         from_pointer(pointer)
 
 
-def test_a_key_may_stand_without_quotation_marks() -> None:
+def test_key_may_be_unquoted() -> None:
     """YAML has enough of them."""
     assert from_pointer("/a[name=web]/b") == from_pointer('/a[name="web"]/b')
     assert from_pointer("/a[on=true]") == ("a", Item((("on", True),)))
@@ -137,7 +137,7 @@ def test_a_key_may_stand_without_quotation_marks() -> None:
 @pytest.mark.parametrize(
     "path", [("spec", "none"), ("spec", "replicas", "x"), ("spec", "containers", PORT), ("x", WEB)]
 )
-def test_nothing_stands_at_other_paths(path: Path) -> None:
+def test_other_paths_find_nothing(path: Path) -> None:
     """And null is something."""
     assert value_at(BODY, path) is MISSING
 
@@ -160,7 +160,7 @@ LEFT: dict[str, tuple[dict[str, Any], list[str], dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("name", LEFT)
-def test_left_out(name: str) -> None:
+def test_fields_are_left_out(name: str) -> None:
     """The body itself is left alone."""
     body, pointers, expected = LEFT[name]
     before = deepcopy(body)
@@ -168,7 +168,7 @@ def test_left_out(name: str) -> None:
     assert body == before
 
 
-def test_put() -> None:
+def test_value_is_put() -> None:
     """What leads to a field is made where it is missing; an item is known by its keys."""
     body: dict[str, Any] = {"spec": {"l": [{"name": "x", "v": 1}]}}
     before = deepcopy(body)
@@ -197,7 +197,7 @@ def test_put() -> None:
         ("/a[p=1]/b", '/a[p=1,q="x"]', False),
     ],
 )
-def test_is_under(path: str, above: str, expected: bool) -> None:
+def test_path_is_under_another(path: str, above: str, expected: bool) -> None:
     """An item is under every name that fits its keys."""
     assert is_under(from_pointer(path), from_pointer(above)) is expected
 
@@ -229,7 +229,7 @@ FIELDS: dict[str, Any] = {
 }
 
 
-def test_the_leaves_of_what_a_manager_owns() -> None:
+def test_owned_leaves_are_listed() -> None:
     """The keys of an item only where nothing else of it is owned; no holder by itself."""
     ports = '/spec/containers[name="web"]/ports[containerPort=80,protocol="TCP"]'
     assert sorted(to_pointer(leaf) for leaf in leaves(FIELDS)) == sorted(
@@ -258,14 +258,14 @@ def test_the_leaves_of_what_a_manager_owns() -> None:
         ('/metadata/finalizers[="y.io/hold"]', False, ""),
     ],
 )
-def test_what_a_manager_owns(pointer: str, owned: bool, whole: str) -> None:
+def test_owned_fields_are_listed(pointer: str, owned: bool, whole: str) -> None:
     """By itself, or as a part of what is owned as a whole."""
     path = from_pointer(pointer)
     assert owns(FIELDS, path) is owned
     assert to_pointer(whole_above(FIELDS, path)) == whole
 
 
-def test_what_is_owned_by_its_parts() -> None:
+def test_owned_parts_are_listed() -> None:
     """Annotations are, a selector is not, and what is not owned is neither."""
     assert is_split(FIELDS, ("metadata", "annotations"))
     assert not is_split(FIELDS, ("metadata", "labels"))

@@ -26,7 +26,7 @@ ROLE = Ref("rbac.authorization.k8s.io", "ClusterRole", "", "system:node")
         ('deployment:/spec/c[name="a:/b"]/image', WEB, '/spec/c[name="a:/b"]/image'),
     ],
 )
-def test_a_rule_is_about_what_it_names(rule: str, ref: Ref, pointer: str) -> None:
+def test_rule_matches_its_objects(rule: str, ref: Ref, pointer: str) -> None:
     """By kind with or without its group, and by a glob of the name."""
     assert "".join(map(to_pointer, ignored_of([parse_rule(rule)], ref))) == pointer
 
@@ -34,7 +34,7 @@ def test_a_rule_is_about_what_it_names(rule: str, ref: Ref, pointer: str) -> Non
 @pytest.mark.parametrize(
     "rule", ["", "x", "deployment", ":/spec", "/web:/spec", "deployment/:/a", "deployment:spec"]
 )
-def test_what_is_no_rule_is_refused(rule: str) -> None:
+def test_invalid_rule_is_refused(rule: str) -> None:
     """As a mistake of the call."""
     with pytest.raises(UsageError, match="is no rule"):
         parse_rule(rule)

@@ -20,7 +20,7 @@ KEPT = [
 
 
 @pytest.mark.parametrize("marks", KEPT, ids=lambda marks: next(iter(marks)))
-def test_a_mark_keeps(marks: dict[str, str]) -> None:
+def test_annotation_orphans_the_object(marks: dict[str, str]) -> None:
     """It is found in annotations and, as Flux has it, in labels; the rule names the mark."""
     for part in ("annotations", "labels"):
         assert keep_rule({part: marks}).startswith(next(iter(marks)))
@@ -36,6 +36,6 @@ def test_a_mark_keeps(marks: dict[str, str]) -> None:
         {"annotations": {"kluctl.io/skip-delete": "false"}},
     ],
 )
-def test_anything_else_does_not(metadata: dict[str, object]) -> None:
+def test_other_annotation_values_do_not_orphan(metadata: dict[str, object]) -> None:
     """Only the value that means it."""
     assert keep_rule(metadata) == ""

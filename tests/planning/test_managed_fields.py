@@ -100,7 +100,7 @@ each_live = pytest.mark.parametrize("name", LIVES)
 
 @each_guarded
 @each_live
-def test_every_patch_is_about_the_very_object_in_the_very_state(patch: str, name: str) -> None:
+def test_patch_tests_uid_and_resource_version(patch: str, name: str) -> None:
     """The first two operations test UID and resourceVersion; nothing is tested after a change."""
     operations = GUARDED[patch](LIVES[name])
     # What is to be settled is the object as the first patch left it.
@@ -114,9 +114,7 @@ def test_every_patch_is_about_the_very_object_in_the_very_state(patch: str, name
 
 @pytest.mark.parametrize("changed", ["uid", "resourceVersion"])
 @each_guarded
-def test_a_patch_of_an_object_that_has_changed_does_nothing_at_all(
-    patch: str, changed: str
-) -> None:
+def test_patch_of_a_changed_object_does_nothing(patch: str, changed: str) -> None:
     """It fails as a whole, before its first change."""
     one = LIVES["ours"]
     read = _handed_over(one) if patch == "settle" else one
@@ -127,7 +125,7 @@ def test_a_patch_of_an_object_that_has_changed_does_nothing_at_all(
 
 @each_patch
 @each_live
-def test_nothing_but_labels_and_managed_fields_is_touched(patch: str, name: str) -> None:
+def test_patch_touches_only_labels_and_managed_fields(patch: str, name: str) -> None:
     """Neither as the target of an operation nor as its source."""
     operations = PATCHES[patch](LIVES[name])
     paths = {one[end] for one in operations[2:] for end in ("path", "from") if end in one}
@@ -142,7 +140,7 @@ def test_nothing_but_labels_and_managed_fields_is_touched(patch: str, name: str)
 
 @each_patch
 @each_live
-def test_labels_and_managers_of_others_stay_as_they_are(patch: str, name: str) -> None:
+def test_foreign_labels_and_managers_are_unchanged(patch: str, name: str) -> None:
     """Values, entries and their order."""
 
     def others(metadata: Mapping[str, Any]) -> tuple[Mapping[str, str], list[Any]]:
@@ -170,7 +168,7 @@ ABANDONED: dict[str, tuple[list[Metadata], list[Metadata] | None]] = {
 
 
 @pytest.mark.parametrize("name", ABANDONED)
-def test_abandoning_takes_off_our_manager_and_our_label(name: str) -> None:
+def test_orphaning_removes_our_manager_and_our_label(name: str) -> None:
     """And leaves a list of one empty entry when there was no other manager."""
     before, left = ABANDONED[name]
     one = live(REF, entries=before, labels={PART_OF: TARGET.id, **OTHERS})
@@ -180,12 +178,12 @@ def test_abandoning_takes_off_our_manager_and_our_label(name: str) -> None:
 
 
 @pytest.mark.parametrize("patch", ["abandon", "release"])
-def test_the_last_label_goes_with_the_whole_map(patch: str) -> None:
+def test_last_label_is_removed_with_the_whole_map(patch: str) -> None:
     """As the server keeps no empty one."""
     assert "labels" not in patched(LIVES["ours"], PATCHES[patch](LIVES["ours"]))
 
 
-def test_leaving_takes_off_one_manager_alone() -> None:
+def test_leaving_removes_one_manager_only() -> None:
     """Label and all other managers stay; the last one leaves an empty entry here, too."""
     one = live(REF, entries=[managed(TARGET.yielded), KUBECTL, managed()])
     after = patched(one, leave_patch(one, TARGET.yielded))
@@ -195,7 +193,7 @@ def test_leaving_takes_off_one_manager_alone() -> None:
     assert patched(alone, leave_patch(alone, TARGET.yielded))["managedFields"] == [{}]
 
 
-def test_releasing_takes_off_the_label_alone() -> None:
+def test_releasing_removes_the_label_only() -> None:
     """Whoever's it is: its owner is no set that we know."""
     entries = [KUBECTL, managed("another-tool")]
     one = live(REF, entries=entries, labels={PART_OF: "applyset-theirs-v1", **OTHERS})
@@ -233,7 +231,7 @@ HANDED_OVER: dict[str, tuple[list[Metadata], list[Metadata] | None]] = {
 
 @pytest.mark.parametrize("name", HANDED_OVER)
 @pytest.mark.parametrize("label", [TARGET.id, ""])
-def test_handing_over_sets_the_label_and_renames_the_manager(name: str, label: str) -> None:
+def test_transfer_sets_the_label_and_renames_the_manager(name: str, label: str) -> None:
     """What the entry says of fields, version and time stays, so that what we owned is its own."""
     before, left = HANDED_OVER[name]
     one = live(REF, label=label, entries=before)
@@ -243,7 +241,7 @@ def test_handing_over_sets_the_label_and_renames_the_manager(name: str, label: s
 
 
 @pytest.mark.parametrize("name", HANDED_OVER)
-def test_settling_gives_back_what_the_server_took_for_the_patchs_own(name: str) -> None:
+def test_settling_restores_what_the_server_attributed_to_the_patch(name: str) -> None:
     """The manager of the patch goes, and the label is the new set's; where it was ours."""
     before, left = HANDED_OVER[name]
     one = live(REF, entries=before)
@@ -253,7 +251,7 @@ def test_settling_gives_back_what_the_server_took_for_the_patchs_own(name: str) 
     assert after.get("managedFields") == left
 
 
-def test_a_hand_over_and_back_leaves_the_object_as_it_was() -> None:
+def test_transfer_there_and_back_restores_the_object() -> None:
     """Nothing is lost on the way."""
     one = LIVES["ours and others'"]
     there = _read(patched(one, PATCHES["hand over"](one)))
@@ -287,7 +285,7 @@ MARKED: dict[str, tuple[list[Metadata], list[Metadata]]] = {
 
 @pytest.mark.parametrize("name", MARKED)
 @pytest.mark.parametrize("label", [TARGET.id, SHOP.id, ""])
-def test_marking_puts_back_what_is_missing_of_the_two_marks(name: str, label: str) -> None:
+def test_marking_restores_missing_label_and_manager(name: str, label: str) -> None:
     """The label, and an Apply entry that owns it; one that is there is left as it is."""
     before, left = MARKED[name]
     one = live(REF, label=label, entries=before)
@@ -296,7 +294,7 @@ def test_marking_puts_back_what_is_missing_of_the_two_marks(name: str, label: st
     assert after["managedFields"] == left
 
 
-def test_what_bears_both_marks_is_only_tested() -> None:
+def test_marked_object_is_only_tested() -> None:
     """A patch of nothing."""
     assert len(mark_patch(LIVES["ours"], "v1", TARGET)) == 2
 
@@ -315,7 +313,7 @@ MANAGERS: dict[str, tuple[str, list[Metadata], str]] = {
 
 
 @pytest.mark.parametrize("name", MANAGERS)
-def test_the_manager_of_a_set_is_found_by_the_label(name: str) -> None:
+def test_set_manager_is_found_by_the_label(name: str) -> None:
     """The label says whose the object is, and the manager's name which set that is."""
     label, entries, manager = MANAGERS[name]
     assert set_manager(live(REF, label=label, entries=entries)) == manager

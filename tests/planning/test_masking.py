@@ -44,7 +44,7 @@ def test_values_are_masked_and_keys_are_not(
     assert (before[part], after[part]) == (then, now)
 
 
-def test_an_object_that_comes_or_goes_is_masked_too() -> None:
+def test_created_or_deleted_object_is_masked_too() -> None:
     """There is but one side then."""
     assert masked(None, secret({"a": "eA=="}))[1] == secret({"a": SAME})
     assert masked(secret({"a": "eA=="}), None) == (secret({"a": SAME}), None)
@@ -60,7 +60,7 @@ def test_an_object_that_comes_or_goes_is_masked_too() -> None:
         f"quoted: {json.dumps('secret-pass' + chr(34) + 'word')}",
     ],
 )
-def test_an_annotation_that_may_hold_a_value_is_masked(copy: str) -> None:
+def test_annotation_that_may_hold_a_value_is_masked(copy: str) -> None:
     """As kubectl's and Rancher's copies of the whole object are; another one is not."""
     data = {"pw": base64.b64encode(b'secret-pass"word').decode()}
     before, after = masked(secret(data, copy=copy, plain="shown"), secret(data, plain="shown"))
@@ -77,7 +77,7 @@ def test_only_secrets_are_masked() -> None:
         assert masked(body, body) == (body, body)
 
 
-def test_a_field_of_a_secret_is_never_shown() -> None:
+def test_secret_field_is_never_shown() -> None:
     """Whatever it is."""
     assert shown("eA==", secret=True) == HIDDEN
     assert shown("eA==", secret=False) == '"eA=="'

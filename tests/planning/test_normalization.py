@@ -10,7 +10,7 @@ from applyprune.planning.tracking import PART_OF
 from tests.support.planning import body
 
 
-def test_the_callers_body_is_left_alone() -> None:
+def test_callers_body_is_unchanged() -> None:
     """Values are never changed after they are made."""
     raw = body("Secret", stringData={"a": "x"}, metadata={"labels": {"l": "1"}})
     before = deepcopy(raw)
@@ -26,7 +26,7 @@ def test_string_data_becomes_data_and_wins() -> None:
     assert "stringData" not in sent
 
 
-def test_a_secrets_digest_knows_the_keys_and_not_the_values() -> None:
+def test_secret_digest_covers_keys_but_not_values() -> None:
     """Not even a digest of a value may be found out from the inventory."""
     one = normalize(body("Secret", data={"a": "eA=="}), namespace="h", set_id="s")
     other_value = normalize(body("Secret", data={"a": "eQ=="}), namespace="h", set_id="s")
@@ -34,7 +34,7 @@ def test_a_secrets_digest_knows_the_keys_and_not_the_values() -> None:
     assert manifest_digest(one) == manifest_digest(other_value) != manifest_digest(other_key)
 
 
-def test_the_label_and_the_namespace_are_set() -> None:
+def test_label_and_namespace_are_set() -> None:
     """A cluster-scoped object loses a namespace that it may not have."""
     namespaced = normalize(body(metadata={"labels": {"l": "1"}}), namespace="home", set_id="s")
     assert namespaced["metadata"] == {

@@ -26,11 +26,11 @@ ADMISSION = "admissionregistration.k8s.io"
         (GroupKind("", "Service"), GroupKind("apiregistration.k8s.io", "APIService")),
     ],
 )
-def test_before(first: GroupKind, then: GroupKind) -> None:
+def test_kinds_come_before_their_users(first: GroupKind, then: GroupKind) -> None:
     """The one is applied before the other, and so deleted after it."""
     assert wave_of(first) < wave_of(then)
 
 
-def test_a_kind_of_somebody_elses_group_takes_no_place_of_a_built_in_one() -> None:
+def test_foreign_group_does_not_take_a_built_in_place() -> None:
     """``Service`` of serving.knative.dev is a custom resource."""
     assert wave_of(GroupKind("serving.knative.dev", "Service")) == wave_of(GroupKind("x.io", "Foo"))

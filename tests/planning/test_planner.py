@@ -78,7 +78,7 @@ APPLIES: dict[str, tuple[State, Entry | None, dict[str, Any], Action]] = {
 
 
 @pytest.mark.parametrize("name", APPLIES)
-def test_what_is_done_about_a_desired_object(name: str) -> None:
+def test_desired_object_gets_its_action(name: str) -> None:
     """Every row with its own reason to be."""
     state, entry, options, expected = APPLIES[name]
     step = _apply(state, entry, **options)
@@ -86,7 +86,7 @@ def test_what_is_done_about_a_desired_object(name: str) -> None:
     assert (step.problem is not None) == (expected is Action.REFUSE)
 
 
-def test_the_set_that_an_object_belongs_to_is_named_by_its_field_manager() -> None:
+def test_set_of_an_object_is_named_by_its_field_manager() -> None:
     """Where the manager is that of the label's set; else the label is all that there is."""
     theirs = SetIdentity("web", "shop")
     entries = [managed("kubectl"), managed(TARGET.manager), managed(theirs.manager)]
@@ -99,14 +99,14 @@ def test_the_set_that_an_object_belongs_to_is_named_by_its_field_manager() -> No
     assert "applyset.kubernetes.io/id=applyset-other-v1" in unknown.hint
 
 
-def test_the_union_records_what_was_found() -> None:
+def test_union_records_the_uid_before_the_apply() -> None:
     """Absent, or the UID: it decides which guard the apply carries, and who made the object."""
     assert _apply(Absent()).entry.found == ABSENT
     assert _apply(FOREIGN).entry.found == "u1"
     assert _apply(THERE, replace(ENTRY, digest="x")).entry.found == "u1"
 
 
-def test_the_union_clears_the_evidence_of_what_will_be_sent() -> None:
+def test_union_clears_the_fingerprint_of_objects_to_send() -> None:
     """A reply that gets lost must not read as done."""
     entry = _apply(THERE, replace(ENTRY, digest="x")).entry
     assert (entry.evidence, entry.digest, entry.uid) == (None, "", "u1")
@@ -132,7 +132,7 @@ MADE: dict[str, tuple[State, Entry | None, Made]] = {
 
 
 @pytest.mark.parametrize("name", MADE)
-def test_only_what_we_created_counts_as_created(name: str) -> None:
+def test_only_created_objects_count_as_owned(name: str) -> None:
     """What is adopted is never deleted by a prune."""
     state, entry, expected = MADE[name]
     assert _apply(state, entry).entry.made is expected
@@ -167,14 +167,14 @@ REMOVALS: dict[str, tuple[State, Entry, Action]] = {
 
 
 @pytest.mark.parametrize("name", REMOVALS)
-def test_what_becomes_of_an_entry_that_left_the_set(name: str) -> None:
+def test_entry_that_left_the_set_gets_its_action(name: str) -> None:
     """A label finds candidates; it never justifies a delete."""
     state, entry, expected = REMOVALS[name]
     assert _remove(state, entry).action is expected
 
 
 @pytest.mark.parametrize("name", ["default", "kube-system", "home", "another"])
-def test_a_namespace_that_must_stay_is_abandoned(name: str) -> None:
+def test_namespace_that_must_stay_is_orphaned(name: str) -> None:
     """The system's, the inventory's own, and one that holds another inventory."""
     one = desired(body("Namespace", name), NAMESPACES)
     state = live(one.ref)
@@ -201,7 +201,7 @@ HELD: dict[str, tuple[dict[str, Any], dict[str, Any], bool]] = {
 
 
 @pytest.mark.parametrize("name", HELD)
-def test_a_namespace_goes_only_with_what_goes_anyway(name: str) -> None:
+def test_namespace_is_pruned_only_with_pruned_contents(name: str) -> None:
     """Whatever is to stay, for whatever reason, would die with it."""
     changes, marks, goes = HELD[name]
     inside = live(INSIDE, **{"uid": "u2", **marks})
@@ -221,7 +221,7 @@ def test_a_namespace_goes_only_with_what_goes_anyway(name: str) -> None:
     assert plan.removals[-1].action is Action.DELETE
 
 
-def test_a_namespace_whose_contents_cannot_be_counted_stays() -> None:
+def test_namespace_with_uncountable_contents_stays() -> None:
     """Safety rule 7: not knowing is no permission."""
     state = live(HOME.ref)
     world = World(
@@ -235,7 +235,7 @@ def test_a_namespace_whose_contents_cannot_be_counted_stays() -> None:
     assert plan.no_prune
 
 
-def test_removal_takes_the_waves_in_reverse() -> None:
+def test_removal_reverses_the_waves() -> None:
     """Contents before their namespace."""
     many = [
         desired(body("Namespace", "n"), NAMESPACES),
@@ -252,7 +252,7 @@ def test_removal_takes_the_waves_in_reverse() -> None:
     ]
 
 
-def test_nothing_is_pruned_while_a_desired_object_is_unknown() -> None:
+def test_unknown_desired_object_blocks_the_prune() -> None:
     """Safety rule 5."""
     gone = desired(body(name="gone"))
     states: dict[Any, State] = {ONE.ref: UNREADABLE, gone.ref: live(gone.ref)}
@@ -263,7 +263,7 @@ def test_nothing_is_pruned_while_a_desired_object_is_unknown() -> None:
     assert not plan.writes
 
 
-def test_nothing_is_pruned_by_a_copied_inventory() -> None:
+def test_copied_inventory_prunes_nothing() -> None:
     """A restored backup lists what may belong to somebody else by now."""
     gone = desired(body(name="gone"))
     listed = replace(inventory(recorded(gone, live(gone.ref))), copied=True)
@@ -274,7 +274,7 @@ def test_nothing_is_pruned_by_a_copied_inventory() -> None:
     assert "inventory repair" in plan.refusal.hint
 
 
-def test_a_finished_job_with_a_ttl_is_not_created_again() -> None:
+def test_finished_job_with_a_ttl_is_not_created_again() -> None:
     """Only with the same digest, and only when it is surely gone."""
     job = desired(body("Job", spec={"ttlSecondsAfterFinished": 0}), JOBS)
     entry = recorded(job, live(job.ref))

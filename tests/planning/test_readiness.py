@@ -524,13 +524,13 @@ OURS = {
 
 
 @pytest.mark.parametrize("name", KSTATUS)
-def test_the_cases_of_kstatus(name: str) -> None:
+def test_kstatus_cases_have_the_same_status(name: str) -> None:
     """As kstatus has it, or else on purpose."""
     holds(KSTATUS[name])
 
 
 @pytest.mark.parametrize("name", OURS)
-def test_where_we_look_further(name: str) -> None:
+def test_further_cases_have_our_status(name: str) -> None:
     """What kstatus publishes no case for, and the holes that are closed."""
     holds(OURS[name])
 
@@ -543,13 +543,13 @@ def holds(case: Case) -> None:
     assert found.message
 
 
-def test_the_table_is_long_enough() -> None:
+def test_table_is_long_enough() -> None:
     """At least 60 cases, kstatus' own among them (issue 5)."""
     assert len(KSTATUS) >= 50
     assert len(KSTATUS) + len(OURS) >= 110
 
 
-def test_a_body_is_left_as_it_is() -> None:
+def test_body_is_unchanged() -> None:
     """A decision is pure."""
     body = dep(NEW, cond("Available"))
     before = repr(body)
@@ -597,7 +597,9 @@ CRASHING = named("web-3", pod("Running", containers=[CRASH]))
         ),
     ],
 )
-def test_what_pods_tell(pods: list[Body], waited: float, status: Status, says: str) -> None:
+def test_pod_problems_are_reported(
+    pods: list[Body], waited: float, status: Status, says: str
+) -> None:
     """The first reason that will not pass, with the Pod's and the container's name."""
     found = pods_problem(pods, waited=waited)
     assert found is not None
@@ -614,12 +616,12 @@ def test_what_pods_tell(pods: list[Body], waited: float, status: Status, says: s
         pytest.param(named("a", CRASHING, deletionTimestamp="2026"), id="being deleted"),
     ],
 )
-def test_pods_that_tell_nothing(one: Body) -> None:
+def test_healthy_pods_report_nothing(one: Body) -> None:
     """They are on their way, or on their way out."""
     assert pods_problem([one], waited=600) is None
 
 
-def test_the_pods_of_a_deployments_template() -> None:
+def test_pods_of_a_deployment_template_are_selected() -> None:
     """Those of the ReplicaSet of its revision: the old ones may be what the new ones repair."""
     revision = "deployment.kubernetes.io/revision"
     web = obj(DEP, {"observedGeneration": 1}, uid="d", annotations={revision: "2"})
@@ -644,13 +646,13 @@ def test_the_pods_of_a_deployments_template() -> None:
     ],
     ids=["StatefulSet", "DaemonSet"],
 )
-def test_the_pods_of_a_template_by_label(workload: Body, label: str) -> None:
+def test_pods_of_a_template_are_selected_by_label(workload: Body, label: str) -> None:
     """StatefulSet and DaemonSet mark their Pods."""
     pods = [named(f"p{one}", pod("Running"), **owned("u", **{label: one})) for one in "12"]
     assert [one["metadata"]["name"] for one in current_pods(workload, pods)] == ["p2"]
 
 
-def test_the_pods_of_a_job_are_all_of_its_pods() -> None:
+def test_pods_of_a_job_are_all_of_its_pods() -> None:
     """A Job's template never changes."""
     pods = [named("mine", pod("Running"), **owned("j", "Job")), named("other", pod("Running"))]
     (mine,) = current_pods(obj(JOB, uid="j"), pods)
@@ -666,7 +668,7 @@ def event(reason: str, message: str, when: str, **more: Any) -> Body:
     return {"type": "Warning", "reason": reason, "message": message, "lastTimestamp": stamp, **more}
 
 
-def test_the_newest_warnings() -> None:
+def test_newest_warnings_are_chosen() -> None:
     """At most three, the newest first, each on one line and how often it came; alike ones once."""
     events = [
         event("Old", "long ago", "08:00:00"),
@@ -690,7 +692,7 @@ def test_the_newest_warnings() -> None:
     assert events_problem([]) == ""
 
 
-def test_a_long_or_ugly_message_is_made_fit() -> None:
+def test_long_message_is_made_printable() -> None:
     """No control sequences, and not longer than can be read."""
     (line,) = events_problem([event("A", f"\x1b[2J{'x' * 900}", "09:00:00")]).splitlines()
     assert "\x1b" not in line
@@ -720,20 +722,20 @@ def test_a_long_or_ugly_message_is_made_fit() -> None:
         pytest.param([], LONG, False, id="no events"),
     ],
 )
-def test_pods_that_are_refused(events: list[Body], waited: float, refused: bool) -> None:
+def test_rejected_pods_are_reported(events: list[Body], waited: float, refused: bool) -> None:
     """The server's words, once they will not change by themselves."""
     expected = events[0]["message"] if refused else ""
     assert refused_creation(events, waited=waited) == expected
 
 
-def test_a_policy_that_denies_is_a_refusal() -> None:
+def test_denying_policy_is_a_rejection() -> None:
     """CEL policies in the cluster deny in words of their own."""
     denied = "ValidatingAdmissionPolicy 'p' with binding 'b' denied request: no"
     assert is_refusal(denied, waited=0)
     assert not is_refusal("access denied by the registry")
 
 
-def test_a_readiness_is_a_value() -> None:
+def test_readiness_is_a_value() -> None:
     """It can be compared, and its state prints in kstatus' word."""
     assert Readiness(DONE, "a") == Readiness(Status("Current"), "a")
     assert f"{WAITING}" == "InProgress"

@@ -39,12 +39,12 @@ BODY: dict[str, Any] = {
         "self.status.phase.lowerAscii() == 'green'",
     ],
 )
-def test_what_holds_is_current(text: str) -> None:
+def test_true_rule_is_ready(text: str) -> None:
     """Macros, optional fields and string functions work as in Kubernetes' own rules."""
     assert compile_rule(text, where=WHERE).judge(BODY).status is Status.CURRENT
 
 
-def test_what_does_not_hold_is_in_progress() -> None:
+def test_false_rule_is_in_progress() -> None:
     """The message is the rule itself."""
     found = compile_rule("self.status.phase == 'Blue'", where=WHERE).judge(BODY)
     assert found.status is Status.IN_PROGRESS
@@ -61,7 +61,7 @@ def test_what_does_not_hold_is_in_progress() -> None:
         ("self.status.ready > 'a'", "No matching overloads"),
     ],
 )
-def test_what_cannot_be_evaluated_yet_is_in_progress(text: str, says: str) -> None:
+def test_rule_that_cannot_be_evaluated_yet_is_in_progress(text: str, says: str) -> None:
     """What is missing, or of another type, may be right once the controller has written it."""
     found = compile_rule(text, where=WHERE).judge(BODY)
     assert found.status is Status.IN_PROGRESS
@@ -72,7 +72,7 @@ def test_what_cannot_be_evaluated_yet_is_in_progress(text: str, says: str) -> No
     ("text", "says"),
     [("self.status.ready", "yields an int, not a bool"), ("self.spec", "yields a map<dyn, dyn>")],
 )
-def test_what_is_no_bool_is_failed(text: str, says: str) -> None:
+def test_non_boolean_rule_is_failed(text: str, says: str) -> None:
     """No later state of the object mends the rule; its value is not shown."""
     found = compile_rule(text, where=WHERE).judge(BODY)
     assert found.status is Status.FAILED
@@ -92,7 +92,7 @@ def test_what_is_no_bool_is_failed(text: str, says: str) -> None:
         ("'\ud800' == self.a", "it has characters that are no text"),
     ],
 )
-def test_what_does_not_compile_is_refused(text: str, why: str) -> None:
+def test_invalid_rule_is_refused(text: str, why: str) -> None:
     """Before anything is applied: the place, the expression, and the reason."""
     with pytest.raises(InputError) as caught:
         compile_rule(text, where=WHERE)
@@ -102,13 +102,13 @@ def test_what_does_not_compile_is_refused(text: str, why: str) -> None:
     assert "\n" not in caught.value.why
 
 
-def test_a_long_rule_is_quoted_in_part() -> None:
+def test_long_rule_is_quoted_in_part() -> None:
     """A message is read on a terminal."""
     text = " && ".join(["self.status.phase == 'Green'"] * 50)
     assert len(compile_rule(text, where=WHERE).judge(BODY).message) < 250
 
 
-def test_a_secrets_value_is_never_told() -> None:
+def test_secret_values_are_never_shown() -> None:
     """An error of CEL may quote what it has computed from."""
     secret = {"kind": "Secret", "data": {"a": "c2VjcmV0"}}
     rule = compile_rule("{'b': 1}[self.data.a] == 1", where=WHERE)
@@ -116,14 +116,14 @@ def test_a_secrets_value_is_never_told() -> None:
     assert "c2VjcmV0" not in rule.judge(secret).message
 
 
-def test_a_body_that_cel_cannot_take_is_not_shown() -> None:
+def test_body_that_cel_rejects_is_not_shown() -> None:
     """The library's message would be the whole of it."""
     found = compile_rule("self.a == 'b'", where=WHERE).judge({"a": "x\ud800"})
     assert found.status is Status.IN_PROGRESS
     assert "\ud800" not in found.message
 
 
-def test_a_rule_takes_the_place_of_the_kinds_rule() -> None:
+def test_rule_replaces_the_rule_of_the_kind() -> None:
     """It is asked once the controller has seen the generation, and not of what is being deleted."""
     rule = compile_rule("self.status.phase == 'Green'", where=WHERE)
     not_ready = [{"type": "Ready", "status": "False"}]
@@ -136,7 +136,7 @@ def test_a_rule_takes_the_place_of_the_kinds_rule() -> None:
     assert assess(going, rule=rule).status is Status.TERMINATING
 
 
-def test_a_rule_does_not_hide_that_the_controller_has_given_up() -> None:
+def test_rule_does_not_hide_a_failed_controller() -> None:
     """A rule has no word for Failed: Stalled is one, unless the rule holds."""
     stalled = [{"type": "Stalled", "status": "True", "reason": "NoQuota"}]
     body = BODY | {"status": BODY["status"] | {"conditions": stalled}}
@@ -146,20 +146,20 @@ def test_a_rule_does_not_hide_that_the_controller_has_given_up() -> None:
     assert green.status is Status.CURRENT
 
 
-def test_a_rule_is_a_value() -> None:
+def test_rule_is_a_value() -> None:
     """Two rules of one text and place are equal, whatever was compiled."""
     assert compile_rule("true", where=WHERE) == compile_rule("true", where=WHERE)
     assert compile_rule("true", where=WHERE) != compile_rule("true", where="")
 
 
-def test_without_the_library_rules_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rules_are_refused_without_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
     """It has no wheel for every platform; everything else works there."""
     monkeypatch.setitem(sys.modules, "cel_expr_python", None)
     with pytest.raises(UsageError, match="cel-expr-python is not installed"):
         compile_rule("true", where=WHERE)
 
 
-def test_the_library_is_imported_for_a_rule_only() -> None:
+def test_library_is_imported_only_for_a_rule() -> None:
     """Most runs have none."""
     script = (
         "import sys, applyprune.planning.readiness, applyprune.planning.ready_rules\n"

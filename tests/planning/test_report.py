@@ -39,7 +39,7 @@ CASES: dict[str, tuple[tuple[str, ...], Problem | None, int, str]] = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_what_it_amounts_to(name: str) -> None:
+def test_report_has_its_exit_code(name: str) -> None:
     """A refused prune is no object that failed."""
     kinds, refusal, code, words = CASES[name]
     error = verdict([Problem(ProblemKind(kind), "what") for kind in kinds], refusal)
@@ -47,6 +47,6 @@ def test_what_it_amounts_to(name: str) -> None:
     assert (error.exit_code, error.what) == (code, words)
 
 
-def test_nothing_failed() -> None:
+def test_report_without_failures_has_no_error() -> None:
     """There is no error."""
     assert verdict([]) is None

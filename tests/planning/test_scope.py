@@ -35,7 +35,7 @@ def _refs(*bodies: dict[str, Any], namespace: str = "home") -> list[Ref]:
     return [one.ref for one in found.desired]
 
 
-def test_a_namespace_is_filled_in_and_never_overridden() -> None:
+def test_namespace_is_filled_in_and_never_overridden() -> None:
     """``-n`` is for those that name none."""
     assert _refs(body(), body(name="b", metadata={"namespace": "other"})) == [
         Ref("", "ConfigMap", "home", "a"),
@@ -43,7 +43,7 @@ def test_a_namespace_is_filled_in_and_never_overridden() -> None:
     ]
 
 
-def test_a_cluster_scoped_object_has_no_namespace_whatever_it_says() -> None:
+def test_cluster_scoped_object_has_no_namespace() -> None:
     """The server drops it silently, and two refs for one object would prune the live one."""
     raw = body("ClusterRole", metadata={"namespace": "x"})
     found = resolve([manifest(raw)], CATALOGUE, TARGET, namespace="home")
@@ -53,9 +53,7 @@ def test_a_cluster_scoped_object_has_no_namespace_whatever_it_says() -> None:
 
 
 @pytest.mark.parametrize(("scope", "namespace"), [("Namespaced", "home"), ("Cluster", "")])
-def test_a_kind_that_is_yet_to_come_is_taken_from_the_crd_in_the_input(
-    scope: str, namespace: str
-) -> None:
+def test_new_kind_is_taken_from_the_crd_in_the_input(scope: str, namespace: str) -> None:
     """Also when the custom resource stands before its CRD."""
     custom = {"apiVersion": "x.io/v1", "kind": "Foo", "metadata": {"name": "f"}}
     assert _refs(custom, _definition("v1", scope=scope))[1] == Ref("x.io", "Foo", namespace, "f")
@@ -94,7 +92,7 @@ ERRORS: dict[str, tuple[list[dict[str, Any]], str]] = {
 
 
 @pytest.mark.parametrize("name", ERRORS)
-def test_refused(name: str) -> None:
+def test_invalid_manifest_is_refused(name: str) -> None:
     """Each with its place."""
     bodies, expected = ERRORS[name]
     with pytest.raises(InputError) as caught:
@@ -102,14 +100,14 @@ def test_refused(name: str) -> None:
     assert expected in str(caught.value)
 
 
-def test_all_errors_are_said_at_once() -> None:
+def test_all_errors_are_reported_at_once() -> None:
     """Not the first, then the next, run after run."""
     with pytest.raises(InputErrors) as caught:
         _refs(body(), body(), {"apiVersion": "x.io/v1", "kind": "Foo", "metadata": {"name": "f"}})
     assert len(caught.value.errors) == 2
 
 
-def test_an_object_of_a_group_whose_server_is_down_holds_up_no_other() -> None:
+def test_unavailable_group_does_not_block_other_objects() -> None:
     """Its scope cannot be known: it alone fails, under the name that it would have."""
     silent = {"apiVersion": "metrics.k8s.io/v1", "kind": "PodMetrics", "metadata": {"name": "f"}}
     found = resolve([manifest(silent), manifest(body())], CATALOGUE, TARGET, namespace="home")
@@ -122,7 +120,7 @@ def test_an_object_of_a_group_whose_server_is_down_holds_up_no_other() -> None:
 OVERRIDE = Options(namespace_override="there")
 
 
-def test_an_override_moves_what_is_namespaced_and_nothing_else() -> None:
+def test_override_moves_namespaced_objects_only() -> None:
     """A Namespace keeps its name, and what a manifest names in its own fields stays."""
     subjects = [{"kind": "ServiceAccount", "name": "s", "namespace": "other"}]
     binding = body("Deployment", subjects=subjects, metadata={"namespace": "other"})
@@ -139,7 +137,7 @@ def test_an_override_moves_what_is_namespaced_and_nothing_else() -> None:
     assert sent["subjects"] == subjects
 
 
-def test_an_override_that_makes_one_object_of_two_is_an_error() -> None:
+def test_override_that_merges_two_objects_is_an_error() -> None:
     """With the places of both."""
     bodies = [body(metadata={"namespace": "x"}), body(metadata={"namespace": "y"})]
     manifests = [manifest(raw, line) for line, raw in enumerate(bodies, 1)]
@@ -167,14 +165,14 @@ ADVICE: dict[str, tuple[str, str, str]] = {
 
 
 @pytest.mark.parametrize("name", ADVICE)
-def test_what_may_have_been_meant(name: str) -> None:
+def test_likely_kind_is_suggested(name: str) -> None:
     api_version, kind, expected = ADVICE[name]
     with pytest.raises(InputError) as caught:
         _refs({"apiVersion": api_version, "kind": kind, "metadata": {"name": "f"}})
     assert expected in caught.value.hint
 
 
-def test_what_depends_on_an_object_that_is_wrong_lacks_nothing() -> None:
+def test_dependency_with_an_error_of_its_own_is_not_missing() -> None:
     """The one error is told, not one more for each that follows from it."""
     needy = body(metadata={"annotations": {DEPENDS_ON: "apps/namespaces/home/Deploymnet/f"}})
     wrong = {"apiVersion": "apps/v1", "kind": "Deploymnet", "metadata": {"name": "f"}}
@@ -184,7 +182,7 @@ def test_what_depends_on_an_object_that_is_wrong_lacks_nothing() -> None:
     assert "Deploymnet" in caught.value.what
 
 
-def test_errors_of_every_sort_are_said_at_once() -> None:
+def test_all_sorts_of_errors_are_reported_at_once() -> None:
     """An unknown kind, an annotation that is no word, a dependency that is missing, a circle."""
     with pytest.raises(InputErrors) as caught:
         _refs(

@@ -13,13 +13,13 @@ from tests.support.selectors import BAD, GOOD, LABELS, MATCHES
 
 
 @pytest.mark.parametrize("text", GOOD)
-def test_taken(text: str) -> None:
+def test_valid_selector_is_parsed(text: str) -> None:
     """What Kubernetes' parser takes."""
     assert parse_selector(text).text == text.strip()
 
 
 @pytest.mark.parametrize("text", BAD)
-def test_refused(text: str) -> None:
+def test_invalid_selector_is_refused(text: str) -> None:
     """What it refuses, with the text and the reason."""
     with pytest.raises(UsageError) as caught:
         parse_selector(text)
@@ -28,13 +28,13 @@ def test_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["", " ", "\n"])
-def test_nothing_is_not_everything(text: str) -> None:
+def test_empty_selector_is_refused(text: str) -> None:
     """Kubernetes takes an empty selector for all; here it is a variable that is not set."""
     with pytest.raises(UsageError, match="empty selector"):
         parse_selector(text)
 
 
 @pytest.mark.parametrize(("text", "expected"), MATCHES.items())
-def test_matches(text: str, expected: bool) -> None:
+def test_selector_matches_labels(text: str, expected: bool) -> None:
     """By one set of labels."""
     assert parse_selector(text).matches(LABELS) is expected

@@ -104,7 +104,7 @@ CASES: dict[str, tuple[list[Desired], list[str]]] = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_order(name: str) -> None:
+def test_objects_are_sorted(name: str) -> None:
     """The same for every order of the input."""
     ones, expected = CASES[name]
     for shuffled in permutations(ones):
@@ -128,7 +128,7 @@ NEEDS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("name", NEEDS)
-def test_what_a_pod_template_names_is_needed(name: str) -> None:
+def test_references_of_a_pod_template_come_first(name: str) -> None:
     """Only what is in the set; it is not waited for, as what depends-on names is."""
     one = _one("Deployment", "a", spec=_pod(**NEEDS[name]))
     other = _one("ConfigMap", "z")
@@ -152,7 +152,7 @@ ERRORS: dict[str, tuple[Place, str]] = {
 
 
 @pytest.mark.parametrize("name", ERRORS)
-def test_refused(name: str) -> None:
+def test_invalid_order_is_refused(name: str) -> None:
     """With its place, before anything is written."""
     marks, expected = ERRORS[name]
     with pytest.raises(InputError, match=expected) as caught:
@@ -160,7 +160,7 @@ def test_refused(name: str) -> None:
     assert caught.value.where == str(Origin("set.yaml", 1, 1))
 
 
-def test_a_circle_names_every_line() -> None:
+def test_cycle_names_every_line() -> None:
     """And in the order in which one waits for the next."""
     ones = [_one("ConfigMap", name, _after(other)) for name, other in ("ab", "bc", "ca")]
     with pytest.raises(InputError) as caught:
@@ -168,14 +168,14 @@ def test_a_circle_names_every_line() -> None:
     assert all(f"configmap/{name} (set.yaml:1)" in caught.value.why for name in "abc")
 
 
-def test_all_errors_are_said_at_once() -> None:
+def test_all_errors_are_reported_at_once() -> None:
     """Not the first, then the next, run after run."""
     with pytest.raises(InputErrors) as caught:
         _ordered(_one("ConfigMap", "a", {WAVE: "x"}), _one("ConfigMap", "b", _after("nowhere")))
     assert len(caught.value.errors) == 2
 
 
-def test_ten_thousand_objects_in_a_chain_of_chains() -> None:
+def test_ten_thousand_chained_objects_are_sorted() -> None:
     """Deep chains and wide sets cost no recursion."""
     ones = []
     for number in range(5_000):

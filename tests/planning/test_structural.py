@@ -88,7 +88,7 @@ def custom(**spec: Any) -> dict[str, Any]:
         ({"size": 3, "any": {"a": 1, "c": 2}}, "spec.any.c: the schema has no such field"),
     ],
 )
-def test_the_schema_decides(spec: dict[str, Any], told: str) -> None:
+def test_schema_decides(spec: dict[str, Any], told: str) -> None:
     """By its types and bounds, and no field that it does not know."""
     verdict = validate(SCHEMA, custom(**spec))
     assert verdict.told.startswith(told)
@@ -102,7 +102,7 @@ def test_defaults_are_filled_in() -> None:
     assert verdict.body["spec"] == spec
 
 
-def test_what_cannot_be_checked_is_named() -> None:
+def test_uncheckable_rules_are_named() -> None:
     """Of what the object has, that is, and not of all that the schema knows."""
     pytest.importorskip("cel_expr_python")
     assert validate(SCHEMA, custom(size=3)).unchecked == ()
@@ -121,6 +121,6 @@ def test_cel_rules_count() -> None:
 
 
 @pytest.mark.parametrize("schema", [{}, {"type": "object"}, {"properties": {"spec": True}}])
-def test_an_odd_schema_does_no_harm(schema: dict[str, Any]) -> None:
+def test_odd_schema_does_no_harm(schema: dict[str, Any]) -> None:
     """What is no schema allows, or refuses, but does not crash."""
     assert validate(schema, custom(size=3)).body["metadata"] == {"name": "a"}

@@ -78,13 +78,13 @@ def told(
         ("customresourcecleanup.apiextensions.k8s.io", "the API server"),
     ],
 )
-def test_a_finalizer_of_kubernetes_is_explained(finalizer: str, who: str) -> None:
+def test_finalizer_of_kubernetes_is_explained(finalizer: str, who: str) -> None:
     """Who removes it, and when; whoever owns the field does not matter."""
     said = told(held(finalizer, entries=[owns("kube-controller-manager", finalizer)]))
     assert said.startswith(f"finalizer {finalizer}: {who} removes it once ")
 
 
-def test_without_a_finalizer_the_server_is_waited_for() -> None:
+def test_object_without_a_finalizer_waits_for_the_server() -> None:
     """Nothing is made up."""
     assert told(held()) == "the server has not removed it yet"
 
@@ -130,12 +130,12 @@ def test_without_a_finalizer_the_server_is_waited_for() -> None:
         ),
     ],
 )
-def test_the_owner_is_read_from_managed_fields(entries: list[dict[str, Any]], owner: str) -> None:
+def test_owner_is_read_from_managed_fields(entries: list[dict[str, Any]], owner: str) -> None:
     """By the very item of the list first, by the list as a whole when no one owns the item."""
     assert told(held(HOLD, entries=entries)) == f"finalizer {HOLD}, {owner}"
 
 
-def test_every_finalizer_and_every_owner_is_told() -> None:
+def test_every_finalizer_and_every_owner_is_named() -> None:
     """One clause each."""
     entries = [owns("holder", HOLD), owns(TARGET.manager, HOLD)]
     clauses = told(held(HOLD, "orphan", entries=entries)).split("; ")
@@ -157,7 +157,7 @@ def test_every_finalizer_and_every_owner_is_told() -> None:
         workload("x", container={"name": "c", "image": "x", "command": ["/bin/holder", "--all"]}),
     ],
 )
-def test_the_controller_is_found_by_what_it_goes_by(controller: Live) -> None:
+def test_controller_is_found_by_its_names(controller: Live) -> None:
     """Its name, a container's, its image's, or that of the program."""
     stuck = held(HOLD, entries=[owns("holder", HOLD)])
     assert told(stuck, workload("other"), controller) == (
@@ -194,7 +194,7 @@ def test_the_controller_is_found_by_what_it_goes_by(controller: Live) -> None:
         ),
     ],
 )
-def test_whether_the_controller_is_alive(controller: Live, state: str) -> None:
+def test_controller_is_dead_or_alive(controller: Live, state: str) -> None:
     """By its ready replicas."""
     assert told(held(HOLD, entries=[owns("holder", HOLD)]), controller) == PUT_ON + state
 
@@ -207,7 +207,7 @@ def test_whether_the_controller_is_alive(controller: Live, state: str) -> None:
         ((workload(deletionTimestamp=TIME),), "is deleted by this very prune"),
     ],
 )
-def test_a_controller_that_goes_in_the_same_prune(alive: tuple[Live, ...], state: str) -> None:
+def test_controller_pruned_in_the_same_run_is_named(alive: tuple[Live, ...], state: str) -> None:
     """Before its turn, on its way, and when it is gone."""
     controller = workload().ref
     namesake = Ref("", "Service", "system", "holder")
@@ -215,14 +215,14 @@ def test_a_controller_that_goes_in_the_same_prune(alive: tuple[Live, ...], state
     assert said == f"{PUT_ON}{controller} {state}"
 
 
-def test_a_workload_of_that_name_comes_before_one_with_such_a_container() -> None:
+def test_workload_with_the_name_precedes_one_with_the_container() -> None:
     """The plainer evidence alone."""
     sidecar = workload("x", container={"name": "holder", "image": "x:1"})
     said = told(held(HOLD, entries=[owns("holder", HOLD)]), sidecar, workload())
     assert said == f"{PUT_ON}{workload().ref} runs (2 of 2 ready)"
 
 
-def test_of_many_candidates_a_few_are_named() -> None:
+def test_few_of_many_candidates_are_named() -> None:
     """Operators of one framework all run a program called "manager"."""
     many = [
         workload(f"operator-{number}", container={"name": "manager", "image": "x"})
@@ -234,7 +234,7 @@ def test_of_many_candidates_a_few_are_named() -> None:
     assert said.endswith(last)
 
 
-def test_workloads_that_could_not_be_read_are_not_called_absent() -> None:
+def test_unread_workloads_are_not_called_missing() -> None:
     """One that was found counts all the same."""
     stuck, unread = held(HOLD, entries=[owns("holder", HOLD)]), "daemonsets.apps: forbidden"
     assert told(stuck, unread=unread) == (
@@ -249,7 +249,7 @@ def namespace(*finalizers: str, conditions: object = (), **metadata: Any) -> Liv
     return live(SHOP, deletionTimestamp=TIME, full=full, **metadata)
 
 
-def test_a_namespace_says_what_remains_in_it() -> None:
+def test_namespace_lists_its_remaining_content() -> None:
     """Its own finalizer, its conditions, its contents, and what holds these, each once."""
     conditions = [
         {"type": "NamespaceContentRemaining", "status": "True", "message": "Some remain"},
@@ -276,7 +276,7 @@ def test_a_namespace_says_what_remains_in_it() -> None:
     ]
 
 
-def test_what_remains_is_cut_short_and_counted_once() -> None:
+def test_remaining_content_is_cut_and_counted_once() -> None:
     """Five, what is held first, and how many more; one UID under two groups is one object."""
     inside = [live(Ref("", "Event", "shop", f"e{n}"), uid=f"u{n}") for n in range(7)]
     again = live(Ref("events.k8s.io", "Event", "shop", "e0"), uid="u0")
@@ -296,12 +296,14 @@ def test_what_remains_is_cut_short_and_counted_once() -> None:
         (Contents((), "pods: forbidden"), "not everything in it could be read (pods: forbidden)"),
     ],
 )
-def test_a_namespace_that_shows_nothing(remains: Contents | None, said: str) -> None:
+def test_namespace_is_called_empty_only_when_all_of_it_was_read(
+    remains: Contents | None, said: str
+) -> None:
     """Empty is said only of what was read."""
     assert told(namespace(), remains=remains) == said
 
 
-def test_other_finalizers_of_a_namespace() -> None:
+def test_other_finalizers_of_a_namespace_are_named() -> None:
     """It has two lists of them, each with owners of its own."""
     stuck = namespace(
         "example.com/spec",
@@ -314,7 +316,7 @@ def test_other_finalizers_of_a_namespace() -> None:
     ]
 
 
-def test_what_remains_of_a_crd_is_told_with_its_namespace() -> None:
+def test_remaining_custom_resources_are_named_with_their_namespace() -> None:
     """Custom resources are anywhere."""
     name = "customresourcecleanup.apiextensions.k8s.io"
     crd = Ref("apiextensions.k8s.io", "CustomResourceDefinition", "", "foos.x.example.com")

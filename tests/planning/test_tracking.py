@@ -12,7 +12,7 @@ from applyprune.model.refs import Ref
 from applyprune.planning.tracking import applyset_annotations, identity
 
 
-def test_the_id_follows_the_formula_whose_vectors_kubectl_publishes() -> None:
+def test_id_matches_the_published_test_vectors() -> None:
     """kubectl's apply_test.go: Secret my-set in test → applyset-0eFHV8y…; ours, by that formula."""
 
     def formula(text: str) -> str:
@@ -32,7 +32,7 @@ def test_two_sets_share_neither_id_nor_field_manager() -> None:
 
 
 @pytest.mark.parametrize(("name", "namespace"), [("n" * 63, "s" * 63), ("web", "shop")])
-def test_a_field_manager_fits_the_servers_128_bytes(name: str, namespace: str) -> None:
+def test_field_manager_fits_into_128_bytes(name: str, namespace: str) -> None:
     """Past 128 bytes the id stands in for namespace and name."""
     manager = identity(name, namespace).manager
     assert len(manager.encode()) <= 128
@@ -40,13 +40,13 @@ def test_a_field_manager_fits_the_servers_128_bytes(name: str, namespace: str) -
 
 
 @pytest.mark.parametrize("name", ["", "A", "a.b", "-a", "a-", "a" * 64, "a/b", "../x", "a b"])
-def test_a_name_that_is_no_dns_label_is_refused(name: str) -> None:
+def test_invalid_set_name_is_refused(name: str) -> None:
     """The name becomes part of a ConfigMap's name, a URL and a field manager."""
     with pytest.raises(UsageError, match="DNS label"):
         identity(name, "home")
 
 
-def test_the_parents_annotations_are_sorted_and_leave_its_own_namespace_out() -> None:
+def test_parent_annotations_are_sorted_without_its_own_namespace() -> None:
     """The formats of ``contains-group-kinds`` and ``additional-namespaces``."""
     refs = [
         Ref("apps", "Deployment", "b", "x"),

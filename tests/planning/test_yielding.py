@@ -59,7 +59,7 @@ def _resolved(annotations: dict[str, str], **parts: Any) -> Any:
         ),
     ],
 )
-def test_pointers_stand_apart_by_commas_or_blanks(text: str, expected: tuple[str, ...]) -> None:
+def test_pointers_are_separated_by_commas_or_spaces(text: str, expected: tuple[str, ...]) -> None:
     """A comma in brackets is a part of the key."""
     assert _resolved({IGNORED: text}).ignored == expected
 
@@ -83,7 +83,7 @@ def test_pointers_stand_apart_by_commas_or_blanks(text: str, expected: tuple[str
         ("/metadata/labels/applyset.kubernetes.io~1part-of", "cannot be left"),
     ],
 )
-def test_a_pointer_that_cannot_be_meant_is_refused_with_its_place(text: str, why: str) -> None:
+def test_invalid_pointer_is_refused_with_its_place(text: str, why: str) -> None:
     """What names the object, and the set's label, are no one else's; a place in a list is none."""
     with pytest.raises(InputError) as caught:
         _resolved({IGNORED: text})
@@ -92,20 +92,20 @@ def test_a_pointer_that_cannot_be_meant_is_refused_with_its_place(text: str, why
 
 
 @pytest.mark.parametrize("rule", ["force", "skip"])
-def test_what_a_manifest_asks_for_in_a_conflict(rule: str) -> None:
+def test_conflict_annotation_is_read(rule: str) -> None:
     """Two words; without either a conflict fails the object."""
     assert _resolved({"applyprune.dev/conflicts": rule}).conflicts == rule
     assert _resolved({}).conflicts is OnConflict.FAIL
 
 
 @pytest.mark.parametrize("rule", ["", "fail", "Force", "true", "force,skip"])
-def test_another_word_is_refused_with_its_place(rule: str) -> None:
+def test_unknown_annotation_value_is_refused_with_its_place(rule: str) -> None:
     """A typing error must not turn into a default."""
     with pytest.raises(InputError, match=r"set\.yaml:7: .*is neither force nor skip"):
         _resolved({"applyprune.dev/conflicts": rule})
 
 
-def test_what_is_ignored_is_sent_at_creation_only_and_counts_in_the_digest() -> None:
+def test_ignored_fields_are_sent_at_creation_only_and_count_in_the_digest() -> None:
     """The digest is that of the manifest, whatever is live."""
     one = _resolved({IGNORED: '/spec/replicas,/spec/template/spec/containers[name="c"]/image'})
     assert one.body["spec"] == SPEC
@@ -186,7 +186,7 @@ YIELDS: dict[str, tuple[list[dict[str, Any]], list[str], bool, list[str]]] = {
 
 
 @pytest.mark.parametrize("name", YIELDS)
-def test_yields(name: str) -> None:
+def test_ignored_fields_are_decided(name: str) -> None:
     """Co-owned is what we alone own; released is what others own, or what is wanted back."""
     entries, ignored, release, fields = YIELDS[name]
     one = replace(desired(body("Deployment", spec=SPEC), DEPLOYMENTS), ignored=tuple(ignored))
@@ -194,7 +194,7 @@ def test_yields(name: str) -> None:
     assert (found.release, sorted(map(to_pointer, found.fields))) == (release, fields)
 
 
-def test_what_is_co_owned_is_the_field_with_its_live_value_and_nothing_else() -> None:
+def test_co_owned_part_is_the_field_with_its_live_value_only() -> None:
     """Under both guards, for the values are of that very state."""
     one = desired(body("Deployment", spec=SPEC), DEPLOYMENTS)
     there = live(one.ref, full={**one.body, "spec": {**SPEC, "replicas": 5}})
@@ -217,7 +217,7 @@ def test_what_is_co_owned_is_the_field_with_its_live_value_and_nothing_else() ->
         ([_ours(REPLICAS)], {"app": "a"}, False),
     ],
 )
-def test_a_part_of_what_is_owned_as_a_whole_cannot_be_ignored(
+def test_part_of_an_atomic_field_cannot_be_ignored(
     entries: list[dict[str, Any]], value: dict[str, str], refused: bool
 ) -> None:
     """To leave it out would change the whole; an empty mapping looks the same and is none."""
@@ -232,7 +232,7 @@ def test_a_part_of_what_is_owned_as_a_whole_cannot_be_ignored(
         refuse_split(one, there)
 
 
-def test_a_drifted_value_of_an_ignored_field_does_not_spoil_the_evidence() -> None:
+def test_drifted_ignored_field_does_not_change_the_fingerprint() -> None:
     """Of a Secret the values are compared: not those of what others fill in."""
     raw = body("Secret", data={"k": "eA==", "filled": ""})
     one = replace(desired(raw, SECRETS), ignored=("/data/filled",))
@@ -257,7 +257,7 @@ def _after(operations: Any) -> list[str]:
 ENTRIES_REF = desired(body(), CONFIG_MAPS).ref
 
 
-def test_both_managers_of_a_set_go_and_move_together() -> None:
+def test_both_managers_of_a_set_are_removed_and_moved_together() -> None:
     """Abandoned, neither is left; handed over, both are the other set's."""
     one = live(ENTRIES_REF, entries=[_ours(PAUSED), _second(REPLICAS), _theirs(REPLICAS)])
     assert _after(abandon_patch(one, TARGET.manager)) == ["hpa"]
@@ -266,7 +266,7 @@ def test_both_managers_of_a_set_go_and_move_together() -> None:
     assert _after(leave_patch(one, TARGET.yielded)) == [TARGET.manager, "hpa"]
 
 
-def test_the_second_manager_is_no_sets_first() -> None:
+def test_second_manager_is_not_a_sets_first() -> None:
     """It fits the server's 128 bytes, and no set may have a name that would make it its own."""
     for target in (
         identity("web", "shop"),

@@ -89,7 +89,7 @@ def workplace(tmp_path: Path, binaries: Binaries) -> Iterator[tuple[Path, dict[s
     subprocess.run([script, "local", "down", "--all"], env=environment, check=True)
 
 
-def test_the_commands_do_as_the_readme_says(workplace: tuple[Path, dict[str, str]]) -> None:
+def test_commands_do_as_the_readme_says(workplace: tuple[Path, dict[str, str]]) -> None:
     """In order and in one shell, as a reader would type them."""
     folder, environment = workplace
     run = [
@@ -114,7 +114,7 @@ def test_the_commands_do_as_the_readme_says(workplace: tuple[Path, dict[str, str
     assert broken == []
 
 
-def test_its_make_targets_exist() -> None:
+def test_make_targets_exist() -> None:
     """In the Makefile, as targets."""
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     targets = set(re.findall(r"^([a-z-]+):", makefile, re.MULTILINE))
@@ -123,14 +123,14 @@ def test_its_make_targets_exist() -> None:
     assert named - targets == set()
 
 
-def test_it_names_every_verb_and_no_other() -> None:
+def test_every_verb_is_named_and_no_other() -> None:
     """The table of verbs is the command line's."""
     table = section("Verbs").partition("| option |")[0]
     verbs = set(re.findall(r"`applyprune ([a-z]+)", table))
     assert verbs == set(cli.list_commands(click.Context(cli)))
 
 
-def test_it_names_every_option_and_no_other() -> None:
+def test_every_option_is_named_and_no_other() -> None:
     """The table of options is the command line's: each option with the verbs that have it."""
     there_are = set(_options(cli, ""))
     rows = re.findall(r"^\| (`-.*?) \| (.*?) \|", section("Verbs"), re.MULTILINE)
@@ -151,7 +151,7 @@ def _named(cell: str, verbs: set[str]) -> set[str]:
     return found if cell == ", ".join(names) else verbs - found
 
 
-def test_it_knows_the_exit_codes() -> None:
+def test_exit_codes_are_named() -> None:
     """Every code that an error has is in the table, and nothing else but what is to come."""
     rows = re.findall(r"^\| (\d[\d, ]*) \|", section("Exit codes"), re.MULTILINE)
     said = {int(code) for row in rows for code in row.split(",")}
@@ -164,14 +164,14 @@ def test_it_knows_the_exit_codes() -> None:
     assert said == NO_ERRORS | interrupted | {one.exit_code for one in classes}
 
 
-def test_it_lists_every_mark_that_keeps_an_object() -> None:
+def test_orphan_annotations_are_named() -> None:
     """The table of annotations is the one that the planner reads."""
     said = set(re.findall(r"`([a-z0-9./-]+: [a-z]+)`", section("Keeping an object")))
     assert said == {f"{key}: {value}" for key, value in keeping._VALUES.items()}
     assert all(f"`{one}`" in README for one in (keeping._ARGO, *keeping._ARGO_OPTIONS))
 
 
-def test_it_knows_conditions_and_deletion_policies() -> None:
+def test_conditions_and_deletion_policies_are_named() -> None:
     """Those of a Bundle, each in its table; and the image is this version's."""
     bundles = section("Bundles")
     named = set(re.findall(r"^\| `([A-Z]\w+)` \|", bundles, re.MULTILINE))
@@ -181,7 +181,7 @@ def test_it_knows_conditions_and_deletion_policies() -> None:
     assert f"-t applyprune:{__version__} " in bundles
 
 
-def test_its_links_lead_somewhere() -> None:
+def test_links_lead_somewhere() -> None:
     """Anchors within the file; what is elsewhere is not this test's to reach."""
     headings = re.findall(r"^#+ (.*)$", README, re.MULTILINE)
     anchors = {heading.lower().replace(" ", "-") for heading in headings}

@@ -31,7 +31,7 @@ STREAMS = {
 
 
 @pytest.mark.parametrize("name", STREAMS)
-def test_streams(name: str) -> None:
+def test_streams_are_read(name: str) -> None:
     text, expected = STREAMS[name]
     if isinstance(expected, int):
         expected = [{"a": 1}, {"b": 2}, {"c": 3}][:expected]
@@ -55,7 +55,7 @@ LINES_REFUSED = {
 
 
 @pytest.mark.parametrize("text", LINES_REFUSED, ids=ascii)
-def test_every_fault_is_found_with_its_line(text: str) -> None:
+def test_every_error_is_found_with_its_line(text: str) -> None:
     assert [line for line, _ in refusals(text)] == LINES_REFUSED[text]
 
 
@@ -81,7 +81,7 @@ FLOW_COLONS = {
 
 
 @pytest.mark.parametrize("text", FLOW_COLONS, ids=ascii)
-def test_a_colon_in_an_unquoted_text_in_brackets_is_text(text: str) -> None:
+def test_colon_in_unquoted_text_in_brackets_is_text(text: str) -> None:
     """libyaml 0.1 refuses it, Go reads it; so do manifests with ``args: [--listen=:80]``."""
     assert value(text)["a"] == FLOW_COLONS[text]
     # Its neighbours do not change, and lines stay as they are.
@@ -93,7 +93,7 @@ def test_a_colon_in_an_unquoted_text_in_brackets_is_text(text: str) -> None:
     "text",
     ["a: [:x]", "a: [::1]", "a: [x:{b}]", "a: [x:y?]", "a: {: b}", "a: [b:c, d", "a: [b:c]: d: e"],
 )
-def test_a_colon_that_go_refuses_is_refused(text: str) -> None:
+def test_colon_that_go_rejects_is_rejected(text: str) -> None:
     assert refusals(text)
 
 
@@ -105,7 +105,7 @@ def test_aliases_become_copies() -> None:
     assert read["c"] == read["d"] == {"b": [1]}
 
 
-def test_an_anchor_names_the_latest_node_before_the_alias() -> None:
+def test_anchor_names_the_latest_node_before_the_alias() -> None:
     assert value("a: &x 1\nb: &x [&x 2, *x]\nc: *x\n") == {"a": 1, "b": [2, 2], "c": 2}
     assert refusals("a: &x 1\n---\nb: *x\n") == [
         (3, "an alias refers to an anchor that is not defined before it in this document")
@@ -130,12 +130,12 @@ MERGES = {
 
 
 @pytest.mark.parametrize("text", MERGES)
-def test_merges(text: str) -> None:
+def test_merge_keys_are_read(text: str) -> None:
     expected = MERGES[text]
     assert values(text) == (None if expected is None else [{"a": expected}])
 
 
-def test_as_many_aliases_as_go_allows() -> None:
+def test_aliases_are_limited_as_in_go() -> None:
     """Go's own measure: at most 99 % of a document of more than 1,000 nodes comes from aliases."""
     shared = "a: &a [" + "x, " * 90 + "]\n"
     assert len(value(shared + "b: [" + "*a, " * 500 + "]")["b"]) == 500
@@ -165,14 +165,14 @@ BOMBS = {
 
 
 @pytest.mark.parametrize("name", BOMBS)
-def test_a_text_made_to_hurt_is_refused_soon(name: str) -> None:
+def test_hostile_text_is_refused_quickly(name: str) -> None:
     began = time.monotonic()
     assert refusals(BOMBS[name])
     # Nothing here takes a second; what is quadratic would take minutes.
     assert time.monotonic() - began < 60
 
 
-def test_the_deepest_nesting_that_is_read() -> None:
+def test_deepest_allowed_nesting_is_read() -> None:
     assert values("[" * 100 + "]" * 100) is not None
     assert values("[" * 101 + "]" * 101) is None
     assert values('{"a":' + "[" * 99 + "]" * 99 + "}") is not None
@@ -200,16 +200,16 @@ JSON_VALUES = {
 
 
 @pytest.mark.parametrize("text", JSON_VALUES, ids=range(len(JSON_VALUES)))
-def test_json(text: str) -> None:
+def test_json_is_read(text: str) -> None:
     assert repr(value(text)["a"]) == repr(JSON_VALUES[text])
 
 
-def test_a_json_key_that_is_too_long_for_yaml() -> None:
+def test_json_key_may_be_too_long_for_yaml() -> None:
     assert value(f'{{"{"k" * 2000}":1}}') == {"k" * 2000: 1}
 
 
 @pytest.mark.parametrize("value", ["!hunter2", "!!hunter2 x", "!<hunter2> x", "!hunter2 {a: b}"])
-def test_a_password_that_begins_like_a_tag_is_not_quoted(value: str) -> None:
+def test_password_that_begins_like_a_tag_is_not_quoted(value: str) -> None:
     with pytest.raises(Refused) as caught:
         read_stream(f"kind: Secret\nstringData:\n  p: {value}\n")
     assert "hunter2" not in caught.value.problem

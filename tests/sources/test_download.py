@@ -99,7 +99,7 @@ def message(url: str) -> str:
     return str(caught.value)
 
 
-def test_a_manifest_is_read(site: str) -> None:
+def test_manifest_is_downloaded(site: str) -> None:
     """Once, whatever type the server gives it; its place is the URL without the query."""
     serve("/a.yaml", lambda one: one.reply(200, GOOD, Content_Type="text/plain"))
     (manifest,) = read([f"{site}/a.yaml?token=hunter2", f"{site}/a.yaml?token=hunter2"])
@@ -120,7 +120,7 @@ def test_chunks_are_read_to_their_end(site: str) -> None:
     assert [one.name for one in read([site])] == ["a"]
 
 
-def test_redirects_are_followed_and_said(site: str) -> None:
+def test_redirects_are_followed_and_reported(site: str) -> None:
     """Also relative ones; where they lead is shown without what may be a signature."""
     serve("/a", lambda one: one.reply(302, b"", Location="/b?signature=hunter2"))
     serve("/b", lambda one: one.reply(301, b"", Location=f"{site}/c"))
@@ -134,7 +134,7 @@ def test_redirects_are_followed_and_said(site: str) -> None:
     ]
 
 
-def test_credentials_of_a_url_are_sent_there_only_and_never_shown(site: str, host: str) -> None:
+def test_url_credentials_stay_with_their_host_and_are_never_shown(site: str, host: str) -> None:
     elsewhere = f"https://{host.replace('localhost', '127.0.0.1')}"
     serve("/a", lambda one: one.reply(302, b"", Location=f"{elsewhere}/b"))
     serve("/b", lambda one: one.reply(200, b"a: [hunter2"))
@@ -218,7 +218,9 @@ def _endless(one: _Site) -> None:
         "too many redirects": (_endless, "more than 5 redirects"),
     }.values(),
 )
-def test_refused(site: str, reply: Callable[[_Site], None], expected: str) -> None:
+def test_failed_download_is_refused(
+    site: str, reply: Callable[[_Site], None], expected: str
+) -> None:
     """Each with the URL, none as an empty or smaller set."""
     for number in range(1, 8):
         serve(f"/{number}", reply)
@@ -251,7 +253,7 @@ def test_other_urls_are_not_read(url: str, expected: str) -> None:
     assert "hunter2" not in str(caught.value)
 
 
-def test_a_server_that_drips_is_given_up_on(site: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dripping_server_times_out(site: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The time is for all of it: a byte now and then does not begin it anew."""
     stop = threading.Event()
 
@@ -271,25 +273,23 @@ def test_a_server_that_drips_is_given_up_on(site: str, monkeypatch: pytest.Monke
     assert time.monotonic() - began < 3
 
 
-def test_a_reply_without_end_is_given_up_on(site: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_endless_reply_is_refused(site: str, monkeypatch: pytest.MonkeyPatch) -> None:
     serve("/a", lambda one: one.reply(200, b"#" * 10_000_000))
     monkeypatch.setattr(files, "MAX_BYTES", 1000)
     assert "the input is larger than" in message(f"{site}/a")
 
 
-def test_a_certificate_that_nobody_vouches_for(host: str) -> None:
+def test_untrusted_certificate_is_refused(host: str) -> None:
     text = message(f"https://{host}/a")
     assert f"the certificate of {host} is not trusted: " in text
     assert "SSL_CERT_FILE" in text
 
 
-def test_nobody_there(trusted: None) -> None:
+def test_unreachable_server_is_reported(trusted: None) -> None:
     assert "connection refused by localhost:1" in message("https://localhost:1/a")
 
 
-def test_the_proxy_of_the_environment_is_used(
-    trusted: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_environment_proxy_is_used(trusted: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Loopback is never proxied, so the name is another one."""
     monkeypatch.setenv("HTTPS_PROXY", "http://localhost:1")
     text = message("https://manifests.example/a")

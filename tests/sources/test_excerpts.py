@@ -24,13 +24,13 @@ SHOWN: dict[str, tuple[str, int, list[str]]] = {
 
 
 @pytest.mark.parametrize("name", SHOWN)
-def test_the_caret_stands_below_its_place(name: str) -> None:
+def test_caret_is_below_its_place(name: str) -> None:
     line, column, expected = SHOWN[name]
     assert excerpt(f"{CONFIG_MAP}{line}\n", 6, column).splitlines() == expected
 
 
 @pytest.mark.parametrize("column", [1, 50, 5_000, 10_000])
-def test_a_long_line_is_cut_around_the_place(column: int) -> None:
+def test_long_line_is_cut_around_the_place(column: int) -> None:
     line = "".join(f"{number:05}" for number in range(2_000))
     shown, caret = excerpt(f"{CONFIG_MAP}  {line}\n", 6, column).splitlines()
     assert len(shown) < 100
@@ -62,7 +62,7 @@ SECRETS: dict[str, str] = {
 
 
 @pytest.mark.parametrize("name", SECRETS)
-def test_nothing_of_what_may_be_a_secret_is_shown(name: str) -> None:
+def test_possible_secret_is_never_shown(name: str) -> None:
     text = SECRETS[name]
     line = next(at for at, line in enumerate(text.split("\n"), 1) if "hunter2" in line)
     assert may_be_secret(text, line)
@@ -71,7 +71,7 @@ def test_nothing_of_what_may_be_a_secret_is_shown(name: str) -> None:
             assert "hunter2" not in excerpt(text, line, column, key=key)
 
 
-def test_what_says_that_it_is_something_else_is_shown() -> None:
+def test_other_kinds_are_shown() -> None:
     shown = (
         "kind: Deployment\nspec: {secretName: a, envFrom: [{secretRef: {name: b}}]}\n",
         '{"metadata": {}, "kind": "ConfigMap",\n "data": {"a": "b"}}\n',
@@ -81,7 +81,7 @@ def test_what_says_that_it_is_something_else_is_shown() -> None:
         assert not may_be_secret(text, len(text.rstrip().split("\n")))
 
 
-def test_a_field_that_is_missing_is_told_by_the_nearest_around_it() -> None:
+def test_missing_field_is_located_by_its_nearest_parent() -> None:
     given = Input((), {"a.yaml": f"{CONFIG_MAP}  a: b\n"})
     problem = Problem(
         ProblemKind.RUN_FAILED,
@@ -95,7 +95,7 @@ def test_a_field_that_is_missing_is_told_by_the_nearest_around_it() -> None:
     assert given.pointed(pointed) == pointed
 
 
-def test_what_is_about_no_field_or_another_text_stays_as_it_is() -> None:
+def test_message_without_a_field_is_unchanged() -> None:
     given = Input((), {"a.yaml": CONFIG_MAP})
     whole = Problem(ProblemKind.RUN_FAILED, "no", "a.yaml:1", origin=Origin("a.yaml", 1, 1))
     elsewhere = Problem(
@@ -105,7 +105,7 @@ def test_what_is_about_no_field_or_another_text_stays_as_it_is() -> None:
     assert given.pointed(elsewhere) == elsewhere
 
 
-def test_several_fields_are_told_in_the_order_of_their_lines() -> None:
+def test_several_fields_are_sorted_by_line() -> None:
     text = CONFIG_MAP + "".join(f"  key-{number}: v\n" for number in range(9))
     marks = (Mark(("data", "key-8"), "two"), Mark(("kind",), "one"), Mark(("kind",), "and more"))
     error = InputError("wrong", where=Origin("a.yaml", 1, 1), marks=marks)

@@ -30,7 +30,7 @@ def message(*paths: str) -> str:
     return str(caught.value)
 
 
-def test_a_directory_is_read_with_all_below_it_in_the_order_of_names(folder: Path) -> None:
+def test_directory_is_read_recursively_in_name_order(folder: Path) -> None:
     write(
         folder,
         {
@@ -50,7 +50,7 @@ def test_a_directory_is_read_with_all_below_it_in_the_order_of_names(folder: Pat
     ]
 
 
-def test_a_file_may_be_called_anything(folder: Path) -> None:
+def test_file_may_have_any_name(folder: Path) -> None:
     write(folder, {"manifest": config_map("a"), "-": config_map("dash")})
     assert names("manifest", "./-") == ["a", "dash"]
 
@@ -69,7 +69,7 @@ def test_links_are_followed_and_loops_end(folder: Path) -> None:
     assert sorted(names("m")) == ["a", "b"]
 
 
-def test_a_mounted_config_map_is_read_once(folder: Path) -> None:
+def test_mounted_config_map_is_read_once(folder: Path) -> None:
     """The kubelet mounts one as files that are links into a hidden folder, by a hidden link."""
     write(folder, {"m/..2026_01_01/a.yaml": config_map("a")})
     (folder / "m/..data").symlink_to("..2026_01_01")
@@ -77,29 +77,27 @@ def test_a_mounted_config_map_is_read_once(folder: Path) -> None:
     assert names("m") == ["a"]
 
 
-def test_what_is_missing_is_an_error(folder: Path) -> None:
+def test_missing_path_is_an_error(folder: Path) -> None:
     assert message("nowhere.yaml") == "nowhere.yaml: cannot be read: No such file or directory"
     assert "cannot be read" in message("nowhere/")
     assert "cannot be read" in message("a\0b")
 
 
 @pytest.mark.parametrize("name", ["dangling.yaml", "dangling", "conf.d", "v1.2"])
-def test_a_link_that_leads_nowhere_is_an_error(folder: Path, name: str) -> None:
+def test_dangling_link_is_an_error(folder: Path, name: str) -> None:
     write(folder, {"m/a.yaml": config_map("a")})
     (folder / "m" / name).symlink_to("gone")
     assert f"m/{name}: cannot be read" in message("m")
 
 
-def test_a_link_to_itself_is_an_error(folder: Path) -> None:
+def test_link_to_itself_is_an_error(folder: Path) -> None:
     (folder / "m").mkdir()
     (folder / "m/self.yaml").symlink_to("self.yaml")
     assert "m/self.yaml: cannot be read" in message("m")
     assert "m/self.yaml: cannot be read" in message("m/self.yaml")
 
 
-def test_an_unreadable_directory_is_not_empty(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unreadable_directory_is_not_empty(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Root may read everything, so the refusal is made here; so is the file that fails halfway."""
     write(folder, {"m/a.yaml": config_map("a"), "m/n/b.yaml": config_map("b")})
     honest = Path.iterdir
@@ -113,7 +111,7 @@ def test_an_unreadable_directory_is_not_empty(
     assert message("m") == "m/n: cannot be read: Permission denied"
 
 
-def test_a_read_that_fails_is_not_an_empty_file(folder: Path) -> None:
+def test_failed_read_is_not_an_empty_file(folder: Path) -> None:
     class Broken(io.BytesIO):
         def read(self, size: int | None = -1) -> bytes:
             raise OSError(5, "Input/output error")
@@ -122,7 +120,7 @@ def test_a_read_that_fails_is_not_an_empty_file(folder: Path) -> None:
         read(["-"], stdin=Broken())
 
 
-def test_only_regular_files_of_a_directory(folder: Path) -> None:
+def test_directory_yields_only_regular_files(folder: Path) -> None:
     (folder / "m").mkdir()
     os.mkfifo(folder / "m/pipe.yaml")
     os.mkfifo(folder / "m/pipe")
@@ -130,12 +128,12 @@ def test_only_regular_files_of_a_directory(folder: Path) -> None:
     assert message("m") == "m/pipe.yaml: not a regular file\nm/zero.json: not a regular file"
 
 
-def test_an_empty_directory_and_empty_files_hold_no_manifests(folder: Path) -> None:
+def test_empty_directory_and_empty_files_contain_no_manifests(folder: Path) -> None:
     write(folder, {"m/README.md": "", "empty.yaml": "", "comments.yaml": "# none\n---\n"})
     assert names("m", "empty.yaml", "comments.yaml") == []
 
 
-def test_standard_input(folder: Path) -> None:
+def test_standard_input_is_read(folder: Path) -> None:
     write(folder, {"a.yaml": config_map("a")})
     assert names("-", "a.yaml", stdin=config_map("in").encode()) == ["in", "a"]
     with pytest.raises(UsageError, match="only once"):
@@ -146,28 +144,28 @@ def test_standard_input(folder: Path) -> None:
         names("-", stdin=b"a: 1\na: 2\n")
 
 
-def test_an_empty_path_is_not_the_current_directory(folder: Path) -> None:
+def test_empty_path_is_not_the_current_directory(folder: Path) -> None:
     write(folder, {"a.yaml": config_map("a")})
     with pytest.raises(UsageError, match="empty path"):
         names("")
 
 
-def test_a_limit_on_all_that_is_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_total_input_is_limited(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(folder, {"a.yaml": config_map("a"), "b.yaml": config_map("b")})
     monkeypatch.setattr(files, "MAX_BYTES", len(config_map("a")) + 5)
     assert names("a.yaml") == ["a"]
     assert "b.yaml: the input is larger than" in message("a.yaml", "b.yaml")
-    assert "/dev/zero: more than" in message("/dev/zero")
+    assert "/dev/zero: the input is larger than" in message("/dev/zero")
 
 
-def test_a_path_that_cannot_be_written_to_a_terminal_is_shown_escaped(folder: Path) -> None:
+def test_unprintable_path_is_escaped(folder: Path) -> None:
     os.mkdir(b"m")  # noqa: PTH102 - a name that is no text
     with open(b"m/\xff\x1b[31m.yaml", "w") as file:  # noqa: PTH123
         file.write("a: [")
     assert message("m").startswith(r"m/\xff\x1b[31m.yaml:1:5: ")
 
 
-def test_what_of_the_input_holds_no_object_is_said(folder: Path) -> None:
+def test_input_without_objects_is_mentioned(folder: Path) -> None:
     """A folder that is not mounted, a file that was cut off: the run decides what it means."""
     write(folder, {"m/a.yaml": config_map("a"), "none/note.txt": "", "none/b.yaml": "# nothing\n"})
     write(folder, {"list.yaml": "apiVersion: v1\nkind: List\nitems: []\n", "cut.yaml": ""})

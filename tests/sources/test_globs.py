@@ -60,7 +60,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize("pattern", PATTERNS)
-def test_as_a_shell_would(folder: Path, pattern: str) -> None:
+def test_glob_matches_as_in_a_shell(folder: Path, pattern: str) -> None:
     """Held against bash with ``globstar``."""
     write(folder, {path: config_map("a") for path in PATHS})
     script = f"shopt -s globstar nullglob; LC_ALL=C; printf '%s\\0' {pattern}"
@@ -70,7 +70,7 @@ def test_as_a_shell_would(folder: Path, pattern: str) -> None:
     assert sorted(expand(pattern)) == sorted(shells)
 
 
-def test_a_file_of_that_very_name_goes_first(folder: Path) -> None:
+def test_file_with_that_exact_name_wins(folder: Path) -> None:
     """The name is then no pattern, whatever else it would match."""
     write(folder, {"n/[x].yaml": config_map("real"), "n/x.yaml": config_map("other")})
     assert not is_pattern("n/[x].yaml")
@@ -78,26 +78,26 @@ def test_a_file_of_that_very_name_goes_first(folder: Path) -> None:
     assert [one.name for one in read(["n/[xy].yaml"])] == ["other"]
 
 
-def test_a_folder_that_matches_is_read_with_all_below_it(folder: Path) -> None:
+def test_matching_folder_is_read_recursively(folder: Path) -> None:
     write(folder, {"m/one/a.yaml": config_map("a"), "m/two/x/b.yaml": config_map("b")})
     assert [one.name for one in read(["m/*"])] == ["a", "b"]
 
 
-def test_a_pipe_that_matches_is_an_error(folder: Path) -> None:
+def test_matching_pipe_is_an_error(folder: Path) -> None:
     """Nobody may ever write to it; one that is named itself is read."""
     os.mkfifo(folder / "pipe.yaml")
     with pytest.raises(InputError, match=r"pipe\.yaml: not a regular file"):
         read(["*.yaml"])
 
 
-def test_circles_of_links_end(folder: Path) -> None:
+def test_circular_links_end(folder: Path) -> None:
     write(folder, {"m/a.yaml": config_map("a")})
     (folder / "m/loop").symlink_to(folder / "m")
     assert [one.name for one in read(["**/*.yaml"])] == ["a"]
 
 
 @pytest.mark.parametrize("pattern", ["nowhere/*.yaml", "*.json", "m/**/none*"])
-def test_what_matches_nothing_is_an_error(folder: Path, pattern: str) -> None:
+def test_glob_without_a_match_is_an_error(folder: Path, pattern: str) -> None:
     """Never an empty set: the prune would take all."""
     write(folder, {"m/a.yaml": config_map("a")})
     with pytest.raises(InputError) as caught:
@@ -117,7 +117,7 @@ except PermissionError as error:
 """
 
 
-def test_a_folder_that_cannot_be_read_is_an_error(folder: Path) -> None:
+def test_unreadable_folder_is_an_error(folder: Path) -> None:
     """Python's own glob would take it for empty. Root reads everything, so nobody looks."""
     write(folder, {"m/a.yaml": config_map("a"), "m/locked/b.yaml": config_map("b")})
     folder.chmod(0o755)
@@ -132,7 +132,7 @@ def test_a_folder_that_cannot_be_read_is_an_error(folder: Path) -> None:
 
 @pytest.mark.parametrize("pattern", ["m/*/b.yaml", "m/*/*.yaml", "m/**/*.yaml", "m/**/b.yaml"])
 @pytest.mark.parametrize("name", ["gone", "gone.d"])
-def test_a_link_to_a_folder_that_is_gone_is_an_error(folder: Path, pattern: str, name: str) -> None:
+def test_link_to_a_missing_folder_is_an_error(folder: Path, pattern: str, name: str) -> None:
     """A shell would pass it over, and what was in it would be pruned."""
     write(folder, {"m/a.yaml": config_map("a"), "m/here/b.yaml": config_map("b")})
     (folder / "m" / name).symlink_to("nowhere")

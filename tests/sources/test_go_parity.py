@@ -67,7 +67,7 @@ def documents_of(recorded: dict[str, Any]) -> list[Any] | None:
 
 
 @pytest.mark.parametrize("recorded", RECORDED, ids=lambda recorded: ascii(recorded["yaml"]))
-def test_reads_as_go_does(recorded: dict[str, Any]) -> None:
+def test_yaml_reads_as_in_go(recorded: dict[str, Any]) -> None:
     """The same documents, or both refuse; or the difference stands in a table, with its reason."""
     text = recorded["yaml"]
     expected = documents_of(recorded)

@@ -52,7 +52,7 @@ def program(folder: Path, name: str, script: str) -> None:
 
 
 @pytest.mark.parametrize("path", [Overlay("overlays/prod"), "overlays/prod", "overlays/pro?"])
-def test_a_kustomization_is_built(folder: Path, path: str | Overlay) -> None:
+def test_kustomization_is_built(folder: Path, path: str | Overlay) -> None:
     """By -k, and by -f for a folder that has one; places are those of the output."""
     write(folder, OVERLAY)
     (manifest,) = read([path])
@@ -61,18 +61,18 @@ def test_a_kustomization_is_built(folder: Path, path: str | Overlay) -> None:
 
 
 @pytest.mark.parametrize("name", kustomize.NAMES)
-def test_each_name_of_its_file(folder: Path, name: str) -> None:
+def test_every_file_name_of_a_kustomization_works(folder: Path, name: str) -> None:
     write(folder, {"m/a.yaml": config_map("a"), f"m/{name}": "resources: [a.yaml]\n"})
     (folder / "m/not-a-resource.yaml").write_text(config_map("b"))
     assert [one.name for one in read(["m"])] == ["a"]
 
 
-def test_it_is_built_once(folder: Path) -> None:
+def test_kustomization_is_built_once(folder: Path) -> None:
     write(folder, OVERLAY)
     assert len(read(["base", Overlay("base"), Overlay("./base/")])) == 1
 
 
-def test_what_the_program_says_beside_is_a_warning(folder: Path) -> None:
+def test_program_notes_are_warnings(folder: Path) -> None:
     write(folder, OVERLAY)
     (folder / "base/kustomization.yaml").write_text("resources: [a.yaml]\ncommonLabels: {a: b}\n")
     said: list[Problem] = []
@@ -82,7 +82,7 @@ def test_what_the_program_says_beside_is_a_warning(folder: Path) -> None:
     assert warning.where == "base (kustomize)"
 
 
-def test_its_error_is_the_why(folder: Path) -> None:
+def test_program_error_is_the_reason(folder: Path) -> None:
     write(folder, {"m/kustomization.yaml": "resources: [gone.yaml]\n"})
     text = message("m")
     assert text.startswith("m (kustomize): the build failed: accumulating resources")
@@ -132,7 +132,7 @@ SECRETS_OF_FILES = {
 
 
 @pytest.mark.parametrize("name", SECRETS_OF_FILES)
-def test_no_secret_of_a_file_is_quoted(folder: Path, name: str) -> None:
+def test_secret_of_a_file_is_never_quoted(folder: Path, name: str) -> None:
     text, files = SECRETS_OF_FILES[name]
     write(folder, {"m/kustomization.yaml": text, "m/a.yaml": config_map("a")})
     for path, content in files.items():
@@ -143,7 +143,7 @@ def test_no_secret_of_a_file_is_quoted(folder: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", SECRETS)
-def test_no_secret_is_quoted(folder: Path, name: str) -> None:
+def test_secret_is_never_quoted(folder: Path, name: str) -> None:
     """kustomize's own messages quote its input."""
     write(folder, {"m/kustomization.yaml": SECRETS[name], "m/a.yaml": config_map("a")})
     text = message("m")
@@ -151,13 +151,13 @@ def test_no_secret_is_quoted(folder: Path, name: str) -> None:
     assert "hunter2" not in text
 
 
-def test_an_error_in_the_output_names_its_line(folder: Path) -> None:
+def test_output_error_names_its_line(folder: Path) -> None:
     write(folder, OVERLAY)
     program(folder, "kustomize", "printf 'apiVersion: v1\\nkind: ConfigMap\\nmetadata: {}\\n'")
     assert message("base").startswith("base (kustomize):3")
 
 
-def test_a_kustomization_below_a_plain_folder_is_an_error(folder: Path) -> None:
+def test_kustomization_below_a_plain_folder_is_an_error(folder: Path) -> None:
     """Neither read raw nor built unasked: base and overlays side by side are one set twice."""
     write(folder, {**OVERLAY, "plain.yaml": config_map("plain")})
     with pytest.raises(InputErrors) as caught:
@@ -171,13 +171,13 @@ def test_a_kustomization_below_a_plain_folder_is_an_error(folder: Path) -> None:
     assert "a kustomization is not a manifest" in message("base/*.yaml")
 
 
-def test_kustomize_goes_before_kubectl(folder: Path) -> None:
+def test_kustomize_precedes_kubectl(folder: Path) -> None:
     write(folder, OVERLAY)
     program(folder, "kustomize", f"cat <<'END'\n{config_map('by-kustomize')}\nEND")
     assert [one.name for one in read(["base"])] == ["by-kustomize"]
 
 
-def test_without_a_program_it_says_what_to_do(folder: Path) -> None:
+def test_missing_program_is_reported_with_a_hint(folder: Path) -> None:
     write(folder, OVERLAY)
     (folder.parent / "bin/kubectl").unlink()
     text = message("base")
@@ -185,13 +185,13 @@ def test_without_a_program_it_says_what_to_do(folder: Path) -> None:
     assert "kustomize build DIR | applyprune … -f -" in text
 
 
-def test_an_empty_build_is_an_error(folder: Path) -> None:
+def test_empty_build_is_an_error(folder: Path) -> None:
     """Not an empty set."""
     write(folder, {"m/kustomization.yaml": "resources: []\n"})
     assert "m (kustomize): the build is empty" in message("m")
 
 
-def test_a_build_that_does_not_end_is_ended(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_endless_build_is_stopped(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With all that it has started."""
     write(folder, OVERLAY)
     program(folder, "kustomize", "sleep 300 & echo $! >child; wait")
@@ -204,7 +204,7 @@ def test_a_build_that_does_not_end_is_ended(folder: Path, monkeypatch: pytest.Mo
     assert not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] == "Z"
 
 
-def test_a_build_without_end_is_ended(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_endless_output_is_stopped(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By its size."""
     from applyprune.sources import files  # noqa: PLC0415
 
@@ -222,12 +222,12 @@ def test_a_build_without_end_is_ended(folder: Path, monkeypatch: pytest.MonkeyPa
         ("plain", "it contains no kustomization.yaml, kustomization.yml or Kustomization"),
     ],
 )
-def test_what_cannot_be_built(folder: Path, path: str, expected: str) -> None:
+def test_unbuildable_kustomization_is_reported(folder: Path, path: str, expected: str) -> None:
     write(folder, {"plain/a.yaml": config_map("a")})
     assert expected in message(Overlay(path))
 
 
-def test_a_program_that_cannot_be_run(folder: Path) -> None:
+def test_unrunnable_program_is_reported(folder: Path) -> None:
     write(folder, OVERLAY)
     program(folder, "kustomize", "")
     (folder.parent / "bin/kustomize").write_bytes(b"\x7fELF rubbish")

@@ -42,7 +42,7 @@ items:
 """
 
 
-def test_a_list_in_a_list() -> None:
+def test_list_in_a_list_is_read() -> None:
     assert objects(NESTED) == [
         ("v1", "ConfigMap", "a", 6),
         ("v1", "ConfigMap", "b", 13),
@@ -51,7 +51,7 @@ def test_a_list_in_a_list() -> None:
     ]
 
 
-def test_the_lines_of_items_that_are_aliases_or_json() -> None:
+def test_items_that_are_aliases_or_json_have_their_lines() -> None:
     text = "apiVersion: v1\nkind: List\nx: &x {apiVersion: v1, kind: A, metadata: {name: a}}\n"
     assert objects(f"{text}items:\n- *x\n") == [("v1", "A", "a", 5)]
     body = {"apiVersion": "v1", "kind": "List", "items": [item("A", "a"), item("B", "b")]}
@@ -79,26 +79,26 @@ kind: RoleList
     ]
 
 
-def test_an_item_with_half_a_type_is_refused() -> None:
+def test_item_with_half_a_type_is_refused() -> None:
     text = "apiVersion: v1\nkind: ConfigMapList\nitems:\n- kind: ConfigMap\n  metadata: {name: a}\n"
     with pytest.raises(InputError, match=r"^<stdin>:4:3: no apiVersion\n"):
         objects(text)
 
 
-def test_an_item_of_a_list_without_type_has_none() -> None:
+def test_item_of_an_untyped_list_has_no_type() -> None:
     with pytest.raises(InputError, match="no apiVersion, no kind"):
         objects("apiVersion: v1\nkind: List\nitems:\n- metadata: {name: a}\n")
 
 
 @pytest.mark.parametrize("items", ["items: []", "items:", "items: null"])
-def test_an_empty_list(items: str) -> None:
+def test_empty_list_is_empty(items: str) -> None:
     assert objects(f"apiVersion: v1\nkind: ConfigMapList\n{items}\n") == []
 
 
 @pytest.mark.parametrize(
     "more", ["", "items: [{metadata: {name: x}}]\n", "items: {a: b}\n", "spec: {items: []}\n"]
 )
-def test_an_object_whose_kind_ends_in_list_is_an_object(more: str) -> None:
+def test_kind_that_ends_in_list_may_be_an_object(more: str) -> None:
     """A list has no name: ``IPAllowList`` with one is a custom resource, whatever its fields."""
     text = f"apiVersion: example.com/v1\nkind: IPAllowList\nmetadata: {{name: a}}\n{more}"
     assert objects(text) == [("example.com/v1", "IPAllowList", "a", 1)]

@@ -47,18 +47,18 @@ PLACES = {
 
 
 @pytest.mark.parametrize("path", PLACES, ids=str)
-def test_locate(path: tuple[str | int, ...]) -> None:
+def test_field_is_located(path: tuple[str | int, ...]) -> None:
     assert locate(TEXT, 5, path) == PLACES[path]
 
 
-def test_locate_in_an_item_of_a_list_by_the_line_of_the_item() -> None:
+def test_list_item_is_located_by_its_line() -> None:
     text = "kind: List\nitems:\n  - kind: A\n    metadata:\n      name: a\n  - kind: B\n"
     assert locate(text, 3, ("metadata", "name")) == (5, 7)
     assert locate(text, 6, ("kind",)) == (6, 5)
     assert locate(text, 6, ("metadata",)) is None
 
 
-def test_locate_in_json_and_in_text_that_is_broken_further_down() -> None:
+def test_field_is_located_in_json_and_before_a_later_error() -> None:
     text = json.dumps({"a": {"b": [1, {"c": 2}]}}, indent=2)
     assert locate(text, 1, ("a", "b", 1, "c")) == (6, 9)
     assert locate("a: 1\nb: 2\nc: [", 1, ("b",)) == (2, 1)
@@ -67,7 +67,7 @@ def test_locate_in_json_and_in_text_that_is_broken_further_down() -> None:
     assert locate("- *x\n- b: 1\n", 1, ("b",)) is None
 
 
-def test_item_lines() -> None:
+def test_item_lines_are_found() -> None:
     assert item_lines("kind: List\nitems:\n- a: 1\n  b: 2\n- [x]\n- y\n", 1) == [3, 5, 6]
     assert item_lines("kind: List\nitems: []\n", 1) == []
     assert item_lines("kind: List\nitems:\n  a: 1\n", 1) == []

@@ -122,7 +122,7 @@ FRAGMENTS = (
 @example(b"kind: List\napiVersion: v1\nitems:\n- *a\n")
 @example(b"apiVersion: v1\nkind: A\nmetadata: {name: a, labels: {? y : 1}}\n")
 @example(b'{"apiVersion":"v1","kind":"List","items":[{"kind":1},[]]}')
-def test_any_bytes_end_in_manifests_or_in_an_error_of_ours(data: bytes) -> None:
+def test_any_bytes_give_manifests_or_our_own_error(data: bytes) -> None:
     try:
         read(["-"], stdin=io.BytesIO(data))
     except ApplypruneError as error:

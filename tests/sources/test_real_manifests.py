@@ -45,14 +45,14 @@ def canonical(body: Any) -> str:
 
 
 @pytest.mark.parametrize("name", SETS)
-def test_reads_what_another_reader_reads(name: str) -> None:
+def test_real_manifests_read_as_by_another_reader(name: str) -> None:
     manifests = read([str(SHARED / name)])
     assert len(manifests) == SETS[name]
     assert [canonical(manifest.body) for manifest in manifests] == independent(SHARED / name)
 
 
 @pytest.mark.parametrize("name", SETS)
-def test_every_manifest_begins_in_its_line(name: str) -> None:
+def test_manifest_begins_in_its_line(name: str) -> None:
     for manifest in read([str(SHARED / name)]):
         lines = Path(manifest.origin.path).read_text().split("\n")
         first = lines[manifest.origin.line - 1].lstrip("- ")

@@ -22,7 +22,7 @@ def manifests(text: str) -> tuple[Manifest, ...]:
     return read(["-"], stdin=io.BytesIO(text.encode())).manifests
 
 
-def test_a_manifest() -> None:
+def test_manifest_is_read() -> None:
     text = """\
 ---
 # comment
@@ -46,7 +46,7 @@ spec: {replicas: 2}
     }
 
 
-def test_documents_are_counted_without_empty_ones() -> None:
+def test_empty_documents_are_not_counted() -> None:
     text = "# none\n---\n---\nkind: A\napiVersion: v1\nmetadata: {name: a}\n---\n# none\n---\n" * 2
     assert [str(manifest.origin) for manifest in manifests(text)] == [
         "<stdin>:4",
@@ -64,7 +64,7 @@ def test_documents_are_counted_without_empty_ones() -> None:
         "managedFields:",
     ],
 )
-def test_what_go_writes_for_fields_that_are_not_set_is_left_out(noise: str) -> None:
+def test_unset_fields_written_by_go_are_left_out(noise: str) -> None:
     text = f"apiVersion: v1\nkind: A\nmetadata:\n  name: a\n  {noise}\n  labels:\n"
     (manifest,) = manifests(text)
     assert manifest.body["metadata"] == {"name": "a", "labels": None}
@@ -78,14 +78,14 @@ def test_status_and_string_data_stay() -> None:
 
 
 @pytest.mark.parametrize("namespace", ["", '""', "null"])
-def test_an_empty_namespace_is_none(namespace: str) -> None:
+def test_empty_namespace_means_none(namespace: str) -> None:
     (manifest,) = manifests(
         f"apiVersion: v1\nkind: A\nmetadata:\n  name: a\n  namespace: {namespace}\n"
     )
     assert manifest.namespace == ""
 
 
-def test_all_faults_of_a_document_in_the_order_of_lines() -> None:
+def test_all_errors_of_a_document_come_in_line_order() -> None:
     text = """\
 kind: 1
 metadata:
@@ -102,7 +102,7 @@ apiVersion: a/b/c
     assert [line.split(":")[1] for line in lines] == ["1", "3", "4", "5", "6", "7", "8"]
 
 
-def test_a_hint_tells_a_kustomization() -> None:
+def test_hint_recognises_a_kustomization() -> None:
     text = "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources: []\n"
     with pytest.raises(InputError, match="-k DIR"):
         manifests(text)
@@ -111,7 +111,7 @@ def test_a_hint_tells_a_kustomization() -> None:
 @pytest.mark.parametrize(
     "name", ["a", "a.b-c", "system:node", "System:Ümlaut", "a_b@c", "...", "x" * 253, "a&b=c"]
 )
-def test_names_that_a_path_can_hold(name: str) -> None:
+def test_names_that_a_path_can_contain_are_accepted(name: str) -> None:
     assert name_problem(name) == ""
 
 
@@ -133,11 +133,11 @@ def test_names_that_a_path_can_hold(name: str) -> None:
         "\xa0",
     ],
 )
-def test_names_that_would_become_another_path(name: str) -> None:
+def test_names_that_change_a_path_are_refused(name: str) -> None:
     assert name_problem(name)
 
 
-def test_namespaces_kinds_and_versions() -> None:
+def test_namespaces_kinds_and_versions_are_checked() -> None:
     assert all(map(is_dns_label, ["a", "kube-system", "0", "x" * 63]))
     assert not any(map(is_dns_label, ["", "A", "a.b", "-a", "a-", "a\n", "x" * 64, "ä"]))
     assert all(map(is_kind, ["A", "ConfigMap", "KNativeServing2", "My-Kind"]))

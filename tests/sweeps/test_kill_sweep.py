@@ -77,7 +77,7 @@ def ground(plane: Plane, api: Api, namespace: str, tmp_path: Path) -> Ground:
 
 
 @each_scenario
-def test_killed_at_every_request(ground: Ground, scenario: Scenario) -> None:
+def test_run_killed_at_each_request_recovers(ground: Ground, scenario: Scenario) -> None:
     """After it or before it in turn; what follows takes turns, too."""
     moments = (Moment.BEFORE, Moment.AFTER)
     turns = [scenario.recoveries[name] for name in scenario.turns]
@@ -91,7 +91,7 @@ def test_killed_at_every_request(ground: Ground, scenario: Scenario) -> None:
 @pytest.mark.sweep
 @pytest.mark.parametrize("moment", Moment)
 @each_recovery
-def test_killed_at_both_moments_of_every_request(
+def test_run_killed_before_and_after_each_request_recovers(
     ground: Ground, scenario: Scenario, moment: Moment, recovery: Recovery
 ) -> None:
     """Every call that may follow: the same again, or with another input."""

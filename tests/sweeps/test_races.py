@@ -33,7 +33,7 @@ def _input(racer: int, value: str) -> list[Body]:
 
 
 @pytest.mark.parametrize("rounds", [3, pytest.param(50, marks=pytest.mark.sweep)])
-def test_many_at_once_leave_exactly_one_of_their_inputs(
+def test_concurrent_runs_leave_exactly_one_input(
     plane: Plane, api: Api, namespace: str, tmp_path: Path, rounds: int
 ) -> None:
     """Values tell which; every process ends well or loses the race, and at least one ends well."""
@@ -67,7 +67,7 @@ def _race(stage: Stage, inputs: list[list[Body]], folder: Path) -> list[int]:
     return [process.returncode for process in processes]
 
 
-def test_a_holder_that_crashed_on_another_machine_runs_out(plane: Plane, namespace: str) -> None:
+def test_lock_of_a_crashed_run_on_another_machine_expires(plane: Plane, namespace: str) -> None:
     """Nothing tells that it is dead but that it does not renew: its lease is waited for."""
     stage = Stage(plane.kubeconfig, namespace)
     stage.run(config_map("a"), config_map("b"))

@@ -50,7 +50,7 @@ def test_same_uid_under_two_groups(stage: Stage, api: Api, order: tuple[str, str
     assert not api.exists(_path(stage, "told", "events"))
 
 
-def test_a_version_bump_is_no_prune(stage: Stage, api: Api) -> None:
+def test_version_bump_prunes_nothing(stage: Stage, api: Api) -> None:
     """autoscaling/v1 to v2: the version is not identity."""
     target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
     scaler = {
@@ -185,7 +185,7 @@ def test_scope_confusion(stage: Stage, api: Api) -> None:
     stage.run(mode=Mode.DELETE)
 
 
-def test_a_crds_scope_changes(fresh_plane: FreshPlane, kubectl: Kubectl) -> None:
+def test_crd_scope_changes(fresh_plane: FreshPlane, kubectl: Kubectl) -> None:
     """From Namespaced to Cluster, by hand: what is listed is not taken for what is there."""
     plane = fresh_plane(NO_NODES)
     stage = Stage(plane.kubeconfig, "default")
@@ -423,7 +423,7 @@ def test_shared_label_across_environments(stage: Stage, api: Api) -> None:
     assert api.exists(_path(stage, "a"))
 
 
-def test_the_control_plane_is_the_oracle(plane: Plane) -> None:
+def test_control_plane_is_the_oracle(plane: Plane) -> None:
     """The rows above stand on the version of Kubernetes that they were verified with."""
     out = subprocess.run(
         [plane.kubectl, "--kubeconfig", plane.kubeconfig, "version", "-o", "json"],

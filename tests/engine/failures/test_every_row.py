@@ -82,7 +82,7 @@ ROWS = {
 
 
 @pytest.mark.parametrize("row", ROWS)
-def test_the_row_has_its_test(row: str) -> None:
+def test_failure_has_its_test(row: str) -> None:
     """The name stands for a function that pytest collects."""
     module, name = ROWS[row]
     found = getattr(importlib.import_module(f"tests.engine.failures.{module}"), name)
@@ -90,7 +90,7 @@ def test_the_row_has_its_test(row: str) -> None:
 
 
 @pytest.mark.skipif(not SHARED.exists(), reason="the catalogue is not beside this checkout")
-def test_no_row_is_left_out() -> None:
+def test_every_failure_of_the_catalogue_is_listed() -> None:
     """Each row of the three tables begins with exactly one of the names above."""
     text = SHARED.read_text(encoding="utf-8")
     part = text[text.index("### 1.1") : text.index("### 1.4")]

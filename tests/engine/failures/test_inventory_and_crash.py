@@ -366,7 +366,7 @@ def test_hand_edited_inventory_is_a_confused_deputy(
         assert api.exists(_path(stage, name)), name
 
 
-def test_an_inventory_copied_to_another_name_is_not_believed(stage: Stage, api: Api) -> None:
+def test_inventory_copied_to_another_name_is_not_believed(stage: Stage, api: Api) -> None:
     """The id is derived from name and namespace; another one's is an error."""
     stage.run(config_map("a"))
     body = _stored(api, stage)
@@ -420,7 +420,7 @@ def test_grows_without_bound(stage: Stage, api: Api, kubectl: Kubectl) -> None:
     kubectl("patch", "configmap/b", "-n", stage.namespace, "--type=merge", "-p", release)
 
 
-def test_a_bomb_in_the_inventory_does_not_unpack(stage: Stage, api: Api) -> None:
+def test_bomb_in_the_inventory_is_not_unpacked(stage: Stage, api: Api) -> None:
     """What unpacks to more than an inventory may hold is an error like any other."""
     stage.run(config_map("a"))
     body = _stored(api, stage)
@@ -432,7 +432,7 @@ def test_a_bomb_in_the_inventory_does_not_unpack(stage: Stage, api: Api) -> None
         stage.run(config_map("a"))
 
 
-def test_a_delete_that_comes_late_finds_another_object(
+def test_late_delete_does_not_hit_another_object(
     stage: Stage, proxy: FaultProxy, api: Api, tmp_path: Path
 ) -> None:
     """Its run was killed, and the next one wants the object again: the delete misses."""
@@ -454,9 +454,7 @@ def test_a_delete_that_comes_late_finds_another_object(
     }
 
 
-def test_a_create_that_comes_late_is_found(
-    stage: Stage, proxy: FaultProxy, api: Api, tmp_path: Path
-) -> None:
+def test_late_create_is_found(stage: Stage, proxy: FaultProxy, api: Api, tmp_path: Path) -> None:
     """It came after the next run had proved it absent: every later run says so."""
     both = write_input(tmp_path / "set.json", [config_map("a"), config_map("b")])
     command: list[str | Path] = ["apply", "web", "-n", stage.namespace, "-f", both]
@@ -478,7 +476,7 @@ def test_a_create_that_comes_late_is_found(
     assert stage.run(config_map(left)).outcomes[f"configmap/{name}"] is Outcome.PRUNED
 
 
-def test_this_process_is_not_taken_for_dead(stage: Stage) -> None:
+def test_own_process_is_not_taken_for_dead(stage: Stage) -> None:
     """A holder of this very machine and process is alive: the lease decides about no other."""
     stage.run(config_map("a"))
     transport = stage.transport()

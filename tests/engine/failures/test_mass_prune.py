@@ -60,7 +60,7 @@ EMPTY = {
 
 
 @pytest.mark.parametrize("name", EMPTY)
-def test_an_input_without_objects_prunes_nothing(
+def test_input_without_objects_prunes_nothing(
     plane: Plane, stage: Stage, api: Api, tmp_path: Path, name: str
 ) -> None:
     """From the command line: a file, an empty directory, a closed standard input."""
@@ -92,7 +92,7 @@ BUDGETS = {
 
 
 @pytest.mark.parametrize("name", BUDGETS)
-def test_sharply_smaller_input(stage: Stage, api: Api, name: str) -> None:
+def test_sharply_smaller_input_is_refused(stage: Stage, api: Api, name: str) -> None:
     """Above the larger of 5 objects and 30 %, or the number told, nothing goes at all."""
     before, now, limit, goes = BUDGETS[name]
     bodies = [config_map(f"c-{number}") for number in range(before)]
@@ -112,7 +112,7 @@ def test_sharply_smaller_input(stage: Stage, api: Api, name: str) -> None:
 
 
 @pytest.mark.parametrize("kind", GUARDED)
-def test_kinds_that_no_prune_takes_by_default(stage: Stage, kind: str) -> None:
+def test_guarded_kinds_are_not_pruned_by_default(stage: Stage, kind: str) -> None:
     """Not one of them, until the kind is allowed; `delete` is that word already."""
     body = {**GUARDED[kind], "metadata": {"name": f"{stage.namespace}-x"}}
     stage.run(body, config_map("a"))
@@ -239,7 +239,7 @@ def test_last_object_in_a_namespace_or_kind_never_pruned(stage: Stage, api: Api)
     assert not _there(api, stage)
 
 
-def test_a_part_of_the_input_that_holds_nothing(stage: Stage) -> None:
+def test_empty_part_of_the_input_blocks_the_prune(stage: Stage) -> None:
     """A folder that is not mounted, beside one that is: what was in it is not pruned unasked."""
     bodies = [config_map(name) for name in "abc"]
     stage.run(*bodies)
@@ -255,7 +255,9 @@ def test_a_part_of_the_input_that_holds_nothing(stage: Stage) -> None:
     assert story.outcomes["configmap/c"] is Outcome.PRUNED
 
 
-def test_a_folder_that_is_empty_today(plane: Plane, namespace: str, tmp_path: Path) -> None:
+def test_folder_that_became_empty_blocks_the_prune(
+    plane: Plane, namespace: str, tmp_path: Path
+) -> None:
     """As it is typed: apply and prune refuse, diff and explain say so beforehand."""
     for name in ("here", "there"):
         (tmp_path / name).mkdir()

@@ -1,11 +1,14 @@
-"""What tests share is in ``tests/support``: nobody looks for a helper in a test module."""
+"""Tests can be read and moved: shared code is in ``tests/support``, a name says what holds."""
 
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
 TESTS = Path(__file__).parents[1]
+FILLER = re.compile(r"test_(a|an|the|what|who|whose|it|its|this|there)_")
+OLD_WORDS = re.compile(r"(abandon|anew|bears|is_none|is_told|let_go|newcomer|stands)")
 
 
 def _imports(path: Path) -> set[str]:
@@ -21,7 +24,7 @@ def _imports(path: Path) -> set[str]:
     return found
 
 
-def test_no_module_imports_a_test_module_or_a_conftest() -> None:
+def test_test_modules_and_conftests_are_never_imported() -> None:
     """Renaming or deleting a test must not break another one."""
     wrong = [
         f"{path.relative_to(TESTS)} imports {name}"
@@ -33,8 +36,21 @@ def test_no_module_imports_a_test_module_or_a_conftest() -> None:
     assert wrong == []
 
 
-def test_support_has_no_tests() -> None:
+def test_support_contains_no_tests() -> None:
     """A test there would run in no folder that a person thinks of."""
     names = [path.name for path in (TESTS / "support").rglob("*.py")]
     assert names != []
     assert [name for name in names if name.startswith("test_") or name == "conftest.py"] == []
+
+
+def test_names_of_tests_begin_with_their_subject() -> None:
+    """``test_<subject>_<behaviour>``, so that a list of failures reads as a list of facts."""
+    wrong = [
+        f"{path.relative_to(TESTS)}: {node.name}"
+        for path in sorted(TESTS.rglob("test_*.py"))
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"), str(path)))
+        if isinstance(node, ast.FunctionDef)
+        and node.name.startswith("test_")
+        and (FILLER.match(node.name) or OLD_WORDS.search(node.name))
+    ]
+    assert wrong == []
