@@ -397,9 +397,7 @@ def test_secret_conflict_shows_neither_value(stage: Stage, api: Api) -> None:
     assert not [value for value in (*values, *encoded) if value in said]
 
 
-def test_conflicts_of_an_object_are_one_problem(
-    stage: Stage, api: Api, kubectl: Kubectl
-) -> None:
+def test_conflicts_of_an_object_are_one_problem(stage: Stage, api: Api, kubectl: Kubectl) -> None:
     """Two fields, two managers, a line each; the same as data, with the run's exit code."""
     stage.run(deployment())
     _scale(api, stage, 5)

@@ -86,7 +86,7 @@ def test_words_of_enums_are_kebab_case() -> None:
     assert [one for one in words if not re.fullmatch("[a-z]+(-[a-z]+)*", one)] == []
 
 
-def test_a_type_without_keys_raises() -> None:
+def test_type_without_keys_raises() -> None:
     """A new type is shown only once somebody has decided how."""
 
     @dataclass(frozen=True)

@@ -22,7 +22,7 @@ sys.stdout.write(printed(sys.argv[1]))
 """
 
 
-def test_a_renamed_class_changes_no_output(tmp_path: Path) -> None:
+def test_renamed_class_changes_no_output(tmp_path: Path) -> None:
     """In a copy of the program every class that is shown gets a new name; nobody can tell."""
     new_names = {kind.__name__: f"Renamed{number}" for number, kind in enumerate(KEYS)}
     _copy(ROOT / "applyprune", tmp_path / "applyprune", new_names)
