@@ -20,6 +20,7 @@ from applyprune.model.events import (
     Outcome,
     Standing,
     Started,
+    Versions,
     Warned,
 )
 from applyprune.model.inventory import Made
@@ -78,6 +79,22 @@ def test_document_equals_the_stream() -> None:
     assert told["explanation"]["verdict"] == "nothing"
     assert document["counts"]["created"] == 1
     assert document["counts"]["moved"] == 0
+
+
+def test_version_document_is_small() -> None:
+    """With nothing of a run in it; why no server answered is there as well."""
+    versions = Versions("0.1.0", "3.11.7", "Linux x86_64", "v1.36.3")
+    document = json.loads(printed("json", (versions, Finished({}, 0, 0.1))))
+    assert complaints("version", document) == []
+    assert document.keys() == {
+        "schema", "version", "client", "python", "platform", "server", "errors"
+    }  # fmt: skip
+    assert (document["server"], document["errors"]) == ("v1.36.3", [])
+    failed = Failed(Problem(ProblemKind.UNREACHABLE, "nothing answers", exit_code=7))
+    events = (replace(versions, server=""), failed, Finished({}, 7, 0.1))
+    document = json.loads(printed("json", events))
+    assert complaints("version", document) == []
+    assert (document["server"], document["errors"][0]["exitCode"]) == ("", 7)
 
 
 def test_object_processed_twice_is_listed_twice() -> None:

@@ -152,6 +152,35 @@ def test_event_schema_knows_every_event() -> None:
     assert complaints("events", more) != []
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_readiness_has_one_shape(name: str) -> None:
+    """Wherever the word stands there is a status and a message, and nothing else has a status."""
+    shapes = [_without_null(one) for one in _properties(schema(name), "readiness")]
+    assert shapes == [_READINESS[name]] * len(shapes)
+    assert len(_properties(schema(name), "status")) == (1 if name == "events" else 0)
+
+
+_READINESS = {
+    "events": {"$ref": "#/$defs/readinessState"},
+    "document": {"$ref": "events.json#/$defs/readinessState"},
+    "version": {},
+}
+
+
+def _properties(part: Any, name: str) -> list[Any]:
+    """Return the schema of every property of a name, however deep it is."""
+    if isinstance(part, list):
+        return [found for one in part for found in _properties(one, name)]
+    if not isinstance(part, dict):
+        return []
+    here = [part["properties"][name]] if name in part.get("properties", {}) else []
+    return here + [found for one in part.values() for found in _properties(one, name)]
+
+
+def _without_null(part: Any) -> Any:
+    return part["anyOf"][0] if "anyOf" in part else part
+
+
 def test_schemas_name_every_outcome() -> None:
     """As examples, since more may come."""
     told = schema("events")["$defs"]["object"]["properties"]["outcome"]["examples"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from applyprune.model.problems import Problem, ProblemKind
-from applyprune.planning.report import verdict
+from applyprune.planning.report import finished, of_object, verdict
 
 REFUSAL = Problem(ProblemKind.PRUNE_REFUSED, "the prune was refused: it would delete 8 objects")
 CASES: dict[str, tuple[tuple[str, ...], Problem | None, int, str]] = {
@@ -50,3 +50,14 @@ def test_report_has_its_exit_code(name: str) -> None:
 def test_report_without_failures_has_no_error() -> None:
     """There is no error."""
     assert verdict([]) is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "code"),
+    [("Forbidden", 3), ("InputError", 3), ("Conflict", 4), ("NotReady", 5), ("PruneRefused", 6)],
+)
+def test_object_problem_has_the_exit_code_of_the_run(kind: str, code: int) -> None:
+    """And not that of the reply: a Forbidden alone would be 7, as for a run without access."""
+    problem = Problem(ProblemKind(kind), "what", exit_code=7)
+    assert of_object(problem).exit_code == code
+    assert finished({}, [problem], 1.0).exit_code == code
