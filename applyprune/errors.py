@@ -24,7 +24,8 @@ ApplypruneError
 ├── InventoryError             3    the inventory cannot be read, or is invalid
 │   ├── InventoryIncomplete    6    parts of it are missing: nothing is applied or pruned
 │   └── InventoryTooNew        3    another version of applyprune has written it
-├── LostRace                   8    another run holds the inventory or changed it
+├── InventoryLocked            8    another run holds the inventory or changed it
+├── LeaseLost                  8    another replica of the controller has taken over
 └── Interrupted                130/143
 """
 
@@ -265,10 +266,17 @@ class InventoryTooNew(InventoryError):
     kind = ProblemKind.INVENTORY_TOO_NEW
 
 
-class LostRace(ApplypruneError):
+class InventoryLocked(ApplypruneError):
     """Another run holds the inventory lock, or has changed the inventory since this run read it."""
 
     kind = ProblemKind.INVENTORY_LOCKED
+    exit_code = 8
+
+
+class LeaseLost(ApplypruneError):
+    """The controller has lost its Lease to another replica, or could not renew it in time."""
+
+    kind = ProblemKind.LEASE_LOST
     exit_code = 8
 
 

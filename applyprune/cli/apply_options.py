@@ -31,7 +31,7 @@ def apply_options(verb: Callable[..., Any]) -> Callable[..., Any]:
         force_conflicts: bool,
         recreate: bool,
         create_namespace: bool,
-        full: bool,
+        reapply_all: bool,
         **others: Any,
     ) -> Any:
         if options.selector and prune and is_said("prune"):
@@ -48,13 +48,13 @@ def apply_options(verb: Callable[..., Any]) -> Callable[..., Any]:
             force_conflicts=force_conflicts,
             recreate=recreate,
             create_namespace=create_namespace,
-            full=full,
+            reapply_all=reapply_all,
         )
         return verb(options=decided, **others)
 
     return with_options(
         command,
-        click.option("--full", is_flag=True, help="Send every object, changed or not."),
+        click.option("--reapply-all", is_flag=True, help="Send every object, changed or not."),
         click.option(
             "--create-namespace",
             is_flag=True,

@@ -41,7 +41,7 @@ KEYS: Mapping[str, _Form] = {
     "namespace-override": _Form.TEXT,
     "create-namespace": _Form.FLAG,
     "prune": _Form.FLAG,
-    "keep": _Form.TEXTS,
+    "orphan": _Form.TEXTS,
     "adopt": _Form.TEXT,
     "wait": _Form.FLAG,
     "ready-when": _Form.TEXTS,

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 def delete(name: str, where: Where, reporting: Reporting, options: Options, yes: bool) -> int:
     """Delete everything that the set NAME created, then its inventory.
 
-    What the set adopted, and what is marked to be kept, is abandoned: it stays, without our label.
+    What the set adopted, and what is marked to be kept, is orphaned: it stays, without our label.
 
     \b
     Examples:

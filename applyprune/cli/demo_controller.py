@@ -60,7 +60,7 @@ def _live(shell: Shell) -> None:
 
     shell.say("If it is meant after all: exactly this prune is approved, by its digest.")
     digest = shell.ask("kubectl get bundle shop -n shop -o jsonpath={.status.pendingPrune.digest}")
-    shell.run(f"kubectl annotate bundle shop -n shop applyprune.dev/approve-prune={digest}")
+    shell.run(f"kubectl annotate bundle shop -n shop applyprune.dev/approve={digest}")
     shell.run(_READY)
     shell.run(_MINE, holds="configmap/storefront")
     shell.run("kubectl get deployments -n shop", holds="No resources found")

@@ -8,9 +8,16 @@ from applyprune.cli.groups import SuggestingGroup
 
 HEADINGS: dict[str, tuple[str, ...]] = {
     "Input": ("filename", "kustomize", "selector", "namespace-override", "config"),
-    "Apply": ("adopt", "take-over", "force-conflicts", "recreate", "create-namespace", "full"),
+    "Apply": (
+        "adopt",
+        "take-over",
+        "force-conflicts",
+        "recreate",
+        "create-namespace",
+        "reapply-all",
+    ),
     "Prune": ("prune", "propagation", "prune-adopted"),
-    "Prune guards": ("max-prune", "allow-empty", "allow-kind", "allow-cascade", "keep"),
+    "Prune guards": ("max-prune", "allow-empty", "allow-kind", "allow-cascade", "orphan"),
     "Waiting": ("wait", "watch", "ready-when", "timeout", "lock-timeout"),
     "Cluster": ("namespace", "all-namespaces", "to-namespace", "context", "kubeconfig"),
     "Output": ("output", "quiet", "verbose"),

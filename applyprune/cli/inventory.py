@@ -16,7 +16,7 @@ from applyprune.cli.options import RunCommand, cluster_options, record_options, 
 from applyprune.cli.reporting import reporting_options
 from applyprune.errors import AccessError, InventoryError, UsageError, as_problem
 from applyprune.model.events import Enrolled, Finished, Found, Listed, Started, Warned
-from applyprune.model.inventory import Made
+from applyprune.model.inventory import Ownership
 from applyprune.model.options import DryRun, Mode, Options
 
 if TYPE_CHECKING:
@@ -38,8 +38,10 @@ def inventory() -> None:
 @cluster_options
 @reporting_options
 @click.option("-A", "--all-namespaces", is_flag=True, help="All namespaces.")
-@click.option("--ready", is_flag=True, help="Count the ready objects too: reads them all.")
-def list_(where: Where, reporting: Reporting, all_namespaces: bool, ready: bool) -> int:
+@click.option(
+    "--count-ready", is_flag=True, help="Count the ready objects too; this reads all of them."
+)
+def list_(where: Where, reporting: Reporting, all_namespaces: bool, count_ready: bool) -> int:
     """List the sets: how many objects, the last run that changed something, who works on it now.
 
     One whose inventory cannot be read is listed with a warning.
@@ -47,9 +49,9 @@ def list_(where: Where, reporting: Reporting, all_namespaces: bool, ready: bool)
     \b
     Examples:
       applyprune inventory list -A
-      applyprune inventory list -n shop --ready
+      applyprune inventory list -n shop --count-ready
     """
-    return reporting.follow(_sets(where, everywhere=all_namespaces, ready=ready))
+    return reporting.follow(_sets(where, everywhere=all_namespaces, count_ready=count_ready))
 
 
 @inventory.command()
@@ -81,7 +83,7 @@ def check(name: str, where: Where, reporting: Reporting) -> int:
     Examples:
       applyprune inventory check web
     """
-    events = _mend(where, name, Options(dry_run=DryRun.SERVER), Made.ADOPTED)
+    events = _mend(where, name, Options(dry_run=DryRun.SERVER), Ownership.ADOPTED)
     return reporting.follow(_differing(events))
 
 
@@ -91,15 +93,17 @@ def check(name: str, where: Where, reporting: Reporting) -> int:
 @record_options
 @reporting_options
 @click.option(
-    "--as",
-    "made",
-    type=click.Choice([str(one) for one in Made]),
-    default=str(Made.ADOPTED),
+    "--record-as",
+    "ownership",
+    type=click.Choice([str(one) for one in Ownership]),
+    default=str(Ownership.ADOPTED),
     show_default=True,
-    help="What an object counts as that bears the set's marks and is not listed.",
+    help="How to record an unlisted object that has the set's label and field manager.",
 )
 @click.option(
-    "--partly", is_flag=True, help="Make a lost record anew though not every kind could be seen."
+    "--allow-partial",
+    is_flag=True,
+    help="Rebuild a lost inventory although not every kind could be listed.",
 )
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 def repair(
@@ -107,14 +111,14 @@ def repair(
     where: Where,
     reporting: Reporting,
     options: Options,
-    made: str,
-    partly: bool,
+    ownership: str,
+    allow_partial: bool,
     yes: bool,
 ) -> int:
     """Make the record of the set NAME fit what is there.
 
     Deletes and creates no object: it lists, takes off the list, and puts a lost label back. What
-    is listed as adopted is abandoned rather than deleted when it leaves the set.
+    is listed as adopted is orphaned instead of deleted when it leaves the set.
 
     \b
     Examples:
@@ -124,7 +128,8 @@ def repair(
     if options.dry_run is DryRun.OFF and not yes:
         question = f"Make the record of the set {name} fit what is there?"
         ask(f"repairing the record of the set {name}", lambda: question)
-    return reporting.follow(_mend(where, name, replace(options, partly=partly), Made(made)))
+    decided = replace(options, allow_partial=allow_partial)
+    return reporting.follow(_mend(where, name, decided, Ownership(ownership)))
 
 
 @inventory.command(cls=RunCommand)
@@ -134,7 +139,7 @@ def repair(
 @record_options
 @reporting_options
 @click.option("--all", "everything", is_flag=True, help="All objects, and the set itself.")
-def abandon(
+def orphan(
     name: str,
     objects: tuple[str, ...],
     where: Where,
@@ -142,19 +147,19 @@ def abandon(
     options: Options,
     everything: bool,
 ) -> int:
-    """Forget objects of the set NAME without deleting them.
+    """Remove objects from the set NAME without deleting them.
 
     Takes the set's label and its ownership of fields off them.
 
     \b
     Examples:
-      applyprune inventory abandon web deployment.apps/web
-      applyprune inventory abandon web --all
+      applyprune inventory orphan web deployment.apps/web
+      applyprune inventory orphan web --all
     """
     from applyprune.cli.session import carry_out, no_input
 
     select = _selected(objects, everything=everything)
-    decided = replace(options, mode=Mode.ABANDON, select=select)
+    decided = replace(options, mode=Mode.ORPHAN, select=select)
     return reporting.follow(carry_out(where, name, no_input, decided))
 
 
@@ -258,7 +263,7 @@ def _is_active(cluster: KubernetesClient, owner: str) -> bool:
     return not ((live.body or {}).get("spec") or {}).get("suspend")
 
 
-def _sets(where: Where, *, everywhere: bool, ready: bool) -> Iterator[Event]:
+def _sets(where: Where, *, everywhere: bool, count_ready: bool) -> Iterator[Event]:
     from applyprune.cli.session import at_work
     from applyprune.cluster.inventory_store import list_inventories
     from applyprune.engine.surveying import enrolled
@@ -269,7 +274,7 @@ def _sets(where: Where, *, everywhere: bool, ready: bool) -> Iterator[Event]:
             place = "any namespace" if everywhere else work.namespace
             yield Warned(as_problem(UsageError(f"no sets in {place}")))
         for one in found:
-            if one.root is not None and ready:
+            if one.root is not None and count_ready:
                 yield from _counted(work, one.name, one.namespace)
             elif one.root is not None:
                 yield enrolled(one.root.inventory, objects=one.root.count)
@@ -309,14 +314,14 @@ def _listed(where: Where, name: str) -> Iterator[Event]:
     yield from (Listed(name, home, entry) for entry in found.entries.values())
 
 
-def _mend(where: Where, name: str, options: Options, made: Made) -> Iterator[Event]:
+def _mend(where: Where, name: str, options: Options, ownership: Ownership) -> Iterator[Event]:
     from applyprune.cli.session import at_work
     from applyprune.engine.repairing import repair as mend
     from applyprune.planning.tracking import identity
 
     with at_work(where) as work:
         target = identity(name, work.namespace)
-        yield from mend(target, options, made, work.cluster, work.store(target), work.stop)
+        yield from mend(target, options, ownership, work.cluster, work.store(target), work.stop)
 
 
 def _selected(objects: tuple[str, ...], *, everything: bool) -> frozenset[str]:

@@ -184,14 +184,14 @@ def removal_options(verb: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(verb)
     def command(
         lock_timeout: float,
-        keep: tuple[str, ...],
+        orphan: tuple[str, ...],
         allow_cascade: tuple[str, ...],
         prune_adopted: bool,
         **others: Any,
     ) -> Any:
         options = Options(
             lock_timeout=lock_timeout,
-            keep=frozenset(keep),
+            orphan=frozenset(orphan),
             allow_cascade=frozenset(allow_cascade),
             prune_adopted=prune_adopted,
         )
@@ -202,7 +202,7 @@ def removal_options(verb: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "--prune-adopted",
             is_flag=True,
-            help="Delete adopted objects as well, rather than abandon them.",
+            help="Delete adopted objects as well, instead of orphaning them.",
         ),
         click.option(
             "--allow-cascade",
@@ -212,11 +212,12 @@ def removal_options(verb: Callable[..., Any]) -> Callable[..., Any]:
             help="A Namespace or CRD that may take along what is not ours.",
         ),
         click.option(
-            "--keep",
+            "--orphan",
             type=OBJECT,
             multiple=True,
             metavar="KIND/NAME",
-            help="An object to leave standing rather than delete.",
+            help="An object to orphan instead of deleting it: it leaves the set and stays in the "
+            "cluster.",
         ),
         _lock_timeout_option,
     )

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from applyprune.model.inventory import Entry
     from applyprune.model.refs import Ref
 
-SCHEMA = 1
+SCHEMA = 2
 
 _HEADER, _ENTRIES, _STREAM = "header", "entries", "entries.gz"
 
@@ -105,13 +105,8 @@ def decode(body: Mapping[str, Any]) -> Root:
     target = SetIdentity(set_name(metadata["name"]), metadata["namespace"])
     try:
         header = json.loads((body.get("data") or {})[_HEADER])
-        if typed(int, header["schema"]) != SCHEMA:
-            raise InventoryTooNew(
-                f"the inventory has format {header['schema']}",
-                where=str(target.inventory),
-                why=f"this applyprune {__version__} reads format {SCHEMA}",
-                hint="Use the version of applyprune that wrote it, or a newer one.",
-            )
+        if (schema := typed(int, header["schema"])) != SCHEMA:
+            raise _other_format(target, schema)
         shards = tuple(
             Shard(_hexadecimal(digest), typed(int, count)) for digest, count in header["shards"]
         )
@@ -191,6 +186,25 @@ def decode_shard(body: Mapping[str, Any], shard: Shard) -> bytes:
 
 def _set_of(root: Root) -> SetIdentity:
     return SetIdentity(root.inventory.name, root.inventory.namespace)
+
+
+def _other_format(target: SetIdentity, schema: int) -> InventoryError:
+    if schema > SCHEMA:
+        return InventoryTooNew(
+            f"the inventory has format {schema}",
+            where=str(target.inventory),
+            why=f"this applyprune {__version__} reads format {SCHEMA}",
+            hint="Use the version of applyprune that wrote it, or a newer one.",
+        )
+    # Not of a class of its own: like one that is damaged, it may be written over by a repair.
+    return InventoryError(
+        "the inventory was written by a development version of applyprune",
+        where=str(target.inventory),
+        why=f"it has format {schema}, and applyprune {__version__} reads format {SCHEMA}",
+        hint="Nothing was applied or pruned. Rebuild it from the objects that have the set's "
+        f"label: applyprune inventory repair {target.arguments}. They are recorded as adopted, and "
+        "no prune deletes them; if the set created all of them, add --record-as owned.",
+    )
 
 
 def _unreadable(target: SetIdentity, error: Exception) -> InventoryError:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from applyprune.model.inventory import Entry, Evidence, Made
+from applyprune.model.inventory import ApplyFingerprint, Entry, Ownership, Wave
 from applyprune.model.refs import Ref
 
 if TYPE_CHECKING:
@@ -48,55 +48,55 @@ def _entry_out(entry: Entry) -> dict[str, Any]:
         **_ref_out(entry.ref),
         "plural": entry.plural,
         "version": entry.version,
-        "found": entry.found,
+        "uidBeforeApply": entry.uid_before_apply,
         "uid": entry.uid,
-        "made": str(entry.made),
+        "ownership": str(entry.ownership),
         "digest": entry.digest,
-        "evidence": None,
-        "wave": entry.wave,
-        "after": [_ref_out(ref) for ref in entry.after],
-        "keep": entry.keep,
+        "fingerprint": None,
+        "wave": list(entry.wave),
+        "dependsOn": [_ref_out(ref) for ref in entry.depends_on],
+        "orphanReason": entry.orphan_reason,
         "deleting": entry.deleting,
-        "lettingGo": entry.letting_go,
+        "orphaning": entry.orphaning,
     }
-    if (evidence := entry.evidence) is not None:
-        out["evidence"] = {
-            "resourceVersion": evidence.resource_version,
-            "generation": evidence.generation,
-            "managed": evidence.managed,
-            "time": evidence.time,
-            "schema": evidence.schema,
+    if (fingerprint := entry.fingerprint) is not None:
+        out["fingerprint"] = {
+            "resourceVersion": fingerprint.resource_version,
+            "generation": fingerprint.generation,
+            "managedFields": fingerprint.managed_fields,
+            "time": fingerprint.time,
+            "schema": fingerprint.schema,
         }
     return out
 
 
 def _entry_in(raw: Mapping[str, Any]) -> Entry:
-    found = raw["evidence"]
-    evidence = (
+    stored = raw["fingerprint"]
+    fingerprint = (
         None
-        if found is None
-        else Evidence(
-            resource_version=typed(str, found["resourceVersion"]),
-            generation=_maybe_int(found["generation"]),
-            managed=typed(str, found["managed"]),
-            time=typed(str, found["time"]),
-            schema=_maybe_int(found["schema"]),
+        if stored is None
+        else ApplyFingerprint(
+            resource_version=typed(str, stored["resourceVersion"]),
+            generation=_maybe_int(stored["generation"]),
+            managed_fields=typed(str, stored["managedFields"]),
+            time=typed(str, stored["time"]),
+            schema=_maybe_int(stored["schema"]),
         )
     )
     return Entry(
         ref=_ref_in(raw),
         plural=typed(str, raw["plural"]),
         version=typed(str, raw["version"]),
-        found=typed(str, raw["found"]),
+        uid_before_apply=_maybe_str(raw["uidBeforeApply"]),
         uid=typed(str, raw["uid"]),
-        made=Made(raw["made"]),
+        ownership=Ownership(raw["ownership"]),
         digest=typed(str, raw["digest"]),
-        evidence=evidence,
-        wave=typed(int, raw["wave"]),
-        after=tuple(_ref_in(one) for one in raw["after"]),
-        keep=typed(str, raw["keep"]),
+        fingerprint=fingerprint,
+        wave=_wave_in(raw["wave"]),
+        depends_on=tuple(_ref_in(one) for one in raw["dependsOn"]),
+        orphan_reason=typed(str, raw["orphanReason"]),
         deleting=typed(bool, raw["deleting"]),
-        letting_go=typed(bool, raw["lettingGo"]),
+        orphaning=typed(bool, raw["orphaning"]),
     )
 
 
@@ -109,6 +109,15 @@ def _ref_in(raw: Mapping[str, Any]) -> Ref:
     if not ref.kind or not ref.name:
         raise ValueError("an entry names no object")
     return ref
+
+
+def _wave_in(raw: object) -> Wave:
+    wave, rank, depth = (typed(int, part) for part in typed(list, raw))
+    return Wave(wave, rank, depth)
+
+
+def _maybe_str(value: object) -> str | None:
+    return None if value is None else typed(str, value)
 
 
 def _maybe_int(value: object) -> int | None:

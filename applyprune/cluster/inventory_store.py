@@ -18,8 +18,8 @@ from applyprune.errors import (
     Conflict,
     InventoryError,
     InventoryIncomplete,
+    InventoryLocked,
     InventoryTooNew,
-    LostRace,
     NotFound,
     Unavailable,
     Unreachable,
@@ -109,8 +109,9 @@ class ConfigMapStore:
     def write(self, inventory: Inventory) -> Inventory:
         """Write over what was read and return what is stored now.
 
-        The shards go first; the root, which names them, commits them all at once. Raises LostRace
-        when the root is no longer as it was read, InventoryError when there are too many entries.
+        The shards go first; the root, which names them, commits them all at once. Raises
+        InventoryLocked when the root is no longer as it was read, InventoryError when there are too
+        many entries.
         A reply that got lost is found again by the mark that each write leaves.
         """
         if inventory.entries is not self._written:
@@ -162,7 +163,7 @@ class ConfigMapStore:
         return replace(fresh, uid=metadata["uid"], resource_version=metadata["resourceVersion"])
 
     def remove(self, inventory: Inventory) -> None:
-        """Delete the root just as it was read, then every shard; LostRace when it has changed."""
+        """Delete the root, then every shard; InventoryLocked when the root has changed."""
         try:
             there = self._shards.listed()
         except AccessError:
@@ -217,7 +218,7 @@ class ConfigMapStore:
             if now is not None and decode(now).write == root.write:
                 self._named = tuple(good)
                 return replace(root.inventory, entries=entries_left(root, parts)), missing
-        raise LostRace(f"{self._target.inventory} changes faster than it can be read")
+        raise InventoryLocked(f"{self._target.inventory} changes faster than it can be read")
 
     def _body(self) -> Mapping[str, Any] | None:
         try:
@@ -235,8 +236,8 @@ class ConfigMapStore:
             )
         return reply.body
 
-    def _lost(self) -> LostRace:
-        return LostRace(
+    def _lost(self) -> InventoryLocked:
+        return InventoryLocked(
             f"the inventory of the set {self._target.name} was changed by another run",
             hint="Run again: the next run goes on from what that one left.",
         )

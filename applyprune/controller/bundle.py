@@ -20,7 +20,7 @@ from applyprune.planning.tracking import SetIdentity, identity
 if TYPE_CHECKING:
     from applyprune.model.live import Live
 
-_DEFAULT_BUDGET = PruneLimit()
+_DEFAULT_MAX_PRUNE = PruneLimit()
 _LOCK_TIMEOUT = 10.0
 _CONCURRENCY = 8
 
@@ -61,7 +61,7 @@ class Prune:
     """What becomes of what has left the source."""
 
     enabled: bool = True
-    budget: PruneLimit = _DEFAULT_BUDGET
+    max_prune: PruneLimit = _DEFAULT_MAX_PRUNE
     allow_empty: bool = False
 
 
@@ -130,7 +130,7 @@ class Bundle:
             adopt=spec.adopt,
             force_conflicts=spec.force_conflicts,
             allow_empty=spec.prune.allow_empty,
-            max_prune=spec.prune.budget,
+            max_prune=spec.prune.max_prune,
             recreate=spec.recreate,
             wait=spec.wait,
             timeout=spec.timeout,
@@ -175,7 +175,7 @@ def _spec(fields: Fields) -> Spec:
         suspend=fields.flag("suspend"),
         prune=Prune(
             enabled=prune.flag("enabled", default=True),
-            budget=_budget(prune),
+            max_prune=_max_prune(prune),
             allow_empty=prune.flag("allowEmpty"),
         ),
         wait=fields.flag("wait"),
@@ -204,14 +204,14 @@ def _ref(fields: Fields) -> SourceRef:
     return SourceRef(fields.name("name"), fields.texts("keys"))
 
 
-def _budget(fields: Fields) -> PruneLimit:
-    value = fields.value("budget")
+def _max_prune(fields: Fields) -> PruneLimit:
+    value = fields.value("maxPrune")
     if value is None:
         return PruneLimit()
     try:
         return PruneLimit.parse(str(value))
     except ValueError as error:
-        return fields.refused("budget", str(error), PruneLimit())
+        return fields.refused("maxPrune", str(error), PruneLimit())
 
 
 def _faults(bundle: Bundle) -> list[str]:

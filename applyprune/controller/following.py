@@ -12,7 +12,7 @@ from applyprune.errors import (
     Forbidden,
     InputError,
     InventoryError,
-    LostRace,
+    InventoryLocked,
     OwnedByBundle,
     Unreachable,
     UsageError,
@@ -156,7 +156,7 @@ def reason_of(error: ApplypruneError) -> Reason:
         (Unreachable, Reason.UNREACHABLE),
         (AccessError, Reason.API_ERROR),
         (InventoryError, Reason.INVENTORY_UNREADABLE),
-        (LostRace, Reason.INVENTORY_HELD),
+        (InventoryLocked, Reason.INVENTORY_LOCKED),
     )
     return next(
         (reason for kind, reason in reasons if isinstance(error, kind)), Reason.APPLY_FAILED

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from applyprune.errors import AlreadyExists, ApplypruneError, Conflict, LostRace, NotFound
+from applyprune.errors import AlreadyExists, ApplypruneError, Conflict, LeaseLost, NotFound
 from applyprune.model.builtin import LEASES
 
 if TYPE_CHECKING:
@@ -60,16 +60,16 @@ class LeaderElection:
         return False
 
     def keep(self, stop: Cancellation, on_error: Callable[[ApplypruneError], None]) -> None:
-        """Renew the Lease until ``stop``; raises LostRace when it is lost."""
+        """Renew the Lease until ``stop``; raises LeaseLost when it is lost."""
         while not stop.wait(self.pause):
             try:
                 self.try_once()
             except ApplypruneError as error:
                 on_error(error)
             if self._seen and self._seen[0] not in {"", None, self.identity}:
-                raise LostRace("another replica has taken the Lease")
+                raise LeaseLost("another replica has taken the Lease")
             if time.monotonic() - self._held_since > self.duration * _OF_LEASE:
-                raise LostRace("the Lease could not be renewed in time")
+                raise LeaseLost("the Lease could not be renewed in time")
 
     def release(self) -> None:
         """Give the Lease up, so that the next replica need not wait; errors are ignored."""

@@ -9,7 +9,7 @@ from enum import StrEnum
 
 RECONCILE_NOW = "applyprune.dev/reconcile-now"
 """An annotation: each new value requests a reconcile at once."""
-APPROVE_PRUNE = "applyprune.dev/approve-prune"
+APPROVE = "applyprune.dev/approve"
 """An annotation with the digest of the one refused prune that is approved."""
 FINALIZER = "applyprune.dev/finalizer"
 """On a Bundle: the controller has not yet removed the Bundle's objects."""
@@ -47,7 +47,7 @@ class Reason(StrEnum):
     NOT_READY = "NotReady"
     PRUNE_REFUSED = "PruneRefused"
     INVENTORY_OWNED = "InventoryOwned"
-    INVENTORY_HELD = "InventoryHeld"
+    INVENTORY_LOCKED = "InventoryLocked"
     INVENTORY_UNREADABLE = "InventoryUnreadable"
     REMOVAL_FAILED = "RemovalFailed"
     REMOVED = "Removed"

@@ -19,7 +19,7 @@ from applyprune.controller.following import (
 )
 from applyprune.controller.identity import AccountMissing
 from applyprune.controller.logs import LOG, fields
-from applyprune.controller.names import APPROVE_PRUNE, RECONCILE_NOW, STALLING, Reason
+from applyprune.controller.names import APPROVE, RECONCILE_NOW, STALLING, Reason
 from applyprune.controller.notices import EventType, utc_now
 from applyprune.controller.objects import status_of
 from applyprune.controller.removal import Removal
@@ -187,7 +187,7 @@ class Reconciler:
                     refs = used_refs(bundle)
                     self.watches.follow(key, spec.service_account_name, refs, uses)
                 revision = composed.revision
-                approved = live.annotations.get(APPROVE_PRUNE, "")
+                approved = live.annotations.get(APPROVE, "")
                 capped = self._with_capped_timeout(live, bundle, revision)
                 options = capped.options(Mode.APPLY, approved=approved)
                 request = Request(

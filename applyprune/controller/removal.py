@@ -20,7 +20,7 @@ from applyprune.controller.following import (
     reason_of_exit,
 )
 from applyprune.controller.identity import AccountMissing
-from applyprune.controller.names import APPROVE_PRUNE, FINALIZER, Reason
+from applyprune.controller.names import APPROVE, FINALIZER, Reason
 from applyprune.controller.notices import EventType
 from applyprune.controller.objects import deleted_at
 from applyprune.controller.status import ConditionStatus, ReconcileResult
@@ -136,8 +136,8 @@ class Removal:
             return ReconcileResult(ConditionStatus.SAME, Reason.SUSPENDED, message)
         orphan = bundle.spec.deletion_policy is DeletionPolicy.ORPHAN
         options = bundle.options(
-            Mode.ABANDON if orphan else Mode.DELETE,
-            approved=live.annotations.get(APPROVE_PRUNE, ""),
+            Mode.ORPHAN if orphan else Mode.DELETE,
+            approved=live.annotations.get(APPROVE, ""),
         )
         request = Request(
             bundle.target,

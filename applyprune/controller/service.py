@@ -29,7 +29,7 @@ from applyprune.controller.watching import Watches
 from applyprune.errors import (
     ApplypruneError,
     Interrupted,
-    LostRace,
+    LeaseLost,
     NotServed,
     UsageError,
 )
@@ -66,7 +66,7 @@ def serve(settings: Settings, stop: Cancellation) -> int:
     """Run until ``stop`` or until the Lease is lost; return the exit code.
 
     Raises AccessError without a server or without the right to its Bundles, UsageError without the
-    CRD, and LostRace when another replica has taken over.
+    CRD, and LeaseLost when another replica has taken over.
     """
     refuse_impersonated(settings.access)
     metrics = Metrics()
@@ -168,7 +168,7 @@ class _Service:
                     pass
             else:
                 election.keep(self.stop, _log_lease_error)
-        except LostRace as error:
+        except LeaseLost as error:
             LOG.error("leadership lost", extra=fields(error=error.what))
             self.stop.request(0)
             self._end()

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from applyprune.controller.names import APPROVE_PRUNE, STALLING, Condition, Reason
+from applyprune.controller.names import APPROVE, STALLING, Condition, Reason
 from applyprune.model.events import Outcome
 
 if TYPE_CHECKING:
@@ -122,9 +122,7 @@ def _blocked(run: RunResult) -> tuple[str, Reason, str]:
         return "False", Reason.NOTHING_TO_DO, "no prune is blocked"
     message = f"{refusal.what}: {refusal.why}"
     if run.plan.approval:
-        message += (
-            f". To approve exactly this, set the annotation {APPROVE_PRUNE}={run.plan.approval}"
-        )
+        message += f". To approve exactly this, set the annotation {APPROVE}={run.plan.approval}"
     return "True", Reason.PRUNE_REFUSED, message
 
 

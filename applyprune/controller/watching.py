@@ -12,7 +12,7 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from applyprune.controller.logs import LOG, fields
-from applyprune.controller.names import APPROVE_PRUNE, RECONCILE_NOW
+from applyprune.controller.names import APPROVE, RECONCILE_NOW
 from applyprune.engine.feeding import Broken, Feeds, Listed, News, Seen, Source
 from applyprune.errors import Forbidden
 from applyprune.model.builtin import BUNDLES
@@ -245,7 +245,7 @@ class Watches:
 
 def _mark(live: Live) -> tuple[object, ...]:
     """Return the parts of a Bundle whose change needs a reconcile."""
-    requests = live.annotations.get(RECONCILE_NOW), live.annotations.get(APPROVE_PRUNE)
+    requests = live.annotations.get(RECONCILE_NOW), live.annotations.get(APPROVE)
     return (live.uid, live.generation, live.terminating, *requests)
 
 

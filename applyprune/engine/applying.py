@@ -18,7 +18,7 @@ from applyprune.errors import (
     ApplypruneError,
     Conflict,
     Invalid,
-    LostRace,
+    InventoryLocked,
     NotFound,
     NotReady,
     NotServed,
@@ -31,9 +31,9 @@ from applyprune.model.options import DryRun
 from applyprune.model.plan import Action, ApplyStep, OnConflict
 from applyprune.planning.conflicts import forces, managers, settled_first, skips
 from applyprune.planning.definitions import defined_kinds
-from applyprune.planning.evidence import stands, take
+from applyprune.planning.evidence import fingerprint_of, values_match
 from applyprune.planning.normalization import sent
-from applyprune.planning.ordering import CRD, NAMESPACE, asked_of
+from applyprune.planning.ordering import CRD, NAMESPACE
 from applyprune.planning.ownership import Owner, owner_of
 from applyprune.planning.tracking import WANTED
 
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from applyprune.engine.expecting import Expectations
     from applyprune.engine.pretending import Pretender
     from applyprune.engine.recreating import Recreator
-    from applyprune.model.inventory import Entry
+    from applyprune.model.inventory import Entry, Wave
     from applyprune.model.live import Live
     from applyprune.model.plan import Desired
     from applyprune.model.problems import Problem
@@ -80,14 +80,10 @@ class Applier:
 
     def run(self, steps: Sequence[ApplyStep]) -> Iterator[Event]:
         """Yield an event for each step; a failed one blocks only what cannot be without it."""
-        depended_on = {ref for step in steps for ref in step.desired.after}
-        before: int | None = None
+        depended_on = {ref for step in steps for ref in step.desired.depends_on}
+        before: Wave | None = None
         for wave in sorted({step.desired.wave for step in steps}):
-            if (
-                self.context.options.wait
-                and before is not None
-                and asked_of(wave) > asked_of(before)
-            ):
+            if self.context.options.wait and before is not None and wave.wave > before.wave:
                 yield from self.await_ready(step.desired for step in steps)
                 self.behind = min(self.unready, default=None)
             before = wave
@@ -143,7 +139,7 @@ class Applier:
             # A run that was stopped for a while may have been taken over meanwhile.
             self.context.lock.ensure(WRITE_MARGIN)
             return step, self._send(step)
-        except LostRace:
+        except InventoryLocked:
             raise
         except ApplypruneError as error:
             if isinstance(error, Unreachable):
@@ -308,11 +304,11 @@ class Applier:
         if _is_definition(step):
             self.schemas.update(dict.fromkeys(defined_kinds(one.body), live.generation))
         schema = self.schemas.get(one.ref.group_kind)
-        evidence = take(live, self.context.applyset.manager, schema)
+        fingerprint = fingerprint_of(live, self.context.applyset.manager, schema)
         if one.ref.group_kind in self.schemas and schema is None:
-            evidence = None
+            fingerprint = None
         self.confirmed[one.ref] = replace(
-            step.entry, uid=live.uid, digest=one.digest, evidence=evidence, deleting=False
+            step.entry, uid=live.uid, digest=one.digest, fingerprint=fingerprint, deleting=False
         )
         if created:
             return self._done(step, Outcome.CREATED, reason=step.reason)
@@ -327,14 +323,14 @@ class Applier:
             return False
         if before.generation is None or before.generation != after.generation:
             return True
-        then = take(before, self.context.applyset.manager, None)
-        now_taken = take(after, self.context.applyset.manager, None)
+        then = fingerprint_of(before, self.context.applyset.manager, None)
+        now_taken = fingerprint_of(after, self.context.applyset.manager, None)
         return (
             then is None
             or now_taken is None
-            or (then.managed, then.time) != (now_taken.managed, now_taken.time)
+            or (then.managed_fields, then.time) != (now_taken.managed_fields, now_taken.time)
             # Under our own manager's name, and within the second that the time is good for.
-            or not stands(step.desired, before)
+            or not values_match(step.desired, before)
         )
 
     def _establish(self, steps: Sequence[ApplyStep]) -> Iterator[Event]:
@@ -361,7 +357,7 @@ class Applier:
             return RunFailed(what, why=f"the server has stopped answering: {self.lost.what}")
         if self.behind is not None:
             return NotReady(what, why=f"{self.behind}, of an earlier wave, is not ready")
-        for ref in (*one.after, *sorted(one.needs)):
+        for ref in (*one.depends_on, *sorted(one.needs)):
             if ref in self.failed:
                 kind = NotReady if self.failed[ref] == _UNREADY else RunFailed
                 return kind(what, why=f"{ref}, on which it depends, {self.failed[ref]}")

@@ -18,7 +18,7 @@ from pathlib import Path
 from threading import Event, Lock, Thread
 from typing import TYPE_CHECKING
 
-from applyprune.errors import ApplypruneError, LostRace
+from applyprune.errors import ApplypruneError, InventoryLocked
 from applyprune.model.events import Phase, Recorded, Waiting
 from applyprune.model.inventory import Holder, Inventory, LastRun
 
@@ -98,7 +98,7 @@ class InventoryLock:
 
         ``read`` replaces the store's own way to read the inventory. A holder that has not moved
         for the length of its lease has crashed. One that is known to be dead (a process of this
-        very machine) gets two seconds. Raises LostRace when the holder is still alive after
+        very machine) gets two seconds. Raises InventoryLocked when the holder is still alive after
         ``lock_timeout`` seconds. May be called again when ``take`` has failed.
         """
         read = read or self._store.read
@@ -116,8 +116,8 @@ class InventoryLock:
                 return
             name = f"the set {self._stored.name}"
             if now - began >= self._timeout:
-                raise LostRace(
-                    f"{name} is held by another run",
+                raise InventoryLocked(
+                    f"{name} is locked by another run",
                     why=f"{holder.who}, run {holder.run}, is alive",
                     hint="Wait for it to end, or give it longer with --lock-timeout.",
                 )
@@ -129,7 +129,7 @@ class InventoryLock:
     def take(self, inventory: Inventory) -> Recorded:
         """Store ``inventory`` and hold the set from now on.
 
-        Raises LostRace when another run has written the inventory since it was read.
+        Raises InventoryLocked when another run has written the inventory since it was read.
         """
         with self._lock:
             self._put(replace(inventory, holder=self._holder))
@@ -139,7 +139,7 @@ class InventoryLock:
             return self._recorded(Phase.UNION)
 
     def record(self, entries: Mapping[Ref, Entry], phase: Phase) -> Recorded:
-        """Store ``entries`` and keep the lock; LostRace when another run has taken it."""
+        """Store ``entries`` and keep the lock; InventoryLocked when another run has taken it."""
         with self._lock:
             self._check()
             self._put(replace(self._stored, entries=dict(entries), holder=self._holder))
@@ -149,7 +149,7 @@ class InventoryLock:
         """Store one entry, in place of the recorded one of the same object, and keep the lock."""
         with self._lock:
             if not self._taken:
-                raise LostRace("nothing is recorded in this run, so nothing may be deleted")
+                raise InventoryLocked("nothing is recorded in this run, so nothing may be deleted")
             self._check()
             entries = {**self._stored.entries, entry.ref: entry}
             self._put(replace(self._stored, entries=entries, holder=self._holder))
@@ -159,7 +159,7 @@ class InventoryLock:
         """Return when the lease lasts that long, renew it first if necessary.
 
         A run that has not taken the lock writes nothing that needs it: return at once. Raises
-        LostRace when the lease cannot be renewed: then nothing may be written any more.
+        InventoryLocked when the lease cannot be renewed: then nothing may be written any more.
         """
         if not self._taken:
             return
@@ -168,7 +168,7 @@ class InventoryLock:
             if self._left() < seconds:
                 self._put(replace(self._stored, holder=self._renewed()))
             if self._left() < seconds:
-                raise LostRace(
+                raise InventoryLocked(
                     "the hold on the inventory could not be renewed in time",
                     hint="Nothing more was deleted. Run again.",
                 )
@@ -226,7 +226,7 @@ class InventoryLock:
         since = time.monotonic()
         try:
             self._stored = self._store.write(inventory)
-        except LostRace as error:
+        except InventoryLocked as error:
             self._lost = error
             raise
         self._held_since = since

@@ -18,7 +18,7 @@ from applyprune.engine.reading import Reader
 from applyprune.errors import (
     ApplypruneError,
     Conflict,
-    LostRace,
+    InventoryLocked,
     NotFound,
     RunFailed,
     Unavailable,
@@ -54,7 +54,9 @@ def _on_their_way(inventory: Inventory, steps: Sequence[MoveStep]) -> Mapping[Re
     """Return what the source is to list while objects leave it: no prune of its own takes them."""
     leaving = {step.entry.ref for step in steps if step.action is Move.HAND_OVER}
     return {
-        ref: replace(entry, keep=entry.keep or _MOVED, letting_go=True) if ref in leaving else entry
+        ref: replace(entry, orphan_reason=entry.orphan_reason or _MOVED, orphaning=True)
+        if ref in leaving
+        else entry
         for ref, entry in inventory.entries.items()
     }
 
@@ -72,8 +74,8 @@ def move(
 ) -> Iterator[Event]:
     """Hand the objects that ``options.select`` names (all when it is empty) to the target set.
 
-    Failures of single objects are events; UsageError, InventoryError, AccessError, LostRace and
-    Interrupted are raised.
+    Failures of single objects are events; UsageError, InventoryError, AccessError,
+    InventoryLocked and Interrupted are raised.
     """
     if source.target == target.target:
         raise UsageError("a set cannot be moved into itself")
@@ -121,7 +123,7 @@ class _Move:
                     moved.add(step.entry.ref)
                 yield from summary.counted((self._done(step, problem),))
         except ApplypruneError as error:
-            if not isinstance(error, LostRace):
+            if not isinstance(error, InventoryLocked):
                 self._end(joined, leaving, moved, error.exit_code)
             raise
         came_to = context.stop.exit_code or summary.exit_code
@@ -204,10 +206,10 @@ class _Move:
                     lock.ensure(WRITE_MARGIN)
                 cluster, old = self.context.cluster, self.context.applyset.manager
                 hand_over(cluster, step.resource, step.live, old=old, target=self.target)
-            except LostRace:
+            except InventoryLocked:
                 raise
             except NotFound:
-                return replace(step, action=Move.FORGET, reason="it is gone"), None
+                return replace(step, action=Move.REMOVE_FROM_INVENTORY, reason="it is gone"), None
             except (Conflict, Unavailable, Unreachable):
                 # It has moved since it was read, or only the reply is lost: look again.
                 state = self._reader.one(step.resource, step.entry.ref)
@@ -226,7 +228,11 @@ class _Move:
                 self.context.cluster.patch(resource, live.ref, patch)
 
     def _done(self, step: MoveStep, problem: Problem | None) -> Done:
-        outcome = Outcome.REMOVED_FROM_INVENTORY if step.action is Move.FORGET else Outcome.MOVED
+        outcome = (
+            Outcome.REMOVED_FROM_INVENTORY
+            if step.action is Move.REMOVE_FROM_INVENTORY
+            else Outcome.MOVED
+        )
         if problem is not None:
             outcome = Outcome.FAILED
         reason = step.reason or f"to the set {self.target.name}"

@@ -102,7 +102,7 @@ class Store(Readable, Protocol):
     """Where the inventory of one set is kept; every write is compare-and-swap."""
 
     def write(self, inventory: Inventory) -> Inventory:
-        """Write it over what was read and return it as stored; LostRace when that has changed."""
+        """Replace what was read, return it as stored; InventoryLocked when that has changed."""
 
     def remove(self, inventory: Inventory) -> None:
         """Delete the ConfigMap, as read."""

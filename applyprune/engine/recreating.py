@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from applyprune.engine.inventory_lock import DELETE_TIMEOUT
 from applyprune.engine.trials import another_name, try_create
 from applyprune.errors import ApplypruneError, Invalid, NotFound, NotReady, RunFailed
-from applyprune.model.inventory import ABSENT, Made
+from applyprune.model.inventory import Ownership
 from applyprune.planning.immutability import explained, is_worth_a_trial, why_not
 
 if TYPE_CHECKING:
@@ -65,11 +65,11 @@ class Recreator:
         self._await_gone(one, live)
         fresh = replace(
             step.entry,
-            found=ABSENT,
+            uid_before_apply=None,
             uid="",
-            made=Made.CREATED,
+            ownership=Ownership.OWNED,
             digest="",
-            evidence=None,
+            fingerprint=None,
             deleting=False,
         )
         self.context.lock.note(fresh)

@@ -31,7 +31,7 @@ def release(
     """Record that a set belongs to no Bundle; ``is_active`` tells whether its owner would act.
 
     Raises UsageError while it would, for it would take the set over again at once, InventoryError,
-    AccessError, LostRace and Interrupted.
+    AccessError, InventoryLocked and Interrupted.
     """
     tally = RunSummary()
     yield Started(tally.run, Mode.REPAIR, target.name, target.namespace, options.dry_run)

@@ -13,7 +13,7 @@ from applyprune.engine.reading import Reader
 from applyprune.errors import (
     ApplypruneError,
     Conflict,
-    LostRace,
+    InventoryLocked,
     NotFound,
     NotReady,
     PruneRefused,
@@ -28,7 +28,7 @@ from applyprune.model.options import DryRun, Mode
 from applyprune.model.plan import Action, RemoveStep
 from applyprune.model.visible import and_more
 from applyprune.planning.cascade import Contents, cascade_of
-from applyprune.planning.managed_fields import abandon_patch
+from applyprune.planning.managed_fields import orphan_patch
 from applyprune.planning.ordering import CRD, NAMESPACE
 from applyprune.planning.removal import remove_step
 from applyprune.planning.report import waiting
@@ -109,7 +109,7 @@ class Remover:
             error: ApplypruneError = RunFailed(
                 f"{step.entry.ref} changes faster than it can be deleted", hint="Run again."
             )
-        except LostRace:
+        except InventoryLocked:
             raise
         except ApplypruneError as caught:
             error = caught
@@ -120,19 +120,19 @@ class Remover:
         entry, live = step.entry, step.live
         if step.action is Action.REFUSE:
             return step, Done(entry.ref, Outcome.FAILED, problem=step.problem)
-        if step.action is Action.KEEP:
+        if step.action is Action.LEAVE:
             return step, Done(entry.ref, Outcome.NOT_PRUNED, reason=step.reason)
         if live is not None and live.uid in self.applied:
             return step, self._done(
                 step, Outcome.REMOVED_FROM_INVENTORY, "it is in the set under another group"
             )
-        if step.action is Action.FORGET or live is None or step.resource is None:
+        if step.action is Action.REMOVE_FROM_INVENTORY or live is None or step.resource is None:
             return step, self._done(step, Outcome.REMOVED_FROM_INVENTORY, step.reason)
-        if step.action is Action.ABANDON:
-            return step, self._abandon(step, live)
+        if step.action is Action.ORPHAN:
+            return step, self._orphan(step, live)
         return step, self._delete(step, live)
 
-    def _abandon(self, step: RemoveStep, live: Live) -> Done:
+    def _orphan(self, step: RemoveStep, live: Live) -> Done:
         if self.context.options.dry_run is DryRun.OFF and step.resource is not None:
             self.context.lock.ensure(WRITE_MARGIN)
             cluster = self.context.cluster
@@ -142,7 +142,7 @@ class Remover:
                 cluster.patch(
                     step.resource,
                     step.entry.ref,
-                    abandon_patch(live, self.context.applyset.manager),
+                    orphan_patch(live, self.context.applyset.manager),
                 )
             except NotFound:
                 return self._done(step, Outcome.REMOVED_FROM_INVENTORY, "it is gone")

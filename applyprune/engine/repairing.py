@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from applyprune.engine.cancellation import Cancellation
     from applyprune.engine.ports import Cluster, DamagedStore
     from applyprune.model.findings import Finding
-    from applyprune.model.inventory import Inventory, Made
+    from applyprune.model.inventory import Inventory, Ownership
     from applyprune.model.problems import Problem
     from applyprune.planning.tracking import SetIdentity
 
@@ -38,25 +38,26 @@ if TYPE_CHECKING:
 def repair(
     target: SetIdentity,
     options: Options,
-    made: Made,
+    ownership: Ownership,
     cluster: Cluster,
     store: DamagedStore,
     stop: Cancellation,
 ) -> Iterator[Event]:
     """Yield what is found; mend it unless ``options.dry_run`` says to look only.
 
-    ``made`` is what an object counts as from then on that nothing but its marks speaks for.
-    Raises AccessError, LostRace and Interrupted; InventoryError when it is no inventory at all.
+    ``ownership`` is how an unlisted object of the set is recorded.
+    Raises AccessError, InventoryLocked and Interrupted; InventoryError when it is no inventory at
+    all.
     """
     with run_context(cluster, store, target, options, stop, mode=Mode.REPAIR) as context:
-        yield from _Repair(context, store, made).events()
+        yield from _Repair(context, store, ownership).events()
 
 
 @dataclass(slots=True)
 class _Repair:
     context: RunContext
     store: DamagedStore
-    made: Made
+    ownership: Ownership
     damage: Sequence[str] = ()
     unseen: Sequence[str] = ()
 
@@ -98,7 +99,7 @@ class _Repair:
         )
         self.unseen = marked.unseen
         strays = self.store.strays()
-        return check(inventory, self.damage, strays, world, target, made=self.made)
+        return check(inventory, self.damage, strays, world, target, ownership=self.ownership)
 
     def _mend(self, inventory: Inventory, findings: Sequence[Finding]) -> Iterator[Event]:
         self._refuse_partial(findings)
@@ -113,12 +114,12 @@ class _Repair:
     def _refuse_partial(self, findings: Sequence[Finding]) -> None:
         """Refuse to write half of what was lost in the place of what is left of the record."""
         rebuilt = any(one.fault in {Fault.DAMAGED, Fault.LOST} for one in findings)
-        if rebuilt and self.unseen and not self.context.options.partly:
+        if rebuilt and self.unseen and not self.context.options.allow_partial:
             raise InventoryError(
-                f"the record of the set {self.context.applyset.name} was not made anew",
-                why=f"not everything could be looked at: {'; '.join(self.unseen[:3])}",
-                hint="What is there and was not seen would be listed nowhere. Look again when it "
-                "can be, or with more rights; --partly does without it.",
+                f"the inventory of the set {self.context.applyset.name} was not rebuilt",
+                why=f"not everything could be listed: {'; '.join(self.unseen[:3])}",
+                hint="Objects that could not be listed would be lost from the inventory. Retry "
+                "with more permissions, or accept that with --allow-partial.",
             )
 
     def _mark(self, finding: Finding) -> tuple[Finding, Problem | None]:

@@ -22,7 +22,7 @@ from applyprune.engine.recreating import Recreator
 from applyprune.engine.removing import Remover
 from applyprune.errors import (
     ApplypruneError,
-    LostRace,
+    InventoryLocked,
     as_problem,
 )
 from applyprune.model.events import (
@@ -83,7 +83,7 @@ def run(request: Request, cluster: Cluster, store: Store, stop: Cancellation) ->
     """Make the cluster match the request; yield what happens, as it happens.
 
     Failures of single objects are events, and Finished says what they amount to. What concerns the
-    run as a whole is raised: InputError, AccessError, InventoryError, LostRace, Interrupted.
+    run as a whole is raised: InputError, AccessError, InventoryError, InventoryLocked, Interrupted.
     """
     options = request.options
     with run_context(
@@ -113,7 +113,7 @@ class _Run:
             try:
                 yield from self._record_union()
                 break
-            except LostRace:
+            except InventoryLocked:
                 # Somebody was first: wait for their end, and plan again on what they left.
                 if summary.elapsed > options.lock_timeout:
                     raise
@@ -126,7 +126,7 @@ class _Run:
             self._take_note(entries, applier)
             yield from self._await_ready(entries, applier)
             yield from self._prune(entries, applier)
-        except LostRace:
+        except InventoryLocked:
             raise
         except ApplypruneError as error:
             # What was done is recorded however the run ends.
@@ -165,7 +165,7 @@ class _Run:
             resolved.desired,
             self.inventory,
             catalogue,
-            prunes=options.prune and not options.selector and options.mode is not Mode.ABANDON,
+            prunes=options.prune and not options.selector and options.mode is not Mode.ORPHAN,
         )
         context.stop.check()
         if not self.inventory.exists:
@@ -210,7 +210,7 @@ class _Run:
 
     def _removes_set(self) -> bool:
         options = self.context.options
-        return options.mode is Mode.DELETE or (options.mode is Mode.ABANDON and not options.select)
+        return options.mode is Mode.DELETE or (options.mode is Mode.ORPHAN and not options.select)
 
     def _union(self) -> dict[Ref, Entry]:
         """Return what was recorded and what is to be sent; nothing of what is refused."""
@@ -269,15 +269,15 @@ class _Run:
             for step in steps:
                 if step.live is None:
                     continue
-                # From here on the record says which very object is meant to go, or to be let go.
+                # From here on the record says which very object is meant to go, or to be orphaned.
                 entry = replace(step.entry, uid=step.entry.uid or step.live.uid)
                 if step.action is Action.DELETE:
                     entries[entry.ref] = replace(entry, deleting=True)
-                elif step.action is Action.ABANDON:
-                    # What the user has asked to be let go of stays so, wherever this is cut off.
-                    asked = options.mode is Mode.ABANDON
-                    keep = entry.keep or ("inventory abandon" if asked else "")
-                    entries[entry.ref] = replace(entry, letting_go=True, keep=keep)
+                elif step.action is Action.ORPHAN:
+                    # What the user asked to orphan stays so, wherever this run is cut off.
+                    asked = options.mode is Mode.ORPHAN
+                    reason = entry.orphan_reason or ("inventory orphan" if asked else "")
+                    entries[entry.ref] = replace(entry, orphaning=True, orphan_reason=reason)
             yield lock.record(entries, Phase.INTENT)
         remover = Remover(
             self.context,

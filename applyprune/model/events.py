@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from applyprune.model.findings import Finding
-    from applyprune.model.inventory import Entry, LastRun, Made
+    from applyprune.model.inventory import Entry, LastRun, Ownership
     from applyprune.model.manifests import Origin
     from applyprune.model.options import DryRun, Mode
     from applyprune.model.plan import Plan
@@ -221,7 +221,7 @@ class Standing:
 
     ref: Ref
     readiness: Readiness
-    made: Made
+    ownership: Ownership
     age: float | None
     drifted: bool | None = None
     drift: tuple[Drift, ...] = ()

@@ -4,35 +4,48 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from applyprune.model.refs import Ref
 
-ABSENT = "absent"
-"""``Entry.found`` of an object that was not there before the set's first apply."""
 
+class Ownership(StrEnum):
+    """Whether the set created an object or adopted it; only an owned one is ever pruned."""
 
-class Made(StrEnum):
-    """How an object came to be ours; only a created one is deleted when it leaves the set."""
-
-    CREATED = "created"
+    OWNED = "owned"
     ADOPTED = "adopted"
 
 
-@dataclass(frozen=True, slots=True)
-class Evidence:
-    """What a confirmed apply left behind, by which a later run knows that nothing has changed.
+class Wave(NamedTuple):
+    """When an object is applied; tuples order the objects of different runs as well.
 
-    ``managed`` is the digest of our own manager's Apply entry in ``metadata.managedFields`` and
-    ``time`` that entry's time; ``schema`` is the generation of the CRD, for a custom resource.
+    ``wave`` is what the manifest asks for, ``rank`` comes from the kind, and ``depth`` from the
+    chain of dependencies within that rank.
+    """
+
+    wave: int = 0
+    rank: int = 0
+    depth: int = 0
+
+
+FIRST_WAVE = Wave()
+"""The wave of an object that no plan has put in order yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class ApplyFingerprint:
+    """What a confirmed apply left behind: by it a later run detects that nothing has changed.
+
+    ``managed_fields`` is the digest of our own manager's Apply entry in ``metadata.managedFields``
+    and ``time`` that entry's time; ``schema`` is the generation of the CRD, for a custom resource.
     """
 
     resource_version: str
     generation: int | None
-    managed: str
+    managed_fields: str
     time: str
     schema: int | None = None
 
@@ -41,26 +54,28 @@ class Evidence:
 class Entry:
     """One object of the set, as it was recorded.
 
-    ``found`` is what the union write saw before the apply: ABSENT, or the UID that was there.
+    ``uid_before_apply`` is what the union write saw before the apply: the UID that was there, or
+    None when there was no object; then the apply may only create.
     ``uid`` is empty until a reply confirmed the apply. ``digest`` (of the manifest, without Secret
-    values) and ``evidence`` are empty from the union write until the confirmed reply. ``deleting``
-    is the recorded intent to delete, ``letting_go`` that to abandon. ``wave``, ``after`` and
-    ``keep`` are as they were at the apply: when the object is pruned its manifest is gone.
+    values) and ``fingerprint`` are empty from the union write until the confirmed reply.
+    ``deleting`` is the recorded intent to delete, ``orphaning`` that to orphan. ``wave``,
+    ``depends_on`` and ``orphan_reason`` are as they were at the apply: when the object is pruned
+    its manifest is gone.
     """
 
     ref: Ref
     plural: str
     version: str
-    found: str
+    uid_before_apply: str | None
     uid: str = ""
-    made: Made = Made.CREATED
+    ownership: Ownership = Ownership.OWNED
     digest: str = ""
-    evidence: Evidence | None = None
-    wave: int = 0
-    after: tuple[Ref, ...] = ()
-    keep: str = ""
+    fingerprint: ApplyFingerprint | None = None
+    wave: Wave = FIRST_WAVE
+    depends_on: tuple[Ref, ...] = ()
+    orphan_reason: str = ""
     deleting: bool = False
-    letting_go: bool = False
+    orphaning: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ class Mode(StrEnum):
     APPLY = "apply"
     PRUNE = "prune"
     DELETE = "delete"
-    ABANDON = "abandon"
+    ORPHAN = "orphan"
     MOVE = "move"
     REPAIR = "repair"
 
@@ -77,21 +77,21 @@ class Options:
 
     ``timeout`` bounds each wait (for CRDs, for deletions) and ``lock_timeout`` the wait for another
     run's end, both in seconds; ``lease`` is how long this run's hold outlives its last sign of
-    life. ``full`` sends everything, changed or not. ``keep`` and ``allow_cascade`` name objects as
-    ``Ref.is_among`` takes them: those to abandon rather than delete, and the Namespaces and CRDs
-    that may take along what is not of the set. ``allow_kinds`` holds the guarded kinds that a
-    prune may delete, by their words in ``planning.budget.GUARDED``. ``prune_adopted`` deletes
-    adopted objects as if the set had created them. ``select`` names the objects to abandon in that
-    mode, all of them when it is empty. ``take_over`` names field managers whose fields become
-    the set's own. ``recreate`` lets what cannot be changed in place be deleted and created anew.
-    ``partly`` lets a repair make a lost record anew from what it could see. ``wait`` waits until
-    everything is ready before anything is pruned; ``ready_when`` are pairs of ``KIND.GROUP`` and a
-    CEL expression by which that kind is ready. ``selector`` applies only the manifests that it
-    matches, and prunes nothing. ``namespace_override`` is where every namespaced manifest goes,
-    whatever it says. ``compare`` asks a server dry run for a comparison of each object that would
-    change, and ``ignore`` are the rules of what it leaves out, as ``planning.ignoring`` reads them.
-    ``approved`` is the ``Plan.approval`` of the one refused prune that may be carried out all the
-    same.
+    life. ``reapply_all`` sends everything, changed or not. ``orphan`` and ``allow_cascade`` name
+    objects as ``Ref.is_among`` takes them: those to orphan rather than delete, and the Namespaces
+    and CRDs that may take along what is not of the set. ``allow_kinds`` holds the guarded kinds
+    that a prune may delete, by their words in ``planning.budget.GUARDED``. ``prune_adopted``
+    deletes adopted objects as if the set had created them. ``select`` names the objects to orphan
+    in that mode, all of them when it is empty. ``take_over`` names field managers whose fields
+    become the set's own. ``recreate`` lets what cannot be changed in place be deleted and created
+    anew. ``allow_partial`` lets a repair rebuild a lost inventory from the objects that it could
+    list. ``wait`` waits until everything is ready before anything is pruned; ``ready_when`` are
+    pairs of ``KIND.GROUP`` and a CEL expression by which that kind is ready. ``selector`` applies
+    only the manifests that it matches, and prunes nothing. ``namespace_override`` is where every
+    namespaced manifest goes, whatever it says. ``compare`` asks a server dry run for a comparison
+    of each object that would change, and ``ignore`` are the rules of what it leaves out, as
+    ``planning.ignoring`` reads them. ``approved`` is the ``Plan.approval`` of the one refused prune
+    that may be carried out all the same.
     """
 
     mode: Mode = Mode.APPLY
@@ -99,9 +99,9 @@ class Options:
     dry_run: DryRun = DryRun.OFF
     adopt: Adopt = Adopt.UNOWNED
     force_conflicts: bool = False
-    full: bool = False
+    reapply_all: bool = False
     create_namespace: bool = False
-    keep: frozenset[str] = frozenset()
+    orphan: frozenset[str] = frozenset()
     allow_cascade: frozenset[str] = frozenset()
     allow_empty: bool = False
     allow_kinds: frozenset[str] = frozenset()
@@ -110,7 +110,7 @@ class Options:
     select: frozenset[str] = frozenset()
     take_over: frozenset[str] = frozenset()
     recreate: bool = False
-    partly: bool = False
+    allow_partial: bool = False
     wait: bool = False
     ready_when: tuple[tuple[str, str], ...] = ()
     selector: Selector | None = None

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-    from applyprune.model.inventory import Entry
+    from applyprune.model.inventory import Entry, Wave
     from applyprune.model.live import Live
     from applyprune.model.manifests import Origin
     from applyprune.model.problems import Problem
@@ -31,8 +31,8 @@ class Desired:
     """A manifest with every question about it answered: endpoint, namespace, label, wave.
 
     ``body`` is what is sent, but for the guard; ``digest`` stands for it in the inventory.
-    ``once`` marks a Job with a TTL, which may be gone because it has done its work. ``after`` are
-    the objects of the set that its manifest says it depends on, ``needs`` those that it names.
+    ``once`` marks a Job with a TTL, which may be gone because it has done its work. ``depends_on``
+    are the objects of the set that its manifest says it depends on, ``needs`` those that it names.
     ``recreate`` says that its manifest lets it be deleted and created anew. ``ignored`` are the
     JSON pointers of what is sent at creation only. ``wait`` is "skip" or "started", and
     ``ready_when`` a CEL expression by which it is ready.
@@ -42,11 +42,11 @@ class Desired:
     resource: Resource
     body: Mapping[str, Any] = field(hash=False, repr=False)
     digest: str
-    wave: int
-    keep: str
+    wave: Wave
+    orphan_reason: str
     once: bool
     origin: Origin
-    after: tuple[Ref, ...] = ()
+    depends_on: tuple[Ref, ...] = ()
     needs: frozenset[Ref] = frozenset()
     recreate: bool = False
     conflicts: OnConflict = OnConflict.FAIL
@@ -56,15 +56,19 @@ class Desired:
 
 
 class Action(StrEnum):
-    """What is to be done about one object."""
+    """What is to be done about one object.
+
+    An orphaned object stays in the cluster without the set's marks. One that is only removed from
+    the inventory is not touched at all. One that is left stays, and stays listed.
+    """
 
     CREATE = "create"
     UPDATE = "update"
     NOTHING = "nothing"
     DELETE = "delete"
-    ABANDON = "abandon"
-    FORGET = "forget"
-    KEEP = "keep"
+    ORPHAN = "orphan"
+    REMOVE_FROM_INVENTORY = "remove-from-inventory"
+    LEAVE = "leave"
     REFUSE = "refuse"
 
 
@@ -89,7 +93,8 @@ class ApplyStep:
 
 @dataclass(frozen=True, slots=True)
 class RemoveStep:
-    """One entry that has left the set: DELETE, ABANDON, FORGET, KEEP or REFUSE."""
+    """One entry that has left the set: DELETE, ORPHAN, REMOVE_FROM_INVENTORY, LEAVE
+    or REFUSE."""
 
     entry: Entry
     resource: Resource | None
@@ -127,6 +132,6 @@ class Plan:
             or any(step.action in {Action.CREATE, Action.UPDATE} for step in self.applies)
             or (
                 not self.no_prune
-                and any(step.action not in {Action.REFUSE, Action.KEEP} for step in self.removals)
+                and any(step.action not in {Action.REFUSE, Action.LEAVE} for step in self.removals)
             )
         )

@@ -46,6 +46,7 @@ class ProblemKind(StrEnum):
     ACCOUNT_MISSING = "AccountMissing"
     INVALID_SPEC = "InvalidSpec"
     SOURCE_MISSING = "SourceMissing"
+    LEASE_LOST = "LeaseLost"
     # Warnings that no error class stands for.
     IGNORED_NAMESPACE = "IgnoredNamespace"
     PART_OF_THE_SET = "PartOfTheSet"

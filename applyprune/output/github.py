@@ -33,7 +33,6 @@ from applyprune.output.gathering import UNREADY, Gathered
 from applyprune.output.lines import shown
 from applyprune.output.markdown import conclusion, page
 from applyprune.output.places import Places
-from applyprune.output.wire_names import OWNERSHIP
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -104,7 +103,7 @@ class GitHubPrinter:
         """Write what was asked for and is well: a line of the log, no annotation."""
         match event:
             case Listed(entry=entry):
-                self._line(f"{entry.ref} {OWNERSHIP[entry.made]}")
+                self._line(f"{entry.ref} {entry.ownership!s}")
             case Standing(ref=ref, readiness=found):
                 self._line(f"{ref} {found.status.text}: {found.message}")
             case Enrolled(name=name, namespace=namespace, objects=objects):

@@ -20,13 +20,14 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from applyprune.model.events import Event
+    from applyprune.model.inventory import Wave
     from applyprune.model.plan import Plan
     from applyprune.model.refs import Ref
 
 INTERRUPTED = "interrupted: what is in flight is finished and recorded; again to end at once"
 _BAR = 16
 _LISTED = 5
-_REMOVING = {Mode.DELETE: "deleting", Mode.ABANDON: "orphaning"}
+_REMOVING = {Mode.DELETE: "deleting", Mode.ORPHAN: "orphaning"}
 
 
 def clock(seconds: float) -> str:
@@ -45,8 +46,8 @@ class Progress:
     _home: str = ""
     _mode: Mode = Mode.APPLY
     _dry: bool = False
-    _waves: Mapping[Ref, int] = field(default_factory=dict)
-    _of: Mapping[int, int] = field(default_factory=dict)
+    _waves: Mapping[Ref, Wave] = field(default_factory=dict)
+    _of: Mapping[Wave, int] = field(default_factory=dict)
     _applies: int = 0
     _removals: int = 0
     _applied: int = 0

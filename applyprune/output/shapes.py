@@ -15,11 +15,10 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from applyprune.model.events import Compared
-from applyprune.model.inventory import ABSENT, Entry, Made
 from applyprune.model.manifests import Origin
 from applyprune.model.plan import ApplyStep, Plan
 from applyprune.output.changes import changes, json_patch
-from applyprune.output.wire_names import EVENT_NAMES, KEYS, OWNERSHIP
+from applyprune.output.wire_names import EVENT_NAMES, KEYS
 
 if TYPE_CHECKING:
     from applyprune.model.events import Event
@@ -42,7 +41,7 @@ def differences(compared: Compared) -> dict[str, Any]:
 def data(value: object) -> Any:
     """Return a value that an event holds as JSON data; raise TypeError for one not to be shown."""
     if isinstance(value, StrEnum):
-        return OWNERSHIP[value] if isinstance(value, Made) else str(value)
+        return str(value)
     if value is None or isinstance(value, bool | int | str):
         return value
     if isinstance(value, float):
@@ -74,8 +73,6 @@ def _record(value: object) -> dict[str, Any]:
     if isinstance(value, Origin):
         # A place has no line 0: what a reader gets is a number, or that there is none.
         return {key: one or None for key, one in record.items()}
-    if isinstance(value, Entry) and value.found == ABSENT:
-        record["uidBeforeApply"] = None
     return record
 
 

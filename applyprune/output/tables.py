@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from applyprune.output.paint import cells
-from applyprune.output.wire_names import OWNERSHIP
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -54,7 +53,7 @@ def listed(events: Sequence[Listed]) -> str:
     """Return the table of what an inventory lists."""
     entries = [one.entry for one in events]
     rows = [
-        (one.ref.namespace or "-", one.ref.short, OWNERSHIP[one.made], one.uid or "not confirmed")
+        (one.ref.namespace or "-", one.ref.short, str(one.ownership), one.uid or "not confirmed")
         for one in entries
     ]
     return table(("NAMESPACE", "OBJECT", "OWNERSHIP", "UID"), rows)

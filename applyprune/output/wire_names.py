@@ -31,7 +31,7 @@ from applyprune.model.events import (
     Warned,
 )
 from applyprune.model.findings import Finding
-from applyprune.model.inventory import Entry, LastRun, Made
+from applyprune.model.inventory import Entry, LastRun
 from applyprune.model.manifests import Origin
 from applyprune.model.problems import ContestedField, ManagerConflict, Mark, Problem
 from applyprune.model.readiness import Readiness
@@ -131,7 +131,7 @@ KEYS: Mapping[type, Mapping[str, str | None]] = MappingProxyType(
         Standing: {
             "ref": "ref",
             "readiness": "readiness",
-            "made": "ownership",
+            "ownership": "ownership",
             "age": "age",
             "drifted": "drifted",
             "drift": "drift",
@@ -158,17 +158,17 @@ KEYS: Mapping[type, Mapping[str, str | None]] = MappingProxyType(
             "ref": "ref",
             "plural": "plural",
             "version": "version",
-            "found": "uidBeforeApply",
+            "uid_before_apply": "uidBeforeApply",
             "uid": "uid",
-            "made": "ownership",
+            "ownership": "ownership",
             # For the next run only: by these it knows that nothing has changed.
             "digest": None,
-            "evidence": None,
+            "fingerprint": None,
             "wave": "wave",
-            "after": "dependsOn",
-            "keep": "orphanReason",
+            "depends_on": "dependsOn",
+            "orphan_reason": "orphanReason",
             "deleting": "deleting",
-            "letting_go": "orphaning",
+            "orphaning": "orphaning",
         },
         Explained: {
             "ref": "ref",
@@ -222,6 +222,3 @@ KEYS: Mapping[type, Mapping[str, str | None]] = MappingProxyType(
     }
 )
 """The key of each field of all that is shown; a Plan has a shape of its own."""
-
-OWNERSHIP: Mapping[Made, str] = MappingProxyType({Made.CREATED: "owned", Made.ADOPTED: "adopted"})
-"""The word for how an object came into the set."""

@@ -61,14 +61,14 @@ def judge(
     most = options.max_prune.of(len(listed))
     limited = options.mode in {Mode.APPLY, Mode.PRUNE}
     over = limited and count > most
-    leaves = doomed or any(step.action is Action.ABANDON for step in steps)
+    leaves = doomed or any(step.action is Action.ORPHAN for step in steps)
     if not limited or options.allow_empty or (desired and not leaves):
         empty = ()
     # A namespace that was set wrongly, or not at all; whoever names a number has seen that.
     left = (
         () if options.max_prune != PruneLimit() or not limited else _left(doomed, desired, options)
     )
-    lost = unlisted(options.keep, listed) if doomed else ()
+    lost = unlisted(options.orphan, listed) if doomed else ()
     refused = [step.entry.ref for step in doomed if step.action is Action.REFUSE]
     cascading = [ref for ref in refused if ref not in cascades.coming]
     wanted = [ref for ref in refused if ref in cascades.coming]
@@ -85,14 +85,14 @@ def judge(
     hint = f"To allow exactly this: {' '.join(needed)}"
     if wanted:
         names = ", ".join(ref.short for ref in wanted)
-        hint = f"Put {names} back into the input, or leave it standing with --keep."
+        hint = f"Put {names} back into the input, or orphan it with --orphan."
     if lost:
-        hint = f"Correct or drop {' '.join(f'--keep {name}' for name in lost)}."
+        hint = f"Correct or drop {' '.join(f'--orphan {name}' for name in lost)}."
     reasons = [
         *([f"there is no object in {', '.join(empty)}"] if empty else []),
         *(f"the input wants elsewhere what is in the namespace {home}" for home in left),
         *(f"{ref.short} holds what the input wants" for ref in wanted[:3]),
-        *(f"--keep {name} names nothing that the set lists" for name in lost),
+        *(f"--orphan {name} names nothing that the set lists" for name in lost),
         *([f"a prune may delete {most} of the {len(listed)} objects listed"] if over else []),
         *(f"no {kind} is pruned unless that is allowed" for kind in kinds),
         *(f"{ref.short} would take along what is to stay" for ref in cascading[:3]),
@@ -181,5 +181,5 @@ def _kinds_in_need(doomed: Sequence[Ref], options: Options) -> list[str]:
 def _told(step: RemoveStep, hint: str) -> RemoveStep:
     if step.problem is None or step.problem.kind is not ProblemKind.PRUNE_REFUSED:
         return step
-    keep = f"{hint}. To leave it standing: --keep {step.entry.ref.short}"
-    return replace(step, problem=replace(step.problem, hint=keep))
+    hint = f"{hint}. To orphan it instead: --orphan {step.entry.ref.short}"
+    return replace(step, problem=replace(step.problem, hint=hint))

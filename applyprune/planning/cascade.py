@@ -99,7 +99,7 @@ class Cascades:
                 PruneRefused(
                     f"{ref.short} was not deleted",
                     why=f"it would take along what the input wants: {names}",
-                    hint=f"Put it back into the input, or leave it standing: --keep {ref.short}",
+                    hint=f"Put it back into the input, or orphan it: --orphan {ref.short}",
                 )
             )
         if cascade is None or ref.is_among(options.allow_cascade):
@@ -116,7 +116,7 @@ class Cascades:
 def cascade_of(contents: Contents, going: Collection[str]) -> Cascade:
     """Return whose the contents are; an object served under two groups counts once, by its UID.
 
-    ``going`` holds the UIDs of what this prune deletes. What the set keeps, abandons or still
+    ``going`` holds the UIDs of what this prune deletes. What the set leaves, orphans or still
     wants is not among them: it would die with its namespace all the same.
     """
     unique = {live.uid: live for live in contents.lives if not _is_passing(live)}

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from applyprune.model.findings import Fault, Finding, Remedy
-from applyprune.model.inventory import Entry, Inventory, Made
+from applyprune.model.inventory import Entry, Inventory, Ownership
 from applyprune.model.live import Absent, Live, Unknown
 from applyprune.planning.evidence import own_apply_entry
 from applyprune.planning.ownership import Owner, owner_of
@@ -28,12 +28,12 @@ def check(
     world: World,
     target: SetIdentity,
     *,
-    made: Made,
+    ownership: Ownership,
 ) -> tuple[Finding, ...]:
     """Return every difference; ``world.marked`` are all objects that bear the set's marks.
 
     ``damage`` says what could not be read of the inventory and ``strays`` names shards that it
-    does not. ``made`` is what an object counts as from now on that only its marks speak for.
+    does not. ``ownership`` is how an unlisted object of the set is to be recorded.
     """
     restored = is_restored(inventory, world)
     found: list[Finding] = [*_of_inventory(inventory, damage, strays, world, restored=restored)]
@@ -42,8 +42,8 @@ def check(
     uids = {entry.uid for entry in inventory.entries.values()}
     unlisted = [live for live in world.marked if live.uid not in uids]
     listed = inventory.entries.keys()
-    for entry in recovered_entries(unlisted, world.resources, but=listed, made=made):
-        what = f"it bears the set's label and its manager's fields; counts as {made} from then on"
+    for entry in recovered_entries(unlisted, world.resources, but=listed, ownership=ownership):
+        what = f"it has the set's label and field manager; it will be recorded as {ownership}"
         found.append(Finding(Fault.UNLISTED, Remedy.LIST, what, entry.ref, entry))
     found.extend(
         Finding(Fault.UNKNOWN, Remedy.NONE, f"could not be looked at: {what}")
@@ -98,7 +98,7 @@ def _of_entry(
             what = "the server does not know its kind any more, and no CRD defines it"
             yield Finding(Fault.KIND_GONE, Remedy.UNLIST, what, ref)
         elif entry.uid:
-            what = "the next run creates it again if it is in the input, and else forgets it"
+            what = "the next run creates it if it is in the input, and otherwise unlists it"
             yield Finding(Fault.GONE, Remedy.NONE, what, ref)
     else:
         yield from _of_live(entry, state, world, target, restored=restored)
@@ -117,8 +117,8 @@ def _of_live(
         if not entry.uid:
             what = "it was to be adopted, and never was"
             yield Finding(Fault.UNLABELLED, Remedy.UNLIST, what, ref)
-        elif entry.letting_go and own_apply_entry(live, target.manager) is None:
-            what = "it was let go of, and that was not recorded"
+        elif entry.orphaning and own_apply_entry(live, target.manager) is None:
+            what = "it was orphaned, and that was not recorded"
             yield Finding(Fault.UNLABELLED, Remedy.UNLIST, what, ref)
         else:
             what = f"somebody has taken off its label {PART_OF}"
@@ -128,9 +128,16 @@ def _of_live(
             what = f"it is this set's by its label, and {manager} owns fields of it"
             yield Finding(Fault.TWO_OWNERS, Remedy.NONE, what, ref)
     elif owner is Owner.CLAIMED or (restored and label):
-        made = entry.made if restored else Made.ADOPTED
-        fresh = replace(entry, uid=live.uid, found=live.uid, made=made, digest="", evidence=None)
-        what = f"it was created again, and bears the set's marks; counts as {made}"
+        ownership = entry.ownership if restored else Ownership.ADOPTED
+        fresh = replace(
+            entry,
+            uid=live.uid,
+            uid_before_apply=live.uid,
+            ownership=ownership,
+            digest="",
+            fingerprint=None,
+        )
+        what = f"it was created again and has the set's marks; it will be recorded as {ownership}"
         yield Finding(Fault.OTHER_UID, Remedy.LIST, what, ref, fresh, live=live, resource=resource)
     elif entry.uid:
         what = "it was created again by somebody else, and bears no mark of the set"

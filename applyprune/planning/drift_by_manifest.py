@@ -34,7 +34,7 @@ def has_drifted(one: Desired, entry: Entry | None, live: Live | None, manager: s
         return False
     if live is None or not is_secret(one.body):
         return True
-    return entry.evidence is None or not same_entry(entry.evidence, live, manager)
+    return entry.fingerprint is None or not same_entry(entry.fingerprint, live, manager)
 
 
 def drift_of(before: Live, after: Live, target: SetIdentity) -> tuple[Drift, ...]:

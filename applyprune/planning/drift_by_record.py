@@ -27,14 +27,14 @@ def has_drifted(entry: Entry, live: Live, manager: str) -> bool | None:
 
     None where nothing can tell: no apply of this object was ever confirmed.
     """
-    if not entry.uid or entry.evidence is None:
+    if not entry.uid or entry.fingerprint is None:
         return None
     if entry.uid != live.uid:
         return True  # somebody has deleted it and made another one
-    if entry.evidence.resource_version == live.resource_version:
+    if entry.fingerprint.resource_version == live.resource_version:
         return False
     # The server alters our entry on every outside change or removal of a field that is ours.
-    return not same_entry(entry.evidence, live, manager)
+    return not same_entry(entry.fingerprint, live, manager)
 
 
 def drift_of(live: Live, manager: str) -> tuple[Drift, ...]:

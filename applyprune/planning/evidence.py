@@ -1,4 +1,4 @@
-"""No write without need: by what a run knows that an object is as its last apply left it.
+"""Detect no-ops: how a run knows that an object is unchanged since our last apply.
 
 The API server alters our manager's managedFields entry on every outside change or removal of a
 field that we own, and leaves it alone for foreign fields and status. The entry holds paths, not
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from applyprune.model.inventory import Evidence
+from applyprune.model.inventory import ApplyFingerprint
 from applyprune.planning.digests import digest
 from applyprune.planning.normalization import sent
 
@@ -41,15 +41,15 @@ def own_apply_entry(live: Live, manager: str) -> Mapping[str, Any] | None:
     return None
 
 
-def take(live: Live, manager: str, schema: int | None) -> Evidence | None:
-    """Return the evidence that a confirmed reply leaves; None when our entry is not in it."""
+def fingerprint_of(live: Live, manager: str, schema: int | None) -> ApplyFingerprint | None:
+    """Return the fingerprint of a confirmed reply; None when our entry is not in it."""
     entry = own_apply_entry(live, manager)
     if entry is None:
         return None
-    return Evidence(
+    return ApplyFingerprint(
         resource_version=live.resource_version,
         generation=live.generation,
-        managed=digest([entry.get("apiVersion"), entry.get("fieldsV1")]),
+        managed_fields=digest([entry.get("apiVersion"), entry.get("fieldsV1")]),
         time=str(entry.get("time", "")),
         schema=schema,
     )
@@ -61,7 +61,7 @@ def needs_values(desired: Desired, entry: Entry, live: Live) -> bool:
     So it is for every Secret (no digest of its values is kept) and, once its resourceVersion has
     moved, for an object whose generation has moved too, or of a kind that has none to trust.
     """
-    recorded = entry.evidence
+    recorded = entry.fingerprint
     if entry.digest != desired.digest or recorded is None or entry.uid != live.uid:
         return False
     kind = (desired.ref.group, desired.ref.kind)
@@ -81,21 +81,23 @@ def unchanged(
     without touching the object), None for everything else. When in doubt the answer is no:
     a repeated apply is harmless.
     """
-    recorded = entry.evidence
+    recorded = entry.fingerprint
     if entry.digest != desired.digest or entry.uid != live.uid or recorded is None:
         return False
     if recorded.schema != schema or live.terminating:
         return False
     if needs_values(desired, entry, live):
         return (
-            live.body is not None and same_entry(recorded, live, manager) and stands(desired, live)
+            live.body is not None
+            and same_entry(recorded, live, manager)
+            and values_match(desired, live)
         )
     if recorded.resource_version == live.resource_version:
         return True
-    return same_entry(recorded, live, manager) and stands(desired, live)
+    return same_entry(recorded, live, manager) and values_match(desired, live)
 
 
-def stands(desired: Desired, live: Live) -> bool:
+def values_match(desired: Desired, live: Live) -> bool:
     """Return whether the values that we send are there, as far as they were read.
 
     Of an object that was not read in full that is its metadata, where others may add to our lists.
@@ -116,10 +118,13 @@ def _includes(wanted: object, live: object) -> bool:
     return holds(wanted, live)
 
 
-def same_entry(recorded: Evidence, live: Live, manager: str) -> bool:
+def same_entry(recorded: ApplyFingerprint, live: Live, manager: str) -> bool:
     """Return whether our manager's Apply entry is the one that the last apply left."""
-    now = take(live, manager, recorded.schema)
-    return now is not None and (now.managed, now.time) == (recorded.managed, recorded.time)
+    now = fingerprint_of(live, manager, recorded.schema)
+    return now is not None and (now.managed_fields, now.time) == (
+        recorded.managed_fields,
+        recorded.time,
+    )
 
 
 def holds(wanted: object, live: object) -> bool:

@@ -6,12 +6,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from applyprune.model.events import Explained
-from applyprune.model.inventory import ABSENT, Inventory, Made
+from applyprune.model.inventory import Inventory, Ownership
 from applyprune.model.live import Absent, Live, Unknown
 from applyprune.model.plan import Action, ApplyStep, Plan, RemoveStep
-from applyprune.planning.evidence import own_apply_entry, take
-from applyprune.planning.keeping import keep_rule
-from applyprune.planning.ordering import asked_of
+from applyprune.planning.evidence import fingerprint_of, own_apply_entry
+from applyprune.planning.keeping import orphan_mark
 from applyprune.planning.ownership import foreign_owner
 from applyprune.planning.tracking import PART_OF
 
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from applyprune.model.refs import GroupKind, Ref
     from applyprune.planning.tracking import SetIdentity
 
-KEEP = "applyprune.dev/prune: disabled"
+ORPHAN = "applyprune.dev/prune: disabled"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +68,9 @@ def explained(case: Case) -> Explained:
         *_of_input(case),
         *_of_record(case),
         *_of_live(case),
-        *_of_evidence(case),
+        *_of_fingerprint(case),
         *_of_order(case),
-        *_of_keeping(case),
+        *_of_orphaning(case),
         *_of_guards(case),
     )
     origin = case.desired.origin if case.desired is not None else None
@@ -94,14 +93,14 @@ def _of_record(case: Case) -> Iterator[str]:
     if entry is None:
         yield "the inventory does not list it"
         return
-    how = "created" if entry.made is Made.CREATED else "adopted"
+    how = "created" if entry.ownership is Ownership.OWNED else "adopted"
     uid = f"UID {entry.uid}" if entry.uid else "no apply of it was ever confirmed"
-    found = "was absent before" if entry.found == ABSENT else "was there before"
-    yield f"the inventory lists it: {how} by this set, {uid}; it {found} its last apply"
+    before = "was absent before" if entry.uid_before_apply is None else "was there before"
+    yield f"the inventory lists it: {how} by this set, {uid}; it {before} its last apply"
     if entry.deleting:
-        yield "a run meant to delete it, and was cut off"
-    if entry.letting_go:
-        yield "a run meant to let go of it, and was cut off"
+        yield "a run that was cut off meant to delete it"
+    if entry.orphaning:
+        yield "a run that was cut off meant to orphan it"
     if case.desired is not None:
         same = entry.digest == case.desired.digest
         if not entry.digest:
@@ -139,20 +138,25 @@ def _of_live(case: Case) -> Iterator[str]:
         yield f"it is being deleted{held}"
 
 
-def _of_evidence(case: Case) -> Iterator[str]:
-    """Tell each part of the evidence by which a run knows that nothing has changed."""
+def _of_fingerprint(case: Case) -> Iterator[str]:
+    """Tell each part of the fingerprint by which a run knows that nothing has changed."""
     live, entry = case.state, case.entry
     if entry is None or not isinstance(live, Live):
         return
-    then = entry.evidence
+    then = entry.fingerprint
     if then is None:
-        yield "there is no evidence of the last apply: it was cut off, or has never come back"
+        yield "there is no fingerprint of the last apply: it was cut off, or its reply was lost"
         return
-    now = take(live, case.target.manager, case.schemas.get(case.ref.group_kind))
+    now = fingerprint_of(live, case.target.manager, case.schemas.get(case.ref.group_kind))
     parts = [("resourceVersion", then.resource_version == live.resource_version)]
     if then.generation is not None or live.generation is not None:
         parts.append(("generation", then.generation == live.generation))
-    parts.append(("the fields that the set owns", now is not None and now.managed == then.managed))
+    parts.append(
+        (
+            "the fields that the set owns",
+            now is not None and now.managed_fields == then.managed_fields,
+        )
+    )
     parts.append(("the time of its apply", now is not None and now.time == then.time))
     if case.ref.group_kind in case.schemas:
         parts.append(("its CRD's generation", then.schema == case.schemas[case.ref.group_kind]))
@@ -166,19 +170,19 @@ def _of_order(case: Case) -> Iterator[str]:
     source = case.desired or case.entry
     if source is None:
         return
-    after = ", ".join(ref.short for ref in source.after)
-    yield f"wave {asked_of(source.wave)}" + (f", after {after}" if after else "")
+    earlier = ", ".join(ref.short for ref in source.depends_on)
+    yield f"wave {source.wave.wave}" + (f", after {earlier}" if earlier else "")
     if case.desired is not None and case.desired.needs:
         yield f"names {', '.join(sorted(ref.short for ref in case.desired.needs))}"
 
 
-def _of_keeping(case: Case) -> Iterator[str]:
-    kept = case.entry.keep if case.entry else ""
-    if kept:
-        yield f"marked to be kept, as recorded at its apply: {kept}"
+def _of_orphaning(case: Case) -> Iterator[str]:
+    recorded = case.entry.orphan_reason if case.entry else ""
+    if recorded:
+        yield f"marked to be orphaned, as recorded at its last apply: {recorded}"
     if isinstance(case.state, Live):
-        if (rule := keep_rule(case.state.metadata)) and rule != kept:
-            yield f"marked to be kept: {rule}"
+        if (rule := orphan_mark(case.state.metadata)) and rule != recorded:
+            yield f"marked to be orphaned: {rule}"
         if case.entry and (owner := foreign_owner(case.state, case.target.manager)):
             yield f"it has an owner of somebody else's: {owner}"
 
@@ -219,7 +223,7 @@ def _of_apply(step: ApplyStep, entry: Entry | None) -> str:
             return "It would be created."
         case Action.NOTHING:
             why = step.reason or "it is as its last apply left it"
-            return f"Nothing would be sent: {why}. --full sends it all the same."
+            return f"Nothing would be sent: {why}. --reapply-all sends it all the same."
         case Action.UPDATE:
             changed = entry is not None and entry.digest not in {"", step.desired.digest}
             why = "its manifest has changed" if changed else "others may have changed it"
@@ -233,15 +237,17 @@ def _of_removal(step: RemoveStep, plan: Plan) -> str:
         case Action.DELETE if plan.no_prune:
             return "It would be deleted, but for what is said above."
         case Action.DELETE:
-            keep = f"--keep {step.entry.ref.short}, or the annotation {KEEP}"
-            return f"It would be deleted. To leave it standing: {keep}."
-        case Action.ABANDON if step.entry.made is Made.ADOPTED and "adopted" in step.reason:
-            return f"It would be abandoned: {step.reason}. --prune-adopted would delete it."
-        case Action.ABANDON:
-            return f"It would be abandoned: {step.reason}."
-        case Action.FORGET:
-            return f"It would be taken off the list, and left alone: {step.reason}."
-        case Action.KEEP:
+            orphan = f"--orphan {step.entry.ref.short}, or the annotation {ORPHAN}"
+            return f"It would be deleted. To orphan it instead: {orphan}."
+        case Action.ORPHAN if (
+            step.entry.ownership is Ownership.ADOPTED and "adopted" in step.reason
+        ):
+            return f"It would be orphaned: {step.reason}. --prune-adopted would delete it."
+        case Action.ORPHAN:
+            return f"It would be orphaned: {step.reason}."
+        case Action.REMOVE_FROM_INVENTORY:
+            return f"It would only be removed from the inventory: {step.reason}."
+        case Action.LEAVE:
             return f"It would stay, and stay listed: {step.reason}."
         case _:
             return "It would stay, and stay listed; why, and what can be done, is said above."

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from applyprune.errors import InputError, Invalid, RunFailed
-from applyprune.model.inventory import Made
+from applyprune.model.inventory import Ownership
 from applyprune.model.refs import GroupKind
 from applyprune.planning.blaming import blamed, reworded
 from applyprune.planning.definitions import mapping
-from applyprune.planning.keeping import keep_rule
+from applyprune.planning.keeping import orphan_mark
 from applyprune.planning.ordering import CRD, NAMESPACE
 from applyprune.planning.ownership import Owner, foreign_owner, is_marked, owner_of
 
@@ -67,9 +67,9 @@ def why_not(one: Desired, entry: Entry, live: Live, target: SetIdentity, options
     kind = one.ref.group_kind
     if kind in _NEVER:
         return f"a {kind.kind} is never deleted to be made anew"
-    if rule := keep_rule(live.metadata) or one.keep:
-        return f"it is kept by {rule}"
-    if entry.made is Made.ADOPTED and not options.prune_adopted:
+    if rule := orphan_mark(live.metadata) or one.orphan_reason:
+        return f"it is marked {rule}"
+    if entry.ownership is Ownership.ADOPTED and not options.prune_adopted:
         return "it was adopted, not created, by this set (--prune-adopted)"
     if owner_of(live, entry, target) is not Owner.RECORDED or not is_marked(live, target):
         return "it does not bear the marks of this set any more"

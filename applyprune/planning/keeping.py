@@ -1,4 +1,4 @@
-"""Annotations by which a manifest asks not to be deleted: our own, and those of the peers."""
+"""Annotations by which an object asks not to be deleted: our own, and those of the peers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ARGO = "argocd.argoproj.io/sync-options"
 _ARGO_OPTIONS = {"Prune=false", "Delete=false", "Prune=confirm", "Delete=confirm"}
 
 
-def keep_rule(metadata: Mapping[str, object]) -> str:
+def orphan_mark(metadata: Mapping[str, object]) -> str:
     """Return ``key: value`` of the first mark that forbids deletion, empty when there is none.
 
     Flux reads its mark from labels as well as annotations, so all marks are looked for in both.

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     Managers = Sequence[Mapping[str, Any]]
 
 
-def abandon_patch(live: Live, manager: str) -> Operations:
+def orphan_patch(live: Live, manager: str) -> Operations:
     """Return the operations (RFC 6902) that take our label and our manager off ``live``."""
     labels = {key: value for key, value in live.labels.items() if key != PART_OF}
     # A list of one empty entry is how managedFields is emptied; an empty list is passed over.

@@ -30,15 +30,15 @@ class Move(StrEnum):
 
     HAND_OVER = "hand over"
     DONE = "done"
-    FORGET = "forget"
+    REMOVE_FROM_INVENTORY = "remove-from-inventory"
     REFUSE = "refuse"
 
 
 @dataclass(frozen=True, slots=True)
 class MoveStep:
-    """One object: HAND_OVER, DONE when it bears the new label already, FORGET, or REFUSE.
+    """One object: HAND_OVER, DONE, REMOVE_FROM_INVENTORY or REFUSE.
 
-    ``entry`` is what the new set is to list of it.
+    DONE means that it has the new label already. ``entry`` is what the new set is to list.
     """
 
     entry: Entry
@@ -65,8 +65,8 @@ def move_step(
         if not state.proven:
             problem = _failed(entry, "it cannot be told whether it exists")
             return MoveStep(entry, resource, Move.REFUSE, problem=problem)
-        return MoveStep(entry, resource, Move.FORGET, reason="it is gone")
-    listed = replace(entry, uid=state.uid, found=state.uid, digest="", evidence=None)
+        return MoveStep(entry, resource, Move.REMOVE_FROM_INVENTORY, reason="it is gone")
+    listed = replace(entry, uid=state.uid, uid_before_apply=state.uid, digest="", fingerprint=None)
     if owner_of(state, entry, source) is Owner.RECORDED and state.labels.get(PART_OF) == source.id:
         if state.terminating:
             problem = _failed(entry, "it is being deleted")
@@ -75,7 +75,9 @@ def move_step(
     if owner_of(state, entry, target) is Owner.RECORDED and state.labels.get(PART_OF) == target.id:
         return MoveStep(listed, resource, Move.DONE, state)
     if owner_of(state, entry, source) is Owner.OTHER:
-        return MoveStep(entry, resource, Move.FORGET, state, "it belongs to a third set now")
+        return MoveStep(
+            entry, resource, Move.REMOVE_FROM_INVENTORY, state, "it belongs to a third set now"
+        )
     problem = _failed(
         entry,
         "it is not the object that the set lists, or has lost its label",

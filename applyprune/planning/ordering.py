@@ -6,6 +6,7 @@ their namespace. The table is by group and kind: a bare kind may belong to anybo
 
 from __future__ import annotations
 
+from applyprune.model.inventory import Wave
 from applyprune.model.refs import GroupKind
 
 NAMESPACE = GroupKind("", "Namespace")
@@ -91,17 +92,9 @@ _LAST = frozenset(
         GroupKind(_ADMISSION, "ValidatingWebhookConfiguration"),
     }
 )
-DEEPEST = 1_000
-"""How long a chain of dependencies within one rank may be."""
-_RANKS_IN_A_WAVE = 10
 _RANKS = {kind: rank for rank, kinds in enumerate(_FIRST) for kind in kinds} | dict.fromkeys(
     _LAST, _CUSTOM + 1
 )
-
-
-def asked_of(wave: int) -> int:
-    """Return the wave that manifests asked for, of the number of a wave."""
-    return wave // (_RANKS_IN_A_WAVE * DEEPEST)
 
 
 def is_built_in(group: str) -> bool:
@@ -114,10 +107,6 @@ def rank_of(group_kind: GroupKind) -> int:
     return _RANKS.get(group_kind, _WORKLOADS if is_built_in(group_kind.group) else _CUSTOM)
 
 
-def wave_of(group_kind: GroupKind, *, asked: int = 0, depth: int = 0) -> int:
-    """Return the number of a wave, which orders objects of different runs as well.
-
-    ``asked`` is the wave that the manifest asks for and comes first, then the rank of the kind,
-    then how deep an object stands in a chain of dependencies.
-    """
-    return (asked * _RANKS_IN_A_WAVE + rank_of(group_kind)) * DEEPEST + depth
+def wave_of(group_kind: GroupKind, *, asked: int = 0) -> Wave:
+    """Return the wave of an object without dependencies whose manifest asks for wave ``asked``."""
+    return Wave(asked, rank_of(group_kind))

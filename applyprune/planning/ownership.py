@@ -5,7 +5,6 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from applyprune.model.inventory import ABSENT
 from applyprune.planning.evidence import own_apply_entry
 from applyprune.planning.tracking import PART_OF, set_of
 
@@ -43,10 +42,10 @@ def owner_of(live: Live, entry: Entry | None, target: SetIdentity) -> Owner:
     if entry is not None:
         if entry.uid:
             recorded = entry.uid == live.uid
-        elif entry.found == ABSENT:
+        elif entry.uid_before_apply is None:
             recorded = marked
         else:
-            recorded = entry.found == live.uid
+            recorded = entry.uid_before_apply == live.uid
         if recorded:
             return Owner.RECORDED
     return Owner.CLAIMED if marked else Owner.NOBODY

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from applyprune.errors import RunFailed, as_problem
-from applyprune.model.inventory import ABSENT, Entry, Inventory, Made
+from applyprune.model.inventory import Entry, Inventory, Ownership
 from applyprune.model.live import Absent, Live, Unknown
 from applyprune.model.options import Adopt, Mode, Options
 from applyprune.model.plan import Action, ApplyStep, Desired, Plan, RemoveStep
@@ -70,7 +70,7 @@ def make_plan(
         hollow=hollow,
     )
     removals, refusal, approval = removed.steps, removed.refusal, removed.approval
-    if removals and restored and options.mode is not Mode.ABANDON:
+    if removals and restored and options.mode is not Mode.ORPHAN:
         refusal, approval = restored_problem(inventory), ""
     return Plan(
         tuple(_with_exit_code(step) for step in applies),
@@ -119,10 +119,10 @@ def _apply_step(
         ref=one.ref,
         plural=one.resource.plural,
         version=one.resource.version,
-        found=ABSENT,
+        uid_before_apply=None,
         wave=one.wave,
-        after=one.after,
-        keep=one.keep,
+        depends_on=one.depends_on,
+        orphan_reason=one.orphan_reason,
     )
     if isinstance(state, Unknown):
         return _refused(one, entry or fresh, state.problem, None)
@@ -160,41 +160,45 @@ def _existing(
         ref=one.ref,
         plural=one.resource.plural,
         version=one.resource.version,
-        found=live.uid,
+        uid_before_apply=live.uid,
         uid=live.uid if known else "",
-        made=_made(entry, known=known),
+        ownership=_ownership(entry, known=known),
         wave=one.wave,
-        after=one.after,
-        keep=one.keep,
+        depends_on=one.depends_on,
+        orphan_reason=one.orphan_reason,
         deleting=fence,
     )
     if (problem := _obstacle(one, live, owner, options)) is not None:
         # What was recorded before stays recorded; what is not ours is not recorded at all.
-        return _refused(one, entry or replace(union, found=live.uid), problem, live)
+        return _refused(one, entry or replace(union, uid_before_apply=live.uid), problem, live)
     # An adoption is one until a reply has confirmed it.
-    adopts = not known or entry is None or (not entry.uid and entry.found != ABSENT)
+    adopts = not known or entry is None or (not entry.uid and entry.uid_before_apply is not None)
     # On an object that we created it can only come of wiped managedFields: the server keeps for it
     # what it finds at the next apply, our own fields among it.
     asked = options.take_over if adopts else {*options.take_over, "before-first-apply"}
     migrate = foreign_managers(live, asked, adopts=adopts)
-    if known and entry is not None and not (options.full or fence or migrate or entry.letting_go):
+    if (
+        known
+        and entry is not None
+        and not (options.reapply_all or fence or migrate or entry.orphaning)
+    ):
         schema = world.schemas.get(one.ref.group_kind)
         knows_schema = one.ref.group_kind not in world.schemas or schema is not None
         if knows_schema and unchanged(one, entry, live, manager=target.manager, schema=schema):
             # Others may have moved it in the order; that is recorded when anything is.
-            listed = replace(entry, wave=one.wave, after=one.after)
+            listed = replace(entry, wave=one.wave, depends_on=one.depends_on)
             return ApplyStep(one, Action.NOTHING, listed, live)
     reason = "" if known else f"adopted: it existed and belonged to {_whom(owner)}"
     return ApplyStep(one, Action.UPDATE, union, live, reason=reason, fence=fence, migrate=migrate)
 
 
-def _made(entry: Entry | None, *, known: bool) -> Made:
+def _ownership(entry: Entry | None, *, known: bool) -> Ownership:
     if entry is None or not known:
-        return Made.ADOPTED
+        return Ownership.ADOPTED
     # An entry that has found its object by UID before any reply confirmed it was an adoption.
-    if not entry.uid and entry.found != ABSENT:
-        return Made.ADOPTED
-    return entry.made
+    if not entry.uid and entry.uid_before_apply is not None:
+        return Ownership.ADOPTED
+    return entry.ownership
 
 
 def _whom(owner: Owner) -> str:

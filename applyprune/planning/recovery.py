@@ -11,10 +11,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from applyprune.errors import InventoryError, PruneRefused, as_problem
-from applyprune.model.inventory import Entry, Made
+from applyprune.model.inventory import Entry, Ownership
 from applyprune.model.live import Live
 from applyprune.model.visible import and_more
-from applyprune.planning.keeping import keep_rule
+from applyprune.planning.keeping import orphan_mark
 from applyprune.planning.ordering import wave_of
 from applyprune.planning.tracking import PART_OF
 
@@ -72,8 +72,8 @@ def recovered_problem(entries: Sequence[Entry], world: World, inventory: Invento
             f"the inventory of the set {inventory.name} is gone, and {len(world.marked)} objects "
             "bear its marks",
             why=f"they are listed again as adopted, and nothing is pruned in this run{seen}",
-            hint=f"{len(entries)} of them are not in the input: a later run abandons these, and "
-            "with --prune-adopted deletes them.",
+            hint=f"{len(entries)} of them are not in the input: a later run orphans these, or "
+            "deletes them with --prune-adopted.",
         )
     )
 
@@ -128,10 +128,10 @@ def recorded(
             if entry is None and (twin := twins.get(live.uid)) is not None:
                 plural, version = one.resource.plural, one.resource.version
                 entry = replace(
-                    twin, ref=one.ref, plural=plural, version=version, evidence=None, digest=""
+                    twin, ref=one.ref, plural=plural, version=version, fingerprint=None, digest=""
                 )
             elif entry is not None and restored and live.labels.get(PART_OF) == target.id:
-                entry = replace(entry, uid=live.uid, evidence=None)
+                entry = replace(entry, uid=live.uid, fingerprint=None)
         if entry is not None:
             found[one.ref] = entry
     return found
@@ -142,7 +142,7 @@ def recovered_entries(
     resources: Mapping[GroupKind, Resource],
     *,
     but: Collection[Ref] = (),
-    made: Made = Made.ADOPTED,
+    ownership: Ownership = Ownership.ADOPTED,
 ) -> Iterator[Entry]:
     """Yield an entry for each object that bears the set's marks and is not in ``but``."""
     for live in lives:
@@ -153,9 +153,9 @@ def recovered_entries(
             ref=live.ref,
             plural=resource.plural,
             version=resource.version,
-            found=live.uid,
+            uid_before_apply=live.uid,
             uid=live.uid,
-            made=made,
+            ownership=ownership,
             wave=wave_of(live.ref.group_kind),
-            keep=keep_rule(live.metadata),
+            orphan_reason=orphan_mark(live.metadata),
         )

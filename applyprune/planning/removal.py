@@ -6,14 +6,14 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from applyprune.errors import RunFailed, as_problem
-from applyprune.model.inventory import Made
+from applyprune.model.inventory import Ownership
 from applyprune.model.live import Absent, Live, Unknown
 from applyprune.model.options import Mode
 from applyprune.model.plan import Action, RemoveStep
 from applyprune.planning.budget import approval_of, judge, lifted
 from applyprune.planning.cascade import Cascades, cascade_of
 from applyprune.planning.evidence import own_apply_entry
-from applyprune.planning.keeping import keep_rule
+from applyprune.planning.keeping import orphan_mark
 from applyprune.planning.ordering import CRD, NAMESPACE
 from applyprune.planning.ownership import Owner, foreign_owner, owner_of
 from applyprune.planning.tracking import PART_OF, SET_ID, SHARD_OF
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from applyprune.planning.tracking import SetIdentity
     from applyprune.planning.world import World
 
-ABANDONED = "as asked"
+ORPHANED = "as asked"
 _SYSTEM_NAMESPACES = frozenset({"default", "kube-system", "kube-public", "kube-node-lease"})
 
 
@@ -63,7 +63,7 @@ def remove_steps(
     states = (world.states[one.ref] for one in desired)
     wanted = {state.uid for state in states if isinstance(state, Live)}
     # Only an apply lists it under its new group; until then the old entry is what lists it.
-    action = Action.FORGET if options.mode is Mode.APPLY else Action.KEEP
+    action = Action.REMOVE_FROM_INVENTORY if options.mode is Mode.APPLY else Action.LEAVE
     decided = (remove_step(entry, world, target, options) for entry in entries)
     steps = [_unless_wanted(step, wanted, action) for step in decided]
     going = {
@@ -71,7 +71,8 @@ def remove_steps(
     }
     found = {ref: cascade_of(contents, going) for ref, contents in world.contents.items()}
     cascades = Cascades(found, listed, _coming(desired, steps))
-    steps.sort(key=lambda step: (-step.entry.wave, step.entry.ref))
+    steps.sort(key=lambda step: step.entry.ref)
+    steps.sort(key=lambda step: step.entry.wave, reverse=True)
     empty = hollow if desired else ("the input",)
     refs = [one.ref for one in desired]
 
@@ -119,32 +120,32 @@ def _with_cascade(step: RemoveStep, cascades: Cascades, options: Options) -> Rem
 
 
 def remove_step(entry: Entry, world: World, target: SetIdentity, options: Options) -> RemoveStep:
-    """Decide about one entry by itself: delete, abandon, forget, or leave it and say why."""
+    """Decide about one entry by itself, whatever becomes of the others."""
     state = world.states[entry.ref]
     resource = world.resources.get(entry.ref.group_kind)
     if isinstance(state, Unknown):
         return RemoveStep(entry, resource, Action.REFUSE, problem=state.problem)
     if isinstance(state, Absent):
         if state.proven:
-            return RemoveStep(entry, resource, Action.FORGET, reason="it is gone")
+            return RemoveStep(entry, resource, Action.REMOVE_FROM_INVENTORY, reason="it is gone")
         doubt = as_problem(RunFailed(f"cannot tell whether {entry.ref} exists"))
         return RemoveStep(entry, resource, Action.REFUSE, problem=doubt)
-    if options.mode is Mode.ABANDON:
-        return _let_go(entry, resource, state, target)
+    if options.mode is Mode.ORPHAN:
+        return _orphan(entry, resource, state, target)
     step = _of_live(entry, resource, state, world, target, options)
-    if step.action is Action.DELETE and entry.ref.is_among(options.keep):
-        return replace(step, action=Action.ABANDON, reason="--keep")
+    if step.action is Action.DELETE and entry.ref.is_among(options.orphan):
+        return replace(step, action=Action.ORPHAN, reason="--orphan")
     return step
 
 
-def _let_go(entry: Entry, resource: Resource | None, live: Live, target: SetIdentity) -> RemoveStep:
-    """Abandon whatever bears our marks, all of them or one; what bears none is only forgotten."""
+def _orphan(entry: Entry, resource: Resource | None, live: Live, target: SetIdentity) -> RemoveStep:
+    """Orphan what has any of our marks; only remove from the inventory what has none."""
     owner = owner_of(live, entry, target)
     marked = live.labels.get(PART_OF) == target.id or own_apply_entry(live, target.manager)
     if owner is Owner.OTHER or not marked:
         reason = "it is another set's" if owner is Owner.OTHER else "it bears no mark of this set"
-        return RemoveStep(entry, resource, Action.FORGET, live, reason)
-    return RemoveStep(entry, resource, Action.ABANDON, live, ABANDONED)
+        return RemoveStep(entry, resource, Action.REMOVE_FROM_INVENTORY, live, reason)
+    return RemoveStep(entry, resource, Action.ORPHAN, live, ORPHANED)
 
 
 def _of_live(
@@ -158,7 +159,7 @@ def _of_live(
     owner = owner_of(live, entry, target)
     if owner is Owner.OTHER:
         reason = "it belongs to another set now"
-        return RemoveStep(entry, resource, Action.FORGET, live, reason)
+        return RemoveStep(entry, resource, Action.REMOVE_FROM_INVENTORY, live, reason)
     if owner is Owner.CLAIMED and entry.uid:
         problem = RunFailed(
             f"{entry.ref} was created again, and bears this set's marks",
@@ -168,11 +169,18 @@ def _of_live(
         return RemoveStep(entry, resource, Action.REFUSE, live, problem=as_problem(problem))
     if owner is not Owner.RECORDED:
         reason = "it was re-created by somebody else" if entry.uid else "this set did not create it"
-        return RemoveStep(entry, resource, Action.FORGET, live, reason)
+        return RemoveStep(entry, resource, Action.REMOVE_FROM_INVENTORY, live, reason)
     if live.labels.get(PART_OF) != target.id:
-        # Let go of already, when the run that did so was cut off before it could record it.
-        if entry.made is Made.ADOPTED or not entry.uid or entry.keep or entry.letting_go:
-            return RemoveStep(entry, resource, Action.FORGET, live, "the set's label is off it")
+        # Orphaned already, by a run that was cut off before it could record that.
+        if (
+            entry.ownership is Ownership.ADOPTED
+            or not entry.uid
+            or entry.orphan_reason
+            or entry.orphaning
+        ):
+            return RemoveStep(
+                entry, resource, Action.REMOVE_FROM_INVENTORY, live, "the set's label is off it"
+            )
         problem = RunFailed(
             f"{entry.ref} has lost the set's label",
             why="without it nothing but the inventory says that it is ours",
@@ -182,24 +190,24 @@ def _of_live(
         )
         return RemoveStep(entry, resource, Action.REFUSE, live, problem=as_problem(problem))
     if reason := _why_left(entry, live, world, target, options):
-        return RemoveStep(entry, resource, Action.ABANDON, live, reason)
+        return RemoveStep(entry, resource, Action.ORPHAN, live, reason)
     if own_apply_entry(live, target.manager) is None:
         # An inventory that somebody has edited, and a label that anybody may set, are no proof.
         problem = RunFailed(
             f"{entry.ref} shows no trace of an apply by this set",
             why=f"{target.manager} is not among its field managers",
-            hint="Put it into the input once more, or let go of it: "
-            f"applyprune inventory abandon {target.arguments} {entry.ref.short}",
+            hint="Put it into the input once more, or orphan it: "
+            f"applyprune inventory orphan {target.arguments} {entry.ref.short}",
         )
         return RemoveStep(entry, resource, Action.REFUSE, live, problem=as_problem(problem))
     return RemoveStep(entry, resource, Action.DELETE, live)
 
 
 def _why_left(entry: Entry, live: Live, world: World, target: SetIdentity, options: Options) -> str:
-    """Return why an object of ours is left standing; empty when it may be deleted."""
-    if rule := entry.keep or keep_rule(live.metadata):
-        return f"kept by {rule}"
-    if entry.made is Made.ADOPTED and not options.prune_adopted:
+    """Return why an object of ours is orphaned; empty when it may be deleted."""
+    if rule := entry.orphan_reason or orphan_mark(live.metadata):
+        return f"marked {rule}"
+    if entry.ownership is Ownership.ADOPTED and not options.prune_adopted:
         return "it was adopted, not created, by this set"
     if SET_ID in live.labels or SHARD_OF in live.labels:
         return "it is the inventory of a set"

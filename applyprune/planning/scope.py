@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from applyprune.errors import InputError, InputErrors, as_problem, raise_all
+from applyprune.model.inventory import FIRST_WAVE
 from applyprune.model.options import Options
 from applyprune.model.plan import Desired
 from applyprune.model.problems import Mark, Problem, ProblemKind
@@ -17,7 +18,7 @@ from applyprune.planning.awaiting import READY_WHEN, wait_word
 from applyprune.planning.definitions import defined_resources, mapping
 from applyprune.planning.digests import manifest_digest
 from applyprune.planning.immutability import is_recreation_allowed
-from applyprune.planning.keeping import keep_rule
+from applyprune.planning.keeping import orphan_mark
 from applyprune.planning.normalization import normalize
 from applyprune.planning.ordering import CRD
 from applyprune.planning.sorting import in_order
@@ -172,8 +173,8 @@ def _settle(manifest: Manifest, resource: Resource, target: SetIdentity, namespa
         resource=resource,
         body=body,
         digest=manifest_digest(body),
-        wave=0,
-        keep=keep_rule(body["metadata"]),
+        wave=FIRST_WAVE,
+        orphan_reason=orphan_mark(body["metadata"]),
         once=(ref.group, ref.kind) == ("batch", "Job")
         and spec.get("ttlSecondsAfterFinished") is not None,
         origin=manifest.origin,

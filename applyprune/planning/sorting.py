@@ -12,12 +12,13 @@ from applyprune.errors import InputError, raise_all
 from applyprune.model.problems import Mark
 from applyprune.planning.definitions import mapping
 from applyprune.planning.dependencies import DEPENDS_ON, asked_for, brought, needed
-from applyprune.planning.ordering import DEEPEST, wave_of
+from applyprune.planning.ordering import wave_of
 from applyprune.planning.suggesting import closest
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
+    from applyprune.model.inventory import Wave
     from applyprune.model.plan import Desired
     from applyprune.model.refs import Ref
 
@@ -48,33 +49,28 @@ def in_order(
         except InputError as error:
             errors.append(error)
             asked[ref] = 0
-        after: tuple[Ref, ...] = ()
+        depends_on: tuple[Ref, ...] = ()
         try:
             named = asked_for(one.body["metadata"], one.origin)
-            after = tuple(need if need in desired else moved.get(need, need) for need in named)
-            _refuse_missing(one, after, desired, elsewhere)
+            depends_on = tuple(need if need in desired else moved.get(need, need) for need in named)
+            _refuse_missing(one, depends_on, desired, elsewhere)
         except InputError as error:
             errors.append(error)
         needs = frozenset(need for need in needed(one, brings) if need in desired and need != ref)
-        settled[ref] = replace(one, after=after, needs=needs)
+        settled[ref] = replace(one, depends_on=depends_on, needs=needs)
     order, cycles = _sorted(
         {
-            ref: sorted({need for need in (*one.after, *one.needs) if need in settled})
+            ref: sorted({need for need in (*one.depends_on, *one.needs) if need in settled})
             for ref, one in sorted(settled.items())
         }
     )
     raise_all([*errors, *(_cycle(cycle, settled) for cycle in cycles)])
-    waves: dict[Ref, int] = {}
+    waves: dict[Ref, Wave] = {}
     for ref, befores in order.items():
         wave = wave_of(ref.group_kind, asked=asked[ref])
         for before in befores:
-            wave = max(wave, waves[before] + 1)
-        if wave % DEEPEST == DEEPEST - 1:
-            raise InputError(
-                f"{ref} stands at the end of a chain of {DEEPEST} dependencies",
-                where=settled[ref].origin,
-                field=_MARKED,
-            )
+            earlier = waves[before]
+            wave = max(wave, earlier._replace(depth=earlier.depth + 1))
         waves[ref] = wave
     done = (replace(settled[ref], wave=wave) for ref, wave in waves.items())
     return tuple(sorted(done, key=lambda one: (one.wave, one.ref)))
@@ -103,7 +99,7 @@ def _wave_asked(one: Desired) -> int:
     digits = text.removeprefix("-").removeprefix("+")
     if not (digits.isascii() and digits.isdecimal()) or abs(int(text)) > _FARTHEST:
         raise InputError(
-            f"{WAVE} is no wave",
+            f"invalid {WAVE}",
             where=one.origin,
             why=f"{text!r} is not a whole number from -{_FARTHEST} to {_FARTHEST}",
             field=("metadata", "annotations", WAVE),
@@ -112,9 +108,12 @@ def _wave_asked(one: Desired) -> int:
 
 
 def _refuse_missing(
-    one: Desired, after: tuple[Ref, ...], desired: Mapping[Ref, Desired], elsewhere: Collection[Ref]
+    one: Desired,
+    depends_on: tuple[Ref, ...],
+    desired: Mapping[Ref, Desired],
+    elsewhere: Collection[Ref],
 ) -> None:
-    missing = [ref for ref in after if ref not in desired and ref not in elsewhere]
+    missing = [ref for ref in depends_on if ref not in desired and ref not in elsewhere]
     if not missing:
         return
     lacking = missing[0]
@@ -138,7 +137,7 @@ def _cycle(refs: Sequence[Ref], desired: Mapping[Ref, Desired]) -> InputError:
     marks = []
     for ref, before in pairwise(refs):
         one = desired[ref]
-        field = _MARKED if before in one.after else ("metadata", "name")
+        field = _MARKED if before in one.depends_on else ("metadata", "name")
         marks.append(Mark(field, f"{ref.short} needs {before.short}", one.origin))
     return InputError(
         "objects depend on each other in a circle",

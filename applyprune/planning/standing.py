@@ -38,19 +38,19 @@ def stand(
     if isinstance(state, Unknown):
         told = f"it could not be looked at: {state.problem.kind}"
         readiness = Readiness(Status.UNKNOWN, told)
-        return Standing(entry.ref, readiness, entry.made, None)
+        return Standing(entry.ref, readiness, entry.ownership, None)
     if isinstance(state, Absent):
-        return Standing(entry.ref, _absent(entry, state), entry.made, None)
+        return Standing(entry.ref, _absent(entry, state), entry.ownership, None)
     if owner_of(state, entry, target) is Owner.OTHER:
         named = other_set(state)
         told = f"what is there belongs to another set{f': {named}' if named else ''}"
-        return Standing(entry.ref, Readiness(Status.NOT_FOUND, told), entry.made, None)
+        return Standing(entry.ref, Readiness(Status.NOT_FOUND, told), entry.ownership, None)
     age = _age(state, now)
     drifted = has_drifted(entry, state, target.manager)
     return Standing(
         ref=entry.ref,
         readiness=_readiness(state, age),
-        made=entry.made,
+        ownership=entry.ownership,
         age=age,
         drifted=drifted,
         drift=drift_of(state, target.manager) if fields and drifted else (),

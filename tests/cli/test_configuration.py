@@ -55,16 +55,16 @@ def test_configuration_applies_where_the_command_line_is_silent(folder: Path) ->
         folder,
         {
             "applyprune.yaml": f"{HEAD}name: web\nnamespace: shop\nfilename: m/\nwait: true\n"
-            "prune: false\nkeep: [pvc/a, pvc/b]\ntimeout: 90s\nadopt: none\n"
+            "prune: false\norphan: [pvc/a, pvc/b]\ntimeout: 90s\nadopt: none\n"
         },
     )
     found = options_of("apply")
     assert found["namespace"] == "shop"
     assert found["paths"] == ("m/",)
     assert (found["wait"], found["prune"], found["adopt"]) == (True, False, "none")
-    assert (found["keep"], found["timeout"]) == (("pvc/a", "pvc/b"), 90.0)
-    found = options_of("apply", "web", "-n", "test", "-f", "x", "--no-wait", "--keep", "pvc/c")
-    assert (found["namespace"], found["paths"], found["keep"]) == ("test", ("x",), ("pvc/c",))
+    assert (found["orphan"], found["timeout"]) == (("pvc/a", "pvc/b"), 90.0)
+    found = options_of("apply", "web", "-n", "test", "-f", "x", "--no-wait", "--orphan", "pvc/c")
+    assert (found["namespace"], found["paths"], found["orphan"]) == ("test", ("x",), ("pvc/c",))
     assert (found["wait"], found["timeout"]) == (False, 90.0)
 
 
@@ -129,8 +129,8 @@ REFUSED = {
     "a number for a text": ("namespace: 1", "namespace must be a text"),
     "an empty text": ("namespace: ''", "namespace must be a text"),
     "an empty path": ("filename: ['']", "a list of texts, none of them empty"),
-    "a list of numbers": ("keep: [1]", "a list of texts"),
-    "a mapping": ("keep: {a: b}", "a list of texts"),
+    "a list of numbers": ("orphan: [1]", "a list of texts"),
+    "a mapping": ("orphan: {a: b}", "a list of texts"),
     "no value": ("namespace:", "namespace must be a text"),
     "a time that is none": ("timeout: soon", ":4:1: timeout is refused: 'soon' is no time"),
     "a choice that is none": ("adopt: some", "adopt is refused: 'some' is not one of"),

@@ -57,7 +57,7 @@ def test_help_groups_options_under_headings() -> None:
     places = [told.index(f"\n{heading}:\n") for heading in ("Options", *HEADINGS)]
     assert places == sorted(places)
     guards = told.partition("\nPrune guards:\n")[2].partition("\n\n")[0]
-    assert {"--max-prune", "--allow-kind", "--keep"} <= set(guards.replace(" ", "\n").split())
+    assert {"--max-prune", "--allow-kind", "--orphan"} <= set(guards.replace(" ", "\n").split())
     assert "--wait" not in guards
 
 

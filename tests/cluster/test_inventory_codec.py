@@ -21,13 +21,13 @@ from applyprune.cluster.inventory_codec import (
 )
 from applyprune.cluster.inventory_packing import LIMIT, MOST, READABLE, pack
 from applyprune.errors import InventoryError
-from applyprune.model.inventory import ABSENT, Entry, Evidence, Holder, Inventory, Made
+from applyprune.model.inventory import ApplyFingerprint, Entry, Holder, Inventory, Ownership, Wave
 from applyprune.model.refs import Ref
 
 # RBAC names may hold nearly everything; 253 characters is the longest name there is.
 NAMES = st.text("abcXYZ019-._:@ é☃", min_size=1, max_size=253)
-EVIDENCE = st.builds(
-    Evidence,
+FINGERPRINTS = st.builds(
+    ApplyFingerprint,
     st.text("0123456789", min_size=1),
     st.none() | st.integers(0, 2**53),
     st.text("0123456789abcdef", min_size=32, max_size=32),
@@ -40,21 +40,22 @@ ENTRIES = st.builds(
     ref=REFS,
     plural=NAMES,
     version=st.just("v1"),
-    found=st.just(ABSENT) | NAMES,
+    uid_before_apply=st.none() | NAMES,
     uid=st.just("") | NAMES,
-    made=st.sampled_from(Made),
+    ownership=st.sampled_from(Ownership),
     digest=st.just("") | NAMES,
-    evidence=st.none() | EVIDENCE,
-    wave=st.integers(0, 9),
-    after=st.lists(REFS, max_size=3).map(tuple),
-    keep=st.text(max_size=20),
+    fingerprint=st.none() | FINGERPRINTS,
+    wave=st.builds(Wave, st.integers(-9, 9), st.integers(0, 9), st.integers(0, 9)),
+    depends_on=st.lists(REFS, max_size=3).map(tuple),
+    orphan_reason=st.text(max_size=20),
     deleting=st.booleans(),
+    orphaning=st.booleans(),
 )
 HOLDER = Holder("r1", "me@here", "boot/1", "7@99", 15.0, 3)
 
 
 def _entry(number: int) -> Entry:
-    return Entry(Ref("", "ConfigMap", "home", f"c-{number}"), "configmaps", "v1", ABSENT, uid="u")
+    return Entry(Ref("", "ConfigMap", "home", f"c-{number}"), "configmaps", "v1", None, uid="u")
 
 
 def _inventory(*entries: Entry, **changes: Any) -> Inventory:

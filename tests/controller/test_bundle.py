@@ -38,7 +38,7 @@ def test_full_spec_is_read() -> None:
             "retryInterval": "1.5s",
             "timeout": "90s",
             "suspend": True,
-            "prune": {"enabled": False, "budget": "40%", "allowEmpty": True},
+            "prune": {"enabled": False, "maxPrune": "40%", "allowEmpty": True},
             "wait": True,
             "forceConflicts": True,
             "adopt": "all",
@@ -65,7 +65,7 @@ def test_full_spec_is_read() -> None:
     assert (options.recreate, options.adopt, options.approved) == (True, Adopt.ALL, "d")
     assert (options.allow_empty, options.timeout) == (True, 90)
     assert options.max_prune == PruneLimit(0, 40)
-    assert not options.full
+    assert not options.reapply_all
 
 
 def test_defaults_are_filled_in() -> None:
@@ -88,7 +88,7 @@ def test_defaults_are_filled_in() -> None:
 )
 def test_limits_are_read(value: object, limit: PruneLimit) -> None:
     """A number or a percentage, as on the command line."""
-    assert bundle({**INLINE, "prune": {"budget": value}}).spec.prune.budget == limit
+    assert bundle({**INLINE, "prune": {"maxPrune": value}}).spec.prune.max_prune == limit
 
 
 WRONG: dict[str, tuple[Any, str]] = {
@@ -110,9 +110,9 @@ WRONG: dict[str, tuple[Any, str]] = {
     "suspend": ({**INLINE, "suspend": "yes"}, "neither true nor false"),
     "adopt": ({**INLINE, "adopt": "some"}, "none of"),
     "deletionPolicy": ({**INLINE, "deletionPolicy": "Keep"}, "none of"),
-    "budget over all": ({**INLINE, "prune": {"budget": "101%"}}, "neither a number"),
-    "a negative budget": ({**INLINE, "prune": {"budget": -1}}, "neither a number"),
-    "a true budget": ({**INLINE, "prune": {"budget": True}}, "neither a number"),
+    "maxPrune over all": ({**INLINE, "prune": {"maxPrune": "101%"}}, "neither a number"),
+    "a negative maxPrune": ({**INLINE, "prune": {"maxPrune": -1}}, "neither a number"),
+    "a true maxPrune": ({**INLINE, "prune": {"maxPrune": True}}, "neither a number"),
     "depends on itself": ({**INLINE, "dependsOn": [{"name": "web"}]}, "depend on itself"),
     "a rule that is none": (
         {**INLINE, "dependsOn": [{"name": "db", "readyWhen": "self."}]},

@@ -29,7 +29,7 @@ from applyprune.errors import (
     EmptyInput,
     Forbidden,
     InventoryIncomplete,
-    LostRace,
+    InventoryLocked,
     OwnedByBundle,
     PruneRefused,
     Unreachable,
@@ -224,7 +224,7 @@ REASONS = [
     (Unreachable("x"), Reason.UNREACHABLE),
     (Conflict("x", code=409), Reason.API_ERROR),
     (InventoryIncomplete("x"), Reason.INVENTORY_UNREADABLE),
-    (LostRace("x"), Reason.INVENTORY_HELD),
+    (InventoryLocked("x"), Reason.INVENTORY_LOCKED),
     (PruneRefused("x"), Reason.APPLY_FAILED),
 ]
 

@@ -137,7 +137,7 @@ def test_blocked_prune_can_be_approved(tenant: Tenant, running: Controller) -> N
     blocked = tenant.condition("web", "PruneBlocked")
     pending = tenant.get("web")["status"]["pendingPrune"]
     assert blocked[:2] == ("True", "PruneRefused")
-    assert f"applyprune.dev/approve-prune={pending['digest']}" in blocked[2]
+    assert f"applyprune.dev/approve={pending['digest']}" in blocked[2]
     assert pending["count"] == 7
     assert f"{tenant.namespace}/configmap/a7" in pending["objects"]
     assert running.metric("applyprune_refused_prunes_total") > refused
@@ -280,7 +280,7 @@ REFUSED: dict[str, dict[str, Any]] = {
     "two sources": {"source": {"inline": "", "secretRefs": [{"name": "a"}]}},
     "an interval of nothing": {"interval": "0s"},
     "no interval": {"interval": "soon"},
-    "a budget": {"prune": {"budget": "101%"}},
+    "a maxPrune": {"prune": {"maxPrune": "101%"}},
     "itself": {"dependsOn": [{"name": "web"}]},
     "a policy": {"deletionPolicy": "Keep"},
     "an account elsewhere": {"serviceAccountName": "a/b"},

@@ -75,8 +75,11 @@ def test_completion_offers_what_is_in_the_cluster(stage: Stage) -> None:
     assert offered(f"applyprune apply {here} ", config) == ["shop", "web"]
     assert offered(f"applyprune inventory move {here} web s", config) == ["shop"]
     assert offered("applyprune delete -n kube-public ", config) == []
-    assert offered(f"applyprune apply {here} web --keep ", config) == ["configmap/a", "configmap/b"]
-    line = f"applyprune inventory abandon web {here} {stage.namespace}/configmap/"
+    assert offered(f"applyprune apply {here} web --orphan ", config) == [
+        "configmap/a",
+        "configmap/b",
+    ]
+    line = f"applyprune inventory orphan web {here} {stage.namespace}/configmap/"
     assert offered(line, config) == [
         f"{stage.namespace}/configmap/a",
         f"{stage.namespace}/configmap/b",

@@ -139,7 +139,7 @@ CODES: dict[str, tuple[int, Callable[[Shop], Ended]]] = {
     "not ready in time": (5, _not_ready),
     "a prune refused": (6, _refused),
     "no server": (7, _no_access),
-    "held by another run": (8, _lost),
+    "locked by another run": (8, _lost),
 }
 
 

@@ -204,7 +204,7 @@ def test_read_and_repair_verbs_have_formats(plane: Plane, namespace: str, reposi
     assert version["server"].startswith("v1.")
     assert document("inventory", "check", "web")["mismatches"] == []
     assert document("inventory", "move", "web", "shop", "configmap/a")["counts"]["moved"] == 1
-    assert document("inventory", "abandon", "shop", "--all")["counts"]["orphaned"] == 1
+    assert document("inventory", "orphan", "shop", "--all")["counts"]["orphaned"] == 1
     found = document("inventory", "check", "gone")
     assert found["exitCode"] == 2
     good.write_text(MANIFESTS.partition("---")[0])

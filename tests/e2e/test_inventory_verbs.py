@@ -91,7 +91,7 @@ def test_move_reaches_another_namespace(desk: Desk, api: Api) -> None:
     assert ended.code == 0, ended.err
     there = Stage(desk.kubeconfig, "default", name=name)
     assert there.listed() == {"configmap/b"}
-    assert there.abandon().exit_code == 0
+    assert there.orphan().exit_code == 0
 
 
 # What is typed after the verb, and what the error says.
@@ -132,20 +132,20 @@ def test_unmovable_object_is_reported(desk: Desk, kubectl: Kubectl) -> None:
 
 def test_orphan_releases_objects(desk: Desk, api: Api) -> None:
     """By name, then the rest; the objects stay."""
-    assert desk("abandon", "web").code == 2
-    wrong = desk("abandon", "web", "configmap/a", "configmap/x")
+    assert desk("orphan", "web").code == 2
+    wrong = desk("orphan", "web", "configmap/a", "configmap/x")
     assert wrong.code == 2
     assert "the set web does not list configmap/x" in wrong.err
-    dry = desk("abandon", "web", "configmap/b", "--dry-run=client")
+    dry = desk("orphan", "web", "configmap/b", "--dry-run=client")
     assert (dry.code, _said(dry.out)) == (
         0,
         ["configmap/b orphaned (dry run) (as asked)", "web: 1 orphaned (dry run)"],
     )
-    ended = desk("abandon", "web", "configmap/b")
+    ended = desk("orphan", "web", "configmap/b")
     assert (ended.code, ended.err) == (0, "")
     assert _said(ended.out) == ["configmap/b orphaned (as asked)", "web: 1 orphaned"]
     assert desk.set().listed() == {"configmap/a", "service/web"}
-    rest = desk("abandon", "web", "--all")
+    rest = desk("orphan", "web", "--all")
     assert (rest.code, _said(rest.out)[-1]) == (0, "web: 2 orphaned")
     assert not desk.set().inventory().exists
     for path in ("configmaps/a", "configmaps/b", "services/web"):
@@ -190,7 +190,7 @@ def test_list_counts_ready_objects(desk: Desk, kubectl: Kubectl) -> None:
     here = ("-n", desk.namespace)
     kubectl("delete", "configmap/a", *here)
     kubectl("patch", "configmap/applyprune-shop", *here, "-p", '{"data":{"header":"{}"}}')
-    ended = desk("list", "--ready")
+    ended = desk("list", "--count-ready")
     assert ended.code == 0
     rows = [re.split(r" {3,}", line) for line in ended.out.splitlines()]
     assert rows[0][:4] == ["NAMESPACE", "NAME", "OBJECTS", "READY"]

@@ -98,7 +98,7 @@ def test_live_lock_holder_is_named_and_keeps_its_lock(
             go_on.set()
             _, err = first.communicate("", timeout=300)
     assert second.code == 8
-    assert "is held by another run" in second.err
+    assert "is locked by another run" in second.err
     assert first.returncode == 0, err
 
 

@@ -62,7 +62,7 @@ def test_reading_verbs_write_nothing(
     )
     into = ("-f", source, "-n", namespace)
     lifted = ("--adopt", "all", "--take-over", "kubectl-client-side-apply", "--recreate",
-              "--force-conflicts", "--full", "--create-namespace")  # fmt: skip
+              "--force-conflicts", "--reapply-all", "--create-namespace")  # fmt: skip
     calls: list[tuple[set[int], tuple[str | Path, ...]]] = [
         *(({1, 3, 4}, ("diff", "web", *into, *more)) for more in ((), lifted)),
         ({1}, ("diff", "web", *into, *lifted, "--external-diff", "true")),
@@ -81,7 +81,7 @@ def test_reading_verbs_write_nothing(
             for more in ((), ("-f", source))
         ),
         ({0, 5}, ("status", "web", "-n", namespace, "--drift")),
-        ({0}, ("inventory", "list", "-n", namespace, "--ready")),
+        ({0}, ("inventory", "list", "-n", namespace, "--count-ready")),
         ({0}, ("inventory", "show", "web", "-n", namespace)),
         ({0, 1}, ("inventory", "check", "web", "-n", namespace)),
         ({0}, ("inventory", "repair", "web", "-n", namespace, "--dry-run", "--yes")),
@@ -89,7 +89,7 @@ def test_reading_verbs_write_nothing(
             {0},
             ("inventory", "move", "web", "new", "configmap/leaves", "-n", namespace, "--dry-run"),
         ),
-        ({0}, ("inventory", "abandon", "web", "--all", "-n", namespace, "--dry-run")),
+        ({0}, ("inventory", "orphan", "web", "--all", "-n", namespace, "--dry-run")),
         ({0}, ("version", "-n", namespace)),
     ]
     kinds = ("configmaps", "secrets")

@@ -150,7 +150,7 @@ def test_verbose_prints_each_request_and_no_secret(
         ("apply", "web", "-f", "a\x1b[31m.yaml"),
         ("apply", "web", "-f", "a.yaml", "--\x9b2J"),
         ("apply", "w\x07eb", "-f", "a.yaml"),
-        ("apply", "web", "-f", "a.yaml", "--keep", "x\u202e/y", "--dry-run=no\x1b"),
+        ("apply", "web", "-f", "a.yaml", "--orphan", "x\u202e/y", "--dry-run=no\x1b"),
         ("inventory", "show", "web", "--context", "\x1b]0;x\x07"),
     ],
     ids=json.dumps,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from applyprune.errors import LostRace, UsageError
+from applyprune.errors import InventoryLocked, UsageError
 from applyprune.model.events import Outcome
 from applyprune.model.options import Adopt, DryRun
 from applyprune.planning.tracking import PART_OF
@@ -42,7 +42,7 @@ def test_orphan_releases_one_object(stage: Stage, api: Api) -> None:
     """It keeps its data; the set forgets it and has what it had besides."""
     stage.run(config_map("a"), config_map("b"), SERVICE)
     before = api.get(_path(stage, "b"))
-    story = stage.abandon("configmap/b")
+    story = stage.orphan("configmap/b")
     assert (story.exit_code, story.outcomes) == (0, {"configmap/b": Outcome.ORPHANED})
     left = api.get(_path(stage, "b"))
     assert (left["metadata"]["uid"], left["data"]) == (before["metadata"]["uid"], before["data"])
@@ -59,7 +59,7 @@ def test_orphan_releases_one_object(stage: Stage, api: Api) -> None:
 def test_orphan_releases_several_objects(stage: Stage, api: Api) -> None:
     """Of whatever kind, by group and namespace too."""
     stage.run(config_map("a"), config_map("b"), SERVICE)
-    story = stage.abandon(f"{stage.namespace}/configmap/b", "Service/web")
+    story = stage.orphan(f"{stage.namespace}/configmap/b", "Service/web")
     assert story.outcomes == dict.fromkeys(("configmap/b", "service/web"), Outcome.ORPHANED)
     assert _is_free(stage, api.get(_path(stage, "b")))
     assert _is_free(stage, api.get(_path(stage, "web", "services")))
@@ -70,7 +70,7 @@ def test_orphan_of_everything_removes_the_set(stage: Stage, api: Api) -> None:
     """The inventory goes, too; the same manifests are a new set, which adopts them."""
     bodies = (config_map("a"), config_map("b"), SERVICE)
     stage.run(*bodies)
-    story = stage.abandon()
+    story = stage.orphan()
     assert set(story.outcomes.values()) == {Outcome.ORPHANED}
     assert len(story.outcomes) == 3
     assert not api.exists(_path(stage, stage.target.inventory.name))
@@ -87,7 +87,7 @@ def test_orphan_of_unlisted_names_does_nothing(stage: Stage, api: Api) -> None:
     stage.run(config_map("a"), config_map("b"))
     before = _states(api, stage)
     with pytest.raises(UsageError, match="does not list configmap/x, service/b"):
-        stage.abandon("configmap/a", "configmap/x", "service/b")
+        stage.orphan("configmap/a", "configmap/x", "service/b")
     assert _states(api, stage) == before
 
 
@@ -106,11 +106,11 @@ def test_orphan_dry_run_changes_nothing(
     stage.run(config_map("a"), config_map("b"))
     before = _states(api, stage)
     audit.restart()
-    story = stage.abandon(*names, dry_run=where)
+    story = stage.orphan(*names, dry_run=where)
     verbs = {one["verb"] for one in audit.events() if "applyprune/" in one["userAgent"]}
     assert verbs <= {"get", "list"}
     assert _states(api, stage) == before
-    assert story.outcomes == stage.abandon(*names).outcomes
+    assert story.outcomes == stage.orphan(*names).outcomes
 
 
 def test_orphan_leaves_the_fields_of_others(stage: Stage, api: Api, kubectl: Kubectl) -> None:
@@ -121,7 +121,7 @@ def test_orphan_leaves_the_fields_of_others(stage: Stage, api: Api, kubectl: Kub
         "-p", '{"data":{"theirs":"1"},"metadata":{"labels":{"their":"label"}}}',
     )  # fmt: skip
     before = api.get(_path(stage, "b"))
-    stage.abandon("configmap/b")
+    stage.orphan("configmap/b")
     left = api.get(_path(stage, "b"))
     assert left["data"] == {"key": "v", "theirs": "1"}
     assert left["metadata"]["labels"] == {"team": "x", "their": "label"}
@@ -147,7 +147,7 @@ def test_orphan_leaves_an_object_of_another_set_alone(
         label = f"{PART_OF}={other.target.id}"
         kubectl("label", "configmap/b", "-n", stage.namespace, label, "--overwrite")
     before = api.get(_path(stage, "b"))
-    story = stage.abandon("configmap/b")
+    story = stage.orphan("configmap/b")
     assert (story.exit_code, story.outcomes) == (0, {"configmap/b": Outcome.REMOVED_FROM_INVENTORY})
     assert api.get(_path(stage, "b")) == before
     assert stage.listed() == {"configmap/a"}
@@ -159,7 +159,7 @@ def test_orphan_removes_the_entry_of_a_missing_object(
     """And nothing is made in its place."""
     stage.run(config_map("a"), config_map("b"))
     kubectl("delete", "configmap/b", "-n", stage.namespace)
-    story = stage.abandon("configmap/b")
+    story = stage.orphan("configmap/b")
     assert (story.exit_code, story.outcomes) == (0, {"configmap/b": Outcome.REMOVED_FROM_INVENTORY})
     assert not api.exists(_path(stage, "b"))
     assert stage.listed() == {"configmap/a"}
@@ -171,7 +171,7 @@ def test_orphan_leaves_a_recreated_object_alone(stage: Stage, api: Api, kubectl:
     kubectl("delete", "configmap/b", "-n", stage.namespace)
     kubectl("create", "configmap", "b", "-n", stage.namespace, "--from-literal=mine=1")
     before = api.get(_path(stage, "b"))
-    assert stage.abandon("configmap/b").outcomes == {"configmap/b": Outcome.REMOVED_FROM_INVENTORY}
+    assert stage.orphan("configmap/b").outcomes == {"configmap/b": Outcome.REMOVED_FROM_INVENTORY}
     assert api.get(_path(stage, "b")) == before
 
 
@@ -181,7 +181,7 @@ def test_orphan_removes_our_manager_even_without_the_label(
     """Every later run would name it: its label is gone and our Apply entry is not."""
     stage.run(config_map("a"), config_map("b"))
     kubectl("label", "configmap/b", "-n", stage.namespace, f"{PART_OF}-")
-    assert stage.abandon("configmap/b").outcomes == {"configmap/b": Outcome.ORPHANED}
+    assert stage.orphan("configmap/b").outcomes == {"configmap/b": Outcome.ORPHANED}
     left = api.get(_path(stage, "b"))
     assert _is_free(stage, left)
     assert left["data"] == {"key": "v"}
@@ -194,7 +194,7 @@ def test_orphan_releases_an_object_that_is_being_deleted(
     """Its finalizer holds it; the set does not wait for that."""
     stage.run(config_map("a"), config_map("b", finalizers=["example.com/hold"]))
     kubectl("delete", "configmap/b", "-n", stage.namespace, "--wait=false")
-    story = stage.abandon("configmap/b")
+    story = stage.orphan("configmap/b")
     assert (story.exit_code, story.outcomes) == (0, {"configmap/b": Outcome.ORPHANED})
     left = api.get(_path(stage, "b"))
     assert _is_free(stage, left)
@@ -222,7 +222,7 @@ def test_orphan_reads_an_object_again_that_changed_meanwhile(
                 kubectl("annotate", "configmap/b", "-n", spoiled.namespace, "mine=1")
 
     proxy.before_forward = before
-    assert spoiled.abandon("configmap/b").outcomes == {"configmap/b": Outcome.ORPHANED}
+    assert spoiled.orphan("configmap/b").outcomes == {"configmap/b": Outcome.ORPHANED}
     assert len(sent) == 2
     left = api.get(_path(spoiled, "b"))
     assert _is_free(spoiled, left)
@@ -233,7 +233,7 @@ def test_orphan_recognises_a_lost_reply(spoiled: Stage, proxy: FaultProxy, api: 
     """The patch is sent again and does not fit any more: there is nothing left to take off."""
     spoiled.run(config_map("a"), config_map("b"))
     proxy.rule = first(1, faults.lose_reply(), where=_patches)
-    assert spoiled.abandon("configmap/b").exit_code == 0
+    assert spoiled.orphan("configmap/b").exit_code == 0
     assert _is_free(spoiled, api.get(_path(spoiled, "b")))
     assert spoiled.listed() == {"configmap/a"}
 
@@ -245,7 +245,7 @@ def test_rejected_orphan_stays_listed_and_ours(
     stage.run(config_map("a"), config_map("b"), config_map("c"))
     denied = faults.status(403, reason="Forbidden", message="not today")
     proxy.rule = always(denied, where=lambda seen: _patches(seen) and seen.path.endswith("/b"))
-    story = spoiled.abandon("configmap/b", "configmap/c")
+    story = spoiled.orphan("configmap/b", "configmap/c")
     assert story.outcomes == {"configmap/b": Outcome.FAILED, "configmap/c": Outcome.ORPHANED}
     assert story.exit_code == 3
     assert "not today" in story.problem("configmap/b")
@@ -257,8 +257,8 @@ def test_orphan_waits_for_the_run_with_the_lock(stage: Stage, api: Api) -> None:
     """And touches nothing while that lives."""
     stage.run(config_map("a"), config_map("b"))
     take_from_elsewhere(stage)
-    with pytest.raises(LostRace) as caught:
-        stage.abandon("configmap/b", lock_timeout=1.0)
+    with pytest.raises(InventoryLocked) as caught:
+        stage.orphan("configmap/b", lock_timeout=1.0)
     assert ELSEWHERE.who in str(caught.value.why)
     assert not _is_free(stage, api.get(_path(stage, "b")))
 
@@ -270,7 +270,7 @@ def test_orphan_killed_before_it_records_the_release_recovers(
     """The next run without it forgets it; the next one with it takes it back; it never goes."""
     stage.run(config_map("a"), config_map("b"))
     uid = api.get(_path(stage, "b"))["metadata"]["uid"]
-    command = ["inventory", "abandon", stage.name, "-n", stage.namespace, "configmap/b"]
+    command = ["inventory", "orphan", stage.name, "-n", stage.namespace, "configmap/b"]
     # Inventory, discovery 2, list, union, intent, a look, the patch, and the write after it.
     killed = kill_at(proxy, 9, Moment.BEFORE, command, proxy.kubeconfig(tmp_path))
     assert killed is not None
@@ -297,7 +297,7 @@ def test_orphan_killed_before_its_patch_is_finished_by_the_next_run(
 ) -> None:
     """The intent is recorded, the marks are on still: the next prune lets go of it."""
     stage.run(config_map("a"), config_map("b"))
-    command: list[str | Path] = ["inventory", "abandon", "web", "configmap/b"]
+    command: list[str | Path] = ["inventory", "orphan", "web", "configmap/b"]
     kill_at_patch(proxy, [*command, "-n", stage.namespace], proxy.kubeconfig(tmp_path))
     assert stage.run(config_map("a")).outcomes["configmap/b"] is Outcome.ORPHANED
     assert api.exists(f"/api/v1/namespaces/{stage.namespace}/configmaps/b")

@@ -69,7 +69,7 @@ def test_set_belongs_to_its_bundle(stage: Stage) -> None:
         for one in bundle.run(config_map("a"), config_map("b")).events
         if isinstance(one, Recorded)
     ]
-    for mode in (Mode.APPLY, Mode.PRUNE, Mode.DELETE, Mode.ABANDON):
+    for mode in (Mode.APPLY, Mode.PRUNE, Mode.DELETE, Mode.ORPHAN):
         with pytest.raises(OwnedByBundle, match=OWNER):
             stage.run(config_map("a"), mode=mode)
     with pytest.raises(OwnedByBundle):
@@ -86,7 +86,7 @@ def test_bundle_removes_only_its_own_set(stage: Stage) -> None:
     """A set that was released meanwhile stays, whatever becomes of the Bundle."""
     stage.run(config_map("a"))
     bundle = replace(stage, owner=OWNER, takes_over=True)
-    for mode in (Mode.DELETE, Mode.ABANDON):
+    for mode in (Mode.DELETE, Mode.ORPHAN):
         with pytest.raises(OwnedByBundle, match="does not belong to Bundle shop/web"):
             bundle.run(mode=mode)
     assert stage.listed() == {"configmap/a"}

@@ -115,7 +115,7 @@ def test_api_service_is_broken_before_the_first_run(stage: Stage, poisoned: Api)
     refused = stage.run(*bodies[:-1], allow_kinds=frozenset({"namespace"}))
     assert refused.exit_code == 6
     assert "the API group broken.example.com does not answer" in refused.problem("namespace/shop")
-    kept = stage.run(*bodies[:-1], keep=frozenset({"namespace/shop"}))
+    kept = stage.run(*bodies[:-1], orphan=frozenset({"namespace/shop"}))
     assert kept.outcomes["namespace/shop"] is Outcome.ORPHANED
     gone = stage.run(mode=Mode.DELETE)
     assert (gone.exit_code, set(gone.outcomes.values())) == (0, {Outcome.DELETED})

@@ -444,7 +444,7 @@ def test_both_managers_follow_an_orphaned_or_moved_object(stage: Stage, api: Api
     assert other.check().found == {}
     assert other.run(deployment(SCALED, image="web:2")).exit_code == 0
     assert _replicas(api, stage) == 5
-    other.abandon("deployment/web")
+    other.orphan("deployment/web")
     found = api.get(_path(stage))
     assert not [one for one in _managers(found) if one.startswith("applyprune/")]
     assert found["spec"]["replicas"] == 5

@@ -97,7 +97,7 @@ def test_crd_with_foreign_custom_resources_is_not_deleted(stage: Stage) -> None:
 
 
 def test_namespace_with_foreign_contents_is_not_deleted(stage: Stage) -> None:
-    """The whole delete is refused; --keep leaves the namespace and takes the rest."""
+    """The whole delete is refused; --orphan leaves the namespace and takes the rest."""
     home: dict[str, Any] = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}}
     other = Stage(stage.kubeconfig, "default", name="other")
     stage.run(home, config_map("ours", namespace="shop"))
@@ -108,7 +108,7 @@ def test_namespace_with_foreign_contents_is_not_deleted(stage: Stage) -> None:
         "namespace/shop"
     )
     assert refused.outcomes["configmap/ours"] is Outcome.NOT_PRUNED
-    kept = stage.run(mode=Mode.DELETE, keep=frozenset({"namespace/shop"}))
+    kept = stage.run(mode=Mode.DELETE, orphan=frozenset({"namespace/shop"}))
     assert kept.outcomes == {
         "configmap/ours": Outcome.DELETED,
         "namespace/shop": Outcome.ORPHANED,
@@ -128,7 +128,7 @@ def test_children_of_the_sets_own_objects_are_not_foreign(stage: Stage) -> None:
     assert set(story.outcomes.values()) == {Outcome.DELETED}, story.events
 
 
-@pytest.mark.parametrize("how", ["annotated", "adopted", "--keep", "still wanted"])
+@pytest.mark.parametrize("how", ["annotated", "adopted", "--orphan", "still wanted"])
 def test_orphaned_object_survives_its_namespaces_prune(stage: Stage, how: str) -> None:
     """Kept, adopted or still in the input: the Namespace around it is refused."""
     home: dict[str, Any] = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}}
@@ -141,11 +141,11 @@ def test_orphaned_object_survives_its_namespaces_prune(stage: Stage, how: str) -
         stage.run(home, precious, adopt=Adopt.ALL)
         other.run(mode=Mode.DELETE)
     stage.run(home, precious, config_map("plain", namespace="shop"))
-    keep = frozenset({"configmap/precious"} if how == "--keep" else ())
+    orphan = frozenset({"configmap/precious"} if how == "--orphan" else ())
     if how == "still wanted":
-        story = stage.run(precious, keep=keep)
+        story = stage.run(precious, orphan=orphan)
     else:
-        story = stage.run(mode=Mode.DELETE, keep=keep)
+        story = stage.run(mode=Mode.DELETE, orphan=orphan)
     if how == "adopted":
         # Its Namespace was adopted with it, and an adopted Namespace is not deleted at all.
         assert story.outcomes["namespace/shop"] is Outcome.ORPHANED

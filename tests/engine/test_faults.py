@@ -8,7 +8,7 @@ import pytest
 
 from applyprune.errors import AccessError
 from applyprune.model.events import Outcome
-from applyprune.model.inventory import Made
+from applyprune.model.inventory import Ownership
 from applyprune.model.options import Mode
 from tests.support.fault_proxy import Exchange, Fault, FaultProxy, always, faults, first
 from tests.support.objects import config_map
@@ -40,7 +40,7 @@ def test_create_with_a_lost_reply_is_recognised_as_ours(
     proxy.rule = first(1, faults.lose_reply(), where=_applies("b"))
     story = spoiled.run(config_map("a"), config_map("b"))
     assert story.outcomes["configmap/b"] is Outcome.CREATED
-    assert {entry.made for entry in spoiled.inventory().entries.values()} == {Made.CREATED}
+    assert {entry.ownership for entry in spoiled.inventory().entries.values()} == {Ownership.OWNED}
     assert spoiled.run(config_map("a")).outcomes["configmap/b"] is Outcome.PRUNED
     assert not api.exists(f"/api/v1/namespaces/{spoiled.namespace}/configmaps/b")
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from applyprune.errors import LostRace
+from applyprune.errors import InventoryLocked
 from applyprune.model.events import Outcome
 from applyprune.model.options import Mode
 from tests.support.fault_proxy import Exchange, FaultProxy, always, faults
@@ -159,7 +159,7 @@ def test_inventory_written_by_another_run_is_not_removed(
     path = _path(stage, stage.target.inventory.name)
     happened: list[int] = []
     proxy.before_forward = _once("DELETE", path, lambda: take_from_elsewhere(stage), happened)
-    with pytest.raises(LostRace):
+    with pytest.raises(InventoryLocked):
         spoiled.run(mode=Mode.DELETE)
     assert happened
     assert stage.inventory().holder == ELSEWHERE

@@ -13,7 +13,7 @@ from applyprune.errors import InventoryError, InventoryTooNew
 from applyprune.localplane import API_SERVER_ONLY
 from applyprune.model.events import Found, Outcome
 from applyprune.model.findings import Fault, Remedy
-from applyprune.model.inventory import Made
+from applyprune.model.inventory import Ownership
 from applyprune.model.options import Mode
 from applyprune.planning.tracking import PART_OF
 from tests.support.api import Api
@@ -70,12 +70,12 @@ def test_repair_does_not_lose_kinds_it_cannot_list(
     )
     (unseen,) = _unseen(spoiled.check())
     assert unseen.startswith("could not be looked at: serviceaccounts")
-    with pytest.raises(InventoryError, match="was not made anew") as caught:
+    with pytest.raises(InventoryError, match="was not rebuilt") as caught:
         spoiled.repair()
     assert "serviceaccounts" in caught.value.why
-    assert "--partly" in caught.value.hint
+    assert "--allow-partial" in caught.value.hint
     assert api.get(_path(stage, stage.target.inventory.name)) == damaged
-    assert spoiled.repair(partly=True).exit_code == 0
+    assert spoiled.repair(allow_partial=True).exit_code == 0
     assert stage.listed() == {"configmap/a"}
     # What was not seen then is found by its marks when it can be.
     assert stage.check().found == {"serviceaccount/account": Fault.UNLISTED}
@@ -121,11 +121,11 @@ def test_repair_does_not_lose_an_unavailable_group(fresh_plane: FreshPlane) -> N
         time.sleep(0.2)
     assert unseen == ["could not be looked at: the API group silent.example.com does not answer"]
     damaged = _damage(stage, api)
-    with pytest.raises(InventoryError, match="was not made anew") as caught:
+    with pytest.raises(InventoryError, match="was not rebuilt") as caught:
         stage.repair()
     assert "silent.example.com" in caught.value.why
     assert api.get(_path(stage, stage.target.inventory.name)) == damaged
-    assert stage.repair(made=Made.CREATED, partly=True).exit_code == 0
+    assert stage.repair(ownership=Ownership.OWNED, allow_partial=True).exit_code == 0
     assert stage.listed() == {"configmap/a"}
     api.close()
 
@@ -151,20 +151,20 @@ def test_newer_format_is_not_overwritten(stage: Stage, api: Api) -> None:
     path = _path(stage, stage.target.inventory.name)
     body = api.get(path)
     header = json.loads(body["data"]["header"])
-    body["data"]["header"] = json.dumps({**header, "schema": 2})
+    body["data"]["header"] = json.dumps({**header, "schema": 3})
     status, newer = api("PUT", path, body)
     assert status == 200, newer
-    for made in Made:
+    for ownership in Ownership:
         for partly in (False, True):
-            with pytest.raises(InventoryTooNew, match="has format 2"):
-                stage.repair(made=made, partly=partly)
+            with pytest.raises(InventoryTooNew, match="has format 3"):
+                stage.repair(ownership=ownership, allow_partial=partly)
     with pytest.raises(InventoryTooNew):
         stage.check()
     for mode, bodies in (
         (Mode.APPLY, (config_map("a"),)),
         (Mode.PRUNE, (config_map("a"),)),
         (Mode.DELETE, ()),
-        (Mode.ABANDON, ()),
+        (Mode.ORPHAN, ()),
     ):
         with pytest.raises(InventoryTooNew):
             stage.run(*bodies, mode=mode)
@@ -175,6 +175,30 @@ def test_newer_format_is_not_overwritten(stage: Stage, api: Api) -> None:
             source.move(to)
     assert api.get(path) == newer
     assert api.exists(_path(stage, "b"))
+
+
+def test_inventory_of_a_development_version_is_refused_until_rebuilt(
+    stage: Stage, api: Api
+) -> None:
+    """Its keys are the old ones; the command that the error names makes a new one of the labels."""
+    bodies = config_map("a"), config_map("b")
+    stage.run(*bodies)
+    path = _path(stage, stage.target.inventory.name)
+    body = api.get(path)
+    header = json.loads(body["data"]["header"]) | {"schema": 1}
+    entries = body["data"]["entries"].replace('"ownership":"owned"', '"made":"created"')
+    body["data"] = {"header": json.dumps(header), "entries": entries}
+    status, old = api("PUT", path, body)
+    assert status == 200, old
+    for mode, given in ((Mode.APPLY, bodies), (Mode.DELETE, ())):
+        with pytest.raises(InventoryError, match="a development version") as caught:
+            stage.run(*given, mode=mode)
+        assert f"applyprune inventory repair {stage.target.arguments}" in caught.value.hint
+    assert api.get(path) == old
+    assert stage.repair(ownership=Ownership.OWNED).exit_code == 0
+    assert stage.listed() == {"configmap/a", "configmap/b"}
+    story = stage.run(config_map("a"))
+    assert (story.exit_code, story.outcomes["configmap/b"]) == (0, Outcome.PRUNED)
 
 
 def _kill_at_apply(

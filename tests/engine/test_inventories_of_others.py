@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from applyprune.model.events import Outcome
-from applyprune.model.inventory import ABSENT, Entry
+from applyprune.model.inventory import Entry
 from applyprune.model.options import Adopt, Mode
 from applyprune.model.refs import Ref
 from applyprune.planning.tracking import PART_OF, SHARD_OF
@@ -39,7 +39,7 @@ def _write(stage: Stage, entries: Mapping[Ref, Entry]) -> None:
 
 def _entry(name: str, namespace: str, uid: str) -> Entry:
     ref = Ref("", "ConfigMap", namespace, name)
-    return Entry(ref, "configmaps", "v1", ABSENT, uid=uid)
+    return Entry(ref, "configmaps", "v1", None, uid=uid)
 
 
 def _fill(stage: Stage) -> None:

@@ -67,7 +67,9 @@ def test_explain_says_what_an_apply_would_do(stage: Stage, kubectl: Kubectl) -> 
     adopted = explain(stage, "configmap/there", a, b, c, config_map("there"))
     assert "adopted: it existed and belonged to no set" in adopted.verdict
     left = explain(stage, "configmap/c", a, b)
-    assert left.verdict.startswith("It would be deleted. To leave it standing: --keep configmap/c")
+    assert left.verdict.startswith(
+        "It would be deleted. To orphan it instead: --orphan configmap/c"
+    )
     assert left.reasons[0] == "it is not in the input"
 
 
@@ -81,12 +83,12 @@ def test_explain_says_what_a_prune_would_do(stage: Stage, kubectl: Kubectl) -> N
         name: alone(stage, f"configmap/{name}").verdict for name in ("a", "there", "kept", "gone")
     }
     assert verdicts == {
-        "a": "If it left the set: it would be deleted. To leave it standing: --keep configmap/a, "
+        "a": "If it left the set: it would be deleted. To orphan it instead: --orphan configmap/a, "
         "or the annotation applyprune.dev/prune: disabled.",
-        "there": "If it left the set: it would be abandoned: it was adopted, not created, by this "
+        "there": "If it left the set: it would be orphaned: it was adopted, not created, by this "
         "set. --prune-adopted would delete it.",
-        "kept": "If it left the set: it would be abandoned: kept by helm.sh/resource-policy: keep.",
-        "gone": "If it left the set: it would be taken off the list, and left alone: it is gone.",
+        "kept": "If it left the set: it would be orphaned: marked helm.sh/resource-policy: keep.",
+        "gone": "If it left the set: it would only be removed from the inventory: it is gone.",
     }
     assert alone(stage, "configmaps/a").verdict == verdicts["a"]  # kubectl takes it as well
     label = "applyset.kubernetes.io/part-of-"

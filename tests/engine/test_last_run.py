@@ -92,8 +92,8 @@ def test_last_run_records_moves_orphans_and_repairs(stage: Stage, kubectl: Kubec
     stage.move(other, "configmap/a")
     assert (last(stage).mode, last(other).mode) == ("move", "move")
     assert last(stage).run == last(other).run
-    stage.abandon("configmap/b")
-    assert last(stage).mode == "abandon"
+    stage.orphan("configmap/b")
+    assert last(stage).mode == "orphan"
     label = "applyset.kubernetes.io/part-of-"
     kubectl("label", "configmap/c", "-n", stage.namespace, label)
     stage.repair()

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from applyprune.errors import LostRace, UsageError
+from applyprune.errors import InventoryLocked, UsageError
 from applyprune.model.events import Done, Outcome, Waiting
-from applyprune.model.inventory import Made
+from applyprune.model.inventory import Ownership
 from applyprune.model.options import Adopt, DryRun
 from applyprune.planning.tracking import PART_OF
 from tests.support.fault_proxy import Exchange, FaultProxy, always, faults, first
@@ -356,8 +356,8 @@ def test_move_keeps_ownership_as_it_was(
     stage.move(shop)
     if applied:
         shop.run(config_map("old"), config_map("new"), config_map("s"))
-    made = {ref.name: entry.made for ref, entry in shop.inventory().entries.items()}
-    assert made == {"old": Made.ADOPTED, "new": Made.CREATED, "s": Made.CREATED}
+    made = {ref.name: entry.ownership for ref, entry in shop.inventory().entries.items()}
+    assert made == {"old": Ownership.ADOPTED, "new": Ownership.OWNED, "s": Ownership.OWNED}
     assert shop.run(config_map("s")).outcomes == {
         "configmap/s": Outcome.UNCHANGED,
         "configmap/old": Outcome.ORPHANED,
@@ -507,7 +507,7 @@ def _try_to_move(source: Stage, target: Stage, name: str) -> bool:
     """Return whether the move was done; a lost race is the only other end."""
     try:
         return source.move(target, name, lock_timeout=20.0).exit_code == 0
-    except LostRace:
+    except InventoryLocked:
         return False
 
 
@@ -517,7 +517,9 @@ def test_move_waits_for_the_run_with_either_lock(stage: Stage, shop: Stage) -> N
     shop.run(config_map("s"))
     for held in (stage, shop):
         take_from_elsewhere(held)
-        with pytest.raises(LostRace, match=f"the set {held.name} is held by another run") as caught:
+        with pytest.raises(
+            InventoryLocked, match=f"the set {held.name} is locked by another run"
+        ) as caught:
             stage.move(shop, "configmap/b", lock_timeout=1.0)
         assert ELSEWHERE.who in str(caught.value.why)
         assert stage.listed() == {"configmap/a", "configmap/b"}

@@ -371,7 +371,7 @@ def test_object_recreated_by_others_is_adopted_again(stage: Stage, api: Api) -> 
     assert live["data"] == CONFIG["data"]
     (entry,) = [one for ref, one in stage.inventory().entries.items() if ref.short == "configmap/m"]
     assert entry.uid == live["metadata"]["uid"] != old
-    assert entry.made == "adopted"
+    assert entry.ownership == "adopted"
 
 
 REWRITES: dict[str, tuple[str, str, str]] = {

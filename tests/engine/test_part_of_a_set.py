@@ -112,7 +112,7 @@ def test_namespace_override_moves_the_objects(stage: Stage, api: Api) -> None:
     story = stage.run(*bodies, namespace_override=home)
     assert set(story.outcomes.values()) == {Outcome.CREATED}
     assert {ref.namespace for ref in stage.inventory().entries} == {home}
-    (after,) = (one.after for one in stage.inventory().entries.values() if one.ref.name == "a")
+    (after,) = (one.depends_on for one in stage.inventory().entries.values() if one.ref.name == "a")
     assert [(ref.namespace, ref.name) for ref in after] == [(home, "b")]
     assert set(stage.run(*bodies, namespace_override=home).outcomes.values()) == {Outcome.UNCHANGED}
     assert api.exists(f"/api/v1/namespaces/{home}/configmaps/b")

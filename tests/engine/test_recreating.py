@@ -11,7 +11,7 @@ import pytest
 
 from applyprune.errors import InputError
 from applyprune.model.events import Outcome
-from applyprune.model.inventory import Made
+from applyprune.model.inventory import Ownership
 from applyprune.model.options import DryRun
 from tests.support.fault_proxy import Exchange, FaultProxy, always, faults, first
 from tests.support.input_files import write_input
@@ -117,7 +117,7 @@ def test_immutable_change_is_refused_with_its_field_and_recreated_where_allowed(
     assert (story.exit_code, story.outcomes[ref]) == (0, Outcome.RECREATED), story.events
     assert _uid(stage, ref) != uid
     assert stage.run(after, config_map("a")).outcomes[ref] is Outcome.UNCHANGED
-    assert {entry.made for entry in stage.inventory().entries.values()} == {Made.CREATED}
+    assert {entry.ownership for entry in stage.inventory().entries.values()} == {Ownership.OWNED}
 
     if name == "Service clusterIP":
         return  # to leave the address to the server again is no change at all
@@ -235,7 +235,7 @@ def test_recreation_killed_anywhere_recovers(
             assert here.listed() == set()
         else:
             assert api.get(path)["data"] == {"key": "b"}
-            assert {one.made for one in here.inventory().entries.values()} == {Made.CREATED}
+            assert {one.ownership for one in here.inventory().entries.values()} == {Ownership.OWNED}
     # The look after the refusal, the trial, the intent, the delete, the look that finds it gone,
     # the note that it is gone, the create, the end.
     assert len(killed_at) == 8, killed_at
@@ -278,7 +278,7 @@ def test_create_with_a_lost_reply_is_recognised_as_ours(
     proxy.rule = first(1, faults.lose_reply(), where=creates)
     story = spoiled.run(_immutable("b"), recreate=True)
     assert story.outcomes == {"configmap/fixed": Outcome.RECREATED}, story.events
-    assert {one.made for one in stage.inventory().entries.values()} == {Made.CREATED}
+    assert {one.ownership for one in stage.inventory().entries.values()} == {Ownership.OWNED}
 
 
 def test_unknown_annotation_value_is_an_input_error(stage: Stage) -> None:

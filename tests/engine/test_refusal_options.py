@@ -156,7 +156,7 @@ def test_orphan_option_accepts_upper_case(stage: Stage, api: Api, mode: Mode) ->
     """Names of RBAC may have it; the kind may be in any case."""
     stage.run(ROLE, config_map("a"))
     left = () if mode is Mode.DELETE else (config_map("a"),)
-    story = stage.run(*left, mode=mode, keep=frozenset({"role/App.Reader"}))
+    story = stage.run(*left, mode=mode, orphan=frozenset({"role/App.Reader"}))
     assert story.exit_code == 0, story.events
     assert story.outcomes["role.rbac.authorization.k8s.io/App.Reader"] is Outcome.ORPHANED
     roles = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{stage.namespace}/roles"
@@ -173,10 +173,10 @@ def test_orphan_option_that_matches_nothing_blocks_the_prune(
     left = () if mode is Mode.DELETE else (config_map("a"),)
     listed = stage.listed()
     keep = frozenset({lost, "configmap/b"})
-    story = stage.run(*left, mode=mode, keep=keep)
+    story = stage.run(*left, mode=mode, orphan=keep)
     assert story.exit_code == 6, story.events
     assert not {Outcome.PRUNED, Outcome.DELETED, Outcome.ORPHANED} & set(story.outcomes.values())
-    assert f"--keep {lost} names nothing that the set lists" in story.refusal
+    assert f"--orphan {lost} names nothing that the set lists" in story.refusal
     assert "configmap/b names nothing" not in story.refusal
     assert stage.listed() == listed
     kubectl("get", "configmap/b", "role/App.Reader", "-n", stage.namespace)
@@ -190,7 +190,7 @@ def test_orphan_option_that_matches_nothing_is_ignored_without_a_prune(
     stage.run(config_map("a"), config_map("b"))
     keep = frozenset({"configmap/gone", "configmap/b"})
     bodies = (config_map("a"), config_map("b"))
-    assert stage.run(*bodies, mode=mode, keep=keep).exit_code == 0
-    story = stage.run(config_map("a"), mode=mode, keep=keep)
+    assert stage.run(*bodies, mode=mode, orphan=keep).exit_code == 0
+    story = stage.run(config_map("a"), mode=mode, orphan=keep)
     assert (story.exit_code, story.refusal) == (0, "")
     assert story.outcomes["configmap/b"] is Outcome.ORPHANED

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from applyprune.errors import InventoryError, LostRace, UsageError
+from applyprune.errors import InventoryError, InventoryLocked, UsageError
 from applyprune.model.events import Outcome
 from applyprune.model.findings import Fault
-from applyprune.model.inventory import Holder, Made
+from applyprune.model.inventory import Holder, Ownership
 from applyprune.model.options import DryRun
 from applyprune.planning.tracking import PART_OF
 from tests.support.objects import config_map, crd, custom_resource
@@ -60,9 +60,9 @@ def test_labelled_but_unlisted_object_is_found(stage: Stage, api: Api, kubectl: 
     assert stage.listed() == {"configmap/a"}
     story = stage.repair()
     assert story.outcomes == {"configmap/b": Outcome.REPAIRED}
-    assert {entry.ref.name: entry.made for entry in stage.inventory().entries.values()} == {
-        "a": Made.CREATED,
-        "b": Made.ADOPTED,
+    assert {entry.ref.name: entry.ownership for entry in stage.inventory().entries.values()} == {
+        "a": Ownership.OWNED,
+        "b": Ownership.ADOPTED,
     }
     assert not stage.check().found
     assert stage.run(config_map("a")).outcomes["configmap/b"] is Outcome.ORPHANED
@@ -161,7 +161,7 @@ def test_missing_inventory_is_rebuilt(stage: Stage, kubectl: Kubectl) -> None:
         "configmap/b": Fault.UNLISTED,
     }
     assert not stage.inventory().exists
-    assert stage.repair(made=Made.CREATED).exit_code == 0
+    assert stage.repair(ownership=Ownership.OWNED).exit_code == 0
     assert stage.run(config_map("a")).outcomes["configmap/b"] is Outcome.PRUNED
 
 
@@ -183,7 +183,7 @@ def test_unreadable_inventory_is_rebuilt(stage: Stage, api: Api, how: str) -> No
         "configmap/a": Fault.UNLISTED,
         "configmap/b": Fault.UNLISTED,
     }
-    assert stage.repair(made=Made.CREATED).exit_code == 0
+    assert stage.repair(ownership=Ownership.OWNED).exit_code == 0
     assert not stage.check().found
     assert stage.run(config_map("a")).outcomes["configmap/b"] is Outcome.PRUNED
 
@@ -226,6 +226,6 @@ def test_repair_waits_for_the_run_with_the_lock(stage: Stage) -> None:
     holder = Holder("r", "ci@elsewhere", "another/boot", "1@1", lease=30.0)
     store.write(replace(store.read(), holder=holder))
     transport.close()
-    with pytest.raises(LostRace, match="ci@elsewhere"):
+    with pytest.raises(InventoryLocked, match="ci@elsewhere"):
         stage.repair(lock_timeout=1.0)
     assert stage.listed() == {"configmap/a"}

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from applyprune.engine.releasing import release
-from applyprune.model.inventory import Made
+from applyprune.model.inventory import Ownership
 from applyprune.model.options import DryRun, Mode, Options
 from tests.support.objects import config_map
 from tests.support.stage import Stage, Story
@@ -47,7 +47,7 @@ def _lost_and_repaired(stage: Stage) -> Story:
         stage.store(transport).remove(stage.inventory())
     finally:
         transport.close()
-    return stage.repair(made=Made.CREATED)
+    return stage.repair(ownership=Ownership.OWNED)
 
 
 def test_verb_sends_the_recorded_number_of_requests(spoiled: Stage, proxy: FaultProxy) -> None:
@@ -69,7 +69,7 @@ def test_verb_sends_the_recorded_number_of_requests(spoiled: Stage, proxy: Fault
         "move, dry run": _count(proxy, lambda: spoiled.move(other, dry_run=DryRun.SERVER)),
         "move one": _count(proxy, lambda: spoiled.move(other, "ConfigMap/c-0")),
         "move all": _count(proxy, lambda: spoiled.move(other)),
-        "abandon": _count(proxy, lambda: other.abandon("ConfigMap/c-0")),
+        "orphan": _count(proxy, lambda: other.orphan("ConfigMap/c-0")),
         "delete": _count(proxy, lambda: other.run(mode=Mode.DELETE, max_prune=limit)),
         "create for a Bundle": _count(proxy, lambda: owned.run(config_map("d"))),
         "release": _count(proxy, lambda: _release(owned)),
@@ -86,7 +86,7 @@ def test_verb_sends_the_recorded_number_of_requests(spoiled: Stage, proxy: Fault
         "move, dry run": "GET 4",
         "move one": "GET 4 PATCH 2 POST 1 PUT 3",
         "move all": "DELETE 1 GET 4 PATCH 2 PUT 4",
-        "abandon": "GET 3 PATCH 1 PUT 3",
+        "orphan": "GET 3 PATCH 1 PUT 3",
         "delete": "DELETE 2 GET 3 PUT 2",
         "create for a Bundle": "GET 4 PATCH 1 POST 1 PUT 1",
         "release": "GET 1 PUT 1",

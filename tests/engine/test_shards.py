@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from applyprune.cluster.inventory_packing import MOST, pack
-from applyprune.errors import InventoryError, InventoryIncomplete, LostRace
+from applyprune.errors import InventoryError, InventoryIncomplete, InventoryLocked
 from applyprune.model.events import Outcome
 from applyprune.model.findings import Fault
-from applyprune.model.inventory import ABSENT, Entry, Evidence, Inventory, Made
+from applyprune.model.inventory import ApplyFingerprint, Entry, Inventory, Ownership
 from applyprune.model.options import Mode
 from applyprune.model.refs import Ref
 from applyprune.planning.tracking import SHARD_OF
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 def _entry(ref: Ref) -> Entry:
     """Return an entry of the size that a confirmed apply leaves."""
     mark = hashlib.sha256(repr(ref).encode()).hexdigest()
-    evidence = Evidence(str(int(mark[:6], 16)), 1, mark[:32], "2026-11-21T10:00:00Z")
+    fingerprint = ApplyFingerprint(str(int(mark[:6], 16)), 1, mark[:32], "2026-11-21T10:00:00Z")
     uid = str(uuid.UUID(mark[:32]))
-    return Entry(ref, "configmaps", "v1", ABSENT, uid=uid, digest=mark[32:], evidence=evidence)
+    return Entry(ref, "configmaps", "v1", None, uid=uid, digest=mark[32:], fingerprint=fingerprint)
 
 
 def _dead(count: int) -> dict[Ref, Entry]:
@@ -126,7 +126,7 @@ def test_lost_shard_with_all_live_entries_is_repaired_from_labels(stage: Stage, 
     found = stage.check().found
     assert found["damaged-inventory"] is Fault.DAMAGED
     assert len([fault for fault in found.values() if fault is Fault.UNLISTED]) == 500
-    assert stage.repair(made=Made.CREATED).exit_code == 0
+    assert stage.repair(ownership=Ownership.OWNED).exit_code == 0
     again = stage.inventory().entries
     assert {ref for ref in again if ref.namespace == stage.namespace} == set(listed)
     # What is gone is forgotten with a look at each, a minute for so many: not here.
@@ -183,7 +183,7 @@ def test_writer_that_lost_the_race_leaves_the_winners_shards(stage: Stage, api: 
     _write(stage, _dead(6_000))
     read, also_read = mine.read(), theirs.read()
     theirs.write(replace(also_read, entries=_dead(7_000)))
-    with pytest.raises(LostRace):
+    with pytest.raises(InventoryLocked):
         mine.write(replace(read, entries=_dead(8_000)))
     assert len(stage.inventory().entries) == 7_000
     # The next write lists what is there, and takes away what the loser has left.

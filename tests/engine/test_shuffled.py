@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from applyprune.localplane import Binaries, Plane
+    from applyprune.model.inventory import Wave
     from applyprune.model.plan import Plan
     from tests.support.stage import Story
 
@@ -164,9 +165,11 @@ def _outcomes(story: Story) -> list[Outcome]:
     return [one.outcome for one in story.events if isinstance(one, Done)]
 
 
-def _steps(plan: Plan) -> list[tuple[str, str, int]]:
-    steps = [(str(one.desired.ref), str(one.action), one.desired.wave) for one in plan.applies]
-    return steps + [(str(one.entry.ref), str(one.action), 0) for one in plan.removals]
+def _steps(plan: Plan) -> list[tuple[str, str, Wave | None]]:
+    steps: list[tuple[str, str, Wave | None]] = [
+        (str(one.desired.ref), str(one.action), one.desired.wave) for one in plan.applies
+    ]
+    return steps + [(str(one.entry.ref), str(one.action), None) for one in plan.removals]
 
 
 def _content(api: Api, plan: Plan, manager: str) -> Mapping[str, Any]:
@@ -198,7 +201,14 @@ def _content(api: Api, plan: Plan, manager: str) -> Mapping[str, Any]:
 
 def _record(stage: Stage) -> Mapping[str, Any]:
     return {
-        str(ref): (one.digest, one.wave, one.after, one.keep, one.made, one.version)
+        str(ref): (
+            one.digest,
+            one.wave,
+            one.depends_on,
+            one.orphan_reason,
+            one.ownership,
+            one.version,
+        )
         for ref, one in stage.inventory().entries.items()
     }
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from applyprune.model.events import Outcome
-from applyprune.model.inventory import ABSENT, Made
+from applyprune.model.inventory import Ownership
 from applyprune.model.options import Mode
 from tests.support.fault_proxy import Exchange, FaultProxy, always, faults
 from tests.support.objects import CLAIM, config_map, event
@@ -96,7 +96,7 @@ def test_recreated_object_without_a_reply_is_pruned_by_the_next_run(
     assert story.outcomes["configmap/fixed"] is Outcome.FAILED, story.events
     assert api.get(path)["data"] == {"key": "new"}
     (entry,) = [one for one in stage.inventory().entries.values() if one.ref.name == "fixed"]
-    assert (entry.found, entry.uid, entry.made) == (ABSENT, "", Made.CREATED)
+    assert (entry.uid_before_apply, entry.uid, entry.ownership) == (None, "", Ownership.OWNED)
     assert not entry.deleting
     story = stage.run(config_map("a"))
     assert (story.exit_code, story.outcomes["configmap/fixed"]) == (0, Outcome.PRUNED)
@@ -119,7 +119,7 @@ def test_failed_orphan_leaves_no_lasting_rule(
     )
     assert spoiled.run(config_map("a")).outcomes["configmap/b"] is Outcome.FAILED
     (entry,) = [one for one in stage.inventory().entries.values() if one.ref.name == "b"]
-    assert (entry.made, entry.keep) == (Made.ADOPTED, "")
+    assert (entry.ownership, entry.orphan_reason) == (Ownership.ADOPTED, "")
     story = stage.run(config_map("a"), prune_adopted=True)
     assert (story.exit_code, story.outcomes["configmap/b"]) == (0, Outcome.PRUNED)
     assert not api.exists(path)

@@ -14,7 +14,7 @@ from applyprune.cluster.inventory_store import ConfigMapStore
 from applyprune.engine.surveying import Survey, survey
 from applyprune.errors import UsageError
 from applyprune.model.events import Enrolled, Event, Finished, Standing, Warned
-from applyprune.model.inventory import Made
+from applyprune.model.inventory import Ownership
 from applyprune.model.readiness import Status
 from applyprune.planning.tracking import PART_OF
 from tests.support.objects import SECRET, SERVICE, config_map
@@ -91,7 +91,7 @@ def test_status_costs_one_list_per_kind(stage: Stage, audit: AuditTrail) -> None
     assert len(told) == 11
     assert {one.readiness.status for one in told.values()} == {Status.CURRENT}
     assert {one.drifted for one in told.values()} == {False}
-    assert {one.made for one in told.values()} == {Made.CREATED}
+    assert {one.ownership for one in told.values()} == {Ownership.OWNED}
     assert all(one.age is not None and one.age < 60 for one in told.values())
     (whole,) = (event for event in events if isinstance(event, Enrolled))
     assert events.index(whole) == len(events) - 2

@@ -22,7 +22,7 @@ from applyprune.engine.feeding import Listed, Seen, Source
 from applyprune.engine.waiting import Waiter
 from applyprune.errors import InputError, Interrupted, UsageError
 from applyprune.model.events import Assessed, Outcome, Phase, Recorded, Waiting
-from applyprune.model.inventory import Made
+from applyprune.model.inventory import Ownership
 from applyprune.model.live import Live
 from applyprune.model.manifests import Origin
 from applyprune.model.options import DryRun
@@ -755,7 +755,7 @@ def test_timeout_is_exit_code_5_and_prunes_nothing(stage: Stage, api: Api) -> No
     assert phases == [Phase.UNION, Phase.APPLIED, Phase.SHRUNK]
     assert stage.listed() == {"pod/never", "configmap/new", "configmap/old"}
     entries = stage.inventory().entries.values()
-    assert all(one.uid and one.made is Made.CREATED for one in entries)
+    assert all(one.uid and one.ownership is Ownership.OWNED for one in entries)
     after = stage.run(config_map("new"))
     assert after.outcomes == {
         "configmap/new": Outcome.UNCHANGED,

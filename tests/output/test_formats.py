@@ -23,7 +23,7 @@ from applyprune.model.events import (
     Versions,
     Warned,
 )
-from applyprune.model.inventory import Made
+from applyprune.model.inventory import Ownership
 from applyprune.model.manifests import Origin
 from applyprune.model.options import DryRun, Mode
 from applyprune.model.problems import Problem, ProblemKind
@@ -318,7 +318,7 @@ def test_paths_are_relative_to_the_repository(here: str, root: str, given: str, 
 def test_end_alone_reports_its_problem() -> None:
     """A wait that was in vain, of objects none of which has failed: no format keeps silent."""
     ref = Ref("", "Service", "home", "never")
-    standing = Standing(ref, Readiness(Status.IN_PROGRESS, "no address"), Made.CREATED, 1.0)
+    standing = Standing(ref, Readiness(Status.IN_PROGRESS, "no address"), Ownership.OWNED, 1.0)
     problem = Problem(ProblemKind.NOT_READY, "1 object is not ready", exit_code=5)
     events: tuple[Event, ...] = (
         standing,

@@ -18,7 +18,7 @@ from applyprune.model.events import (
     Started,
     Waiting,
 )
-from applyprune.model.inventory import ABSENT, Entry
+from applyprune.model.inventory import Entry, Wave
 from applyprune.model.options import DryRun, Mode
 from applyprune.model.plan import Action, ApplyStep, Plan, RemoveStep
 from applyprune.model.readiness import current
@@ -32,8 +32,8 @@ OLD = Ref("", "ConfigMap", HOME, "old")
 
 
 def _apply(name: str, wave: int) -> ApplyStep:
-    one = replace(desired(body("Deployment", name), DEPLOYMENTS), wave=wave)
-    return ApplyStep(one, Action.CREATE, Entry(one.ref, "deployments", "v1", ABSENT))
+    one = replace(desired(body("Deployment", name), DEPLOYMENTS), wave=Wave(wave))
+    return ApplyStep(one, Action.CREATE, Entry(one.ref, "deployments", "v1", None))
 
 
 APPLIES = tuple(_apply(name, at // 2) for at, name in enumerate(NAMES))

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from applyprune.model.inventory import ABSENT, Entry
+from applyprune.model.inventory import Entry
 from applyprune.model.live import Live
 from applyprune.model.refs import Ref
 from applyprune.planning.drift_by_record import drift_of, has_drifted
-from applyprune.planning.evidence import take
+from applyprune.planning.evidence import fingerprint_of
 
 MANAGER = "applyprune/shop/web"
 REF = Ref("apps", "Deployment", "shop", "web")
@@ -95,7 +95,8 @@ def test_drift_of_a_secret_shows_nothing() -> None:
 def test_drift_is_detected() -> None:
     """By the evidence of the last apply; a moved generation alone is no drift of ours."""
     applied = live(version="1")
-    entry = Entry(REF, "deployments", "v1", ABSENT, "uid", evidence=take(applied, MANAGER, None))
+    left = fingerprint_of(applied, MANAGER, None)
+    entry = Entry(REF, "deployments", "v1", None, "uid", fingerprint=left)
     assert has_drifted(entry, applied, MANAGER) is False
     assert has_drifted(entry, live(generation=7), MANAGER) is False
     taken = live()
@@ -107,5 +108,5 @@ def test_drift_is_detected() -> None:
     bare = replace(applied, resource_version="3", metadata={})
     assert has_drifted(entry, bare, MANAGER) is True
     assert has_drifted(entry, replace(applied, uid="other"), MANAGER) is True
-    assert has_drifted(replace(entry, evidence=None), applied, MANAGER) is None
+    assert has_drifted(replace(entry, fingerprint=None), applied, MANAGER) is None
     assert has_drifted(replace(entry, uid=""), applied, MANAGER) is None

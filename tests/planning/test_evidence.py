@@ -143,7 +143,7 @@ def test_changed_manifest_is_always_sent() -> None:
 def test_unconfirmed_entry_is_always_sent() -> None:
     """The union write clears the evidence: a lost reply must not read as done."""
     now = _as_live(DEPLOYMENT, generation=1)
-    entry = replace(recorded(DEPLOYMENT, now), evidence=None)
+    entry = replace(recorded(DEPLOYMENT, now), fingerprint=None)
     assert not unchanged(DEPLOYMENT, entry, now, manager=TARGET.manager, schema=None)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from applyprune.planning.keeping import keep_rule
+from applyprune.planning.keeping import orphan_mark
 
 KEPT = [
     {"applyprune.dev/prune": "disabled"},
@@ -23,7 +23,7 @@ KEPT = [
 def test_annotation_orphans_the_object(marks: dict[str, str]) -> None:
     """It is found in annotations and, as Flux has it, in labels; the rule names the mark."""
     for part in ("annotations", "labels"):
-        assert keep_rule({part: marks}).startswith(next(iter(marks)))
+        assert orphan_mark({part: marks}).startswith(next(iter(marks)))
 
 
 @pytest.mark.parametrize(
@@ -38,4 +38,4 @@ def test_annotation_orphans_the_object(marks: dict[str, str]) -> None:
 )
 def test_other_annotation_values_do_not_orphan(metadata: dict[str, object]) -> None:
     """Only the value that means it."""
-    assert keep_rule(metadata) == ""
+    assert orphan_mark(metadata) == ""

@@ -10,11 +10,11 @@ import pytest
 from applyprune.model.live import Live
 from applyprune.model.refs import Ref
 from applyprune.planning.managed_fields import (
-    abandon_patch,
     hand_over_patch,
     leave_patch,
     mark_patch,
     migrate_patch,
+    orphan_patch,
     release_patch,
     set_manager,
     settle_patch,
@@ -64,7 +64,7 @@ def _read(metadata: Metadata) -> Live:
 
 
 PATCHES: dict[str, Callable[[Live], Operations]] = {
-    "abandon": lambda one: abandon_patch(one, OURS),
+    "orphan": lambda one: orphan_patch(one, OURS),
     "leave": lambda one: leave_patch(one, TARGET.yielded),
     "release": release_patch,
     "hand over": lambda one: hand_over_patch(one, old=OURS, new=SHOP.manager, label=SHOP.id),
@@ -154,7 +154,7 @@ def test_foreign_labels_and_managers_are_unchanged(patch: str, name: str) -> Non
 
 
 # The managers before and after; None: the list is not there, before as after.
-ABANDONED: dict[str, tuple[list[Metadata], list[Metadata] | None]] = {
+ORPHANED: dict[str, tuple[list[Metadata], list[Metadata] | None]] = {
     "ours among others'": ([KUBECTL, managed(), STATUS], [KUBECTL, STATUS]),
     "ours twice": ([managed(), managed(OURS, operation="Update"), STATUS], [STATUS]),
     "ours of a subresource": ([managed(OURS, subresource="status"), KUBECTL], [KUBECTL]),
@@ -167,17 +167,17 @@ ABANDONED: dict[str, tuple[list[Metadata], list[Metadata] | None]] = {
 }
 
 
-@pytest.mark.parametrize("name", ABANDONED)
+@pytest.mark.parametrize("name", ORPHANED)
 def test_orphaning_removes_our_manager_and_our_label(name: str) -> None:
     """And leaves a list of one empty entry when there was no other manager."""
-    before, left = ABANDONED[name]
+    before, left = ORPHANED[name]
     one = live(REF, entries=before, labels={PART_OF: TARGET.id, **OTHERS})
-    after = patched(one, abandon_patch(one, OURS))
+    after = patched(one, orphan_patch(one, OURS))
     assert after["labels"] == OTHERS
     assert after.get("managedFields") == left
 
 
-@pytest.mark.parametrize("patch", ["abandon", "release"])
+@pytest.mark.parametrize("patch", ["orphan", "release"])
 def test_last_label_is_removed_with_the_whole_map(patch: str) -> None:
     """As the server keeps no empty one."""
     assert "labels" not in patched(LIVES["ours"], PATCHES[patch](LIVES["ours"]))

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from applyprune.model.inventory import ABSENT, Entry, Made
+from applyprune.model.inventory import Entry, Ownership, Wave
 from applyprune.model.live import Absent, State, Unknown
 from applyprune.model.options import Adopt, Mode, Options
 from applyprune.model.plan import Action, ApplyStep, Plan, RemoveStep
@@ -34,8 +34,8 @@ from tests.support.planning import (
 ONE = desired(body(data={"k": "v"}))
 THERE = live(ONE.ref)
 ENTRY = recorded(ONE, THERE)
-UNION_ABSENT = replace(ENTRY, uid="", digest="", evidence=None)
-UNION_FOUND = replace(UNION_ABSENT, found="u1", made=Made.ADOPTED)
+UNION_ABSENT = replace(ENTRY, uid="", digest="", fingerprint=None)
+UNION_FOUND = replace(UNION_ABSENT, uid_before_apply="u1", ownership=Ownership.ADOPTED)
 UNREADABLE = Unknown(Problem(kind=ProblemKind.FORBIDDEN, what="no"))
 OTHER_SET = live(ONE.ref, label="applyset-other-v1", entries=[managed("applyprune/x/y")])
 FOREIGN = live(ONE.ref, label="", entries=[managed("kubectl")])
@@ -63,7 +63,7 @@ APPLIES: dict[str, tuple[State, Entry | None, dict[str, Any], Action]] = {
     "new": (Absent(), None, {}, Action.CREATE),
     "new, proved by a GET": (Absent(proven=True), None, {}, Action.CREATE),
     "ours and as it was": (THERE, ENTRY, {}, Action.NOTHING),
-    "ours and as it was, --full": (THERE, ENTRY, {"full": True}, Action.UPDATE),
+    "ours and as it was, --reapply-all": (THERE, ENTRY, {"reapply_all": True}, Action.UPDATE),
     "ours, deleted outside": (Absent(proven=True), ENTRY, {}, Action.CREATE),
     "ours, of another digest": (THERE, replace(ENTRY, digest="x"), {}, Action.UPDATE),
     "of nobody": (FOREIGN, None, {}, Action.UPDATE),
@@ -101,33 +101,37 @@ def test_set_of_an_object_is_named_by_its_field_manager() -> None:
 
 def test_union_records_the_uid_before_the_apply() -> None:
     """Absent, or the UID: it decides which guard the apply carries, and who made the object."""
-    assert _apply(Absent()).entry.found == ABSENT
-    assert _apply(FOREIGN).entry.found == "u1"
-    assert _apply(THERE, replace(ENTRY, digest="x")).entry.found == "u1"
+    assert _apply(Absent()).entry.uid_before_apply is None
+    assert _apply(FOREIGN).entry.uid_before_apply == "u1"
+    assert _apply(THERE, replace(ENTRY, digest="x")).entry.uid_before_apply == "u1"
 
 
 def test_union_clears_the_fingerprint_of_objects_to_send() -> None:
     """A reply that gets lost must not read as done."""
     entry = _apply(THERE, replace(ENTRY, digest="x")).entry
-    assert (entry.evidence, entry.digest, entry.uid) == (None, "", "u1")
+    assert (entry.fingerprint, entry.digest, entry.uid) == (None, "", "u1")
 
 
-MADE: dict[str, tuple[State, Entry | None, Made]] = {
-    "we create it": (Absent(), None, Made.CREATED),
-    "it was there": (FOREIGN, None, Made.ADOPTED),
-    "our own label and manager, but no entry": (THERE, None, Made.ADOPTED),
-    "a lost reply to our create": (THERE, UNION_ABSENT, Made.CREATED),
-    "a lost reply to our adoption": (THERE, UNION_FOUND, Made.ADOPTED),
-    "created by somebody after our union write": (FOREIGN, UNION_ABSENT, Made.ADOPTED),
-    "created earlier": (THERE, replace(ENTRY, digest="x"), Made.CREATED),
-    "adopted earlier": (THERE, replace(ENTRY, digest="x", made=Made.ADOPTED), Made.ADOPTED),
+MADE: dict[str, tuple[State, Entry | None, Ownership]] = {
+    "we create it": (Absent(), None, Ownership.OWNED),
+    "it was there": (FOREIGN, None, Ownership.ADOPTED),
+    "our own label and manager, but no entry": (THERE, None, Ownership.ADOPTED),
+    "a lost reply to our create": (THERE, UNION_ABSENT, Ownership.OWNED),
+    "a lost reply to our adoption": (THERE, UNION_FOUND, Ownership.ADOPTED),
+    "created by somebody after our union write": (FOREIGN, UNION_ABSENT, Ownership.ADOPTED),
+    "created earlier": (THERE, replace(ENTRY, digest="x"), Ownership.OWNED),
+    "adopted earlier": (
+        THERE,
+        replace(ENTRY, digest="x", ownership=Ownership.ADOPTED),
+        Ownership.ADOPTED,
+    ),
     "adopted earlier, deleted outside": (
         Absent(proven=True),
-        replace(ENTRY, made=Made.ADOPTED),
-        Made.CREATED,
+        replace(ENTRY, ownership=Ownership.ADOPTED),
+        Ownership.OWNED,
     ),
-    "re-created by somebody": (live(ONE.ref, uid="u2", label=""), ENTRY, Made.ADOPTED),
-    "a controller's copy of our label": (COPIED_LABEL, UNION_ABSENT, Made.ADOPTED),
+    "re-created by somebody": (live(ONE.ref, uid="u2", label=""), ENTRY, Ownership.ADOPTED),
+    "a controller's copy of our label": (COPIED_LABEL, UNION_ABSENT, Ownership.ADOPTED),
 }
 
 
@@ -135,33 +139,45 @@ MADE: dict[str, tuple[State, Entry | None, Made]] = {
 def test_only_created_objects_count_as_owned(name: str) -> None:
     """What is adopted is never deleted by a prune."""
     state, entry, expected = MADE[name]
-    assert _apply(state, entry).entry.made is expected
+    assert _apply(state, entry).entry.ownership is expected
 
 
 REMOVALS: dict[str, tuple[State, Entry, Action]] = {
     "created by us": (THERE, ENTRY, Action.DELETE),
-    "gone": (Absent(proven=True), ENTRY, Action.FORGET),
+    "gone": (Absent(proven=True), ENTRY, Action.REMOVE_FROM_INVENTORY),
     "not in a list, which proves nothing": (Absent(), ENTRY, Action.REFUSE),
     "state unknown": (UNREADABLE, ENTRY, Action.REFUSE),
     "another UID, with both marks": (live(ONE.ref, uid="u2"), ENTRY, Action.REFUSE),
-    "another UID without our label": (live(ONE.ref, uid="u2", label=""), ENTRY, Action.FORGET),
-    "of another set now": (OTHER_SET, ENTRY, Action.FORGET),
+    "another UID without our label": (
+        live(ONE.ref, uid="u2", label=""),
+        ENTRY,
+        Action.REMOVE_FROM_INVENTORY,
+    ),
+    "of another set now": (OTHER_SET, ENTRY, Action.REMOVE_FROM_INVENTORY),
     "our label is off it": (live(ONE.ref, label=""), ENTRY, Action.REFUSE),
-    "adopted": (THERE, replace(ENTRY, made=Made.ADOPTED), Action.ABANDON),
-    "to be kept by its manifest": (THERE, replace(ENTRY, keep="x: y"), Action.ABANDON),
+    "adopted": (THERE, replace(ENTRY, ownership=Ownership.ADOPTED), Action.ORPHAN),
+    "to be kept by its manifest": (THERE, replace(ENTRY, orphan_reason="x: y"), Action.ORPHAN),
     "to be kept by the live object": (
         live(ONE.ref, annotations={"applyprune.dev/prune": "disabled"}),
         ENTRY,
-        Action.ABANDON,
+        Action.ORPHAN,
     ),
     "a lost reply to our create": (THERE, UNION_ABSENT, Action.DELETE),
     "a lost reply to our adoption": (
         THERE,
-        replace(UNION_FOUND, made=Made.ADOPTED),
-        Action.ABANDON,
+        replace(UNION_FOUND, ownership=Ownership.ADOPTED),
+        Action.ORPHAN,
     ),
-    "somebody created it after our union write": (FOREIGN, UNION_ABSENT, Action.FORGET),
-    "a controller copied our label to it": (COPIED_LABEL, UNION_ABSENT, Action.FORGET),
+    "somebody created it after our union write": (
+        FOREIGN,
+        UNION_ABSENT,
+        Action.REMOVE_FROM_INVENTORY,
+    ),
+    "a controller copied our label to it": (
+        COPIED_LABEL,
+        UNION_ABSENT,
+        Action.REMOVE_FROM_INVENTORY,
+    ),
     "being deleted already": (live(ONE.ref, deletionTimestamp="x"), ENTRY, Action.DELETE),
 }
 
@@ -185,15 +201,15 @@ def test_namespace_that_must_stay_is_orphaned(name: str) -> None:
     )
     options = Options(mode=Mode.DELETE)
     plan = make_plan((), inventory(recorded(one, state)), world, TARGET, options)
-    assert plan.removals[0].action is Action.ABANDON
+    assert plan.removals[0].action is Action.ORPHAN
 
 
 HOME = desired(body("Namespace", "shop"), NAMESPACES)
 INSIDE = Ref("", "ConfigMap", "shop", "inside")
 HELD: dict[str, tuple[dict[str, Any], dict[str, Any], bool]] = {
     "created by us, and leaving too": ({}, {}, True),
-    "kept by its manifest": ({"keep": "x: y"}, {}, False),
-    "adopted": ({"made": Made.ADOPTED}, {}, False),
+    "kept by its manifest": ({"orphan_reason": "x: y"}, {}, False),
+    "adopted": ({"ownership": Ownership.ADOPTED}, {}, False),
     "of another set now": ({}, {"label": "applyset-other-v1"}, False),
     "re-created by somebody": ({}, {"uid": "u9"}, False),
     "made by an object of ours": ({}, {"uid": "u9", "ownerReferences": [{"uid": "u-ns"}]}, True),
@@ -206,7 +222,7 @@ def test_namespace_is_pruned_only_with_pruned_contents(name: str) -> None:
     changes, marks, goes = HELD[name]
     inside = live(INSIDE, **{"uid": "u2", **marks})
     outside = live(HOME.ref, uid="u-ns")
-    entry = Entry(INSIDE, "configmaps", "v1", ABSENT, uid="u2", wave=2, **changes)
+    entry = Entry(INSIDE, "configmaps", "v1", None, uid="u2", wave=Wave(0, 2), **changes)
     world = World(
         {INSIDE: inside, HOME.ref: outside},
         resources={NAMESPACES.group_kind: NAMESPACES, CONFIG_MAPS.group_kind: CONFIG_MAPS},

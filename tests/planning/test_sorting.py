@@ -133,7 +133,7 @@ def test_references_of_a_pod_template_come_first(name: str) -> None:
     one = _one("Deployment", "a", spec=_pod(**NEEDS[name]))
     other = _one("ConfigMap", "z")
     *_, found = in_order({item.ref: item for item in (one, other)})
-    assert (found.needs, found.after) == (frozenset({other.ref}), ())
+    assert (found.needs, found.depends_on) == (frozenset({other.ref}), ())
     (alone,) = in_order({one.ref: one})
     assert alone.needs == frozenset()
 
@@ -143,10 +143,10 @@ ERRORS: dict[str, tuple[Place, str]] = {
     "no object": ({DEPENDS_ON: "ConfigMap/b"}, "cannot be read"),
     "an empty name": ({DEPENDS_ON: "/namespaces/home/ConfigMap/"}, "cannot be read"),
     "a trailing comma": ({DEPENDS_ON: "/namespaces/home/ConfigMap/b,"}, "cannot be read"),
-    "no number": ({WAVE: "first"}, "is no wave"),
-    "a fraction": ({WAVE: "1.5"}, "is no wave"),
-    "too far": ({WAVE: "1001"}, "is no wave"),
-    "digits of another script": ({WAVE: "٣"}, "is no wave"),
+    "no number": ({WAVE: "first"}, "invalid applyprune.dev/wave"),
+    "a fraction": ({WAVE: "1.5"}, "invalid applyprune.dev/wave"),
+    "too far": ({WAVE: "1001"}, "invalid applyprune.dev/wave"),
+    "digits of another script": ({WAVE: "٣"}, "invalid applyprune.dev/wave"),
     "itself": (_after("a"), "in a circle"),
 }
 

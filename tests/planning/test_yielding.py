@@ -12,7 +12,7 @@ from applyprune.model.plan import OnConflict
 from applyprune.planning.digests import manifest_digest
 from applyprune.planning.evidence import unchanged
 from applyprune.planning.field_paths import to_pointer
-from applyprune.planning.managed_fields import abandon_patch, hand_over_patch, leave_patch
+from applyprune.planning.managed_fields import hand_over_patch, leave_patch, orphan_patch
 from applyprune.planning.normalization import sent
 from applyprune.planning.scope import resolve
 from applyprune.planning.tracking import identity, set_of, yielded_manager
@@ -260,7 +260,7 @@ ENTRIES_REF = desired(body(), CONFIG_MAPS).ref
 def test_both_managers_of_a_set_are_removed_and_moved_together() -> None:
     """Abandoned, neither is left; handed over, both are the other set's."""
     one = live(ENTRIES_REF, entries=[_ours(PAUSED), _second(REPLICAS), _theirs(REPLICAS)])
-    assert _after(abandon_patch(one, TARGET.manager)) == ["hpa"]
+    assert _after(orphan_patch(one, TARGET.manager)) == ["hpa"]
     handed = hand_over_patch(one, old=TARGET.manager, new=SHOP.manager, label=SHOP.id)
     assert _after(handed) == [SHOP.manager, SHOP.yielded, "hpa"]
     assert _after(leave_patch(one, TARGET.yielded)) == [TARGET.manager, "hpa"]

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from applyprune.model.inventory import ABSENT, Entry, Evidence, Inventory
+from applyprune.model.inventory import ApplyFingerprint, Entry, Inventory
 from applyprune.model.live import Live
 from applyprune.model.manifests import Origin
 from applyprune.model.plan import Desired
 from applyprune.model.refs import Ref
 from applyprune.model.resources import Catalogue, Resource
 from applyprune.planning.digests import manifest_digest
-from applyprune.planning.evidence import take
+from applyprune.planning.evidence import fingerprint_of
 from applyprune.planning.normalization import normalize
 from applyprune.planning.ordering import wave_of
 from applyprune.planning.tracking import PART_OF, identity
@@ -59,7 +59,7 @@ def desired(raw: dict[str, Any] | None = None, resource: Resource = CONFIG_MAPS)
         body=sent,
         digest=manifest_digest(sent),
         wave=wave_of(resource.group_kind),
-        keep="",
+        orphan_reason="",
         once=resource is JOBS,
         origin=Origin("set.yaml", 1, 1),
     )
@@ -100,10 +100,10 @@ def recorded(one: Desired, state: Live, **changes: Any) -> Entry:
         "ref": one.ref,
         "plural": one.resource.plural,
         "version": one.resource.version,
-        "found": ABSENT,
+        "uid_before_apply": None,
         "uid": state.uid,
         "digest": one.digest,
-        "evidence": take(state, TARGET.manager, None),
+        "fingerprint": fingerprint_of(state, TARGET.manager, None),
         "wave": one.wave,
     }
     return Entry(**{**facts, **changes})
@@ -116,4 +116,4 @@ def inventory(*entries: Entry, **changes: Any) -> Inventory:
     return Inventory("web", "home", entries=listed, **{**facts, **changes})
 
 
-EVIDENCE = Evidence("5", None, "digest", TIME)
+EVIDENCE = ApplyFingerprint("5", None, "digest", TIME)

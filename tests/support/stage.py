@@ -16,7 +16,7 @@ from applyprune.engine.moving import Side, move
 from applyprune.engine.repairing import repair
 from applyprune.engine.run import Request, run
 from applyprune.model.events import Done, Event, Finished, Found, Outcome, Planned, Refused, Warned
-from applyprune.model.inventory import Made
+from applyprune.model.inventory import Ownership
 from applyprune.model.options import DryRun, Mode, Options, PruneLimit
 from applyprune.planning.tracking import identity
 from tests.support.objects import manifest
@@ -131,20 +131,20 @@ class Stage:
             chosen = Options(select=frozenset(names), **options)
             return self._story(move(sides[0], sides[1], chosen, cluster, self.stop))
 
-    def abandon(self, *names: str, **options: Any) -> Story:
-        """Let go of objects, all of them when none is named."""
-        return self.run(mode=Mode.ABANDON, select=frozenset(names), **options)
+    def orphan(self, *names: str, **options: Any) -> Story:
+        """Orphan objects, all of them when none is named."""
+        return self.run(mode=Mode.ORPHAN, select=frozenset(names), **options)
 
     def check(self) -> Story:
         """Compare the record with what is there."""
         return self.repair(dry_run=DryRun.SERVER)
 
-    def repair(self, made: Made = Made.ADOPTED, **options: Any) -> Story:
+    def repair(self, ownership: Ownership = Ownership.ADOPTED, **options: Any) -> Story:
         """Make the record fit what is there."""
         with self._at_work() as (transport, cluster):
             store = ConfigMapStore(transport, self.target)
             chosen = Options(**options)
-            return self._story(repair(self.target, chosen, made, cluster, store, self.stop))
+            return self._story(repair(self.target, chosen, ownership, cluster, store, self.stop))
 
     def inventory(self) -> Inventory:
         """Return the inventory as it is stored."""

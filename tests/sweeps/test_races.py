@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from applyprune.errors import LostRace
+from applyprune.errors import InventoryLocked
 from applyprune.model.events import Event, Outcome, Waiting
 from tests.support.command import start
 from tests.support.input_files import write_input
@@ -41,7 +41,7 @@ def test_concurrent_runs_leave_exactly_one_input(
     for number in range(rounds):
         inputs = [_input(racer, f"round {number}") for racer in range(RACERS)]
         codes = _race(stage, inputs, tmp_path)
-        assert set(codes) <= {0, LostRace.exit_code}, number
+        assert set(codes) <= {0, InventoryLocked.exit_code}, number
 
         there = config_maps(api, namespace)
         del there[stage.target.inventory.name]

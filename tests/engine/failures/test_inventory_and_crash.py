@@ -12,9 +12,9 @@ import pytest
 
 from applyprune.cluster.inventory_packing import digest_of
 from applyprune.engine.inventory_lock import new_holder
-from applyprune.errors import InventoryError, LostRace
+from applyprune.errors import InventoryError, InventoryLocked
 from applyprune.model.events import Outcome, Waiting
-from applyprune.model.inventory import ABSENT, Entry, Holder, Made
+from applyprune.model.inventory import Entry, Holder, Ownership
 from applyprune.model.options import Mode
 from applyprune.model.refs import Ref
 from applyprune.planning.tracking import PART_OF, SET_ID
@@ -228,7 +228,7 @@ def test_inventory_vanishes_while_running(
             kubectl("create", "-f", "-", stdin=json.dumps(body))
 
     proxy.before_forward = before
-    with pytest.raises(LostRace):
+    with pytest.raises(InventoryLocked):
         spoiled.run(config_map("a", "changed"))
     assert done
     assert api.exists(_path(stage, "b"))
@@ -281,7 +281,7 @@ def test_too_large(stage: Stage, api: Api) -> None:
     store = stage.store(transport)
     inventory = store.read()
     refs = (Ref("", "ConfigMap", stage.namespace, f"c-{number}") for number in range(100_001))
-    many = {ref: Entry(ref, "configmaps", "v1", ABSENT) for ref in refs}
+    many = {ref: Entry(ref, "configmaps", "v1", None) for ref in refs}
     with pytest.raises(InventoryError, match="a set may have 100000 objects"):
         store.write(replace(inventory, entries=many))
     transport.close()
@@ -353,7 +353,7 @@ def test_hand_edited_inventory_is_a_confused_deputy(
     lines = [line]
     for name in ("theirs", "plain", "forged"):
         uid = api.get(_path(stage, name))["metadata"]["uid"]
-        entry = json.loads(line) | {"name": name, "uid": uid, "found": ABSENT}
+        entry = json.loads(line) | {"name": name, "uid": uid, "found": None}
         lines.append(json.dumps(entry, separators=(",", ":")) + "\n")
     text = "".join(sorted(lines))
     _rewrite(api, stage, {"count": 4, "digest": digest_of(text.encode())}, entries=text)
@@ -472,7 +472,7 @@ def test_late_create_is_found(stage: Stage, proxy: FaultProxy, api: Api, tmp_pat
     (warning,) = stage.run(config_map(left)).warnings
     assert f"configmap/{name} in namespace" in warning
     assert "inventory repair web" in warning
-    assert stage.repair(made=Made.CREATED).exit_code == 0
+    assert stage.repair(ownership=Ownership.OWNED).exit_code == 0
     assert stage.run(config_map(left)).outcomes[f"configmap/{name}"] is Outcome.PRUNED
 
 
@@ -483,5 +483,5 @@ def test_own_process_is_not_taken_for_dead(stage: Stage) -> None:
     store = stage.store(transport)
     store.write(replace(store.read(), holder=new_holder("r", lease=30.0)))
     transport.close()
-    with pytest.raises(LostRace, match="held by another run"):
+    with pytest.raises(InventoryLocked, match="locked by another run"):
         stage.run(config_map("a"), lock_timeout=1.0)

@@ -13,6 +13,7 @@ from typing import Any
 
 import applyprune.model
 from applyprune.model.events import Event
+from applyprune.model.inventory import Wave
 
 EVENTS: tuple[type[Event], ...] = typing.get_args(Event)
 
@@ -40,6 +41,8 @@ def filled(kind: Any, text: str, *, optional: bool = True) -> Any:
         hints = typing.get_type_hints(kind, {**_NAMES, **vars(import_module(kind.__module__))})
         fields = [one.name for one in dataclasses.fields(kind) if one.init]
         return kind(**{name: filled(hints[name], text, optional=optional) for name in fields})
+    if kind is Wave:
+        return Wave(1, 1, 1)
     return _held(kind, text, optional=optional)
 
 

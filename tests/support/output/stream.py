@@ -29,7 +29,7 @@ from applyprune.model.events import (
     Warned,
 )
 from applyprune.model.findings import Fault, Finding, Remedy
-from applyprune.model.inventory import ABSENT, Entry, Evidence, LastRun, Made
+from applyprune.model.inventory import ApplyFingerprint, Entry, LastRun, Ownership, Wave
 from applyprune.model.manifests import Origin
 from applyprune.model.options import DryRun, Mode
 from applyprune.model.plan import Action, ApplyStep, Plan, RemoveStep
@@ -81,14 +81,14 @@ _ENTRY = Entry(
     ref=_CONFIG,
     plural="configmaps",
     version="v1",
-    found=ABSENT,
+    uid_before_apply=None,
     uid="u1",
-    made=Made.ADOPTED,
+    ownership=Ownership.ADOPTED,
     digest="sha256:feed",
-    evidence=Evidence("5", 1, "sha256:beef", "2026-11-21T10:00:00Z"),
-    wave=2,
-    after=(_DEPLOYMENT,),
-    keep="applyprune.dev/prune: disabled",
+    fingerprint=ApplyFingerprint("5", 1, "sha256:beef", "2026-11-21T10:00:00Z"),
+    wave=Wave(0, 2, 0),
+    depends_on=(_DEPLOYMENT,),
+    orphan_reason="applyprune.dev/prune: disabled",
 )
 _OF_A_SECRET = desired(body("Secret", "s", data={"password": SECRET_VALUE}), SECRETS)
 _PLAN = Plan(
@@ -144,7 +144,7 @@ EVENTS: tuple[Event, ...] = (
     Standing(
         _DEPLOYMENT,
         Readiness(Status.IN_PROGRESS, "1 of 3"),
-        Made.CREATED,
+        Ownership.OWNED,
         61.5,
         drifted=True,
         drift=(Drift("/spec/replicas", "3", "5", "kubectl", "Update", "2026-11-21T10:00:00Z"),),
