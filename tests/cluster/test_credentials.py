@@ -22,6 +22,7 @@ from applyprune.cluster.kubeconfig import connect
 from applyprune.cluster.request import Request
 from applyprune.cluster.transport import Transport
 from applyprune.errors import AccessError, Forbidden, Unauthorized
+from tests.support.actors import ALICE
 from tests.support.fault_proxy import faults, first
 
 if TYPE_CHECKING:
@@ -399,13 +400,13 @@ def test_unavailable_oidc_token_is_one_clear_error(
 def test_impersonation_is_sent(
     open_transport: OpenTransport, proxy: FaultProxy, plane: Plane, tmp_path: Path
 ) -> None:
-    user = {"token": plane.token, "as": "alice", "as-groups": ["red", "blue"]}
+    user = {"token": plane.token, "as": ALICE, "as-groups": ["red", "blue"]}
     transport = open_transport(proxy.kubeconfig(tmp_path, user=user))
 
     who = transport.send(WHO_AM_I).body["status"]["userInfo"]
-    assert who["username"] == "alice"
+    assert who["username"] == ALICE
     assert set(who["groups"]) == {"red", "blue", "system:authenticated"}
-    with pytest.raises(Forbidden, match='User "alice" cannot list') as caught:
+    with pytest.raises(Forbidden, match=f'User "{ALICE}" cannot list') as caught:
         transport.send(NAMESPACES)
     assert "Ask for the right to list namespaces" in caught.value.hint
 

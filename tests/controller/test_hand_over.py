@@ -50,10 +50,10 @@ def test_set_moves_to_a_bundle_and_back(site: Plane, tenant: Tenant) -> None:
     active = ours("inventory", "release", "shop")
     assert (active.code, bundle in active.err, "Suspend" in active.err) == (2, True, True)
     # Another Bundle cannot have it either.
-    tenant.bundle("rival", config_map("a"), inventoryName="shop")
-    assert bundle in tenant.failed("rival", "InventoryOwned")
-    tenant.delete("rival")
-    tenant.gone("rival")
+    tenant.bundle("other", config_map("a"), inventoryName="shop")
+    assert bundle in tenant.failed("other", "InventoryOwned")
+    tenant.delete("other")
+    tenant.gone("other")
     tenant.patch("web", suspend=True)
     eventually(lambda: tenant.condition("web", "Reconciling")[1] == "Suspended")
     assert ours("inventory", "release", "shop").code == 0

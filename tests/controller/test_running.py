@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.support.actors import ALICE
 from tests.support.command import applyprune
 from tests.support.controller import Tenant, controller
 from tests.support.objects import config_map
@@ -245,7 +246,7 @@ def test_leader_that_lost_its_lease_ends(
     with controller(site.kubeconfig, tmp_path / "log", *arguments) as running:
         eventually(lambda: [line for line in running.lines if line["message"] == "leading"])
         path = tenant.path("leases", "applyprune-controller", "coordination.k8s.io/v1")
-        stolen = {"spec": {"holderIdentity": "somebody", "leaseDurationSeconds": 60}}
+        stolen = {"spec": {"holderIdentity": ALICE, "leaseDurationSeconds": 60}}
         kind = "application/merge-patch+json"
         assert tenant.api("PATCH", path, stolen, content_type=kind)[0] == 200
         assert running.process.wait(10) == 8

@@ -13,6 +13,7 @@ import pytest
 
 from applyprune.cli.accidents import BUG
 from applyprune.cli.main import ended
+from tests.support.actors import ALICE
 from tests.support.command import Ended, applyprune, start
 from tests.support.fault_proxy import Exchange, FaultProxy
 from tests.support.input_files import write_input
@@ -88,7 +89,7 @@ def _failed(shop: Shop) -> Ended:
 
 
 def _conflict(shop: Shop) -> Ended:
-    path = f"/api/v1/namespaces/{shop.namespace}/configmaps/a?fieldManager=another"
+    path = f"/api/v1/namespaces/{shop.namespace}/configmaps/a?fieldManager={ALICE}"
     content_type = "application/apply-patch+yaml"
     assert shop.api("PATCH", path, config_map("a", "x"), content_type=content_type)[0] == 201
     return shop.apply(config_map("a", "y"))

@@ -63,7 +63,7 @@ SCENES = (
     Scene(
         "conflict",
         ("applyprune apply theme -f settings/",),
-        setup="apply --server-side --field-manager=designer -f designed/",
+        setup="apply --server-side --field-manager=alice -f designed/",
     ),
     Scene("refused", ("applyprune apply pages -f many/", "applyprune apply pages -f few/")),
     Scene(

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.support.actors import ALICE
 from tests.support.command import applyprune
 from tests.support.stage import Stage
 
@@ -266,7 +267,7 @@ def _contended(teller: Teller, api: Api, folder: Path) -> str:
     body = secret(data={"encoded": _encoded(OTHER), "plain": _encoded(OTHER)})
     status, reply = api(
         "PATCH",
-        f"{path}?fieldManager=somebody&force=true",
+        f"{path}?fieldManager={ALICE}&force=true",
         body,
         content_type="application/apply-patch+yaml",
     )

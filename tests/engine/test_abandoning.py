@@ -10,6 +10,7 @@ from applyprune.errors import InventoryLocked, UsageError
 from applyprune.model.events import Outcome
 from applyprune.model.options import Adopt, DryRun
 from applyprune.planning.tracking import PART_OF
+from tests.support.actors import ALICE
 from tests.support.fault_proxy import Exchange, FaultProxy, always, faults, first
 from tests.support.kill import Moment, kill_at, kill_at_patch
 from tests.support.live import config_maps
@@ -117,7 +118,7 @@ def test_orphan_leaves_the_fields_of_others(stage: Stage, api: Api, kubectl: Kub
     """Labels, data and managers of others; ours beside them are nobody's from then on."""
     stage.run(config_map("a"), config_map("b", labels={"team": "x"}))
     kubectl(
-        "patch", "configmap/b", "-n", stage.namespace, "--type=merge", "--field-manager=someone",
+        "patch", "configmap/b", "-n", stage.namespace, "--type=merge", f"--field-manager={ALICE}",
         "-p", '{"data":{"theirs":"1"},"metadata":{"labels":{"their":"label"}}}',
     )  # fmt: skip
     before = api.get(_path(stage, "b"))
@@ -126,7 +127,7 @@ def test_orphan_leaves_the_fields_of_others(stage: Stage, api: Api, kubectl: Kub
     assert left["data"] == {"key": "v", "theirs": "1"}
     assert left["metadata"]["labels"] == {"team": "x", "their": "label"}
     assert left["metadata"]["managedFields"] == [
-        entry for entry in before["metadata"]["managedFields"] if entry["manager"] == "someone"
+        entry for entry in before["metadata"]["managedFields"] if entry["manager"] == ALICE
     ]
     # Nobody owns our key any more: another manager takes it without a conflict.
     taken = '{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"b"},"data":{"key":"new"}}'

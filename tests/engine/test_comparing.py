@@ -17,6 +17,7 @@ from applyprune.model.builtin import CONFIG_MAPS
 from applyprune.model.events import Compared, Outcome
 from applyprune.model.options import Adopt, DryRun
 from applyprune.planning.drift_by_record import drift_of, has_drifted
+from tests.support.actors import ALICE
 from tests.support.objects import config_map, crd, custom_resource, manifest
 from tests.support.stage import Stage, Story
 
@@ -118,8 +119,8 @@ def test_diff_separates_drift_from_a_new_manifest_and_names_its_author(
 ) -> None:
     """With the field, both values and the manager; an object that is gone has drifted too."""
     stage.run(config_map("a"), config_map("b"), config_map("c"))
-    _merge(api, stage, "a", {"data": {"key": "theirs", "more": "x"}}, "someone")
-    _merge(api, stage, "b", {"data": {"more": "x"}}, "someone")
+    _merge(api, stage, "a", {"data": {"key": "theirs", "more": "x"}}, ALICE)
+    _merge(api, stage, "b", {"data": {"more": "x"}}, ALICE)
     api("DELETE", f"/api/v1/namespaces/{stage.namespace}/configmaps/c")
     story = compare(
         stage, config_map("a"), config_map("b", "new"), config_map("c"), force_conflicts=True
@@ -127,7 +128,7 @@ def test_diff_separates_drift_from_a_new_manifest_and_names_its_author(
     found = compared(story)
     (drift,) = found["configmap/a"].drift
     assert (drift.path, drift.wanted, drift.found) == ("/data/key", '"v"', '"theirs"')
-    assert (drift.manager, drift.operation) == ("someone", "Update")
+    assert (drift.manager, drift.operation) == (ALICE, "Update")
     assert drift.time
     drifted = {name: one.drifted for name, one in found.items()}
     assert drifted == {"configmap/a": True, "configmap/b": False, "configmap/c": True}
@@ -140,8 +141,8 @@ def test_diff_separates_drift_from_a_new_manifest_and_names_its_author(
         moved = has_drifted(entries[name], live, manager)
         changes[name] = drift_of(live, manager) if moved else ()
     assert {(one.path, one.manager) for one in changes["a"]} == {
-        ("/data/key", "someone"),
-        ("/data/more", "someone"),
+        ("/data/key", ALICE),
+        ("/data/more", ALICE),
     }
     assert changes["b"] == ()
 
@@ -155,10 +156,10 @@ def _live(body: dict[str, Any]) -> Live:
 def test_diff_reports_a_conflict_and_skips_the_prunes(stage: Stage, api: Api) -> None:
     """As the apply would: exit code 4, and what would be deleted is said."""
     stage.run(config_map("a"), config_map("old"))
-    _merge(api, stage, "a", {"data": {"key": "theirs"}}, "someone")
+    _merge(api, stage, "a", {"data": {"key": "theirs"}}, ALICE)
     story = compare(stage, config_map("a"))
     assert (story.exit_code, compared(story)) == (4, {})
-    assert '.data.key: ours "v", theirs "theirs", owned by someone' in story.problem("configmap/a")
+    assert f'.data.key: ours "v", theirs "theirs", owned by {ALICE}' in story.problem("configmap/a")
     assert story.outcomes["configmap/old"] is Outcome.NOT_PRUNED
 
 
@@ -193,7 +194,7 @@ def test_diff_shows_what_an_adoption_removes(stage: Stage, kubectl: Kubectl) -> 
     one = config_map("a", namespace=stage.namespace)
     one["data"] = {"key": "v", "gone": "x", "changed": "old"}
     kubectl("apply", "-f", "-", stdin=json.dumps(one))
-    kubectl("annotate", "-n", stage.namespace, "cm", "a", "stays=here", "--field-manager=other")
+    kubectl("annotate", "-n", stage.namespace, "cm", "a", "stays=here", f"--field-manager={ALICE}")
     wanted = {**config_map("a"), "data": {"key": "v", "changed": "new"}}
     (found,) = compared(compare(stage, wanted)).values()
     assert found.after is not None

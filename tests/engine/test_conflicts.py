@@ -14,6 +14,7 @@ from applyprune.model.events import Outcome
 from applyprune.model.options import Adopt, DryRun
 from applyprune.output.shapes import shape
 from applyprune.planning.tracking import PART_OF
+from tests.support.actors import ALICE, ARGO
 from tests.support.objects import config_map
 from tests.support.stage import Stage
 
@@ -61,7 +62,7 @@ def _path(stage: Stage, name: str = "web", kind: str = "deployments") -> str:
     return f"{group}/namespaces/{stage.namespace}/{kind}/{name}"
 
 
-def _merge(api: Api, path: str, patch: dict[str, Any], manager: str = "someone") -> dict[str, Any]:
+def _merge(api: Api, path: str, patch: dict[str, Any], manager: str = ALICE) -> dict[str, Any]:
     status, reply = api(
         "PATCH",
         f"{path}?fieldManager={manager}",
@@ -238,7 +239,7 @@ def test_ignored_field_is_sent_at_creation_only(stage: Stage, api: Api) -> None:
         found = api.get(path)
         assert "x.io/note" not in found["metadata"]["annotations"]
         assert found["data"] == {"key": value, "free": "theirs"}
-    assert _owners(found, "f:data", "f:free") == {"someone"}
+    assert _owners(found, "f:data", "f:free") == {ALICE}
 
 
 def test_ignored_field_co_owned_by_another_manager_is_released(stage: Stage, api: Api) -> None:
@@ -249,14 +250,14 @@ def test_ignored_field_co_owned_by_another_manager_is_released(stage: Stage, api
     body = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}}
     status, reply = api(
         "PATCH",
-        f"{_path(stage)}?fieldManager=argo",
+        f"{_path(stage)}?fieldManager={ARGO}",
         {**body, "spec": {"replicas": 5}},
         content_type="application/apply-patch+yaml",
     )
     assert status == 200, reply
     stage.run(deployment(SCALED, image="web:2"))
     found = api.get(_path(stage))
-    assert _owners(found, "f:spec", "f:replicas") == {"argo"}
+    assert _owners(found, "f:spec", "f:replicas") == {ARGO}
     assert found["spec"]["replicas"] == 5
 
 
@@ -318,7 +319,7 @@ def test_contended_object_is_skipped_on_request(stage: Stage, api: Api) -> None:
     dry = stage.run(one("ours", "new"), config_map("b"), dry_run=DryRun.SERVER)
     assert dry.outcomes["configmap/a"] is Outcome.SKIPPED
     _merge(api, path, {"data": {"key": "ours"}}, stage.target.manager)
-    _merge(api, path, {"data": {"key": "ours"}}, "someone")
+    _merge(api, path, {"data": {"key": "ours"}})
     assert stage.run(one("ours", "new"), config_map("b")).exit_code == 0
     assert api.get(path)["data"]["other"] == "new"
 
@@ -326,7 +327,7 @@ def test_contended_object_is_skipped_on_request(stage: Stage, api: Api) -> None:
 def test_object_skipped_at_adoption_is_not_listed(stage: Stage, api: Api) -> None:
     """It has never been touched, so there is nothing to let go of; the next run adopts it."""
     path = f"/api/v1/namespaces/{stage.namespace}/configmaps"
-    status, before = api("POST", f"{path}?fieldManager=someone", config_map("a", "theirs"))
+    status, before = api("POST", f"{path}?fieldManager={ALICE}", config_map("a", "theirs"))
     assert status == 201
     skipped = config_map("a", "ours", annotations={CONFLICTS: "skip"})
     story = stage.run(skipped, config_map("b"))
@@ -388,7 +389,7 @@ def test_secret_conflict_shows_neither_value(stage: Stage, api: Api) -> None:
     _merge(api, _path(stage, "a", "secrets"), {"data": {"k": encoded[1]}})
     story = stage.run(secret(encoded[0]))
     told = story.problem("secret/a")
-    assert ".data.k: ours (secret), theirs (secret), owned by someone (Update, " in told
+    assert f".data.k: ours (secret), theirs (secret), owned by {ALICE} (Update, " in told
     ((_, conflict),) = _conflicts(story).items()
     assert conflict["fields"] == [
         {"field": ".data.k", "path": "/data/k", "ours": "(secret)", "theirs": "(secret)"}

@@ -10,6 +10,7 @@ import pytest
 from applyprune.errors import InventoryLocked
 from applyprune.model.events import Outcome
 from applyprune.model.options import Mode
+from tests.support.actors import ALICE
 from tests.support.fault_proxy import Exchange, FaultProxy, always, faults
 from tests.support.objects import config_map
 from tests.support.other_run import ELSEWHERE, take_from_elsewhere
@@ -66,7 +67,7 @@ def test_forced_apply_does_not_overwrite_a_newer_version(
     def change() -> None:
         kubectl(
             "patch", "configmap/a", "-n", spoiled.namespace, "--type=merge", "-p",
-            '{"data":{"key":"theirs"}}', "--field-manager=someone",
+            '{"data":{"key":"theirs"}}', f"--field-manager={ALICE}",
         )  # fmt: skip
 
     happened: list[int] = []

@@ -12,6 +12,7 @@ import pytest
 from applyprune.errors import InputError
 from applyprune.model.events import Outcome
 from applyprune.model.options import Mode
+from tests.support.actors import ARGO
 from tests.support.api import Api, AuditTrail
 from tests.support.objects import crd, crd_name, custom_resource
 from tests.support.stage import Stage
@@ -202,7 +203,7 @@ def test_removed_version_in_managed_fields_is_reported_by_name(
     theirs = {**_in("v1alpha1", custom_resource("a", kind)), "spec": {"theirs": 1}}
     status, reply = crds(
         "PATCH",
-        f"{_path(kind, version='v1alpha1')}?fieldManager=other",
+        f"{_path(kind, version='v1alpha1')}?fieldManager={ARGO}",
         theirs,
         content_type="application/apply-patch+yaml",
     )

@@ -13,6 +13,7 @@ from applyprune.model.events import Done, Outcome, Waiting
 from applyprune.model.inventory import Ownership
 from applyprune.model.options import Adopt, DryRun
 from applyprune.planning.tracking import PART_OF
+from tests.support.actors import ALICE
 from tests.support.fault_proxy import Exchange, FaultProxy, always, faults, first
 from tests.support.kill import kill_at_patch
 from tests.support.objects import SECRET, SERVICE, config_map
@@ -349,7 +350,7 @@ def test_move_keeps_ownership_as_it_was(
     # Under a manager of its own: what kubectl's has would become ours at the adoption.
     kubectl(
         "create", "configmap", "old", "-n", stage.namespace, "--from-literal=mine=1",
-        "--field-manager=someone",
+        f"--field-manager={ALICE}",
     )  # fmt: skip
     stage.run(config_map("old"), config_map("new"))
     shop.run(config_map("s"))

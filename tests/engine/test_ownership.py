@@ -9,6 +9,7 @@ import pytest
 from applyprune.model.events import Outcome
 from applyprune.model.options import Adopt, Mode
 from applyprune.planning.tracking import PART_OF
+from tests.support.actors import ALICE
 from tests.support.objects import SERVICE, config_map
 from tests.support.stage import Stage
 
@@ -144,7 +145,7 @@ def test_conflict_fails_its_object_alone_and_is_explained(
     stage.run(config_map("a"), config_map("go"))
     kubectl(
         "patch", "configmap/a", "-n", stage.namespace, "--type=merge", "-p",
-        '{"data":{"key":"theirs"}}', "--field-manager=someone",
+        '{"data":{"key":"theirs"}}', f"--field-manager={ALICE}",
     )  # fmt: skip
     story = stage.run(config_map("a", "ours"), config_map("b"))
     assert story.outcomes == {
@@ -153,7 +154,7 @@ def test_conflict_fails_its_object_alone_and_is_explained(
         "configmap/go": Outcome.NOT_PRUNED,
     }
     assert story.exit_code == 4
-    assert '.data.key: ours "ours", theirs "theirs", owned by someone (Update, ' in story.problem(
+    assert f'.data.key: ours "ours", theirs "theirs", owned by {ALICE} (Update, ' in story.problem(
         "configmap/a"
     )
     assert "--force-conflicts" in story.problem("configmap/a")

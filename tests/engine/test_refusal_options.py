@@ -145,9 +145,9 @@ def test_printed_options_allow_cascades(stage: Stage, api: Api, home: str, name:
     made, left, options = CASCADES[name]
     bodies = made(home)
     assert stage.run(*bodies, _namespace(home)).exit_code == 0
-    for stranger in ("s-1", "s-2"):
+    for foreign in ("s-1", "s-2"):
         path = f"/api/v1/namespaces/{home}/configmaps"
-        assert api("POST", path, config_map(stranger))[0] == 201
+        assert api("POST", path, config_map(foreign))[0] == 201
     assert _allowed(stage, *bodies[:left]) == options
 
 

@@ -22,6 +22,7 @@ from applyprune.planning.conflicts import (
     skips,
 )
 from applyprune.planning.tracking import identity
+from tests.support.actors import ARGO
 from tests.support.planning import DEPLOYMENTS, SECRETS, TARGET, body, desired, live, recorded
 from tests.support.planning import managed as entry
 
@@ -66,7 +67,7 @@ def scaler(kind: str = "Deployment", name: str = "a", version: str = "apps/v1") 
 
 def _there(one: Desired = DEPLOYMENT, **changes: Any) -> Live:
     spec = {**one.body.get("spec", {}), **changes}
-    return live(one.ref, full={**one.body, "spec": spec}, entries=[entry("argo")])
+    return live(one.ref, full={**one.body, "spec": spec}, entries=[entry(ARGO)])
 
 
 def _told(
@@ -124,9 +125,9 @@ LINES: dict[str, tuple[dict[str, str], tuple[dict[str, Any], ...], str]] = {
         ),
     ),
     "an Apply, whose time is in managedFields": (
-        cause(".spec.replicas", "argo"),
+        cause(".spec.replicas", ARGO),
         (),
-        "owned by argo (Apply, 2h ago)",
+        f"owned by {ARGO} (Apply, 2h ago)",
     ),
     "an Apply that managedFields does not hold": (
         cause(".spec.replicas", "gone"),

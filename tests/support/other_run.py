@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 
 from applyprune.cluster.inventory_store import ConfigMapStore
 from applyprune.model.inventory import Holder
+from tests.support.actors import ALICE
 
 if TYPE_CHECKING:
     from tests.support.stage import Stage
 
-ELSEWHERE = Holder("r0", "them@elsewhere", "another boot/1", "7@99", lease=15.0)
+ELSEWHERE = Holder("r0", f"{ALICE}@elsewhere", "another boot/1", "7@99", lease=15.0)
 
 
 def take_from_elsewhere(stage: Stage) -> None:

@@ -26,13 +26,13 @@ ANOTHERS = "belongs to another set"
 class Call:
     """One call of a verb and its input; names get the set's in front, so that no two sets share.
 
-    A move hands the objects to the set's neighbour. ``by_neighbour`` says that the call is about
-    that one, and ``may_refuse`` that objects may be its neighbour's by then.
+    A move hands the objects to another set. ``by_other_set`` says that the call is about
+    that one, and ``may_refuse`` that objects may be the other set's by then.
     """
 
     mode: Mode
     bodies: tuple[Body, ...] = ()
-    by_neighbour: bool = False
+    by_other_set: bool = False
     adopt: Adopt = Adopt.UNOWNED
     may_refuse: bool = False
 
@@ -40,8 +40,8 @@ class Call:
         """Make it in this process."""
         bodies = named(stage, self.bodies)
         if self.mode is Mode.MOVE:
-            return stage.move(neighbour(stage), *map(key, bodies))
-        by = neighbour(stage) if self.by_neighbour else stage
+            return stage.move(other_set(stage), *map(key, bodies))
+        by = other_set(stage) if self.by_other_set else stage
         return by.run(*bodies, mode=self.mode, adopt=self.adopt)
 
     def allows(self, story: Story) -> bool:
@@ -58,7 +58,7 @@ class Call:
         bodies = named(stage, self.bodies)
         where = ("-n", stage.namespace)
         if self.mode is Mode.MOVE:
-            to = neighbour(stage).name
+            to = other_set(stage).name
             return ["inventory", "move", stage.name, to, *map(key, bodies), *where]
         if self.mode is Mode.DELETE:
             return [self.mode, stage.name, *where, "--yes"]
@@ -73,11 +73,11 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
-    """The calls after one that was killed, and what they leave of the set and of its neighbour."""
+    """The calls after one that was killed, and what they leave of the set and of the other set."""
 
     calls: tuple[Call, ...]
     left: tuple[Body, ...] = ()
-    neighbours: tuple[Body, ...] = ()
+    in_other_set: tuple[Body, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,11 +99,11 @@ class Scenario:
 
 
 def prefix(stage: Stage) -> str:
-    """Return what the names of a set's objects begin with, and of what its neighbour has."""
+    """Return what the names of a set's objects begin with, and of what the other set has."""
     return f"{stage.name}-"
 
 
-def neighbour(stage: Stage) -> Stage:
+def other_set(stage: Stage) -> Stage:
     """Return the set to which objects are moved."""
     return Stage(stage.kubeconfig, stage.namespace, name=f"{stage.name}-to")
 
@@ -135,7 +135,7 @@ _A, _B, _C, _D, _E = _FIVE
 _CHANGED = _apply(_A, config_map("b", "changed"))
 _MOVED = (_B, _C, SERVICE)
 _MOVE = Call(Mode.MOVE, _MOVED)
-_TAKE = Call(Mode.APPLY, (*_MOVED, _D), by_neighbour=True, adopt=Adopt.ALL)
+_TAKE = Call(Mode.APPLY, (*_MOVED, _D), by_other_set=True, adopt=Adopt.ALL)
 
 SCENARIOS = (
     # Inventory, discovery 2, namespace, three reads, what bears the set's marks, union, three
@@ -170,18 +170,18 @@ SCENARIOS = (
     # and what settles it, two shrunk.
     Scenario(
         "move",
-        before=(_apply(_A, *_MOVED), Call(Mode.APPLY, (_D,), by_neighbour=True)),
+        before=(_apply(_A, *_MOVED), Call(Mode.APPLY, (_D,), by_other_set=True)),
         killed=_MOVE,
         recoveries={
-            "same": Recovery((_MOVE,), left=(_A,), neighbours=(*_MOVED, _D)),
+            "same": Recovery((_MOVE,), left=(_A,), in_other_set=(*_MOVED, _D)),
             # Nobody moves on: the old set's input still has the objects, and they stay.
             "kept": Recovery(
                 (Call(Mode.APPLY, (_A, *_MOVED), may_refuse=True), _TAKE, _apply(_A)),
                 left=(_A,),
-                neighbours=(*_MOVED, _D),
+                in_other_set=(*_MOVED, _D),
             ),
             # Or the two inputs are what they were to be once it is moved.
-            "smaller": Recovery((_TAKE, _apply(_A)), left=(_A,), neighbours=(*_MOVED, _D)),
+            "smaller": Recovery((_TAKE, _apply(_A)), left=(_A,), in_other_set=(*_MOVED, _D)),
         },
         requests=16,
         turns=("same", "kept", "smaller"),

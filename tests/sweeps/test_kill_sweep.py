@@ -15,7 +15,7 @@ from tests.support.kill import Moment, kill_at
 from tests.support.live import config_maps, members, objects
 from tests.support.objects import config_map
 from tests.support.stage import Stage
-from tests.sweeps.scenarios import SCENARIOS, key, named, neighbour, prefix
+from tests.sweeps.scenarios import SCENARIOS, key, named, other_set, prefix
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -139,11 +139,11 @@ def _prepare(
     """Make what was before; return the bystanders, and the UIDs of what is to last."""
     for call in scenario.before:
         assert call.run(stage).exit_code == 0
-    for one in (stage, neighbour(stage)):
+    for one in (stage, other_set(stage)):
         ground.create(config_map(_copied(one), labels={PART_OF: one.target.id}))
     there = objects(ground.api, ground.namespace, prefix(stage))
     lasting = map(key, named(stage, scenario.lasting))
-    copied = (_copied(stage), _copied(neighbour(stage)))
+    copied = (_copied(stage), _copied(other_set(stage)))
     return (
         ground.states("others", "plain", *copied),
         {name: there[name]["metadata"]["uid"] for name in lasting},
@@ -164,7 +164,7 @@ def _labelled(ground: Ground, stage: Stage) -> Mapping[str, str]:
 
 def _recover(ground: Ground, trial: Trial) -> None:
     """Look at the records as the kill left them, make the calls that follow, look again."""
-    for one in (trial.stage, neighbour(trial.stage)):
+    for one in (trial.stage, other_set(trial.stage)):
         # Whatever bears a set's label is in that set's list, at every moment (safety rule 1).
         assert _labelled(ground, one).keys() <= one.listed(), trial.where
     for call in trial.recovery.calls:
@@ -175,9 +175,9 @@ def _recover(ground: Ground, trial: Trial) -> None:
 
 
 def _check(ground: Ground, trial: Trial) -> None:
-    """Assert that there is what is wanted, and nothing else of the set or its neighbour."""
+    """Assert that there is what is wanted, and nothing else of the set or of the other set."""
     stage, recovery, where = trial.stage, trial.recovery, trial.where
-    shares = [(stage, recovery.left), (neighbour(stage), recovery.neighbours)]
+    shares = [(stage, recovery.left), (other_set(stage), recovery.in_other_set)]
     there = objects(ground.api, ground.namespace, prefix(stage))
     for one, _ in shares:
         del there[f"configmap/{_copied(one)}"]
