@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -30,6 +31,7 @@ FILES = {
     "name": "stream.name.txt",
 }
 SUMMARY = "stream.github.md"
+_VERSION = re.compile(rf'("(?:version|client)": ?)"{re.escape(__version__)}"')
 PLACES = Places("/repo/deploy", "/repo")
 
 
@@ -41,7 +43,9 @@ def printed(form: str, events: Iterable[Event] = EVENTS, summary: Path | None = 
     for event in events:
         one.show(event)
     one.close()
-    return "".join(f"{line}\n" for line in lines).replace(f'"{__version__}"', '"VERSION"')
+    text = "".join(f"{line}\n" for line in lines)
+    # Only where it is the program's: a name or a message may hold the same text.
+    return _VERSION.sub(r'\1"VERSION"', text)
 
 
 def write() -> None:
