@@ -1,34 +1,110 @@
 """A Bundle's spec as a value, and the reading of it: whatever the CRD lets through is judged here.
 
-The CRD (``deploy/crd.yaml``) says the same of types and defaults; a test holds the two together.
+pydantic checks the types. It names every fault at once, by the path of the field, and gives the
+schema that a test compares with that of the CRD (``deploy/crd.yaml``), in both directions.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
-from applyprune.controller.reading import Fields
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    ConfigDict,
+    StrictBool,
+    TypeAdapter,
+    ValidationError,
+    WithJsonSchema,
+    model_validator,
+)
+from pydantic.alias_generators import to_camel
+from pydantic.dataclasses import dataclass as checked
+
 from applyprune.errors import ApplypruneError, UsageError
 from applyprune.model.builtin import BUNDLES
+from applyprune.model.names import is_dns_label, is_dns_subdomain
 from applyprune.model.options import Adopt, Mode, Options, PruneLimit
 from applyprune.model.problems import ProblemKind
+from applyprune.planning.durations import seconds_of
 from applyprune.planning.ready_rules import compile_rule
 from applyprune.planning.tracking import SetIdentity, identity
 
 if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
+
     from applyprune.model.live import Live
 
 _DEFAULT_MAX_PRUNE = PruneLimit()
 _LOCK_TIMEOUT = 10.0
 _CONCURRENCY = 8
+_LONGEST = 30 * 24 * 3600.0
+_CAMEL = ConfigDict(alias_generator=to_camel, hide_input_in_errors=True)
+_FAULTS = {
+    "bool_type": "must be true or false",
+    "dataclass_type": "must be an object",
+    "missing": "is required",
+    "string_type": "must be text",
+    "tuple_type": "must be a list",
+}
+"""What pydantic calls a fault, and what we call it."""
 
 
 class InvalidSpec(UsageError):
     """A Bundle whose spec cannot be carried out; ``why`` lists everything that is wrong."""
 
     kind = ProblemKind.INVALID_SPEC
+
+
+def _seconds(value: object) -> float:
+    if not isinstance(value, str):
+        raise ValueError("must be text such as 90s or 5m")  # noqa: TRY004 - pydantic collects it
+    try:
+        seconds = seconds_of(value)
+    except ValueError as error:
+        raise ValueError(f"{value!r} {error}") from None
+    if not 1.0 <= seconds <= _LONGEST:
+        raise ValueError(f"{value!r} is not between 1s and 720h")
+    return seconds
+
+
+def _max_prune(value: object) -> PruneLimit:
+    try:
+        return PruneLimit.parse(str(value))
+    except ValueError as error:
+        raise ValueError(f"{value!r} {error}") from None
+
+
+def _label(text: str) -> str:
+    if not is_dns_label(text):
+        raise ValueError(f"{text!r} is not a DNS label")
+    return text
+
+
+def _name(text: str) -> str:
+    # It becomes part of a path.
+    if not is_dns_subdomain(text):
+        raise ValueError(f"{text!r} is not a valid name")
+    return text
+
+
+def _pointer(text: str) -> str:
+    if not text.startswith("/") or "," in text:
+        raise ValueError(f"{text!r} is not a JSON pointer")
+    return text
+
+
+Seconds = Annotated[float, BeforeValidator(_seconds), WithJsonSchema({"type": "string"})]
+MaxPrune = Annotated[
+    PruneLimit,
+    BeforeValidator(_max_prune),
+    WithJsonSchema({"x-kubernetes-int-or-string": True}),
+]
+Label = Annotated[str, AfterValidator(_label)]
+Name = Annotated[str, AfterValidator(_name)]
+Pointer = Annotated[str, AfterValidator(_pointer)]
 
 
 class DeletionPolicy(StrEnum):
@@ -39,15 +115,15 @@ class DeletionPolicy(StrEnum):
     ORPHAN = "Orphan"
 
 
-@dataclass(frozen=True, slots=True, order=True)
+@checked(config=_CAMEL, frozen=True, slots=True)
 class SourceRef:
     """A ConfigMap or Secret whose values are manifests; all of its keys when none is named."""
 
-    name: str
+    name: Name
     keys: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@checked(config=_CAMEL, frozen=True, slots=True)
 class Source:
     """Where the manifests are: exactly one of the three is given."""
 
@@ -55,61 +131,73 @@ class Source:
     config_map_refs: tuple[SourceRef, ...] = ()
     secret_refs: tuple[SourceRef, ...] = ()
 
+    @model_validator(mode="after")
+    def _is_one(self) -> Self:
+        given = (self.inline is not None, bool(self.config_map_refs), bool(self.secret_refs))
+        if sum(given) != 1:
+            raise ValueError("give exactly one of inline, configMapRefs and secretRefs")
+        return self
 
-@dataclass(frozen=True, slots=True)
+
+@checked(config=_CAMEL, frozen=True, slots=True)
 class Prune:
     """What becomes of what has left the source."""
 
-    enabled: bool = True
-    max_prune: PruneLimit = _DEFAULT_MAX_PRUNE
-    allow_empty: bool = False
+    enabled: StrictBool = True
+    max_prune: MaxPrune = _DEFAULT_MAX_PRUNE
+    allow_empty: StrictBool = False
 
 
-@dataclass(frozen=True, slots=True)
+@checked(config=_CAMEL, frozen=True, slots=True)
 class Dependency:
     """A Bundle of the same namespace to be ready first; ``ready_when`` is CEL, empty for Ready."""
 
-    name: str
+    name: Name
     ready_when: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@checked(config=_CAMEL, frozen=True, slots=True)
 class IgnoreFields:
     """JSON pointers of fields to be left to others; ``kind`` is KIND or KIND.GROUP, or empty."""
 
-    fields: tuple[str, ...]
+    fields: tuple[Pointer, ...]
     kind: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@checked(config=_CAMEL, frozen=True, slots=True)
 class Spec:
     """What a Bundle asks for; times in seconds."""
 
     source: Source
-    interval: float = 600.0
-    retry_interval: float = 30.0
-    timeout: float = 300.0
-    suspend: bool = False
+    interval: Seconds = 600.0
+    retry_interval: Seconds = 30.0
+    timeout: Seconds = 300.0
+    suspend: StrictBool = False
     prune: Prune = Prune()
-    wait: bool = False
-    force_conflicts: bool = False
+    wait: StrictBool = False
+    force_conflicts: StrictBool = False
     adopt: Adopt = Adopt.UNOWNED
-    recreate: bool = False
-    target_namespace: str = ""
-    service_account_name: str = "default"
+    recreate: StrictBool = False
+    target_namespace: Label = ""
+    service_account_name: Name = "default"
     depends_on: tuple[Dependency, ...] = ()
     deletion_policy: DeletionPolicy = DeletionPolicy.DELETE
     inventory_name: str = ""
     ignore_fields: tuple[IgnoreFields, ...] = ()
 
 
+SPEC: TypeAdapter[Spec] = TypeAdapter(Spec)
+"""Reads a spec, and gives its schema."""
+
+
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """One Bundle as it was read."""
+    """One Bundle as it was read; ``timeout`` is how long each wait of this pass may take."""
 
     namespace: str
     name: str
     spec: Spec
+    timeout: float
 
     @property
     def owner(self) -> str:
@@ -133,7 +221,7 @@ class Bundle:
             max_prune=spec.prune.max_prune,
             recreate=spec.recreate,
             wait=spec.wait,
-            timeout=spec.timeout,
+            timeout=self.timeout,
             lock_timeout=_LOCK_TIMEOUT,
             concurrency=_CONCURRENCY,
             approved=approved,
@@ -150,94 +238,50 @@ def read_bundle(live: Live) -> Bundle:
 
     Raises InvalidSpec with everything that is wrong with it, not the first fault only.
     """
-    fields = Fields("spec", (live.body or {}).get("spec"))
-    bundle = Bundle(live.ref.namespace, live.ref.name, _spec(fields))
-    faults = [*fields.faults]
-    if not faults:
+    raw = (live.body or {}).get("spec")
+    faults: list[str] = []
+    try:
+        spec = SPEC.validate_python(_without_nulls({} if raw is None else raw))
+    except ValidationError as error:
+        faults += map(_fault, error.errors(include_url=False))
+    else:
+        bundle = Bundle(live.ref.namespace, live.ref.name, spec, spec.timeout)
         faults += _faults(bundle)
     if faults:
         raise InvalidSpec("the spec cannot be carried out", why="; ".join(faults))
     return bundle
 
 
-def _spec(fields: Fields) -> Spec:
-    source = fields.part("source")
-    prune = fields.part("prune")
-    return Spec(
-        source=Source(
-            inline=source.given("inline"),
-            config_map_refs=tuple(map(_ref, source.parts("configMapRefs"))),
-            secret_refs=tuple(map(_ref, source.parts("secretRefs"))),
-        ),
-        interval=fields.seconds("interval", 600.0),
-        retry_interval=fields.seconds("retryInterval", 30.0),
-        timeout=fields.seconds("timeout", 300.0),
-        suspend=fields.flag("suspend"),
-        prune=Prune(
-            enabled=prune.flag("enabled", default=True),
-            max_prune=_max_prune(prune),
-            allow_empty=prune.flag("allowEmpty"),
-        ),
-        wait=fields.flag("wait"),
-        force_conflicts=fields.flag("forceConflicts"),
-        adopt=Adopt(fields.choice("adopt", [str(one) for one in Adopt], str(Adopt.UNOWNED))),
-        recreate=fields.flag("recreate"),
-        target_namespace=fields.name("targetNamespace"),
-        service_account_name=fields.name("serviceAccountName") or "default",
-        depends_on=tuple(
-            Dependency(one.name("name"), one.text("readyWhen")) for one in fields.parts("dependsOn")
-        ),
-        deletion_policy=DeletionPolicy(
-            fields.choice(
-                "deletionPolicy", [str(one) for one in DeletionPolicy], str(DeletionPolicy.DELETE)
-            )
-        ),
-        inventory_name=fields.name("inventoryName"),
-        ignore_fields=tuple(
-            IgnoreFields(one.texts("fields"), one.text("kind"))
-            for one in fields.parts("ignoreFields")
-        ),
-    )
+def _without_nulls(value: Any) -> Any:
+    """Return a value without the fields that are null: each of them is at its default."""
+    if isinstance(value, dict):
+        return {key: _without_nulls(one) for key, one in value.items() if one is not None}
+    return [_without_nulls(one) for one in value] if isinstance(value, list) else value
 
 
-def _ref(fields: Fields) -> SourceRef:
-    return SourceRef(fields.name("name"), fields.texts("keys"))
-
-
-def _max_prune(fields: Fields) -> PruneLimit:
-    value = fields.value("maxPrune")
-    if value is None:
-        return PruneLimit()
-    try:
-        return PruneLimit.parse(str(value))
-    except ValueError as error:
-        return fields.refused("maxPrune", str(error), PruneLimit())
+def _fault(error: ErrorDetails) -> str:
+    """Return ``spec.dependsOn[0].name: is required``, without a value that may be confidential."""
+    where = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in error["loc"])
+    words = _FAULTS.get(error["type"], error["msg"])
+    if error["type"] == "value_error":
+        words = str(error["ctx"]["error"])
+    elif error["type"] == "enum":
+        words = f"must be {error['ctx']['expected']}, not {error['input']!r}"
+    return f"spec{where}: {words}"
 
 
 def _faults(bundle: Bundle) -> list[str]:
-    """Return what is wrong beyond the types of the fields."""
-    spec, faults = bundle.spec, []
-    source = spec.source
-    given = (source.inline is not None, bool(source.config_map_refs), bool(source.secret_refs))
-    if sum(given) != 1:
-        faults.append("spec.source: give exactly one of inline, configMapRefs and secretRefs")
-    if not all(ref.name for ref in (*source.config_map_refs, *source.secret_refs)):
-        faults.append("spec.source: a reference names nothing")
+    """Return what is wrong beyond single fields."""
+    faults = []
     try:
         _ = bundle.target
     except UsageError as error:
         faults.append(f"{error.what}: {error.why}")
-    for one in spec.depends_on:
-        if not one.name or one.name == bundle.name:
-            faults.append("spec.dependsOn: a Bundle cannot depend on itself, or on nothing")
+    for one in bundle.spec.depends_on:
+        if one.name == bundle.name:
+            faults.append("spec.dependsOn: a Bundle cannot depend on itself")
         if one.ready_when:
             faults += _rule_fault(one)
-    for rule in spec.ignore_fields:
-        faults += [
-            f"spec.ignoreFields: {pointer!r} is no JSON pointer"
-            for pointer in rule.fields
-            if not pointer.startswith("/") or "," in pointer
-        ]
     return faults
 
 

@@ -218,8 +218,7 @@ class Reconciler:
         """
         key, now = (bundle.namespace, bundle.name), (live.generation, revision)
         if self._attempted.get(key) == now and self._failures.get(key):
-            timeout = min(bundle.spec.timeout, _SECOND_LOOK)
-            return replace(bundle, spec=replace(bundle.spec, timeout=timeout))
+            return replace(bundle, timeout=min(bundle.timeout, _SECOND_LOOK))
         self._attempted[key] = now
         return bundle
 

@@ -88,7 +88,7 @@ class Removal:
                 problem_message(problems_of(error)[0]),
                 retries=True,
             )
-        if not result.done and terminating and _age(live) > bundle.spec.timeout:
+        if not result.done and terminating and _age(live) > bundle.timeout:
             result = self._give_up(bundle, result)
         if result.done:
             self.bundles.remove_finalizer(live)

@@ -92,24 +92,30 @@ def test_limits_are_read(value: object, limit: PruneLimit) -> None:
 
 
 WRONG: dict[str, tuple[Any, str]] = {
-    "no source": ({}, "exactly one"),
-    "null": (None, "exactly one"),
-    "no object": ([], "spec is no object"),
-    "source is a text": ({"source": "x"}, "spec.source is no object"),
+    "no source": ({}, "spec.source: is required"),
+    "null": (None, "spec.source: is required"),
+    "no object": ([], "spec: must be an object"),
+    "source is a text": ({"source": "x"}, "spec.source: must be an object"),
     "two sources": ({"source": {"inline": "", "secretRefs": [{"name": "a"}]}}, "exactly one"),
     "no refs": ({"source": {"configMapRefs": []}}, "exactly one"),
-    "a ref without a name": ({"source": {"secretRefs": [{}]}}, "names nothing"),
-    "a path as a name": ({"source": {"secretRefs": [{"name": "../x"}]}}, "is no name"),
-    "another's account": ({**INLINE, "serviceAccountName": "a/b"}, "is no name"),
-    "a query as a namespace": ({**INLINE, "targetNamespace": "a?x=y"}, "is no name"),
+    "a ref without a name": (
+        {"source": {"secretRefs": [{}]}},
+        "spec.source.secretRefs[0].name: is required",
+    ),
+    "a path as a name": ({"source": {"secretRefs": [{"name": "../x"}]}}, "is not a valid name"),
+    "another's account": ({**INLINE, "serviceAccountName": "a/b"}, "is not a valid name"),
+    "a query as a namespace": ({**INLINE, "targetNamespace": "a?x=y"}, "is not a DNS label"),
     "interval": ({**INLINE, "interval": "soon"}, "is no time"),
     "interval of nothing": ({**INLINE, "interval": "0s"}, "is not more than nothing"),
     "interval too short": ({**INLINE, "interval": "10ms"}, "not between"),
     "timeout too long": ({**INLINE, "timeout": "9999h"}, "not between"),
-    "a number as a time": ({**INLINE, "retryInterval": 5}, "is no text"),
-    "suspend": ({**INLINE, "suspend": "yes"}, "neither true nor false"),
-    "adopt": ({**INLINE, "adopt": "some"}, "none of"),
-    "deletionPolicy": ({**INLINE, "deletionPolicy": "Keep"}, "none of"),
+    "a number as a time": ({**INLINE, "retryInterval": 5}, "spec.retryInterval: must be text"),
+    "suspend": ({**INLINE, "suspend": "yes"}, "must be true or false"),
+    "adopt": ({**INLINE, "adopt": "some"}, "must be 'none', 'unowned' or 'all', not 'some'"),
+    "deletionPolicy": (
+        {**INLINE, "deletionPolicy": "Keep"},
+        "deletionPolicy: must be 'Delete'",
+    ),
     "maxPrune over all": ({**INLINE, "prune": {"maxPrune": "101%"}}, "neither a number"),
     "a negative maxPrune": ({**INLINE, "prune": {"maxPrune": -1}}, "neither a number"),
     "a true maxPrune": ({**INLINE, "prune": {"maxPrune": True}}, "neither a number"),
@@ -119,7 +125,12 @@ WRONG: dict[str, tuple[Any, str]] = {
         "spec.dependsOn db: the rule",
     ),
     "a pointer that is none": ({**INLINE, "ignoreFields": [{"fields": ["x"]}]}, "JSON pointer"),
-    "pointers of numbers": ({**INLINE, "ignoreFields": [{"fields": [1]}]}, "no list of texts"),
+    "pointers of numbers": (
+        {**INLINE, "ignoreFields": [{"fields": [1]}]},
+        "fields[0]: must be text",
+    ),
+    "no list": ({**INLINE, "dependsOn": {"name": "db"}}, "spec.dependsOn: must be a list"),
+    "an empty name": ({**INLINE, "dependsOn": [{"name": ""}]}, "'' is not a valid name"),
     "an inventory that cannot be": ({**INLINE, "inventoryName": "a.b"}, "cannot name a set"),
 }
 
@@ -134,10 +145,25 @@ def test_invalid_spec_is_refused(name: str) -> None:
 
 
 def test_all_errors_are_reported_at_once() -> None:
-    """So that they need not be found one by one."""
+    """Each with its field and a reason, and without what the source holds."""
     with pytest.raises(InvalidSpec) as caught:
         bundle({"source": {"inline": 5}, "interval": "x", "wait": 1})
-    assert len(caught.value.why.split("; ")) == 3
+    assert caught.value.why.split("; ") == [
+        "spec.source.inline: must be text",
+        "spec.interval: 'x' is no time such as 90s or 5m",
+        "spec.wait: must be true or false",
+    ]
+
+
+def test_null_field_is_at_its_default() -> None:
+    """An object that was stored before the field was there has it so."""
+    nulls = {"interval": None, "prune": {"maxPrune": None}, "dependsOn": None}
+    assert bundle({**INLINE, **nulls}).spec == bundle(INLINE).spec
+
+
+def test_field_has_only_its_name_of_the_api() -> None:
+    """The server drops every other name before it stores an object."""
+    assert bundle({**INLINE, "target_namespace": "x"}).spec == bundle(INLINE).spec
 
 
 @pytest.mark.parametrize("name", ["web.example", "a" * 64, "web-yielded"])

@@ -1,28 +1,25 @@
-"""The CRD and the Python types say the same: fields, defaults, words."""
+"""The CRD and the model of the spec are the same: names, types, words, defaults."""
 
 from __future__ import annotations
 
-import re
-from dataclasses import MISSING, fields, is_dataclass
 from pathlib import Path
-from types import UnionType
-from typing import Any, get_args, get_type_hints
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from applyprune.controller import bundle as types
-from applyprune.controller.bundle import Prune, Source, Spec
+from applyprune.controller.bundle import SPEC
 from applyprune.controller.following import FailedObject, RunResult
 from applyprune.controller.names import Condition, Reason
 from applyprune.controller.status import ConditionStatus, ReconcileResult, after
 from applyprune.model.builtin import BUNDLES
 from applyprune.model.events import Outcome
-from applyprune.model.options import Adopt, PruneLimit
 from applyprune.model.plan import Plan
 from applyprune.model.problems import Problem, ProblemKind
 from applyprune.model.refs import Ref
-from applyprune.planning.durations import seconds_of
 from applyprune.sources import read
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 CRD = Path(__file__).parents[2] / "deploy" / "crd.yaml"
 
@@ -41,11 +38,6 @@ def schema(*path: str) -> dict[str, Any]:
     return found
 
 
-def camel(name: str) -> str:
-    """Return the API's way of writing a name."""
-    return re.sub(r"_([a-z])", lambda found: found[1].upper(), name)
-
-
 def test_crd_is_the_resource_the_controller_requests() -> None:
     """Group, version, plural, scope, and that nobody prunes it with its Bundles."""
     spec = definition()["spec"]
@@ -59,53 +51,81 @@ def test_crd_is_the_resource_the_controller_requests() -> None:
     assert definition()["metadata"]["annotations"] == {"applyprune.dev/prune": "disabled"}
 
 
-@pytest.mark.parametrize(
-    ("type_", "path"),
-    [
-        (Spec, ("spec",)),
-        (Source, ("spec", "source")),
-        (types.SourceRef, ("spec", "source", "configMapRefs", "[]")),
-        (types.SourceRef, ("spec", "source", "secretRefs", "[]")),
-        (Prune, ("spec", "prune")),
-        (types.Dependency, ("spec", "dependsOn", "[]")),
-        (types.IgnoreFields, ("spec", "ignoreFields", "[]")),
-    ],
-)
-def test_types_have_the_fields_of_the_schema(type_: Any, path: tuple[str, ...]) -> None:
-    """No more, no fewer, and each a field of its kind."""
-    properties = schema(*path)["properties"]
-    assert {camel(one.name) for one in fields(type_)} == properties.keys()
-    hints = get_type_hints(type_)
-    kinds: dict[Any, str] = {bool: "boolean", str: "string", float: "string", tuple: "array"}
-    for one in fields(type_):
-        hint, said = hints[one.name], properties[camel(one.name)]
-        plain = next(iter(get_args(hint)), hint) if isinstance(hint, UnionType) else hint
-        origin = getattr(plain, "__origin__", plain)
-        if plain is PruneLimit:
-            assert said["x-kubernetes-int-or-string"] is True
-        elif is_dataclass(plain):
-            assert said["type"] == "object", one.name
-        else:
-            assert said["type"] == kinds.get(origin, "string"), one.name
+MODEL = SPEC.json_schema()
 
 
-def test_defaults_match_the_schema() -> None:
-    """Those that the server writes into an object, and those that stand in without it."""
-    for type_, path in ((Spec, ("spec",)), (Prune, ("spec", "prune"))):
-        properties = schema(*path)["properties"]
-        for one in fields(type_):
-            said = properties[camel(one.name)].get("default")
-            if said is None or isinstance(said, dict):
-                continue
-            assert one.default is not MISSING
-            told = seconds_of(said) if isinstance(one.default, float) else said
-            assert one.default == told, one.name
+def resolved(said: dict[str, Any]) -> dict[str, Any]:
+    """Return a schema of the model without references, and without the null of a field."""
+    if "$ref" in said:
+        return {**MODEL["$defs"][said["$ref"].rpartition("/")[2]], **said}
+    if "anyOf" in said:
+        (only,) = [one for one in said["anyOf"] if one.get("type") != "null"]
+        return {**resolved(only), **said}
+    return said
 
 
-def test_enums_match_the_schema() -> None:
-    """The enums."""
-    assert schema("spec", "adopt")["enum"] == [str(one) for one in Adopt]
-    assert schema("spec", "deletionPolicy")["enum"] == [str(one) for one in types.DeletionPolicy]
+def pairs(
+    model: dict[str, Any], crd: dict[str, Any], where: str = "spec"
+) -> Iterator[tuple[str, dict[str, Any], dict[str, Any]]]:
+    """Yield each part of the spec by its path, as the model and as the CRD describe it."""
+    model = resolved(model)
+    yield where, model, crd
+    parts, others = model.get("properties", {}), crd.get("properties", {})
+    assert parts.keys() == others.keys(), where
+    for name, part in parts.items():
+        yield from pairs(part, others[name], f"{where}.{name}")
+    assert ("items" in model) is ("items" in crd), where
+    if "items" in model:
+        yield from pairs(model["items"], crd["items"], f"{where}[]")
+
+
+PAIRS = {where: (model, crd) for where, model, crd in pairs(MODEL, schema("spec"))}
+"""The names of all fields are compared when this is built."""
+
+
+def test_fields_of_all_levels_are_compared() -> None:
+    """The paths go down into objects and lists."""
+    assert {
+        "spec.interval",
+        "spec.prune.maxPrune",
+        "spec.source.secretRefs[].keys[]",
+    } <= PAIRS.keys()
+
+
+@pytest.mark.parametrize("where", PAIRS)
+def test_model_and_crd_agree_on_a_field(where: str) -> None:
+    """Its type, its words, and which fields it requires."""
+    model, crd = PAIRS[where]
+    for key in ("type", "enum", "x-kubernetes-int-or-string"):
+        assert model.get(key) == crd.get(key), key
+    assert set(model.get("required", ())) == set(crd.get("required", ()))
+
+
+def defaulted(crd: dict[str, Any], value: dict[str, Any]) -> dict[str, Any]:
+    """Return an object as the server stores it: with the defaults of the CRD."""
+    filled = dict(value)
+    for name, part in crd.get("properties", {}).items():
+        if "default" in part:
+            filled.setdefault(name, part["default"])
+        if isinstance(filled.get(name), dict):
+            filled[name] = defaulted(part, filled[name])
+    return filled
+
+
+def test_defaults_of_the_crd_are_in_the_model() -> None:
+    """Those that the server writes into an object, and those that the model uses without it."""
+    least = {"source": {"inline": ""}}
+    stored = defaulted(schema("spec"), least)
+    assert stored["prune"] == {"enabled": True, "allowEmpty": False}
+    assert SPEC.validate_python(stored) == SPEC.validate_python(least)
+
+
+@pytest.mark.parametrize("where", PAIRS)
+def test_defaults_of_the_model_are_in_the_crd(where: str) -> None:
+    """An empty default needs no words; that of maxPrune is two numbers."""
+    model, crd = PAIRS[where]
+    if model.get("default") not in (None, "", []) and where != "spec.prune.maxPrune":
+        assert "default" in crd
 
 
 def test_status_fields_are_all_in_the_schema() -> None:
