@@ -1,7 +1,7 @@
 """``-o junit``: the run as a report of tests, by the schema of Jenkins' xunit plugin (junit-10).
 
 A test suite is a set, a test case an object: it fails when the object failed or never became ready,
-and is skipped when the object was skipped or not pruned. A difference that a check found is a
+and is skipped when the object was skipped or not pruned. A mismatch that a check found is a
 failure, what a diff shows is none: it is what one wanted to see. An error that ended the run is a
 test case of its own, and so is an end that never came. The schema has no place for file and line:
 they stand in the text. Warnings go to ``system-err``.

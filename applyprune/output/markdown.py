@@ -61,7 +61,7 @@ def conclusion(gathered: Gathered) -> str:
     parts = [f"{finished.counts[one]} {one.text}" for one in Outcome if finished.counts.get(one)]
     different = len(gathered.findings)
     if not parts and different:
-        parts = [f"{different} difference{'' if different == 1 else 's'}"]
+        parts = [f"{different} mismatch{'' if different == 1 else 'es'}"]
     if not parts and gathered.started is None and not finished.exit_code:
         parts = ["looked"]
     told = ", ".join(parts) or ("nothing done" if finished.exit_code else "nothing to do")
@@ -208,7 +208,7 @@ def _findings(findings: Sequence[Finding]) -> str:
         ]
         for one in findings[:ROWS]
     ]
-    return _listing("Differences", ["", "object", "what", "a repair would"], rows, len(findings))
+    return _listing("Mismatches", ["", "object", "what", "repair"], rows, len(findings))
 
 
 def _bounded(problems: Sequence[tuple[str, Problem]]) -> str:

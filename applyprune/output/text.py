@@ -171,7 +171,7 @@ class TextPrinter:
         parts = [f"{event.counts[one]} {one.text}" for one in Outcome if event.counts.get(one)]
         what = ", ".join(parts) or "nothing to do"
         if self._mode is Mode.REPAIR and not parts:
-            what = f"{self._found or 'no'} difference{'' if self._found == 1 else 's'}"
+            what = f"{self._found or 'no'} mismatch{'' if self._found == 1 else 'es'}"
         self._out(f"{self._name}: {what}{self._dry} in {event.elapsed:.1f} s")
         if event.problem is not None:
             self._err("error", event.problem)

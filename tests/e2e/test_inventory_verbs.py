@@ -156,7 +156,7 @@ def test_check_and_repair_find_and_mend(desk: Desk, kubectl: Kubectl) -> None:
     """Exit code 1 tells of a difference; a repair needs a yes, and a dry run does not."""
     well = desk("check", "web")
     assert (well.code, well.err) == (0, "")
-    assert well.out.startswith("web: no differences in ")
+    assert well.out.startswith("web: no mismatches in ")
     kubectl("label", "configmap/b", "-n", desk.namespace, f"{PART_OF}-")
     told = (
         f"listed but not labelled: configmap/b: somebody has taken "
@@ -164,14 +164,14 @@ def test_check_and_repair_find_and_mend(desk: Desk, kubectl: Kubectl) -> None:
     )
     wrong = desk("check", "web")
     assert (wrong.code, wrong.err) == (1, "")
-    assert wrong.out.startswith(f"{told}\nweb: 1 difference")
+    assert wrong.out.startswith(f"{told}\nweb: 1 mismatch")
 
     refused = desk("repair", "web")
     assert (refused.code, refused.out) == (2, "")
     assert "repairing the record of the set web needs a yes" in refused.err
     assert "Add --yes, or look first with --dry-run." in refused.err
     dry = desk("repair", "web", "--dry-run")
-    assert (dry.code, _said(dry.out)) == (0, [told, "web: 1 difference (server dry run)"])
+    assert (dry.code, _said(dry.out)) == (0, [told, "web: 1 mismatch (server dry run)"])
     assert desk("check", "web").code == 1
 
     ended = desk("repair", "web", "--yes")
