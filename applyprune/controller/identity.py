@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 from applyprune.cluster.api_server import KubernetesClient
 from applyprune.cluster.inventory_store import ConfigMapStore
 from applyprune.cluster.transport import Transport
-from applyprune.controller.objects import deleted_at
 from applyprune.errors import AccessError, ApplypruneError, NotFound
 from applyprune.model.builtin import BUNDLES, DEFINITIONS, NAMESPACES, SERVICE_ACCOUNTS
+from applyprune.model.live import deleted_at
 from applyprune.model.problems import ProblemKind
 from applyprune.model.refs import Ref
 

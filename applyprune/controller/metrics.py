@@ -20,7 +20,8 @@ from applyprune.controller.names import Reason
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from applyprune.controller.queue import Key, WorkQueue
+    from applyprune.controller.names import Key
+    from applyprune.controller.queue import WorkQueue
     from applyprune.controller.status import ReconcileResult
 
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")

@@ -6,6 +6,10 @@ Reasons are part of the API: alerts and scripts compare them.
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import TypeAlias
+
+Key: TypeAlias = tuple[str, str]
+"""Namespace and name of a Bundle."""
 
 RECONCILE_NOW = "applyprune.dev/reconcile-now"
 """An annotation: each new value requests a reconcile at once."""

@@ -9,14 +9,12 @@ from applyprune.controller.names import FINALIZER
 from applyprune.errors import Conflict, NotFound
 from applyprune.model.builtin import BUNDLES
 from applyprune.model.refs import Ref
-from applyprune.model.visible import time_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from datetime import datetime
 
     from applyprune.cluster.api_server import KubernetesClient
-    from applyprune.controller.queue import Key
+    from applyprune.controller.names import Key
     from applyprune.model.live import Live
 
 _TRIES = 5
@@ -30,11 +28,6 @@ def bundle_ref(key: Key) -> Ref:
 def status_of(live: Live) -> Mapping[str, Any]:
     """Return a Bundle's status as it is stored."""
     return (live.body or {}).get("status") or {}
-
-
-def deleted_at(live: Live) -> datetime | None:
-    """Return when an object was deleted, by the server's clock; None when it was not."""
-    return time_of(live.metadata.get("deletionTimestamp"))
 
 
 @dataclass(frozen=True, slots=True)

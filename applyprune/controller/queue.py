@@ -7,10 +7,8 @@ import time
 from dataclasses import dataclass, field
 from itertools import count
 from threading import Condition
-from typing import TypeAlias
 
-Key: TypeAlias = tuple[str, str]
-"""Namespace and name of a Bundle."""
+from applyprune.controller.names import Key
 
 MIN_GAP = 0.25
 """Seconds between the end of one reconcile of a Bundle and the next, whatever triggers it."""

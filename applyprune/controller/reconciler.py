@@ -38,9 +38,9 @@ if TYPE_CHECKING:
     from applyprune.controller.composing import Uses
     from applyprune.controller.identity import Impersonation, ServiceAccountClient
     from applyprune.controller.metrics import Metrics
+    from applyprune.controller.names import Key
     from applyprune.controller.notices import EventRecorder
     from applyprune.controller.objects import BundleObjects
-    from applyprune.controller.queue import Key
     from applyprune.controller.watching import Watches
     from applyprune.model.events import Event
     from applyprune.model.live import Live

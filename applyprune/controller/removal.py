@@ -22,13 +22,13 @@ from applyprune.controller.following import (
 from applyprune.controller.identity import AccountMissing
 from applyprune.controller.names import APPROVE, FINALIZER, Reason
 from applyprune.controller.notices import EventType
-from applyprune.controller.objects import deleted_at
 from applyprune.controller.status import ConditionStatus, ReconcileResult
 from applyprune.engine.context import WorkerPool
 from applyprune.engine.releasing import release
 from applyprune.engine.run import Request, run
 from applyprune.engine.searching import search_all
 from applyprune.errors import ApplypruneError, problems_of
+from applyprune.model.live import deleted_at
 from applyprune.model.options import Mode
 from applyprune.model.problems import ProblemKind
 from applyprune.model.visible import seconds_since

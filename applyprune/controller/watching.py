@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from applyprune.controller.identity import ServiceAccountClient
-    from applyprune.controller.queue import Key, WorkQueue
+    from applyprune.controller.names import Key
+    from applyprune.controller.queue import WorkQueue
     from applyprune.engine.ports import Cluster
     from applyprune.model.live import Live
     from applyprune.model.refs import Ref

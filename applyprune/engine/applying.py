@@ -26,6 +26,7 @@ from applyprune.errors import (
     Unreachable,
     as_problem,
 )
+from applyprune.model.builtin import CRD, NAMESPACE
 from applyprune.model.events import Done, Event, Outcome
 from applyprune.model.options import DryRun
 from applyprune.model.plan import Action, ApplyStep, OnConflict
@@ -33,7 +34,6 @@ from applyprune.planning.conflicts import forces, managers, settled_first, skips
 from applyprune.planning.definitions import defined_kinds
 from applyprune.planning.evidence import fingerprint_of, values_match
 from applyprune.planning.normalization import sent
-from applyprune.planning.ordering import CRD, NAMESPACE
 from applyprune.planning.ownership import Owner, owner_of
 from applyprune.planning.tracking import WANTED
 

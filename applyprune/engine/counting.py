@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from applyprune.errors import ApplypruneError
-from applyprune.model.builtin import API_SERVICES
-from applyprune.planning.cascade import Contents
-from applyprune.planning.ordering import CRD, NAMESPACE
+from applyprune.model.builtin import API_SERVICES, CRD, NAMESPACE
+from applyprune.planning.world import Contents
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING
 
 from applyprune.engine.counting import Census, list_all
 from applyprune.errors import ApplypruneError
-from applyprune.model.builtin import DAEMON_SETS, DEPLOYMENTS, STATEFUL_SETS
-from applyprune.planning.cascade import Contents
-from applyprune.planning.ordering import CRD, NAMESPACE
+from applyprune.model.builtin import CRD, DAEMON_SETS, DEPLOYMENTS, NAMESPACE, STATEFUL_SETS
 from applyprune.planning.stuck import diagnose
+from applyprune.planning.world import Contents
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence

@@ -6,11 +6,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from applyprune.errors import ApplypruneError, InputError, UsageError, raise_all
-from applyprune.model.builtin import DEFINITIONS
+from applyprune.model.builtin import CRD, DEFINITIONS
 from applyprune.model.refs import GroupKind, Ref
-from applyprune.planning.awaiting import READY_WHEN, Awaited, Wait, is_awaited
+from applyprune.planning.awaiting import Awaited, Wait, is_awaited
 from applyprune.planning.definitions import defined_kinds, has_status
-from applyprune.planning.ordering import CRD, is_built_in
+from applyprune.planning.keeping import READY_WHEN
+from applyprune.planning.ordering import is_built_in
 from applyprune.planning.ready_rules import compile_rule
 
 if TYPE_CHECKING:

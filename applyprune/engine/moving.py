@@ -28,8 +28,7 @@ from applyprune.errors import (
 )
 from applyprune.model.events import Done, Event, Outcome, Phase, Started
 from applyprune.model.options import DryRun, Mode, Options
-from applyprune.planning.evidence import own_apply_entry
-from applyprune.planning.managed_fields import mark_patch
+from applyprune.planning.managed_fields import mark_patch, own_apply_entry
 from applyprune.planning.moving import Move, MoveStep, move_step
 from applyprune.planning.selecting import chosen
 

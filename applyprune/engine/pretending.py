@@ -21,6 +21,7 @@ from applyprune.errors import (
     NotServed,
     RunFailed,
 )
+from applyprune.model.builtin import CRD, NAMESPACE
 from applyprune.model.events import Compared, Outcome
 from applyprune.model.plan import Action
 from applyprune.model.visible import and_more
@@ -32,7 +33,6 @@ from applyprune.planning.field_paths import from_pointer, is_under, left_out
 from applyprune.planning.ignoring import ignored_of, parse_rule
 from applyprune.planning.masking import masked
 from applyprune.planning.normalization import sent
-from applyprune.planning.ordering import CRD, NAMESPACE
 from applyprune.planning.refusals import is_denial
 from applyprune.planning.structural import validate
 

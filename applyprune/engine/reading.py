@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, TypeAlias
 from applyprune.engine.counting import Census
 from applyprune.engine.searching import Marked, search, search_all
 from applyprune.errors import ApplypruneError, Forbidden, NotFound, as_problem
-from applyprune.model.builtin import API_SERVICES, CONFIG_MAPS, DEFINITIONS
+from applyprune.model.builtin import API_SERVICES, CONFIG_MAPS, CRD, DEFINITIONS, NAMESPACE
 from applyprune.model.live import Absent, Live, State, Unknown
 from applyprune.model.problems import Problem, ProblemKind
 from applyprune.model.refs import GroupKind, Ref
 from applyprune.model.resources import Resource
-from applyprune.planning.evidence import SECRET, needs_values, own_apply_entry
-from applyprune.planning.ordering import CRD, NAMESPACE, is_built_in
+from applyprune.planning.evidence import SECRET, needs_values
+from applyprune.planning.managed_fields import own_apply_entry
+from applyprune.planning.ordering import is_built_in
 from applyprune.planning.tracking import PART_OF, SET_ID
 from applyprune.planning.world import World
 

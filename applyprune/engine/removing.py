@@ -22,16 +22,17 @@ from applyprune.errors import (
     Unreachable,
     as_problem,
 )
+from applyprune.model.builtin import CRD, NAMESPACE
 from applyprune.model.events import Done, Event, Outcome
 from applyprune.model.live import Absent, Live, Unknown
 from applyprune.model.options import DryRun, Mode
 from applyprune.model.plan import Action, RemoveStep
 from applyprune.model.visible import and_more
-from applyprune.planning.cascade import Contents, cascade_of
+from applyprune.planning.cascade import cascade_of
 from applyprune.planning.managed_fields import orphan_patch
-from applyprune.planning.ordering import CRD, NAMESPACE
 from applyprune.planning.removal import remove_step
 from applyprune.planning.report import waiting
+from applyprune.planning.world import Contents
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -21,8 +21,7 @@ from applyprune.model.events import (
 from applyprune.model.findings import Fault, Remedy
 from applyprune.model.options import DryRun, Mode, Options
 from applyprune.planning.checking import check, repaired
-from applyprune.planning.evidence import own_apply_entry
-from applyprune.planning.managed_fields import mark_patch
+from applyprune.planning.managed_fields import mark_patch, own_apply_entry
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from applyprune.errors import ApplypruneError, Forbidden
-from applyprune.planning.evidence import own_apply_entry
+from applyprune.planning.managed_fields import own_apply_entry
 from applyprune.planning.tracking import PART_OF
 
 if TYPE_CHECKING:

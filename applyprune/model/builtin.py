@@ -1,6 +1,11 @@
 """The few endpoints that the program itself needs, whatever discovery says."""
 
+from applyprune.model.refs import GroupKind
 from applyprune.model.resources import Resource
+
+CRD = GroupKind("apiextensions.k8s.io", "CustomResourceDefinition")
+
+NAMESPACE = GroupKind("", "Namespace")
 
 NAMESPACES = Resource("", "v1", "Namespace", "namespaces", namespaced=False)
 CONFIG_MAPS = Resource("", "v1", "ConfigMap", "configmaps", namespaced=True)

@@ -6,8 +6,11 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from applyprune.model.visible import time_of
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from datetime import datetime
 
     from applyprune.model.problems import Problem
     from applyprune.model.refs import Ref
@@ -96,3 +99,8 @@ class Unknown:
 
 
 State: TypeAlias = Live | Absent | Unknown
+
+
+def deleted_at(live: Live) -> datetime | None:
+    """Return when an object was deleted, by the server's clock; None when it was not."""
+    return time_of(live.metadata.get("deletionTimestamp"))

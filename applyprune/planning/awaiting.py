@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from applyprune.errors import InputError
 from applyprune.model.refs import GroupKind
-from applyprune.planning.definitions import mapping
+from applyprune.planning.keeping import WAIT
+from applyprune.planning.live_fields import mapping
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
     from applyprune.model.resources import Resource
     from applyprune.planning.ready_rules import Rule
 
-WAIT = "applyprune.dev/wait"
-READY_WHEN = "applyprune.dev/ready-when"
 
 WITH_PODS = frozenset(
     {

@@ -12,8 +12,8 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from applyprune.model.problems import Mark
-from applyprune.planning.definitions import mapping
 from applyprune.planning.field_paths import bracketed, is_at
+from applyprune.planning.live_fields import mapping
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from applyprune.errors import PruneRefused, as_problem
 from applyprune.model.refs import GroupKind, Ref
 from applyprune.model.visible import and_more
+from applyprune.planning.world import Contents
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -32,14 +33,6 @@ _PASSING = frozenset(
         GroupKind("events.k8s.io", "Event"),
     }
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Contents:
-    """What a Namespace or a CRD holds; ``uncounted`` says what could not be read, and why."""
-
-    lives: tuple[Live, ...]
-    uncounted: str = ""
 
 
 @dataclass(frozen=True, slots=True)

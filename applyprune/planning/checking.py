@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from applyprune.model.findings import Fault, Finding, Remedy
 from applyprune.model.inventory import Entry, Inventory, Ownership
 from applyprune.model.live import Absent, Live, Unknown
-from applyprune.planning.evidence import own_apply_entry
+from applyprune.planning.managed_fields import own_apply_entry
 from applyprune.planning.ownership import Owner, owner_of
 from applyprune.planning.recovery import is_restored, recovered_entries
 from applyprune.planning.tracking import MANAGERS, PART_OF

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from applyprune.planning.evidence import own_apply_entry
 from applyprune.planning.field_paths import left_out
 from applyprune.planning.field_sets import leaves, owns
+from applyprune.planning.managed_fields import own_apply_entry
 from applyprune.planning.tracking import LAST_APPLIED
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ from applyprune.model.options import Adopt
 from applyprune.model.plan import OnConflict
 from applyprune.model.problems import ContestedField, ManagerConflict
 from applyprune.model.visible import age, and_more, seconds_since
-from applyprune.planning.definitions import mapping
 from applyprune.planning.digests import is_secret
 from applyprune.planning.field_paths import from_server, to_pointer, value_at
+from applyprune.planning.live_fields import mapping
 from applyprune.planning.managed_fields import set_manager
 from applyprune.planning.masking import shown
 from applyprune.planning.tracking import MANAGERS, PART_OF

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from applyprune.model.resources import Resource
+from applyprune.planning.live_fields import mapping
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -57,11 +58,6 @@ def schema_of(definition: Mapping[str, Any], version: str) -> Mapping[str, Any] 
             schema = mapping(mapping(one).get("schema")).get("openAPIV3Schema")
             return schema if isinstance(schema, dict) else None
     return None
-
-
-def mapping(value: object) -> Mapping[str, Any]:
-    """Return the value when it is a mapping, else an empty one."""
-    return value if isinstance(value, dict) else {}
 
 
 def refused_names(definition: Mapping[str, Any]) -> str:

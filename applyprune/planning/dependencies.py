@@ -10,9 +10,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from applyprune.errors import InputError
+from applyprune.model.builtin import CRD, NAMESPACE
 from applyprune.model.refs import Ref
-from applyprune.planning.definitions import defined_kinds, mapping
-from applyprune.planning.ordering import CRD, NAMESPACE
+from applyprune.planning.definitions import defined_kinds
+from applyprune.planning.live_fields import mapping
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

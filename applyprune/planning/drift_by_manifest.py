@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from applyprune.model.events import Drift
 from applyprune.planning.digests import is_secret
-from applyprune.planning.evidence import own_apply_entry, same_entry
+from applyprune.planning.evidence import same_entry
 from applyprune.planning.field_paths import MISSING, to_pointer, value_at
 from applyprune.planning.field_sets import leaves, owns
+from applyprune.planning.managed_fields import own_apply_entry
 from applyprune.planning.masking import shown
 
 if TYPE_CHECKING:

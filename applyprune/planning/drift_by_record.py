@@ -11,9 +11,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from applyprune.model.events import Drift
-from applyprune.planning.evidence import SECRET, own_apply_entry, same_entry
+from applyprune.planning.evidence import SECRET, same_entry
 from applyprune.planning.field_paths import to_pointer, value_at
 from applyprune.planning.field_sets import leaves, owns
+from applyprune.planning.managed_fields import own_apply_entry
 from applyprune.planning.masking import shown
 from applyprune.planning.tracking import yielded_manager
 

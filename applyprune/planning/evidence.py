@@ -9,15 +9,14 @@ unmoved resourceVersion needs neither.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from applyprune.model.inventory import ApplyFingerprint
 from applyprune.planning.digests import digest
+from applyprune.planning.managed_fields import own_apply_entry
 from applyprune.planning.normalization import sent
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from applyprune.model.inventory import Entry
     from applyprune.model.live import Live
     from applyprune.model.plan import Desired
@@ -27,18 +26,6 @@ SECRET = ("", "Secret")
 _STUCK = ("scheduling.k8s.io", "PriorityClass")
 # What a manifest may say in its metadata; a change of it moves no generation.
 _UNCOUNTED = ("annotations", "finalizers", "labels", "ownerReferences")
-
-
-def own_apply_entry(live: Live, manager: str) -> Mapping[str, Any] | None:
-    """Return our manager's Apply entry of the main resource, None when there is none."""
-    for entry in live.managed_fields:
-        if (
-            entry.get("manager") == manager
-            and entry.get("operation") == "Apply"
-            and not entry.get("subresource")
-        ):
-            return entry
-    return None
 
 
 def fingerprint_of(live: Live, manager: str, schema: int | None) -> ApplyFingerprint | None:

@@ -9,8 +9,9 @@ from applyprune.model.events import Explained
 from applyprune.model.inventory import Inventory, Ownership
 from applyprune.model.live import Absent, Live, Unknown
 from applyprune.model.plan import Action, ApplyStep, Plan, RemoveStep
-from applyprune.planning.evidence import fingerprint_of, own_apply_entry
+from applyprune.planning.evidence import fingerprint_of
 from applyprune.planning.keeping import orphan_mark
+from applyprune.planning.managed_fields import own_apply_entry
 from applyprune.planning.ownership import foreign_owner
 from applyprune.planning.tracking import PART_OF
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from applyprune.errors import InputError, Invalid, RunFailed
+from applyprune.model.builtin import CRD, NAMESPACE
 from applyprune.model.inventory import Ownership
 from applyprune.model.refs import GroupKind
 from applyprune.planning.blaming import blamed, reworded
-from applyprune.planning.definitions import mapping
 from applyprune.planning.keeping import orphan_mark
-from applyprune.planning.ordering import CRD, NAMESPACE
+from applyprune.planning.live_fields import mapping
 from applyprune.planning.ownership import Owner, foreign_owner, is_marked, owner_of
 
 if TYPE_CHECKING:

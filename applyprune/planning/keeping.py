@@ -7,6 +7,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+READY_WHEN = "applyprune.dev/ready-when"
+
+WAIT = "applyprune.dev/wait"
+
 _VALUES = {
     "applyprune.dev/prune": "disabled",
     "helm.sh/resource-policy": "keep",

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from applyprune.model.visible import visible
-from applyprune.planning.definitions import mapping
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -93,3 +92,8 @@ def one_line(words: str) -> str:
     """Return what a controller wrote on one line that is safe to print and not too long."""
     line = visible(" ".join(words.split()))
     return f"{line[:_SHOWN]}…" if len(line) > _SHOWN else line
+
+
+def mapping(value: object) -> Mapping[str, Any]:
+    """Return the value when it is a mapping, else an empty one."""
+    return value if isinstance(value, dict) else {}

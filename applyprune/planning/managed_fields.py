@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from applyprune.planning.evidence import own_apply_entry
 from applyprune.planning.tracking import LAST_APPLIED, PART_OF, set_of, yielded_manager
 
 if TYPE_CHECKING:
@@ -190,3 +189,15 @@ def _patch(
 
 def _filled(metadata: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in metadata.items() if value}
+
+
+def own_apply_entry(live: Live, manager: str) -> Mapping[str, Any] | None:
+    """Return our manager's Apply entry of the main resource, None when there is none."""
+    for entry in live.managed_fields:
+        if (
+            entry.get("manager") == manager
+            and entry.get("operation") == "Apply"
+            and not entry.get("subresource")
+        ):
+            return entry
+    return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from applyprune.planning.evidence import own_apply_entry
+from applyprune.planning.managed_fields import own_apply_entry
 from applyprune.planning.tracking import PART_OF, set_of
 
 if TYPE_CHECKING:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from applyprune.errors import RunFailed, as_problem
+from applyprune.model.builtin import CRD
 from applyprune.model.inventory import Entry, Inventory, Ownership
 from applyprune.model.live import Absent, Live, Unknown
 from applyprune.model.options import Adopt, Mode, Options
@@ -13,7 +14,6 @@ from applyprune.model.plan import Action, ApplyStep, Desired, Plan, RemoveStep
 from applyprune.planning.definitions import defined_kinds
 from applyprune.planning.evidence import unchanged
 from applyprune.planning.managed_fields import foreign_managers
-from applyprune.planning.ordering import CRD
 from applyprune.planning.ownership import Owner, other_set, owner_of
 from applyprune.planning.recovery import (
     is_restored,

@@ -9,12 +9,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from applyprune.model.readiness import Readiness, Status, current, failed, in_progress
-from applyprune.planning.definitions import mapping
 from applyprune.planning.live_fields import (
     condition,
     count,
     field,
     items,
+    mapping,
     one_line,
     text,
     whole_number,

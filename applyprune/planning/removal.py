@@ -6,15 +6,15 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from applyprune.errors import RunFailed, as_problem
+from applyprune.model.builtin import CRD, NAMESPACE
 from applyprune.model.inventory import Ownership
 from applyprune.model.live import Absent, Live, Unknown
 from applyprune.model.options import Mode
 from applyprune.model.plan import Action, RemoveStep
 from applyprune.planning.budget import approval_of, judge, lifted
 from applyprune.planning.cascade import Cascades, cascade_of
-from applyprune.planning.evidence import own_apply_entry
 from applyprune.planning.keeping import orphan_mark
-from applyprune.planning.ordering import CRD, NAMESPACE
+from applyprune.planning.managed_fields import own_apply_entry
 from applyprune.planning.ownership import Owner, foreign_owner, owner_of
 from applyprune.planning.tracking import PART_OF, SET_ID, SHARD_OF
 

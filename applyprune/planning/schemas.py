@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from applyprune.planning.definitions import mapping
+from applyprune.planning.live_fields import mapping
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

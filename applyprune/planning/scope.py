@@ -9,18 +9,19 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from applyprune.errors import InputError, InputErrors, as_problem, raise_all
+from applyprune.model.builtin import CRD
 from applyprune.model.inventory import FIRST_WAVE
 from applyprune.model.options import Options
 from applyprune.model.plan import Desired
 from applyprune.model.problems import Mark, Problem, ProblemKind
 from applyprune.model.refs import Ref
-from applyprune.planning.awaiting import READY_WHEN, wait_word
-from applyprune.planning.definitions import defined_resources, mapping
+from applyprune.planning.awaiting import wait_word
+from applyprune.planning.definitions import defined_resources
 from applyprune.planning.digests import manifest_digest
 from applyprune.planning.immutability import is_recreation_allowed
-from applyprune.planning.keeping import orphan_mark
+from applyprune.planning.keeping import READY_WHEN, orphan_mark
+from applyprune.planning.live_fields import mapping
 from applyprune.planning.normalization import normalize
-from applyprune.planning.ordering import CRD
 from applyprune.planning.sorting import in_order
 from applyprune.planning.suggesting import advice_for_kind
 from applyprune.planning.tracking import PART_OF, SET_ID, SetIdentity

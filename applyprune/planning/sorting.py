@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from applyprune.errors import InputError, raise_all
 from applyprune.model.problems import Mark
-from applyprune.planning.definitions import mapping
 from applyprune.planning.dependencies import DEPENDS_ON, asked_for, brought, needed
+from applyprune.planning.live_fields import mapping
 from applyprune.planning.ordering import wave_of
 from applyprune.planning.suggesting import closest
 

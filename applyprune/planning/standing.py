@@ -10,8 +10,9 @@ from applyprune.model.events import Standing
 from applyprune.model.live import Absent, Live, Unknown
 from applyprune.model.readiness import Readiness, Status
 from applyprune.model.visible import and_more, seconds_since
-from applyprune.planning.awaiting import READY_WHEN, WAIT, Wait
+from applyprune.planning.awaiting import Wait
 from applyprune.planning.drift_by_record import drift_of, has_drifted
+from applyprune.planning.keeping import READY_WHEN, WAIT
 from applyprune.planning.ownership import Owner, other_set, owner_of
 from applyprune.planning.readiness import assess
 from applyprune.planning.ready_rules import Rule, compile_rule

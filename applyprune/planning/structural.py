@@ -15,8 +15,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from applyprune.model.visible import and_more
-from applyprune.planning.definitions import mapping
-from applyprune.planning.live_fields import one_line
+from applyprune.planning.live_fields import mapping, one_line
 from applyprune.planning.structural_rules import broken_rules
 
 if TYPE_CHECKING:

@@ -11,8 +11,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from applyprune.errors import InputError, UsageError
-from applyprune.planning.definitions import mapping
-from applyprune.planning.live_fields import one_line
+from applyprune.planning.live_fields import mapping, one_line
 from applyprune.planning.ready_rules import compile_rule
 
 if TYPE_CHECKING:

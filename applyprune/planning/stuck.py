@@ -8,17 +8,16 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from applyprune.model.builtin import DAEMON_SETS, DEPLOYMENTS, STATEFUL_SETS
+from applyprune.model.builtin import DAEMON_SETS, DEPLOYMENTS, NAMESPACE, STATEFUL_SETS
 from applyprune.model.visible import and_more
-from applyprune.planning.definitions import mapping
-from applyprune.planning.ordering import NAMESPACE
+from applyprune.planning.live_fields import mapping
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from applyprune.model.live import Live
     from applyprune.model.refs import Ref
-    from applyprune.planning.cascade import Contents
+    from applyprune.planning.world import Contents
 
 _SHOWN = 5
 _CANDIDATES = 3

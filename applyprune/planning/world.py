@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from applyprune.model.live import Live, State
     from applyprune.model.refs import GroupKind, Ref
     from applyprune.model.resources import Resource
-    from applyprune.planning.cascade import Contents
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,3 +33,11 @@ class World:
     contents: Mapping[Ref, Contents] = field(default_factory=dict, hash=False)
     marked: tuple[Live, ...] = ()
     unseen: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """What a Namespace or a CRD holds; ``uncounted`` says what could not be read, and why."""
+
+    lives: tuple[Live, ...]
+    uncounted: str = ""

@@ -14,8 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 from applyprune.errors import InputError, RunFailed
 from applyprune.model.plan import OnConflict
-from applyprune.planning.definitions import mapping
-from applyprune.planning.evidence import own_apply_entry
 from applyprune.planning.field_paths import (
     MISSING,
     from_pointer,
@@ -25,6 +23,8 @@ from applyprune.planning.field_paths import (
     value_at,
 )
 from applyprune.planning.field_sets import is_split, leaves, owns, whole_above
+from applyprune.planning.live_fields import mapping
+from applyprune.planning.managed_fields import own_apply_entry
 from applyprune.planning.tracking import PART_OF
 
 if TYPE_CHECKING:

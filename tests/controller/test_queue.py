@@ -8,7 +8,8 @@ from collections import Counter
 
 import pytest
 
-from applyprune.controller.queue import Key, WorkQueue
+from applyprune.controller.names import Key
+from applyprune.controller.queue import WorkQueue
 from applyprune.controller.schedule import backoff, spread
 
 A, B = ("shop", "a"), ("shop", "b")

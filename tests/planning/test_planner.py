@@ -13,10 +13,9 @@ from applyprune.model.options import Adopt, Mode, Options
 from applyprune.model.plan import Action, ApplyStep, Plan, RemoveStep
 from applyprune.model.problems import Problem, ProblemKind
 from applyprune.model.refs import Ref
-from applyprune.planning.cascade import Contents
 from applyprune.planning.planner import make_plan
 from applyprune.planning.tracking import SetIdentity
-from applyprune.planning.world import World
+from applyprune.planning.world import Contents, World
 from tests.support.planning import (
     CONFIG_MAPS,
     DEPLOYMENTS,

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from applyprune.model.refs import Ref
-from applyprune.planning.cascade import Contents
 from applyprune.planning.stuck import diagnose
+from applyprune.planning.world import Contents
 from tests.support.planning import TARGET, TIME, live, managed
 
 if TYPE_CHECKING:
