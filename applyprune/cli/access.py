@@ -11,7 +11,7 @@ from click.core import ParameterSource
 from applyprune.cli.completing import CONTEXT, FILE, NAMESPACE
 from applyprune.cli.configuration import used
 from applyprune.cli.decorating import with_options
-from applyprune.cli.where import Where
+from applyprune.cli.where import ClusterTarget
 from applyprune.errors import UsageError
 
 if TYPE_CHECKING:
@@ -66,7 +66,9 @@ def cluster_options(verb: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(verb)
     def command(kubeconfig: str, context: str, namespace: str, **others: Any) -> Any:
         expected = "" if context else used().context
-        return verb(where=Where(kubeconfig, context, namespace, expected=expected), **others)
+        return verb(
+            where=ClusterTarget(kubeconfig, context, namespace, expected=expected), **others
+        )
 
     return with_options(
         command,

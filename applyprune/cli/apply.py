@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from applyprune.cli.reporting import Reporting
-    from applyprune.cli.where import Where
+    from applyprune.cli.where import ClusterTarget
     from applyprune.model.options import Options
     from applyprune.sources import Overlay
 
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 def apply(
     name: str,
     paths: Sequence[str | Overlay],
-    where: Where,
+    where: ClusterTarget,
     reporting: Reporting,
     options: Options,
     wait: bool,
@@ -74,7 +74,7 @@ def apply(
       applyprune apply web -k overlays/prod -n shop --create-namespace
       helm template web chart/ | applyprune apply web -f -
     """
-    from applyprune.cli.session import carry_out, reading
+    from applyprune.cli.session import input_reader, run_set
 
     decided = replace(
         options,
@@ -82,7 +82,7 @@ def apply(
         wait=wait,
         ready_when=tuple(_rule(one) for one in ready_when),
     )
-    return reporting.follow(carry_out(where, name, reading(paths), decided))
+    return reporting.follow(run_set(where, name, input_reader(paths), decided))
 
 
 def _rule(text: str) -> tuple[str, str]:

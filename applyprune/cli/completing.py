@@ -44,10 +44,10 @@ class Typed:
     def transport(self) -> AbstractContextManager[tuple[Transport, str, str]]:
         """Return a transport to the cluster that is named on the line, as ``transport_to`` does."""
         from applyprune.cli.session import transport_to
-        from applyprune.cli.where import Where
+        from applyprune.cli.where import ClusterTarget
 
         kubeconfig, context, namespace = map(self.text, ("kubeconfig", "context", "namespace"))
-        return transport_to(Where(kubeconfig, context, namespace))
+        return transport_to(ClusterTarget(kubeconfig, context, namespace))
 
 
 class Offered(_Text):
@@ -98,7 +98,7 @@ def _sets(typed: Typed) -> Iterable[str]:
     from applyprune.cluster.api_server import KubernetesClient
     from applyprune.errors import UsageError
     from applyprune.model.builtin import CONFIG_MAPS
-    from applyprune.planning.tracking import SET_ID, identity, set_name
+    from applyprune.planning.tracking import SET_ID, applyset_identity, set_name
 
     with typed.transport() as (transport, server, home):
         other = typed.text("to_namespace") if typed.at == "to" else ""
@@ -106,18 +106,18 @@ def _sets(typed: Typed) -> Iterable[str]:
         roots = cluster.list(CONFIG_MAPS, namespace=other or home, selector=SET_ID)
     for root in roots:
         with suppress(UsageError):  # another tool's ApplySet parent
-            target = identity(set_name(root.ref.name), root.ref.namespace)
+            target = applyset_identity(set_name(root.ref.name), root.ref.namespace)
             if target.inventory == root.ref and root.labels[SET_ID] == target.id:
                 yield target.name
 
 
 def _objects(typed: Typed) -> Iterable[str]:
     from applyprune.cluster.inventory_store import ConfigMapStore
-    from applyprune.planning.tracking import identity
+    from applyprune.planning.tracking import applyset_identity
 
     name = typed.text("name") or typed.text("source")
     with typed.transport() as (transport, _, home):
-        refs = ConfigMapStore(transport, identity(name, home)).read().entries
+        refs = ConfigMapStore(transport, applyset_identity(name, home)).read().entries
     for ref in refs:
         yield ref.short
         if ref.namespace and typed.begun:  # a second form of each, only for who has begun with it

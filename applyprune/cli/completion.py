@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import click
 
-from applyprune.cli.helping import Verb
+from applyprune.cli.helping import Command
 from applyprune.errors import UsageError
 
 SHELLS = ("bash", "zsh", "fish")
 
 
-@click.command(cls=Verb)
+@click.command(cls=Command)
 @click.argument("shell", metavar="SHELL", type=click.Choice(SHELLS))
 def completion(shell: str) -> None:
     """Print a script with which the shell SHELL completes applyprune's arguments.

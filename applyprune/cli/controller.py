@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 import click
 
 from applyprune.cli.access import namespaces_option
-from applyprune.cli.helping import Verb
+from applyprune.cli.helping import Command
 from applyprune.cli.options import cluster_options, duration
 from applyprune.errors import UsageError
 
 if TYPE_CHECKING:
-    from applyprune.cli.where import Where
+    from applyprune.cli.where import ClusterTarget
 
 
-@click.command(cls=Verb)
+@click.command(cls=Command)
 @cluster_options
 @namespaces_option("The namespaces whose Bundles are carried out.")
 @click.option(
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     help="From which level on there is a line in the log.",
 )
 def controller(
-    where: Where,
+    where: ClusterTarget,
     watch_namespaces: tuple[str, ...],
     workers: int,
     leader_elect: bool,

@@ -15,7 +15,7 @@ from applyprune.model.options import DryRun, Mode
 
 if TYPE_CHECKING:
     from applyprune.cli.reporting import Reporting
-    from applyprune.cli.where import Where
+    from applyprune.cli.where import ClusterTarget
     from applyprune.model.options import Options
 
 
@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 @run_options
 @reporting_options
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
-def delete(name: str, where: Where, reporting: Reporting, options: Options, yes: bool) -> int:
+def delete(
+    name: str, where: ClusterTarget, reporting: Reporting, options: Options, yes: bool
+) -> int:
     """Delete everything that the set NAME created, then its inventory.
 
     What the set adopted, and what is marked to be kept, is orphaned: it stays, without our label.
@@ -35,8 +37,8 @@ def delete(name: str, where: Where, reporting: Reporting, options: Options, yes:
       applyprune delete web --dry-run
       applyprune delete web --yes
     """
-    from applyprune.cli.session import carry_out, describe, no_input
+    from applyprune.cli.session import describe, no_input, run_set
 
     if options.dry_run is DryRun.OFF and not yes:
         ask(f"deleting the set {name}", lambda: describe(where, name))
-    return reporting.follow(carry_out(where, name, no_input, replace(options, mode=Mode.DELETE)))
+    return reporting.follow(run_set(where, name, no_input, replace(options, mode=Mode.DELETE)))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from applyprune.cli.helping import Verb
+from applyprune.cli.helping import Command
 
 if TYPE_CHECKING:
     from applyprune.cli.demo_shell import Shell
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _KINDS = "namespaces,crds,deployments,services,configmaps,secrets,roles,cronjobs,networkpolicies"
 
 
-@click.command(cls=Verb)
+@click.command(cls=Command)
 @click.option("--controller", is_flag=True, help="Show what becomes of a Bundle instead.")
 def demo(controller: bool) -> int:
     """Show apply, prune and delete on a real API server of its own.

@@ -9,7 +9,7 @@ import click
 
 from applyprune.cli.apply_options import apply_options
 from applyprune.cli.configuration import name_argument
-from applyprune.cli.helping import Verb
+from applyprune.cli.helping import Command
 from applyprune.cli.options import (
     cluster_options,
     guard_options,
@@ -19,14 +19,14 @@ from applyprune.cli.options import (
     selection_option,
 )
 from applyprune.cli.reporting import reporting_options
-from applyprune.model.events import Compared, Finished, Outcome
+from applyprune.model.events import Finished, ObjectDiff, Outcome
 from applyprune.model.options import DryRun, Mode
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from applyprune.cli.reporting import Reporting
-    from applyprune.cli.where import Where
+    from applyprune.cli.where import ClusterTarget
     from applyprune.model.events import Event
     from applyprune.model.options import Options
     from applyprune.sources import Overlay
@@ -42,7 +42,7 @@ _CHANGES = frozenset(
 )
 
 
-@click.command(cls=Verb)
+@click.command(cls=Command)
 @name_argument
 @input_option
 @cluster_options
@@ -74,7 +74,7 @@ _CHANGES = frozenset(
 def diff(
     name: str,
     paths: tuple[str | Overlay, ...],
-    where: Where,
+    where: ClusterTarget,
     reporting: Reporting,
     options: Options,
     ignore: tuple[str, ...],
@@ -92,7 +92,7 @@ def diff(
       applyprune diff web -f manifests/ --ignore deployment:/spec/replicas
       applyprune diff web -f manifests/ --external-diff 'diff -ru'
     """
-    from applyprune.cli.session import carry_out, reading
+    from applyprune.cli.session import input_reader, run_set
 
     decided = replace(
         options,
@@ -103,7 +103,7 @@ def diff(
         # Nothing is written: what others have taken of ours is to be seen.
         force_conflicts=options.force_conflicts or fail_on_drift,
     )
-    events = judged(carry_out(where, name, reading(paths), decided), drift_only=fail_on_drift)
+    events = judged(run_set(where, name, input_reader(paths), decided), drift_only=fail_on_drift)
     text = "diff"
     if external_diff.strip():
         from applyprune.cli.external_diff import through
@@ -121,7 +121,7 @@ def judged(events: Iterable[Event], *, drift_only: bool) -> Iterator[Event]:
     """
     drifted = False
     for event in events:
-        if isinstance(event, Compared):
+        if isinstance(event, ObjectDiff):
             drifted = drifted or event.drifted
         if isinstance(event, Finished) and event.exit_code == 0:
             changed = any(event.counts.get(outcome) for outcome in _CHANGES)

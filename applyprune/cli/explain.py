@@ -8,7 +8,7 @@ import click
 
 from applyprune.cli.access import cluster_options
 from applyprune.cli.completing import OBJECT
-from applyprune.cli.helping import Verb
+from applyprune.cli.helping import Command
 from applyprune.cli.options import optional_input_option, set_argument
 from applyprune.cli.reporting import reporting_options
 
@@ -16,19 +16,23 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from applyprune.cli.reporting import Reporting
-    from applyprune.cli.where import Where
+    from applyprune.cli.where import ClusterTarget
     from applyprune.model.events import Event
     from applyprune.sources import Overlay
 
 
-@click.command(cls=Verb)
+@click.command(cls=Command)
 @set_argument
 @click.argument("ref", type=OBJECT, metavar="KIND/NAME")
 @optional_input_option
 @cluster_options
 @reporting_options
 def explain(
-    name: str, ref: str, paths: tuple[str | Overlay, ...], where: Where, reporting: Reporting
+    name: str,
+    ref: str,
+    paths: tuple[str | Overlay, ...],
+    where: ClusterTarget,
+    reporting: Reporting,
 ) -> int:
     """Tell what `apply` would do about one object, and everything that it is judged by.
 
@@ -44,17 +48,19 @@ def explain(
     return reporting.follow(_judged(where, name, ref, paths))
 
 
-def _judged(where: Where, name: str, ref: str, paths: tuple[str | Overlay, ...]) -> Iterator[Event]:
-    from applyprune.cli.pointing import pointed
-    from applyprune.cli.session import at_work, reading, what_is_read
-    from applyprune.engine.judging import judge
-    from applyprune.planning.tracking import identity
+def _judged(
+    where: ClusterTarget, name: str, ref: str, paths: tuple[str | Overlay, ...]
+) -> Iterator[Event]:
+    from applyprune.cli.pointing import with_excerpt
+    from applyprune.cli.session import input_reader, open_session, read_input
+    from applyprune.engine.judging import explain as judge
+    from applyprune.planning.tracking import applyset_identity
 
     given = None
     if paths:
-        given = yield from what_is_read(reading(paths))
-    with at_work(where) as work:
-        target = identity(name, work.namespace)
+        given = yield from read_input(input_reader(paths))
+    with open_session(where) as work:
+        target = applyset_identity(name, work.namespace)
         events = judge(
             target,
             given,
@@ -65,4 +71,4 @@ def _judged(where: Where, name: str, ref: str, paths: tuple[str | Overlay, ...])
             namespace=work.namespace,
             hollow=given.empty if given is not None else (),
         )
-        yield from events if given is None else pointed(events, given)
+        yield from events if given is None else with_excerpt(events, given)

@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from applyprune.errors import RunFailed, UsageError
-from applyprune.model.events import Compared, Finished
+from applyprune.model.events import Finished, ObjectDiff
 from applyprune.output.yaml_text import as_yaml
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def through(events: Iterable[Event], text: str) -> Iterator[Event]:
     command = _command(text)
     with TemporaryDirectory(prefix="LIVE-") as live, TemporaryDirectory(prefix="MERGED-") as merged:
         for event in events:
-            if isinstance(event, Compared):
+            if isinstance(event, ObjectDiff):
                 for folder, body in zip((live, merged), (event.before, event.after), strict=True):
                     if body is not None:
                         _write(Path(folder), event, body)
@@ -54,7 +54,7 @@ def through(events: Iterable[Event], text: str) -> Iterator[Event]:
             yield event
 
 
-def _write(folder: Path, compared: Compared, body: Mapping[str, Any]) -> None:
+def _write(folder: Path, compared: ObjectDiff, body: Mapping[str, Any]) -> None:
     whole = compared.after or compared.before or {}
     version = str(whole.get("apiVersion", "")).replace("/", ".")
     ref = compared.ref

@@ -28,7 +28,7 @@ _REST = "Options"
 _WHOLE = 1000
 
 
-class Verb(click.Command):
+class Command(click.Command):
     """A command whose help has its options under HEADINGS, and whose options complete."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -55,10 +55,10 @@ class Verb(click.Command):
                     formatter.write_dl(sections[heading])
 
 
-class VerbGroup(SuggestingGroup):
+class CommandGroup(SuggestingGroup):
     """A group of such verbs."""
 
-    command_class = Verb
+    command_class = Command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the verbs, each with its whole first sentence: click would cut it off."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from applyprune.cli.reporting import Reporting
-    from applyprune.cli.where import Where
+    from applyprune.cli.where import ClusterTarget
     from applyprune.model.options import Options
     from applyprune.model.problems import Problem
     from applyprune.sources import Input
@@ -51,7 +51,7 @@ _ORIGIN = "install --print"
 )
 @click.option("--print", "prints", is_flag=True, help="Print the manifests; ask no server.")
 def install(
-    where: Where,
+    where: ClusterTarget,
     reporting: Reporting,
     options: Options,
     image: str,
@@ -75,7 +75,7 @@ def install(
     """
     from applyprune.cli.installation import HOME, installation
     from applyprune.cli.packaged import packaged_folder
-    from applyprune.cli.session import carry_out
+    from applyprune.cli.session import run_set
 
     where = replace(where, namespace=where.namespace or HOME)
     text = installation(
@@ -94,7 +94,7 @@ def install(
         timeout=timeout,
         wait=wait,
     )
-    return reporting.follow(carry_out(where, SET, partial(_read, text), decided))
+    return reporting.follow(run_set(where, SET, partial(_read, text), decided))
 
 
 def _read(text: str, *, warn: Callable[[Problem], None]) -> Input:

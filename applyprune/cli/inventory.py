@@ -11,11 +11,18 @@ from applyprune.cli.access import namespace_name
 from applyprune.cli.asking import ask
 from applyprune.cli.completing import NAMESPACE, OBJECT, SET
 from applyprune.cli.configuration import name_argument
-from applyprune.cli.helping import VerbGroup
+from applyprune.cli.helping import CommandGroup
 from applyprune.cli.options import RunCommand, cluster_options, record_options, set_argument
 from applyprune.cli.reporting import reporting_options
 from applyprune.errors import AccessError, InventoryError, UsageError, as_problem
-from applyprune.model.events import Enrolled, Finished, Found, Listed, Started, Warned
+from applyprune.model.events import (
+    ApplySetListed,
+    EntryListed,
+    Finished,
+    MismatchFound,
+    Started,
+    WarningRaised,
+)
 from applyprune.model.inventory import Ownership
 from applyprune.model.options import DryRun, Mode, Options
 
@@ -23,13 +30,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from applyprune.cli.reporting import Reporting
-    from applyprune.cli.session import AtWork
-    from applyprune.cli.where import Where
+    from applyprune.cli.session import Session
+    from applyprune.cli.where import ClusterTarget
     from applyprune.cluster.api_server import KubernetesClient
     from applyprune.model.events import Event
 
 
-@click.group(cls=VerbGroup)
+@click.group(cls=CommandGroup)
 def inventory() -> None:
     """Look at the inventories, check and repair them, hand objects on."""
 
@@ -41,7 +48,9 @@ def inventory() -> None:
 @click.option(
     "--count-ready", is_flag=True, help="Count the ready objects too; this reads all of them."
 )
-def list_(where: Where, reporting: Reporting, all_namespaces: bool, count_ready: bool) -> int:
+def list_(
+    where: ClusterTarget, reporting: Reporting, all_namespaces: bool, count_ready: bool
+) -> int:
     """List the sets: how many objects, the last run that changed something, who works on it now.
 
     One whose inventory cannot be read is listed with a warning.
@@ -58,7 +67,7 @@ def list_(where: Where, reporting: Reporting, all_namespaces: bool, count_ready:
 @name_argument
 @cluster_options
 @reporting_options
-def show(name: str, where: Where, reporting: Reporting) -> int:
+def show(name: str, where: ClusterTarget, reporting: Reporting) -> int:
     """List the objects that the set NAME records, a line each.
 
     How they are now tells `applyprune status`.
@@ -74,7 +83,7 @@ def show(name: str, where: Where, reporting: Reporting) -> int:
 @name_argument
 @cluster_options
 @reporting_options
-def check(name: str, where: Where, reporting: Reporting) -> int:
+def check(name: str, where: ClusterTarget, reporting: Reporting) -> int:
     """Compare what the set NAME records with what is there; change nothing.
 
     Exit code 1 when there is a difference. What a repair would do stands after each.
@@ -108,7 +117,7 @@ def check(name: str, where: Where, reporting: Reporting) -> int:
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 def repair(
     name: str,
-    where: Where,
+    where: ClusterTarget,
     reporting: Reporting,
     options: Options,
     ownership: str,
@@ -142,7 +151,7 @@ def repair(
 def orphan(
     name: str,
     objects: tuple[str, ...],
-    where: Where,
+    where: ClusterTarget,
     reporting: Reporting,
     options: Options,
     everything: bool,
@@ -156,11 +165,11 @@ def orphan(
       applyprune inventory orphan web deployment.apps/web
       applyprune inventory orphan web --all
     """
-    from applyprune.cli.session import carry_out, no_input
+    from applyprune.cli.session import no_input, run_set
 
     select = _selected(objects, everything=everything)
     decided = replace(options, mode=Mode.ORPHAN, select=select)
-    return reporting.follow(carry_out(where, name, no_input, decided))
+    return reporting.follow(run_set(where, name, no_input, decided))
 
 
 @inventory.command(cls=RunCommand)
@@ -183,7 +192,7 @@ def move(
     source: str,
     to: str,
     objects: tuple[str, ...],
-    where: Where,
+    where: ClusterTarget,
     reporting: Reporting,
     options: Options,
     everything: bool,
@@ -198,17 +207,17 @@ def move(
       applyprune inventory move web shop service/web deployment.apps/web
       applyprune inventory move web shop --all --to-namespace shop
     """
-    from applyprune.cli.session import at_work
+    from applyprune.cli.session import open_session
     from applyprune.engine.moving import Side
     from applyprune.engine.moving import move as hand_on
-    from applyprune.planning.tracking import identity
+    from applyprune.planning.tracking import applyset_identity
 
     decided = replace(options, select=_selected(objects, everything=everything))
 
     def events() -> Iterator[Event]:
-        with at_work(where) as work:
-            leaving = identity(source, work.namespace)
-            joining = identity(to, to_namespace or work.namespace)
+        with open_session(where) as work:
+            leaving = applyset_identity(source, work.namespace)
+            joining = applyset_identity(to, to_namespace or work.namespace)
             sides = Side(leaving, work.store(leaving)), Side(joining, work.store(joining))
             yield from hand_on(*sides, decided, work.cluster, work.stop)
 
@@ -220,7 +229,7 @@ def move(
 @cluster_options
 @record_options
 @reporting_options
-def release(name: str, where: Where, reporting: Reporting, options: Options) -> int:
+def release(name: str, where: ClusterTarget, reporting: Reporting, options: Options) -> int:
     """Take the set NAME back from the Bundle that owns it.
 
     The Bundle must be suspended or gone. Only the inventory is written; every object stays as it
@@ -231,13 +240,13 @@ def release(name: str, where: Where, reporting: Reporting, options: Options) -> 
       kubectl patch bundle web --type merge -p '{"spec": {"suspend": true}}'
       applyprune inventory release web
     """
-    from applyprune.cli.session import at_work
+    from applyprune.cli.session import open_session
     from applyprune.engine.releasing import release as let_go
-    from applyprune.planning.tracking import identity
+    from applyprune.planning.tracking import applyset_identity
 
     def events() -> Iterator[Event]:
-        with at_work(where) as work:
-            target = identity(name, work.namespace)
+        with open_session(where) as work:
+            target = applyset_identity(name, work.namespace)
             yield from let_go(
                 target,
                 options,
@@ -263,16 +272,16 @@ def _is_active(cluster: KubernetesClient, owner: str) -> bool:
     return not ((live.body or {}).get("spec") or {}).get("suspend")
 
 
-def _sets(where: Where, *, everywhere: bool, count_ready: bool) -> Iterator[Event]:
-    from applyprune.cli.session import at_work
+def _sets(where: ClusterTarget, *, everywhere: bool, count_ready: bool) -> Iterator[Event]:
+    from applyprune.cli.session import open_session
     from applyprune.cluster.inventory_store import list_inventories
     from applyprune.engine.surveying import enrolled
 
-    with at_work(where) as work:
+    with open_session(where) as work:
         found = list_inventories(work.transport, "" if everywhere else work.namespace)
         if not found:
             place = "any namespace" if everywhere else work.namespace
-            yield Warned(as_problem(UsageError(f"no sets in {place}")))
+            yield WarningRaised(as_problem(UsageError(f"no sets in {place}")))
         for one in found:
             if one.root is not None and count_ready:
                 yield from _counted(work, one.name, one.namespace)
@@ -284,43 +293,45 @@ def _sets(where: Where, *, everywhere: bool, count_ready: bool) -> Iterator[Even
                     why=one.reason,
                     hint=f"See: applyprune inventory check {one.name} -n {one.namespace}",
                 )
-                yield Enrolled(one.name, one.namespace, problem=as_problem(error))
+                yield ApplySetListed(one.name, one.namespace, problem=as_problem(error))
 
 
-def _counted(work: AtWork, name: str, namespace: str) -> Iterator[Event]:
+def _counted(work: Session, name: str, namespace: str) -> Iterator[Event]:
     """Yield a set with how much of it is ready; one that cannot be looked at hides no other."""
-    from applyprune.engine.surveying import Survey, survey
-    from applyprune.planning.tracking import identity
+    from applyprune.engine.surveying import StatusOptions, survey
+    from applyprune.planning.tracking import applyset_identity
 
-    target = identity(name, namespace)
-    events = survey(target, Survey(), work.cluster, work.store(target), work.stop)
+    target = applyset_identity(name, namespace)
+    events = survey(target, StatusOptions(), work.cluster, work.store(target), work.stop)
     try:
-        yield from (event for event in events if isinstance(event, Enrolled))
+        yield from (event for event in events if isinstance(event, ApplySetListed))
     except (AccessError, InventoryError, UsageError) as error:
-        yield Enrolled(name, namespace, problem=as_problem(error))
+        yield ApplySetListed(name, namespace, problem=as_problem(error))
 
 
-def _listed(where: Where, name: str) -> Iterator[Event]:
+def _listed(where: ClusterTarget, name: str) -> Iterator[Event]:
     from applyprune.cli.session import transport_to
     from applyprune.cluster.inventory_store import ConfigMapStore
     from applyprune.engine.preconditions import no_set
-    from applyprune.planning.tracking import identity
+    from applyprune.planning.tracking import applyset_identity
 
     with transport_to(where) as (transport, _, home):
-        target = identity(name, home)
+        target = applyset_identity(name, home)
         found = ConfigMapStore(transport, target).read()
     if not found.exists:
         raise no_set(target)
-    yield from (Listed(name, home, entry) for entry in found.entries.values())
+    yield from (EntryListed(name, home, entry) for entry in found.entries.values())
 
 
-def _mend(where: Where, name: str, options: Options, ownership: Ownership) -> Iterator[Event]:
-    from applyprune.cli.session import at_work
+def _mend(
+    where: ClusterTarget, name: str, options: Options, ownership: Ownership
+) -> Iterator[Event]:
+    from applyprune.cli.session import open_session
     from applyprune.engine.repairing import repair as mend
-    from applyprune.planning.tracking import identity
+    from applyprune.planning.tracking import applyset_identity
 
-    with at_work(where) as work:
-        target = identity(name, work.namespace)
+    with open_session(where) as work:
+        target = applyset_identity(name, work.namespace)
         yield from mend(target, options, ownership, work.cluster, work.store(target), work.stop)
 
 
@@ -339,7 +350,7 @@ def _differing(events: Iterable[Event]) -> Iterator[Event]:
             # A check rehearses nothing: it is the whole of what was asked for.
             yield replace(event, dry_run=DryRun.OFF)
             continue
-        found = found or isinstance(event, Found)
+        found = found or isinstance(event, MismatchFound)
         if found and isinstance(event, Finished) and event.exit_code == 0:
             yield replace(event, exit_code=1)
         else:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from applyprune.cli.helping import VerbGroup
+from applyprune.cli.helping import CommandGroup
 from applyprune.errors import AccessError, UsageError
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ _NAME = click.option(
 )
 
 
-@click.group(cls=VerbGroup)
+@click.group(cls=CommandGroup)
 def local() -> None:
     """Run a real Kubernetes control plane on this machine: API server, controllers, fake nodes."""
     if os.name != "posix":

@@ -21,72 +21,72 @@ if TYPE_CHECKING:
 PROGRAM = "applyprune"
 
 
-class Listed(NamedTuple):
+class ListedCommand(NamedTuple):
     """A verb as the help lists it, which imports none: where it is, and its first sentence."""
 
     where: str
     what: str
 
 
-VERBS: dict[str, dict[str, Listed]] = {
+VERBS: dict[str, dict[str, ListedCommand]] = {
     "Change the cluster": {
-        "apply": Listed(
+        "apply": ListedCommand(
             "applyprune.cli.apply:apply", "Make the cluster match the manifests of the set NAME."
         ),
-        "prune": Listed(
+        "prune": ListedCommand(
             "applyprune.cli.prune:prune",
             "Delete what the set NAME created and the manifests no longer hold; apply nothing.",
         ),
-        "delete": Listed(
+        "delete": ListedCommand(
             "applyprune.cli.delete:delete",
             "Delete everything that the set NAME created, then its inventory.",
         ),
     },
     "Look": {
-        "diff": Listed(
+        "diff": ListedCommand(
             "applyprune.cli.diff:diff",
             "Show what `apply` with the same options would change, prunes included; change "
             "nothing.",
         ),
-        "status": Listed(
+        "status": ListedCommand(
             "applyprune.cli.status:status",
             "Tell how every object of the set NAME is: ready or not, and changed by others or not.",
         ),
-        "explain": Listed(
+        "explain": ListedCommand(
             "applyprune.cli.explain:explain",
             "Tell what `apply` would do about one object, and everything that it is judged by.",
         ),
-        "inventory": Listed(
+        "inventory": ListedCommand(
             "applyprune.cli.inventory:inventory",
             "Look at the inventories, check and repair them, hand objects on.",
         ),
     },
     "Run for ever": {
-        "install": Listed(
+        "install": ListedCommand(
             "applyprune.cli.install:install",
             "Bring the controller into the cluster, or bring the one that is there up to date.",
         ),
-        "controller": Listed(
+        "controller": ListedCommand(
             "applyprune.cli.controller:controller",
             "Carry out Bundles: apply them, prune them, put back what drifts, until told to stop.",
         ),
     },
     "Try it out": {
-        "demo": Listed(
+        "demo": ListedCommand(
             "applyprune.cli.demo:demo",
             "Show apply, prune and delete on a real API server of its own.",
         ),
-        "local": Listed(
+        "local": ListedCommand(
             "applyprune.cli.local:local",
             "Run a real Kubernetes control plane on this machine: API server, controllers, "
             "fake nodes.",
         ),
     },
     "About applyprune": {
-        "version": Listed(
+        "version": ListedCommand(
             "applyprune.cli.version:version", "Tell the versions of applyprune and of the server."
         ),
-        "completion": Listed(
+        "completion": ListedCommand(
             "applyprune.cli.completion:completion",
             "Print a script with which the shell SHELL completes applyprune's arguments.",
         ),
@@ -164,10 +164,10 @@ def ended(work: Callable[[], int]) -> int:
         _say("interrupted")
         return 130
     except ApplypruneError as error:
-        from applyprune.output.problems import told
+        from applyprune.output.problems import problem_text
 
         for problem in problems_of(error):
-            _say(told("error", problem))
+            _say(problem_text("error", problem))
         return error.exit_code
     except BrokenPipeError:
         # Whoever read our help has read enough; a run's output never gets here.
@@ -191,13 +191,13 @@ def _of_call(error: click.ClickException) -> str:
         error.show(shown)
         return shown.getvalue().rstrip("\n")
     from applyprune.model.problems import Problem, ProblemKind
-    from applyprune.output.problems import told
+    from applyprune.output.problems import problem_text
 
     # Click sets choices below one another, by tabs.
     words = " ".join(error.format_message().split())
     usage = " ".join(ctx.get_usage().split())
     hint = f"{usage}\nAll about it: {ctx.command_path} --help"
-    return told(
+    return problem_text(
         "error", Problem(ProblemKind.USAGE_ERROR, f"{words[:1].lower()}{words[1:]}", hint=hint)
     )
 

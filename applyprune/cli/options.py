@@ -12,7 +12,7 @@ from click.core import ParameterSource
 from applyprune.cli.access import cluster_options, namespace_name
 from applyprune.cli.completing import FILE, OBJECT, SET
 from applyprune.cli.decorating import F, with_options
-from applyprune.cli.helping import Verb
+from applyprune.cli.helping import Command
 from applyprune.errors import UsageError
 from applyprune.model.options import DryRun, Options, Propagation, PruneLimit
 from applyprune.planning.durations import seconds_of
@@ -40,7 +40,7 @@ __all__ = [
 ]
 
 
-class RunCommand(Verb):
+class RunCommand(Command):
     """A verb whose ``--dry-run`` takes a value only after ``=``, as kubectl's does.
 
     Without this the set's name would be taken for it in ``apply --dry-run web -f …``.

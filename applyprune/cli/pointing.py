@@ -6,7 +6,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from applyprune.errors import ApplypruneError, InputErrors, as_problem
-from applyprune.model.events import Assessed, Done, Failed, Finished, Planned, Refused, Warned
+from applyprune.model.events import (
+    ErrorRaised,
+    Finished,
+    ObjectDone,
+    Planned,
+    PruneBlocked,
+    ReadinessReported,
+    WarningRaised,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -16,7 +24,7 @@ if TYPE_CHECKING:
     from applyprune.sources import Input
 
 
-def pointed(events: Iterable[Event], given: Input) -> Iterator[Event]:
+def with_excerpt(events: Iterable[Event], given: Input) -> Iterator[Event]:
     """Yield the events, and raise the error that ends them, with line, column and excerpt."""
     try:
         for event in events:
@@ -34,7 +42,14 @@ def _event(event: Event, given: Input) -> Event:
     if isinstance(event, Planned):
         return replace(event, plan=_plan(event.plan, given))
     match event:
-        case Done() | Assessed() | Warned() | Refused() | Failed() | Finished():
+        case (
+            ObjectDone()
+            | ReadinessReported()
+            | WarningRaised()
+            | PruneBlocked()
+            | ErrorRaised()
+            | Finished()
+        ):
             if event.problem is not None:
                 return replace(event, problem=given.pointed(event.problem))
         case _:

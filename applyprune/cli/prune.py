@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from applyprune.cli.reporting import Reporting
-    from applyprune.cli.where import Where
+    from applyprune.cli.where import ClusterTarget
     from applyprune.model.options import Options
     from applyprune.sources import Overlay
 
@@ -37,7 +37,11 @@ if TYPE_CHECKING:
 @placement_option
 @reporting_options
 def prune(
-    name: str, paths: Sequence[str | Overlay], where: Where, reporting: Reporting, options: Options
+    name: str,
+    paths: Sequence[str | Overlay],
+    where: ClusterTarget,
+    reporting: Reporting,
+    options: Options,
 ) -> int:
     """Delete what the set NAME created and the manifests no longer hold; apply nothing.
 
@@ -46,7 +50,7 @@ def prune(
       applyprune prune web -f manifests/ --dry-run
       applyprune prune web -f manifests/
     """
-    from applyprune.cli.session import carry_out, reading
+    from applyprune.cli.session import input_reader, run_set
 
     decided = replace(options, mode=Mode.PRUNE)
-    return reporting.follow(carry_out(where, name, reading(paths), decided))
+    return reporting.follow(run_set(where, name, input_reader(paths), decided))

@@ -16,14 +16,14 @@ from applyprune.cli.completing import FORMAT
 from applyprune.cli.decorating import with_options
 from applyprune.errors import ApplypruneError, UsageError, as_problem, problems_of
 from applyprune.output.printing import PRINTERS, TEXTS, printer
-from applyprune.output.screen import Screen, nowhere
+from applyprune.output.screen import OutputTarget, nowhere
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from applyprune.cli.reports import ReportFile
     from applyprune.model.events import Event, Outcome
-    from applyprune.output.live import Live
+    from applyprune.output.live import LiveDisplay
     from applyprune.output.printing import Printer
     from applyprune.output.terminal import Terminal
 
@@ -50,11 +50,11 @@ class Reporting:
         return Terminal()
 
     @cached_property
-    def live(self) -> Live:
+    def live(self) -> LiveDisplay:
         """Return what shows that a run is alive."""
-        from applyprune.output.live import Live
+        from applyprune.output.live import LiveDisplay
 
-        return Live(self.terminal)
+        return LiveDisplay(self.terminal)
 
     @property
     def trace(self) -> Callable[[str], None] | None:
@@ -73,7 +73,7 @@ class Reporting:
 
         An error that ends the stream is shown too, and ends it in good order.
         """
-        from applyprune.model.events import Done, Failed, Finished
+        from applyprune.model.events import ErrorRaised, Finished, ObjectDone
 
         began = time.monotonic()
         counts: Counter[Outcome] = Counter()
@@ -90,14 +90,14 @@ class Reporting:
 
             try:
                 for event in events:
-                    if isinstance(event, Done):
+                    if isinstance(event, ObjectDone):
                         counts[event.outcome] += 1
                     elif isinstance(event, Finished):
                         end = event
                     show(event)
             except ApplypruneError as error:
                 for problem in problems_of(error):
-                    show(Failed(problem))
+                    show(ErrorRaised(problem))
                 end = Finished(dict(counts), error.exit_code, time.monotonic() - began)
                 show(end)
             if end is None:
@@ -117,7 +117,7 @@ class Reporting:
 
         Whoever reads a pipe and ends has read what was wanted.
         """
-        from applyprune.output.problems import told
+        from applyprune.output.problems import problem_text
 
         places = {"standard output": self.terminal.lost, **{one.path: one.lost for one in files}}
         errors = [
@@ -126,7 +126,7 @@ class Reporting:
             if lost is not None and not isinstance(lost, BrokenPipeError)
         ]
         for error in errors:
-            self.terminal.err(told("error", as_problem(error)))
+            self.terminal.err(problem_text("error", as_problem(error)))
         return errors[0].exit_code if errors else 0
 
     def _printers(
@@ -167,9 +167,9 @@ class Reporting:
             printers.append(one)
         return printers, error
 
-    def _screen(self) -> Screen:
+    def _screen(self) -> OutputTarget:
         terminal = self.terminal
-        return Screen(
+        return OutputTarget(
             out=terminal.out,
             err=terminal.err,
             colour=terminal.out_colours,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from applyprune.errors import UsageError
 from applyprune.output.paint import rendered
 from applyprune.output.places import Places
-from applyprune.output.screen import Screen, nowhere
+from applyprune.output.screen import OutputTarget, nowhere
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -53,10 +53,10 @@ class ReportFile:
         except OSError as error:
             self.lost = self.lost or error
 
-    def screen(self, places: Places, *, talk: bool) -> Screen:
+    def screen(self, places: Places, *, talk: bool) -> OutputTarget:
         """Return the file as a place for data, and for talk where that is part of the report."""
         err = self.write if talk else nowhere
-        return Screen(out=self.write, err=err, draft=self.draft, places=places)
+        return OutputTarget(out=self.write, err=err, draft=self.draft, places=places)
 
     def _write(self, text: str, *, anew: bool) -> None:
         if self.lost is not None:

@@ -10,31 +10,31 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from applyprune.cli.pointing import pointed
+from applyprune.cli.pointing import with_excerpt
 from applyprune.cluster.api_server import KubernetesClient
 from applyprune.cluster.discovery import cache_folder
 from applyprune.cluster.inventory_store import ConfigMapStore
 from applyprune.cluster.kubeconfig import connect
 from applyprune.cluster.transport import Transport
 from applyprune.engine.cancellation import Cancellation
-from applyprune.engine.run import Request, run
+from applyprune.engine.run import RunRequest, run
 from applyprune.errors import ApplypruneError, UsageError
-from applyprune.model.events import Warned
-from applyprune.planning.tracking import identity
+from applyprune.model.events import WarningRaised
+from applyprune.planning.tracking import applyset_identity
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Sequence
     from types import FrameType
 
-    from applyprune.cli.where import Where
+    from applyprune.cli.where import ClusterTarget
     from applyprune.model.events import Event
     from applyprune.model.options import Options
     from applyprune.model.problems import Problem
-    from applyprune.planning.tracking import SetIdentity
+    from applyprune.planning.tracking import ApplySetIdentity
     from applyprune.sources import Input, Overlay
 
 
-class Reads(Protocol):
+class InputReader(Protocol):
     """What reads a verb's input; it tells what should be known of it."""
 
     def __call__(self, *, warn: Callable[[Problem], None]) -> Input:
@@ -42,7 +42,7 @@ class Reads(Protocol):
 
 
 @contextmanager
-def transport_to(where: Where) -> Iterator[tuple[Transport, str, str]]:
+def transport_to(where: ClusterTarget) -> Iterator[tuple[Transport, str, str]]:
     """Yield a transport, the server's URL, and the namespace that ``-n`` or the context names."""
     access = connect(kubeconfig=where.kubeconfig, context=where.context, environ=os.environ)
     if where.expected not in {"", access.context}:
@@ -59,7 +59,7 @@ def transport_to(where: Where) -> Iterator[tuple[Transport, str, str]]:
 
 
 @dataclass(frozen=True, slots=True)
-class AtWork:
+class Session:
     """One call's connection; ``namespace`` is the one that ``-n`` or the context names."""
 
     transport: Transport
@@ -67,20 +67,20 @@ class AtWork:
     namespace: str
     stop: Cancellation
 
-    def store(self, target: SetIdentity) -> ConfigMapStore:
+    def store(self, target: ApplySetIdentity) -> ConfigMapStore:
         """Return the store of one set's inventory."""
         return ConfigMapStore(self.transport, target)
 
 
 @contextmanager
-def at_work(where: Where) -> Iterator[AtWork]:
+def open_session(where: ClusterTarget) -> Iterator[Session]:
     """Yield what a run needs; SIGINT and SIGTERM ask it to stop meanwhile."""
     with transport_to(where) as (transport, server, namespace), stopping(where) as stop:
         cluster = KubernetesClient(transport, server, cache=cache_folder())
-        yield AtWork(transport, cluster, namespace, stop)
+        yield Session(transport, cluster, namespace, stop)
 
 
-def reading(paths: Sequence[str | Overlay]) -> Reads:
+def input_reader(paths: Sequence[str | Overlay]) -> InputReader:
     """Return what reads these paths, ``-`` from standard input."""
     from applyprune.sources import read
 
@@ -88,15 +88,15 @@ def reading(paths: Sequence[str | Overlay]) -> Reads:
     return partial(read, paths, stdin=getattr(sys.stdin, "buffer", None))
 
 
-def what_is_read(read: Reads) -> Generator[Event, None, Input]:
+def read_input(read: InputReader) -> Generator[Event, None, Input]:
     """Read the input, and yield what there is to be said of it."""
     warnings: list[Problem] = []
     try:
         given = read(warn=warnings.append)
     except ApplypruneError:
-        yield from map(Warned, warnings)
+        yield from map(WarningRaised, warnings)
         raise
-    yield from map(Warned, warnings)
+    yield from map(WarningRaised, warnings)
     return given
 
 
@@ -108,17 +108,19 @@ def no_input(*, warn: Callable[[Problem], None]) -> Input:
     return Input()
 
 
-def carry_out(where: Where, name: str, read: Reads, options: Options) -> Iterator[Event]:
+def run_set(
+    where: ClusterTarget, name: str, read: InputReader, options: Options
+) -> Iterator[Event]:
     """Read the input, run once, and yield what happens; what is about the input points into it."""
-    given = yield from what_is_read(read)
-    with at_work(where) as work:
-        target = identity(name, work.namespace)
-        request = Request(target, given, work.namespace, options, empty=given.empty)
-        yield from pointed(run(request, work.cluster, work.store(target), work.stop), given)
+    given = yield from read_input(read)
+    with open_session(where) as work:
+        target = applyset_identity(name, work.namespace)
+        request = RunRequest(target, given, work.namespace, options, empty=given.empty)
+        yield from with_excerpt(run(request, work.cluster, work.store(target), work.stop), given)
 
 
 @contextmanager
-def stopping(where: Where) -> Iterator[Cancellation]:
+def stopping(where: ClusterTarget) -> Iterator[Cancellation]:
     """Yield a stop that the first SIGINT or SIGTERM requests; the second one exits at once."""
     stop = Cancellation()
 
@@ -140,10 +142,10 @@ def stopping(where: Where) -> Iterator[Cancellation]:
             signal.signal(number, handler)
 
 
-def describe(where: Where, name: str) -> str:
+def describe(where: ClusterTarget, name: str) -> str:
     """Return the question that stands before the deletion of a whole set."""
     with transport_to(where) as (transport, server, namespace):
-        inventory = ConfigMapStore(transport, identity(name, namespace)).read()
+        inventory = ConfigMapStore(transport, applyset_identity(name, namespace)).read()
     count, place = len(inventory.entries), f"(namespace {namespace}, server {server})"
     if not count:
         return f"Delete the set {name}, which lists no object {place}?"

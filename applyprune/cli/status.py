@@ -8,7 +8,7 @@ import click
 
 from applyprune.cli.access import cluster_options
 from applyprune.cli.configuration import name_argument
-from applyprune.cli.helping import Verb
+from applyprune.cli.helping import Command
 from applyprune.cli.options import timeout_option
 from applyprune.cli.reporting import reporting_options
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from applyprune.cli.reporting import Reporting
-    from applyprune.cli.where import Where
-    from applyprune.engine.surveying import Survey
+    from applyprune.cli.where import ClusterTarget
+    from applyprune.engine.surveying import StatusOptions
     from applyprune.model.events import Event
 
 
-@click.command(cls=Verb)
+@click.command(cls=Command)
 @name_argument
 @cluster_options
 @reporting_options
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 @timeout_option("How long to wait for everything to be ready.")
 def status(
     name: str,
-    where: Where,
+    where: ClusterTarget,
     reporting: Reporting,
     drift: bool,
     fail_on_drift: bool,
@@ -60,19 +60,19 @@ def status(
       applyprune status web --wait --timeout 2m
       applyprune status web --fail-on-drift -q        # for a nightly job
     """
-    from applyprune.engine.surveying import Survey
+    from applyprune.engine.surveying import StatusOptions
 
-    asked = Survey(
+    asked = StatusOptions(
         drift=drift, fail_on_drift=fail_on_drift, watch=watch, wait=wait, timeout=timeout
     )
     return reporting.follow(_surveyed(where, name, asked))
 
 
-def _surveyed(where: Where, name: str, asked: Survey) -> Iterator[Event]:
-    from applyprune.cli.session import at_work
+def _surveyed(where: ClusterTarget, name: str, asked: StatusOptions) -> Iterator[Event]:
+    from applyprune.cli.session import open_session
     from applyprune.engine.surveying import survey
-    from applyprune.planning.tracking import identity
+    from applyprune.planning.tracking import applyset_identity
 
-    with at_work(where) as work:
-        target = identity(name, work.namespace)
+    with open_session(where) as work:
+        target = applyset_identity(name, work.namespace)
         yield from survey(target, asked, work.cluster, work.store(target), work.stop)

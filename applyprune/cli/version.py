@@ -8,21 +8,21 @@ import click
 
 from applyprune._version import __version__
 from applyprune.cli.access import cluster_options
-from applyprune.cli.helping import Verb
+from applyprune.cli.helping import Command
 from applyprune.cli.reporting import Reporting, reporting_options
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from applyprune.cli.where import Where
+    from applyprune.cli.where import ClusterTarget
     from applyprune.model.events import Event
 
 
-@click.command(cls=Verb)
+@click.command(cls=Command)
 @cluster_options
 @reporting_options
 @click.option("--client", is_flag=True, help="Tell of applyprune alone; ask no server.")
-def version(where: Where, reporting: Reporting, client: bool) -> int:
+def version(where: ClusterTarget, reporting: Reporting, client: bool) -> int:
     """Tell the versions of applyprune and of the server.
 
     Exit code 7 when no server answers; applyprune's own version is told all the same.
@@ -38,17 +38,17 @@ def version(where: Where, reporting: Reporting, client: bool) -> int:
     if client and reporting == Reporting():
         # The one line that editors and prompts ask for often: a stream of events is not needed.
         from applyprune.output.terminal import Terminal
-        from applyprune.output.versions import told
+        from applyprune.output.versions import version_line
 
-        Terminal().out(told(*here, server=""))
+        Terminal().out(version_line(*here, server=""))
         return 0
     return reporting.follow(_asked(where, here, client=client))
 
 
-def _asked(where: Where, here: tuple[str, str, str], *, client: bool) -> Iterator[Event]:
+def _asked(where: ClusterTarget, here: tuple[str, str, str], *, client: bool) -> Iterator[Event]:
     from applyprune.cli.session import transport_to
     from applyprune.cluster.api_server import KubernetesClient
-    from applyprune.model.events import Versions
+    from applyprune.model.events import VersionReport
 
     server = ""
     try:
@@ -56,4 +56,4 @@ def _asked(where: Where, here: tuple[str, str, str], *, client: bool) -> Iterato
             with transport_to(where) as (transport, url, _):
                 server = KubernetesClient(transport, url).version()
     finally:
-        yield Versions(*here, server)
+        yield VersionReport(*here, server)

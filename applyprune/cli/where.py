@@ -21,7 +21,7 @@ class Listener(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Where:
+class ClusterTarget:
     """What the user said about the cluster; every part may be empty.
 
     ``listener`` is told of what happens below the run, where the verb has one. ``expected`` is the

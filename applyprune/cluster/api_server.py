@@ -40,8 +40,8 @@ if TYPE_CHECKING:
 
     from applyprune.cluster.request import Response
     from applyprune.cluster.transport import Transport
-    from applyprune.model.live import Change, Live
-    from applyprune.model.resources import Catalogue, Resource
+    from applyprune.model.live import LiveObject, WatchEvent
+    from applyprune.model.resources import Resource, ResourceMap
 
 _PAGE = 500
 _RESTARTS = 5
@@ -60,7 +60,7 @@ class KubernetesClient:
         self._cache = cache
         self.schema = schemas_of(transport)
 
-    def catalogue(self) -> Catalogue:
+    def catalogue(self) -> ResourceMap:
         """Return what the server serves now."""
         return discover(self._transport, self._server, self._cache)
 
@@ -76,7 +76,7 @@ class KubernetesClient:
         selector: str = "",
         full: bool = False,
         page: int | None = None,
-    ) -> Sequence[Live]:
+    ) -> Sequence[LiveObject]:
         """Return all objects of a resource; an incomplete list is never returned.
 
         The list is read in pages of ``page`` objects. ``selector`` is a label selector; objects
@@ -92,7 +92,7 @@ class KubernetesClient:
         selector: str = "",
         name: str = "",
         full: bool = False,
-    ) -> tuple[Sequence[Live], str]:
+    ) -> tuple[Sequence[LiveObject], str]:
         """Return what ``list`` returns, and the resourceVersion from which to watch.
 
         That is the first page's; an aggregated API may give none, then it is empty. With a
@@ -102,7 +102,7 @@ class KubernetesClient:
 
     def _list(
         self, resource: Resource, wanted: Selection, page: int | None = None
-    ) -> tuple[Sequence[Live], str]:
+    ) -> tuple[Sequence[LiveObject], str]:
         for _ in range(_RESTARTS):
             try:
                 pages = [*self._pages(resource, wanted, page or _PAGE)]
@@ -117,7 +117,7 @@ class KubernetesClient:
 
     def _pages(
         self, resource: Resource, wanted: Selection, page: int
-    ) -> Iterator[tuple[Sequence[Live], str]]:
+    ) -> Iterator[tuple[Sequence[LiveObject], str]]:
         selector, name, full = wanted.selector, wanted.name, wanted.full
         token = ""
         while True:
@@ -163,7 +163,7 @@ class KubernetesClient:
         resource_version: str,
         stop: Callable[[], bool],
         seconds: float,
-    ) -> Iterator[Change]:
+    ) -> Iterator[WatchEvent]:
         """Yield the changes of a resource's objects after a resourceVersion, in order.
 
         It ends after ``seconds``, when ``stop`` returns true, and when the server ends the watch,
@@ -185,7 +185,7 @@ class KubernetesClient:
 
     def get(
         self, resource: Resource, ref: Ref, *, full: bool = False, timeout: float | None = None
-    ) -> Live:
+    ) -> LiveObject:
         """Return one object, by a consistent read; NotFound proves that it does not exist."""
         accept = JSON if full else METADATA.format(list="")
         response = self._transport.send(
@@ -202,7 +202,7 @@ class KubernetesClient:
         manager: str,
         force: bool,
         dry_run: bool,
-    ) -> tuple[Live, bool]:
+    ) -> tuple[LiveObject, bool]:
         """Send a server-side apply; return the object as stored, and whether it was created."""
         query = (
             ("fieldManager", manager),
@@ -228,7 +228,7 @@ class KubernetesClient:
         *,
         retry: bool = True,
         timeout: float | None = None,
-    ) -> Live:
+    ) -> LiveObject:
         """Create an object and return it as stored; raises AlreadyExists.
 
         With ``retry`` off, it is sent again only when it is certain that the server has not seen
@@ -247,7 +247,7 @@ class KubernetesClient:
         *,
         subresource: str = "",
         timeout: float | None = None,
-    ) -> Live:
+    ) -> LiveObject:
         """Replace an object, or its ``status`` subresource, and return it as stored.
 
         Raises Conflict when ``metadata.uid`` or ``metadata.resourceVersion`` of the body are not
@@ -258,7 +258,7 @@ class KubernetesClient:
         )
         return _validate(resource, ref, response, full=True)
 
-    def merge_patch(self, resource: Resource, ref: Ref, patch: Mapping[str, Any]) -> Live:
+    def merge_patch(self, resource: Resource, ref: Ref, patch: Mapping[str, Any]) -> LiveObject:
         """Send a JSON merge patch (RFC 7386) and return the object as stored.
 
         Raises Conflict when the patch has a ``metadata.resourceVersion`` other than the stored one.
@@ -266,7 +266,9 @@ class KubernetesClient:
         response = self._transport.send(for_patch(resource, ref, MERGE_PATCH, patch))
         return _validate(resource, ref, response, full=True)
 
-    def patch(self, resource: Resource, ref: Ref, operations: Sequence[Mapping[str, Any]]) -> Live:
+    def patch(
+        self, resource: Resource, ref: Ref, operations: Sequence[Mapping[str, Any]]
+    ) -> LiveObject:
         """Apply a JSON patch (RFC 6902), guarded by its own test operations.
 
         Raises Conflict when one of the tests does not hold any more: the server answers 422 to
@@ -343,7 +345,7 @@ class KubernetesClient:
             return
 
 
-def _hold(operations: Sequence[Mapping[str, Any]], live: Live) -> bool:
+def _hold(operations: Sequence[Mapping[str, Any]], live: LiveObject) -> bool:
     """Return whether the tests of a patch hold for an object's present state."""
     # Imported here: few runs ever patch, and fewer are refused.
     from jsonpatch import JsonPatchException, JsonPointerException, apply_patch
@@ -358,7 +360,7 @@ def _hold(operations: Sequence[Mapping[str, Any]], live: Live) -> bool:
 
 def _validate(
     resource: Resource, ref: Ref, response: Response, *, full: bool = False, partial: bool = False
-) -> Live:
+) -> LiveObject:
     """Return the object of a response; raises Unavailable when it is not the requested one."""
     kind = "PartialObjectMetadata" if partial else resource.kind
     live = live_object(resource, response.body, full=full)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from applyprune.cluster.object_requests import for_document
 from applyprune.errors import Unreachable
-from applyprune.model.resources import Catalogue, Resource
+from applyprune.model.resources import Resource, ResourceMap
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -29,7 +29,7 @@ _ACCEPT = ",".join(
 )
 
 
-def discover(transport: Transport, server: str, cache: Path | None) -> Catalogue:
+def discover(transport: Transport, server: str, cache: Path | None) -> ResourceMap:
     """Return what the server serves now; raises AccessError.
 
     ``cache`` is a folder for earlier responses; None means no cache.
@@ -47,7 +47,7 @@ def discover(transport: Transport, server: str, cache: Path | None) -> Catalogue
                 for resource in _resources(name, version):
                     served[resource.gvk] = resource
                     preferred.setdefault(resource.group_kind, resource)
-    return Catalogue(served, preferred, frozenset(stale))
+    return ResourceMap(served, preferred, frozenset(stale))
 
 
 def server_version(transport: Transport) -> str:

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from applyprune.cluster.credentials import Credentials, Identity, Issued, checked_token
-from applyprune.cluster.server_text import shown
+from applyprune.cluster.server_text import safe_text
 from applyprune.errors import AccessError
 from applyprune.model.visible import time_of
 
@@ -120,7 +120,8 @@ class ExecPlugin:
         return AccessError(
             f"the credential plugin {command!r} of user {self._plugin.name!r} {happened}",
             why=why,
-            hint=shown(hint) or f"Run {command} yourself to see what it needs, such as a login.",
+            hint=safe_text(hint)
+            or f"Run {command} yourself to see what it needs, such as a login.",
         )
 
 
@@ -133,7 +134,7 @@ def _config_exception() -> type[Exception]:
 
 def _last_line(text: str) -> str:
     lines = [line for line in text.splitlines() if line.strip()]
-    return shown(lines[-1].strip()) if lines else ""
+    return safe_text(lines[-1].strip()) if lines else ""
 
 
 def _within(seconds: float | None, run: Callable[[], Any]) -> Any:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from urllib3.exceptions import HTTPError, ProxyError
 
-from applyprune.cluster.server_text import shown
+from applyprune.cluster.server_text import safe_text
 from applyprune.cluster.status import ClientContext, RequestFailure
 from applyprune.errors import Unreachable
 from applyprune.network.wire_faults import causes, described
@@ -57,7 +57,7 @@ def _explained(
 
 
 def _proxy(error: ProxyError) -> tuple[str, str, bool]:
-    text = shown(str(error.original_error), 200)
+    text = safe_text(str(error.original_error), 200)
     refused = "Tunnel connection failed: 4" in text
     return (
         f"the proxy failed: {text}",

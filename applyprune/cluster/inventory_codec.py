@@ -16,13 +16,13 @@ from applyprune._version import __version__
 from applyprune.cluster.inventory_entries import entries_of, typed
 from applyprune.cluster.inventory_packing import Shard, digest_of, unpack
 from applyprune.errors import InventoryError, InventoryTooNew
-from applyprune.model.inventory import Holder, Inventory, LastRun
+from applyprune.model.inventory import Inventory, LastRun, LockHolder
 from applyprune.planning.tracking import (
     SET_ID,
     SHARD_OF,
-    SetIdentity,
+    ApplySetIdentity,
     applyset_annotations,
-    identity,
+    applyset_identity,
     set_name,
     shard_ref,
 )
@@ -57,7 +57,7 @@ class Root:
 
 def encode(inventory: Inventory, packed: Packed, *, write: str) -> dict[str, Any]:
     """Return the root ConfigMap; ``packed`` are its entries and ``write`` marks this one write."""
-    target = identity(inventory.name, inventory.namespace)
+    target = applyset_identity(inventory.name, inventory.namespace)
     header = {
         "schema": SCHEMA,
         "generation": inventory.generation,
@@ -102,7 +102,7 @@ def encode(inventory: Inventory, packed: Packed, *, write: str) -> dict[str, Any
 def decode(body: Mapping[str, Any]) -> Root:
     """Return the root in a ConfigMap as the server gave it; raises InventoryError."""
     metadata = body["metadata"]
-    target = SetIdentity(set_name(metadata["name"]), metadata["namespace"])
+    target = ApplySetIdentity(set_name(metadata["name"]), metadata["namespace"])
     try:
         header = json.loads((body.get("data") or {})[_HEADER])
         if (schema := typed(int, header["schema"])) != SCHEMA:
@@ -184,11 +184,11 @@ def decode_shard(body: Mapping[str, Any], shard: Shard) -> bytes:
     return lines
 
 
-def _set_of(root: Root) -> SetIdentity:
-    return SetIdentity(root.inventory.name, root.inventory.namespace)
+def _set_of(root: Root) -> ApplySetIdentity:
+    return ApplySetIdentity(root.inventory.name, root.inventory.namespace)
 
 
-def _other_format(target: SetIdentity, schema: int) -> InventoryError:
+def _other_format(target: ApplySetIdentity, schema: int) -> InventoryError:
     if schema > SCHEMA:
         return InventoryTooNew(
             f"the inventory has format {schema}",
@@ -207,7 +207,7 @@ def _other_format(target: SetIdentity, schema: int) -> InventoryError:
     )
 
 
-def _unreadable(target: SetIdentity, error: Exception) -> InventoryError:
+def _unreadable(target: ApplySetIdentity, error: Exception) -> InventoryError:
     return InventoryError(
         "the inventory cannot be read",
         where=str(target.inventory),
@@ -236,7 +236,7 @@ def _inline(body: Mapping[str, Any]) -> bytes:
     return unpack(typed(str, binary[_STREAM]))
 
 
-def _holder_out(holder: Holder | None) -> dict[str, Any] | None:
+def _holder_out(holder: LockHolder | None) -> dict[str, Any] | None:
     if holder is None:
         return None
     return {
@@ -249,13 +249,13 @@ def _holder_out(holder: Holder | None) -> dict[str, Any] | None:
     }
 
 
-def _holder_in(raw: Mapping[str, Any] | None) -> Holder | None:
+def _holder_in(raw: Mapping[str, Any] | None) -> LockHolder | None:
     if raw is None:
         return None
     lease = raw["leaseSeconds"]
     if not isinstance(lease, int | float) or isinstance(lease, bool):
         raise TypeError(f"not a number of seconds: {lease!r}")
-    return Holder(
+    return LockHolder(
         run=typed(str, raw["run"]),
         who=typed(str, raw["who"]),
         host=typed(str, raw["host"]),

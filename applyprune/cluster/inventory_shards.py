@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from applyprune.cluster.inventory_packing import Shard
     from applyprune.cluster.transport import Transport
     from applyprune.model.inventory import Inventory
-    from applyprune.planning.tracking import SetIdentity
+    from applyprune.planning.tracking import ApplySetIdentity
 
 _METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 _TRIES = 3
@@ -46,7 +46,7 @@ class Shards:
     """The shards of one set."""
 
     transport: Transport
-    target: SetIdentity
+    target: ApplySetIdentity
 
     def read(self, shard: Shard) -> bytes:
         """Return the lines of one shard; NotFound when it is missing, ValueError when spoiled."""

@@ -27,7 +27,7 @@ from applyprune.errors import (
 )
 from applyprune.model.builtin import CONFIG_MAPS
 from applyprune.model.inventory import Inventory
-from applyprune.planning.tracking import SET_ID, identity, set_name
+from applyprune.planning.tracking import SET_ID, applyset_identity, set_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from applyprune.cluster.transport import Transport
     from applyprune.model.inventory import Entry
     from applyprune.model.refs import Ref
-    from applyprune.planning.tracking import SetIdentity
+    from applyprune.planning.tracking import ApplySetIdentity
 
 _TRIES = 5
 
@@ -47,7 +47,7 @@ class ConfigMapStore:
     One run uses one store; a store is not thread-safe.
     """
 
-    def __init__(self, transport: Transport, target: SetIdentity) -> None:
+    def __init__(self, transport: Transport, target: ApplySetIdentity) -> None:
         """Take a transport and the set; nothing is read yet."""
         self._transport = transport
         self._target = target
@@ -274,7 +274,7 @@ def list_inventories(transport: Transport, namespace: str = "") -> Sequence[Ente
         for item in reply.body.get("items") or ():
             metadata = item["metadata"]
             try:
-                owner = identity(set_name(metadata["name"]), metadata["namespace"])
+                owner = applyset_identity(set_name(metadata["name"]), metadata["namespace"])
             except UsageError:
                 continue  # another tool's ApplySet parent
             if metadata["name"] != owner.inventory.name or metadata["labels"][SET_ID] != owner.id:

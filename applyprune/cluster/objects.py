@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from applyprune.errors import Unavailable
-from applyprune.model.live import Live
+from applyprune.model.live import LiveObject
 from applyprune.model.refs import Ref
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ def is_secret(resource: Resource) -> bool:
     return (resource.group, resource.kind) == ("", "Secret")
 
 
-def matches(live: Live, selector: str) -> bool:
+def matches(live: LiveObject, selector: str) -> bool:
     """Return whether an object has the label; selectors here are ``key`` or ``key=value``."""
     key, equals, value = selector.partition("=")
     if not key:
@@ -29,7 +29,7 @@ def matches(live: Live, selector: str) -> bool:
     return key in live.labels and (not equals or live.labels[key] == value)
 
 
-def live_object(resource: Resource, item: object, *, full: bool) -> Live | None:
+def live_object(resource: Resource, item: object, *, full: bool) -> LiveObject | None:
     """Return an item as an object; None if it cannot be in a set (it has no name or no UID)."""
     metadata = item.get("metadata") if isinstance(item, dict) else None
     if not isinstance(metadata, dict) or not metadata.get("name") or not metadata.get("uid"):
@@ -37,7 +37,7 @@ def live_object(resource: Resource, item: object, *, full: bool) -> Live | None:
     ref = Ref(resource.group, resource.kind, str(metadata.get("namespace") or ""), metadata["name"])
     # Items of a list have no apiVersion and kind.
     type_ = {"apiVersion": resource.gvk.api_version, "kind": resource.kind}
-    return Live(
+    return LiveObject(
         ref=ref,
         uid=str(metadata["uid"]),
         resource_version=str(metadata.get("resourceVersion", "")),

@@ -56,7 +56,7 @@ _BEGINNINGS = (
 )
 
 
-def shown(text: str, limit: int = MAX_SHOWN) -> str:
+def safe_text(text: str, limit: int = MAX_SHOWN) -> str:
     """Return the text on one line, with invisible characters escaped, cut to ``limit``."""
     # Cut first: the text may be a hundred megabytes.
     cut = len(text) > limit
@@ -73,8 +73,8 @@ def without_values(message: str) -> str:
     """
     message = message.strip()
     if len(message) <= 4 * MAX_SHOWN and re.fullmatch(_WITHOUT_VALUES, message, re.VERBOSE):
-        return shown(message)
+        return safe_text(message)
     for beginning in _BEGINNINGS:
         if found := re.match(beginning, message):
-            return shown(found.group())
+            return safe_text(found.group())
     return ""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from applyprune.cluster.answer import StatusBody
 from applyprune.cluster.error_class import class_of
 from applyprune.cluster.retry_after import seconds_to_wait
-from applyprune.cluster.server_text import shown, without_values
+from applyprune.cluster.server_text import safe_text, without_values
 from applyprune.errors import (
     AccessError,
     ApiError,
@@ -75,7 +75,7 @@ def _error(request: Request, response: RawResponse, status: StatusBody, message:
     return kind(
         message,
         code=response.status,
-        reason=shown(status.reason, 100),
+        reason=safe_text(status.reason, 100),
         causes=_causes(request, status),
         retry_after=status.retry_after if retry_after is None else retry_after,
         why=f"{request.method} {request.path} returned {response.status}",
@@ -85,13 +85,15 @@ def _error(request: Request, response: RawResponse, status: StatusBody, message:
 def _message(request: Request, response: RawResponse, status: StatusBody) -> str:
     """Return the server's message, made safe; for a Secret, only what cannot hold a value."""
     text = status.message or ("" if _is_html(response) else _decoded(response.raw))
-    safe = without_values(text) if request.secret else shown(text)
+    safe = without_values(text) if request.secret else safe_text(text)
     if safe:
         return safe
     if request.secret and text:
-        fields = sorted({shown(cause["field"], 200) for cause in status.causes if cause["field"]})
+        fields = sorted(
+            {safe_text(cause["field"], 200) for cause in status.causes if cause["field"]}
+        )
         named = f" at {', '.join(fields[:10])}" if fields else ""
-        reason = shown(status.reason, 100) or response.status
+        reason = safe_text(status.reason, 100) or response.status
         return f"the server refused the request{named} ({reason})"
     what = "a web page" if _is_html(response) else "no message"
     return f"the server returned {response.status} with {what}"
@@ -101,9 +103,9 @@ def _causes(request: Request, status: StatusBody) -> tuple[dict[str, str], ...]:
     """Return the causes, made safe; for a Secret, only messages that just name managers."""
     return tuple(
         {
-            "reason": shown(cause["reason"], 100),
-            "field": shown(cause["field"]),
-            "message": shown(cause["message"])
+            "reason": safe_text(cause["reason"], 100),
+            "field": safe_text(cause["field"]),
+            "message": safe_text(cause["message"])
             if not request.secret or cause["reason"] == "FieldManagerConflict"
             else "",
         }
@@ -142,7 +144,7 @@ def _add_hint(error: ApiError, message: str, client: ClientContext) -> None:
 
 
 def _redirected(request: Request, response: RawResponse, client: ClientContext) -> Unreachable:
-    target = shown(response.headers.get("Location", ""), 200).partition("?")[0]
+    target = safe_text(response.headers.get("Location", ""), 200).partition("?")[0]
     return Unreachable(
         f"{client.server} is not an API server: it redirects{f' to {target}' if target else ''}",
         why=f"{request.method} {request.path} returned {response.status}",
@@ -163,7 +165,7 @@ def _invalid_response(
         )
     encoding = response.headers.get("Content-Encoding", "")
     return Unavailable(
-        f"the response is encoded as {shown(encoding, 50)}, which was not requested"
+        f"the response is encoded as {safe_text(encoding, 50)}, which was not requested"
         if encoding
         else f"the response is not a JSON object ({len(response.raw)} bytes)",
         code=response.status,

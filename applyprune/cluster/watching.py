@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from applyprune.cluster.object_requests import JSON, for_collection, selection
 from applyprune.cluster.objects import METADATA, invalid_response, live_object, matches
 from applyprune.cluster.reply import json_object
-from applyprune.model.live import Change, ChangeKind, Live
+from applyprune.model.live import LiveObject, WatchEvent, WatchEventType
 from applyprune.model.refs import Ref
 from applyprune.network.deadline import Stopped
 
@@ -54,7 +54,7 @@ def watch(
     resource_version: str,
     stop: Callable[[], bool],
     seconds: float,
-) -> Iterator[Change]:
+) -> Iterator[WatchEvent]:
     """Yield the changes, as ``KubernetesClient.watch`` describes."""
     selector, name, full = wanted.selector, wanted.name, wanted.full
     what = f"the watch of {resource.full_plural}"
@@ -95,7 +95,7 @@ def watch(
                 if change is None:
                     raise invalid_response(what, "an event is about something else")
                 # As in a list: some aggregated APIs ignore the selector.
-                if change.kind is ChangeKind.BOOKMARK or (
+                if change.kind is WatchEventType.BOOKMARK or (
                     matches(change.live, selector) and name in {"", change.live.ref.name}
                 ):
                     yield change
@@ -127,10 +127,10 @@ def lines(chunks: Iterable[bytes], what: str) -> Iterator[bytes]:
 
 def _change(
     resource: Resource, namespace: str, kind: object, item: Mapping[str, Any], *, full: bool
-) -> Change | None:
+) -> WatchEvent | None:
     """Parse an event; None when it is not about the resource in the namespace."""
     try:
-        known = ChangeKind(kind)  # type: ignore[arg-type]  # an unknown kind raises
+        known = WatchEventType(kind)  # type: ignore[arg-type]  # an unknown kind raises
     except ValueError:
         return None
     type_ = (resource.gvk.api_version, resource.kind) if full else _PARTIAL
@@ -138,24 +138,24 @@ def _change(
         return None
     live = (
         _bookmark(resource, item)
-        if known is ChangeKind.BOOKMARK
+        if known is WatchEventType.BOOKMARK
         else live_object(resource, item, full=full)
     )
     if live is None or not live.resource_version or (namespace and not _is_in(live, namespace)):
         return None
-    return Change(known, live)
+    return WatchEvent(known, live)
 
 
-def _is_in(live: Live, namespace: str) -> bool:
+def _is_in(live: LiveObject, namespace: str) -> bool:
     # A bookmark has no object.
     return live.ref.namespace == namespace or not live.ref.name
 
 
-def _bookmark(resource: Resource, item: Mapping[str, Any]) -> Live | None:
+def _bookmark(resource: Resource, item: Mapping[str, Any]) -> LiveObject | None:
     metadata = item.get("metadata")
     if not isinstance(metadata, dict):
         return None
-    return Live(
+    return LiveObject(
         ref=Ref(resource.group, resource.kind, "", ""),
         uid="",
         resource_version=str(metadata.get("resourceVersion") or ""),

@@ -30,12 +30,12 @@ from applyprune.model.options import Adopt, Mode, Options, PruneLimit
 from applyprune.model.problems import ProblemKind
 from applyprune.planning.durations import seconds_of
 from applyprune.planning.ready_rules import compile_rule
-from applyprune.planning.tracking import SetIdentity, identity
+from applyprune.planning.tracking import ApplySetIdentity, applyset_identity
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
-    from applyprune.model.live import Live
+    from applyprune.model.live import LiveObject
 
 _DEFAULT_MAX_PRUNE = PruneLimit()
 _LOCK_TIMEOUT = 10.0
@@ -205,9 +205,9 @@ class Bundle:
         return owner_name(self.namespace, self.name)
 
     @property
-    def target(self) -> SetIdentity:
+    def target(self) -> ApplySetIdentity:
         """Return the set that it applies; raises UsageError when there can be no such set."""
-        return identity(self.spec.inventory_name or self.name, self.namespace)
+        return applyset_identity(self.spec.inventory_name or self.name, self.namespace)
 
     def options(self, mode: Mode, *, approved: str = "") -> Options:
         """Return the decisions of one run for it; ``approved`` is the digest of a prune."""
@@ -233,7 +233,7 @@ def owner_name(namespace: str, name: str) -> str:
     return f"{BUNDLES.kind} {namespace}/{name}"
 
 
-def read_bundle(live: Live) -> Bundle:
+def read_bundle(live: LiveObject) -> Bundle:
     """Return the Bundle that an object read in full is.
 
     Raises InvalidSpec with everything that is wrong with it, not the first fault only.

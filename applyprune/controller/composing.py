@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from applyprune.controller.bundle import Bundle, IgnoreFields, SourceRef
     from applyprune.engine.ports import Cluster
-    from applyprune.model.live import Live
+    from applyprune.model.live import LiveObject
     from applyprune.model.resources import Resource
 
 Uses = dict[Ref, str]
@@ -41,7 +41,7 @@ class SourceMissing(ApplypruneError):
 
 
 @dataclass(frozen=True, slots=True)
-class Composed:
+class LoadedSource:
     """The content of a source: its manifests and their revision."""
 
     manifests: tuple[Manifest, ...]
@@ -59,7 +59,7 @@ def used_refs(bundle: Bundle) -> tuple[tuple[Resource, Ref], ...]:
     )
 
 
-def compose(bundle: Bundle, cluster: Cluster, uses: Uses) -> Composed:
+def load_source(bundle: Bundle, cluster: Cluster, uses: Uses) -> LoadedSource:
     """Read a Bundle's source; the resourceVersion of each object read goes into ``uses``.
 
     It is empty for an object that does not exist. Raises SourceMissing, InputError for an invalid
@@ -78,10 +78,10 @@ def compose(bundle: Bundle, cluster: Cluster, uses: Uses) -> Composed:
     # Only the resourceVersion shows that a value in a Secret has changed.
     secret = {ref.name: version for ref, version in uses.items() if ref.kind == SECRETS.kind}
     bodies = [[manifest.namespace, manifest_digest(manifest.body)] for manifest in manifests]
-    return Composed(manifests, f"sha256:{digest([bodies, secret] if secret else bodies)}")
+    return LoadedSource(manifests, f"sha256:{digest([bodies, secret] if secret else bodies)}")
 
 
-def _lives(bundle: Bundle, cluster: Cluster, uses: Uses) -> Sequence[Live]:
+def _lives(bundle: Bundle, cluster: Cluster, uses: Uses) -> Sequence[LiveObject]:
     found = []
     missing = []
     for resource, ref in used_refs(bundle):
@@ -98,7 +98,7 @@ def _lives(bundle: Bundle, cluster: Cluster, uses: Uses) -> Sequence[Live]:
     return found
 
 
-def _texts(ref: SourceRef, live: Live) -> Iterator[Text]:
+def _texts(ref: SourceRef, live: LiveObject) -> Iterator[Text]:
     """Yield the value of each selected key, in order."""
     body = live.body or {}
     values = {**(body.get("data") or {}), **(body.get("binaryData") or {})}

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from applyprune.controller.bundle import Bundle, Dependency
     from applyprune.controller.objects import BundleObjects
-    from applyprune.model.live import Live
+    from applyprune.model.live import LiveObject
 
 _MAX_SEEN = 100
 
@@ -65,6 +65,6 @@ def _cycle(bundle: Bundle, bundles: BundleObjects) -> Sequence[str]:
     return ()
 
 
-def _depends_on(live: Live) -> Sequence[str]:
+def _depends_on(live: LiveObject) -> Sequence[str]:
     spec = (live.body or {}).get("spec") or {}
     return [str(dependency.get("name")) for dependency in spec.get("dependsOn") or ()]

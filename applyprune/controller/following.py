@@ -17,7 +17,15 @@ from applyprune.errors import (
     Unreachable,
     UsageError,
 )
-from applyprune.model.events import Assessed, Done, Finished, Outcome, Planned, Refused, Started
+from applyprune.model.events import (
+    Finished,
+    ObjectDone,
+    Outcome,
+    Planned,
+    PruneBlocked,
+    ReadinessReported,
+    Started,
+)
 from applyprune.model.plan import Action
 from applyprune.model.problems import ProblemKind
 
@@ -103,7 +111,7 @@ def follow(events: Iterable[Event], result: RunResult, each: Callable[[Event], N
                 result.run = run
             case Planned(plan=plan):
                 result.plan = plan
-            case Done(ref=ref, outcome=outcome, problem=problem):
+            case ObjectDone(ref=ref, outcome=outcome, problem=problem):
                 result.outcomes[outcome] += 1
                 if outcome in REMOVED:
                     result.gone.add(ref)
@@ -112,9 +120,9 @@ def follow(events: Iterable[Event], result: RunResult, each: Callable[[Event], N
                     result.failing[ref] = FailedObject(
                         ref, problem_message(problem), problem.kind, skipped
                     )
-            case Assessed(ref=ref, problem=problem) if problem is not None:
+            case ReadinessReported(ref=ref, problem=problem) if problem is not None:
                 result.failing[ref] = FailedObject(ref, problem_message(problem), problem.kind)
-            case Refused(problem=problem):
+            case PruneBlocked(problem=problem):
                 result.refusal = problem
             case Finished(exit_code=code, elapsed=elapsed):
                 result.exit_code, result.elapsed = code, elapsed

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from applyprune.cluster.access import ClusterAccess
-    from applyprune.planning.tracking import SetIdentity
+    from applyprune.planning.tracking import ApplySetIdentity
 
 _POOL = 8
 _BUDGET = 10.0
@@ -43,7 +43,7 @@ class ServiceAccountClient:
     transport: Transport
     cluster: KubernetesClient
 
-    def store(self, target: SetIdentity) -> ConfigMapStore:
+    def store(self, target: ApplySetIdentity) -> ConfigMapStore:
         """Return the store of one set's inventory."""
         return ConfigMapStore(self.transport, target)
 

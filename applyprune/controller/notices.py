@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from applyprune.cluster.api_server import KubernetesClient
     from applyprune.controller.names import Reason
-    from applyprune.model.live import Live
+    from applyprune.model.live import LiveObject
 
 _AGAIN_AFTER = 3600.0
 _MESSAGE = 1000
@@ -52,7 +52,7 @@ class EventRecorder:
     _last: dict[str, tuple[tuple[str, str], float]] = field(default_factory=dict)
     _lock: Lock = field(default_factory=Lock)
 
-    def event(self, live: Live, event_type: EventType, reason: Reason, message: str) -> None:
+    def event(self, live: LiveObject, event_type: EventType, reason: Reason, message: str) -> None:
         """Write an Event about a Bundle, unless it repeats the last one."""
         with self._lock:
             now = time.monotonic()

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from applyprune.cluster.api_server import KubernetesClient
     from applyprune.controller.names import Key
-    from applyprune.model.live import Live
+    from applyprune.model.live import LiveObject
 
 _TRIES = 5
 
@@ -25,7 +25,7 @@ def bundle_ref(key: Key) -> Ref:
     return Ref(BUNDLES.group, BUNDLES.kind, *key)
 
 
-def status_of(live: Live) -> Mapping[str, Any]:
+def status_of(live: LiveObject) -> Mapping[str, Any]:
     """Return a Bundle's status as it is stored."""
     return (live.body or {}).get("status") or {}
 
@@ -39,20 +39,20 @@ class BundleObjects:
 
     client: KubernetesClient
 
-    def get(self, key: Key) -> Live | None:
+    def get(self, key: Key) -> LiveObject | None:
         """Return a Bundle; None when it does not exist."""
         try:
             return self.client.get(BUNDLES, bundle_ref(key), full=True)
         except NotFound:
             return None
 
-    def write_status(self, live: Live, status: Mapping[str, Any]) -> Live | None:
+    def write_status(self, live: LiveObject, status: Mapping[str, Any]) -> LiveObject | None:
         """Store a Bundle's status and return the Bundle as stored; None when it is gone.
 
         Nothing is sent when the status has not changed. Only the controller writes the status, so
         after a conflict it is sent again on top of the other change.
         """
-        current: Live | None = live
+        current: LiveObject | None = live
         for _ in range(_TRIES):
             if current is None or current.uid != live.uid:
                 return None
@@ -67,7 +67,7 @@ class BundleObjects:
                 return None
         raise Conflict(f"{live.ref} changes faster than its status can be written", code=409)
 
-    def add_finalizer(self, live: Live) -> Live:
+    def add_finalizer(self, live: LiveObject) -> LiveObject:
         """Add the finalizer to a Bundle, if it is missing; return the Bundle as stored.
 
         Raises Conflict when the Bundle has changed since it was read, NotFound when it is gone.
@@ -76,7 +76,7 @@ class BundleObjects:
             return live
         return self._set_finalizers(live, [*live.finalizers, FINALIZER])
 
-    def remove_finalizer(self, live: Live) -> None:
+    def remove_finalizer(self, live: LiveObject) -> None:
         """Remove the finalizer: everything that the Bundle has applied is taken care of."""
         for _ in range(_TRIES):
             current = self.get((live.ref.namespace, live.ref.name))
@@ -92,6 +92,6 @@ class BundleObjects:
             return
         raise Conflict(f"{live.ref} changes faster than its finalizer can be removed", code=409)
 
-    def _set_finalizers(self, live: Live, finalizers: list[str]) -> Live:
+    def _set_finalizers(self, live: LiveObject, finalizers: list[str]) -> LiveObject:
         metadata = {"finalizers": finalizers, "resourceVersion": live.resource_version}
         return self.client.merge_patch(BUNDLES, live.ref, {"metadata": metadata})

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from applyprune.controller.bundle import InvalidSpec, read_bundle
-from applyprune.controller.composing import SourceMissing, compose, used_refs
+from applyprune.controller.composing import SourceMissing, load_source, used_refs
 from applyprune.controller.dependencies import unready_dependencies
 from applyprune.controller.following import (
     RunResult,
@@ -22,13 +22,13 @@ from applyprune.controller.logs import LOG, fields
 from applyprune.controller.names import APPROVE, RECONCILE_NOW, STALLING, Reason
 from applyprune.controller.notices import EventType, utc_now
 from applyprune.controller.objects import status_of
-from applyprune.controller.removal import Removal
+from applyprune.controller.removal import Finalizer
 from applyprune.controller.schedule import backoff, spread
 from applyprune.controller.status import ConditionStatus, ReconcileResult, after, progressing
 from applyprune.engine.cancellation import Cancellation
-from applyprune.engine.run import Request, run
+from applyprune.engine.run import RunRequest, run
 from applyprune.errors import ApplypruneError, Conflict, Interrupted, NotFound, problems_of
-from applyprune.model.events import Done, Outcome
+from applyprune.model.events import ObjectDone, Outcome
 from applyprune.model.options import Mode
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from applyprune.controller.objects import BundleObjects
     from applyprune.controller.watching import Watches
     from applyprune.model.events import Event
-    from applyprune.model.live import Live
+    from applyprune.model.live import LiveObject
 
 _NOT_YET = -1
 _SECOND_LOOK = 10.0
@@ -121,7 +121,7 @@ class Reconciler:
         if self.stop.requested:
             stop.request(0)
         if live.terminating:
-            removal = Removal(self.bundles, self.impersonation, self.recorder, stop)
+            removal = Finalizer(self.bundles, self.impersonation, self.recorder, stop)
             result = removal.of(live, self._with_capped_timeout(live, bundle, ""))
             if result.done:
                 self._log(key, result, began)
@@ -142,7 +142,7 @@ class Reconciler:
         self._failures[key] = failures = self._failures.get(key, 0) + 1
         return spread(backoff(failures, first=1.0, longest=60.0))
 
-    def _begin(self, live: Live, bundle: Bundle) -> Live | None:
+    def _begin(self, live: LiveObject, bundle: Bundle) -> LiveObject | None:
         """Add the finalizer and mark the Bundle as progressing; None when it has changed."""
         if bundle.spec.suspend:
             return live
@@ -158,7 +158,7 @@ class Reconciler:
             return self.bundles.write_status(held, progressing(status, generation, utc_now()))
         return held
 
-    def _apply(self, live: Live, bundle: Bundle, stop: Cancellation) -> ReconcileResult:
+    def _apply(self, live: LiveObject, bundle: Bundle, stop: Cancellation) -> ReconcileResult:
         spec, key = bundle.spec, (bundle.namespace, bundle.name)
         if spec.suspend:
             self.watches.wait_for(key, ())
@@ -182,7 +182,7 @@ class Reconciler:
                 bundle.namespace, spec.service_account_name, must_exist=True
             ) as account_client:
                 try:
-                    composed = compose(bundle, account_client.cluster, uses)
+                    composed = load_source(bundle, account_client.cluster, uses)
                 finally:
                     refs = used_refs(bundle)
                     self.watches.follow(key, spec.service_account_name, refs, uses)
@@ -190,7 +190,7 @@ class Reconciler:
                 approved = live.annotations.get(APPROVE, "")
                 capped = self._with_capped_timeout(live, bundle, revision)
                 options = capped.options(Mode.APPLY, approved=approved)
-                request = Request(
+                request = RunRequest(
                     bundle.target,
                     composed.manifests,
                     spec.target_namespace or bundle.namespace,
@@ -211,7 +211,7 @@ class Reconciler:
         stop.check()
         return self._result(run_result, revision)
 
-    def _with_capped_timeout(self, live: Live, bundle: Bundle, revision: str) -> Bundle:
+    def _with_capped_timeout(self, live: LiveObject, bundle: Bundle, revision: str) -> Bundle:
         """Cap `timeout` on retries: only the first attempt at a generation gets the full wait.
 
         Each retry checks again what was not ready; other Bundles must not wait for that.
@@ -225,7 +225,7 @@ class Reconciler:
     def _run(
         self,
         account_client: ServiceAccountClient,
-        request: Request,
+        request: RunRequest,
         run_result: RunResult,
         stop: Cancellation,
     ) -> None:
@@ -267,7 +267,7 @@ class Reconciler:
         )
 
     def _report(
-        self, live: Live, result: ReconcileResult, began: float, bundle: Bundle | None = None
+        self, live: LiveObject, result: ReconcileResult, began: float, bundle: Bundle | None = None
     ) -> None:
         """Write the status if it has changed, and report the result in metrics, log and Events."""
         before = status_of(live)
@@ -356,8 +356,11 @@ def _summary(result: ReconcileResult) -> str:
     return ", ".join(f"{counts[outcome]} {outcome.text}" for outcome in Outcome if counts[outcome])
 
 
-def _log_event(request: Request, run_result: RunResult, event: Event) -> None:
-    if not isinstance(event, Done) or event.outcome in {Outcome.UNCHANGED, Outcome.NOT_PRUNED}:
+def _log_event(request: RunRequest, run_result: RunResult, event: Event) -> None:
+    if not isinstance(event, ObjectDone) or event.outcome in {
+        Outcome.UNCHANGED,
+        Outcome.NOT_PRUNED,
+    }:
         return
     LOG.info(
         "object processed",

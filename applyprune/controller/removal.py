@@ -25,7 +25,7 @@ from applyprune.controller.notices import EventType
 from applyprune.controller.status import ConditionStatus, ReconcileResult
 from applyprune.engine.context import WorkerPool
 from applyprune.engine.releasing import release
-from applyprune.engine.run import Request, run
+from applyprune.engine.run import RunRequest, run
 from applyprune.engine.searching import search_all
 from applyprune.errors import ApplypruneError, problems_of
 from applyprune.model.live import deleted_at
@@ -40,11 +40,11 @@ if TYPE_CHECKING:
     from applyprune.controller.notices import EventRecorder
     from applyprune.controller.objects import BundleObjects
     from applyprune.engine.cancellation import Cancellation
-    from applyprune.model.live import Live
+    from applyprune.model.live import LiveObject
 
 
 @dataclass(frozen=True, slots=True)
-class Removal:
+class Finalizer:
     """Removes the objects of one Bundle, by its deletion policy."""
 
     bundles: BundleObjects
@@ -52,7 +52,7 @@ class Removal:
     recorder: EventRecorder
     stop: Cancellation
 
-    def of(self, live: Live, bundle: Bundle) -> ReconcileResult:
+    def of(self, live: LiveObject, bundle: Bundle) -> ReconcileResult:
         """Remove the objects, then the finalizer; ``done`` in the result says whether both are.
 
         Raises Interrupted.
@@ -94,12 +94,12 @@ class Removal:
             self.bundles.remove_finalizer(live)
         return result
 
-    def _is_deleted_by_crd(self, live: Live) -> bool:
+    def _is_deleted_by_crd(self, live: LiveObject) -> bool:
         """Return whether this Bundle is being deleted only because its CRD is."""
         crd, own = self.impersonation.crd_deleted_at(), deleted_at(live)
         return crd is not None and own is not None and crd <= own
 
-    def _release(self, live: Live, bundle: Bundle) -> ReconcileResult:
+    def _release(self, live: LiveObject, bundle: Bundle) -> ReconcileResult:
         """Release the set to the command line: uninstalling the controller must delete nothing.
 
         If its inventory cannot be written now, `applyprune inventory release` can do it later.
@@ -120,7 +120,7 @@ class Removal:
         return ReconcileResult(ConditionStatus.SAME, Reason.REMOVED, message, done=True)
 
     def _remove(
-        self, account_client: ServiceAccountClient, live: Live, bundle: Bundle
+        self, account_client: ServiceAccountClient, live: LiveObject, bundle: Bundle
     ) -> ReconcileResult:
         inventory = account_client.store(bundle.target).read()
         if inventory.exists and inventory.owner != bundle.owner:
@@ -139,7 +139,7 @@ class Removal:
             Mode.ORPHAN if orphan else Mode.DELETE,
             approved=live.annotations.get(APPROVE, ""),
         )
-        request = Request(
+        request = RunRequest(
             bundle.target,
             (),
             bundle.namespace,
@@ -155,7 +155,7 @@ class Removal:
         self.stop.check()
         return self._result(live, bundle, run_result)
 
-    def _result(self, live: Live, bundle: Bundle, run_result: RunResult) -> ReconcileResult:
+    def _result(self, live: LiveObject, bundle: Bundle, run_result: RunResult) -> ReconcileResult:
         if run_result.exit_code == 0:
             message = f"objects processed: {len(run_result.gone)}"
             return ReconcileResult(
@@ -228,6 +228,6 @@ class Removal:
         )
 
 
-def _age(live: Live) -> float:
+def _age(live: LiveObject) -> float:
     """Return the seconds since an object was deleted, by the server's clock and ours."""
     return seconds_since(live.metadata.get("deletionTimestamp"), datetime.now(UTC)) or 0.0

@@ -83,7 +83,7 @@ def serve(settings: Settings, stop: Cancellation) -> int:
         cache = _cache(ends)
         client = KubernetesClient(transport, settings.access.server, cache=cache)
         _check_crd(client, settings)
-        service = _Service(settings, identity, stop, metrics, client, cache)
+        service = _Process(settings, identity, stop, metrics, client, cache)
         address = ends.enter_context(
             answering(settings.listen, metrics, is_well=service.is_well, is_ready=service.is_ready)
         )
@@ -111,7 +111,7 @@ def _check_crd(client: KubernetesClient, settings: Settings) -> None:
 
 
 @dataclass(slots=True)
-class _Service:
+class _Process:
     settings: Settings
     identity: str
     stop: Cancellation

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from applyprune.controller.logs import LOG, fields
 from applyprune.controller.names import APPROVE, RECONCILE_NOW
-from applyprune.engine.feeding import Broken, Feeds, Listed, News, Seen, Source
+from applyprune.engine.feeding import Change, Informer, Listed, Upserted, WatchFailed, WatchScope
 from applyprune.errors import Forbidden
 from applyprune.model.builtin import BUNDLES
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from applyprune.controller.names import Key
     from applyprune.controller.queue import WorkQueue
     from applyprune.engine.ports import Cluster
-    from applyprune.model.live import Live
+    from applyprune.model.live import LiveObject
     from applyprune.model.refs import Ref
     from applyprune.model.resources import Resource
 
@@ -39,7 +39,7 @@ class _Followed:
 
     account: str
     account_client: ServiceAccountClient
-    feeds: Feeds
+    feeds: Informer
     refs: frozenset[Ref]
     versions: Mapping[Ref, str]
     blind: bool = False
@@ -61,14 +61,14 @@ class Watches:
     connect: Callable[[str, str], ServiceAccountClient]
     namespaces: tuple[str, ...] = ()
     moved: Callable[[Key, int | None], None] = _ignore
-    _news: SimpleQueue[News] = field(default_factory=SimpleQueue)
-    _bundles: Feeds | None = None
+    _news: SimpleQueue[Change] = field(default_factory=SimpleQueue)
+    _bundles: Informer | None = None
     _marks: dict[Key, tuple[object, ...]] = field(default_factory=dict)
     _sources: dict[Key, _Followed] = field(default_factory=dict)
     _users: dict[Ref, set[Key]] = field(default_factory=dict)
     _waiting: dict[Key, frozenset[str]] = field(default_factory=dict)
     _listed: set[str] = field(default_factory=set)
-    _failures: dict[Source, str] = field(default_factory=dict)
+    _failures: dict[WatchScope, str] = field(default_factory=dict)
     _lock: Lock = field(default_factory=Lock)
 
     @property
@@ -78,9 +78,9 @@ class Watches:
 
     def open(self) -> None:
         """Start to watch the Bundles."""
-        self._bundles = Feeds(self.cluster, self._news)
+        self._bundles = Informer(self.cluster, self._news)
         for namespace in self.namespaces or ("",):
-            self._bundles.open(Source(BUNDLES, namespace))
+            self._bundles.open(WatchScope(BUNDLES, namespace))
 
     def close(self) -> None:
         """Stop every watch."""
@@ -94,7 +94,7 @@ class Watches:
 
     def attend(self, is_over: Callable[[], bool]) -> None:
         """Turn watch events into keys of the queue until ``is_over``."""
-        feeds = Feeds(self.cluster, self._news)
+        feeds = Informer(self.cluster, self._news)
         while not is_over():
             for news in feeds.news(_TICK):
                 self._on_news(news)
@@ -122,13 +122,13 @@ class Watches:
             room = sum(len(other.refs) for other in self._sources.values()) + len(wanted)
             if wanted and room <= MOST_WATCHES:
                 account_client = self.connect(key[0], account)
-                feeds = Feeds(account_client.cluster, self._news)
+                feeds = Informer(account_client.cluster, self._news)
                 self._sources[key] = _Followed(
                     account, account_client, feeds, frozenset(wanted), dict(versions)
                 )
                 for ref, resource in wanted.items():
                     self._users.setdefault(ref, set()).add(key)
-                    feeds.open(Source(resource, ref.namespace, name=ref.name, full=False))
+                    feeds.open(WatchScope(resource, ref.namespace, name=ref.name, full=False))
             elif wanted:
                 LOG.warning("too many sources to watch", extra=fields(limit=MOST_WATCHES))
         if old is not None:
@@ -151,8 +151,8 @@ class Watches:
         if old is not None:
             _end(old)
 
-    def _on_news(self, news: News) -> None:
-        if isinstance(news, Broken):
+    def _on_news(self, news: Change) -> None:
+        if isinstance(news, WatchFailed):
             self._on_failure(news)
             return
         self._failures.pop(news.source, None)
@@ -164,8 +164,8 @@ class Watches:
         else:
             self._on_source(news.ref, news.live)
 
-    def _on_bundles(self, news: Listed | Seen) -> None:
-        if isinstance(news, Seen):
+    def _on_bundles(self, news: Listed | Upserted) -> None:
+        if isinstance(news, Upserted):
             self._on_bundle((news.ref.namespace, news.ref.name), news.live)
             return
         for ref, live in news.lives.items():
@@ -178,7 +178,7 @@ class Watches:
         for key in gone:
             self._on_bundle(key, None)
 
-    def _on_bundle(self, key: Key, live: Live | None) -> None:
+    def _on_bundle(self, key: Key, live: LiveObject | None) -> None:
         """Queue the Bundles that wait for it, and itself if more than its status has changed."""
         mark = _mark(live) if live is not None else ("gone",)
         with self._lock:
@@ -196,7 +196,7 @@ class Watches:
         for other in waiting:
             self.queue.add(other)
 
-    def _on_source(self, ref: Ref, live: Live | None) -> None:
+    def _on_source(self, ref: Ref, live: LiveObject | None) -> None:
         version = live.resource_version if live is not None else ""
         with self._lock:
             woken = [
@@ -208,7 +208,7 @@ class Watches:
         for key in woken:
             self.queue.add(key)
 
-    def _on_failure(self, news: Broken) -> None:
+    def _on_failure(self, news: WatchFailed) -> None:
         source = news.source
         if self._failures.get(source) != news.error.what:
             self._failures[source] = news.error.what
@@ -244,13 +244,13 @@ class Watches:
         return old
 
 
-def _mark(live: Live) -> tuple[object, ...]:
+def _mark(live: LiveObject) -> tuple[object, ...]:
     """Return the parts of a Bundle whose change needs a reconcile."""
     requests = live.annotations.get(RECONCILE_NOW), live.annotations.get(APPROVE)
     return (live.uid, live.generation, live.terminating, *requests)
 
 
-def _is_of(ref: Ref, source: Source) -> bool:
+def _is_of(ref: Ref, source: WatchScope) -> bool:
     return (ref.namespace, ref.name, ref.group, ref.kind) == (
         source.namespace,
         source.name,

@@ -7,13 +7,13 @@ import uuid
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from applyprune.engine.establishing import Establisher
-from applyprune.engine.explaining import told
+from applyprune.engine.establishing import CrdWaiter
+from applyprune.engine.explaining import explained_problem
 from applyprune.engine.handing_over import is_anothers, take_in
 from applyprune.engine.inventory_lock import WRITE_MARGIN
 from applyprune.engine.pretending import CHANGING_HANDS
-from applyprune.engine.waiting import Waiter
-from applyprune.engine.yielding import Yielder
+from applyprune.engine.waiting import ReadinessWaiter
+from applyprune.engine.yielding import FieldReleaser
 from applyprune.errors import (
     ApplypruneError,
     Conflict,
@@ -27,7 +27,7 @@ from applyprune.errors import (
     as_problem,
 )
 from applyprune.model.builtin import CRD, NAMESPACE
-from applyprune.model.events import Done, Event, Outcome
+from applyprune.model.events import Event, ObjectDone, Outcome
 from applyprune.model.options import DryRun
 from applyprune.model.plan import Action, ApplyStep, OnConflict
 from applyprune.planning.conflicts import forces, managers, settled_first, skips
@@ -42,10 +42,10 @@ if TYPE_CHECKING:
 
     from applyprune.engine.context import RunContext
     from applyprune.engine.expecting import Expectations
-    from applyprune.engine.pretending import Pretender
+    from applyprune.engine.pretending import ServerDryRun
     from applyprune.engine.recreating import Recreator
     from applyprune.model.inventory import Entry, Wave
-    from applyprune.model.live import Live
+    from applyprune.model.live import LiveObject
     from applyprune.model.plan import Desired
     from applyprune.model.problems import Problem
     from applyprune.model.refs import GroupKind, Ref
@@ -67,7 +67,7 @@ class Applier:
     schemas: dict[GroupKind, int | None]
     recreator: Recreator
     expectations: Expectations
-    pretender: Pretender
+    pretender: ServerDryRun
     confirmed: dict[Ref, Entry] = field(default_factory=dict)
     failed: dict[Ref, str] = field(default_factory=dict)
     untouched: set[Ref] = field(default_factory=set)
@@ -118,13 +118,13 @@ class Applier:
         left = self.settled.keys() - self.untouched - self.awaited
         waiting = self.expectations.of((one for one in ones if one.ref in left), self.settled)
         context, timeout = self.context, self.context.options.timeout
-        waiter = Waiter(context.cluster, context.stop, context.applyset, timeout, patient)
+        waiter = ReadinessWaiter(context.cluster, context.stop, context.applyset, timeout, patient)
         yield from waiter.run(waiting)
         self.awaited.update(one.ref for one in waiting)
         self.unready.update(waiter.problems)
         self.failed.update(dict.fromkeys(waiter.left, _UNREADY))
 
-    def _step(self, step: ApplyStep) -> tuple[ApplyStep, Done]:
+    def _step(self, step: ApplyStep) -> tuple[ApplyStep, ObjectDone]:
         if step.action is Action.NOTHING:
             return step, self._done(step, Outcome.UNCHANGED, reason=step.reason)
         if step.problem is not None:
@@ -147,10 +147,12 @@ class Applier:
             if reason := skips(step.desired, error):
                 return step, self._done(step, Outcome.SKIPPED, reason=reason)
             return step, self._done(
-                step, Outcome.FAILED, problem=told(error, step.desired, self.context.cluster)
+                step,
+                Outcome.FAILED,
+                problem=explained_problem(error, step.desired, self.context.cluster),
             )
 
-    def _send(self, step: ApplyStep) -> Done:
+    def _send(self, step: ApplyStep) -> ObjectDone:
         dry = self.context.options.dry_run is DryRun.SERVER
         if step.desired.conflicts is OnConflict.SKIP and step.live is not None and not dry:
             self._try_first(step)  # guard: dry-run-before-skip
@@ -160,7 +162,7 @@ class Applier:
         if taken and not dry:
             step = take_in(self.context.cluster, step, self.context.applyset)
         try:
-            yielder = Yielder(self.context.cluster, self.context.applyset)
+            yielder = FieldReleaser(self.context.cluster, self.context.applyset)
             step = yielder.prepare(step, forced=self._forces(step), dry_run=dry)
             if step.fence and not dry:
                 step = replace(step, live=self._fenced(step))
@@ -195,7 +197,7 @@ class Applier:
     def _forces(self, step: ApplyStep) -> bool:
         return forces(step.desired, step.live, self.context.options, self.context.applyset)
 
-    def _fenced(self, step: ApplyStep) -> Live:
+    def _fenced(self, step: ApplyStep) -> LiveObject:
         """Move the resourceVersion of an object that a run which was cut off meant to delete.
 
         That delete may still be on its way, and a repeated apply alone moves nothing. Its
@@ -208,7 +210,7 @@ class Applier:
         live, _ = self._apply(replace(step, desired=replace(one, body=body)), dry_run=False)
         return live
 
-    def _apply(self, step: ApplyStep, *, dry_run: bool) -> tuple[Live, bool]:
+    def _apply(self, step: ApplyStep, *, dry_run: bool) -> tuple[LiveObject, bool]:
         """Send one manifest; a kind whose CRD has just come is given a moment to be served."""
         one = step.desired
         body = self._guarded(step)
@@ -244,7 +246,7 @@ class Applier:
         body = step.desired.body if step.live is None else sent(step.desired)
         return {**body, "metadata": {**body["metadata"], **guard}}
 
-    def _after_guard(self, step: ApplyStep, error: ApplypruneError) -> Done:
+    def _after_guard(self, step: ApplyStep, error: ApplypruneError) -> ObjectDone:
         """Find out what a refused guard means: our own lost reply, or somebody else at work."""
         one = step.desired
         try:
@@ -282,7 +284,9 @@ class Applier:
             self.pretender.recreated(step)
         return self._done(step, Outcome.RECREATED, reason="it cannot be changed in place")
 
-    def _confirm(self, step: ApplyStep, live: Live, *, created: bool, taken: bool = False) -> Done:
+    def _confirm(
+        self, step: ApplyStep, live: LiveObject, *, created: bool, taken: bool = False
+    ) -> ObjectDone:
         """Believe a reply only when it is about a live object that is the one we meant."""
         one = step.desired
         if step.live is not None and live.uid != step.live.uid:
@@ -317,7 +321,7 @@ class Applier:
             step, Outcome.CONFIGURED if moved else Outcome.UNCHANGED, reason=step.reason
         )
 
-    def _moved(self, step: ApplyStep, before: Live, after: Live) -> bool:
+    def _moved(self, step: ApplyStep, before: LiveObject, after: LiveObject) -> bool:
         """Return whether our apply changed the object, and not merely somebody its status."""
         if before.resource_version == after.resource_version:
             return False
@@ -335,7 +339,7 @@ class Applier:
 
     def _establish(self, steps: Sequence[ApplyStep]) -> Iterator[Event]:
         """Wait until the kinds of new or changed CRDs are served, before anything needs them."""
-        establisher = Establisher(self.context)
+        establisher = CrdWaiter(self.context)
         yield from establisher.run([step.desired for step in steps])
         for step in steps:
             self.coming.update(defined_kinds(step.desired.body))
@@ -370,8 +374,8 @@ class Applier:
         *,
         reason: str = "",
         problem: Problem | None = None,
-    ) -> Done:
-        return Done(step.desired.ref, outcome, step.desired.origin, reason, problem)
+    ) -> ObjectDone:
+        return ObjectDone(step.desired.ref, outcome, step.desired.origin, reason, problem)
 
 
 def _is_definition(step: ApplyStep) -> bool:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Self, TypeVar
 
 from applyprune.engine.inventory_lock import InventoryLock, inventory_lock
-from applyprune.model.events import Done, Finished, Outcome
+from applyprune.model.events import Finished, ObjectDone, Outcome
 from applyprune.planning.report import finished, of_object
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from applyprune.model.events import Event
     from applyprune.model.options import Mode, Options
     from applyprune.model.problems import Problem
-    from applyprune.planning.tracking import SetIdentity
+    from applyprune.planning.tracking import ApplySetIdentity
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -91,7 +91,7 @@ class RunSummary:
     def counted(self, events: Iterable[Event]) -> Iterator[Event]:
         """Pass events on and count them; a problem gets the exit code that it gives the run."""
         for event in events:
-            if not isinstance(event, Done):
+            if not isinstance(event, ObjectDone):
                 yield event
                 continue
             self._counts[event.outcome] += 1
@@ -118,7 +118,7 @@ class RunContext:
 
     cluster: Cluster
     """The API server."""
-    applyset: SetIdentity
+    applyset: ApplySetIdentity
     """The set that the run works on."""
     options: Options
     """What the user has decided about the run."""
@@ -136,7 +136,7 @@ class RunContext:
 def run_context(
     cluster: Cluster,
     store: Store,
-    applyset: SetIdentity,
+    applyset: ApplySetIdentity,
     options: Options,
     stop: Cancellation,
     *,

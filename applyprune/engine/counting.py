@@ -7,28 +7,28 @@ from typing import TYPE_CHECKING
 
 from applyprune.errors import ApplypruneError
 from applyprune.model.builtin import API_SERVICES, CRD, NAMESPACE
-from applyprune.planning.world import Contents
+from applyprune.planning.world import CascadeContents
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from applyprune.engine.context import WorkerPool
     from applyprune.engine.ports import Cluster
-    from applyprune.model.live import Live
+    from applyprune.model.live import LiveObject
     from applyprune.model.refs import Ref
-    from applyprune.model.resources import Catalogue, Resource
+    from applyprune.model.resources import Resource, ResourceMap
 
 
 @dataclass(frozen=True, slots=True)
-class Census:
+class ContentCounter:
     """Counts for one run; ``leaving`` is everything that has left the set."""
 
     cluster: Cluster
     workers: WorkerPool
-    catalogue: Catalogue
+    catalogue: ResourceMap
     leaving: frozenset[Ref]
 
-    def take(self) -> Mapping[Ref, Contents]:
+    def take(self) -> Mapping[Ref, CascadeContents]:
         """Return the contents of each Namespace and CRD that is leaving."""
         return {
             ref: self.contents(ref)
@@ -36,11 +36,11 @@ class Census:
             if ref.group_kind in {NAMESPACE, CRD}
         }
 
-    def contents(self, ref: Ref) -> Contents:
+    def contents(self, ref: Ref) -> CascadeContents:
         """Return the contents of one Namespace or CRD."""
         return self._namespace(ref) if ref.group_kind == NAMESPACE else self._definition(ref)
 
-    def _namespace(self, ref: Ref) -> Contents:
+    def _namespace(self, ref: Ref) -> CascadeContents:
         kinds = [one for one in self.catalogue.preferred.values() if one.namespaced]
         contents, failures = list_all(self.cluster, self.workers, kinds, namespace=ref.name)
         # The groups whose server is down, unless that APIService goes in this very run.
@@ -50,9 +50,9 @@ class Census:
             if gone.group_kind == API_SERVICES.group_kind
         }
         failures += [f"the API group {group} does not answer" for group in sorted(unseen)]
-        return Contents(tuple(contents), "; ".join(failures[:3]))
+        return CascadeContents(tuple(contents), "; ".join(failures[:3]))
 
-    def _definition(self, ref: Ref) -> Contents:
+    def _definition(self, ref: Ref) -> CascadeContents:
         plural, _, group = ref.name.partition(".")
         kinds = [
             one
@@ -64,7 +64,7 @@ class Census:
             # It may hold objects all the same: a version that is not served hides them.
             what = f"the API group {group} does not answer"
             failures.append(what if group in self.catalogue.stale else "its kind is not served")
-        return Contents(tuple(contents), "; ".join(failures[:3]))
+        return CascadeContents(tuple(contents), "; ".join(failures[:3]))
 
 
 def list_all(
@@ -75,12 +75,12 @@ def list_all(
     namespace: str = "",
     selector: str = "",
     full: bool = False,
-) -> tuple[list[Live], list[str]]:
+) -> tuple[list[LiveObject], list[str]]:
     """Return every object of some kinds, and for each kind that could not be read why."""
-    contents: list[Live] = []
+    contents: list[LiveObject] = []
     failures: list[str] = []
 
-    def read(resource: Resource) -> tuple[Sequence[Live], str]:
+    def read(resource: Resource) -> tuple[Sequence[LiveObject], str]:
         try:
             return cluster.list(resource, namespace=namespace, selector=selector, full=full), ""
         except ApplypruneError as error:

@@ -4,25 +4,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from applyprune.engine.counting import Census, list_all
+from applyprune.engine.counting import ContentCounter, list_all
 from applyprune.errors import ApplypruneError
 from applyprune.model.builtin import CRD, DAEMON_SETS, DEPLOYMENTS, NAMESPACE, STATEFUL_SETS
 from applyprune.planning.stuck import diagnose
-from applyprune.planning.world import Contents
+from applyprune.planning.world import CascadeContents
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from applyprune.engine.context import WorkerPool
     from applyprune.engine.ports import Cluster
-    from applyprune.model.live import Live
+    from applyprune.model.live import LiveObject
     from applyprune.model.refs import Ref
 
 _COUNTED = 5
 
 
 def diagnoses(
-    lives: Sequence[Live], pruning: Collection[Ref], cluster: Cluster, workers: WorkerPool
+    lives: Sequence[LiveObject], pruning: Collection[Ref], cluster: Cluster, workers: WorkerPool
 ) -> Mapping[Ref, str]:
     """Return what holds each object that is deleted but not gone, as it was last read in full.
 
@@ -41,22 +41,22 @@ def diagnoses(
     }
 
 
-def _workloads(cluster: Cluster, workers: WorkerPool) -> Contents:
+def _workloads(cluster: Cluster, workers: WorkerPool) -> CascadeContents:
     try:
         found, failures = list_all(
             cluster, workers, (DEPLOYMENTS, STATEFUL_SETS, DAEMON_SETS), full=True
         )
         workers.check()
     except ApplypruneError as error:
-        return Contents((), error.what)
-    return Contents(tuple(found), "; ".join(failures))
+        return CascadeContents((), error.what)
+    return CascadeContents(tuple(found), "; ".join(failures))
 
 
-def _remains(ref: Ref, cluster: Cluster, workers: WorkerPool) -> Contents:
+def _remains(ref: Ref, cluster: Cluster, workers: WorkerPool) -> CascadeContents:
     try:
         workers.check()
-        contents = Census(cluster, workers, cluster.catalogue(), frozenset()).contents(ref)
+        contents = ContentCounter(cluster, workers, cluster.catalogue(), frozenset()).contents(ref)
         workers.check()
     except ApplypruneError as error:
-        return Contents((), error.what)
+        return CascadeContents((), error.what)
     return contents

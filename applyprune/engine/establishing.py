@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from applyprune.errors import ApplypruneError, NotReady, as_problem
 from applyprune.model.builtin import DEFINITIONS
-from applyprune.model.events import Event, Warned
+from applyprune.model.events import Event, WarningRaised
 from applyprune.planning.definitions import defined_resources, refused_names
 from applyprune.planning.report import waiting
 
@@ -31,7 +31,7 @@ _SAY_AFTER = 2.0
 
 
 @dataclass(slots=True)
-class Establisher:
+class CrdWaiter:
     """Waits for one wave's CRDs; ``failed`` holds those that did not come."""
 
     context: RunContext
@@ -62,7 +62,7 @@ class Establisher:
             self.context.stop.wait(pause)
             pause = min(pause * 1.5, _LONGEST_PAUSE)
         for problem in self.failed.values():
-            yield Warned(problem)
+            yield WarningRaised(problem)
 
     def _served(self, one: Desired) -> tuple[Ref, bool]:
         try:

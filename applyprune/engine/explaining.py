@@ -10,7 +10,13 @@ from applyprune.errors import ApplypruneError, Conflict, Invalid, NotServed, as_
 from applyprune.model.builtin import AUTOSCALERS
 from applyprune.model.problems import Mark
 from applyprune.model.visible import and_more
-from applyprune.planning.blaming import advice, blamed, dotted, is_unknown_field, reworded
+from applyprune.planning.blaming import (
+    advice,
+    clean_message,
+    dotted,
+    error_fields,
+    is_unknown_field,
+)
 from applyprune.planning.conflicts import conflicts_of, explain, is_about_scale
 from applyprune.planning.schemas import unknown_fields
 from applyprune.planning.suggesting import did_you_mean
@@ -20,7 +26,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from applyprune.engine.ports import Cluster
-    from applyprune.model.live import Live
+    from applyprune.model.live import LiveObject
     from applyprune.model.plan import Desired
     from applyprune.model.problems import ManagerConflict, Problem
 
@@ -39,7 +45,7 @@ def _explained(
     return explain(error, one, live, scalers, datetime.now(UTC)), conflicts
 
 
-def _live(one: Desired, cluster: Cluster) -> Live | None:
+def _live(one: Desired, cluster: Cluster) -> LiveObject | None:
     try:
         return cluster.get(one.resource, one.ref, full=True)
     except ApplypruneError:
@@ -54,7 +60,7 @@ def _autoscalers(one: Desired, cluster: Cluster) -> Sequence[Mapping[str, Any]]:
     return [live.body for live in found if live.body is not None]
 
 
-def told(error: ApplypruneError, one: Desired, cluster: Cluster) -> Problem:
+def explained_problem(error: ApplypruneError, one: Desired, cluster: Cluster) -> Problem:
     """Return the failure of one object as a value that names it, and the fields it is about.
 
     A conflict is told in full, and with one field that the schema does not know all others.
@@ -89,8 +95,8 @@ def told(error: ApplypruneError, one: Desired, cluster: Cluster) -> Problem:
 def _about_fields(
     problem: Problem, error: Conflict | Invalid, one: Desired, cluster: Cluster
 ) -> Problem:
-    marks = blamed(error, one.body)
-    what, hint = reworded(problem.what), problem.hint or advice(error)
+    marks = error_fields(error, one.body)
+    what, hint = clean_message(problem.what), problem.hint or advice(error)
     if is_unknown_field(error):
         unknown = _unknown_fields(one, cluster)
         if len(unknown) > 1:

@@ -10,13 +10,13 @@ from threading import Thread
 from typing import TYPE_CHECKING, TypeAlias
 
 from applyprune.errors import ApplypruneError, Expired, Forbidden, NotFound
-from applyprune.model.live import ChangeKind
+from applyprune.model.live import WatchEventType
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from applyprune.engine.ports import Cluster
-    from applyprune.model.live import Live
+    from applyprune.model.live import LiveObject
     from applyprune.model.refs import Ref
     from applyprune.model.resources import Resource
 
@@ -28,7 +28,7 @@ _FEW_NAMESPACES = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class WatchScope:
     """What is watched: a resource, in one namespace or in all, all of it or a selection.
 
     ``name`` selects one object; with ``full`` off it is watched by its metadata only.
@@ -45,31 +45,31 @@ class Source:
 class Listed:
     """Everything that there is of a source now; what was there before and is not in it is gone."""
 
-    source: Source
-    lives: Mapping[Ref, Live]
+    source: WatchScope
+    lives: Mapping[Ref, LiveObject]
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class Upserted:
     """One object of a source as it is now; None when it is gone."""
 
-    source: Source
+    source: WatchScope
     ref: Ref
-    live: Live | None
+    live: LiveObject | None
 
 
 @dataclass(frozen=True, slots=True)
-class Broken:
+class WatchFailed:
     """A source cannot be read or watched now; it is tried again."""
 
-    source: Source
+    source: WatchScope
     error: ApplypruneError
 
 
-News: TypeAlias = Listed | Seen | Broken
+Change: TypeAlias = Listed | Upserted | WatchFailed
 
 
-def sources(wanted: Iterable[tuple[Resource, Ref]], selector: str) -> Iterator[Source]:
+def sources(wanted: Iterable[tuple[Resource, Ref]], selector: str) -> Iterator[WatchScope]:
     """Yield one source for each kind, or for each of its namespaces while these are few.
 
     A ``selector`` of our own label keeps what is not the set's out of it.
@@ -79,12 +79,12 @@ def sources(wanted: Iterable[tuple[Resource, Ref]], selector: str) -> Iterator[S
         namespaces.setdefault(resource, set()).add(ref.namespace)
     for resource, homes in namespaces.items():
         for home in sorted(homes) if len(homes) <= _FEW_NAMESPACES else [""]:
-            yield Source(resource, home, selector)
+            yield WatchScope(resource, home, selector)
 
 
-def narrower(news: News, refs: Iterable[Ref]) -> Iterator[Source]:
+def narrower(news: Change, refs: Iterable[Ref]) -> Iterator[WatchScope]:
     """Yield a source for each namespace where one for all of them is not allowed."""
-    if not isinstance(news, Broken) or not isinstance(news.error, Forbidden):
+    if not isinstance(news, WatchFailed) or not isinstance(news.error, Forbidden):
         return
     source = news.source
     if source.resource.namespaced and not source.namespace:
@@ -94,15 +94,15 @@ def narrower(news: News, refs: Iterable[Ref]) -> Iterator[Source]:
 
 
 @dataclass(slots=True)
-class Feeds:
+class Informer:
     """Any number of sources, their news in one queue; ``close`` ends their threads."""
 
     cluster: Cluster
-    queue: SimpleQueue[News] = field(default_factory=SimpleQueue)
+    queue: SimpleQueue[Change] = field(default_factory=SimpleQueue)
     _over: Flag = field(default_factory=Flag)
-    _threads: dict[Source, Thread] = field(default_factory=dict)
+    _threads: dict[WatchScope, Thread] = field(default_factory=dict)
 
-    def open(self, source: Source) -> None:
+    def open(self, source: WatchScope) -> None:
         """Begin to read and watch a source; one that is open already stays as it is."""
         if source in self._threads:
             return
@@ -110,7 +110,7 @@ class Feeds:
         self._threads[source] = thread
         thread.start()
 
-    def news(self, seconds: float) -> Iterator[News]:
+    def news(self, seconds: float) -> Iterator[Change]:
         """Yield what has come in, after waiting so long for the first of it at the most."""
         try:
             yield self.queue.get(timeout=seconds)
@@ -129,18 +129,18 @@ class Feeds:
         for thread in self._threads.values():
             thread.join(max(0.0, until - time.monotonic()))
 
-    def _feed(self, source: Source) -> None:
+    def _feed(self, source: WatchScope) -> None:
         while not self._over.is_set():
             try:
                 self._follow(source)
             except Expired:
                 self._over.wait(_PAUSE)  # and list again
             except ApplypruneError as error:
-                self.queue.put(Broken(source, error))
+                self.queue.put(WatchFailed(source, error))
                 # Without the right to watch this is what becomes of a watch: a list now and then.
                 self._over.wait(5 * _PAUSE if isinstance(error, Forbidden) else _PAUSE)
 
-    def _follow(self, source: Source) -> None:
+    def _follow(self, source: WatchScope) -> None:
         lives, version = self.cluster.list_at(
             source.resource,
             namespace=source.namespace,
@@ -163,19 +163,19 @@ class Feeds:
             ):
                 silent = False
                 version = change.live.resource_version or version
-                if change.kind is ChangeKind.DELETED:
+                if change.kind is WatchEventType.DELETED:
                     self.queue.put(self._left(source, change.live.ref))
-                elif change.kind is not ChangeKind.BOOKMARK:
-                    self.queue.put(Seen(source, change.live.ref, change.live))
+                elif change.kind is not WatchEventType.BOOKMARK:
+                    self.queue.put(Upserted(source, change.live.ref, change.live))
             if silent and time.monotonic() - began < _PAUSE:
                 # Something ends every watch at once: only a list tells then what happens.
                 self._over.wait(_PAUSE)
                 return
             self._over.wait(_BREATH)
 
-    def _left(self, source: Source, ref: Ref) -> News:
+    def _left(self, source: WatchScope, ref: Ref) -> Change:
         """Tell an object that is gone from one that has only left the selection."""
         try:
-            return Seen(source, ref, self.cluster.get(source.resource, ref, full=source.full))
+            return Upserted(source, ref, self.cluster.get(source.resource, ref, full=source.full))
         except NotFound:
-            return Seen(source, ref, None)
+            return Upserted(source, ref, None)

@@ -20,21 +20,21 @@ from applyprune.planning.tracking import PART_OF
 
 if TYPE_CHECKING:
     from applyprune.engine.ports import Cluster
-    from applyprune.model.live import Live
+    from applyprune.model.live import LiveObject
     from applyprune.model.plan import ApplyStep
     from applyprune.model.resources import Resource
-    from applyprune.planning.tracking import SetIdentity
+    from applyprune.planning.tracking import ApplySetIdentity
 
 
 _TRIES = 8
 
 
-def is_anothers(live: Live, target: SetIdentity) -> bool:
+def is_anothers(live: LiveObject, target: ApplySetIdentity) -> bool:
     """Return whether an object bears the label of another set."""
     return live.labels.get(PART_OF, target.id) != target.id
 
 
-def take_in(cluster: Cluster, step: ApplyStep, target: SetIdentity) -> ApplyStep:
+def take_in(cluster: Cluster, step: ApplyStep, target: ApplySetIdentity) -> ApplyStep:
     """Make an object ours before its apply, as its step says; return the step as it is then.
 
     The manager of another set becomes ours, and so do the fields of the managers that are to be
@@ -60,15 +60,17 @@ def take_in(cluster: Cluster, step: ApplyStep, target: SetIdentity) -> ApplyStep
     raise RunFailed(f"{one.ref} changes faster than it can be taken over", where=one.origin)
 
 
-def _released(cluster: Cluster, resource: Resource, live: Live, target: SetIdentity) -> Live:
+def _released(
+    cluster: Cluster, resource: Resource, live: LiveObject, target: ApplySetIdentity
+) -> LiveObject:
     if old := set_manager(live):
         return hand_over(cluster, resource, live, old=old, target=target)
     return cluster.patch(resource, live.ref, release_patch(live))
 
 
 def hand_over(
-    cluster: Cluster, resource: Resource, live: Live, *, old: str, target: SetIdentity
-) -> Live:
+    cluster: Cluster, resource: Resource, live: LiveObject, *, old: str, target: ApplySetIdentity
+) -> LiveObject:
     """Give an object, as it was read, to another set; return it as it is then.
 
     Raises Conflict when it has changed since. What the second patch would settle is harmless: the

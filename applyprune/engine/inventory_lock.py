@@ -19,8 +19,8 @@ from threading import Event, Lock, Thread
 from typing import TYPE_CHECKING
 
 from applyprune.errors import ApplypruneError, InventoryLocked
-from applyprune.model.events import Phase, Recorded, Waiting
-from applyprune.model.inventory import Holder, Inventory, LastRun
+from applyprune.model.events import InventoryWritten, Phase, Waiting
+from applyprune.model.inventory import Inventory, LastRun, LockHolder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -126,7 +126,7 @@ class InventoryLock:
                 self._stop.check()
             self._stored = read()
 
-    def take(self, inventory: Inventory) -> Recorded:
+    def take(self, inventory: Inventory) -> InventoryWritten:
         """Store ``inventory`` and hold the set from now on.
 
         Raises InventoryLocked when another run has written the inventory since it was read.
@@ -138,7 +138,7 @@ class InventoryLock:
             self._renewer.start()
             return self._recorded(Phase.UNION)
 
-    def record(self, entries: Mapping[Ref, Entry], phase: Phase) -> Recorded:
+    def record(self, entries: Mapping[Ref, Entry], phase: Phase) -> InventoryWritten:
         """Store ``entries`` and keep the lock; InventoryLocked when another run has taken it."""
         with self._lock:
             self._check()
@@ -173,7 +173,7 @@ class InventoryLock:
                     hint="Nothing more was deleted. Run again.",
                 )
 
-    def release(self, entries: Mapping[Ref, Entry], *, exit_code: int) -> Recorded:
+    def release(self, entries: Mapping[Ref, Entry], *, exit_code: int) -> InventoryWritten:
         """Store ``entries`` and the end of this run, and release the lock."""
         self._stop_renewing()
         with self._lock:
@@ -182,20 +182,20 @@ class InventoryLock:
             self._put(replace(self._stored, entries=dict(entries), holder=None, last=last))
             return self._recorded(Phase.SHRUNK)
 
-    def write_once(self, inventory: Inventory) -> Recorded:
+    def write_once(self, inventory: Inventory) -> InventoryWritten:
         """Store ``inventory`` without holding the set before or after: one write is all."""
         with self._lock:
             self._put(replace(inventory, holder=None))
             return self._recorded(Phase.SHRUNK)
 
-    def remove(self) -> Recorded:
+    def remove(self) -> InventoryWritten:
         """Delete the inventory itself, once it lists nothing more."""
         self._stop_renewing()
         with self._lock:
             self._check()
             self._store.remove(self._stored)
             self._stored = replace(self._stored, holder=None)  # nothing is left to release
-            return Recorded(Phase.REMOVED, 0, self._stored.generation)
+            return InventoryWritten(Phase.REMOVED, 0, self._stored.generation)
 
     def close(self) -> None:
         """Release a lock that is still held, and record nothing else: the run ended by an error.
@@ -211,13 +211,13 @@ class InventoryLock:
             except ApplypruneError:
                 return
 
-    def _recorded(self, phase: Phase) -> Recorded:
-        return Recorded(phase, len(self._stored.entries), self._stored.generation)
+    def _recorded(self, phase: Phase) -> InventoryWritten:
+        return InventoryWritten(phase, len(self._stored.entries), self._stored.generation)
 
     def _left(self) -> float:
         return self._holder.lease - (time.monotonic() - self._held_since)
 
-    def _renewed(self) -> Holder:
+    def _renewed(self) -> LockHolder:
         self._holder = replace(self._holder, renewals=self._holder.renewals + 1)
         return self._holder
 
@@ -254,12 +254,12 @@ class InventoryLock:
             self._renewer = None
 
 
-def new_holder(run: str, *, lease: float, who: str = "") -> Holder:
+def new_holder(run: str, *, lease: float, who: str = "") -> LockHolder:
     """Return the holder that this process is, for one run; ``lease`` in seconds.
 
     ``who`` is told to those who ask who runs; default: the user and the host.
     """
-    return Holder(
+    return LockHolder(
         run=run,
         who=who or f"{_user()}@{platform.node()}",
         host=_host_mark(),
@@ -268,13 +268,13 @@ def new_holder(run: str, *, lease: float, who: str = "") -> Holder:
     )
 
 
-def last_run(holder: Holder, mode: str, exit_code: int) -> LastRun:
+def last_run(holder: LockHolder, mode: str, exit_code: int) -> LastRun:
     """Return what is kept of a holder's run, which ends now."""
     at = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     return LastRun(run=holder.run, mode=mode, who=holder.who, at=at, exit_code=exit_code)
 
 
-def is_dead(holder: Holder) -> bool:
+def is_dead(holder: LockHolder) -> bool:
     """Return whether a holder is surely gone: it ran on this very machine, and runs no more.
 
     False when that cannot be told; then only its lease can run out.

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 from applyprune.engine.context import WorkerPool
 from applyprune.engine.preconditions import no_set
-from applyprune.engine.reading import Reader
+from applyprune.engine.reading import SnapshotReader
 from applyprune.errors import ApplypruneError, UsageError
 from applyprune.model.builtin import CONFIG_MAPS
-from applyprune.model.events import Event, Warned
-from applyprune.model.live import Live
+from applyprune.model.events import Event, WarningRaised
+from applyprune.model.live import LiveObject
 from applyprune.model.options import Mode, Options
 from applyprune.model.refs import Ref
-from applyprune.planning.explaining import Case, explained
+from applyprune.planning.explaining import ExplainInput, explained
 from applyprune.planning.planner import make_plan
 from applyprune.planning.scope import resolve
 from applyprune.planning.tracking import PART_OF, SET_ID, set_name
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from applyprune.engine.ports import Cluster, Readable
     from applyprune.model.live import State
     from applyprune.model.manifests import Manifest
-    from applyprune.model.resources import Catalogue, Resource
-    from applyprune.planning.tracking import SetIdentity
+    from applyprune.model.resources import Resource, ResourceMap
+    from applyprune.planning.tracking import ApplySetIdentity
 
 
-def judge(
-    target: SetIdentity,
+def explain(
+    target: ApplySetIdentity,
     manifests: Sequence[Manifest] | None,
     named: str,
     cluster: Cluster,
@@ -55,11 +55,11 @@ def judge(
         catalogue = cluster.catalogue()
         named = _by_kind(named, catalogue)
         resolved = resolve(manifests or (), catalogue, target, namespace=namespace)
-        yield from (Warned(warning) for warning in resolved.warnings)
+        yield from (WarningRaised(warning) for warning in resolved.warnings)
         options = Options()
         if manifests is None:
             options = Options(mode=Mode.PRUNE, select=frozenset({named}), allow_empty=True)
-        reader = Reader(cluster, workers, target)
+        reader = SnapshotReader(cluster, workers, target)
         world = reader.world(resolved.desired, inventory, catalogue, prunes=True)
         plan = make_plan(resolved.desired, inventory, world, target, options, hollow=hollow)
         known = {one.ref for one in resolved.desired} | inventory.entries.keys()
@@ -70,7 +70,7 @@ def judge(
             states[ref] = reader.one(resource, ref)
         for ref, state in states.items():
             yield explained(
-                Case(
+                ExplainInput(
                     ref=ref,
                     state=state,
                     plan=plan,
@@ -83,7 +83,7 @@ def judge(
             )
 
 
-def _by_kind(named: str, catalogue: Catalogue) -> str:
+def _by_kind(named: str, catalogue: ResourceMap) -> str:
     """Return a name whose kind is a plural, as kubectl takes it too, with the kind itself."""
     *home, kind, name = named.split("/") if "/" in named else ("", named)
     wanted, dot, group = kind.lower().partition(".")
@@ -95,7 +95,7 @@ def _by_kind(named: str, catalogue: Catalogue) -> str:
     return named
 
 
-def _unknown(named: str, catalogue: Catalogue, namespace: str) -> Iterable[tuple[Resource, Ref]]:
+def _unknown(named: str, catalogue: ResourceMap, namespace: str) -> Iterable[tuple[Resource, Ref]]:
     """Return where an object may be that neither input nor inventory knows."""
     *home, kind, name = named.split("/") if "/" in named else ("", named)
     wanted, _, group = kind.lower().partition(".")
@@ -118,9 +118,9 @@ def _unknown(named: str, catalogue: Catalogue, namespace: str) -> Iterable[tuple
     return [(resource, Ref(resource.group, resource.kind, where, name))]
 
 
-def _owner(state: State, target: SetIdentity, cluster: Cluster) -> str:
+def _owner(state: State, target: ApplySetIdentity, cluster: Cluster) -> str:
     """Return the other set whose label an object bears, as far as one can look for it."""
-    label = state.labels.get(PART_OF, "") if isinstance(state, Live) else ""
+    label = state.labels.get(PART_OF, "") if isinstance(state, LiveObject) else ""
     if not label or label == target.id:
         return ""
     try:

@@ -14,7 +14,7 @@ from applyprune.engine.context import RunContext, RunSummary, WorkerPool
 from applyprune.engine.handing_over import hand_over
 from applyprune.engine.inventory_lock import WRITE_MARGIN, InventoryLock, inventory_lock
 from applyprune.engine.preconditions import has_home, no_set, refuse_owned, refuse_unlisted
-from applyprune.engine.reading import Reader
+from applyprune.engine.reading import SnapshotReader
 from applyprune.errors import (
     ApplypruneError,
     Conflict,
@@ -26,7 +26,7 @@ from applyprune.errors import (
     UsageError,
     as_problem,
 )
-from applyprune.model.events import Done, Event, Outcome, Phase, Started
+from applyprune.model.events import Event, ObjectDone, Outcome, Phase, Started
 from applyprune.model.options import DryRun, Mode, Options
 from applyprune.planning.managed_fields import mark_patch, own_apply_entry
 from applyprune.planning.moving import Move, MoveStep, move_step
@@ -38,11 +38,11 @@ if TYPE_CHECKING:
     from applyprune.engine.cancellation import Cancellation
     from applyprune.engine.ports import Cluster, Store
     from applyprune.model.inventory import Entry, Inventory
-    from applyprune.model.live import Live, State
+    from applyprune.model.live import LiveObject, State
     from applyprune.model.problems import Problem
     from applyprune.model.refs import Ref
     from applyprune.model.resources import Resource
-    from applyprune.planning.tracking import SetIdentity
+    from applyprune.planning.tracking import ApplySetIdentity
 
 _TRIES = 8
 _MOVED = "inventory move"
@@ -64,7 +64,7 @@ def _on_their_way(inventory: Inventory, steps: Sequence[MoveStep]) -> Mapping[Re
 class Side:
     """One of the two sets, and where its inventory is kept."""
 
-    target: SetIdentity
+    target: ApplySetIdentity
     store: Store
 
 
@@ -93,7 +93,7 @@ class _Move:
     """The context's set and lock are those of the source."""
 
     context: RunContext
-    target: SetIdentity
+    target: ApplySetIdentity
     joining: InventoryLock
 
     def events(self) -> Iterator[Event]:
@@ -188,8 +188,8 @@ class _Move:
         return move_step(entry, resource, state, self.context.applyset, self.target)
 
     @property
-    def _reader(self) -> Reader:
-        return Reader(self.context.cluster, self.context.workers, self.context.applyset)
+    def _reader(self) -> SnapshotReader:
+        return SnapshotReader(self.context.cluster, self.context.workers, self.context.applyset)
 
     def _carry_out(self, step: MoveStep) -> tuple[MoveStep, Problem | None]:
         for _ in range(_TRIES):
@@ -219,14 +219,14 @@ class _Move:
                 return step, None
         return step, as_problem(RunFailed(f"{step.entry.ref} changes faster than it can be moved"))
 
-    def _settle(self, resource: Resource, live: Live) -> None:
+    def _settle(self, resource: Resource, live: LiveObject) -> None:
         """Give the new set its Apply entry, where the move was cut off before it had one."""
         if own_apply_entry(live, self.target.manager) is None:
             with suppress(ApplypruneError):
                 patch = mark_patch(live, resource.gvk.api_version, self.target)
                 self.context.cluster.patch(resource, live.ref, patch)
 
-    def _done(self, step: MoveStep, problem: Problem | None) -> Done:
+    def _done(self, step: MoveStep, problem: Problem | None) -> ObjectDone:
         outcome = (
             Outcome.REMOVED_FROM_INVENTORY
             if step.action is Move.REMOVE_FROM_INVENTORY
@@ -235,4 +235,6 @@ class _Move:
         if problem is not None:
             outcome = Outcome.FAILED
         reason = step.reason or f"to the set {self.target.name}"
-        return Done(step.entry.ref, outcome, reason="" if problem else reason, problem=problem)
+        return ObjectDone(
+            step.entry.ref, outcome, reason="" if problem else reason, problem=problem
+        )

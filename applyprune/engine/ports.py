@@ -8,21 +8,21 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from applyprune.model.inventory import Inventory
-    from applyprune.model.live import Change, Live
+    from applyprune.model.live import LiveObject, WatchEvent
     from applyprune.model.options import Propagation
     from applyprune.model.refs import Ref
-    from applyprune.model.resources import Catalogue, Resource
+    from applyprune.model.resources import Resource, ResourceMap
 
 
 class Cluster(Protocol):
     """An API server; every call raises the errors of ``applyprune.errors`` and is thread-safe."""
 
-    def catalogue(self) -> Catalogue:
+    def catalogue(self) -> ResourceMap:
         """Return what the server serves now."""
 
     def list(
         self, resource: Resource, *, namespace: str = "", selector: str = "", full: bool = False
-    ) -> Sequence[Live]:
+    ) -> Sequence[LiveObject]:
         """Return all objects, complete or an error; metadata only unless ``full``."""
 
     def list_at(
@@ -33,7 +33,7 @@ class Cluster(Protocol):
         selector: str = "",
         name: str = "",
         full: bool = False,
-    ) -> tuple[Sequence[Live], str]:
+    ) -> tuple[Sequence[LiveObject], str]:
         """Return what ``list`` does, and the resourceVersion from which to watch on."""
 
     def watch(
@@ -47,10 +47,10 @@ class Cluster(Protocol):
         resource_version: str,
         stop: Callable[[], bool],
         seconds: float,
-    ) -> Iterator[Change]:
+    ) -> Iterator[WatchEvent]:
         """Yield what happens from a resourceVersion on, until server, ``stop`` or time ends it."""
 
-    def get(self, resource: Resource, ref: Ref, *, full: bool = False) -> Live:
+    def get(self, resource: Resource, ref: Ref, *, full: bool = False) -> LiveObject:
         """Return one object; NotFound is the proof that there is none."""
 
     def apply(
@@ -62,7 +62,7 @@ class Cluster(Protocol):
         manager: str,
         force: bool,
         dry_run: bool,
-    ) -> tuple[Live, bool]:
+    ) -> tuple[LiveObject, bool]:
         """Server-side apply; return the object as replied, and whether it was created."""
 
     def delete(
@@ -78,7 +78,9 @@ class Cluster(Protocol):
     ) -> bool:
         """Delete this very object in this very state; return whether it is gone already."""
 
-    def patch(self, resource: Resource, ref: Ref, operations: Sequence[Mapping[str, Any]]) -> Live:
+    def patch(
+        self, resource: Resource, ref: Ref, operations: Sequence[Mapping[str, Any]]
+    ) -> LiveObject:
         """Apply a JSON patch, whose test operations guard it."""
 
     def serves(self, resource: Resource) -> bool:

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from applyprune.model.inventory import Inventory
     from applyprune.model.manifests import Manifest
     from applyprune.model.options import Options
-    from applyprune.planning.tracking import SetIdentity
-    from applyprune.planning.world import World
+    from applyprune.planning.tracking import ApplySetIdentity
+    from applyprune.planning.world import ClusterSnapshot
 
 
 def refuse_empty(inventory: Inventory, options: Options, manifests: Sequence[Manifest]) -> None:
@@ -74,7 +74,9 @@ def refuse_owned(
         )
 
 
-def refuse_unlisted(names: Collection[str], refs: Collection[Ref], target: SetIdentity) -> None:
+def refuse_unlisted(
+    names: Collection[str], refs: Collection[Ref], target: ApplySetIdentity
+) -> None:
     """Refuse names that a set does not list: a typing error must not pass for done."""
     if missing := unlisted(names, refs):
         if not refs:
@@ -85,7 +87,7 @@ def refuse_unlisted(names: Collection[str], refs: Collection[Ref], target: SetId
         )
 
 
-def refuse_unrecorded(world: World, target: SetIdentity, mode: Mode) -> None:
+def refuse_unrecorded(world: ClusterSnapshot, target: ApplySetIdentity, mode: Mode) -> None:
     """Refuse to remove objects of a set that has no inventory, or to prune a set that is not."""
     if mode is Mode.APPLY:
         return
@@ -101,7 +103,7 @@ def refuse_unrecorded(world: World, target: SetIdentity, mode: Mode) -> None:
         raise no_set(target)
 
 
-def no_set(target: SetIdentity) -> UsageError:
+def no_set(target: ApplySetIdentity) -> UsageError:
     """Return what is to be said of a set that is not there."""
     return UsageError(
         f"there is no set {target.name} in namespace {target.namespace}",
@@ -109,7 +111,7 @@ def no_set(target: SetIdentity) -> UsageError:
     )
 
 
-def ensure_home(cluster: Cluster, target: SetIdentity, options: Options) -> None:
+def ensure_home(cluster: Cluster, target: ApplySetIdentity, options: Options) -> None:
     """See that the namespace of a new inventory is there."""
     if has_home(cluster, target):
         return
@@ -124,7 +126,7 @@ def ensure_home(cluster: Cluster, target: SetIdentity, options: Options) -> None
         cluster.create_namespace(target.namespace)
 
 
-def has_home(cluster: Cluster, target: SetIdentity) -> bool:
+def has_home(cluster: Cluster, target: ApplySetIdentity) -> bool:
     """Return whether the namespace of an inventory is there, as far as one may look."""
     try:
         cluster.get(NAMESPACES, Ref("", "Namespace", "", target.namespace))

@@ -22,13 +22,13 @@ from applyprune.errors import (
     RunFailed,
 )
 from applyprune.model.builtin import CRD, NAMESPACE
-from applyprune.model.events import Compared, Outcome
+from applyprune.model.events import ObjectDiff, Outcome
 from applyprune.model.plan import Action
 from applyprune.model.visible import and_more
 from applyprune.planning.comparing import dropped, overlaid, substance, without
 from applyprune.planning.conflicts import settled_first
 from applyprune.planning.definitions import defined_resources, schema_of
-from applyprune.planning.drift_by_manifest import drift_of, has_drifted
+from applyprune.planning.drift_by_manifest import drifted_from_manifest, manifest_drift
 from applyprune.planning.field_paths import from_pointer, is_under, left_out
 from applyprune.planning.ignoring import ignored_of, parse_rule
 from applyprune.planning.masking import masked
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from applyprune.engine.context import RunContext
     from applyprune.model.events import Drift
     from applyprune.model.inventory import Entry
-    from applyprune.model.live import Live
+    from applyprune.model.live import LiveObject
     from applyprune.model.plan import ApplyStep, Desired, RemoveStep
     from applyprune.model.refs import GVK, Ref
     from applyprune.model.resources import Resource
@@ -58,7 +58,7 @@ _SHOWN = 3
 
 
 @dataclass(slots=True)
-class Pretender:
+class ServerDryRun:
     """Judges the dry run of one plan; ``take`` gives a comparison away, once.
 
     ``recorded`` are the entries of the inventory as read. Thread-safe but for ``expect``.
@@ -71,7 +71,7 @@ class Pretender:
     _schemas: Mapping[GVK, Mapping[str, Any] | None] = field(default_factory=dict)
     _changing: frozenset[GVK] = frozenset()
     _served: dict[GVK, bool] = field(default_factory=dict)
-    _compared: dict[Ref, Compared] = field(default_factory=dict)
+    _compared: dict[Ref, ObjectDiff] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Read the rules of what is left out; raises UsageError for one that is none."""
@@ -98,13 +98,13 @@ class Pretender:
             for resource in defined_resources(step.desired.body)
         )
 
-    def take(self, ref: Ref) -> Iterator[Compared]:
+    def take(self, ref: Ref) -> Iterator[ObjectDiff]:
         """Yield the comparison of one object, if there is one, and forget it."""
         if (compared := self._compared.pop(ref, None)) is not None:
             yield compared
 
     def outcome(
-        self, step: ApplyStep, after: Live, *, created: bool, taken: bool, weaker: str = ""
+        self, step: ApplyStep, after: LiveObject, *, created: bool, taken: bool, weaker: str = ""
     ) -> Outcome:
         """Return what an apply would come to, by the reply to its dry run.
 
@@ -163,7 +163,7 @@ class Pretender:
             weaker = "tried under another name"
             self._compare(step, Outcome.RECREATED, before, body, weaker=weaker)
 
-    def leaving(self, step: RemoveStep, live: Live, outcome: Outcome) -> None:
+    def leaving(self, step: RemoveStep, live: LiveObject, outcome: Outcome) -> None:
         """Compare an object that would be deleted."""
         if not self.context.options.compare or step.resource is None:
             return
@@ -174,7 +174,7 @@ class Pretender:
             weaker = f"only its metadata could be read: {error.what}"
         body, _ = masked(substance(live.body or {"metadata": live.metadata}), None)
         ref = step.entry.ref
-        self._compared[ref] = Compared(ref, outcome, body, None, weaker=weaker)
+        self._compared[ref] = ObjectDiff(ref, outcome, body, None, weaker=weaker)
 
     def to_come(self, step: ApplyStep) -> str:
         """Return how an object was checked whose namespace or kind the plan itself brings.
@@ -227,7 +227,7 @@ class Pretender:
         self._compare(step, outcome, before, overlaid(before, verdict.body), weaker=how)
         return how
 
-    def _before(self, step: ApplyStep) -> Live | None:
+    def _before(self, step: ApplyStep) -> LiveObject | None:
         if step.live is None or not self.context.options.compare:
             return step.live
         return self.context.cluster.get(step.desired.resource, step.desired.ref, full=True)
@@ -271,10 +271,10 @@ class Pretender:
         self,
         step: ApplyStep,
         outcome: Outcome,
-        before: Live | None,
+        before: LiveObject | None,
         body: Mapping[str, Any] | None,
         *,
-        after: Live | None = None,
+        after: LiveObject | None = None,
         weaker: str = "",
     ) -> None:
         if not self.context.options.compare:
@@ -290,14 +290,16 @@ class Pretender:
             None if state is None else left_out(state, paths)
             for state in masked(fit(before.body if before else None), fit(body))
         )
-        drifted = has_drifted(one, self.recorded.get(ref), before, self.context.applyset.manager)
+        drifted = drifted_from_manifest(
+            one, self.recorded.get(ref), before, self.context.applyset.manager
+        )
         drift: tuple[Drift, ...] = ()
         if drifted and before is not None and after is not None:
             drift = tuple(
                 drift
-                for drift in drift_of(before, after, self.context.applyset)
+                for drift in manifest_drift(before, after, self.context.applyset)
                 if not any(is_under(from_pointer(drift.path), path) for path in paths)
             )
-        self._compared[ref] = Compared(
+        self._compared[ref] = ObjectDiff(
             ref, outcome, then, now, one.origin, weaker, drifted=drifted, drift=drift
         )

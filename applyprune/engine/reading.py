@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
-from applyprune.engine.counting import Census
-from applyprune.engine.searching import Marked, search, search_all
+from applyprune.engine.counting import ContentCounter
+from applyprune.engine.searching import LabelledObjects, search, search_all
 from applyprune.errors import ApplypruneError, Forbidden, NotFound, as_problem
 from applyprune.model.builtin import API_SERVICES, CONFIG_MAPS, CRD, DEFINITIONS, NAMESPACE
-from applyprune.model.live import Absent, Live, State, Unknown
+from applyprune.model.live import Absent, LiveObject, State, Unknown
 from applyprune.model.problems import Problem, ProblemKind
 from applyprune.model.refs import GroupKind, Ref
 from applyprune.model.resources import Resource
@@ -23,7 +23,7 @@ from applyprune.planning.evidence import SECRET, needs_values
 from applyprune.planning.managed_fields import own_apply_entry
 from applyprune.planning.ordering import is_built_in
 from applyprune.planning.tracking import PART_OF, SET_ID
-from applyprune.planning.world import World
+from applyprune.planning.world import ClusterSnapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from applyprune.engine.ports import Cluster
     from applyprune.model.inventory import Inventory
     from applyprune.model.plan import Desired
-    from applyprune.model.resources import Catalogue
-    from applyprune.planning.tracking import SetIdentity
+    from applyprune.model.resources import ResourceMap
+    from applyprune.planning.tracking import ApplySetIdentity
 
 States: TypeAlias = "dict[Ref, State]"
 
@@ -41,24 +41,24 @@ _FEW = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Reader:
+class SnapshotReader:
     """Reads for one run; nothing is remembered between calls."""
 
     cluster: Cluster
     workers: WorkerPool
-    target: SetIdentity
+    target: ApplySetIdentity
 
     def world(
         self,
         desired: Sequence[Desired],
         inventory: Inventory,
-        catalogue: Catalogue,
+        catalogue: ResourceMap,
         *,
         prunes: bool,
         proves: bool = True,
         full: bool = False,
         searches: bool = True,
-    ) -> World:
+    ) -> ClusterSnapshot:
         """Return the state of every desired object and of every entry.
 
         What a prune would take along is counted only when ``prunes`` says that it may happen. A
@@ -90,12 +90,12 @@ class Reader:
         self.workers.check()
         self._values(wanted, inventory, resources, states)
         leaving = frozenset(set(inventory.entries) - set(wanted) if prunes else ())
-        census = Census(self.cluster, self.workers, catalogue, leaving)
+        census = ContentCounter(self.cluster, self.workers, catalogue, leaving)
         no_record = searches and not inventory.exists
-        marked = self._marked(desired, catalogue) if no_record else Marked((), ())
+        marked = self._marked(desired, catalogue) if no_record else LabelledObjects((), ())
         kinds = {live.ref.group_kind for live in marked.lives}
         found = {kind: catalogue.preferred[kind] for kind in kinds}
-        return World(
+        return ClusterSnapshot(
             states=states,
             schemas=self._schemas(desired),
             resources={**resources, **found},
@@ -114,12 +114,12 @@ class Reader:
         except ApplypruneError as error:
             return _unread(error, resource)
 
-    def _marked(self, desired: Sequence[Desired], catalogue: Catalogue) -> Marked:
+    def _marked(self, desired: Sequence[Desired], catalogue: ResourceMap) -> LabelledObjects:
         """Look for what a lost inventory listed: everywhere, once the input's kinds show any."""
         kinds = {one.ref.group_kind for one in desired}
         own = [catalogue.preferred[kind] for kind in kinds if kind in catalogue.preferred]
         if own and not search(self.cluster, self.workers, own, self.target).lives:
-            return Marked((), ())
+            return LabelledObjects((), ())
         return search_all(self.cluster, self.workers, catalogue, self.target)
 
     def _recorded(
@@ -149,7 +149,7 @@ class Reader:
 
     def _labelled(
         self, resource: Resource, refs: Sequence[Ref], *, full: bool
-    ) -> Mapping[Ref, Live]:
+    ) -> Mapping[Ref, LiveObject]:
         selector = f"{PART_OF}={self.target.id}"
         try:
             lives = self.cluster.list(resource, selector=selector, full=full)
@@ -180,7 +180,7 @@ class Reader:
                 return {ref: found.get(ref, Absent()) for ref in refs}
         return {ref: self.one(resource, ref) for ref in refs}
 
-    def _vanished(self, resource: Resource, refs: Sequence[Ref], catalogue: Catalogue) -> States:
+    def _vanished(self, resource: Resource, refs: Sequence[Ref], catalogue: ResourceMap) -> States:
         """Judge entries of a kind that the server no longer names.
 
         The kind is gone, and every object of it, only when its group answers, and neither a CRD
@@ -202,8 +202,8 @@ class Reader:
             if isinstance(proof, Unknown):
                 return dict.fromkeys(refs, proof)
         # The APIService of a built-in or CRD-backed group version may outlive one kind of it.
-        if isinstance(proofs[0], Live) or (
-            isinstance(proofs[1], Live) and _is_aggregated(proofs[1], self.cluster)
+        if isinstance(proofs[0], LiveObject) or (
+            isinstance(proofs[1], LiveObject) and _is_aggregated(proofs[1], self.cluster)
         ):
             problem = Problem(
                 kind=ProblemKind.NOT_SERVED,
@@ -225,7 +225,7 @@ class Reader:
             (resources[ref.group_kind], ref)
             for ref, entry in inventory.entries.items()
             if ref in wanted
-            and isinstance(live := states[ref], Live)
+            and isinstance(live := states[ref], LiveObject)
             and live.body is None
             and needs_values(wanted[ref], entry, live)
         ]
@@ -276,13 +276,13 @@ def _unread(error: ApplypruneError, resource: Resource) -> Unknown:
     return Unknown(replace(problem, what=f"{resource.full_plural} cannot be read: {problem.what}"))
 
 
-def _is_aggregated(live: Live, cluster: Cluster) -> bool:
+def _is_aggregated(live: LiveObject, cluster: Cluster) -> bool:
     """Return whether an APIService is served by a backend of its own."""
     full = cluster.get(API_SERVICES, live.ref, full=True)
     return bool(((full.body or {}).get("spec") or {}).get("service"))
 
 
-def _resources(inventory: Inventory, catalogue: Catalogue) -> Mapping[GroupKind, Resource]:
+def _resources(inventory: Inventory, catalogue: ResourceMap) -> Mapping[GroupKind, Resource]:
     kinds = {ref.group_kind for ref in inventory.entries}
     found = {kind: catalogue.find_kind(kind) for kind in kinds}
     return {kind: resource for kind, resource in found.items() if resource is not None}

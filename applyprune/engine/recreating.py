@@ -20,7 +20,7 @@ from applyprune.planning.immutability import explained, is_worth_a_trial, why_no
 
 if TYPE_CHECKING:
     from applyprune.engine.context import RunContext
-    from applyprune.model.live import Live
+    from applyprune.model.live import LiveObject
     from applyprune.model.plan import ApplyStep, Desired
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 2.0
@@ -32,7 +32,7 @@ class Recreator:
 
     context: RunContext
 
-    def judge(self, step: ApplyStep, live: Live, error: ApplypruneError) -> None:
+    def judge(self, step: ApplyStep, live: LiveObject, error: ApplypruneError) -> None:
         """Return when the object may be made anew.
 
         Raises ``error`` itself when it is about anything but a field that cannot be changed, and
@@ -44,7 +44,7 @@ class Recreator:
         if why := why_not(one, step.entry, live, self.context.applyset, self.context.options):
             raise explained(one, error, why) from error
 
-    def clear(self, step: ApplyStep, live: Live) -> ApplyStep:
+    def clear(self, step: ApplyStep, live: LiveObject) -> ApplyStep:
         """Delete the object, wait until it is gone, and return the step that creates it.
 
         Raises NotReady when it does not go in time.
@@ -86,7 +86,7 @@ class Recreator:
             return False
         return True
 
-    def _await_gone(self, one: Desired, live: Live) -> None:
+    def _await_gone(self, one: Desired, live: LiveObject) -> None:
         began, pause = time.monotonic(), _FIRST_PAUSE
         while time.monotonic() - began < self.context.options.timeout:
             try:

@@ -9,7 +9,7 @@ from applyprune.engine.context import RunSummary
 from applyprune.engine.inventory_lock import inventory_lock
 from applyprune.engine.preconditions import no_set
 from applyprune.errors import UsageError
-from applyprune.model.events import Done, Event, Outcome, Started
+from applyprune.model.events import Event, ObjectDone, Outcome, Started
 from applyprune.model.options import DryRun, Mode, Options
 
 if TYPE_CHECKING:
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
     from applyprune.engine.cancellation import Cancellation
     from applyprune.engine.ports import Store
-    from applyprune.planning.tracking import SetIdentity
+    from applyprune.planning.tracking import ApplySetIdentity
 
 
 def release(
-    target: SetIdentity,
+    target: ApplySetIdentity,
     options: Options,
     store: Store,
     stop: Cancellation,
@@ -41,7 +41,7 @@ def release(
             raise no_set(target)
         ref = target.inventory
         if not (owner := lock.inventory.owner):
-            done = Done(ref, Outcome.UNCHANGED, reason="it belongs to no Bundle")
+            done = ObjectDone(ref, Outcome.UNCHANGED, reason="it belongs to no Bundle")
         else:
             if is_active(owner):
                 raise UsageError(
@@ -51,6 +51,6 @@ def release(
                 )
             if options.dry_run is DryRun.OFF:
                 yield lock.write_once(replace(lock.inventory, owner=""))
-            done = Done(ref, Outcome.CONFIGURED, reason=f"released from {owner}")
+            done = ObjectDone(ref, Outcome.CONFIGURED, reason=f"released from {owner}")
     yield from tally.counted((done,))
     yield tally.finished()

@@ -6,10 +6,10 @@ import time
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from applyprune.engine.counting import Census
+from applyprune.engine.counting import ContentCounter
 from applyprune.engine.diagnosing import diagnoses
 from applyprune.engine.inventory_lock import DELETE_TIMEOUT, WRITE_MARGIN
-from applyprune.engine.reading import Reader
+from applyprune.engine.reading import SnapshotReader
 from applyprune.errors import (
     ApplypruneError,
     Conflict,
@@ -23,8 +23,8 @@ from applyprune.errors import (
     as_problem,
 )
 from applyprune.model.builtin import CRD, NAMESPACE
-from applyprune.model.events import Done, Event, Outcome
-from applyprune.model.live import Absent, Live, Unknown
+from applyprune.model.events import Event, ObjectDone, Outcome
+from applyprune.model.live import Absent, LiveObject, Unknown
 from applyprune.model.options import DryRun, Mode
 from applyprune.model.plan import Action, RemoveStep
 from applyprune.model.visible import and_more
@@ -32,16 +32,16 @@ from applyprune.planning.cascade import cascade_of
 from applyprune.planning.managed_fields import orphan_patch
 from applyprune.planning.removal import remove_step
 from applyprune.planning.report import waiting
-from applyprune.planning.world import Contents
+from applyprune.planning.world import CascadeContents
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from applyprune.engine.context import RunContext
-    from applyprune.engine.pretending import Pretender
+    from applyprune.engine.pretending import ServerDryRun
     from applyprune.model.problems import Problem
     from applyprune.model.refs import Ref
-    from applyprune.planning.world import World
+    from applyprune.planning.world import ClusterSnapshot
 
 _SHOWN = 3
 _TRIES = 8
@@ -53,7 +53,7 @@ _SETTLING_PAUSE = 0.5
 
 
 @dataclass(slots=True)
-class Remover:
+class Pruner:
     """Carries out the removals of one plan; ``gone`` grows with what is confirmed.
 
     ``applied`` holds the UIDs of everything that this run applied: one object may be served under
@@ -61,9 +61,9 @@ class Remover:
     """
 
     context: RunContext
-    world: World
+    world: ClusterSnapshot
     applied: frozenset[str]
-    pretender: Pretender
+    pretender: ServerDryRun
     gone: set[Ref] = field(default_factory=set)
     going: frozenset[str] = frozenset()
     leaving: frozenset[Ref] = frozenset()
@@ -93,12 +93,12 @@ class Remover:
                     failed = failed or f"{step.entry.ref.short} could not be removed"
                 yield done
             for event in self._await_gone(pending, steps):
-                if isinstance(event, Done) and event.outcome is Outcome.FAILED:
+                if isinstance(event, ObjectDone) and event.outcome is Outcome.FAILED:
                     failed = failed or f"{event.ref.short} is still there"
                 yield event
             self.context.stop.check()
 
-    def _step(self, step: RemoveStep) -> tuple[RemoveStep, Done | None]:
+    def _step(self, step: RemoveStep) -> tuple[RemoveStep, ObjectDone | None]:
         """Deal with one entry; None when its object has been deleted but is not gone yet."""
         try:
             for _ in range(_TRIES):
@@ -115,14 +115,14 @@ class Remover:
         except ApplypruneError as caught:
             error = caught
         problem = as_problem(error, where=str(step.entry.ref))
-        return step, Done(step.entry.ref, Outcome.FAILED, problem=problem)
+        return step, ObjectDone(step.entry.ref, Outcome.FAILED, problem=problem)
 
-    def _once(self, step: RemoveStep) -> tuple[RemoveStep, Done | None]:
+    def _once(self, step: RemoveStep) -> tuple[RemoveStep, ObjectDone | None]:
         entry, live = step.entry, step.live
         if step.action is Action.REFUSE:
-            return step, Done(entry.ref, Outcome.FAILED, problem=step.problem)
+            return step, ObjectDone(entry.ref, Outcome.FAILED, problem=step.problem)
         if step.action is Action.LEAVE:
-            return step, Done(entry.ref, Outcome.NOT_PRUNED, reason=step.reason)
+            return step, ObjectDone(entry.ref, Outcome.NOT_PRUNED, reason=step.reason)
         if live is not None and live.uid in self.applied:
             return step, self._done(
                 step, Outcome.REMOVED_FROM_INVENTORY, "it is in the set under another group"
@@ -133,7 +133,7 @@ class Remover:
             return step, self._orphan(step, live)
         return step, self._delete(step, live)
 
-    def _orphan(self, step: RemoveStep, live: Live) -> Done:
+    def _orphan(self, step: RemoveStep, live: LiveObject) -> ObjectDone:
         if self.context.options.dry_run is DryRun.OFF and step.resource is not None:
             self.context.lock.ensure(WRITE_MARGIN)
             cluster = self.context.cluster
@@ -149,11 +149,11 @@ class Remover:
                 return self._done(step, Outcome.REMOVED_FROM_INVENTORY, "it is gone")
         return self._done(step, Outcome.ORPHANED, step.reason)
 
-    def _still_the_same(self, step: RemoveStep, live: Live) -> None:
+    def _still_the_same(self, step: RemoveStep, live: LiveObject) -> None:
         if step.live is not None and live.uid != step.live.uid:
             raise Conflict("it was re-created meanwhile", code=409)
 
-    def _delete(self, step: RemoveStep, live: Live) -> Done | None:
+    def _delete(self, step: RemoveStep, live: LiveObject) -> ObjectDone | None:
         entry, resource = step.entry, step.resource
         if resource is None or self.context.options.dry_run is DryRun.CLIENT:
             return self._done(step, self._deleted())
@@ -187,13 +187,13 @@ class Remover:
         return None
 
     @property
-    def _reader(self) -> Reader:
-        return Reader(self.context.cluster, self.context.workers, self.context.applyset)
+    def _reader(self) -> SnapshotReader:
+        return SnapshotReader(self.context.cluster, self.context.workers, self.context.applyset)
 
-    def _census(self) -> Census:
+    def _census(self) -> ContentCounter:
         """Return what counts once more, by what the server serves now."""
         cluster, workers = self.context.cluster, self.context.workers
-        return Census(cluster, workers, cluster.catalogue(), self.leaving)
+        return ContentCounter(cluster, workers, cluster.catalogue(), self.leaving)
 
     def _recounted(self, batch: Sequence[RemoveStep]) -> Sequence[RemoveStep]:
         """Refuse a Namespace or CRD that has come to hold more since its contents were counted."""
@@ -224,13 +224,13 @@ class Remover:
             for step in batch
         ]
 
-    def _unless_grown(self, step: RemoveStep, contents: Contents) -> RemoveStep:
+    def _unless_grown(self, step: RemoveStep, contents: CascadeContents) -> RemoveStep:
         ref = step.entry.ref
-        before = self.world.contents.get(ref, Contents(()))
+        before = self.world.contents.get(ref, CascadeContents(()))
         # What was there has been judged, and what is on its way out needs no judgement.
         known = self.going | {live.uid for live in before.lives}
         here = tuple(live for live in contents.lives if not live.terminating)
-        cascade = cascade_of(Contents(here, contents.uncounted), known)
+        cascade = cascade_of(CascadeContents(here, contents.uncounted), known)
         if not (cascade.foreign or cascade.uncounted):
             return step
         why = f"cannot be counted: {cascade.uncounted}"
@@ -243,12 +243,12 @@ class Remover:
         )
         return replace(step, action=Action.REFUSE, problem=as_problem(problem))
 
-    def _is_going(self, step: RemoveStep, live: Live) -> bool:
+    def _is_going(self, step: RemoveStep, live: LiveObject) -> bool:
         """Return whether the object is gone, or on its way."""
         if step.resource is None:
             return False
         state = self._reader.one(step.resource, step.entry.ref)
-        if isinstance(state, Live):
+        if isinstance(state, LiveObject):
             return state.uid == live.uid and state.terminating
         return isinstance(state, Absent) and state.proven
 
@@ -276,11 +276,11 @@ class Remover:
         """Wait until each object is gone, by its UID: the same name again is another object."""
         began = time.monotonic()
         pause, said = _FIRST_PAUSE, 0.0
-        last: dict[Ref, Live] = {}
+        last: dict[Ref, LiveObject] = {}
         while pending:
             left: list[RemoveStep] = []
             for step, state in self.context.workers.each(self._look, pending):
-                if isinstance(state, Live) and step.live and state.uid == step.live.uid:
+                if isinstance(state, LiveObject) and step.live and state.uid == step.live.uid:
                     last[step.entry.ref] = state
                     left.append(step)
                 elif isinstance(state, Unknown):
@@ -310,7 +310,7 @@ class Remover:
                 why=whys.get(ref, "its state could not be read"),
                 hint="It stays in the inventory; run again to go on.",
             )
-            yield Done(ref, Outcome.FAILED, problem=as_problem(error))
+            yield ObjectDone(ref, Outcome.FAILED, problem=as_problem(error))
 
     def _look(self, step: RemoveStep) -> tuple[RemoveStep, object]:
         if step.resource is None:
@@ -320,17 +320,17 @@ class Remover:
     def _deleted(self) -> Outcome:
         return Outcome.DELETED if self.context.options.mode is Mode.DELETE else Outcome.PRUNED
 
-    def _done(self, step: RemoveStep, outcome: Outcome, reason: str = "") -> Done:
+    def _done(self, step: RemoveStep, outcome: Outcome, reason: str = "") -> ObjectDone:
         if self.context.options.dry_run is DryRun.OFF:
             self.gone.add(step.entry.ref)
-        return Done(step.entry.ref, outcome, reason=reason)
+        return ObjectDone(step.entry.ref, outcome, reason=reason)
 
-    def _skipped(self, step: RemoveStep, why: str) -> Done:
+    def _skipped(self, step: RemoveStep, why: str) -> ObjectDone:
         problem: Problem = as_problem(RunFailed(f"{step.entry.ref} was not deleted", why=why))
-        return Done(step.entry.ref, Outcome.SKIPPED, problem=problem)
+        return ObjectDone(step.entry.ref, Outcome.SKIPPED, problem=problem)
 
 
-def _holders(pending: Sequence[RemoveStep], last: Mapping[Ref, Live]) -> dict[Ref, str]:
+def _holders(pending: Sequence[RemoveStep], last: Mapping[Ref, LiveObject]) -> dict[Ref, str]:
     """Return what each object that is not gone yet waits for, as far as it tells itself."""
     finalizers = {ref: ", ".join(live.finalizers) for ref, live in last.items()}
     refs = [step.entry.ref for step in pending]

@@ -8,17 +8,11 @@ from typing import TYPE_CHECKING
 from applyprune.engine.context import RunContext, run_context
 from applyprune.engine.inventory_lock import WRITE_MARGIN
 from applyprune.engine.preconditions import no_set
-from applyprune.engine.reading import Reader
+from applyprune.engine.reading import SnapshotReader
 from applyprune.engine.searching import search_all
 from applyprune.errors import ApplypruneError, InventoryError, as_problem
-from applyprune.model.events import (
-    Done,
-    Event,
-    Found,
-    Outcome,
-    Started,
-)
-from applyprune.model.findings import Fault, Remedy
+from applyprune.model.events import Event, MismatchFound, ObjectDone, Outcome, Started
+from applyprune.model.findings import MismatchType, Repair
 from applyprune.model.options import DryRun, Mode, Options
 from applyprune.planning.checking import check, repaired
 from applyprune.planning.managed_fields import mark_patch, own_apply_entry
@@ -28,14 +22,14 @@ if TYPE_CHECKING:
 
     from applyprune.engine.cancellation import Cancellation
     from applyprune.engine.ports import Cluster, DamagedStore
-    from applyprune.model.findings import Finding
+    from applyprune.model.findings import Mismatch
     from applyprune.model.inventory import Inventory, Ownership
     from applyprune.model.problems import Problem
-    from applyprune.planning.tracking import SetIdentity
+    from applyprune.planning.tracking import ApplySetIdentity
 
 
 def repair(
-    target: SetIdentity,
+    target: ApplySetIdentity,
     options: Options,
     ownership: Ownership,
     cluster: Cluster,
@@ -70,8 +64,8 @@ class _Repair:
         else:
             inventory = self._salvage()
         findings = self._findings(inventory)
-        yield from (Found(finding) for finding in findings)
-        mends = [one for one in findings if one.remedy is not Remedy.NONE]
+        yield from (MismatchFound(finding) for finding in findings)
+        mends = [one for one in findings if one.remedy is not Repair.NONE]
         if mends and options.dry_run is DryRun.OFF:
             yield from self._mend(inventory, mends)
         yield summary.finished()
@@ -81,10 +75,10 @@ class _Repair:
         inventory, self.damage = self.store.salvage()
         return inventory
 
-    def _findings(self, inventory: Inventory) -> Sequence[Finding]:
+    def _findings(self, inventory: Inventory) -> Sequence[Mismatch]:
         cluster, workers = self.context.cluster, self.context.workers
         target, catalogue = self.context.applyset, cluster.catalogue()
-        reader = Reader(cluster, workers, target)
+        reader = SnapshotReader(cluster, workers, target)
         world = reader.world((), inventory, catalogue, prunes=False, proves=False, searches=False)
         marked = search_all(cluster, workers, catalogue, target)
         self.context.stop.check()
@@ -100,7 +94,7 @@ class _Repair:
         strays = self.store.strays()
         return check(inventory, self.damage, strays, world, target, ownership=self.ownership)
 
-    def _mend(self, inventory: Inventory, findings: Sequence[Finding]) -> Iterator[Event]:
+    def _mend(self, inventory: Inventory, findings: Sequence[Mismatch]) -> Iterator[Event]:
         self._refuse_partial(findings)
         entries = repaired(inventory, findings)
         yield self.context.lock.take(replace(inventory, entries=entries, copied=False))
@@ -110,9 +104,9 @@ class _Repair:
         yield self.context.lock.release(entries, exit_code=came_to)
         self.context.stop.check()
 
-    def _refuse_partial(self, findings: Sequence[Finding]) -> None:
+    def _refuse_partial(self, findings: Sequence[Mismatch]) -> None:
         """Refuse to write half of what was lost in the place of what is left of the record."""
-        rebuilt = any(one.fault in {Fault.DAMAGED, Fault.LOST} for one in findings)
+        rebuilt = any(one.fault in {MismatchType.DAMAGED, MismatchType.LOST} for one in findings)
         if rebuilt and self.unseen and not self.context.options.allow_partial:
             raise InventoryError(
                 f"the inventory of the set {self.context.applyset.name} was not rebuilt",
@@ -121,7 +115,7 @@ class _Repair:
                 "with more permissions, or accept that with --allow-partial.",
             )
 
-    def _mark(self, finding: Finding) -> tuple[Finding, Problem | None]:
+    def _mark(self, finding: Mismatch) -> tuple[Mismatch, Problem | None]:
         if finding.live is None or finding.resource is None or finding.ref is None:
             return finding, None
         self.context.lock.ensure(WRITE_MARGIN)
@@ -138,9 +132,9 @@ class _Repair:
             return finding, as_problem(error, where=str(finding.ref))
         return finding, None
 
-    def _done(self, finding: Finding, problem: Problem | None) -> Iterator[Event]:
+    def _done(self, finding: Mismatch, problem: Problem | None) -> Iterator[Event]:
         if finding.ref is None:
             return  # about the inventory itself, which is written anew as a whole
         outcome = Outcome.FAILED if problem else Outcome.REPAIRED
-        done = Done(finding.ref, outcome, reason=finding.remedy.text, problem=problem)
+        done = ObjectDone(finding.ref, outcome, reason=finding.remedy.text, problem=problem)
         yield from self.context.summary.counted((done,))

@@ -16,24 +16,24 @@ from applyprune.engine.preconditions import (
     refuse_unlisted,
     refuse_unrecorded,
 )
-from applyprune.engine.pretending import Pretender
-from applyprune.engine.reading import Reader
+from applyprune.engine.pretending import ServerDryRun
+from applyprune.engine.reading import SnapshotReader
 from applyprune.engine.recreating import Recreator
-from applyprune.engine.removing import Remover
+from applyprune.engine.removing import Pruner
 from applyprune.errors import (
     ApplypruneError,
     InventoryLocked,
     as_problem,
 )
 from applyprune.model.events import (
-    Done,
     Event,
+    ObjectDone,
     Outcome,
     Phase,
     Planned,
-    Refused,
+    PruneBlocked,
     Started,
-    Warned,
+    WarningRaised,
 )
 from applyprune.model.inventory import Entry, Inventory
 from applyprune.model.options import DryRun, Mode, Options
@@ -46,7 +46,7 @@ from applyprune.planning.recovery import (
 )
 from applyprune.planning.scope import resolve
 from applyprune.planning.selecting import partial_problem
-from applyprune.planning.world import World
+from applyprune.planning.world import ClusterSnapshot
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -56,11 +56,11 @@ if TYPE_CHECKING:
     from applyprune.model.manifests import Manifest
     from applyprune.model.problems import Problem
     from applyprune.model.refs import Ref
-    from applyprune.planning.tracking import SetIdentity
+    from applyprune.planning.tracking import ApplySetIdentity
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class RunRequest:
     """What one run is asked to do; ``namespace`` is where manifests without one go.
 
     ``who`` runs it, as others are told; default: the user and the host. ``owner`` is the Bundle
@@ -69,7 +69,7 @@ class Request:
     the user has named them.
     """
 
-    target: SetIdentity
+    target: ApplySetIdentity
     manifests: Sequence[Manifest]
     namespace: str
     options: Options
@@ -79,7 +79,7 @@ class Request:
     empty: Sequence[str] = ()
 
 
-def run(request: Request, cluster: Cluster, store: Store, stop: Cancellation) -> Iterator[Event]:
+def run(request: RunRequest, cluster: Cluster, store: Store, stop: Cancellation) -> Iterator[Event]:
     """Make the cluster match the request; yield what happens, as it happens.
 
     Failures of single objects are events, and Finished says what they amount to. What concerns the
@@ -94,14 +94,14 @@ def run(request: Request, cluster: Cluster, store: Store, stop: Cancellation) ->
 
 @dataclass(slots=True)
 class _Run:
-    request: Request
+    request: RunRequest
     context: RunContext
     unknown: Sequence[tuple[Ref, Problem]] = ()
     inventory: Inventory = field(default_factory=lambda: Inventory("", ""))
     plan: Plan = field(default_factory=lambda: Plan((), ()))
-    world: World = field(default_factory=lambda: World({}))
+    world: ClusterSnapshot = field(default_factory=lambda: ClusterSnapshot({}))
     expectations: Expectations = field(init=False)
-    pretender: Pretender = field(init=False)
+    pretender: ServerDryRun = field(init=False)
 
     def events(self) -> Iterator[Event]:
         """Go through the run; the straight line that everything else serves."""
@@ -120,7 +120,7 @@ class _Run:
         entries = self._union()
         try:
             applier = self._applier()
-            unknown = (Done(ref, Outcome.FAILED, problem=why) for ref, why in self.unknown)
+            unknown = (ObjectDone(ref, Outcome.FAILED, problem=why) for ref, why in self.unknown)
             yield from summary.counted(unknown)
             yield from summary.counted(applier.run(self.plan.applies))
             self._take_note(entries, applier)
@@ -155,13 +155,13 @@ class _Run:
             elsewhere=self.inventory.entries.keys() if options.selector else (),
         )
         self.unknown = resolved.unknown
-        yield from (Warned(warning) for warning in resolved.warnings)
+        yield from (WarningRaised(warning) for warning in resolved.warnings)
         if options.selector:
             picked = [*(one.ref for one in resolved.desired), *(ref for ref, _ in self.unknown)]
-            yield Warned(partial_problem(options.selector, picked, self.inventory.entries))
+            yield WarningRaised(partial_problem(options.selector, picked, self.inventory.entries))
         if not self.inventory.exists and options.mode is Mode.APPLY:
             ensure_home(cluster, target, options)
-        self.world = Reader(cluster, context.workers, target).world(
+        self.world = SnapshotReader(cluster, context.workers, target).world(
             resolved.desired,
             self.inventory,
             catalogue,
@@ -172,7 +172,7 @@ class _Run:
             refuse_unrecorded(self.world, target, options.mode)
         if not self.inventory.exists and options.mode is Mode.DELETE:
             # To delete twice is no failure; a mistyped name is to be seen all the same.
-            yield Warned(as_problem(no_set(target)))
+            yield WarningRaised(as_problem(no_set(target)))
         self.plan = make_plan(
             resolved.desired, self.inventory, self.world, target, options, hollow=request.empty
         )
@@ -181,15 +181,15 @@ class _Run:
         self.plan = replace(self.plan, removals=removals)
         self.inventory = replace(self.inventory, copied=self.plan.restored)
         if (stray := unlisted_problem(resolved.desired, self.inventory, self.world)) is not None:
-            yield Warned(stray)
+            yield WarningRaised(stray)
         if self.plan.restored:
-            yield Warned(restored_problem(self.inventory))
+            yield WarningRaised(restored_problem(self.inventory))
         if self.plan.recovered:
-            yield Warned(recovered_problem(self.plan.recovered, self.world, self.inventory))
+            yield WarningRaised(recovered_problem(self.plan.recovered, self.world, self.inventory))
         # A rule that is none ends the run here, before anything is written.
         applied = [step.desired for step in self.plan.applies]
         self.expectations = Expectations(cluster, applied, options)
-        self.pretender = Pretender(context, self.inventory.entries)
+        self.pretender = ServerDryRun(context, self.inventory.entries)
         self.pretender.expect(self.plan.applies)
         yield Planned(self.plan)
 
@@ -256,7 +256,7 @@ class _Run:
         absent = "not selected" if options.selector else "not in the input"
         for entry in self.plan.recovered:
             reason = f"back in the inventory; it is {absent}"
-            yield from summary.counted((Done(entry.ref, Outcome.NOT_PRUNED, reason=reason),))
+            yield from summary.counted((ObjectDone(entry.ref, Outcome.NOT_PRUNED, reason=reason),))
         steps = self.plan.removals
         if not steps:
             return
@@ -279,7 +279,7 @@ class _Run:
                     reason = entry.orphan_reason or ("inventory orphan" if asked else "")
                     entries[entry.ref] = replace(entry, orphaning=True, orphan_reason=reason)
             yield lock.record(entries, Phase.INTENT)
-        remover = Remover(
+        remover = Pruner(
             self.context,
             world=self.world,
             applied=frozenset(entry.uid for entry in applier.confirmed.values()),
@@ -295,15 +295,15 @@ class _Run:
         """Say of everything that has left the set that it stays, and why."""
         for step in self.plan.removals:
             if step.action is Action.REFUSE and step.problem is not None:
-                done = Done(step.entry.ref, Outcome.FAILED, problem=step.problem)
+                done = ObjectDone(step.entry.ref, Outcome.FAILED, problem=step.problem)
             else:
                 # Where the object would only be orphaned there is no delete to mention.
                 reason = f"not deleted: {why}" if step.action is Action.DELETE else why
-                done = Done(step.entry.ref, Outcome.NOT_PRUNED, reason=reason)
+                done = ObjectDone(step.entry.ref, Outcome.NOT_PRUNED, reason=reason)
             yield from self.context.summary.counted((done,))
         if self.plan.refusal is not None and self.context.options.prune:
             self.context.summary.refusal = self.plan.refusal
-            yield Refused(self.plan.refusal)
+            yield PruneBlocked(self.plan.refusal)
 
     def _record_end(self, entries: dict[Ref, Entry], exit_code: int) -> Iterator[Event]:
         lock = self.context.lock

@@ -14,33 +14,33 @@ if TYPE_CHECKING:
 
     from applyprune.engine.context import WorkerPool
     from applyprune.engine.ports import Cluster
-    from applyprune.model.live import Live
-    from applyprune.model.resources import Catalogue, Resource
-    from applyprune.planning.tracking import SetIdentity
+    from applyprune.model.live import LiveObject
+    from applyprune.model.resources import Resource, ResourceMap
+    from applyprune.planning.tracking import ApplySetIdentity
 
 _NAMED = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Marked:
+class LabelledObjects:
     """What was found; ``unseen`` says what could not be looked at, and why."""
 
-    lives: tuple[Live, ...]
+    lives: tuple[LiveObject, ...]
     unseen: tuple[str, ...]
 
 
 def search_all(
-    cluster: Cluster, workers: WorkerPool, catalogue: Catalogue, target: SetIdentity
-) -> Marked:
+    cluster: Cluster, workers: WorkerPool, catalogue: ResourceMap, target: ApplySetIdentity
+) -> LabelledObjects:
     """Return the objects of every kind that bear the set's marks."""
     marked = search(cluster, workers, catalogue.preferred.values(), target)
     silent = (f"the API group {group} does not answer" for group in sorted(catalogue.stale))
-    return Marked(marked.lives, (*marked.unseen, *silent))
+    return LabelledObjects(marked.lives, (*marked.unseen, *silent))
 
 
 def search(
-    cluster: Cluster, workers: WorkerPool, kinds: Iterable[Resource], target: SetIdentity
-) -> Marked:
+    cluster: Cluster, workers: WorkerPool, kinds: Iterable[Resource], target: ApplySetIdentity
+) -> LabelledObjects:
     """Return the objects of some kinds that bear the set's label and its manager's Apply entry.
 
     The label alone is no mark: controllers copy it to what they make. Where a whole cluster may
@@ -48,7 +48,7 @@ def search(
     once, by its UID.
     """
 
-    def read(resource: Resource) -> tuple[Sequence[Live], _Unseen | None]:
+    def read(resource: Resource) -> tuple[Sequence[LiveObject], _Unseen | None]:
         selector, plural = f"{PART_OF}={target.id}", resource.full_plural
         try:
             return cluster.list(resource, selector=selector), None
@@ -64,14 +64,16 @@ def search(
         except ApplypruneError as error:
             return (), _Unseen(plural, error.what)
 
-    found: dict[str, Live] = {}
+    found: dict[str, LiveObject] = {}
     unseen: list[_Unseen] = []
     for lives, failure in workers.each(read, kinds):
         found |= {live.uid: live for live in lives if own_apply_entry(live, target.manager)}
         if failure is not None:
             unseen.append(failure)
     workers.check()
-    return Marked(tuple(sorted(found.values(), key=lambda live: live.ref)), tuple(_told(unseen)))
+    return LabelledObjects(
+        tuple(sorted(found.values(), key=lambda live: live.ref)), tuple(_told(unseen))
+    )
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -9,36 +9,50 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from applyprune.engine.context import WorkerPool
-from applyprune.engine.feeding import Broken, Feeds, Listed, Seen, Source, narrower, sources
+from applyprune.engine.feeding import (
+    Informer,
+    Listed,
+    Upserted,
+    WatchFailed,
+    WatchScope,
+    narrower,
+    sources,
+)
 from applyprune.engine.preconditions import no_set
-from applyprune.engine.reading import Reader
+from applyprune.engine.reading import SnapshotReader
 from applyprune.errors import Forbidden, as_problem
 from applyprune.model.builtin import CONFIG_MAPS
-from applyprune.model.events import Enrolled, Event, Finished, Standing, Warned
+from applyprune.model.events import ApplySetListed, Event, Finished, ObjectStatus, WarningRaised
 from applyprune.model.live import Absent, Unknown
 from applyprune.model.readiness import Status
 from applyprune.planning.recovery import is_restored, restored_problem
-from applyprune.planning.standing import doubt, is_waited_for, stand, unnamed, verdict
+from applyprune.planning.standing import (
+    is_waited_for,
+    object_status,
+    status_warning,
+    unattributed_drift,
+    verdict,
+)
 from applyprune.planning.tracking import PART_OF, SET_ID
-from applyprune.planning.world import World
+from applyprune.planning.world import ClusterSnapshot
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from applyprune.engine.cancellation import Cancellation
-    from applyprune.engine.feeding import News
+    from applyprune.engine.feeding import Change
     from applyprune.engine.ports import Cluster, Readable
     from applyprune.model.inventory import Inventory
     from applyprune.model.live import State
     from applyprune.model.refs import Ref
-    from applyprune.planning.tracking import SetIdentity
+    from applyprune.planning.tracking import ApplySetIdentity
 
 _TURN = 0.5
 _DRIFTED = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Survey:
+class StatusOptions:
     """What is to be told of a set, and for how long.
 
     ``drift`` asks for the fields that have drifted; ``fail_on_drift`` makes drift the exit code 1.
@@ -54,19 +68,23 @@ class Survey:
 
 
 def survey(
-    target: SetIdentity, asked: Survey, cluster: Cluster, store: Readable, stop: Cancellation
+    target: ApplySetIdentity,
+    asked: StatusOptions,
+    cluster: Cluster,
+    store: Readable,
+    stop: Cancellation,
 ) -> Iterator[Event]:
     """Yield a Standing for each object of a set, then the set itself, then what changes.
 
     Raises UsageError for a set that there is not, InventoryError, AccessError and Interrupted.
     """
-    with WorkerPool(16, stop) as workers, closing(Feeds(cluster)) as feeds:
+    with WorkerPool(16, stop) as workers, closing(Informer(cluster)) as feeds:
         yield from _Surveyor(target, asked, cluster, store, stop, workers, feeds).events()
 
 
-def enrolled(inventory: Inventory, *, objects: int, ready: int | None = None) -> Enrolled:
+def enrolled(inventory: Inventory, *, objects: int, ready: int | None = None) -> ApplySetListed:
     """Return what is told of a set as a whole."""
-    return Enrolled(
+    return ApplySetListed(
         name=inventory.name,
         namespace=inventory.namespace,
         objects=objects,
@@ -79,30 +97,30 @@ def enrolled(inventory: Inventory, *, objects: int, ready: int | None = None) ->
 
 @dataclass(slots=True)
 class _Surveyor:
-    target: SetIdentity
-    asked: Survey
+    target: ApplySetIdentity
+    asked: StatusOptions
     cluster: Cluster
     store: Readable
     stop: Cancellation
     workers: WorkerPool
-    feeds: Feeds
+    feeds: Informer
     inventory: Inventory = field(init=False)
-    world: World = field(default_factory=lambda: World({}))
+    world: ClusterSnapshot = field(default_factory=lambda: ClusterSnapshot({}))
     states: dict[Ref, State] = field(default_factory=dict)
-    standings: dict[Ref, Standing] = field(default_factory=dict)
+    standings: dict[Ref, ObjectStatus] = field(default_factory=dict)
 
     def events(self) -> Iterator[Event]:
         began = time.monotonic()
         self._look()
         if is_restored(self.inventory, self.world):
-            yield Warned(restored_problem(self.inventory))
+            yield WarningRaised(restored_problem(self.inventory))
         for ref, entry in self.inventory.entries.items():
-            if (problem := doubt(entry, self.states[ref], self.target)) is not None:
-                yield Warned(problem)
+            if (problem := status_warning(entry, self.states[ref], self.target)) is not None:
+                yield WarningRaised(problem)
         standings = list(self._changed())
         for one in standings if self.asked.drift else ():
-            if (problem := unnamed(one)) is not None:
-                yield Warned(problem)
+            if (problem := unattributed_drift(one)) is not None:
+                yield WarningRaised(problem)
         yield from standings
         yield self._enrolled()
         if self.asked.watch or self.asked.wait:
@@ -122,25 +140,27 @@ class _Surveyor:
         self.standings = {ref: one for ref, one in self.standings.items() if ref in listed}
 
     @property
-    def _reader(self) -> Reader:
-        return Reader(self.cluster, self.workers, self.target)
+    def _reader(self) -> SnapshotReader:
+        return SnapshotReader(self.cluster, self.workers, self.target)
 
-    def _changed(self) -> Iterator[Standing]:
+    def _changed(self) -> Iterator[ObjectStatus]:
         """Yield how each object stands that stands otherwise than when it was told last."""
         now = datetime.now(UTC)
         entries = self.inventory.entries
         for ref in sorted(entries, key=lambda ref: (entries[ref].wave, ref.namespace, ref)):
-            fresh = stand(entries[ref], self.states[ref], self.target, now, fields=self.asked.drift)
+            fresh = object_status(
+                entries[ref], self.states[ref], self.target, now, fields=self.asked.drift
+            )
             told = self.standings.get(ref)
             self.standings[ref] = fresh
             if told is None or replace(told, age=None) != replace(fresh, age=None):
                 yield fresh
 
-    def _enrolled(self) -> Enrolled:
+    def _enrolled(self) -> ApplySetListed:
         ready = sum(one.readiness.status is Status.CURRENT for one in self.standings.values())
         return enrolled(self.inventory, objects=len(self.standings), ready=ready)
 
-    def _counted(self) -> list[Standing]:
+    def _counted(self) -> list[ObjectStatus]:
         """Return how those objects stand that count for the set's being ready."""
         return [one for ref, one in self.standings.items() if is_waited_for(self.states[ref])]
 
@@ -155,7 +175,7 @@ class _Surveyor:
 
     def _go_on(self, began: float) -> Iterator[Event]:
         """Yield what changes, until it is time to end."""
-        root = Source(CONFIG_MAPS, self.target.namespace, f"{SET_ID}={self.target.id}")
+        root = WatchScope(CONFIG_MAPS, self.target.namespace, f"{SET_ID}={self.target.id}")
         self.feeds.open(root)
         self._open()
         while not self.stop.requested and not self._is_over(time.monotonic() - began):
@@ -185,11 +205,11 @@ class _Surveyor:
         for source in sources(wanted, f"{PART_OF}={self.target.id}"):
             self.feeds.open(source)
 
-    def _take_in_record(self, news: News) -> None:
+    def _take_in_record(self, news: Change) -> None:
         """Read everything again when another run has written the inventory."""
-        if isinstance(news, Broken):
+        if isinstance(news, WatchFailed):
             return
-        live = news.live if isinstance(news, Seen) else news.lives.get(self.target.inventory)
+        live = news.live if isinstance(news, Upserted) else news.lives.get(self.target.inventory)
         if live is None or live.resource_version != self.inventory.resource_version:
             before = self.inventory
             fresh = self.store.read()
@@ -199,9 +219,9 @@ class _Surveyor:
             self._look()
             self._open()
 
-    def _take_in(self, news: News) -> None:
+    def _take_in(self, news: Change) -> None:
         source, entries = news.source, self.inventory.entries
-        if isinstance(news, Seen):
+        if isinstance(news, Upserted):
             if news.ref in entries:
                 self.states[news.ref] = news.live or Absent(proven=True)
             return

@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
     from applyprune.engine.ports import Cluster
     from applyprune.model.plan import Desired
-    from applyprune.planning.tracking import SetIdentity
+    from applyprune.planning.tracking import ApplySetIdentity
 
 _NAME = 40
 
 
 def try_create(
-    cluster: Cluster, target: SetIdentity, one: Desired, *, name: str, namespace: str
+    cluster: Cluster, target: ApplySetIdentity, one: Desired, *, name: str, namespace: str
 ) -> Mapping[str, Any]:
     """Return the object as the server would create it there, with its own name and namespace.
 

@@ -10,10 +10,18 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from applyprune.engine.feeding import Broken, Feeds, Listed, Seen, Source, narrower, sources
+from applyprune.engine.feeding import (
+    Informer,
+    Listed,
+    Upserted,
+    WatchFailed,
+    WatchScope,
+    narrower,
+    sources,
+)
 from applyprune.errors import NotReady, as_problem
 from applyprune.model.builtin import EVENTS, PODS, REPLICA_SETS
-from applyprune.model.events import Assessed, Event
+from applyprune.model.events import Event, ReadinessReported
 from applyprune.model.readiness import Readiness, Status
 from applyprune.model.visible import and_more
 from applyprune.planning.awaiting import WITH_PODS
@@ -27,14 +35,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from applyprune.engine.cancellation import Cancellation
-    from applyprune.engine.feeding import News
+    from applyprune.engine.feeding import Change
     from applyprune.engine.ports import Cluster
-    from applyprune.model.live import Live
+    from applyprune.model.live import LiveObject
     from applyprune.model.problems import Problem
     from applyprune.model.refs import Ref
     from applyprune.model.resources import Resource
     from applyprune.planning.awaiting import Awaited
-    from applyprune.planning.tracking import SetIdentity
+    from applyprune.planning.tracking import ApplySetIdentity
 
     Body = Mapping[str, Any]
 
@@ -45,7 +53,7 @@ _SHOWN = 5
 
 
 @dataclass(slots=True)
-class Waiter:
+class ReadinessWaiter:
     """One wait; ``problems`` says why something did not become ready, ``left`` is all that is not.
 
     One that is ``patient`` goes on for the others when something has failed.
@@ -53,17 +61,17 @@ class Waiter:
 
     cluster: Cluster
     stop: Cancellation
-    target: SetIdentity
+    target: ApplySetIdentity
     timeout: float
     patient: bool = False
     problems: dict[Ref, Problem] = field(default_factory=dict)
     left: set[Ref] = field(default_factory=set)
-    _live: dict[Ref, Live | None] = field(default_factory=dict)
+    _live: dict[Ref, LiveObject | None] = field(default_factory=dict)
     _uids: dict[Ref, str] = field(default_factory=dict)
-    _last: dict[Ref, Live] = field(default_factory=dict)
-    _around: dict[Source, dict[Ref, Live]] = field(default_factory=dict)
-    _by_uid: dict[Source, dict[str, list[Body]]] = field(default_factory=dict)
-    _unread: dict[Source, str] = field(default_factory=dict)
+    _last: dict[Ref, LiveObject] = field(default_factory=dict)
+    _around: dict[WatchScope, dict[Ref, LiveObject]] = field(default_factory=dict)
+    _by_uid: dict[WatchScope, dict[str, list[Body]]] = field(default_factory=dict)
+    _unread: dict[WatchScope, str] = field(default_factory=dict)
 
     def run(self, awaited: Sequence[Awaited]) -> Iterator[Event]:
         """Yield who is ready and what is waited for; return when all are, or it is no use."""
@@ -71,7 +79,7 @@ class Waiter:
         self.left.update(pending)
         if not pending:
             return
-        feeds = Feeds(self.cluster)
+        feeds = Informer(self.cluster)
         try:
             wanted = [(one.resource, one.ref) for one in awaited]
             for source in sources(wanted, f"{PART_OF}={self.target.id}"):
@@ -80,7 +88,7 @@ class Waiter:
         finally:
             feeds.close()
 
-    def _watch(self, pending: dict[Ref, Awaited], feeds: Feeds) -> Iterator[Event]:
+    def _watch(self, pending: dict[Ref, Awaited], feeds: Informer) -> Iterator[Event]:
         began = time.monotonic()
         said = 0.0
         while pending:
@@ -95,7 +103,7 @@ class Waiter:
                 if state.status is Status.CURRENT:
                     del pending[ref]
                     self.left.discard(ref)
-                    yield Assessed(ref, state, elapsed)
+                    yield ReadinessReported(ref, state, elapsed)
             lost = [ref for ref in pending if states[ref].status is Status.FAILED]
             late = elapsed > self.timeout
             if lost or (pending and late):
@@ -111,16 +119,16 @@ class Waiter:
                 whys = {ref: states[ref].message for ref in pending}
                 yield waiting(whys, "ready", elapsed, self.timeout)
 
-    def _look_closer(self, pending: Mapping[Ref, Awaited], feeds: Feeds) -> None:
+    def _look_closer(self, pending: Mapping[Ref, Awaited], feeds: Informer) -> None:
         """Watch the Pods and warnings around workloads that are not ready at once."""
         for ref in pending:
             if ref.group_kind in WITH_PODS:
                 for resource in (PODS, REPLICA_SETS, EVENTS):
-                    feeds.open(Source(resource, ref.namespace))
+                    feeds.open(WatchScope(resource, ref.namespace))
 
-    def _take_in(self, news: News) -> None:
+    def _take_in(self, news: Change) -> None:
         source = news.source
-        if isinstance(news, Broken):
+        if isinstance(news, WatchFailed):
             self._unread[source] = str(news.error)
             return
         self._unread.pop(source, None)
@@ -135,7 +143,7 @@ class Waiter:
             else:
                 known[news.ref] = news.live
             return
-        if isinstance(news, Seen):
+        if isinstance(news, Upserted):
             self._live[news.ref] = news.live
             if news.live is not None:
                 self._last[news.ref] = news.live
@@ -176,7 +184,7 @@ class Waiter:
 
     def _absent(self, one: Awaited) -> Readiness:
         places = [
-            Source(one.resource, home, f"{PART_OF}={self.target.id}")
+            WatchScope(one.resource, home, f"{PART_OF}={self.target.id}")
             for home in (one.ref.namespace, "")
         ]
         if not any(place in self._around and place not in self._unread for place in places):
@@ -190,7 +198,7 @@ class Waiter:
             return Readiness(Status.CURRENT, "it has finished, and its TTL removed it")
         return Readiness(Status.FAILED, "it is gone: somebody has deleted it, or taken its label")
 
-    def _pods(self, live: Live) -> Sequence[Body]:
+    def _pods(self, live: LiveObject) -> Sequence[Body]:
         """Return the Pods of a workload's present template."""
         if live.body is None:
             return ()
@@ -199,13 +207,13 @@ class Waiter:
         pods = [pod for owner in owners for pod in self._about(PODS, live.ref, owner)]
         return current_pods(live.body, pods, sets)
 
-    def _warnings(self, live: Live, pods: Sequence[Body]) -> Sequence[Body]:
+    def _warnings(self, live: LiveObject, pods: Sequence[Body]) -> Sequence[Body]:
         uids = [live.uid, *(str(pod["metadata"]["uid"]) for pod in pods)]
         return [event for uid in uids for event in self._about(EVENTS, live.ref, uid)]
 
     def _about(self, resource: Resource, ref: Ref, uid: str) -> Sequence[Body]:
         """Return what an object controls, or the events about it: looked up, for there are many."""
-        source = Source(resource, ref.namespace)
+        source = WatchScope(resource, ref.namespace)
         found = self._by_uid.get(source)
         if found is None:
             found = self._by_uid[source] = {}
@@ -235,7 +243,7 @@ class Waiter:
                 hint=hint,
             )
             self.problems[ref] = as_problem(error)
-            yield Assessed(ref, state, elapsed, self.problems[ref])
+            yield ReadinessReported(ref, state, elapsed, self.problems[ref])
 
     def _last_words(self, ref: Ref, told: str) -> Sequence[str]:
         """Return the newest warnings about an object and its Pods that were not told already."""

@@ -12,19 +12,19 @@ from applyprune.planning.yielding import kept, refuse_split, split_fields, stub,
 
 if TYPE_CHECKING:
     from applyprune.engine.ports import Cluster
-    from applyprune.model.live import Live
+    from applyprune.model.live import LiveObject
     from applyprune.model.plan import ApplyStep, Desired
-    from applyprune.planning.tracking import SetIdentity
+    from applyprune.planning.tracking import ApplySetIdentity
 
-_TRIES = 8
+_RELEASE_TRIES = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Yielder:
+class FieldReleaser:
     """Sees to the set's second field manager, on one object after the other."""
 
     cluster: Cluster
-    target: SetIdentity
+    target: ApplySetIdentity
 
     def prepare(self, step: ApplyStep, *, forced: bool, dry_run: bool) -> ApplyStep:
         """Return the step on the object as it is when all that it ignores has another owner.
@@ -39,9 +39,9 @@ class Yielder:
             refuse_split(one, self.cluster.get(one.resource, one.ref, full=True))
         return self._pretended(step, live) if dry_run else self._prepared(step, live, forced=forced)
 
-    def _prepared(self, step: ApplyStep, live: Live, *, forced: bool) -> ApplyStep:
+    def _prepared(self, step: ApplyStep, live: LiveObject, *, forced: bool) -> ApplyStep:
         one, uid = step.desired, live.uid
-        for _ in range(_TRIES):
+        for _ in range(_RELEASE_TRIES):
             todo = yields(one, live, self.target)
             if not (todo.release or todo.fields):
                 break
@@ -63,7 +63,7 @@ class Yielder:
             raise RunFailed(f"{one.ref} changes faster than it can be applied", where=one.origin)
         return replace(step, live=live)
 
-    def _pretended(self, step: ApplyStep, live: Live) -> ApplyStep:
+    def _pretended(self, step: ApplyStep, live: LiveObject) -> ApplyStep:
         one = step.desired
         fields = yields(one, live, self.target).fields
         if not fields:
@@ -71,7 +71,7 @@ class Yielder:
         full = self.cluster.get(one.resource, one.ref, full=True)
         return replace(step, desired=replace(one, body=kept(full, sent(one), fields), ignored=()))
 
-    def _co_own(self, one: Desired, live: Live) -> Live:
+    def _co_own(self, one: Desired, live: LiveObject) -> LiveObject:
         full = self.cluster.get(one.resource, one.ref, full=True)
         if (full.uid, full.resource_version) != (live.uid, live.resource_version):
             raise Conflict(f"{one.ref} has changed since it was read", code=409)

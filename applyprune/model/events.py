@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from applyprune.model.findings import Finding
+    from applyprune.model.findings import Mismatch
     from applyprune.model.inventory import Entry, LastRun, Ownership
     from applyprune.model.manifests import Origin
     from applyprune.model.options import DryRun, Mode
@@ -95,7 +95,7 @@ class Planned:
 
 
 @dataclass(frozen=True, slots=True)
-class Recorded:
+class InventoryWritten:
     """The inventory was written; ``entries`` is how many it holds now."""
 
     phase: Phase
@@ -104,7 +104,7 @@ class Recorded:
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class ObjectDone:
     """One object is dealt with; ``problem`` is set when it FAILED, or was SKIPPED for a failure."""
 
     ref: Ref
@@ -115,7 +115,7 @@ class Done:
 
 
 @dataclass(frozen=True, slots=True)
-class Assessed:
+class ReadinessReported:
     """The wait for one object is over: it is ready, or ``problem`` says why it is not.
 
     ``elapsed`` in seconds since the wait began.
@@ -154,28 +154,28 @@ class Waiting:
 
 
 @dataclass(frozen=True, slots=True)
-class Warned:
+class WarningRaised:
     """Something that the user should know and that fails nothing."""
 
     problem: Problem
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class MismatchFound:
     """A check found a difference between the record and the cluster."""
 
-    finding: Finding
+    finding: Mismatch
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class PruneBlocked:
     """A guard refused the prune as a whole; nothing was deleted."""
 
     problem: Problem
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class ObjectDiff:
     """How one object would change, as far as the server could tell in a dry run.
 
     ``before`` is None for one that would be created, ``after`` for one that would be deleted. Both
@@ -212,7 +212,7 @@ class Drift:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class ObjectStatus:
     """How one object of a set is now; ``age`` in seconds since it was created, None if unknown.
 
     ``drifted`` is None where nothing can tell whether it drifted; ``drift`` names the fields, where
@@ -228,7 +228,7 @@ class Standing:
 
 
 @dataclass(frozen=True, slots=True)
-class Enrolled:
+class ApplySetListed:
     """One set of the cluster; ``problem`` is set, and the rest empty, when it cannot be read.
 
     ``ready`` counts the objects that are Current, None where that was not asked for. ``owner`` is
@@ -246,7 +246,7 @@ class Enrolled:
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class EntryListed:
     """One object that the inventory of the set ``name`` in ``namespace`` lists."""
 
     name: str
@@ -255,7 +255,7 @@ class Listed:
 
 
 @dataclass(frozen=True, slots=True)
-class Explained:
+class Explanation:
     """What a run would do about one object, and everything that it was judged by, in order."""
 
     ref: Ref
@@ -265,7 +265,7 @@ class Explained:
 
 
 @dataclass(frozen=True, slots=True)
-class Versions:
+class VersionReport:
     """What runs here, and what answers there; ``server`` is empty where none was asked or answered.
 
     ``platform`` is the operating system and the processor.
@@ -278,7 +278,7 @@ class Versions:
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
+class ErrorRaised:
     """An error that ended the run as a whole; several errors in the input are an event each."""
 
     problem: Problem
@@ -297,19 +297,19 @@ class Finished:
 Event: TypeAlias = (
     Started
     | Planned
-    | Recorded
-    | Done
-    | Assessed
+    | InventoryWritten
+    | ObjectDone
+    | ReadinessReported
     | Waiting
-    | Warned
-    | Found
-    | Refused
-    | Compared
-    | Standing
-    | Enrolled
-    | Listed
-    | Explained
-    | Versions
-    | Failed
+    | WarningRaised
+    | MismatchFound
+    | PruneBlocked
+    | ObjectDiff
+    | ObjectStatus
+    | ApplySetListed
+    | EntryListed
+    | Explanation
+    | VersionReport
+    | ErrorRaised
     | Finished
 )

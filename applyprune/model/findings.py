@@ -10,12 +10,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from applyprune.model.inventory import Entry
-    from applyprune.model.live import Live
+    from applyprune.model.live import LiveObject
     from applyprune.model.refs import Ref
     from applyprune.model.resources import Resource
 
 
-class Fault(StrEnum):
+class MismatchType(StrEnum):
     """In what the record and the cluster differ."""
 
     DAMAGED = "damaged-inventory"
@@ -36,15 +36,15 @@ class Fault(StrEnum):
         return _FAULTS.get(self, self.value.replace("-", " "))
 
 
-_FAULTS: Mapping[Fault, str] = {
-    Fault.UNLISTED: "labelled but not listed",
-    Fault.UNLABELLED: "listed but not labelled",
-    Fault.OTHER_UID: "UID changed",
-    Fault.KIND_GONE: "kind not served",
+_FAULTS: Mapping[MismatchType, str] = {
+    MismatchType.UNLISTED: "labelled but not listed",
+    MismatchType.UNLABELLED: "listed but not labelled",
+    MismatchType.OTHER_UID: "UID changed",
+    MismatchType.KIND_GONE: "kind not served",
 }
 
 
-class Remedy(StrEnum):
+class Repair(StrEnum):
     """What a repair does about a finding."""
 
     NONE = "none"
@@ -59,27 +59,27 @@ class Remedy(StrEnum):
         return _REMEDIES[self]
 
 
-_REMEDIES: Mapping[Remedy, str] = {
-    Remedy.NONE: "nothing to repair",
-    Remedy.REWRITE: "rewrite the inventory",
-    Remedy.LIST: "add it to the inventory",
-    Remedy.UNLIST: "remove it from the inventory",
-    Remedy.MARK: "restore the set's label",
+_REMEDIES: Mapping[Repair, str] = {
+    Repair.NONE: "nothing to repair",
+    Repair.REWRITE: "rewrite the inventory",
+    Repair.LIST: "add it to the inventory",
+    Repair.UNLIST: "remove it from the inventory",
+    Repair.MARK: "restore the set's label",
 }
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Mismatch:
     """One difference: about an object, or about the inventory itself when there is no ``ref``.
 
     ``entry`` is what LIST is to write. Where there are ``live`` and ``resource``, the object is to
     get the set's marks back.
     """
 
-    fault: Fault
-    remedy: Remedy
+    fault: MismatchType
+    remedy: Repair
     what: str
     ref: Ref | None = None
     entry: Entry | None = None
-    live: Live | None = None
+    live: LiveObject | None = None
     resource: Resource | None = None

@@ -79,7 +79,7 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Holder:
+class LockHolder:
     """Who works on the set now.
 
     A holder is live while ``renewals`` moves; an observer that has seen it stand still for
@@ -127,7 +127,7 @@ class Inventory:
     uid: str = ""
     resource_version: str = ""
     generation: int = 0
-    holder: Holder | None = None
+    holder: LockHolder | None = None
     copied: bool = False
     last: LastRun | None = None
     owner: str = ""

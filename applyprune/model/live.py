@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Live:
+class LiveObject:
     """An object that exists, by its metadata; ``body`` is there only when it was read in full."""
 
     ref: Ref
@@ -58,7 +58,7 @@ class Live:
         return tuple(self.metadata.get("managedFields") or ())
 
 
-class ChangeKind(StrEnum):
+class WatchEventType(StrEnum):
     """What a watch says of an object."""
 
     ADDED = "ADDED"
@@ -70,14 +70,14 @@ class ChangeKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class WatchEvent:
     """One event of a watch, with the object read in full; of a deleted one its last state.
 
     The ``live`` of a BOOKMARK has no name and no UID: only its resourceVersion says something.
     """
 
-    kind: ChangeKind
-    live: Live
+    kind: WatchEventType
+    live: LiveObject
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,9 +98,9 @@ class Unknown:
     problem: Problem
 
 
-State: TypeAlias = Live | Absent | Unknown
+State: TypeAlias = LiveObject | Absent | Unknown
 
 
-def deleted_at(live: Live) -> datetime | None:
+def deleted_at(live: LiveObject) -> datetime | None:
     """Return when an object was deleted, by the server's clock; None when it was not."""
     return time_of(live.metadata.get("deletionTimestamp"))

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from applyprune.model.inventory import Entry, Wave
-    from applyprune.model.live import Live
+    from applyprune.model.live import LiveObject
     from applyprune.model.manifests import Origin
     from applyprune.model.problems import Problem
     from applyprune.model.refs import Ref
@@ -84,7 +84,7 @@ class ApplyStep:
     desired: Desired
     action: Action
     entry: Entry
-    live: Live | None = None
+    live: LiveObject | None = None
     reason: str = ""
     problem: Problem | None = None
     fence: bool = False
@@ -99,7 +99,7 @@ class RemoveStep:
     entry: Entry
     resource: Resource | None
     action: Action
-    live: Live | None = None
+    live: LiveObject | None = None
     reason: str = ""
     problem: Problem | None = None
 

@@ -38,7 +38,7 @@ class Resource:
 
 
 @dataclass(frozen=True, slots=True)
-class Catalogue:
+class ResourceMap:
     """Every resource that discovery named.
 
     ``preferred`` holds, for each kind, the resource in the version that the server prefers.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from applyprune.model.events import Compared
+    from applyprune.model.events import ObjectDiff
 
 _KINDS = {
     "dictionary_item_added": "added",
@@ -17,7 +17,7 @@ _KINDS = {
 }
 
 
-def json_patch(compared: Compared) -> Sequence[Mapping[str, Any]]:
+def json_patch(compared: ObjectDiff) -> Sequence[Mapping[str, Any]]:
     """Return the operations (RFC 6902) that make ``before`` of a comparison its ``after``.
 
     Of a Secret they hold the masks, not the values.
@@ -34,7 +34,7 @@ def json_patch(compared: Compared) -> Sequence[Mapping[str, Any]]:
     return patch
 
 
-def changes(compared: Compared) -> Sequence[Mapping[str, Any]]:
+def changes(compared: ObjectDiff) -> Sequence[Mapping[str, Any]]:
     """Return each difference: ``path`` (a JSON pointer), ``kind`` and the values.
 
     The kind is ``added`` (with ``new``), ``removed`` (with ``old``) or ``changed`` (with both); an

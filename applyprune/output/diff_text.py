@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from applyprune.model.events import Compared, Done, Event, Failed, Finished, Outcome, Started
+from applyprune.model.events import (
+    ErrorRaised,
+    Event,
+    Finished,
+    ObjectDiff,
+    ObjectDone,
+    Outcome,
+    Started,
+)
 from applyprune.output.paint import Colour, painted
 from applyprune.output.text import TextPrinter
 from applyprune.output.unified import unified
@@ -13,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from applyprune.model.events import Drift
-    from applyprune.output.screen import Screen
+    from applyprune.output.screen import OutputTarget
 
 _COLOURS = {"+": Colour.GREEN, "-": Colour.RED, "@": Colour.CYAN}
 _SUMMARY = {
@@ -33,7 +41,7 @@ _SUMMARY = {
 class SummaryPrinter:
     """Tells what is not shown as a diff, and the summary; for a program that shows the rest."""
 
-    def __init__(self, screen: Screen) -> None:
+    def __init__(self, screen: OutputTarget) -> None:
         """Take where the lines go; what no diff concerns is told as by every other verb."""
         self._out = screen.out
         self._text = TextPrinter(screen)
@@ -44,26 +52,26 @@ class SummaryPrinter:
     def show(self, event: Event) -> None:
         """Write what one event is worth."""
         match event:
-            case Compared():
+            case ObjectDiff():
                 self._compared.add(event.ref)
                 self._diff(event)
-            case Done(outcome=Outcome.UNCHANGED):
+            case ObjectDone(outcome=Outcome.UNCHANGED):
                 pass
-            case Done() if event.ref in self._compared:
+            case ObjectDone() if event.ref in self._compared:
                 pass
             case Finished():
                 self._finished(event)
             case _:
                 if isinstance(event, Started):
                     self._name = event.name
-                self._failed = self._failed or isinstance(event, Failed)
+                self._failed = self._failed or isinstance(event, ErrorRaised)
                 self._text.show(event)
 
     def close(self) -> None:
         """Close what tells the rest."""
         self._text.close()
 
-    def _diff(self, compared: Compared) -> None:
+    def _diff(self, compared: ObjectDiff) -> None:
         """Leave it to the program."""
 
     def _finished(self, event: Finished) -> None:
@@ -73,13 +81,13 @@ class SummaryPrinter:
                   if event.counts.get(one)]  # fmt: skip
         self._out(f"{self._name}: {', '.join(counts) or 'nothing to compare'}")
         if event.problem is not None:
-            self._text.show(Failed(event.problem))
+            self._text.show(ErrorRaised(event.problem))
 
 
 class DiffPrinter(SummaryPrinter):
     """Writes the diff of an object as soon as it is compared, to ``out``."""
 
-    def _diff(self, compared: Compared) -> None:
+    def _diff(self, compared: ObjectDiff) -> None:
         where = f" -n {compared.ref.namespace}" if compared.ref.namespace else ""
         origin = f" {compared.origin}" if compared.origin else ""
         head = f"{compared.ref.short}{where} ({compared.outcome.forecast}){origin}"
@@ -93,7 +101,7 @@ class DiffPrinter(SummaryPrinter):
         self._out("")
 
 
-def _drift(compared: Compared) -> Iterator[str]:
+def _drift(compared: ObjectDiff) -> Iterator[str]:
     if compared.drifted and not compared.drift:
         what = "removed" if compared.before is None else "changed"
         yield f"drift: {what} since the last apply of this very manifest"

@@ -6,27 +6,27 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from applyprune.model.events import (
-    Assessed,
-    Compared,
-    Done,
-    Enrolled,
-    Explained,
-    Failed,
+    ApplySetListed,
+    EntryListed,
+    ErrorRaised,
+    Explanation,
     Finished,
-    Found,
-    Listed,
+    MismatchFound,
+    ObjectDiff,
+    ObjectDone,
+    ObjectStatus,
     Planned,
-    Refused,
-    Standing,
+    PruneBlocked,
+    ReadinessReported,
     Started,
-    Versions,
-    Warned,
+    VersionReport,
+    WarningRaised,
 )
 from applyprune.model.readiness import Status
 
 if TYPE_CHECKING:
     from applyprune.model.events import Event
-    from applyprune.model.findings import Finding
+    from applyprune.model.findings import Mismatch
     from applyprune.model.manifests import Origin
     from applyprune.model.plan import Plan
     from applyprune.model.problems import Problem
@@ -38,16 +38,16 @@ UNREADY = frozenset({Status.FAILED, Status.NOT_FOUND})
 
 
 @dataclass(slots=True)
-class Told:
+class ObjectReport:
     """Everything that was said of one object; a part is None when nothing was."""
 
     ref: Ref
-    done: Done | None = None
-    assessed: Assessed | None = None
-    compared: Compared | None = None
-    standing: Standing | None = None
-    listed: Listed | None = None
-    explained: Explained | None = None
+    done: ObjectDone | None = None
+    assessed: ReadinessReported | None = None
+    compared: ObjectDiff | None = None
+    standing: ObjectStatus | None = None
+    listed: EntryListed | None = None
+    explained: Explanation | None = None
 
     @property
     def origin(self) -> Origin | None:
@@ -74,27 +74,29 @@ class Told:
 
 
 @dataclass(slots=True)
-class Gathered:
+class RunReport:
     """What a stream has said so far; ``finished`` is None when it was cut off."""
 
     started: Started | None = None
     plan: Plan | None = None
-    objects: list[Told] = field(default_factory=list)
-    sets: dict[tuple[str, str], Enrolled] = field(default_factory=dict)
+    objects: list[ObjectReport] = field(default_factory=list)
+    sets: dict[tuple[str, str], ApplySetListed] = field(default_factory=dict)
     warnings: list[Problem] = field(default_factory=list)
-    findings: list[Finding] = field(default_factory=list)
-    versions: Versions | None = None
+    findings: list[Mismatch] = field(default_factory=list)
+    versions: VersionReport | None = None
     errors: list[Problem] = field(default_factory=list)
     refusal: Problem | None = None
     finished: Finished | None = None
-    _last: dict[Ref, Told] = field(default_factory=dict)
+    _last: dict[Ref, ObjectReport] = field(default_factory=dict)
 
     @property
     def name(self) -> tuple[str, str]:
         """Return the set's name and namespace, empty when it was never named."""
         if self.started is not None:
             return self.started.name, self.started.namespace
-        named: list[Listed | Enrolled] = [one.listed for one in self.objects if one.listed]
+        named: list[EntryListed | ApplySetListed] = [
+            one.listed for one in self.objects if one.listed
+        ]
         if any(one.standing for one in self.objects):
             # Objects were looked at, so it is they that the set was told for.
             named += self.sets.values()
@@ -119,18 +121,18 @@ class Gathered:
                 self.started = event
             case Planned(plan=plan):
                 self.plan = plan
-            case Warned(problem=problem):
+            case WarningRaised(problem=problem):
                 self.warnings.append(problem)
-            case Found(finding=finding):
+            case MismatchFound(finding=finding):
                 self.findings.append(finding)
-            case Refused(problem=problem):
+            case PruneBlocked(problem=problem):
                 self.refusal = problem
-            case Failed(problem=problem):
+            case ErrorRaised(problem=problem):
                 self.errors.append(problem)
-            case Enrolled():
+            case ApplySetListed():
                 # Whoever watches is told of a set again when it has changed.
                 self.sets[event.namespace, event.name] = event
-            case Versions():
+            case VersionReport():
                 self.versions = event
             case Finished():
                 self.finished = event
@@ -139,25 +141,25 @@ class Gathered:
 
     def _of_an_object(self, event: Event) -> None:
         match event:
-            case Done():
+            case ObjectDone():
                 # What was said of it before stays: an object may be dealt with twice in one run.
                 self._told(event.ref, anew="done").done = event
-            case Assessed():
+            case ReadinessReported():
                 self._told(event.ref).assessed = event
-            case Compared():
+            case ObjectDiff():
                 self._told(event.ref).compared = event
-            case Standing():
+            case ObjectStatus():
                 self._told(event.ref).standing = event
-            case Listed():
+            case EntryListed():
                 self._told(event.entry.ref).listed = event
-            case Explained():
+            case Explanation():
                 self._told(event.ref).explained = event
             case _:
                 pass
 
-    def _told(self, ref: Ref, anew: str = "") -> Told:
+    def _told(self, ref: Ref, anew: str = "") -> ObjectReport:
         told = self._last.get(ref)
         if told is None or (anew and getattr(told, anew) is not None):
-            told = self._last[ref] = Told(ref)
+            told = self._last[ref] = ObjectReport(ref)
             self.objects.append(told)
         return told

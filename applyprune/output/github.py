@@ -12,24 +12,24 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from applyprune.model.events import (
-    Assessed,
-    Compared,
-    Done,
-    Enrolled,
-    Explained,
-    Failed,
+    ApplySetListed,
+    EntryListed,
+    ErrorRaised,
+    Explanation,
     Finished,
-    Found,
-    Listed,
+    MismatchFound,
+    ObjectDiff,
+    ObjectDone,
+    ObjectStatus,
     Outcome,
-    Refused,
-    Standing,
-    Versions,
-    Warned,
+    PruneBlocked,
+    ReadinessReported,
+    VersionReport,
+    WarningRaised,
 )
 from applyprune.model.options import DryRun
 from applyprune.model.visible import visible
-from applyprune.output.gathering import UNREADY, Gathered
+from applyprune.output.gathering import UNREADY, RunReport
 from applyprune.output.lines import shown
 from applyprune.output.markdown import conclusion, page
 from applyprune.output.places import Places
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from applyprune.model.events import Event
     from applyprune.model.manifests import Origin
     from applyprune.model.problems import Problem
-    from applyprune.output.screen import Screen
+    from applyprune.output.screen import OutputTarget
 
 ROOM = 1024 * 1024
 """How many bytes GitHub takes of a step's summary; of more it takes nothing."""
@@ -51,36 +51,36 @@ _LONGEST = 16 * 1024
 class GitHubPrinter:
     """Writes an annotation as its event comes, and the summary at the end."""
 
-    def __init__(self, screen: Screen) -> None:
+    def __init__(self, screen: OutputTarget) -> None:
         """Take where the lines go, the summary's file, and the root of the repository."""
         self._out = screen.out
         self._summary = screen.summary
         self._places = screen.places or Places()
-        self._gathered = Gathered()
+        self._gathered = RunReport()
 
     def show(self, event: Event) -> None:
         """Write what one event is worth."""
         self._gathered.take(event)
         match event:
-            case Done():
+            case ObjectDone():
                 self._done(event)
-            case Assessed(ref=ref, problem=problem) if problem is not None:
+            case ReadinessReported(ref=ref, problem=problem) if problem is not None:
                 self._problem("error", f"{ref.short} is not ready", problem)
-            case Standing(ref=ref, readiness=found) if found.status in UNREADY:
+            case ObjectStatus(ref=ref, readiness=found) if found.status in UNREADY:
                 self._command("error", found.status.text, f"{ref}: {found.message}", None)
-            case Enrolled(name=name, problem=problem) if problem is not None:
+            case ApplySetListed(name=name, problem=problem) if problem is not None:
                 self._problem("error", f"the set {name}", problem)
-            case Warned(problem=problem):
+            case WarningRaised(problem=problem):
                 self._problem("warning", "applyprune", problem)
-            case Refused(problem=problem):
+            case PruneBlocked(problem=problem):
                 self._problem("error", "the prune was refused", problem)
-            case Failed(problem=problem):
+            case ErrorRaised(problem=problem):
                 self._problem("error", "applyprune", problem)
-            case Found(finding=finding):
+            case MismatchFound(finding=finding):
                 about = f"{finding.ref}: " if finding.ref else ""
                 told = f"{about}{finding.what} → {finding.remedy.text}"
                 self._command("warning", finding.fault.text, told, None)
-            case Compared(ref=ref, outcome=outcome) if outcome is not Outcome.UNCHANGED:
+            case ObjectDiff(ref=ref, outcome=outcome) if outcome is not Outcome.UNCHANGED:
                 self._command("notice", ref.short, f"{ref} {outcome.forecast}", event.origin)
             case Finished():
                 if (verdict := self._gathered.verdict) is not None:
@@ -102,15 +102,15 @@ class GitHubPrinter:
     def _looked(self, event: Event) -> None:
         """Write what was asked for and is well: a line of the log, no annotation."""
         match event:
-            case Listed(entry=entry):
+            case EntryListed(entry=entry):
                 self._line(f"{entry.ref} {entry.ownership!s}")
-            case Standing(ref=ref, readiness=found):
+            case ObjectStatus(ref=ref, readiness=found):
                 self._line(f"{ref} {found.status.text}: {found.message}")
-            case Enrolled(name=name, namespace=namespace, objects=objects):
+            case ApplySetListed(name=name, namespace=namespace, objects=objects):
                 self._line(f"{name} in namespace {namespace}: {objects} objects")
-            case Versions(client=client, server=server):
+            case VersionReport(client=client, server=server):
                 self._line(f"applyprune {client}{f', server {server}' if server else ''}")
-            case Explained(ref=ref, verdict=verdict, reasons=reasons):
+            case Explanation(ref=ref, verdict=verdict, reasons=reasons):
                 self._line(f"{ref}: {verdict}")
                 for reason in reasons:
                     self._line(f"  {reason}")
@@ -123,7 +123,7 @@ class GitHubPrinter:
             with path.open("a", encoding="utf-8") as file:
                 file.write(f"{text}\n")
 
-    def _done(self, event: Done) -> None:
+    def _done(self, event: ObjectDone) -> None:
         if event.problem is not None:
             title = f"{event.ref.short} {event.outcome.text}"
             level = "warning" if event.outcome is Outcome.SKIPPED else "error"

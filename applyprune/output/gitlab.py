@@ -16,17 +16,17 @@ import hashlib
 from typing import TYPE_CHECKING, Any
 
 from applyprune.model.events import (
-    Assessed,
-    Compared,
-    Done,
-    Enrolled,
-    Failed,
+    ApplySetListed,
+    ErrorRaised,
     Finished,
-    Found,
+    MismatchFound,
+    ObjectDiff,
+    ObjectDone,
+    ObjectStatus,
     Outcome,
-    Refused,
-    Standing,
-    Warned,
+    PruneBlocked,
+    ReadinessReported,
+    WarningRaised,
 )
 from applyprune.output.gathering import UNREADY
 from applyprune.output.jsonformats import dumped
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from applyprune.model.events import Event
     from applyprune.model.manifests import Origin
     from applyprune.model.problems import Problem
-    from applyprune.output.screen import Screen
+    from applyprune.output.screen import OutputTarget
 
 _NO_FILE = "."
 _FAILURES = frozenset({"blocker", "critical", "major"})
@@ -46,7 +46,7 @@ _FAILURES = frozenset({"blocker", "critical", "major"})
 class GitLabPrinter:
     """Writes the report at the end; until then a file holds one that says that it is none."""
 
-    def __init__(self, screen: Screen) -> None:
+    def __init__(self, screen: OutputTarget) -> None:
         """Take where the report goes."""
         self._out = screen.out
         self._places = screen.places or Places()
@@ -58,26 +58,26 @@ class GitLabPrinter:
     def show(self, event: Event) -> None:
         """Keep what an event gives reason to remark."""
         match event:
-            case Done(outcome=outcome, problem=problem) if problem is not None:
+            case ObjectDone(outcome=outcome, problem=problem) if problem is not None:
                 severity = "info" if outcome is Outcome.SKIPPED else "critical"
                 self._problem(severity, problem, event.origin, str(event.ref))
-            case Assessed(problem=problem) if problem is not None:
+            case ReadinessReported(problem=problem) if problem is not None:
                 self._problem("critical", problem, None, str(event.ref))
-            case Standing(ref=ref, readiness=found) if found.status in UNREADY:
+            case ObjectStatus(ref=ref, readiness=found) if found.status in UNREADY:
                 told = f"{ref}: {found.message}"
                 self._add("critical", str(found.status), told, None, str(ref))
-            case Enrolled(name=name, problem=problem) if problem is not None:
+            case ApplySetListed(name=name, problem=problem) if problem is not None:
                 self._problem("critical", problem, None, name)
-            case Refused(problem=problem):
+            case PruneBlocked(problem=problem):
                 self._problem("critical", problem)
-            case Failed(problem=problem):
+            case ErrorRaised(problem=problem):
                 self._problem("blocker", problem)
-            case Warned(problem=problem):
+            case WarningRaised(problem=problem):
                 self._problem("minor", problem)
-            case Found(finding=finding):
+            case MismatchFound(finding=finding):
                 about = str(finding.ref or "the inventory")
                 self._add("major", str(finding.fault), f"{about}: {finding.what}", None, about)
-            case Compared(ref=ref, outcome=outcome) if outcome is not Outcome.UNCHANGED:
+            case ObjectDiff(ref=ref, outcome=outcome) if outcome is not Outcome.UNCHANGED:
                 told = f"{ref} {outcome.forecast}"
                 self._add("info", str(outcome), told, event.origin, str(ref))
             case Finished(problem=problem):

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from applyprune._version import __version__
 from applyprune.model.events import Outcome
-from applyprune.output.gathering import Gathered
+from applyprune.output.gathering import RunReport
 from applyprune.output.shapes import SCHEMA, data, plan_data, shape
 
 if TYPE_CHECKING:
     from applyprune.model.events import Event
-    from applyprune.output.gathering import Told
-    from applyprune.output.screen import Screen
+    from applyprune.output.gathering import ObjectReport
+    from applyprune.output.screen import OutputTarget
 
 
 class JsonLinesPrinter:
@@ -25,7 +25,7 @@ class JsonLinesPrinter:
     So every line is valid alone, and whatever is left of a stream that was cut at a line is valid.
     """
 
-    def __init__(self, screen: Screen) -> None:
+    def __init__(self, screen: OutputTarget) -> None:
         """Take where the lines go; nothing is written yet."""
         self._out = screen.out
         self._begun = False
@@ -48,10 +48,10 @@ class JsonLinesPrinter:
 class JsonPrinter:
     """Writes one document at the end; until then a file holds one that is not finished."""
 
-    def __init__(self, screen: Screen) -> None:
+    def __init__(self, screen: OutputTarget) -> None:
         """Take where the document goes."""
         self._out = screen.out
-        self._gathered = Gathered()
+        self._gathered = RunReport()
         screen.draft(self._text())
 
     def show(self, event: Event) -> None:
@@ -66,7 +66,7 @@ class JsonPrinter:
         return dumped(document(self._gathered), indent=2)
 
 
-def document(gathered: Gathered) -> dict[str, Any]:
+def document(gathered: RunReport) -> dict[str, Any]:
     """Return what ``-o json`` writes; every key is there whatever happened.
 
     ``finished`` is false, and ``exitCode`` null, when the stream was cut off. What was asked for
@@ -98,7 +98,7 @@ def document(gathered: Gathered) -> dict[str, Any]:
     }
 
 
-def version_document(gathered: Gathered) -> dict[str, Any]:
+def version_document(gathered: RunReport) -> dict[str, Any]:
     """Return the document of ``version``; ``errors`` says why a server has not answered."""
     return {
         "schema": SCHEMA,
@@ -114,7 +114,7 @@ def dumped(value: object, indent: int | None = None) -> str:
     return json.dumps(value, indent=indent, separators=separators).replace("\x7f", "\\u007f")
 
 
-def _object(told: Told) -> dict[str, Any]:
+def _object(told: ObjectReport) -> dict[str, Any]:
     done, compared = told.done, told.compared
     outcome = done.outcome if done else compared.outcome if compared else None
     return {

@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
 from applyprune.model.events import Outcome
-from applyprune.output.gathering import Gathered
+from applyprune.output.gathering import RunReport
 from applyprune.output.lines import shown
 
 if TYPE_CHECKING:
     from applyprune.model.events import Event
-    from applyprune.model.findings import Finding
+    from applyprune.model.findings import Mismatch
     from applyprune.model.problems import Problem
     from applyprune.model.refs import Ref
-    from applyprune.output.gathering import Told
-    from applyprune.output.screen import Screen
+    from applyprune.output.gathering import ObjectReport
+    from applyprune.output.screen import OutputTarget
 
 _PROGRAM = "applyprune"
 
@@ -30,10 +30,10 @@ _PROGRAM = "applyprune"
 class JUnitPrinter:
     """Writes the report at the end; until then a file holds one that says that it is none."""
 
-    def __init__(self, screen: Screen) -> None:
+    def __init__(self, screen: OutputTarget) -> None:
         """Take where the report goes."""
         self._out = screen.out
-        self._gathered = Gathered()
+        self._gathered = RunReport()
         screen.draft(report(self._gathered))
 
     def show(self, event: Event) -> None:
@@ -45,7 +45,7 @@ class JUnitPrinter:
         self._out(report(self._gathered))
 
 
-def report(gathered: Gathered) -> str:
+def report(gathered: RunReport) -> str:
     """Return the report, always with a test case at least."""
     name, namespace = gathered.name
     called = f"{name} in namespace {namespace}" if name else _PROGRAM
@@ -88,7 +88,7 @@ def report(gathered: Gathered) -> str:
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + ET.tostring(root, encoding="unicode")
 
 
-def _object(told: Told) -> ET.Element:
+def _object(told: ObjectReport) -> ET.Element:
     case = _case(str(told.ref), told.ref)
     if told.assessed is not None:
         case.set("time", f"{told.assessed.elapsed:.3f}")
@@ -106,7 +106,7 @@ def _object(told: Told) -> ET.Element:
     return case
 
 
-def _said(told: Told) -> str:
+def _said(told: ObjectReport) -> str:
     """Return what is to be said of an object that is no failure."""
     lines = []
     if told.done is not None:
@@ -126,7 +126,7 @@ def _set(name: str, namespace: str, problem: Problem | None) -> ET.Element:
     return _verdict(case, "error", problem) if problem else case
 
 
-def _finding(finding: Finding) -> ET.Element:
+def _finding(finding: Mismatch) -> ET.Element:
     case = _case(str(finding.ref or "the inventory"), finding.ref)
     _add(case, "failure", str(finding.fault), finding.what, f"Repair: {finding.remedy.text}")
     return case

@@ -29,7 +29,7 @@ SAY_EVERY = 5.0
 """Seconds after which a log is told of a wait, and of each change of it, at most."""
 
 
-class Live:
+class LiveDisplay:
     """Shows where a run stands, from its beginning to its end."""
 
     def __init__(self, terminal: Terminal, heartbeat: float = HEARTBEAT) -> None:

@@ -20,17 +20,17 @@ from applyprune.output.unified import unified
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from applyprune.model.events import Compared, Enrolled, Standing
-    from applyprune.model.findings import Finding
+    from applyprune.model.events import ApplySetListed, ObjectDiff, ObjectStatus
+    from applyprune.model.findings import Mismatch
     from applyprune.model.problems import Problem
-    from applyprune.output.gathering import Gathered, Told
+    from applyprune.output.gathering import ObjectReport, RunReport
 
 ROWS = 200
 """How many objects, and how many problems, are shown."""
 _ERRORS = frozenset({Outcome.FAILED, Outcome.SKIPPED})
 
 
-def page(gathered: Gathered, room: int) -> str:
+def page(gathered: RunReport, room: int) -> str:
     """Return the page in at most ``room`` bytes of UTF-8, empty when not even its head fits.
 
     What is left out is said: parts fall away from the end.
@@ -51,7 +51,7 @@ def page(gathered: Gathered, room: int) -> str:
     return "\n\n".join([*kept, _note(skipped)] if skipped else kept)
 
 
-def conclusion(gathered: Gathered) -> str:
+def conclusion(gathered: RunReport) -> str:
     """Return how a run ended, in a line: ``web: 2 created, 1 failed in 0.3 s, exit code 3``."""
     finished = gathered.finished
     name, _ = gathered.name
@@ -83,7 +83,7 @@ def block(text: str, language: str = "text") -> str:
     return f"{fence}{language}\n{shown(text)}\n{fence}"
 
 
-def _parts(gathered: Gathered) -> Iterator[str]:
+def _parts(gathered: RunReport) -> Iterator[str]:
     yield _head(gathered)
     changed = [
         one
@@ -111,7 +111,7 @@ def _parts(gathered: Gathered) -> Iterator[str]:
         yield f"… and {len(more)} more would change."
 
 
-def _head(gathered: Gathered) -> str:
+def _head(gathered: RunReport) -> str:
     started = gathered.started
     name, namespace = gathered.name
     about = f": {code(name)} in namespace {code(namespace)}" if name else ""
@@ -137,7 +137,7 @@ def _head(gathered: Gathered) -> str:
     return "\n\n".join(lines)
 
 
-def _changes(changed: Sequence[Told]) -> str:
+def _changes(changed: Sequence[ObjectReport]) -> str:
     rows = [
         [
             _cell(one.ref.short),
@@ -151,7 +151,7 @@ def _changes(changed: Sequence[Told]) -> str:
     return _listing("Changes", ["object", "namespace", "", "why"], rows, len(changed))
 
 
-def _sets(sets: Sequence[Enrolled]) -> str:
+def _sets(sets: Sequence[ApplySetListed]) -> str:
     rows = [
         [
             _cell(one.namespace),
@@ -165,7 +165,7 @@ def _sets(sets: Sequence[Enrolled]) -> str:
     return _listing("Sets", ["namespace", "set", "objects", "ready", ""], rows, len(sets))
 
 
-def _standings(standing: Sequence[Standing]) -> str:
+def _standings(standing: Sequence[ObjectStatus]) -> str:
     rows = [
         [
             _cell(one.ref.short),
@@ -185,7 +185,7 @@ def _listing(title: str, head: Sequence[str], rows: Sequence[Sequence[str]], of:
     return f"#### {title}\n\n{_table(head, rows)}{more}"
 
 
-def _problems(gathered: Gathered) -> Iterator[tuple[str, Problem]]:
+def _problems(gathered: RunReport) -> Iterator[tuple[str, Problem]]:
     for one in (*gathered.errors, *filter(None, [gathered.verdict])):
         yield "error", one
     if gathered.refusal is not None:
@@ -198,7 +198,7 @@ def _problems(gathered: Gathered) -> Iterator[tuple[str, Problem]]:
             )
 
 
-def _findings(findings: Sequence[Finding]) -> str:
+def _findings(findings: Sequence[Mismatch]) -> str:
     rows = [
         [
             one.fault.text,
@@ -217,7 +217,7 @@ def _bounded(problems: Sequence[tuple[str, Problem]]) -> str:
     return "\n".join([*shown_, *([f"- … and {more} more."] if more else [])])
 
 
-def _difference(event: Compared) -> str:
+def _difference(event: ObjectDiff) -> str:
     # In a block of HTML nothing is Markdown: it lasts until the blank line.
     title = html.escape(visible(str(event.ref)))
     told = "\n".join(unified(event))

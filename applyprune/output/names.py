@@ -11,22 +11,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from applyprune.model.events import (
-    Compared,
-    Done,
-    Enrolled,
-    Explained,
-    Found,
-    Listed,
+    ApplySetListed,
+    EntryListed,
+    Explanation,
+    MismatchFound,
+    ObjectDiff,
+    ObjectDone,
+    ObjectStatus,
     Outcome,
-    Standing,
 )
 from applyprune.model.visible import visible
-from applyprune.planning.tracking import SetIdentity
+from applyprune.planning.tracking import ApplySetIdentity
 
 if TYPE_CHECKING:
     from applyprune.model.events import Event
     from applyprune.model.refs import Ref
-    from applyprune.output.screen import Screen
+    from applyprune.output.screen import OutputTarget
 
 _NOT_DONE = frozenset({Outcome.FAILED, Outcome.SKIPPED, Outcome.NOT_PRUNED})
 
@@ -34,7 +34,7 @@ _NOT_DONE = frozenset({Outcome.FAILED, Outcome.SKIPPED, Outcome.NOT_PRUNED})
 class NamePrinter:
     """Writes the name of each object once, when it is dealt with."""
 
-    def __init__(self, screen: Screen) -> None:
+    def __init__(self, screen: OutputTarget) -> None:
         """Take where the lines go."""
         self._out = screen.out
         self._named: set[Ref] = set()
@@ -52,17 +52,19 @@ class NamePrinter:
 
 def _named(event: Event) -> Ref | None:
     match event:
-        case Done(outcome=outcome) if outcome in _NOT_DONE:
+        case ObjectDone(outcome=outcome) if outcome in _NOT_DONE:
             return None
-        case Compared(outcome=Outcome.UNCHANGED):
+        case ObjectDiff(outcome=Outcome.UNCHANGED):
             return None
-        case Done(ref=ref) | Compared(ref=ref) | Standing(ref=ref) | Explained(ref=ref):
+        case (
+            ObjectDone(ref=ref) | ObjectDiff(ref=ref) | ObjectStatus(ref=ref) | Explanation(ref=ref)
+        ):
             return ref
-        case Listed(entry=entry):
+        case EntryListed(entry=entry):
             return entry.ref
-        case Found(finding=finding):
+        case MismatchFound(finding=finding):
             return finding.ref
-        case Enrolled(name=name, namespace=namespace):
-            return SetIdentity(name, namespace).inventory
+        case ApplySetListed(name=name, namespace=namespace):
+            return ApplySetIdentity(name, namespace).inventory
         case _:
             return None

@@ -5,21 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
-from applyprune.model.events import Enrolled, Explained, Standing, Versions
+from applyprune.model.events import ApplySetListed, Explanation, ObjectStatus, VersionReport
 from applyprune.model.readiness import Status
 from applyprune.model.visible import age, age_of
-from applyprune.output.problems import told
+from applyprune.output.problems import problem_text
 from applyprune.output.tables import table
-from applyprune.output.versions import told as versions
+from applyprune.output.versions import version_line as versions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from applyprune.model.inventory import LastRun
     from applyprune.model.refs import Ref
-    from applyprune.output.screen import Screen
+    from applyprune.output.screen import OutputTarget
 
-Seen: TypeAlias = Standing | Enrolled | Explained | Versions
+Seen: TypeAlias = ObjectStatus | ApplySetListed | Explanation | VersionReport
 
 _DRIFTED = {True: "yes", False: "no", None: "-"}
 
@@ -32,28 +32,28 @@ class Overview:
     are changes: a terminal gets the whole picture again, anything else a line for each.
     """
 
-    screen: Screen
+    screen: OutputTarget
     began: bool = False
-    _objects: dict[Ref, Standing] = field(default_factory=dict)
-    _sets: list[Enrolled] = field(default_factory=list)
+    _objects: dict[Ref, ObjectStatus] = field(default_factory=dict)
+    _sets: list[ApplySetListed] = field(default_factory=list)
     _drawn: bool = False
 
     def take(self, event: Seen) -> None:
         """Take one event; write what is complete by it."""
         self.began = True
         match event:
-            case Versions(client, python, platform, server):
+            case VersionReport(client, python, platform, server):
                 said = (_line(one) for one in (client, python, platform, server))
                 self.screen.out(versions(*said))
-            case Explained():
+            case Explanation():
                 self._explained(event)
-            case Standing():
+            case ObjectStatus():
                 self._objects[event.ref] = event
                 if self._drawn and self.screen.again is None:
                     self.screen.out(_change(event))
-            case Enrolled() if self._objects:
+            case ApplySetListed() if self._objects:
                 self._picture(event)
-            case Enrolled():
+            case ApplySetListed():
                 self._sets.append(event)
 
     def close(self) -> None:
@@ -62,7 +62,7 @@ class Overview:
             self.screen.out(_list(self._sets))
             for one in self._sets:
                 if one.problem is not None:
-                    self.screen.err(told("warning", one.problem))
+                    self.screen.err(problem_text("warning", one.problem))
             self._sets.clear()
         elif self._objects and not self._drawn:
             self.screen.out(_objects(list(self._objects.values()), self._width))
@@ -72,7 +72,7 @@ class Overview:
         """Return the columns of the terminal that shows it, None where none does."""
         return None if self.screen.again is None else self.screen.width
 
-    def _picture(self, whole: Enrolled) -> None:
+    def _picture(self, whole: ApplySetListed) -> None:
         again = self.screen.again
         if self._drawn and again is None:
             return
@@ -82,7 +82,7 @@ class Overview:
         write("\n".join(lines))
         self._drawn = True
 
-    def _explained(self, event: Explained) -> None:
+    def _explained(self, event: Explanation) -> None:
         place = f" ({event.origin})" if event.origin else ""
         self.screen.out(_line(f"{event.ref}{place}"))
         for reason in event.reasons:
@@ -91,7 +91,7 @@ class Overview:
         self.screen.out(f"→ {_line(event.verdict)}")
 
 
-def _list(sets: list[Enrolled]) -> str:
+def _list(sets: list[ApplySetListed]) -> str:
     ready = any(one.ready is not None for one in sets)
     head = ["NAMESPACE", "NAME", "OBJECTS", "LAST RUN", "BY", "HELD BY"]
     if ready:
@@ -112,7 +112,7 @@ def _ended(last: LastRun) -> str:
     return f" (exit code {last.exit_code})" if last.exit_code else ""
 
 
-def _objects(objects: list[Standing], width: int | None) -> str:
+def _objects(objects: list[ObjectStatus], width: int | None) -> str:
     rows = [
         (
             one.ref.namespace or "-",
@@ -127,14 +127,14 @@ def _objects(objects: list[Standing], width: int | None) -> str:
     return table(("NAMESPACE", "OBJECT", "STATUS", "DRIFTED", "AGE", "MESSAGE"), rows, width)
 
 
-def _message(one: Standing) -> str:
+def _message(one: ObjectStatus) -> str:
     """Return why an object is not ready; of a ready one there is nothing to say."""
     if one.readiness.status is Status.CURRENT:
         return ""
     return " ".join(one.readiness.message.split())
 
 
-def _drifts(objects: list[Standing]) -> Iterator[str]:
+def _drifts(objects: list[ObjectStatus]) -> Iterator[str]:
     for one in objects:
         if not one.drift:
             continue
@@ -146,7 +146,7 @@ def _drifts(objects: list[Standing]) -> Iterator[str]:
             yield _line(f"  {drift.path}: {drift.found}{wanted}{f', by {who}' if who else ''}")
 
 
-def _about(whole: Enrolled, objects: list[Standing]) -> Iterator[str]:
+def _about(whole: ApplySetListed, objects: list[ObjectStatus]) -> Iterator[str]:
     drifted = sum(one.drifted is True for one in objects)
     parts = [f"{len(objects)} object{'' if len(objects) == 1 else 's'}", f"{whole.ready} ready"]
     if drifted:
@@ -166,7 +166,7 @@ def _line(text: str) -> str:
     return text.replace("\n", "\\n")
 
 
-def _change(one: Standing) -> str:
+def _change(one: ObjectStatus) -> str:
     home = f" -n {one.ref.namespace}" if one.ref.namespace else ""
     words = [one.readiness.status.text, *(["drifted"] if one.drifted else [])]
     message = _message(one)

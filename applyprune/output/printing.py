@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from applyprune.model.events import Event
-    from applyprune.output.screen import Screen
+    from applyprune.output.screen import OutputTarget
 
 PRINTERS = {
     "text": "applyprune.output.text:TextPrinter",
@@ -41,7 +41,7 @@ class Printer(Protocol):
         """Write what is left to write; the stream has ended, perhaps before its end."""
 
 
-def printer(form: str, screen: Screen) -> Printer:
+def printer(form: str, screen: OutputTarget) -> Printer:
     """Return the printer of a format, one of PRINTERS, or of a verb's own text, one of TEXTS."""
     module, _, name = (PRINTERS | TEXTS)[form].partition(":")
-    return cast("Callable[[Screen], Printer]", getattr(import_module(module), name))(screen)
+    return cast("Callable[[OutputTarget], Printer]", getattr(import_module(module), name))(screen)

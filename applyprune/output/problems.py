@@ -16,7 +16,7 @@ _INDENT = "  "
 _TO_COPY = re.compile(r"(?:: |^ *)(?:--|applyprune )[^,]*(?<!\.)$")
 
 
-def told(label: str, problem: Problem, width: int | None = None) -> str:
+def problem_text(label: str, problem: Problem, width: int | None = None) -> str:
     """Return ``error: where: what: why``, or ``warning: …``, and below it, indented, the rest.
 
     Lines wider than ``width`` are broken at blanks, but for lines of the input and what is there

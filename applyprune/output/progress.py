@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from applyprune.model.events import (
-    Assessed,
-    Done,
+    InventoryWritten,
+    ObjectDone,
     Planned,
-    Recorded,
+    ReadinessReported,
     Started,
     Waiting,
 )
@@ -74,17 +74,17 @@ class Progress:
                 known = {} if event.ref is None else {event.ref: event.why}
                 self._left = known | {other.ref: other.why for other in event.others}
                 self._count = event.count
-            case Assessed(ref=ref):
+            case ReadinessReported(ref=ref):
                 self._ready += 1
                 self._over(ref)
-            case Done(ref=ref):
+            case ObjectDone(ref=ref):
                 self._over(ref)
                 if ref in self._waves:
                     self._applied += 1
                     self._wave = max(self._wave, self._of[self._waves[ref]])
                 else:
                     self._removed += 1
-            case Recorded():
+            case InventoryWritten():
                 self._waiting = None
             case _:
                 pass

@@ -18,7 +18,7 @@ def nowhere(text: str) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Screen:
+class OutputTarget:
     """Two places for lines: data goes to ``out``, talk to ``err``.
 
     Both make visible what a terminal would obey; colours are given by ``paint.painted``, and shown

@@ -14,7 +14,7 @@ from enum import StrEnum
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from applyprune.model.events import Compared
+from applyprune.model.events import ObjectDiff
 from applyprune.model.manifests import Origin
 from applyprune.model.plan import ApplyStep, Plan
 from applyprune.output.changes import changes, json_patch
@@ -30,10 +30,10 @@ SCHEMA = "applyprune.dev/output/v1"
 def shape(event: Event) -> dict[str, Any]:
     """Return an event as JSON data; a comparison also as a patch and as a list of changes."""
     told = {"event": EVENT_NAMES[type(event)], **_record(event)}
-    return told | differences(event) if isinstance(event, Compared) else told
+    return told | differences(event) if isinstance(event, ObjectDiff) else told
 
 
-def differences(compared: Compared) -> dict[str, Any]:
+def differences(compared: ObjectDiff) -> dict[str, Any]:
     """Return what differs: as an RFC 6902 patch, and each difference with its values."""
     return {"patch": json_patch(compared), "changes": changes(compared)}
 

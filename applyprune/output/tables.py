@@ -9,7 +9,7 @@ from applyprune.output.paint import cells
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from applyprune.model.events import Listed
+    from applyprune.model.events import EntryListed
 
 
 _GAP = "   "
@@ -49,7 +49,7 @@ def _row(line: Sequence[str], widths: Sequence[int], width: int | None) -> str:
     return "\n".join((start.rstrip(), *below))
 
 
-def listed(events: Sequence[Listed]) -> str:
+def listed(events: Sequence[EntryListed]) -> str:
     """Return the table of what an inventory lists."""
     entries = [one.entry for one in events]
     rows = [

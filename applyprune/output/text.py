@@ -9,28 +9,28 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from applyprune.model.events import (
-    Assessed,
-    Done,
-    Enrolled,
+    ApplySetListed,
+    EntryListed,
+    ErrorRaised,
     Event,
-    Explained,
-    Failed,
+    Explanation,
     Finished,
-    Found,
-    Listed,
+    MismatchFound,
+    ObjectDone,
+    ObjectStatus,
     Outcome,
     Planned,
-    Refused,
-    Standing,
+    PruneBlocked,
+    ReadinessReported,
     Started,
-    Versions,
-    Warned,
+    VersionReport,
+    WarningRaised,
 )
 from applyprune.model.options import DryRun, Mode
 from applyprune.output.naming import called
 from applyprune.output.overview import Overview
 from applyprune.output.paint import Colour, painted
-from applyprune.output.problems import told
+from applyprune.output.problems import problem_text
 from applyprune.output.tables import listed
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from applyprune.model.problems import Problem
     from applyprune.model.refs import Ref
-    from applyprune.output.screen import Screen
+    from applyprune.output.screen import OutputTarget
 
 _COLOURS = {
     Outcome.CREATED: Colour.GREEN,
@@ -60,7 +60,7 @@ _REPEATED = 10
 class TextPrinter:
     """Writes lines as a run goes on: objects and the summary to ``out``, the rest to ``err``."""
 
-    def __init__(self, screen: Screen) -> None:
+    def __init__(self, screen: OutputTarget) -> None:
         """Take where the lines go; nothing is written yet."""
         self._screen = screen
         self._name = ""
@@ -69,7 +69,7 @@ class TextPrinter:
         self._mode = Mode.APPLY
         self._found = 0
         self._overview = Overview(screen)
-        self._listed: list[Listed] = []
+        self._listed: list[EntryListed] = []
         self._large = False
         self._ended = False
         self._lines = 0
@@ -77,17 +77,17 @@ class TextPrinter:
         self._shows: Mapping[type[Event], Callable[..., None]] = {
             Started: self._started,
             Planned: self._planned,
-            Done: self._done,
-            Assessed: self._assessed,
-            Warned: self._warned,
-            Found: self._finding,
-            Refused: self._refused,
-            Standing: self._overview.take,
-            Enrolled: self._overview.take,
-            Explained: self._overview.take,
-            Versions: self._overview.take,
-            Listed: self._listed.append,
-            Failed: self._error_at_the_end,
+            ObjectDone: self._done,
+            ReadinessReported: self._assessed,
+            WarningRaised: self._warned,
+            MismatchFound: self._finding,
+            PruneBlocked: self._refused,
+            ObjectStatus: self._overview.take,
+            ApplySetListed: self._overview.take,
+            Explanation: self._overview.take,
+            VersionReport: self._overview.take,
+            EntryListed: self._listed.append,
+            ErrorRaised: self._error_at_the_end,
             Finished: self._finished,
         }
 
@@ -111,7 +111,7 @@ class TextPrinter:
         self._screen.out(line.replace("\n", "\\n"))
 
     def _err(self, label: str, problem: Problem) -> None:
-        text = told(label, problem, self._screen.width if self._screen.live else None)
+        text = problem_text(label, problem, self._screen.width if self._screen.live else None)
         self._lines += text.count("\n") + 1
         self._screen.err(text)
 
@@ -122,7 +122,7 @@ class TextPrinter:
     def _planned(self, event: Planned) -> None:
         self._large = len(event.plan.applies) > _LISTED
 
-    def _done(self, event: Done) -> None:
+    def _done(self, event: ObjectDone) -> None:
         if event.outcome is Outcome.UNCHANGED and self._large and not event.reason:
             return
         word = painted(event.outcome.text, _COLOURS.get(event.outcome))
@@ -131,7 +131,7 @@ class TextPrinter:
         if event.problem is not None:
             self._failure(event.ref, event.problem)
 
-    def _assessed(self, event: Assessed) -> None:
+    def _assessed(self, event: ReadinessReported) -> None:
         if event.problem is not None:
             self._failure(event.ref, event.problem)
             return
@@ -142,21 +142,21 @@ class TextPrinter:
         self._failed.append((ref, self._lines))
         self._err("error", problem)
 
-    def _warned(self, event: Warned) -> None:
+    def _warned(self, event: WarningRaised) -> None:
         if not self._screen.quiet:
             self._err("warning", event.problem)
 
-    def _finding(self, event: Found) -> None:
+    def _finding(self, event: MismatchFound) -> None:
         finding = event.finding
         about = f"{called(finding.ref, self._home)}: " if finding.ref else ""
         self._found += 1
         what = " ".join(finding.what.split())
         self._out(f"{finding.fault.text}: {about}{what} → {finding.remedy.text}")
 
-    def _refused(self, event: Refused) -> None:
+    def _refused(self, event: PruneBlocked) -> None:
         self._err("error", event.problem)
 
-    def _error_at_the_end(self, event: Failed) -> None:
+    def _error_at_the_end(self, event: ErrorRaised) -> None:
         self._ended = True
         self._err("error", event.problem)
 

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from applyprune.model.events import Compared
+    from applyprune.model.events import ObjectDiff
 
 _CONTEXT = 3
 _NOWHERE = "/dev/null"
 
 
-def unified(compared: Compared) -> Iterator[str]:
+def unified(compared: ObjectDiff) -> Iterator[str]:
     """Yield the lines of the unified diff of one object."""
     # Imported here: without a change there is nothing to write.
     from applyprune.output.yaml_text import as_yaml

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-def told(client: str, python: str, platform: str, server: str) -> str:
+def version_line(client: str, python: str, platform: str, server: str) -> str:
     """Return a line for what runs here, and one for the server where it has answered."""
     lines = [f"applyprune {client} (Python {python}, {platform})"]
     if server:

@@ -10,27 +10,27 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from applyprune.model.events import (
-    Assessed,
-    Compared,
-    Done,
+    ApplySetListed,
     Drift,
-    Enrolled,
-    Explained,
-    Failed,
+    EntryListed,
+    ErrorRaised,
+    Explanation,
     Finished,
-    Found,
-    Listed,
+    InventoryWritten,
+    MismatchFound,
+    ObjectDiff,
+    ObjectDone,
+    ObjectStatus,
     Pending,
     Planned,
-    Recorded,
-    Refused,
-    Standing,
+    PruneBlocked,
+    ReadinessReported,
     Started,
-    Versions,
+    VersionReport,
     Waiting,
-    Warned,
+    WarningRaised,
 )
-from applyprune.model.findings import Finding
+from applyprune.model.findings import Mismatch
 from applyprune.model.inventory import Entry, LastRun
 from applyprune.model.manifests import Origin
 from applyprune.model.problems import ContestedField, ManagerConflict, Mark, Problem
@@ -44,20 +44,20 @@ EVENT_NAMES: Mapping[type, str] = MappingProxyType(
     {
         Started: "started",
         Planned: "planned",
-        Recorded: "inventoryWritten",
-        Done: "object",
-        Assessed: "readiness",
+        InventoryWritten: "inventoryWritten",
+        ObjectDone: "object",
+        ReadinessReported: "readiness",
         Waiting: "waiting",
-        Warned: "warning",
-        Found: "inventoryMismatch",
-        Refused: "pruneBlocked",
-        Compared: "diff",
-        Standing: "objectStatus",
-        Enrolled: "applySet",
-        Listed: "inventoryEntry",
-        Explained: "explanation",
-        Versions: "version",
-        Failed: "error",
+        WarningRaised: "warning",
+        MismatchFound: "inventoryMismatch",
+        PruneBlocked: "pruneBlocked",
+        ObjectDiff: "diff",
+        ObjectStatus: "objectStatus",
+        ApplySetListed: "applySet",
+        EntryListed: "inventoryEntry",
+        Explanation: "explanation",
+        VersionReport: "version",
+        ErrorRaised: "error",
         Finished: "finished",
     }
 )
@@ -73,15 +73,15 @@ KEYS: Mapping[type, Mapping[str, str | None]] = MappingProxyType(
             "dry_run": "dryRun",
         },
         Planned: {"plan": "plan"},
-        Recorded: {"phase": "phase", "entries": "entries", "generation": "generation"},
-        Done: {
+        InventoryWritten: {"phase": "phase", "entries": "entries", "generation": "generation"},
+        ObjectDone: {
             "ref": "ref",
             "outcome": "outcome",
             "origin": "origin",
             "reason": "reason",
             "problem": "problem",
         },
-        Assessed: {
+        ReadinessReported: {
             "ref": "ref",
             "readiness": "readiness",
             "elapsed": "elapsed",
@@ -97,9 +97,9 @@ KEYS: Mapping[type, Mapping[str, str | None]] = MappingProxyType(
             "count": "count",
         },
         Pending: {"ref": "ref", "why": "reason"},
-        Warned: {"problem": "problem"},
-        Found: {"finding": "mismatch"},
-        Finding: {
+        WarningRaised: {"problem": "problem"},
+        MismatchFound: {"finding": "mismatch"},
+        Mismatch: {
             "fault": "type",
             "remedy": "repair",
             "what": "message",
@@ -109,8 +109,8 @@ KEYS: Mapping[type, Mapping[str, str | None]] = MappingProxyType(
             "live": None,
             "resource": None,
         },
-        Refused: {"problem": "problem"},
-        Compared: {
+        PruneBlocked: {"problem": "problem"},
+        ObjectDiff: {
             "ref": "ref",
             "outcome": "outcome",
             "before": "before",
@@ -128,7 +128,7 @@ KEYS: Mapping[type, Mapping[str, str | None]] = MappingProxyType(
             "operation": "operation",
             "time": "time",
         },
-        Standing: {
+        ObjectStatus: {
             "ref": "ref",
             "readiness": "readiness",
             "ownership": "ownership",
@@ -136,7 +136,7 @@ KEYS: Mapping[type, Mapping[str, str | None]] = MappingProxyType(
             "drifted": "drifted",
             "drift": "drift",
         },
-        Enrolled: {
+        ApplySetListed: {
             "name": "name",
             "namespace": "namespace",
             "objects": "objects",
@@ -153,7 +153,7 @@ KEYS: Mapping[type, Mapping[str, str | None]] = MappingProxyType(
             "at": "at",
             "exit_code": "exitCode",
         },
-        Listed: {"name": "name", "namespace": "namespace", "entry": "entry"},
+        EntryListed: {"name": "name", "namespace": "namespace", "entry": "entry"},
         Entry: {
             "ref": "ref",
             "plural": "plural",
@@ -170,19 +170,19 @@ KEYS: Mapping[type, Mapping[str, str | None]] = MappingProxyType(
             "deleting": "deleting",
             "orphaning": "orphaning",
         },
-        Explained: {
+        Explanation: {
             "ref": "ref",
             "verdict": "verdict",
             "reasons": "reasons",
             "origin": "origin",
         },
-        Versions: {
+        VersionReport: {
             "client": "client",
             "python": "python",
             "platform": "platform",
             "server": "server",
         },
-        Failed: {"problem": "problem"},
+        ErrorRaised: {"problem": "problem"},
         Finished: {
             "counts": "counts",
             "exit_code": "exitCode",

@@ -56,7 +56,7 @@ _UNKNOWN = frozenset({"field not declared in schema", "unknown field"})
 _LONGEST = 100
 
 
-def reworded(message: str) -> str:
+def clean_message(message: str) -> str:
     """Return a server's message without what only its authors understand."""
     bare = message
     for noise in (_TYPED, _CONVERTING, _INVALID, _PATTERN, _UNCHECKED):
@@ -66,14 +66,14 @@ def reworded(message: str) -> str:
     return _GO.sub(lambda found: found[1] or found[2] or "", bare)
 
 
-def blamed(error: ApiError, body: Mapping[str, Any]) -> tuple[Mark, ...]:
+def error_fields(error: ApiError, body: Mapping[str, Any]) -> tuple[Mark, ...]:
     """Return the fields of a manifest that a refusal is about, each with the server's words.
 
     One that the manifest does not hold is told by the nearest around it that it does hold.
     """
     marks: dict[Mark, None] = {}
     for field, why in _said(error):
-        path, left = steps(_as_written(field, body), body)
+        path, left = parse_path(_as_written(field, body), body)
         note = f"{field.removeprefix('.')}: {why}" if left else why
         for one in _twins(path, why, body) or [(*path, *_quoted_entry(path, why, body))]:
             marks[Mark(one, _short(note))] = None
@@ -95,7 +95,7 @@ def advice(error: ApiError) -> str:
     return next((hint for words, hint in _ADVICE if words in error.what), "")
 
 
-def steps(text: str, body: object) -> tuple[Field, str]:
+def parse_path(text: str, body: object) -> tuple[Field, str]:
     """Return the path that a server's text means in a body, and what of it the body has not.
 
     Names stand unquoted, their dots too (``.metadata.labels.app.kubernetes.io/name``): only what is
@@ -224,5 +224,5 @@ def _index(text: str, body: list[Any]) -> tuple[int, str] | None:
 
 
 def _short(why: str) -> str:
-    bare = reworded(why)
+    bare = clean_message(why)
     return bare if len(bare) <= _LONGEST else f"{bare[:_LONGEST]}…"

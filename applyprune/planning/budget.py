@@ -40,7 +40,7 @@ GUARDED = {
 """The kinds that no prune deletes unless they are allowed, by the word that allows each."""
 
 
-def judge(
+def check_guards(
     steps: Sequence[RemoveStep],
     cascades: Cascades,
     listed: Collection[Ref],
@@ -120,7 +120,7 @@ def approval_of(steps: Sequence[RemoveStep], cascades: Cascades) -> str:
     return digest([sorted(doomed), sorted(along)])
 
 
-def lifted(options: Options, steps: Sequence[RemoveStep], cascades: Cascades) -> Options:
+def with_approval(options: Options, steps: Sequence[RemoveStep], cascades: Cascades) -> Options:
     """Return the options with every guard lifted that an approval of this prune can lift.
 
     What could not be counted was not approved, for the digest does not know it.

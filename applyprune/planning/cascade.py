@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 from applyprune.errors import PruneRefused, as_problem
 from applyprune.model.refs import GroupKind, Ref
 from applyprune.model.visible import and_more
-from applyprune.planning.world import Contents
+from applyprune.planning.world import CascadeContents
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from applyprune.model.live import Live
+    from applyprune.model.live import LiveObject
     from applyprune.model.options import Options
     from applyprune.model.problems import Problem
 
@@ -106,7 +106,7 @@ class Cascades:
         return as_problem(PruneRefused(f"{ref.short} was not deleted", why=why))
 
 
-def cascade_of(contents: Contents, going: Collection[str]) -> Cascade:
+def cascade_of(contents: CascadeContents, going: Collection[str]) -> Cascade:
     """Return whose the contents are; an object served under two groups counts once, by its UID.
 
     ``going`` holds the UIDs of what this prune deletes. What the set leaves, orphans or still
@@ -123,12 +123,12 @@ def cascade_of(contents: Contents, going: Collection[str]) -> Cascade:
     return Cascade(len(unique), foreign, contents.uncounted)
 
 
-def _is_passing(live: Live) -> bool:
+def _is_passing(live: LiveObject) -> bool:
     kind = live.ref.group_kind
     return kind in _PASSING or (not kind.group and (kind.kind, live.ref.name) in _SYSTEMS_OWN)
 
 
-def _owners(live: Live) -> set[str]:
+def _owners(live: LiveObject) -> set[str]:
     return {str(owner.get("uid")) for owner in live.metadata.get("ownerReferences") or ()}
 
 

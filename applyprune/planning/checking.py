@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from applyprune.model.findings import Fault, Finding, Remedy
+from applyprune.model.findings import Mismatch, MismatchType, Repair
 from applyprune.model.inventory import Entry, Inventory, Ownership
-from applyprune.model.live import Absent, Live, Unknown
+from applyprune.model.live import Absent, LiveObject, Unknown
 from applyprune.planning.managed_fields import own_apply_entry
 from applyprune.planning.ownership import Owner, owner_of
 from applyprune.planning.recovery import is_restored, recovered_entries
@@ -17,26 +17,26 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from applyprune.model.refs import Ref
-    from applyprune.planning.tracking import SetIdentity
-    from applyprune.planning.world import World
+    from applyprune.planning.tracking import ApplySetIdentity
+    from applyprune.planning.world import ClusterSnapshot
 
 
 def check(
     inventory: Inventory,
     damage: Sequence[str],
     strays: Sequence[str],
-    world: World,
-    target: SetIdentity,
+    world: ClusterSnapshot,
+    target: ApplySetIdentity,
     *,
     ownership: Ownership,
-) -> tuple[Finding, ...]:
+) -> tuple[Mismatch, ...]:
     """Return every difference; ``world.marked`` are all objects that bear the set's marks.
 
     ``damage`` says what could not be read of the inventory and ``strays`` names shards that it
     does not. ``ownership`` is how an unlisted object of the set is to be recorded.
     """
     restored = is_restored(inventory, world)
-    found: list[Finding] = [*_of_inventory(inventory, damage, strays, world, restored=restored)]
+    found: list[Mismatch] = [*_of_inventory(inventory, damage, strays, world, restored=restored)]
     for _, entry in sorted(inventory.entries.items()):
         found.extend(_of_entry(entry, world, target, restored=restored))
     uids = {entry.uid for entry in inventory.entries.values()}
@@ -44,23 +44,23 @@ def check(
     listed = inventory.entries.keys()
     for entry in recovered_entries(unlisted, world.resources, but=listed, ownership=ownership):
         what = f"it has the set's label and field manager; it will be recorded as {ownership}"
-        found.append(Finding(Fault.UNLISTED, Remedy.LIST, what, entry.ref, entry))
+        found.append(Mismatch(MismatchType.UNLISTED, Repair.LIST, what, entry.ref, entry))
     found.extend(
-        Finding(Fault.UNKNOWN, Remedy.NONE, f"could not be looked at: {what}")
+        Mismatch(MismatchType.UNKNOWN, Repair.NONE, f"could not be looked at: {what}")
         for what in world.unseen
     )
     return tuple(found)
 
 
-def repaired(inventory: Inventory, findings: Sequence[Finding]) -> Mapping[Ref, Entry]:
+def repaired(inventory: Inventory, findings: Sequence[Mismatch]) -> Mapping[Ref, Entry]:
     """Return the entries as they are once every finding has had its remedy."""
     entries = dict(inventory.entries)
     for one in findings:
         if one.ref is None:
             continue
-        if one.remedy is Remedy.UNLIST:
+        if one.remedy is Repair.UNLIST:
             entries.pop(one.ref, None)
-        elif one.remedy is Remedy.LIST and one.entry is not None:
+        elif one.remedy is Repair.LIST and one.entry is not None:
             entries[one.ref] = one.entry
     return entries
 
@@ -69,64 +69,71 @@ def _of_inventory(
     inventory: Inventory,
     damage: Sequence[str],
     strays: Sequence[str],
-    world: World,
+    world: ClusterSnapshot,
     *,
     restored: bool,
-) -> Iterator[Finding]:
+) -> Iterator[Mismatch]:
     for what in damage:
-        yield Finding(Fault.DAMAGED, Remedy.REWRITE, what)
+        yield Mismatch(MismatchType.DAMAGED, Repair.REWRITE, what)
     if not inventory.exists and world.marked:
         what = f"{len(world.marked)} objects bear its marks"
-        yield Finding(Fault.LOST, Remedy.REWRITE, what)
+        yield Mismatch(MismatchType.LOST, Repair.REWRITE, what)
     if restored:
         what = "its ConfigMap, or every object that it lists, has another UID than it says"
-        yield Finding(Fault.COPIED, Remedy.REWRITE, what)
+        yield Mismatch(MismatchType.COPIED, Repair.REWRITE, what)
     for name in strays:
         what = f"configmap/{name} is a shard that the inventory does not name"
-        yield Finding(Fault.STRAY_SHARD, Remedy.REWRITE, what)
+        yield Mismatch(MismatchType.STRAY_SHARD, Repair.REWRITE, what)
 
 
 def _of_entry(
-    entry: Entry, world: World, target: SetIdentity, *, restored: bool
-) -> Iterator[Finding]:
+    entry: Entry, world: ClusterSnapshot, target: ApplySetIdentity, *, restored: bool
+) -> Iterator[Mismatch]:
     ref, state = entry.ref, world.states[entry.ref]
     resource = world.resources.get(ref.group_kind)
     if isinstance(state, Unknown):
-        yield Finding(Fault.UNKNOWN, Remedy.NONE, str(state.problem), ref)
+        yield Mismatch(MismatchType.UNKNOWN, Repair.NONE, str(state.problem), ref)
     elif isinstance(state, Absent):
         if resource is None:
             what = "the server does not know its kind any more, and no CRD defines it"
-            yield Finding(Fault.KIND_GONE, Remedy.UNLIST, what, ref)
+            yield Mismatch(MismatchType.KIND_GONE, Repair.UNLIST, what, ref)
         elif entry.uid:
             what = "the next run creates it if it is in the input, and otherwise unlists it"
-            yield Finding(Fault.GONE, Remedy.NONE, what, ref)
+            yield Mismatch(MismatchType.GONE, Repair.NONE, what, ref)
     else:
         yield from _of_live(entry, state, world, target, restored=restored)
 
 
 def _of_live(
-    entry: Entry, live: Live, world: World, target: SetIdentity, *, restored: bool
-) -> Iterator[Finding]:
+    entry: Entry,
+    live: LiveObject,
+    world: ClusterSnapshot,
+    target: ApplySetIdentity,
+    *,
+    restored: bool,
+) -> Iterator[Mismatch]:
     ref, owner = entry.ref, owner_of(live, entry, target)
     label = live.labels.get(PART_OF, "")
     resource = world.resources.get(ref.group_kind)
     if owner is Owner.OTHER:
         what = f"its label names another set: {label}"
-        yield Finding(Fault.TWO_OWNERS, Remedy.UNLIST, what, ref)
+        yield Mismatch(MismatchType.TWO_OWNERS, Repair.UNLIST, what, ref)
     elif owner is Owner.RECORDED and not label:
         if not entry.uid:
             what = "it was to be adopted, and never was"
-            yield Finding(Fault.UNLABELLED, Remedy.UNLIST, what, ref)
+            yield Mismatch(MismatchType.UNLABELLED, Repair.UNLIST, what, ref)
         elif entry.orphaning and own_apply_entry(live, target.manager) is None:
             what = "it was orphaned, and that was not recorded"
-            yield Finding(Fault.UNLABELLED, Remedy.UNLIST, what, ref)
+            yield Mismatch(MismatchType.UNLABELLED, Repair.UNLIST, what, ref)
         else:
             what = f"somebody has taken off its label {PART_OF}"
-            yield Finding(Fault.UNLABELLED, Remedy.MARK, what, ref, live=live, resource=resource)
+            yield Mismatch(
+                MismatchType.UNLABELLED, Repair.MARK, what, ref, live=live, resource=resource
+            )
     elif owner is Owner.RECORDED:
         for manager in _other_sets(live, target):
             what = f"it is this set's by its label, and {manager} owns fields of it"
-            yield Finding(Fault.TWO_OWNERS, Remedy.NONE, what, ref)
+            yield Mismatch(MismatchType.TWO_OWNERS, Repair.NONE, what, ref)
     elif owner is Owner.CLAIMED or (restored and label):
         ownership = entry.ownership if restored else Ownership.ADOPTED
         fresh = replace(
@@ -138,13 +145,15 @@ def _of_live(
             fingerprint=None,
         )
         what = f"it was created again and has the set's marks; it will be recorded as {ownership}"
-        yield Finding(Fault.OTHER_UID, Remedy.LIST, what, ref, fresh, live=live, resource=resource)
+        yield Mismatch(
+            MismatchType.OTHER_UID, Repair.LIST, what, ref, fresh, live=live, resource=resource
+        )
     elif entry.uid:
         what = "it was created again by somebody else, and bears no mark of the set"
-        yield Finding(Fault.OTHER_UID, Remedy.UNLIST, what, ref)
+        yield Mismatch(MismatchType.OTHER_UID, Repair.UNLIST, what, ref)
 
 
-def _other_sets(live: Live, target: SetIdentity) -> Sequence[str]:
+def _other_sets(live: LiveObject, target: ApplySetIdentity) -> Sequence[str]:
     """Return the field managers of other sets that have applied the object."""
     managers = {
         str(one.get("manager", ""))

@@ -12,7 +12,7 @@ from applyprune.planning.tracking import LAST_APPLIED
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from applyprune.model.live import Live
+    from applyprune.model.live import LiveObject
     from applyprune.planning.field_paths import Path
 
 _BOOKKEEPING = frozenset(
@@ -38,7 +38,7 @@ def substance(body: Mapping[str, Any], *, status: bool = False) -> Mapping[str, 
     return {**kept, "metadata": metadata}
 
 
-def dropped(after: Live, migrated: Collection[str], manager: str) -> tuple[Path, ...]:
+def dropped(after: LiveObject, migrated: Collection[str], manager: str) -> tuple[Path, ...]:
     """Return the fields that go because nobody wants them once managers have become ours.
 
     ``after`` is the reply to a dry run, which could not let them change hands first.
@@ -71,7 +71,7 @@ def renamed(body: Mapping[str, Any], *, name: str, namespace: str) -> Mapping[st
     return {**body, "metadata": metadata}
 
 
-def overlaid(live: Live | None, wanted: Mapping[str, Any]) -> Mapping[str, Any]:
+def overlaid(live: LiveObject | None, wanted: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return a live object with every value of a manifest in it, lists as a whole.
 
     That is what an apply makes of it, but for the fields that it takes away; the server knows.

@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from applyprune.errors import ApplypruneError
-    from applyprune.model.live import Live
+    from applyprune.model.live import LiveObject
     from applyprune.model.options import Options
     from applyprune.model.plan import ApplyStep, Desired
     from applyprune.model.refs import Ref
-    from applyprune.planning.tracking import SetIdentity
+    from applyprune.planning.tracking import ApplySetIdentity
 
 # As apimachinery's managedfields/internal/conflict.go words it; an Update says its version.
 _CAUSE = re.compile(
@@ -58,7 +58,7 @@ _BY_HAND = re.compile(r"kubectl.*|k9s|Lens|helm|before-first-apply|Mozilla|node-
 
 
 @dataclass(frozen=True, slots=True)
-class Contender:
+class FieldOwner:
     """Another manager of a field, as the server's refusal tells of it."""
 
     manager: str
@@ -67,20 +67,20 @@ class Contender:
     time: str
 
 
-def contenders(error: Conflict) -> Mapping[str, tuple[Contender, ...]]:
+def contenders(error: Conflict) -> Mapping[str, tuple[FieldOwner, ...]]:
     """Return the other managers of each field that is contended, by the server's word for it."""
-    found: defaultdict[str, dict[Contender, None]] = defaultdict(dict)
+    found: defaultdict[str, dict[FieldOwner, None]] = defaultdict(dict)
     for cause in error.causes:
         match = _CAUSE.match(cause.get("message", ""))
         one = (
-            Contender(
+            FieldOwner(
                 match["manager"],
                 "Update" if match["update"] else "Apply",
                 match["subresource"] or "",
                 match["time"] or "",
             )
             if match
-            else Contender("another manager", "", "", "")
+            else FieldOwner("another manager", "", "", "")
         )
         found[cause.get("field", "")][one] = None
     return {name: tuple(ones) for name, ones in sorted(found.items())}
@@ -91,7 +91,9 @@ def managers(error: Conflict) -> frozenset[str]:
     return frozenset(one.manager for ones in contenders(error).values() for one in ones)
 
 
-def forces(one: Desired, live: Live | None, options: Options, target: SetIdentity) -> bool:
+def forces(
+    one: Desired, live: LiveObject | None, options: Options, target: ApplySetIdentity
+) -> bool:
     """Return whether an object may be sent by force: what its manifest asks for goes first.
 
     One that another set has applied and nobody has labelled may still be listed there.
@@ -107,7 +109,7 @@ def forces(one: Desired, live: Live | None, options: Options, target: SetIdentit
     return not any(str(manager).startswith(MANAGERS) for manager in appliers)  # guard: other-set
 
 
-def settled_first(step: ApplyStep, target: SetIdentity) -> frozenset[str]:
+def settled_first(step: ApplyStep, target: ApplySetIdentity) -> frozenset[str]:
     """Return the managers with whom an apply comes into no conflict: it deals with them before."""
     live = step.live
     taken = live is not None and live.labels.get(PART_OF, target.id) != target.id
@@ -139,7 +141,7 @@ def contended(error: Conflict) -> str:
 def explain(
     error: Conflict,
     one: Desired,
-    live: Live | None,
+    live: LiveObject | None,
     autoscalers: Sequence[Mapping[str, Any]],
     now: datetime,
 ) -> Conflict:
@@ -172,12 +174,14 @@ def explain(
     )
 
 
-def conflicts_of(error: Conflict, one: Desired, live: Live | None) -> tuple[ManagerConflict, ...]:
+def conflicts_of(
+    error: Conflict, one: Desired, live: LiveObject | None
+) -> tuple[ManagerConflict, ...]:
     """Return the conflict as data: each other manager and the fields that it owns.
 
     ``live`` is the object in full, None where it could not be read.
     """
-    owned: defaultdict[Contender, list[ContestedField]] = defaultdict(list)
+    owned: defaultdict[FieldOwner, list[ContestedField]] = defaultdict(list)
     for name, ones in contenders(error).items():
         field = _contested(name, one, live)
         for other in ones:
@@ -194,7 +198,7 @@ def conflicts_of(error: Conflict, one: Desired, live: Live | None) -> tuple[Mana
     )
 
 
-def _contested(name: str, one: Desired, live: Live | None) -> ContestedField:
+def _contested(name: str, one: Desired, live: LiveObject | None) -> ContestedField:
     """Return one field in conflict, with the values of both sides where they are known."""
     path = from_server(name, one.body)
     if path is None:
@@ -218,7 +222,7 @@ def _hint(pointers: Sequence[str], others: Collection[str]) -> str:
     )
 
 
-def _who(one: Contender, live: Live | None, now: datetime) -> str:
+def _who(one: FieldOwner, live: LiveObject | None, now: datetime) -> str:
     how = one.operation
     if one.subresource:
         how += f" of {one.subresource}"
@@ -227,7 +231,7 @@ def _who(one: Contender, live: Live | None, now: datetime) -> str:
     return f"{one.manager} ({told})" if told else one.manager
 
 
-def _time(one: Contender, live: Live | None) -> str:
+def _time(one: FieldOwner, live: LiveObject | None) -> str:
     for entry in live.managed_fields if live else ():
         if (
             entry.get("manager") == one.manager
@@ -243,7 +247,7 @@ def _ago(time: object, now: datetime) -> str:
     return "" if seconds is None else f"{age(seconds)} ago"
 
 
-def _is_scale(name: str, ones: Sequence[Contender]) -> bool:
+def _is_scale(name: str, ones: Sequence[FieldOwner]) -> bool:
     return name == _REPLICAS or any(
         (one.manager, one.subresource) == ("kube-controller-manager", "scale") for one in ones
     )
@@ -267,7 +271,7 @@ def _described(scaler: Mapping[str, Any], now: datetime) -> str:
     )
 
 
-def _notes(ones: Sequence[Contender]) -> Sequence[str]:
+def _notes(ones: Sequence[FieldOwner]) -> Sequence[str]:
     return list(dict.fromkeys(note for one in ones if (note := _note(one.manager))))
 
 

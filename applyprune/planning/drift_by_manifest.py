@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from applyprune.model.events import Drift
 from applyprune.planning.digests import is_secret
-from applyprune.planning.evidence import same_entry
+from applyprune.planning.evidence import same_apply_entry
 from applyprune.planning.field_paths import MISSING, to_pointer, value_at
 from applyprune.planning.field_sets import leaves, owns
 from applyprune.planning.managed_fields import own_apply_entry
@@ -16,15 +16,17 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from applyprune.model.inventory import Entry
-    from applyprune.model.live import Live
+    from applyprune.model.live import LiveObject
     from applyprune.model.plan import Desired
     from applyprune.planning.field_paths import Path
-    from applyprune.planning.tracking import SetIdentity
+    from applyprune.planning.tracking import ApplySetIdentity
 
     Managers = Sequence[Mapping[str, Any]]
 
 
-def has_drifted(one: Desired, entry: Entry | None, live: Live | None, manager: str) -> bool:
+def drifted_from_manifest(
+    one: Desired, entry: Entry | None, live: LiveObject | None, manager: str
+) -> bool:
     """Return whether an object that an apply would change was changed by somebody else.
 
     So it is when its manifest is the one that was applied last. Of a Secret no digest of its values
@@ -35,10 +37,12 @@ def has_drifted(one: Desired, entry: Entry | None, live: Live | None, manager: s
         return False
     if live is None or not is_secret(one.body):
         return True
-    return entry.fingerprint is None or not same_entry(entry.fingerprint, live, manager)
+    return entry.fingerprint is None or not same_apply_entry(entry.fingerprint, live, manager)
 
 
-def drift_of(before: Live, after: Live, target: SetIdentity) -> tuple[Drift, ...]:
+def manifest_drift(
+    before: LiveObject, after: LiveObject, target: ApplySetIdentity
+) -> tuple[Drift, ...]:
     """Return each field that our apply would set back, and who has written it.
 
     ``before`` is the live object and ``after`` the reply to a dry run, both read in full.
@@ -54,7 +58,13 @@ def drift_of(before: Live, after: Live, target: SetIdentity) -> tuple[Drift, ...
 
 
 def _drift(
-    path: Path, wanted: object, there: object, live: Live, target: SetIdentity, *, secret: bool
+    path: Path,
+    wanted: object,
+    there: object,
+    live: LiveObject,
+    target: ApplySetIdentity,
+    *,
+    secret: bool,
 ) -> Drift:
     writer = _writer(live, path, target)
     # Labels and the like of a Secret are no secret, but which is which no path need decide.
@@ -71,13 +81,13 @@ def _drift(
     )
 
 
-def _writer(live: Live, path: Path, target: SetIdentity) -> Mapping[str, Any]:
+def _writer(live: LiveObject, path: Path, target: ApplySetIdentity) -> Mapping[str, Any]:
     """Return the latest foreign entry that owns a field; empty when nobody does: it was removed."""
     owners = [one for one in _foreign(live, target) if owns(one.get("fieldsV1") or {}, path)]
     return max(owners, key=lambda one: str(one.get("time", "")), default={})
 
 
-def _foreign(live: Live, target: SetIdentity) -> Iterator[Mapping[str, Any]]:
+def _foreign(live: LiveObject, target: ApplySetIdentity) -> Iterator[Mapping[str, Any]]:
     ours = {target.manager, target.yielded}
     for entry in live.managed_fields:
         if entry.get("subresource") != "status" and (

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from applyprune.model.events import Drift
-from applyprune.planning.evidence import SECRET, same_entry
+from applyprune.planning.evidence import SECRET, same_apply_entry
 from applyprune.planning.field_paths import to_pointer, value_at
 from applyprune.planning.field_sets import leaves, owns
 from applyprune.planning.managed_fields import own_apply_entry
@@ -20,10 +20,10 @@ from applyprune.planning.tracking import yielded_manager
 
 if TYPE_CHECKING:
     from applyprune.model.inventory import Entry
-    from applyprune.model.live import Live
+    from applyprune.model.live import LiveObject
 
 
-def has_drifted(entry: Entry, live: Live, manager: str) -> bool | None:
+def drifted_from_record(entry: Entry, live: LiveObject, manager: str) -> bool | None:
     """Return whether a field of the set's has been changed since its last apply.
 
     None where nothing can tell: no apply of this object was ever confirmed.
@@ -35,10 +35,10 @@ def has_drifted(entry: Entry, live: Live, manager: str) -> bool | None:
     if entry.fingerprint.resource_version == live.resource_version:
         return False
     # The server alters our entry on every outside change or removal of a field that is ours.
-    return not same_entry(entry.fingerprint, live, manager)
+    return not same_apply_entry(entry.fingerprint, live, manager)
 
 
-def drift_of(live: Live, manager: str) -> tuple[Drift, ...]:
+def recorded_drift(live: LiveObject, manager: str) -> tuple[Drift, ...]:
     """Return the fields that others own and have written since the set's last apply.
 
     Of an object that has drifted these are the fields that the set has lost, and what others have

@@ -18,7 +18,7 @@ from applyprune.planning.normalization import sent
 
 if TYPE_CHECKING:
     from applyprune.model.inventory import Entry
-    from applyprune.model.live import Live
+    from applyprune.model.live import LiveObject
     from applyprune.model.plan import Desired
 
 SECRET = ("", "Secret")
@@ -28,7 +28,7 @@ _STUCK = ("scheduling.k8s.io", "PriorityClass")
 _UNCOUNTED = ("annotations", "finalizers", "labels", "ownerReferences")
 
 
-def fingerprint_of(live: Live, manager: str, schema: int | None) -> ApplyFingerprint | None:
+def fingerprint_of(live: LiveObject, manager: str, schema: int | None) -> ApplyFingerprint | None:
     """Return the fingerprint of a confirmed reply; None when our entry is not in it."""
     entry = own_apply_entry(live, manager)
     if entry is None:
@@ -42,7 +42,7 @@ def fingerprint_of(live: Live, manager: str, schema: int | None) -> ApplyFingerp
     )
 
 
-def needs_values(desired: Desired, entry: Entry, live: Live) -> bool:
+def needs_values(desired: Desired, entry: Entry, live: LiveObject) -> bool:
     """Return whether only the live values can show that nothing has changed.
 
     So it is for every Secret (no digest of its values is kept) and, once its resourceVersion has
@@ -60,7 +60,7 @@ def needs_values(desired: Desired, entry: Entry, live: Live) -> bool:
 
 
 def unchanged(
-    desired: Desired, entry: Entry, live: Live, *, manager: str, schema: int | None
+    desired: Desired, entry: Entry, live: LiveObject, *, manager: str, schema: int | None
 ) -> bool:
     """Return whether sending the manifest again would move nothing.
 
@@ -76,15 +76,15 @@ def unchanged(
     if needs_values(desired, entry, live):
         return (
             live.body is not None
-            and same_entry(recorded, live, manager)
+            and same_apply_entry(recorded, live, manager)
             and values_match(desired, live)
         )
     if recorded.resource_version == live.resource_version:
         return True
-    return same_entry(recorded, live, manager) and values_match(desired, live)
+    return same_apply_entry(recorded, live, manager) and values_match(desired, live)
 
 
-def values_match(desired: Desired, live: Live) -> bool:
+def values_match(desired: Desired, live: LiveObject) -> bool:
     """Return whether the values that we send are there, as far as they were read.
 
     Of an object that was not read in full that is its metadata, where others may add to our lists.
@@ -105,7 +105,7 @@ def _includes(wanted: object, live: object) -> bool:
     return holds(wanted, live)
 
 
-def same_entry(recorded: ApplyFingerprint, live: Live, manager: str) -> bool:
+def same_apply_entry(recorded: ApplyFingerprint, live: LiveObject, manager: str) -> bool:
     """Return whether our manager's Apply entry is the one that the last apply left."""
     now = fingerprint_of(live, manager, recorded.schema)
     return now is not None and (now.managed_fields, now.time) == (

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from applyprune.model.events import Explained
+from applyprune.model.events import Explanation
 from applyprune.model.inventory import Inventory, Ownership
-from applyprune.model.live import Absent, Live, Unknown
+from applyprune.model.live import Absent, LiveObject, Unknown
 from applyprune.model.plan import Action, ApplyStep, Plan, RemoveStep
 from applyprune.planning.evidence import fingerprint_of
 from applyprune.planning.keeping import orphan_mark
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from applyprune.model.live import State
     from applyprune.model.plan import Desired
     from applyprune.model.refs import GroupKind, Ref
-    from applyprune.planning.tracking import SetIdentity
+    from applyprune.planning.tracking import ApplySetIdentity
 
 ORPHAN = "applyprune.dev/prune: disabled"
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class ExplainInput:
     """One object, and everything that a run would know when it decides about it.
 
     ``by_input`` says that there was an input; without one, ``plan`` is of a prune in which this
@@ -39,7 +39,7 @@ class Case:
     state: State
     plan: Plan
     inventory: Inventory
-    target: SetIdentity
+    target: ApplySetIdentity
     by_input: bool
     schemas: Mapping[GroupKind, int | None] = field(default_factory=dict, hash=False)
     owner: str = ""
@@ -63,7 +63,7 @@ class Case:
         return self.step.desired if isinstance(self.step, ApplyStep) else None
 
 
-def explained(case: Case) -> Explained:
+def explained(case: ExplainInput) -> Explanation:
     """Return the verdict and the reasons; no part of them holds a value of the object."""
     reasons = (
         *_of_input(case),
@@ -75,10 +75,10 @@ def explained(case: Case) -> Explained:
         *_of_guards(case),
     )
     origin = case.desired.origin if case.desired is not None else None
-    return Explained(case.ref, _verdict(case), reasons, origin)
+    return Explanation(case.ref, _verdict(case), reasons, origin)
 
 
-def _of_input(case: Case) -> Iterator[str]:
+def _of_input(case: ExplainInput) -> Iterator[str]:
     if not case.by_input and case.entry is None:
         yield "no input was given"
     elif not case.by_input:
@@ -89,7 +89,7 @@ def _of_input(case: Case) -> Iterator[str]:
         yield f"it is in the input: {case.desired.origin}"
 
 
-def _of_record(case: Case) -> Iterator[str]:
+def _of_record(case: ExplainInput) -> Iterator[str]:
     entry = case.entry
     if entry is None:
         yield "the inventory does not list it"
@@ -110,7 +110,7 @@ def _of_record(case: Case) -> Iterator[str]:
             yield f"its manifest is {'the one' if same else 'not the one'} that was applied last"
 
 
-def _of_live(case: Case) -> Iterator[str]:
+def _of_live(case: ExplainInput) -> Iterator[str]:
     state, entry = case.state, case.entry
     if isinstance(state, Unknown):
         yield f"it could not be read: {state.problem}"
@@ -139,10 +139,10 @@ def _of_live(case: Case) -> Iterator[str]:
         yield f"it is being deleted{held}"
 
 
-def _of_fingerprint(case: Case) -> Iterator[str]:
+def _of_fingerprint(case: ExplainInput) -> Iterator[str]:
     """Tell each part of the fingerprint by which a run knows that nothing has changed."""
     live, entry = case.state, case.entry
-    if entry is None or not isinstance(live, Live):
+    if entry is None or not isinstance(live, LiveObject):
         return
     then = entry.fingerprint
     if then is None:
@@ -167,7 +167,7 @@ def _of_fingerprint(case: Case) -> Iterator[str]:
             yield f"{words}: {', '.join(named)}"
 
 
-def _of_order(case: Case) -> Iterator[str]:
+def _of_order(case: ExplainInput) -> Iterator[str]:
     source = case.desired or case.entry
     if source is None:
         return
@@ -177,18 +177,18 @@ def _of_order(case: Case) -> Iterator[str]:
         yield f"names {', '.join(sorted(ref.short for ref in case.desired.needs))}"
 
 
-def _of_orphaning(case: Case) -> Iterator[str]:
+def _of_orphaning(case: ExplainInput) -> Iterator[str]:
     recorded = case.entry.orphan_reason if case.entry else ""
     if recorded:
         yield f"marked to be orphaned, as recorded at its last apply: {recorded}"
-    if isinstance(case.state, Live):
+    if isinstance(case.state, LiveObject):
         if (rule := orphan_mark(case.state.metadata)) and rule != recorded:
             yield f"marked to be orphaned: {rule}"
         if case.entry and (owner := foreign_owner(case.state, case.target.manager)):
             yield f"it has an owner of somebody else's: {owner}"
 
 
-def _of_guards(case: Case) -> Iterator[str]:
+def _of_guards(case: ExplainInput) -> Iterator[str]:
     step = case.step
     if step is not None and step.problem is not None:
         yield str(step.problem)
@@ -201,17 +201,17 @@ def _of_guards(case: Case) -> Iterator[str]:
             yield f"nothing is pruned in this run: {case.plan.no_prune}"
 
 
-def _verdict(case: Case) -> str:
+def _verdict(case: ExplainInput) -> str:
     step = case.step
     if isinstance(step, ApplyStep):
         return _of_apply(step, case.entry)
     if isinstance(step, RemoveStep):
         told = _of_removal(step, case.plan)
         return told if case.by_input else f"If it left the set: {told[0].lower()}{told[1:]}"
-    if isinstance(case.state, Live) and case.state.labels.get(PART_OF) == case.target.id:
+    if isinstance(case.state, LiveObject) and case.state.labels.get(PART_OF) == case.target.id:
         check = f"`applyprune inventory check {case.target.arguments}` tells whether it should be."
         return f"No run touches it: it bears the set's label and is not listed. {check}"
-    if case.owner or (isinstance(case.state, Live) and PART_OF in case.state.labels):
+    if case.owner or (isinstance(case.state, LiveObject) and PART_OF in case.state.labels):
         return "No run of this set touches it: it is another set's."
     if isinstance(case.state, Absent):
         return "There is no such object, neither here nor in this set."

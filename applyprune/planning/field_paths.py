@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class ListItem:
     """The items of a list that have these values under these names; sorted by name."""
 
     keys: tuple[tuple[str, Any], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class SetMember:
     """The member of a set that has this value."""
 
     value: Any
@@ -34,7 +34,7 @@ class _Nothing(Enum):
     MISSING = "missing"
 
 
-Step: TypeAlias = str | Item | Member
+Step: TypeAlias = str | ListItem | SetMember
 Path: TypeAlias = tuple[Step, ...]
 
 MISSING: Final = _Nothing.MISSING
@@ -78,9 +78,9 @@ def to_pointer(path: Path) -> str:
         match step:
             case str():
                 parts.append("/" + step.replace("~", "~0").replace("/", "~1"))
-            case Item(keys):
+            case ListItem(keys):
                 parts.append(f"[{','.join(f'{key}={json.dumps(one)}' for key, one in keys)}]")
-            case Member(value):
+            case SetMember(value):
                 parts.append(f"[={json.dumps(value)}]")
     return "".join(parts)
 
@@ -140,12 +140,12 @@ def put(body: Mapping[str, Any], path: Path, value: Any) -> dict[str, Any]:
     return dict(_put(body, path, value))
 
 
-def is_at(one: object, step: Item | Member) -> bool:
+def is_at(one: object, step: ListItem | SetMember) -> bool:
     """Return whether an item of a list is the one of that name.
 
     A key that the item does not hold counts as its default, unless it holds none of them.
     """
-    if isinstance(step, Member):
+    if isinstance(step, SetMember):
         return type(one) is type(step.value) and one == step.value
     if not isinstance(one, dict) or not any(key in one for key, _ in step.keys):
         return False
@@ -159,24 +159,24 @@ def is_under(path: Path, above: Path) -> bool:
     )
 
 
-def item(keys: Mapping[str, Any]) -> Item:
+def item(keys: Mapping[str, Any]) -> ListItem:
     """Return the step that names an item by its keys."""
-    return Item(tuple(sorted(keys.items())))
+    return ListItem(tuple(sorted(keys.items())))
 
 
 def _covers(wide: Step, narrow: Step) -> bool:
-    if isinstance(wide, Item) and isinstance(narrow, Item):
+    if isinstance(wide, ListItem) and isinstance(narrow, ListItem):
         return set(wide.keys) <= set(narrow.keys)
     return wide == narrow
 
 
-def bracketed(text: str) -> tuple[Item | Member, str]:
+def bracketed(text: str) -> tuple[ListItem | SetMember, str]:
     """Read ``[name="c"]`` or ``[="x"]``; return the step and what follows it."""
     if text.startswith("[="):
         value, end = _value(text, 2)
         if text[end : end + 1] != "]":
             raise ValueError(f"{text!r} lacks a ]")
-        return Member(value), text[end + 1 :]
+        return SetMember(value), text[end + 1 :]
     keys: dict[str, Any] = {}
     at = 1
     while True:
@@ -219,7 +219,7 @@ def _without(value: Any, path: Path) -> Any | Missing:
     return items or MISSING
 
 
-def _narrowed(one: Any, step: Item | Member, rest: Path) -> Any | Missing:
+def _narrowed(one: Any, step: ListItem | SetMember, rest: Path) -> Any | Missing:
     if not is_at(one, step):
         return one
     return _without(one, rest) if rest else MISSING
@@ -234,6 +234,6 @@ def _put(body: Any, path: Path, value: Any) -> Any:
         return {**known, step: _put(known.get(step), rest, value)}
     items = list(body) if isinstance(body, list) else []
     place = next((at for at, one in enumerate(items) if is_at(one, step)), len(items))
-    empty = step.value if isinstance(step, Member) else dict(step.keys)
+    empty = step.value if isinstance(step, SetMember) else dict(step.keys)
     there = items[place] if place < len(items) else empty
     return [*items[:place], _put(there, rest, value), *items[place + 1 :]]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from applyprune.planning.field_paths import Item, Member, Path, item
+from applyprune.planning.field_paths import ListItem, Path, SetMember, item
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -23,7 +23,7 @@ def leaves(fields: Mapping[str, Any], above: Path = ()) -> Iterator[Path]:
     The keys of an item are owned with whatever else of it is, and named only where that is nothing.
     """
     last = above[-1] if above else ""
-    keys = {name for name, _ in last.keys} if isinstance(last, Item) else set()
+    keys = {name for name, _ in last.keys} if isinstance(last, ListItem) else set()
     below = {step: inner for step, inner in _below(fields).items() if inner != {".": {}}}
     more = {step: inner for step, inner in below.items() if step not in keys}
     for step, inner in (more or below).items():
@@ -84,6 +84,6 @@ def _step(name: str) -> Step | None:
         case "k":
             return item(json.loads(text))
         case "v":
-            return Member(json.loads(text))
+            return SetMember(json.loads(text))
         case _:
             return None

@@ -8,7 +8,7 @@ from applyprune.errors import InputError, Invalid, RunFailed
 from applyprune.model.builtin import CRD, NAMESPACE
 from applyprune.model.inventory import Ownership
 from applyprune.model.refs import GroupKind
-from applyprune.planning.blaming import blamed, reworded
+from applyprune.planning.blaming import clean_message, error_fields
 from applyprune.planning.keeping import orphan_mark
 from applyprune.planning.live_fields import mapping
 from applyprune.planning.ownership import Owner, foreign_owner, is_marked, owner_of
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
     from applyprune.errors import ApplypruneError
     from applyprune.model.inventory import Entry
-    from applyprune.model.live import Live
+    from applyprune.model.live import LiveObject
     from applyprune.model.manifests import Origin
     from applyprune.model.options import Options
     from applyprune.model.plan import Desired
-    from applyprune.planning.tracking import SetIdentity
+    from applyprune.planning.tracking import ApplySetIdentity
 
 RECREATE = "applyprune.dev/recreate"
 
@@ -62,7 +62,9 @@ def is_worth_a_trial(error: ApplypruneError) -> bool:
     return not any(field.split(".")[0] == "metadata" for field in fields)
 
 
-def why_not(one: Desired, entry: Entry, live: Live, target: SetIdentity, options: Options) -> str:
+def why_not(
+    one: Desired, entry: Entry, live: LiveObject, target: ApplySetIdentity, options: Options
+) -> str:
     """Return why an object may not be deleted and created anew; empty when it may."""
     kind = one.ref.group_kind
     if kind in _NEVER:
@@ -83,7 +85,7 @@ def why_not(one: Desired, entry: Entry, live: Live, target: SetIdentity, options
 def explained(one: Desired, error: Invalid, why: str) -> RunFailed:
     """Return the failure of an object that is refused a change; it names the fields."""
     fields = sorted({cause["field"] for cause in error.causes if cause.get("field")})
-    why_so = reworded(error.what)
+    why_so = clean_message(error.what)
     named = f": {', '.join(fields)}" if fields and not why_so.startswith(fields[0]) else ""
     hint = (
         f"To delete it and create it anew: --recreate, or the annotation {RECREATE}: allowed."
@@ -95,5 +97,5 @@ def explained(one: Desired, error: Invalid, why: str) -> RunFailed:
         where=one.origin,
         why=why_so,
         hint=hint,
-        marks=blamed(error, one.body),
+        marks=error_fields(error, one.body),
     )

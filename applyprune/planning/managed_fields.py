@@ -15,14 +15,14 @@ from applyprune.planning.tracking import LAST_APPLIED, PART_OF, set_of, yielded_
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from applyprune.model.live import Live
-    from applyprune.planning.tracking import SetIdentity
+    from applyprune.model.live import LiveObject
+    from applyprune.planning.tracking import ApplySetIdentity
 
     Operations = Sequence[Mapping[str, Any]]
     Managers = Sequence[Mapping[str, Any]]
 
 
-def orphan_patch(live: Live, manager: str) -> Operations:
+def orphan_patch(live: LiveObject, manager: str) -> Operations:
     """Return the operations (RFC 6902) that take our label and our manager off ``live``."""
     labels = {key: value for key, value in live.labels.items() if key != PART_OF}
     # A list of one empty entry is how managedFields is emptied; an empty list is passed over.
@@ -30,18 +30,18 @@ def orphan_patch(live: Live, manager: str) -> Operations:
     return _patch(live, labels, managers if live.managed_fields else ())
 
 
-def leave_patch(live: Live, manager: str) -> Operations:
+def leave_patch(live: LiveObject, manager: str) -> Operations:
     """Return the operations that take a manager off ``live``: what it owned stays as it is."""
     return _patch(live, live.labels, _without(live.managed_fields, (manager,)))
 
 
-def set_manager(live: Live) -> str:
+def set_manager(live: LiveObject) -> str:
     """Return the field manager of the set whose label ``live`` bears; empty when it has none."""
     managers = (str(entry.get("manager", "")) for entry in live.managed_fields)
     return next((one for one in managers if set_of(one) == live.labels.get(PART_OF)), "")
 
 
-def release_patch(live: Live) -> Operations:
+def release_patch(live: LiveObject) -> Operations:
     """Return the operations that take a label off ``live`` whose owner is no set of ours.
 
     Another tool's manager owns it; without this every take-over would be a conflict about it.
@@ -50,7 +50,7 @@ def release_patch(live: Live) -> Operations:
     return _patch(live, labels, live.managed_fields)
 
 
-def foreign_managers(live: Live, asked: Collection[str], *, adopts: bool) -> frozenset[str]:
+def foreign_managers(live: LiveObject, asked: Collection[str], *, adopts: bool) -> frozenset[str]:
     """Return the managers whose fields become ours, those that are on ``live``.
 
     At an adoption these are kubectl's and Helm's, by whatever operation: they are how the object's
@@ -66,7 +66,7 @@ def foreign_managers(live: Live, asked: Collection[str], *, adopts: bool) -> fro
 
 
 def migrate_patch(
-    live: Live, managers: Collection[str], manager: str, api_version: str
+    live: LiveObject, managers: Collection[str], manager: str, api_version: str
 ) -> Operations:
     """Return the operations that give our manager the fields of others, as its own applies.
 
@@ -107,7 +107,7 @@ def _united(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def hand_over_patch(live: Live, *, old: str, new: str, label: str) -> Operations:
+def hand_over_patch(live: LiveObject, *, old: str, new: str, label: str) -> Operations:
     """Return the operations that give ``live`` another set's label, and our fields to its manager.
 
     The server takes the label for a field that the request's own manager has changed; the reply to
@@ -116,7 +116,7 @@ def hand_over_patch(live: Live, *, old: str, new: str, label: str) -> Operations
     return _patch(live, {**live.labels, PART_OF: label}, _renamed(live.managed_fields, old, new))
 
 
-def settle_patch(after: Live, before: Live, *, old: str, new: str) -> Operations:
+def settle_patch(after: LiveObject, before: LiveObject, *, old: str, new: str) -> Operations:
     """Return the operations after which the new manager owns all that the old one did.
 
     ``after`` is the object as the hand-over left it, ``before`` as it was.
@@ -124,7 +124,7 @@ def settle_patch(after: Live, before: Live, *, old: str, new: str) -> Operations
     return _patch(after, dict(after.labels), _renamed(before.managed_fields, old, new))
 
 
-def mark_patch(live: Live, api_version: str, target: SetIdentity) -> Operations:
+def mark_patch(live: LiveObject, api_version: str, target: ApplySetIdentity) -> Operations:
     """Return the operations that put a set's marks on ``live``, those of the two that it lacks.
 
     They are the label, and an Apply entry of the set's manager, which then owns that label.
@@ -159,7 +159,7 @@ def _without(managers: Managers, names: Collection[str]) -> Managers:
 
 
 def _patch(
-    live: Live,
+    live: LiveObject,
     labels: Mapping[str, str],
     managers: Managers,
     annotations: Mapping[str, str] | None = None,
@@ -191,7 +191,7 @@ def _filled(metadata: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in metadata.items() if value}
 
 
-def own_apply_entry(live: Live, manager: str) -> Mapping[str, Any] | None:
+def own_apply_entry(live: LiveObject, manager: str) -> Mapping[str, Any] | None:
     """Return our manager's Apply entry of the main resource, None when there is none."""
     for entry in live.managed_fields:
         if (

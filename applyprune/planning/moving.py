@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from applyprune.errors import RunFailed, as_problem
-from applyprune.model.live import Absent, Live, Unknown
+from applyprune.model.live import Absent, LiveObject, Unknown
 from applyprune.planning.ownership import Owner, owner_of
 from applyprune.planning.tracking import PART_OF
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from applyprune.model.live import State
     from applyprune.model.problems import Problem
     from applyprune.model.resources import Resource
-    from applyprune.planning.tracking import SetIdentity
+    from applyprune.planning.tracking import ApplySetIdentity
 
 
 class Move(StrEnum):
@@ -44,7 +44,7 @@ class MoveStep:
     entry: Entry
     resource: Resource | None
     action: Move
-    live: Live | None = None
+    live: LiveObject | None = None
     reason: str = ""
     problem: Problem | None = None
 
@@ -53,8 +53,8 @@ def move_step(
     entry: Entry,
     resource: Resource | None,
     state: State,
-    source: SetIdentity,
-    target: SetIdentity,
+    source: ApplySetIdentity,
+    target: ApplySetIdentity,
 ) -> MoveStep:
     """Decide about one entry of the source, from the state that was read."""
     if isinstance(state, Unknown) or resource is None:

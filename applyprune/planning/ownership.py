@@ -10,8 +10,8 @@ from applyprune.planning.tracking import PART_OF, set_of
 
 if TYPE_CHECKING:
     from applyprune.model.inventory import Entry
-    from applyprune.model.live import Live
-    from applyprune.planning.tracking import SetIdentity
+    from applyprune.model.live import LiveObject
+    from applyprune.planning.tracking import ApplySetIdentity
 
 
 class Owner(StrEnum):
@@ -27,7 +27,7 @@ class Owner(StrEnum):
     """Another set's label is on it."""
 
 
-def owner_of(live: Live, entry: Entry | None, target: SetIdentity) -> Owner:
+def owner_of(live: LiveObject, entry: Entry | None, target: ApplySetIdentity) -> Owner:
     """Return whose a live object is.
 
     A label alone proves nothing: controllers copy labels to what they make (Endpoints of a
@@ -51,14 +51,14 @@ def owner_of(live: Live, entry: Entry | None, target: SetIdentity) -> Owner:
     return Owner.CLAIMED if marked else Owner.NOBODY
 
 
-def is_marked(live: Live, target: SetIdentity) -> bool:
+def is_marked(live: LiveObject, target: ApplySetIdentity) -> bool:
     """Return whether an object bears both of the set's marks: its label and its Apply entry."""
     return (
         live.labels.get(PART_OF) == target.id and own_apply_entry(live, target.manager) is not None
     )
 
 
-def other_set(live: Live) -> str:
+def other_set(live: LiveObject) -> str:
     """Return the set whose label an object bears, as ``web in namespace shop``; empty if unknown.
 
     Its field manager tells the name, where it is the one that belongs to the label.
@@ -72,7 +72,7 @@ def other_set(live: Live) -> str:
     return ""
 
 
-def foreign_owner(live: Live, manager: str) -> str:
+def foreign_owner(live: LiveObject, manager: str) -> str:
     """Return the owner that somebody else has put on an object, as ``Kind/name``; empty for none.
 
     KEP-3659 has a pruner leave such an object alone. An ownerReference that our own manifest holds

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 from applyprune.errors import RunFailed, as_problem
 from applyprune.model.builtin import CRD
 from applyprune.model.inventory import Entry, Inventory, Ownership
-from applyprune.model.live import Absent, Live, Unknown
+from applyprune.model.live import Absent, LiveObject, Unknown
 from applyprune.model.options import Adopt, Mode, Options
 from applyprune.model.plan import Action, ApplyStep, Desired, Plan, RemoveStep
 from applyprune.planning.definitions import defined_kinds
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
     from applyprune.model.problems import Problem
     from applyprune.model.refs import Ref
-    from applyprune.planning.tracking import SetIdentity
-    from applyprune.planning.world import World
+    from applyprune.planning.tracking import ApplySetIdentity
+    from applyprune.planning.world import ClusterSnapshot
 
 _Step = TypeVar("_Step", ApplyStep, RemoveStep)
 
@@ -40,8 +40,8 @@ _Step = TypeVar("_Step", ApplyStep, RemoveStep)
 def make_plan(
     desired: Sequence[Desired],
     inventory: Inventory,
-    world: World,
-    target: SetIdentity,
+    world: ClusterSnapshot,
+    target: ApplySetIdentity,
     options: Options,
     *,
     hollow: Sequence[str] = (),
@@ -86,8 +86,8 @@ def make_plan(
 def _apply_steps(
     desired: Sequence[Desired],
     entries: Mapping[Ref, Entry],
-    world: World,
-    target: SetIdentity,
+    world: ClusterSnapshot,
+    target: ApplySetIdentity,
     options: Options,
 ) -> tuple[ApplyStep, ...]:
     if options.mode is not Mode.APPLY:
@@ -112,7 +112,11 @@ def _apply_steps(
 
 
 def _apply_step(
-    one: Desired, entry: Entry | None, world: World, target: SetIdentity, options: Options
+    one: Desired,
+    entry: Entry | None,
+    world: ClusterSnapshot,
+    target: ApplySetIdentity,
+    options: Options,
 ) -> ApplyStep:
     state = world.states[one.ref]
     fresh = Entry(
@@ -148,9 +152,9 @@ def _has_done_its_work(one: Desired, entry: Entry) -> bool:
 def _existing(
     one: Desired,
     entry: Entry | None,
-    live: Live,
-    world: World,
-    target: SetIdentity,
+    live: LiveObject,
+    world: ClusterSnapshot,
+    target: ApplySetIdentity,
     options: Options,
 ) -> ApplyStep:
     owner = owner_of(live, entry, target)
@@ -208,7 +212,7 @@ def _whom(owner: Owner) -> str:
     }.get(owner, "no set")
 
 
-def _obstacle(one: Desired, live: Live, owner: Owner, options: Options) -> Problem | None:
+def _obstacle(one: Desired, live: LiveObject, owner: Owner, options: Options) -> Problem | None:
     """Return why this object may not be applied, None when it may."""
     if live.terminating:
         held = ", ".join(live.finalizers)
@@ -246,7 +250,7 @@ def _failed(one: Desired, what: str, *, why: str = "", hint: str = "") -> Proble
     return as_problem(RunFailed(what, why=why, hint=hint), where=one.origin)
 
 
-def _refused(one: Desired, entry: Entry, problem: Problem, live: Live | None) -> ApplyStep:
+def _refused(one: Desired, entry: Entry, problem: Problem, live: LiveObject | None) -> ApplyStep:
     where = problem.where or str(one.origin)
     return ApplyStep(one, Action.REFUSE, entry, live, problem=replace(problem, where=where))
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from applyprune.errors import InventoryError, PruneRefused, as_problem
 from applyprune.model.inventory import Entry, Ownership
-from applyprune.model.live import Live
+from applyprune.model.live import LiveObject
 from applyprune.model.visible import and_more
 from applyprune.planning.keeping import orphan_mark
 from applyprune.planning.ordering import wave_of
@@ -26,15 +26,15 @@ if TYPE_CHECKING:
     from applyprune.model.problems import Problem
     from applyprune.model.refs import GroupKind, Ref
     from applyprune.model.resources import Resource
-    from applyprune.planning.tracking import SetIdentity
-    from applyprune.planning.world import World
+    from applyprune.planning.tracking import ApplySetIdentity
+    from applyprune.planning.world import ClusterSnapshot
 
 # One object that somebody re-created says nothing about the others.
 _FEWEST = 2
 _SHOWN = 3
 
 
-def is_restored(inventory: Inventory, world: World) -> bool:
+def is_restored(inventory: Inventory, world: ClusterSnapshot) -> bool:
     """Return whether the inventory is about other objects than those that are there.
 
     So it is after a restore from a backup, or in a clone of the cluster: the ConfigMap says so
@@ -45,7 +45,7 @@ def is_restored(inventory: Inventory, world: World) -> bool:
     uids = [
         (entry.uid, state.uid)
         for ref, entry in inventory.entries.items()
-        if entry.uid and isinstance(state := world.states[ref], Live)
+        if entry.uid and isinstance(state := world.states[ref], LiveObject)
     ]
     return len(uids) >= _FEWEST and all(ours != theirs for ours, theirs in uids)
 
@@ -62,7 +62,9 @@ def restored_problem(inventory: Inventory) -> Problem:
     )
 
 
-def recovered_problem(entries: Sequence[Entry], world: World, inventory: Inventory) -> Problem:
+def recovered_problem(
+    entries: Sequence[Entry], world: ClusterSnapshot, inventory: Inventory
+) -> Problem:
     """Return what is to be said of objects that are taken back into a new inventory."""
     seen = ""
     if world.unseen:
@@ -79,7 +81,7 @@ def recovered_problem(entries: Sequence[Entry], world: World, inventory: Invento
 
 
 def unlisted_problem(
-    desired: Sequence[Desired], inventory: Inventory, world: World
+    desired: Sequence[Desired], inventory: Inventory, world: ClusterSnapshot
 ) -> Problem | None:
     """Return what is to be said of objects that bear the set's marks and are not listed.
 
@@ -90,7 +92,7 @@ def unlisted_problem(
     strays = sorted(
         ref
         for ref, state in world.states.items()
-        if ref not in known and isinstance(state, Live) and state.uid not in uids
+        if ref not in known and isinstance(state, LiveObject) and state.uid not in uids
     )
     if not strays:
         return None
@@ -108,8 +110,8 @@ def unlisted_problem(
 def recorded(
     desired: Sequence[Desired],
     inventory: Inventory,
-    world: World,
-    target: SetIdentity,
+    world: ClusterSnapshot,
+    target: ApplySetIdentity,
     *,
     restored: bool,
 ) -> Mapping[Ref, Entry]:
@@ -124,7 +126,7 @@ def recorded(
     for one in desired:
         entry = inventory.entries.get(one.ref)
         live = world.states[one.ref]
-        if isinstance(live, Live):
+        if isinstance(live, LiveObject):
             if entry is None and (twin := twins.get(live.uid)) is not None:
                 plural, version = one.resource.plural, one.resource.version
                 entry = replace(
@@ -138,7 +140,7 @@ def recorded(
 
 
 def recovered_entries(
-    lives: Iterable[Live],
+    lives: Iterable[LiveObject],
     resources: Mapping[GroupKind, Resource],
     *,
     but: Collection[Ref] = (),

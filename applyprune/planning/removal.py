@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from applyprune.errors import RunFailed, as_problem
 from applyprune.model.builtin import CRD, NAMESPACE
 from applyprune.model.inventory import Ownership
-from applyprune.model.live import Absent, Live, Unknown
+from applyprune.model.live import Absent, LiveObject, Unknown
 from applyprune.model.options import Mode
 from applyprune.model.plan import Action, RemoveStep
-from applyprune.planning.budget import approval_of, judge, lifted
+from applyprune.planning.budget import approval_of, check_guards, with_approval
 from applyprune.planning.cascade import Cascades, cascade_of
 from applyprune.planning.keeping import orphan_mark
 from applyprune.planning.managed_fields import own_apply_entry
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from applyprune.model.problems import Problem
     from applyprune.model.refs import Ref
     from applyprune.model.resources import Resource
-    from applyprune.planning.tracking import SetIdentity
-    from applyprune.planning.world import World
+    from applyprune.planning.tracking import ApplySetIdentity
+    from applyprune.planning.world import ClusterSnapshot
 
 ORPHANED = "as asked"
 _SYSTEM_NAMESPACES = frozenset({"default", "kube-system", "kube-public", "kube-node-lease"})
@@ -45,8 +45,8 @@ class Removals:
 
 def remove_steps(
     entries: Iterable[Entry],
-    world: World,
-    target: SetIdentity,
+    world: ClusterSnapshot,
+    target: ApplySetIdentity,
     options: Options,
     *,
     desired: Sequence[Desired],
@@ -61,7 +61,7 @@ def remove_steps(
     does not delete by itself.
     """
     states = (world.states[one.ref] for one in desired)
-    wanted = {state.uid for state in states if isinstance(state, Live)}
+    wanted = {state.uid for state in states if isinstance(state, LiveObject)}
     # Only an apply lists it under its new group; until then the old entry is what lists it.
     action = Action.REMOVE_FROM_INVENTORY if options.mode is Mode.APPLY else Action.LEAVE
     decided = (remove_step(entry, world, target, options) for entry in entries)
@@ -78,14 +78,14 @@ def remove_steps(
 
     def judged(options: Options) -> tuple[tuple[RemoveStep, ...], Problem | None]:
         with_cascades = [_with_cascade(step, cascades, options) for step in steps]
-        return judge(with_cascades, cascades, listed, options, empty=empty, desired=refs)
+        return check_guards(with_cascades, cascades, listed, options, empty=empty, desired=refs)
 
     removals, refusal = judged(options)
     if refusal is None:
         return Removals(removals)
     approval = approval_of(steps, cascades)
     if approval == options.approved:  # guard: one-approval
-        removals, refusal = judged(lifted(options, steps, cascades))
+        removals, refusal = judged(with_approval(options, steps, cascades))
     return Removals(removals, refusal, approval if refusal else "")
 
 
@@ -119,7 +119,9 @@ def _with_cascade(step: RemoveStep, cascades: Cascades, options: Options) -> Rem
     return replace(step, reason=cascades.described(step.entry.ref))
 
 
-def remove_step(entry: Entry, world: World, target: SetIdentity, options: Options) -> RemoveStep:
+def remove_step(
+    entry: Entry, world: ClusterSnapshot, target: ApplySetIdentity, options: Options
+) -> RemoveStep:
     """Decide about one entry by itself, whatever becomes of the others."""
     state = world.states[entry.ref]
     resource = world.resources.get(entry.ref.group_kind)
@@ -138,7 +140,9 @@ def remove_step(entry: Entry, world: World, target: SetIdentity, options: Option
     return step
 
 
-def _orphan(entry: Entry, resource: Resource | None, live: Live, target: SetIdentity) -> RemoveStep:
+def _orphan(
+    entry: Entry, resource: Resource | None, live: LiveObject, target: ApplySetIdentity
+) -> RemoveStep:
     """Orphan what has any of our marks; only remove from the inventory what has none."""
     owner = owner_of(live, entry, target)
     marked = live.labels.get(PART_OF) == target.id or own_apply_entry(live, target.manager)
@@ -151,9 +155,9 @@ def _orphan(entry: Entry, resource: Resource | None, live: Live, target: SetIden
 def _of_live(
     entry: Entry,
     resource: Resource | None,
-    live: Live,
-    world: World,
-    target: SetIdentity,
+    live: LiveObject,
+    world: ClusterSnapshot,
+    target: ApplySetIdentity,
     options: Options,
 ) -> RemoveStep:
     owner = owner_of(live, entry, target)
@@ -203,7 +207,13 @@ def _of_live(
     return RemoveStep(entry, resource, Action.DELETE, live)
 
 
-def _why_left(entry: Entry, live: Live, world: World, target: SetIdentity, options: Options) -> str:
+def _why_left(
+    entry: Entry,
+    live: LiveObject,
+    world: ClusterSnapshot,
+    target: ApplySetIdentity,
+    options: Options,
+) -> str:
     """Return why an object of ours is orphaned; empty when it may be deleted."""
     if rule := entry.orphan_reason or orphan_mark(live.metadata):
         return f"marked {rule}"

@@ -24,7 +24,7 @@ from applyprune.planning.live_fields import mapping
 from applyprune.planning.normalization import normalize
 from applyprune.planning.sorting import in_order
 from applyprune.planning.suggesting import advice_for_kind
-from applyprune.planning.tracking import PART_OF, SET_ID, SetIdentity
+from applyprune.planning.tracking import PART_OF, SET_ID, ApplySetIdentity
 from applyprune.planning.yielding import conflict_rule, ignored_fields
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from applyprune.model.manifests import Manifest
     from applyprune.model.refs import GVK
-    from applyprune.model.resources import Catalogue, Resource
+    from applyprune.model.resources import Resource, ResourceMap
 
 _PLAIN = Options()
 _NAME = ("metadata", "name")
@@ -56,8 +56,8 @@ class _Silent(InputError):
 
 def resolve(
     manifests: Sequence[Manifest],
-    catalogue: Catalogue,
-    target: SetIdentity,
+    catalogue: ResourceMap,
+    target: ApplySetIdentity,
     *,
     namespace: str,
     options: Options = _PLAIN,
@@ -140,7 +140,9 @@ def _likely_ref(manifest: Manifest, home: str) -> Ref:
     return Ref(manifest.gvk.group, manifest.gvk.kind, home, manifest.name)
 
 
-def _resource(manifest: Manifest, catalogue: Catalogue, coming: Mapping[GVK, Resource]) -> Resource:
+def _resource(
+    manifest: Manifest, catalogue: ResourceMap, coming: Mapping[GVK, Resource]
+) -> Resource:
     found = catalogue.find(manifest.gvk) or coming.get(manifest.gvk)
     if found is not None:
         return found
@@ -164,7 +166,9 @@ def _resource(manifest: Manifest, catalogue: Catalogue, coming: Mapping[GVK, Res
     )
 
 
-def _settle(manifest: Manifest, resource: Resource, target: SetIdentity, namespace: str) -> Desired:
+def _settle(
+    manifest: Manifest, resource: Resource, target: ApplySetIdentity, namespace: str
+) -> Desired:
     home = namespace if resource.namespaced else ""
     ref = Ref(resource.group, resource.kind, home, manifest.name)
     body = normalize(manifest.body, namespace=home, set_id=target.id)
@@ -190,7 +194,7 @@ def _settle(manifest: Manifest, resource: Resource, target: SetIdentity, namespa
 def _check(
     one: Desired,
     manifest: Manifest,
-    target: SetIdentity,
+    target: ApplySetIdentity,
     seen: Mapping[Ref, Desired],
     *,
     override: str,

@@ -6,12 +6,12 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from applyprune.errors import ApplypruneError, NotReady, RunFailed, as_problem
-from applyprune.model.events import Standing
-from applyprune.model.live import Absent, Live, Unknown
+from applyprune.model.events import ObjectStatus
+from applyprune.model.live import Absent, LiveObject, Unknown
 from applyprune.model.readiness import Readiness, Status
 from applyprune.model.visible import and_more, seconds_since
 from applyprune.planning.awaiting import Wait
-from applyprune.planning.drift_by_record import drift_of, has_drifted
+from applyprune.planning.drift_by_record import drifted_from_record, recorded_drift
 from applyprune.planning.keeping import READY_WHEN, WAIT
 from applyprune.planning.ownership import Owner, other_set, owner_of
 from applyprune.planning.readiness import assess
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from applyprune.model.inventory import Entry
     from applyprune.model.live import State
     from applyprune.model.problems import Problem
-    from applyprune.planning.tracking import SetIdentity
+    from applyprune.planning.tracking import ApplySetIdentity
 
 _SHOWN = 5
 
 
-def stand(
-    entry: Entry, state: State, target: SetIdentity, now: datetime, *, fields: bool = False
-) -> Standing:
+def object_status(
+    entry: Entry, state: State, target: ApplySetIdentity, now: datetime, *, fields: bool = False
+) -> ObjectStatus:
     """Return how an object stands; ``state`` is of a full read, ``fields`` asks for its drift.
 
     The age is by the clock of ``now``, which need not be the server's.
@@ -39,31 +39,31 @@ def stand(
     if isinstance(state, Unknown):
         told = f"it could not be looked at: {state.problem.kind}"
         readiness = Readiness(Status.UNKNOWN, told)
-        return Standing(entry.ref, readiness, entry.ownership, None)
+        return ObjectStatus(entry.ref, readiness, entry.ownership, None)
     if isinstance(state, Absent):
-        return Standing(entry.ref, _absent(entry, state), entry.ownership, None)
+        return ObjectStatus(entry.ref, _absent(entry, state), entry.ownership, None)
     if owner_of(state, entry, target) is Owner.OTHER:
         named = other_set(state)
         told = f"what is there belongs to another set{f': {named}' if named else ''}"
-        return Standing(entry.ref, Readiness(Status.NOT_FOUND, told), entry.ownership, None)
+        return ObjectStatus(entry.ref, Readiness(Status.NOT_FOUND, told), entry.ownership, None)
     age = _age(state, now)
-    drifted = has_drifted(entry, state, target.manager)
-    return Standing(
+    drifted = drifted_from_record(entry, state, target.manager)
+    return ObjectStatus(
         ref=entry.ref,
         readiness=_readiness(state, age),
         ownership=entry.ownership,
         age=age,
         drifted=drifted,
-        drift=drift_of(state, target.manager) if fields and drifted else (),
+        drift=recorded_drift(state, target.manager) if fields and drifted else (),
     )
 
 
 def is_waited_for(state: State) -> bool:
     """Return whether an object counts for the set's being ready; its annotation may say no."""
-    return not isinstance(state, Live) or state.annotations.get(WAIT) != Wait.SKIP
+    return not isinstance(state, LiveObject) or state.annotations.get(WAIT) != Wait.SKIP
 
 
-def doubt(entry: Entry, state: State, target: SetIdentity) -> Problem | None:
+def status_warning(entry: Entry, state: State, target: ApplySetIdentity) -> Problem | None:
     """Return what is to be warned of: an object that is not there, not known, or not ours now."""
     if isinstance(state, Unknown):
         return as_problem(RunFailed(f"{entry.ref} is not known", why=str(state.problem)))
@@ -83,7 +83,7 @@ def doubt(entry: Entry, state: State, target: SetIdentity) -> Problem | None:
     return None
 
 
-def unnamed(one: Standing) -> Problem | None:
+def unattributed_drift(one: ObjectStatus) -> Problem | None:
     """Return what is to be said of an object that has drifted in fields that nothing names."""
     if not one.drifted or one.drift:
         return None
@@ -96,7 +96,7 @@ def unnamed(one: Standing) -> Problem | None:
     )
 
 
-def verdict(counted: Collection[Standing]) -> ApplypruneError | None:
+def verdict(counted: Collection[ObjectStatus]) -> ApplypruneError | None:
     """Return what objects that count amount to: RunFailed, NotReady, or None when all are ready."""
     unknown = [one for one in counted if one.readiness.status is Status.UNKNOWN]
     if unknown:
@@ -107,11 +107,11 @@ def verdict(counted: Collection[Standing]) -> ApplypruneError | None:
     return None
 
 
-def _count(ones: Sequence[Standing], of: Collection[Standing]) -> str:
+def _count(ones: Sequence[ObjectStatus], of: Collection[ObjectStatus]) -> str:
     return f"{len(ones)} of the set's {len(of)} objects {'is' if len(ones) == 1 else 'are'}"
 
 
-def _names(ones: Sequence[Standing]) -> str:
+def _names(ones: Sequence[ObjectStatus]) -> str:
     return and_more([one.ref.short for one in ones], _SHOWN)
 
 
@@ -123,7 +123,7 @@ def _absent(entry: Entry, state: Absent) -> Readiness:
     return Readiness(Status.NOT_FOUND, "somebody has deleted it, or its TTL has removed it")
 
 
-def _readiness(live: Live, age: float | None) -> Readiness:
+def _readiness(live: LiveObject, age: float | None) -> Readiness:
     if live.body is None:
         return Readiness(Status.UNKNOWN, "it was not read in full")
     text = live.annotations.get(READY_WHEN, "")
@@ -140,5 +140,5 @@ def _rule(text: str) -> Rule:
     return compile_rule(text, where=READY_WHEN)
 
 
-def _age(live: Live, now: datetime) -> float | None:
+def _age(live: LiveObject, now: datetime) -> float | None:
     return seconds_since(live.metadata.get("creationTimestamp"), now)

@@ -58,7 +58,7 @@ class Violation:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class SchemaReport:
     """The object with its defaults, what is wrong with it, and what could not be checked."""
 
     body: Mapping[str, Any] = field(repr=False)
@@ -71,7 +71,7 @@ class Verdict:
         return and_more(self.violations, _SHOWN, "\n    ")
 
 
-def validate(schema: Schema, body: Mapping[str, Any]) -> Verdict:
+def validate(schema: Schema, body: Mapping[str, Any]) -> SchemaReport:
     """Return how an object fares by the openAPIV3Schema of its version."""
     unchecked: dict[str, None] = {}
     whole = {**schema, "properties": {**mapping(schema.get("properties")), **_IDENTITY}}
@@ -89,7 +89,9 @@ def validate(schema: Schema, body: Mapping[str, Any]) -> Verdict:
     found += [Violation(place, what) for place, what in broken]
     unchecked.update(dict.fromkeys(not_judged))
     unique = {(tuple(map(str, one.place)), one.what): one for one in found}
-    return Verdict(filled, tuple(unique[key] for key in sorted(unique)), tuple(sorted(unchecked)))
+    return SchemaReport(
+        filled, tuple(unique[key] for key in sorted(unique)), tuple(sorted(unchecked))
+    )
 
 
 def _translated(schema: Schema, *, closed: bool) -> dict[str, Any]:

@@ -15,9 +15,9 @@ from applyprune.planning.live_fields import mapping
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
-    from applyprune.model.live import Live
+    from applyprune.model.live import LiveObject
     from applyprune.model.refs import Ref
-    from applyprune.planning.world import Contents
+    from applyprune.planning.world import CascadeContents
 
 _SHOWN = 5
 _CANDIDATES = 3
@@ -63,7 +63,11 @@ _CONTROL_PLANE = frozenset(
 
 
 def diagnose(
-    live: Live, *, workloads: Contents, pruning: Collection[Ref], remains: Contents | None = None
+    live: LiveObject,
+    *,
+    workloads: CascadeContents,
+    pruning: Collection[Ref],
+    remains: CascadeContents | None = None,
 ) -> str:
     """Return what holds a deleted object, in clauses.
 
@@ -80,7 +84,7 @@ def diagnose(
     return "; ".join(dict.fromkeys(clauses)) or "the server has not removed it yet"
 
 
-def _held(live: Live, workloads: Contents, pruning: Collection[Ref]) -> Iterator[str]:
+def _held(live: LiveObject, workloads: CascadeContents, pruning: Collection[Ref]) -> Iterator[str]:
     for name in live.finalizers:
         yield from _explained(name, _owners(live, name, "f:metadata"), workloads, pruning)
     if live.ref.group_kind == NAMESPACE:
@@ -93,7 +97,7 @@ def _held(live: Live, workloads: Contents, pruning: Collection[Ref]) -> Iterator
 
 
 def _explained(
-    name: str, managers: Sequence[str], workloads: Contents, pruning: Collection[Ref]
+    name: str, managers: Sequence[str], workloads: CascadeContents, pruning: Collection[Ref]
 ) -> Iterator[str]:
     if name in _BUILT_IN:
         yield f"finalizer {name}: {_BUILT_IN[name]}"
@@ -107,7 +111,7 @@ def _explained(
             yield f"finalizer {name}, put on by {manager}: {_at_work(manager, workloads, pruning)}"
 
 
-def _owners(live: Live, name: str, part: str) -> Sequence[str]:
+def _owners(live: LiveObject, name: str, part: str) -> Sequence[str]:
     """Return the managers of one finalizer; failing these, those of the list as a whole."""
     exact: dict[str, None] = {}
     whole: dict[str, None] = {}
@@ -123,7 +127,7 @@ def _owners(live: Live, name: str, part: str) -> Sequence[str]:
     return tuple(exact or whole)
 
 
-def _at_work(manager: str, workloads: Contents, pruning: Collection[Ref]) -> str:
+def _at_work(manager: str, workloads: CascadeContents, pruning: Collection[Ref]) -> str:
     """Return whether the controller that goes by a manager's name is alive."""
     lives = {one.ref: one for one in workloads.lives}
     named = [
@@ -142,7 +146,7 @@ def _at_work(manager: str, workloads: Contents, pruning: Collection[Ref]) -> str
     return "no workload of that name runs"
 
 
-def _programs(live: Live) -> Iterator[str]:
+def _programs(live: LiveObject) -> Iterator[str]:
     """Yield the names that the containers of a workload go by."""
     template = mapping(mapping((live.body or {}).get("spec")).get("template"))
     for item in _list(mapping(template.get("spec")).get("containers")):
@@ -154,7 +158,7 @@ def _programs(live: Live) -> Iterator[str]:
             yield str(program).rpartition("/")[2]
 
 
-def _state(ref: Ref, live: Live | None, pruning: Collection[Ref]) -> str:
+def _state(ref: Ref, live: LiveObject | None, pruning: Collection[Ref]) -> str:
     if live is None:
         return _GOING
     if live.terminating:
@@ -164,7 +168,7 @@ def _state(ref: Ref, live: Live | None, pruning: Collection[Ref]) -> str:
     return f"{state} and {_GOING}" if ref in pruning else state
 
 
-def _replicas(live: Live) -> tuple[int, int]:
+def _replicas(live: LiveObject) -> tuple[int, int]:
     """Return how many replicas are ready, and how many are wanted."""
     body = live.body or {}
     spec, status = mapping(body.get("spec")), mapping(body.get("status"))
@@ -173,7 +177,7 @@ def _replicas(live: Live) -> tuple[int, int]:
     return _count(status.get("readyReplicas")), _count(spec.get("replicas", 1))
 
 
-def _conditions(live: Live) -> Iterator[str]:
+def _conditions(live: LiveObject) -> Iterator[str]:
     """Yield what the conditions of a terminating Namespace name."""
     for condition in _list(mapping((live.body or {}).get("status")).get("conditions")):
         facts = mapping(condition)
@@ -181,13 +185,13 @@ def _conditions(live: Live) -> Iterator[str]:
             yield str(facts.get("message", ""))
 
 
-def _left(remains: Contents) -> Sequence[Live]:
+def _left(remains: CascadeContents) -> Sequence[LiveObject]:
     """Return what is left, what has finalizers first; two groups may serve one object."""
     unique = {one.uid: one for one in remains.lives}
     return sorted(unique.values(), key=lambda one: (not one.finalizers, one.ref))
 
 
-def _remaining(live: Live, left: Sequence[Live], unread: str) -> Iterator[str]:
+def _remaining(live: LiveObject, left: Sequence[LiveObject], unread: str) -> Iterator[str]:
     if left:
         names = and_more([_named(one, live) for one in left], _SHOWN)
         yield f"it still holds {names}"
@@ -197,7 +201,7 @@ def _remaining(live: Live, left: Sequence[Live], unread: str) -> Iterator[str]:
         yield f"not everything in it could be read ({unread})"
 
 
-def _named(one: Live, holder: Live) -> str:
+def _named(one: LiveObject, holder: LiveObject) -> str:
     name = one.ref.short if one.ref.namespace == holder.ref.name else str(one.ref)
     if not one.finalizers:
         return name

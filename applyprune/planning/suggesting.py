@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from applyprune.model.refs import GVK
-    from applyprune.model.resources import Catalogue, Resource
+    from applyprune.model.resources import Resource, ResourceMap
 
 _CLOSE = 0.7
 
@@ -27,7 +27,7 @@ def did_you_mean(word: str, words: Iterable[str]) -> str:
     return f"Did you mean {found}?" if found else ""
 
 
-def advice_for_kind(gvk: GVK, catalogue: Catalogue, coming: Iterable[Resource]) -> str:
+def advice_for_kind(gvk: GVK, catalogue: ResourceMap, coming: Iterable[Resource]) -> str:
     """Return what to do about a kind that nothing serves in that version.
 
     ``coming`` are the resources that CRDs in the input bring.
@@ -55,7 +55,7 @@ def advice_for_kind(gvk: GVK, catalogue: Catalogue, coming: Iterable[Resource]) 
     )
 
 
-def _kind_like(gvk: GVK, catalogue: Catalogue) -> Resource | None:
+def _kind_like(gvk: GVK, catalogue: ResourceMap) -> Resource | None:
     """Return the resource whose kind is most like it; another group's only where its own is known.
 
     Kinds of a group that nobody knows are somebody's own: Traefik's IngressRoute is no Ingress.

@@ -39,7 +39,7 @@ _YIELDED = "-yielded"
 
 
 @dataclass(frozen=True, slots=True)
-class SetIdentity:
+class ApplySetIdentity:
     """One set: NAME in the namespace of its inventory, and all that follows from these two."""
 
     name: str
@@ -87,7 +87,7 @@ def _applyset_id(ref: Ref) -> str:
     return f"applyset-{digest.decode().rstrip('=')}-v1"
 
 
-def identity(name: str, namespace: str) -> SetIdentity:
+def applyset_identity(name: str, namespace: str) -> ApplySetIdentity:
     """Return the identity of the set NAME; raise UsageError when NAME is no DNS label."""
     if not is_dns_label(name):
         raise UsageError(
@@ -100,7 +100,7 @@ def identity(name: str, namespace: str) -> SetIdentity:
             why=f"its field manager would be that of what the set {name.removesuffix(_YIELDED)!r} "
             "has yielded",
         )
-    return SetIdentity(name, namespace)
+    return ApplySetIdentity(name, namespace)
 
 
 def set_of(manager: str) -> str:
@@ -108,7 +108,7 @@ def set_of(manager: str) -> str:
     if not manager.startswith(MANAGERS):
         return ""
     namespace, slash, name = manager.removeprefix(MANAGERS).partition("/")
-    return SetIdentity(name, namespace).id if slash else namespace
+    return ApplySetIdentity(name, namespace).id if slash else namespace
 
 
 def yielded_manager(manager: str) -> str:

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from applyprune.model.live import Live, State
+    from applyprune.model.live import LiveObject, State
     from applyprune.model.refs import GroupKind, Ref
     from applyprune.model.resources import Resource
 
 
 @dataclass(frozen=True, slots=True)
-class World:
+class ClusterSnapshot:
     """What was read before the plan.
 
     ``states`` covers every desired object and every entry, and what else of a recorded kind was
@@ -30,14 +30,14 @@ class World:
     schemas: Mapping[GroupKind, int | None] = field(default_factory=dict, hash=False)
     resources: Mapping[GroupKind, Resource] = field(default_factory=dict, hash=False)
     occupied: frozenset[str] = frozenset()
-    contents: Mapping[Ref, Contents] = field(default_factory=dict, hash=False)
-    marked: tuple[Live, ...] = ()
+    contents: Mapping[Ref, CascadeContents] = field(default_factory=dict, hash=False)
+    marked: tuple[LiveObject, ...] = ()
     unseen: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Contents:
+class CascadeContents:
     """What a Namespace or a CRD holds; ``uncounted`` says what could not be read, and why."""
 
-    lives: tuple[Live, ...]
+    lives: tuple[LiveObject, ...]
     uncounted: str = ""

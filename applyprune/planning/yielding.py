@@ -30,11 +30,11 @@ from applyprune.planning.tracking import PART_OF
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from applyprune.model.live import Live
+    from applyprune.model.live import LiveObject
     from applyprune.model.manifests import Origin
     from applyprune.model.plan import Desired
     from applyprune.planning.field_paths import Path
-    from applyprune.planning.tracking import SetIdentity
+    from applyprune.planning.tracking import ApplySetIdentity
 
 CONFLICTS = "applyprune.dev/conflicts"
 IGNORED = "applyprune.dev/ignore-fields"
@@ -112,7 +112,7 @@ def _check(body: Mapping[str, Any], path: Path) -> None:
         raise ValueError(f'an item of a list is named by its key, as in {above}[name="x"]')
 
 
-def yields(one: Desired, live: Live, target: SetIdentity) -> Yields:
+def yields(one: Desired, live: LiveObject, target: ApplySetIdentity) -> Yields:
     """Return what is to be done first; ``live`` may be metadata only."""
     paths = _paths(one)
     second = [entry for entry in live.managed_fields if entry.get("manager") == target.yielded]
@@ -131,7 +131,7 @@ def yields(one: Desired, live: Live, target: SetIdentity) -> Yields:
     return Yields(release, wanted if release or not held else ())
 
 
-def kept(live: Live, body: Mapping[str, Any], fields: Iterable[Path]) -> Mapping[str, Any]:
+def kept(live: LiveObject, body: Mapping[str, Any], fields: Iterable[Path]) -> Mapping[str, Any]:
     """Return a body with some fields as they are in a live object, which has been read in full."""
     whole: Mapping[str, Any] = body
     for path in fields:
@@ -140,7 +140,7 @@ def kept(live: Live, body: Mapping[str, Any], fields: Iterable[Path]) -> Mapping
     return whole
 
 
-def stub(one: Desired, live: Live) -> Mapping[str, Any]:
+def stub(one: Desired, live: LiveObject) -> Mapping[str, Any]:
     """Return what names one very object in one very state, and nothing else of it."""
     metadata = {"name": one.ref.name, "uid": live.uid, "resourceVersion": live.resource_version}
     if one.ref.namespace:
@@ -149,7 +149,7 @@ def stub(one: Desired, live: Live) -> Mapping[str, Any]:
     return {"apiVersion": gvk.api_version, "kind": gvk.kind, "metadata": metadata}
 
 
-def split_fields(one: Desired, live: Live) -> tuple[tuple[str, Path], ...]:
+def split_fields(one: Desired, live: LiveObject) -> tuple[tuple[str, Path], ...]:
     """Return the pointers that may lead into what is owned as a whole, and what that is.
 
     A list or mapping without parts that anybody owns is either atomic or empty, which only its
@@ -164,7 +164,7 @@ def split_fields(one: Desired, live: Live) -> tuple[tuple[str, Path], ...]:
     return tuple(found)
 
 
-def refuse_split(one: Desired, live: Live) -> None:
+def refuse_split(one: Desired, live: LiveObject) -> None:
     """Raise RunFailed for a pointer into what goes as a whole; ``live`` has been read in full."""
     for pointer, whole in split_fields(one, live):
         if value_at(live.body, whole) not in ({}, [], None, MISSING):

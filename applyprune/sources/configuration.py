@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from applyprune.errors import InputError
 from applyprune.model.manifests import Origin
 from applyprune.sources.positions import locate
-from applyprune.sources.refusal import Refused
+from applyprune.sources.refusal import YAMLFault
 from applyprune.sources.source import shown_path
 from applyprune.sources.stream import read_documents
 
@@ -71,7 +71,7 @@ def read_configuration(path: str) -> Configuration:
     if len(documents) != 1:
         raise InputError("expected a single YAML document", where=Origin(shown), hint=_HINT)
     content = documents[0].content
-    if isinstance(content, Refused):
+    if isinstance(content, YAMLFault):
         where = Origin(shown, 0, content.line)
         raise InputError(content.problem, where=where, hint=content.hint)
     if not _is_ours(content.value):

@@ -23,13 +23,13 @@ from ruamel.yaml.events import (
 )
 
 from applyprune.sources.events import events
-from applyprune.sources.refusal import Refused
+from applyprune.sources.refusal import YAMLFault
 from applyprune.sources.scalars import (
     Scalar,
     check_collection_tag,
     key_text,
-    resolve,
     resolve_key,
+    resolve_scalar,
     resolve_tagged,
 )
 
@@ -108,7 +108,7 @@ def read_stream(text: str, stand_in: str = "") -> tuple[list[Document], int]:
         if kind is not DocumentStartEvent:
             continue
         if start.version or start.tags:
-            raise Refused("YAML directives (%YAML, %TAG) are not supported", *place(start))
+            raise YAMLFault("YAML directives (%YAML, %TAG) are not supported", *place(start))
         marked += bool(start.explicit)
         first = builder.take()
         value = builder.document(first)
@@ -132,7 +132,7 @@ class _Builder:
         if stand_in:
             take = self.take
             self.take = lambda: _with_colons(take(), stand_in)
-        self._plain: _Remembered[Scalar] = _Remembered(resolve)
+        self._plain: _Remembered[Scalar] = _Remembered(resolve_scalar)
         self._keys: _Remembered[str] = _Remembered(resolve_key)
         self._anchors: dict[str, _Anchor] = {}
         self._nodes = 0
@@ -160,7 +160,7 @@ class _Builder:
             anchor.nodes = self._nodes - before
             anchor.height = _height(anchor.value)
             anchor.open = False
-        except Refused as refused:
+        except YAMLFault as refused:
             raise refused.at(*place(event)) from None
         else:
             return anchor.value
@@ -172,7 +172,7 @@ class _Builder:
                 return resolve_tagged(event.tag, event.value)
             return event.value if event.style else self._plain[event.value]
         if depth > MAX_DEPTH:
-            raise Refused(TOO_DEEP)
+            raise YAMLFault(TOO_DEEP)
         if kind is MappingStartEvent:
             if event.ctag is not None:
                 check_collection_tag(event.tag, "map")
@@ -196,7 +196,7 @@ class _Builder:
                     continue
                 try:
                     result.append(plain[event.value])
-                except Refused as refused:
+                except YAMLFault as refused:
                     raise refused.at(*place(event)) from None
             else:
                 result.append(self._node(event, depth + 1))
@@ -233,7 +233,7 @@ class _Builder:
                 if type(event) is ScalarEvent and event.ctag is None and event.anchor is None:
                     result[key] = event.value if event.style else plain[event.value]
                     continue
-            except Refused as refused:
+            except YAMLFault as refused:
                 raise refused.at(*place(event)) from None
             self._nodes -= 1
             result[key] = self._node(event, depth + 1)
@@ -242,9 +242,9 @@ class _Builder:
         if type(event) is AliasEvent:
             value = self._alias(event, depth).value
         elif type(event) is not ScalarEvent:
-            raise Refused("a mapping or a list cannot be a key")
+            raise YAMLFault("a mapping or a list cannot be a key")
         elif event.value == _MERGE and not (event.ctag is None and event.style):
-            raise Refused("the key << cannot have a tag or an anchor")
+            raise YAMLFault("the key << cannot have a tag or an anchor")
         elif event.ctag is None and not event.style:
             # The anchor keeps the value, which may differ from the key: 1.0 has the value 1 and the
             # key "1".
@@ -254,7 +254,7 @@ class _Builder:
             value = self._node(event, depth)
         if not isinstance(value, str):
             if type(event) is AliasEvent:
-                raise Refused("an alias used as a key must refer to a string")
+                raise YAMLFault("an alias used as a key must refer to a string")
             return key_text(value)
         return value
 
@@ -270,25 +270,25 @@ class _Builder:
             brought = self._merge_source(event, depth)
         if clash := next((key for key in brought if key in result), None):
             problem = f"<< overwrites the key {shown(clash)}, which comes before it"
-            raise Refused(problem, line, column, hint=_MERGED)
+            raise YAMLFault(problem, line, column, hint=_MERGED)
         result.update(brought)
         merged.update(brought)
 
     def _merge_source(self, event: Any, depth: int) -> dict[str, Any]:
         value = self._node(event, depth + 1)
         if not isinstance(value, dict):
-            raise Refused("<< needs a mapping or a list of mappings", *place(event))
+            raise YAMLFault("<< needs a mapping or a list of mappings", *place(event))
         return value
 
     def _alias(self, event: Any, depth: int) -> _Anchor:
         """Return a copy of the node that an alias refers to; count its nodes as Go does."""
         anchor = self._anchors.get(event.anchor)
         if anchor is None:
-            raise Refused(
+            raise YAMLFault(
                 "an alias refers to an anchor that is not defined before it in this document"
             )
         if anchor.open:
-            raise Refused(_SELF)
+            raise YAMLFault(_SELF)
         self._nodes += 1 + anchor.nodes
         self._aliased += anchor.nodes
         if (
@@ -296,9 +296,9 @@ class _Builder:
             and self._nodes > _FEW_READ
             and self._aliased / self._nodes > _allowed_ratio(self._nodes)
         ):
-            raise Refused(_BOMB)
+            raise YAMLFault(_BOMB)
         if depth - 1 + anchor.height > MAX_DEPTH:
-            raise Refused(TOO_DEEP)
+            raise YAMLFault(TOO_DEEP)
         return _Anchor(_copy(anchor.value))
 
 
@@ -310,7 +310,7 @@ def place(event: Any) -> tuple[int, int]:
 def _override(key: str, merged: set[str]) -> None:
     """Let a key override an earlier merge once: this is the purpose of merges."""
     if key not in merged:
-        raise Refused(f"duplicate key {shown(key)}", hint=_TWICE)
+        raise YAMLFault(f"duplicate key {shown(key)}", hint=_TWICE)
     merged.discard(key)
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 # ruamel.yaml.cyaml selects the installed C extension, in 0.18 and in 0.19.
 from ruamel.yaml.cyaml import CParser  # type: ignore[attr-defined]
 
-from applyprune.sources.refusal import Refused
+from applyprune.sources.refusal import YAMLFault
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,30 +51,30 @@ def events(text: str) -> Callable[[], Any]:
     return take
 
 
-def refusal_of(error: YAMLError, text: str) -> Refused:
+def refusal_of(error: YAMLError, text: str) -> YAMLFault:
     """Return libyaml's error without any part of the text; the line is a line of ``text``."""
     mark = getattr(error, "problem_mark", None)
     if mark is None:
         forbidden = _FORBIDDEN.search(text)
         if forbidden is None:
-            return Refused("not valid YAML")
+            return YAMLFault("not valid YAML")
         problem = f"the character U+{ord(forbidden[0]):04X} is not allowed in YAML"
-        return Refused(problem, *place_in(text, forbidden.start()))
+        return YAMLFault(problem, *place_in(text, forbidden.start()))
     line, column = _place_of(mark, text)
     problem = f"not valid YAML: {getattr(error, 'problem', None) or 'it cannot be parsed'}"
     if getattr(error, "problem", None) == _SECOND_DOCUMENT:
-        return Refused("text after the end of the document", line, column, hint=_DROPPED)
+        return YAMLFault("text after the end of the document", line, column, hint=_DROPPED)
     hint = _ADVICE.get(str(getattr(error, "problem", "")), "")
     context = getattr(error, "context", None)
     if not context:
-        return Refused(problem, line, column, hint=hint)
+        return YAMLFault(problem, line, column, hint=hint)
     if text.split("\n", line)[line - 1][column - 1 : column] == "\t":
-        return Refused("tab used for indentation", line, column, hint=_TABS)
+        return YAMLFault("tab used for indentation", line, column, hint=_TABS)
     start = getattr(error, "context_mark", None)
     since = (0, 0)
     if start is not None and start.line + 1 < line:
         since = (start.line + 1, start.column + 1)
-    return Refused(f"{problem}, {context}", line, column, since=since, hint=hint)
+    return YAMLFault(f"{problem}, {context}", line, column, since=since, hint=hint)
 
 
 def place_in(text: str, index: int) -> tuple[int, int]:

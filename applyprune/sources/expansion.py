@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from applyprune.sources.dialect import Document
-from applyprune.sources.refusal import Refused
+from applyprune.sources.refusal import YAMLFault
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 def expand(
     document: Document, lines_of: Callable[[int], list[int]]
-) -> Iterator[Document | Refused]:
+) -> Iterator[Document | YAMLFault]:
     """Yield the objects of a document in order: the document itself, or the items of nested lists.
 
     As in kubectl, an item with neither apiVersion nor kind has those of its list. ``lines_of``
@@ -26,7 +26,7 @@ def expand(
         return
     items = body.get("items", _MISSING)
     if items is _MISSING or not isinstance(items, list | None):
-        yield Refused("the items of a List must be a list", document.line)
+        yield YAMLFault("the items of a List must be a list", document.line)
         return
     items = items or []
     lines = lines_of(document.line) if items else []

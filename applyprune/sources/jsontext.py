@@ -11,7 +11,7 @@ import re
 from typing import Any
 
 from applyprune.sources.dialect import MAX_DEPTH, TOO_DEEP, shown
-from applyprune.sources.refusal import Refused
+from applyprune.sources.refusal import YAMLFault
 from applyprune.sources.scalars import shape, whole_number
 
 _SPACE = re.compile(r"[ \t\r\n]*")
@@ -34,11 +34,11 @@ def read_value(text: str, start: int) -> tuple[Any, int]:
     try:
         value, end = _DECODER.raw_decode(text, start)
     except RecursionError:
-        raise Refused(TOO_DEEP) from None
+        raise YAMLFault(TOO_DEEP) from None
     _check_depth(value)
     # Half of a surrogate pair is not a character: Go silently replaces it with U+FFFD.
     if "\\u" in text[start:end] and _SURROGATE.search(json.dumps(value, ensure_ascii=False)):
-        raise Refused("unpaired surrogate escape (\\uD800 to \\uDFFF)")
+        raise YAMLFault("unpaired surrogate escape (\\uD800 to \\uDFFF)")
     return value, end
 
 
@@ -57,7 +57,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     seen: set[str] = set()
     for key, _ in pairs:
         if key in seen:
-            raise Refused(f"duplicate key {shown(key)}", hint=_TWICE)
+            raise YAMLFault(f"duplicate key {shown(key)}", hint=_TWICE)
         seen.add(key)
     return result
 
@@ -67,7 +67,7 @@ def _float(literal: str) -> int | float:
 
 
 def _constant(_name: str) -> Any:
-    raise Refused("JSON cannot represent infinity or NaN")
+    raise YAMLFault("JSON cannot represent infinity or NaN")
 
 
 def _check_depth(value: Any) -> None:
@@ -83,7 +83,7 @@ def _check_depth(value: Any) -> None:
         ]
         if not level:
             return
-    raise Refused(TOO_DEEP)
+    raise YAMLFault(TOO_DEEP)
 
 
 _DECODER = json.JSONDecoder(

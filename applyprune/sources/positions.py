@@ -20,7 +20,7 @@ from ruamel.yaml.events import (
 )
 
 from applyprune.sources.events import events
-from applyprune.sources.refusal import Refused
+from applyprune.sources.refusal import YAMLFault
 from applyprune.sources.scalars import resolve_key
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def _is_key(event: Any, step: str) -> bool:
         return bool(event.value == step)
     try:
         return resolve_key(event.value) == step
-    except Refused:
+    except YAMLFault:
         return False
 
 

@@ -15,9 +15,9 @@ from applyprune.sources.expansion import expand
 from applyprune.sources.files import ignore, read_sources, shown_given
 from applyprune.sources.input import Input, point
 from applyprune.sources.positions import item_lines
-from applyprune.sources.refusal import Refused
+from applyprune.sources.refusal import YAMLFault
 from applyprune.sources.stream import read_documents
-from applyprune.sources.structure import Fault, read_manifest
+from applyprune.sources.structure import StructureFault, read_manifest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -77,13 +77,13 @@ def text_of(source: Source) -> str:
 def read_source(source: Source, text: str) -> Iterator[Manifest | InputError]:
     """Yield the manifests and the errors of one source in order; ``text`` is its text."""
     for numbered in read_documents(source.data):
-        if isinstance(numbered.content, Refused):
+        if isinstance(numbered.content, YAMLFault):
             yield _error(numbered.content, source.path, numbered.number, text)
             continue
         for each in expand(numbered.content, partial(item_lines, text)):
-            if isinstance(each, Refused):
+            if isinstance(each, YAMLFault):
                 where = Origin(source.path, numbered.number, each.line)
-                yield _faulty(Fault(("items",), each.problem), where, text)
+                yield _faulty(StructureFault(("items",), each.problem), where, text)
             else:
                 yield from _read_object(each, Origin(source.path, numbered.number, each.line), text)
 
@@ -97,14 +97,14 @@ def _read_object(document: Document, origin: Origin, text: str) -> Iterator[Mani
     yield from sorted(errors, key=lambda error: error.origin.line if error.origin else 0)
 
 
-def _faulty(fault: Fault, origin: Origin, text: str) -> InputError:
+def _faulty(fault: StructureFault, origin: Origin, text: str) -> InputError:
     place, shown = point({origin.path: text}, origin, [Mark(fault.path)])
     error = InputError(fault.what, where=place, hint=fault.hint, field=fault.path)
     error.excerpt = shown
     return error
 
 
-def _error(refused: Refused, path: str, document: int, text: str) -> InputError:
+def _error(refused: YAMLFault, path: str, document: int, text: str) -> InputError:
     line, column = refused.line, refused.column
     begin, _ = refused.since
     where = Origin(path, document, line, column)

@@ -13,7 +13,7 @@ import re
 import struct
 from typing import TypeAlias
 
-from applyprune.sources.refusal import Refused
+from applyprune.sources.refusal import YAMLFault
 
 Scalar: TypeAlias = "str | int | float | bool | None"
 
@@ -56,7 +56,7 @@ _FLOAT32 = struct.Struct("f")
 _LOSSY_KEY = "a float used as a key would lose digits"
 
 
-def resolve(text: str) -> Scalar:
+def resolve_scalar(text: str) -> Scalar:
     """Return the value of a plain scalar without a tag; raise Refused where JSON has no value."""
     value = _read(text)
     return shape(value) if isinstance(value, float) else value
@@ -85,7 +85,7 @@ def resolve_tagged(tag: str, text: str) -> Scalar:
     if not tag.startswith(_TAG) or name not in {*kinds, "float"}:
         raise _unknown_tag(tag)
     if type(value) is not kinds.get(name):
-        raise Refused(f"the value does not match its tag !!{name}")
+        raise YAMLFault(f"the value does not match its tag !!{name}")
     return value
 
 
@@ -98,7 +98,7 @@ def check_collection_tag(tag: str, expected: str) -> None:
 def shape(number: float) -> int | float:
     """Return ``number`` as Go's JSON writes it: an integral value below 1e21 as an integer."""
     if not math.isfinite(number):
-        raise Refused("JSON cannot represent infinity or NaN")
+        raise YAMLFault("JSON cannot represent infinity or NaN")
     if not number.is_integer() or abs(number) >= _WRITTEN_OUT:
         return number
     if abs(number) < _EXACT:
@@ -115,7 +115,9 @@ def whole_number(text: str) -> int:
     """Return the value of a decimal literal; raise Refused beyond 64 bits: Go would lose digits."""
     if len(text) <= _LONGEST_LITERAL and _INT64_MIN <= (value := int(text)) <= _UINT64_MAX:
         return value
-    raise Refused("an integer beyond 64 bits would lose digits", hint="Quote it if it is a string.")
+    raise YAMLFault(
+        "an integer beyond 64 bits would lose digits", hint="Quote it if it is a string."
+    )
 
 
 def key_text(value: Scalar) -> str:
@@ -125,11 +127,11 @@ def key_text(value: Scalar) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if value is None:
-        raise Refused("null cannot be a key")
+        raise YAMLFault("null cannot be a key")
     if isinstance(value, float):
         return _float_key(value)
     if value > _INT64_MAX:
-        raise Refused("an integer beyond 63 bits cannot be a key", hint="Quote it.")
+        raise YAMLFault("an integer beyond 63 bits cannot be a key", hint="Quote it.")
     return str(value)
 
 
@@ -164,7 +166,9 @@ def _number(text: str) -> Scalar:
         # 08 and 0899 are not octal: Go reads them as floats, with the values 8 and 899.
         value = whole_number(plain)
         if abs(value) > _EXACT:
-            raise Refused("an integer that Go reads as a float would lose digits", hint="Quote it.")
+            raise YAMLFault(
+                "an integer that Go reads as a float would lose digits", hint="Quote it."
+            )
         return float(value)
     if _FLOAT.fullmatch(plain):
         number = float(plain)
@@ -178,7 +182,7 @@ def _decode(text: str) -> str:
         raw = base64.b64decode(text.replace("\n", "").replace("\r", ""), validate=True)
         return raw.decode()
     except (binascii.Error, ValueError):
-        raise Refused("!!binary must be the base64 of UTF-8 text") from None
+        raise YAMLFault("!!binary must be the base64 of UTF-8 text") from None
 
 
 def _float_key(value: float) -> str:
@@ -191,12 +195,12 @@ def _float_key(value: float) -> str:
     try:
         single = _as_float32(value)
     except OverflowError:
-        raise Refused(_LOSSY_KEY, hint="Quote it.") from None
+        raise YAMLFault(_LOSSY_KEY, hint="Quote it.") from None
     # The fewest digits that identify this number among the 32-bit floats; nine always suffice.
     digits = next(n for n in range(9) if _as_float32(float(f"{single:.{n}e}")) == single)
     scientific = f"{single:.{digits}e}"
     if float(scientific) != value:
-        raise Refused(_LOSSY_KEY, hint="Quote it.")
+        raise YAMLFault(_LOSSY_KEY, hint="Quote it.")
     exponent = int(scientific.partition("e")[2])
     if _LEAST_PLAIN <= exponent < _LEAST_SCIENTIFIC:
         return f"{value:.{max(0, digits - exponent)}f}"
@@ -209,9 +213,9 @@ def _as_float32(value: float) -> float:
     return rounded
 
 
-def _unknown_tag(tag: str) -> Refused:
+def _unknown_tag(tag: str) -> YAMLFault:
     # An unquoted value that begins with !, such as a password, is read as a tag: so the message
     # contains only YAML's own names.
     name = tag.removeprefix(_TAG)
     which = f" !!{name}" if tag.startswith(_TAG) and name in _STANDARD_TAGS else ""
-    return Refused(f"unsupported tag{which}", hint="Quote a string that begins with !.")
+    return YAMLFault(f"unsupported tag{which}", hint="Quote a string that begins with !.")

@@ -17,7 +17,7 @@ from ruamel.yaml.error import YAMLError
 from applyprune.sources.dialect import Document, read_stream
 from applyprune.sources.events import place_in, refusal_of, without_flow_colons
 from applyprune.sources.jsontext import end_of_value, read_value, skip_space
-from applyprune.sources.refusal import Refused
+from applyprune.sources.refusal import YAMLFault
 
 # Each pattern begins with a line end: searching for a fixed text is ten times as fast.
 _SEPARATOR = re.compile(r"\n---")
@@ -43,15 +43,15 @@ class Numbered:
 
     number: int
     """The number of the document, from 1; documents without content (comments) do not count."""
-    content: Document | Refused
+    content: Document | YAMLFault
 
 
 def read_documents(data: bytes) -> list[Numbered]:
     """Return every document of a stream in order; a broken document as its fault."""
-    found: list[Document | Refused]
+    found: list[Document | YAMLFault]
     try:
         text = _decode(data)
-    except Refused as refused:
+    except YAMLFault as refused:
         found = [refused]
     else:
         found = _read_json(text) if text.lstrip().startswith("{") else _read_yaml(text, 0)
@@ -61,18 +61,18 @@ def read_documents(data: bytes) -> list[Numbered]:
 def _decode(data: bytes) -> str:
     for mark, name in _OTHER_ENCODINGS:
         if data.startswith(mark):
-            raise Refused(
+            raise YAMLFault(
                 f"the text is {name}, not UTF-8", hint="Save it as UTF-8; kubectl rejects it too."
             )
     try:
         text = data.decode()
     except UnicodeDecodeError as error:
         before = data[: error.start].decode()
-        raise Refused("the text is not UTF-8", *place_in(before, len(before))) from None
+        raise YAMLFault("the text is not UTF-8", *place_in(before, len(before))) from None
     text = text.removeprefix("\ufeff")
     if "\ufeff" in text and (inner := _INNER_MARK.search(text)):
         place = place_in(text, inner.end() - 1)
-        raise Refused("a byte order mark (U+FEFF) inside the text", *place, hint="Remove it.")
+        raise YAMLFault("a byte order mark (U+FEFF) inside the text", *place, hint="Remove it.")
     # kubectl reads lines: it turns CR LF into LF before YAML sees it (CR CR LF then has a line end
     # less). It also adds a missing line end to the last line, which becomes part of a block scalar.
     if "\r" in text:
@@ -80,12 +80,12 @@ def _decode(data: bytes) -> str:
     return text if text.endswith("\n") else f"{text}\n"
 
 
-def _read_json(text: str) -> list[Document | Refused]:
+def _read_json(text: str) -> list[Document | YAMLFault]:
     """Read JSON documents, one after the other, or with YAML from the second on, as kubectl does.
 
     A text that only looks like JSON (``{a: b}``) is YAML.
     """
-    found: list[Document | Refused] = []
+    found: list[Document | YAMLFault] = []
     end, above = 0, 0
     while (place := skip_space(text, end)) < len(text):
         above += text.count("\n", end, place)
@@ -95,13 +95,13 @@ def _read_json(text: str) -> list[Document | Refused]:
             # After two JSON documents, kubectl also reads the rest of the stream as JSON.
             if len(found) > 1 or (found and not _YAML_FOLLOWS.match(text, end)):
                 problem = f"not valid JSON: {error.msg}"
-                return [*found, Refused(problem, *place_in(text, min(error.pos, _end(text))))]
+                return [*found, YAMLFault(problem, *place_in(text, min(error.pos, _end(text))))]
             return found + _read_yaml(text[place:], above, _before(text, place))
-        except Refused as refused:
+        except YAMLFault as refused:
             after = end_of_value(text, place)
             # The YAML reader fails at the same place, and knows its line.
             again = _read_yaml(text[place:after], above, _before(text, place))
-            places = [(item.line, item.column) for item in again if isinstance(item, Refused)]
+            places = [(item.line, item.column) for item in again if isinstance(item, YAMLFault)]
             found.append(refused.at(*places[0]) if places else refused.at(above + 1))
         else:
             # kubectl skips a null, as it skips an empty YAML document.
@@ -120,7 +120,7 @@ def _end(text: str) -> int:
     return len(text.rstrip())
 
 
-def _read_yaml(text: str, above: int, before: int = 0) -> list[Document | Refused]:
+def _read_yaml(text: str, above: int, before: int = 0) -> list[Document | YAMLFault]:
     """Read YAML that begins ``above`` lines down in the stream, at column ``before`` from 0.
 
     Read everything in a single pass if there is no fault; else piece by piece, so that a fault
@@ -128,14 +128,14 @@ def _read_yaml(text: str, above: int, before: int = 0) -> list[Document | Refuse
     """
     try:
         return [Document(each.value, each.line + above) for each in _read_piece(text)]
-    except (Refused, YAMLError):
-        found: list[Document | Refused] = []
+    except (YAMLFault, YAMLError):
+        found: list[Document | YAMLFault] = []
     cuts = [0, *(match.start() + 1 for match in _SEPARATOR.finditer(text)), len(text)]
     for start, end in pairwise(cuts):
         piece = text[start:end]
         try:
             documents = _read_mended(piece)
-        except Refused as refused:
+        except YAMLFault as refused:
             found.append(refused.moved(above, before))
         else:
             found += [Document(each.value, each.line + above) for each in documents]
@@ -163,9 +163,9 @@ def _read_piece(text: str, stand_in: str = "") -> list[Document]:
     if false := _NO_SEPARATOR.search(f"\n{text}" if text.startswith("---") else text):
         line = text.count("\n", 0, false.start() + 1) + 1
         problem = "a line that begins with --- contains more than the separator"
-        raise Refused(problem, line, 1, hint=_ONLY)
+        raise YAMLFault(problem, line, 1, hint=_ONLY)
     if _DIRECTIVE.match(text):
-        raise Refused(
+        raise YAMLFault(
             "YAML directives (%YAML, %TAG) are not supported",
             1,
             1,
@@ -176,5 +176,5 @@ def _read_piece(text: str, stand_in: str = "") -> list[Document]:
     if marked != text.count("\n---") + text.startswith("---"):
         hidden = _HIDDEN_SEPARATOR.search(text)
         place = place_in(text, hidden.start() + 1) if hidden else (0, 0)
-        raise Refused("kubectl does not see this --- as a separator", *place, hint=_DROPPED)
+        raise YAMLFault("kubectl does not see this --- as a separator", *place, hint=_DROPPED)
     return documents

@@ -29,7 +29,7 @@ _SET_BY_SERVER = ("uid", "resourceVersion", "managedFields")
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class StructureFault:
     """One fault of a document."""
 
     path: tuple[str, ...]
@@ -40,12 +40,14 @@ class Fault:
     """What to do about it; may be empty."""
 
 
-def read_manifest(value: Any, origin: Origin) -> Manifest | list[Fault]:
+def read_manifest(value: Any, origin: Origin) -> Manifest | list[StructureFault]:
     """Return the manifest that a document holds, or all of its faults."""
     if not isinstance(value, dict):
-        return [Fault((), f"expected a Kubernetes object, got {_type(value)}")]
+        return [StructureFault((), f"expected a Kubernetes object, got {_type(value)}")]
     if "apiVersion" not in value and "kind" not in value:
-        return [Fault((), "not a Kubernetes object: no apiVersion, no kind", _hint_for(origin))]
+        return [
+            StructureFault((), "not a Kubernetes object: no apiVersion, no kind", _hint_for(origin))
+        ]
     metadata = value.get("metadata")
     faults = [*_type_faults(value), *_metadata_faults(metadata)]
     if faults or not isinstance(metadata, dict):
@@ -59,67 +61,71 @@ def read_manifest(value: Any, origin: Origin) -> Manifest | list[Fault]:
     )
 
 
-def _type_faults(value: JSONObject) -> Iterator[Fault]:
+def _type_faults(value: JSONObject) -> Iterator[StructureFault]:
     api_version, kind = value.get("apiVersion"), value.get("kind")
     if not _is_text(api_version):
-        yield Fault(("apiVersion",), _not_text("apiVersion", api_version))
+        yield StructureFault(("apiVersion",), _not_text("apiVersion", api_version))
     elif not is_api_version(api_version):
-        yield Fault(("apiVersion",), "apiVersion must have the form VERSION or GROUP/VERSION")
+        yield StructureFault(
+            ("apiVersion",), "apiVersion must have the form VERSION or GROUP/VERSION"
+        )
     elif api_version.startswith("kustomize.config.k8s.io/"):
-        yield Fault((), "a kustomization, not an object", _KUSTOMIZE)
+        yield StructureFault((), "a kustomization, not an object", _KUSTOMIZE)
     if not _is_text(kind):
-        yield Fault(("kind",), _not_text("kind", kind))
+        yield StructureFault(("kind",), _not_text("kind", kind))
     elif not is_kind(kind):
-        yield Fault(("kind",), "invalid kind")
+        yield StructureFault(("kind",), "invalid kind")
 
 
-def _metadata_faults(metadata: Any) -> Iterator[Fault]:
+def _metadata_faults(metadata: Any) -> Iterator[StructureFault]:
     if not isinstance(metadata, dict):
         message = (
             "no metadata" if metadata is None else f"metadata is {_type(metadata)}, not a mapping"
         )
-        yield Fault(("metadata",), message)
+        yield StructureFault(("metadata",), message)
         return
     yield from _name_faults(metadata)
     namespace = metadata.get("namespace")
     if namespace is not None and not isinstance(namespace, str):
         message = _not_text("metadata.namespace", namespace)
-        yield Fault(("metadata", "namespace"), message, _QUOTE)
+        yield StructureFault(("metadata", "namespace"), message, _QUOTE)
     elif namespace and not is_dns_label(namespace):
-        yield Fault(("metadata", "namespace"), "invalid metadata.namespace", _DNS_LABEL)
+        yield StructureFault(("metadata", "namespace"), "invalid metadata.namespace", _DNS_LABEL)
     yield from _text_map_faults(metadata, "labels")
     yield from _text_map_faults(metadata, "annotations")
     if live := [field for field in _SET_BY_SERVER if metadata.get(field)]:
         message = f"only the server sets {', '.join(f'metadata.{field}' for field in live)}"
-        yield Fault(("metadata", live[0]), message, _LIVE)
+        yield StructureFault(("metadata", live[0]), message, _LIVE)
 
 
-def _name_faults(metadata: JSONObject) -> Iterator[Fault]:
+def _name_faults(metadata: JSONObject) -> Iterator[StructureFault]:
     name = metadata.get("name")
     if name is None or name == "":
         if metadata.get("generateName"):
             message = "metadata.generateName without metadata.name"
-            yield Fault(("metadata", "generateName"), message, _GENERATED)
+            yield StructureFault(("metadata", "generateName"), message, _GENERATED)
         else:
             path = ("metadata", "name") if "name" in metadata else ("metadata",)
-            yield Fault(path, "no metadata.name")
+            yield StructureFault(path, "no metadata.name")
     elif not isinstance(name, str):
-        yield Fault(("metadata", "name"), _not_text("metadata.name", name), _QUOTE)
+        yield StructureFault(("metadata", "name"), _not_text("metadata.name", name), _QUOTE)
     elif problem := name_problem(name):
-        yield Fault(("metadata", "name"), f"metadata.name {problem}")
+        yield StructureFault(("metadata", "name"), f"metadata.name {problem}")
 
 
-def _text_map_faults(metadata: JSONObject, field: str) -> Iterator[Fault]:
+def _text_map_faults(metadata: JSONObject, field: str) -> Iterator[StructureFault]:
     texts = metadata.get(field)
     if texts is None:
         return
     if not isinstance(texts, dict):
-        yield Fault(("metadata", field), f"metadata.{field} is {_type(texts)}, not a mapping")
+        yield StructureFault(
+            ("metadata", field), f"metadata.{field} is {_type(texts)}, not a mapping"
+        )
         return
     for key, text in texts.items():
         if not isinstance(text, str):
             message = f"metadata.{field}: the value of {shown(key)} is {_type(text)}, not a string"
-            yield Fault(("metadata", field, key), message, _hint_to_quote(text))
+            yield StructureFault(("metadata", field, key), message, _hint_to_quote(text))
 
 
 def _without_noise(value: JSONObject, metadata: JSONObject) -> JSONObject:

@@ -21,7 +21,14 @@ from applyprune.cluster.inventory_codec import (
 )
 from applyprune.cluster.inventory_packing import LIMIT, MOST, READABLE, pack
 from applyprune.errors import InventoryError
-from applyprune.model.inventory import ApplyFingerprint, Entry, Holder, Inventory, Ownership, Wave
+from applyprune.model.inventory import (
+    ApplyFingerprint,
+    Entry,
+    Inventory,
+    LockHolder,
+    Ownership,
+    Wave,
+)
 from applyprune.model.refs import Ref
 
 # RBAC names may hold nearly everything; 253 characters is the longest name there is.
@@ -51,7 +58,7 @@ ENTRIES = st.builds(
     deleting=st.booleans(),
     orphaning=st.booleans(),
 )
-HOLDER = Holder("r1", "me@here", "boot/1", "7@99", 15.0, 3)
+HOLDER = LockHolder("r1", "me@here", "boot/1", "7@99", 15.0, 3)
 
 
 def _entry(number: int) -> Entry:
@@ -79,7 +86,7 @@ def _read(body: dict[str, Any]) -> Inventory:
 
 @settings(max_examples=150, deadline=None)
 @given(st.lists(ENTRIES, max_size=8), st.none() | st.just(HOLDER))
-def test_inventory_round_trips(entries: list[Entry], holder: Holder | None) -> None:
+def test_inventory_round_trips(entries: list[Entry], holder: LockHolder | None) -> None:
     """For every legal name, and through JSON as the server keeps it."""
     inventory = _inventory(*entries, holder=holder)
     body = _stored(inventory)

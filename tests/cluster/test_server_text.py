@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from applyprune.cluster.server_text import MAX_SHOWN, shown, without_values
+from applyprune.cluster.server_text import MAX_SHOWN, safe_text, without_values
 
 CANARY = "c4n4ryc4n4ry"
 FORBIDDEN = 'secrets "s" is forbidden:'
@@ -32,16 +32,16 @@ UNTYPED = "failed to create typed patch object (d/s; /v1, Kind=Secret):"
     ],
 )
 def test_server_text_escapes_terminal_sequences(text: str, expected: str) -> None:
-    assert shown(text) == expected
+    assert safe_text(text) == expected
 
 
 def test_server_text_is_cut() -> None:
-    assert len(shown("x" * 10_000_000)) <= MAX_SHOWN + 1
+    assert len(safe_text("x" * 10_000_000)) <= MAX_SHOWN + 1
 
 
 @given(st.text())
 def test_server_text_is_one_printable_line(text: str) -> None:
-    result = shown(text)
+    result = safe_text(text)
 
     assert len(result) <= MAX_SHOWN + 1
     assert all(character == "…" or character.isprintable() for character in result)

@@ -18,7 +18,7 @@ from applyprune.cluster import api_server, watching
 from applyprune.cluster.api_server import KubernetesClient
 from applyprune.errors import Expired, Forbidden, NotServed, Unavailable, Unreachable
 from applyprune.model.builtin import CONFIG_MAPS, NAMESPACES
-from applyprune.model.live import Change, ChangeKind
+from applyprune.model.live import WatchEvent, WatchEventType
 from applyprune.model.resources import Resource
 from tests.support.fault_proxy import always, faults, first
 from tests.support.fault_proxy.faults import head
@@ -81,17 +81,17 @@ def never() -> bool:
     return False
 
 
-def until(seen: list[Change], count: int) -> Callable[[], bool]:
+def until(seen: list[WatchEvent], count: int) -> Callable[[], bool]:
     return lambda: len(seen) >= count
 
 
-def follow(changes: Iterable[Change], seen: list[Change]) -> None:
+def follow(changes: Iterable[WatchEvent], seen: list[WatchEvent]) -> None:
     """Add the changes one by one: `stop` looks at them meanwhile, and a test after an error."""
     for change in changes:
         seen.append(change)  # noqa: PERF402
 
 
-def start(server: KubernetesClient, namespace: str, **options: Any) -> Iterator[Change]:
+def start(server: KubernetesClient, namespace: str, **options: Any) -> Iterator[WatchEvent]:
     """Watch our ConfigMaps of the namespace from now on."""
     settings = {"selector": MINE, "stop": never, "seconds": 30.0, **options}
     if "resource_version" not in settings:
@@ -99,7 +99,7 @@ def start(server: KubernetesClient, namespace: str, **options: Any) -> Iterator[
     return server.watch(CONFIG_MAPS, namespace=namespace, **settings)
 
 
-def told(changes: list[Change]) -> list[tuple[str, str]]:
+def told(changes: list[WatchEvent]) -> list[tuple[str, str]]:
     return [(str(change.kind), change.live.ref.name) for change in changes]
 
 
@@ -151,7 +151,7 @@ def test_watch_yields_events_in_order(server: KubernetesClient, maps: Maps, name
     version = server.list_at(CONFIG_MAPS, namespace=namespace)[1]
     maps("POST", "a", "one")
     maps("PUT", "a", "two")
-    seen: list[Change] = []
+    seen: list[WatchEvent] = []
 
     def more() -> None:
         maps("POST", "b")
@@ -197,7 +197,7 @@ def test_object_leaving_the_selection_arrives_as_deleted(
     version = server.list_at(CONFIG_MAPS, namespace=namespace)[1]
     maps("POST", "a")
     maps("PUT", "a", probe="no")
-    seen: list[Change] = []
+    seen: list[WatchEvent] = []
     follow(start(server, namespace, resource_version=version, stop=until(seen, 2)), seen)
 
     assert told(seen) == [("ADDED", "a"), ("DELETED", "a")]
@@ -222,7 +222,7 @@ def test_bookmark_carries_the_resource_version(
     for timer in timers:
         timer.join()
 
-    assert {change.kind for change in seen} == {ChangeKind.BOOKMARK}
+    assert {change.kind for change in seen} == {WatchEventType.BOOKMARK}
     assert int(seen[0].live.resource_version) > int(version)
     assert (seen[0].live.ref.name, seen[0].live.uid) == ("", "")
 
@@ -240,7 +240,7 @@ def test_watch_returns_when_the_server_ends_it(
     changes = start(server, namespace, seconds=60)
     started = time.monotonic()
 
-    assert [change for change in changes if change.kind is not ChangeKind.BOOKMARK] == []
+    assert [change for change in changes if change.kind is not WatchEventType.BOOKMARK] == []
     assert 0.9 < time.monotonic() - started < SOON
 
 
@@ -310,7 +310,7 @@ def test_watch_starts_at_the_first_page_of_a_list(
 
     proxy.before_forward = between
     listed, version = server.list_at(CONFIG_MAPS, namespace=namespace, selector=MINE, full=True)
-    seen: list[Change] = []
+    seen: list[WatchEvent] = []
     follow(start(server, namespace, resource_version=version, stop=until(seen, 1)), seen)
 
     assert [live.ref.name for live in listed] == [*"abcde"]
@@ -353,7 +353,7 @@ def test_watch_stops_within_a_second(
     timer.start()
     started = time.monotonic()
 
-    assert [change for change in changes if change.kind is not ChangeKind.BOOKMARK] == []
+    assert [change for change in changes if change.kind is not WatchEventType.BOOKMARK] == []
     assert 0.9 < time.monotonic() - started < 2.0
 
 
@@ -382,7 +382,7 @@ def test_closing_the_transport_ends_its_watches(
     threading.Timer(0.5, transport.close).start()
     started = time.monotonic()
 
-    assert [change for change in changes if change.kind is not ChangeKind.BOOKMARK] == []
+    assert [change for change in changes if change.kind is not WatchEventType.BOOKMARK] == []
     assert time.monotonic() - started < 1.5
     with pytest.raises(Unreachable, match="closed"):
         list(start(server, namespace, resource_version="1"))
@@ -395,7 +395,7 @@ def test_stopped_watch_yields_no_more_events(
     proxy.rule = always(
         speaks(b"".join(event("ADDED", name, namespace) for name in names)), where=is_watch
     )
-    seen: list[Change] = []
+    seen: list[WatchEvent] = []
     follow(start(server, namespace, stop=until(seen, 3)), seen)
 
     assert [change.live.ref.name for change in seen] == names[:3]
@@ -413,7 +413,7 @@ def test_watches_do_not_starve_other_requests(
     proxy.rule = always(fault, where=is_watch)
     watches = [start(server, namespace, resource_version=version) for _ in range(5)]
     for changes in watches:
-        assert next(changes).kind is ChangeKind.ADDED
+        assert next(changes).kind is WatchEventType.ADDED
 
     assert server.list(CONFIG_MAPS, namespace=namespace) is not None
     lists = {seen.connection for seen in proxy.exchanges if not is_watch(seen)}
@@ -480,7 +480,7 @@ def test_events_survive_any_chunking(
         path.write_text(config)
         server = KubernetesClient(open_transport(path), "test")
         version = server.list_at(CONFIG_MAPS, namespace=namespace)[1]
-        seen: list[Change] = []
+        seen: list[WatchEvent] = []
         changes = start(server, namespace, resource_version=version, stop=until(seen, 4))
         maps("POST", "first")
         seen.append(next(changes))
@@ -507,7 +507,7 @@ def test_cut_connection_is_an_error(
         server = KubernetesClient(open_transport(path), "test")
         changes = start(server, namespace)
         maps("POST", "a")
-        assert next(changes).kind is ChangeKind.ADDED
+        assert next(changes).kind is WatchEventType.ADDED
         relay.cut()
         started = time.monotonic()
 
@@ -523,7 +523,7 @@ def test_complete_events_before_a_cut_count(
 ) -> None:
     added = event("ADDED", "a", namespace)
     proxy.rule = always(speaks(added, *([rest] if rest else []), end=end), where=is_watch)
-    seen: list[Change] = []
+    seen: list[WatchEvent] = []
 
     with pytest.raises((Unreachable, Unavailable)):
         follow(start(server, namespace), seen)
@@ -628,7 +628,7 @@ def test_foreign_event_ends_the_watch(
 ) -> None:
     bad = BAD[case].replace(b'"namespace": "n"', b'"namespace": "%b"' % namespace.encode())
     proxy.rule = always(speaks(event("ADDED", "a", namespace) + bad), where=is_watch)
-    seen: list[Change] = []
+    seen: list[WatchEvent] = []
 
     with pytest.raises(Unavailable):
         follow(start(server, namespace), seen)
@@ -718,7 +718,7 @@ def test_error_event_raises_the_error_of_its_status(
     expected: type[Exception],
 ) -> None:
     proxy.rule = always(speaks(event("ADDED", "a", namespace), said), where=is_watch)
-    seen: list[Change] = []
+    seen: list[WatchEvent] = []
 
     with pytest.raises(expected, match="ended with"):
         follow(start(server, namespace), seen)

@@ -15,7 +15,7 @@ from applyprune.controller.bundle import (
     SourceRef,
     read_bundle,
 )
-from applyprune.model.live import Live
+from applyprune.model.live import LiveObject
 from applyprune.model.options import Adopt, Mode, PruneLimit
 from applyprune.model.refs import Ref
 
@@ -26,7 +26,7 @@ def bundle(spec: object, name: str = "web") -> Bundle:
     """Read a Bundle of the namespace ``shop``."""
     metadata = {"name": name, "namespace": "shop"}
     ref = Ref("applyprune.dev", "Bundle", "shop", name)
-    return read_bundle(Live(ref, "u", "1", metadata, {"metadata": metadata, "spec": spec}))
+    return read_bundle(LiveObject(ref, "u", "1", metadata, {"metadata": metadata, "spec": spec}))
 
 
 def test_full_spec_is_read() -> None:

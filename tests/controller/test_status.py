@@ -35,7 +35,7 @@ from applyprune.errors import (
     Unreachable,
     as_problem,
 )
-from applyprune.model.events import Assessed, Done, Event, Finished, Outcome
+from applyprune.model.events import Event, Finished, ObjectDone, Outcome, ReadinessReported
 from applyprune.model.inventory import Entry
 from applyprune.model.manifests import Origin
 from applyprune.model.plan import Action, Plan, RemoveStep
@@ -185,11 +185,11 @@ def test_events_become_counts_and_failures() -> None:
     """What was said stays when the run is cut off in the middle."""
     problem = as_problem(Forbidden("no", code=403))
     events: list[Event] = [
-        Done(ref("a"), Outcome.CREATED),
-        Done(ref("b"), Outcome.FAILED, problem=problem),
-        Done(ref("c"), Outcome.SKIPPED, problem=problem),
-        Done(ref("d"), Outcome.PRUNED),
-        Assessed(ref("a"), failed("x"), 1.0, problem),
+        ObjectDone(ref("a"), Outcome.CREATED),
+        ObjectDone(ref("b"), Outcome.FAILED, problem=problem),
+        ObjectDone(ref("c"), Outcome.SKIPPED, problem=problem),
+        ObjectDone(ref("d"), Outcome.PRUNED),
+        ReadinessReported(ref("a"), failed("x"), 1.0, problem),
         Finished({}, 3, 1.5),
     ]
     seen: list[object] = []

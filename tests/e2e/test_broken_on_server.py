@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from applyprune.cli.session import carry_out
-from applyprune.cli.where import Where
+from applyprune.cli.session import run_set
+from applyprune.cli.where import ClusterTarget
 from applyprune.errors import ApplypruneError, problems_of
 from applyprune.localplane import API_SERVER_ONLY, Binaries, start
-from applyprune.model.events import Done, Warned
+from applyprune.model.events import ObjectDone, WarningRaised
 from applyprune.model.options import DryRun, Options
 from applyprune.sources import read
 from tests.support.api import Api
@@ -49,7 +49,9 @@ def told(binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) -> Told:
         with start(binaries, API_SERVER_ONLY, tmp_path_factory.mktemp("plane") / "broken") as plane:
             _furnish(Api(plane))
             for folder in sorted({case.partition("/")[0] for case in CASES}):
-                for problem in _problems(folder, Where(str(plane.kubeconfig), "", NAMESPACE)):
+                for problem in _problems(
+                    folder, ClusterTarget(str(plane.kubeconfig), "", NAMESPACE)
+                ):
                     path = problem.origin.path if problem.origin else ""
                     found[path].append(problem)
     finally:
@@ -57,14 +59,14 @@ def told(binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) -> Told:
     return found
 
 
-def _problems(folder: str, where: Where) -> Sequence[Problem]:
+def _problems(folder: str, where: ClusterTarget) -> Sequence[Problem]:
     found: list[Problem] = []
-    events = carry_out(where, "web", partial(read, [folder]), Options(dry_run=DryRun.SERVER))
+    events = run_set(where, "web", partial(read, [folder]), Options(dry_run=DryRun.SERVER))
     try:
         found.extend(
             event.problem
             for event in events
-            if isinstance(event, Done | Warned) and event.problem is not None
+            if isinstance(event, ObjectDone | WarningRaised) and event.problem is not None
         )
     except ApplypruneError as error:
         found += problems_of(error)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from applyprune.errors import OwnedByBundle
-from applyprune.model.events import Outcome, Recorded
+from applyprune.model.events import InventoryWritten, Outcome
 from applyprune.model.options import DryRun, Mode
 from tests.support.command import applyprune
 from tests.support.objects import config_map
@@ -67,7 +67,7 @@ def test_set_belongs_to_its_bundle(stage: Stage) -> None:
     assert not [
         one
         for one in bundle.run(config_map("a"), config_map("b")).events
-        if isinstance(one, Recorded)
+        if isinstance(one, InventoryWritten)
     ]
     for mode in (Mode.APPLY, Mode.PRUNE, Mode.DELETE, Mode.ORPHAN):
         with pytest.raises(OwnedByBundle, match=OWNER):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from applyprune.localplane import API_SERVER_ONLY
-from applyprune.model.events import Done, Outcome
+from applyprune.model.events import ObjectDone, Outcome
 from applyprune.model.options import Mode
 from tests.support.api import Api
 from tests.support.objects import DEPLOYMENT, SERVICE, config_map, crd, custom_resource
@@ -177,7 +177,9 @@ def test_api_service_breaks_a_kind_of_another_set(stage: Stage, poisoned: Api) -
         "configmap/a": Outcome.CONFIGURED,
         "foo.x.example.com/f": Outcome.FAILED,
     }
-    (told,) = {str(one.problem) for one in held.events if isinstance(one, Done) and one.problem}
+    (told,) = {
+        str(one.problem) for one in held.events if isinstance(one, ObjectDone) and one.problem
+    }
     assert "cannot tell what x.example.com/v1 Foo is" in told
     assert "kubectl get apiservice v1.x.example.com" in told
     story = stage.run(config_map("a", "new"), config_map("b"))

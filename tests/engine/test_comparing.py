@@ -14,16 +14,16 @@ import pytest
 
 from applyprune.cluster.objects import live_object
 from applyprune.model.builtin import CONFIG_MAPS
-from applyprune.model.events import Compared, Outcome
+from applyprune.model.events import ObjectDiff, Outcome
 from applyprune.model.options import Adopt, DryRun
-from applyprune.planning.drift_by_record import drift_of, has_drifted
+from applyprune.planning.drift_by_record import drifted_from_record, recorded_drift
 from tests.support.actors import ALICE
 from tests.support.objects import config_map, crd, custom_resource, manifest
 from tests.support.stage import Stage, Story
 
 if TYPE_CHECKING:
     from applyprune.localplane import Plane
-    from applyprune.model.live import Live
+    from applyprune.model.live import LiveObject
     from tests.support.api import Api, AuditTrail
     from tests.support.plane import Kubectl
 
@@ -35,9 +35,9 @@ def compare(stage: Stage, *bodies: dict[str, Any], **options: Any) -> Story:
     return stage.run(*bodies, dry_run=DryRun.SERVER, compare=True, **options)
 
 
-def compared(story: Story) -> dict[str, Compared]:
+def compared(story: Story) -> dict[str, ObjectDiff]:
     """Return the comparisons by ``kind/name``, in their order."""
-    return {one.ref.short: one for one in story.events if isinstance(one, Compared)}
+    return {one.ref.short: one for one in story.events if isinstance(one, ObjectDiff)}
 
 
 def secret(**values: str) -> dict[str, Any]:
@@ -138,8 +138,8 @@ def test_diff_separates_drift_from_a_new_manifest_and_names_its_author(
     for name in "ab":
         body = api.get(f"/api/v1/namespaces/{stage.namespace}/configmaps/{name}")
         live, manager = _live(body), stage.target.manager
-        moved = has_drifted(entries[name], live, manager)
-        changes[name] = drift_of(live, manager) if moved else ()
+        moved = drifted_from_record(entries[name], live, manager)
+        changes[name] = recorded_drift(live, manager) if moved else ()
     assert {(one.path, one.manager) for one in changes["a"]} == {
         ("/data/key", ALICE),
         ("/data/more", ALICE),
@@ -147,7 +147,7 @@ def test_diff_separates_drift_from_a_new_manifest_and_names_its_author(
     assert changes["b"] == ()
 
 
-def _live(body: dict[str, Any]) -> Live:
+def _live(body: dict[str, Any]) -> LiveObject:
     live = live_object(CONFIG_MAPS, body, full=True)
     assert live is not None
     return live

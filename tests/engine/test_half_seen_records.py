@@ -11,8 +11,8 @@ import pytest
 
 from applyprune.errors import InventoryError, InventoryTooNew
 from applyprune.localplane import API_SERVER_ONLY
-from applyprune.model.events import Found, Outcome
-from applyprune.model.findings import Fault, Remedy
+from applyprune.model.events import MismatchFound, Outcome
+from applyprune.model.findings import MismatchType, Repair
 from applyprune.model.inventory import Ownership
 from applyprune.model.options import Mode
 from applyprune.planning.tracking import PART_OF
@@ -54,8 +54,8 @@ def _damage(stage: Stage, api: Api) -> dict[str, Any]:
 
 def _unseen(story: Story) -> list[str]:
     """Return what a check says that it could not look at."""
-    findings = [one.finding for one in story.events if isinstance(one, Found)]
-    return [one.what for one in findings if one.fault is Fault.UNKNOWN and one.ref is None]
+    findings = [one.finding for one in story.events if isinstance(one, MismatchFound)]
+    return [one.what for one in findings if one.fault is MismatchType.UNKNOWN and one.ref is None]
 
 
 def test_repair_does_not_lose_kinds_it_cannot_list(
@@ -78,7 +78,7 @@ def test_repair_does_not_lose_kinds_it_cannot_list(
     assert spoiled.repair(allow_partial=True).exit_code == 0
     assert stage.listed() == {"configmap/a"}
     # What was not seen then is found by its marks when it can be.
-    assert stage.check().found == {"serviceaccount/account": Fault.UNLISTED}
+    assert stage.check().found == {"serviceaccount/account": MismatchType.UNLISTED}
 
 
 def test_repair_reports_many_unlistable_kinds_in_one_line(
@@ -234,8 +234,8 @@ def test_unfinished_adoption_is_removed_from_the_inventory(
     _kill_at_apply(proxy, "b", command, proxy.kubeconfig(tmp_path))
     assert stage.listed() == {"configmap/b"}
     checked = stage.check()
-    (finding,) = [one.finding for one in checked.events if isinstance(one, Found)]
-    assert (finding.fault, finding.remedy) == (Fault.UNLABELLED, Remedy.UNLIST)
+    (finding,) = [one.finding for one in checked.events if isinstance(one, MismatchFound)]
+    assert (finding.fault, finding.remedy) == (MismatchType.UNLABELLED, Repair.UNLIST)
     assert "it was to be adopted, and never was" in finding.what
     assert stage.repair().outcomes == {"configmap/b": Outcome.REPAIRED}
     assert stage.listed() == set()

@@ -8,9 +8,9 @@ import pytest
 
 from applyprune.cluster.api_server import KubernetesClient
 from applyprune.cluster.inventory_store import ConfigMapStore
-from applyprune.engine.judging import judge
+from applyprune.engine.judging import explain as judge
 from applyprune.errors import UsageError
-from applyprune.model.events import Explained
+from applyprune.model.events import Explanation
 from tests.support.objects import SECRET, config_map, manifest
 from tests.support.stage import Stage
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tests.support.plane import Kubectl
 
 
-def explain(stage: Stage, named: str, *bodies: dict[str, Any], given: bool = True) -> Explained:
+def explain(stage: Stage, named: str, *bodies: dict[str, Any], given: bool = True) -> Explanation:
     """Return what is told of one object, with an input or without."""
     manifests = [manifest(raw, line) for line, raw in enumerate(bodies, 1)] if given else None
     transport = stage.transport()
@@ -29,13 +29,13 @@ def explain(stage: Stage, named: str, *bodies: dict[str, Any], given: bool = Tru
         told = judge(
             stage.target, manifests, named, cluster, store, stage.stop, namespace=stage.namespace
         )
-        (one,) = (event for event in told if isinstance(event, Explained))
+        (one,) = (event for event in told if isinstance(event, Explanation))
     finally:
         transport.close()
     return one
 
 
-def alone(stage: Stage, named: str) -> Explained:
+def alone(stage: Stage, named: str) -> Explanation:
     """Return what is told of an object without an input."""
     return explain(stage, named, given=False)
 

@@ -12,7 +12,7 @@ import pytest
 
 from applyprune.cluster.api_server import KubernetesClient
 from applyprune.cluster.inventory_store import ConfigMapStore
-from applyprune.engine.run import Request, run
+from applyprune.engine.run import RunRequest, run
 from applyprune.errors import Interrupted
 from applyprune.model.events import Outcome
 from applyprune.model.options import Options
@@ -109,7 +109,7 @@ def test_last_run_records_another_user_and_keeps_the_owner(stage: Stage) -> None
         store = ConfigMapStore(transport, stage.target)
         store.write(replace(store.read(), owner=bundle))
         manifests = [manifest(config_map("a", "other"))]
-        request = Request(
+        request = RunRequest(
             stage.target, manifests, stage.namespace, Options(), who=bundle, owner=bundle
         )
         cluster = KubernetesClient(transport, "test")

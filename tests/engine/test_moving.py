@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from applyprune.errors import InventoryLocked, UsageError
-from applyprune.model.events import Done, Outcome, Waiting
+from applyprune.model.events import ObjectDone, Outcome, Waiting
 from applyprune.model.inventory import Ownership
 from applyprune.model.options import Adopt, DryRun
 from applyprune.planning.tracking import PART_OF
@@ -223,7 +223,7 @@ def test_move_reports_an_object_that_cannot_be_transferred(
 
 def _told(story: Story, name: str) -> str:
     """Return what was said of an object, for good or bad."""
-    (done,) = (one for one in story.events if isinstance(one, Done) and one.ref.short == name)
+    (done,) = (one for one in story.events if isinstance(one, ObjectDone) and one.ref.short == name)
     return str(done.problem) if done.problem else done.reason
 
 

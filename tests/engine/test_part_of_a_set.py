@@ -8,7 +8,7 @@ from urllib.parse import quote
 import pytest
 
 from applyprune.errors import EmptyInput, InputErrors
-from applyprune.model.events import Outcome, Phase, Recorded
+from applyprune.model.events import InventoryWritten, Outcome, Phase
 from applyprune.model.options import Mode
 from applyprune.planning.dependencies import DEPENDS_ON
 from applyprune.planning.selector_syntax import parse_selector
@@ -63,7 +63,11 @@ def test_write_ahead_contains_the_unselected_objects(stage: Stage) -> None:
     """What was listed and what is to be sent, and nothing that was not selected."""
     stage.run(labelled("b", "db"), labelled("c", "db"))
     story = stage.run(labelled("a", "web"), labelled("d", "db"), selector=WEB)
-    union = [one for one in story.events if isinstance(one, Recorded) and one.phase is Phase.UNION]
+    union = [
+        one
+        for one in story.events
+        if isinstance(one, InventoryWritten) and one.phase is Phase.UNION
+    ]
     assert [one.entries for one in union] == [3]
     assert stage.listed() == {"configmap/a", "configmap/b", "configmap/c"}
 

@@ -12,7 +12,7 @@ from urllib.parse import quote
 import pytest
 
 from applyprune.localplane import PlaneSpec
-from applyprune.model.events import Done, Outcome
+from applyprune.model.events import ObjectDone, Outcome
 from applyprune.planning.tracking import PART_OF
 from tests.support.api import Api, AuditTrail
 from tests.support.stage import Stage
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from applyprune.localplane import Plane
-    from applyprune.planning.tracking import SetIdentity
+    from applyprune.planning.tracking import ApplySetIdentity
     from tests.support.plane import FreshPlane
 
 # No controllers: what they write at any moment would make a forced apply, which holds for the
@@ -515,7 +515,7 @@ class Change:
     way: str
 
 
-def _draw(rng: random.Random, api: Api, sample: Sample, target: SetIdentity) -> Change | None:
+def _draw(rng: random.Random, api: Api, sample: Sample, target: ApplySetIdentity) -> Change | None:
     """Try one change of an owned field; None when the server refuses it, or takes it for none."""
     live = api.get(sample.path)
     owned = _owned(live, target.manager)
@@ -576,7 +576,7 @@ def test_two_hundred_random_changes_are_seen_and_reverted(running: Plane, bare: 
             if len(batch) < A_SEED and (change := _draw(rng, bare, sample, stage.target)):
                 batch[sample.kind] = change
         story = stage.run(*bodies, force_conflicts=True)
-        ended = {one.ref.kind: one for one in story.events if isinstance(one, Done)}
+        ended = {one.ref.kind: one for one in story.events if isinstance(one, ObjectDone)}
         for one in SAMPLES:
             expected = Outcome.CONFIGURED if one.kind in batch else Outcome.UNCHANGED
             now = _values(bare.get(one.path), owned[one.path])

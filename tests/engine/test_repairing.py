@@ -10,8 +10,8 @@ import pytest
 
 from applyprune.errors import InventoryError, InventoryLocked, UsageError
 from applyprune.model.events import Outcome
-from applyprune.model.findings import Fault
-from applyprune.model.inventory import Holder, Ownership
+from applyprune.model.findings import MismatchType
+from applyprune.model.inventory import LockHolder, Ownership
 from applyprune.model.options import DryRun
 from applyprune.planning.tracking import PART_OF
 from tests.support.objects import config_map, crd, custom_resource
@@ -56,7 +56,7 @@ def test_labelled_but_unlisted_object_is_found(stage: Stage, api: Api, kubectl: 
     _drop(stage, "b")
     (warning,) = stage.run(config_map("a")).warnings
     assert "configmap/b" in warning
-    assert stage.check().found == {"configmap/b": Fault.UNLISTED}
+    assert stage.check().found == {"configmap/b": MismatchType.UNLISTED}
     assert stage.listed() == {"configmap/a"}
     story = stage.repair()
     assert story.outcomes == {"configmap/b": Outcome.REPAIRED}
@@ -77,7 +77,7 @@ def test_listed_but_unlabelled_object_is_found(stage: Stage, kubectl: Kubectl, b
         del body["data"]
     stage.run(config_map("a"), body)
     kubectl("label", "configmap/b", "-n", stage.namespace, f"{PART_OF}-")
-    assert stage.check().found == {"configmap/b": Fault.UNLABELLED}
+    assert stage.check().found == {"configmap/b": MismatchType.UNLABELLED}
     assert stage.run(config_map("a")).outcomes["configmap/b"] is Outcome.FAILED
     assert stage.repair().outcomes == {"configmap/b": Outcome.REPAIRED}
     assert not stage.check().found
@@ -89,7 +89,7 @@ def test_changed_uid_is_found(stage: Stage, api: Api, kubectl: Kubectl) -> None:
     stage.run(config_map("a"), config_map("b"))
     kubectl("delete", "configmap/b", "-n", stage.namespace)
     kubectl("create", "configmap", "b", "-n", stage.namespace, "--from-literal=mine=1")
-    assert stage.check().found == {"configmap/b": Fault.OTHER_UID}
+    assert stage.check().found == {"configmap/b": MismatchType.OTHER_UID}
     assert stage.repair().outcomes == {"configmap/b": Outcome.REPAIRED}
     assert stage.listed() == {"configmap/a"}
     assert api.get(_path(stage, "b"))["data"] == {"mine": "1"}
@@ -101,7 +101,7 @@ def test_missing_object_is_reported_and_left_to_the_next_run(
     """A finished Job that its TTL removed is gone, too, and must not be made again."""
     stage.run(config_map("a"), config_map("b"))
     kubectl("delete", "configmap/b", "-n", stage.namespace)
-    assert stage.check().found == {"configmap/b": Fault.GONE}
+    assert stage.check().found == {"configmap/b": MismatchType.GONE}
     assert stage.repair().outcomes == {}
     assert stage.listed() == {"configmap/a", "configmap/b"}
     assert stage.run(config_map("a")).outcomes["configmap/b"] is Outcome.REMOVED_FROM_INVENTORY
@@ -115,7 +115,7 @@ def test_entries_of_a_deleted_kind_are_found(fresh_plane: FreshPlane, kubectl: K
     stage.run(custom_resource("f"), config_map("a"))
     named = "customresourcedefinition/foos.x.example.com"
     kubectl("delete", named, "--wait", "--timeout=60s", plane=plane)
-    assert stage.check().found == {"foo.x.example.com/f": Fault.KIND_GONE}
+    assert stage.check().found == {"foo.x.example.com/f": MismatchType.KIND_GONE}
     assert stage.repair().exit_code == 0
     assert stage.listed() == {"configmap/a"}
 
@@ -131,7 +131,7 @@ def test_object_with_two_owners_is_found(stage: Stage, api: Api) -> None:
     del both[next(ref for ref in both if ref.name == "a")]
     theirs.write(replace(theirs.read(), entries=both))
     transport.close()
-    assert other.check().found == {"configmap/shared": Fault.TWO_OWNERS}
+    assert other.check().found == {"configmap/shared": MismatchType.TWO_OWNERS}
     assert not stage.check().found
     assert other.repair().outcomes == {"configmap/shared": Outcome.REPAIRED}
     assert other.listed() == {"configmap/b"}
@@ -147,7 +147,7 @@ def test_another_sets_manager_on_our_object_is_found(stage: Stage, kubectl: Kube
         "apply", "--server-side", "-n", stage.namespace,
         f"--field-manager=applyprune/{stage.namespace}/other", "-f", "-", stdin=json.dumps(body),
     )  # fmt: skip
-    assert stage.check().found == {"configmap/a": Fault.TWO_OWNERS}
+    assert stage.check().found == {"configmap/a": MismatchType.TWO_OWNERS}
     assert stage.repair().outcomes == {}
 
 
@@ -156,9 +156,9 @@ def test_missing_inventory_is_rebuilt(stage: Stage, kubectl: Kubectl) -> None:
     stage.run(config_map("a"), config_map("b"))
     kubectl("delete", "configmap/applyprune-web", "-n", stage.namespace)
     assert stage.check().found == {
-        str(Fault.LOST): Fault.LOST,
-        "configmap/a": Fault.UNLISTED,
-        "configmap/b": Fault.UNLISTED,
+        str(MismatchType.LOST): MismatchType.LOST,
+        "configmap/a": MismatchType.UNLISTED,
+        "configmap/b": MismatchType.UNLISTED,
     }
     assert not stage.inventory().exists
     assert stage.repair(ownership=Ownership.OWNED).exit_code == 0
@@ -179,9 +179,9 @@ def test_unreadable_inventory_is_rebuilt(stage: Stage, api: Api, how: str) -> No
         stage.run(config_map("a"))
     assert "applyprune inventory repair web" in caught.value.hint
     assert stage.check().found == {
-        str(Fault.DAMAGED): Fault.DAMAGED,
-        "configmap/a": Fault.UNLISTED,
-        "configmap/b": Fault.UNLISTED,
+        str(MismatchType.DAMAGED): MismatchType.DAMAGED,
+        "configmap/a": MismatchType.UNLISTED,
+        "configmap/b": MismatchType.UNLISTED,
     }
     assert stage.repair(ownership=Ownership.OWNED).exit_code == 0
     assert not stage.check().found
@@ -200,7 +200,7 @@ def test_copied_inventory_is_repaired_where_its_objects_match(
     kubectl("create", "-f", "-", stdin=json.dumps(body))
     refused = stage.run(config_map("a"))
     assert (refused.exit_code, refused.outcomes["configmap/b"]) == (6, Outcome.NOT_PRUNED)
-    assert stage.check().found == {str(Fault.COPIED): Fault.COPIED}
+    assert stage.check().found == {str(MismatchType.COPIED): MismatchType.COPIED}
     assert stage.repair().exit_code == 0
     assert stage.run(config_map("a")).outcomes["configmap/b"] is Outcome.PRUNED
 
@@ -212,7 +212,10 @@ def test_repair_dry_run_writes_nothing(stage: Stage, audit: AuditTrail, kubectl:
     kubectl("label", "configmap/c", "-n", stage.namespace, f"{PART_OF}-")
     audit.restart()
     story = stage.repair(dry_run=DryRun.SERVER)
-    assert story.found == {"configmap/b": Fault.UNLISTED, "configmap/c": Fault.UNLABELLED}
+    assert story.found == {
+        "configmap/b": MismatchType.UNLISTED,
+        "configmap/c": MismatchType.UNLABELLED,
+    }
     verbs = {event["verb"] for event in audit.events() if "applyprune/" in event["userAgent"]}
     assert verbs == {"get", "list"}
 
@@ -223,7 +226,7 @@ def test_repair_waits_for_the_run_with_the_lock(stage: Stage) -> None:
     _drop(stage, "b")
     transport = stage.transport()
     store = stage.store(transport)
-    holder = Holder("r", "ci@elsewhere", "another/boot", "1@1", lease=30.0)
+    holder = LockHolder("r", "ci@elsewhere", "another/boot", "1@1", lease=30.0)
     store.write(replace(store.read(), holder=holder))
     transport.close()
     with pytest.raises(InventoryLocked, match="ci@elsewhere"):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from applyprune.errors import EmptyInput, UsageError
-from applyprune.model.events import Done, Outcome, Phase, Planned, Recorded, Started
+from applyprune.model.events import InventoryWritten, ObjectDone, Outcome, Phase, Planned, Started
 from applyprune.model.options import DryRun, Mode
 from applyprune.planning.tracking import PART_OF
 from tests.support.api import writes
@@ -62,9 +62,9 @@ def test_events_come_in_the_order_of_the_run(stage: Stage) -> None:
     stage.run(config_map("go"))
     story = stage.run(config_map("come"))
     words = [
-        str(one.phase if isinstance(one, Recorded) else one.outcome)
+        str(one.phase if isinstance(one, InventoryWritten) else one.outcome)
         for one in story.events
-        if isinstance(one, Recorded | Done)
+        if isinstance(one, InventoryWritten | ObjectDone)
     ]
     assert isinstance(story.events[0], Started)
     assert isinstance(story.events[1], Planned)
@@ -193,7 +193,7 @@ def test_missing_inventory_namespace_is_named_with_the_option_that_creates_it(
 def test_missing_namespace_is_reported_with_a_hint(stage: Stage) -> None:
     """Of an object it is the place, not the request, that somebody must see to."""
     story = stage.run(config_map("a", namespace="nowhere"))
-    (problem,) = (event.problem for event in story.events if isinstance(event, Done))
+    (problem,) = (event.problem for event in story.events if isinstance(event, ObjectDone))
     assert problem is not None
     assert problem.what == "configmap/a in namespace nowhere: there is no namespace nowhere"
     assert (problem.why, problem.field) == ("", ("metadata", "namespace"))

@@ -14,7 +14,7 @@ import pytest
 from applyprune.cluster.inventory_packing import MOST, pack
 from applyprune.errors import InventoryError, InventoryIncomplete, InventoryLocked
 from applyprune.model.events import Outcome
-from applyprune.model.findings import Fault
+from applyprune.model.findings import MismatchType
 from applyprune.model.inventory import ApplyFingerprint, Entry, Inventory, Ownership
 from applyprune.model.options import Mode
 from applyprune.model.refs import Ref
@@ -124,8 +124,8 @@ def test_lost_shard_with_all_live_entries_is_repaired_from_labels(stage: Stage, 
     assert {f"c-{number:03}" for number in range(500)} <= names
 
     found = stage.check().found
-    assert found["damaged-inventory"] is Fault.DAMAGED
-    assert len([fault for fault in found.values() if fault is Fault.UNLISTED]) == 500
+    assert found["damaged-inventory"] is MismatchType.DAMAGED
+    assert len([fault for fault in found.values() if fault is MismatchType.UNLISTED]) == 500
     assert stage.repair(ownership=Ownership.OWNED).exit_code == 0
     again = stage.inventory().entries
     assert {ref for ref in again if ref.namespace == stage.namespace} == set(listed)
@@ -170,7 +170,7 @@ def test_orphaned_shards_are_found_and_removed(stage: Stage, api: Api) -> None:
     body["metadata"]["name"] = "applyprune-web.0123456789abcdef0123456789abcdef"
     assert api("POST", path, body)[0] == 201
     assert len(stage.inventory().entries) == 6_000
-    assert stage.check().found["stray-shard"] is Fault.STRAY_SHARD
+    assert stage.check().found["stray-shard"] is MismatchType.STRAY_SHARD
     assert stage.repair().exit_code == 0
     assert body["metadata"]["name"] not in _shards(api, stage)
     assert "stray-shard" not in stage.check().found

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from applyprune.localplane import start
-from applyprune.model.events import Done, Outcome, Planned
+from applyprune.model.events import ObjectDone, Outcome, Planned
 from applyprune.model.options import DryRun, Mode
 from applyprune.sources import read
 from tests.support.api import Api
@@ -162,7 +162,7 @@ def _plan(story: Story) -> Plan:
 
 def _outcomes(story: Story) -> list[Outcome]:
     """Return the outcome of each object; two of the set differ in their namespace only."""
-    return [one.outcome for one in story.events if isinstance(one, Done)]
+    return [one.outcome for one in story.events if isinstance(one, ObjectDone)]
 
 
 def _steps(plan: Plan) -> list[tuple[str, str, Wave | None]]:

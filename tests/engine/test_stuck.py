@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from applyprune.localplane import API_SERVER_ONLY
-from applyprune.model.events import Done, Outcome
+from applyprune.model.events import ObjectDone, Outcome
 from applyprune.model.options import Mode
 from tests.support.api import Api
 from tests.support.fault_proxy import FaultProxy, always, faults
@@ -50,7 +50,7 @@ def _controller(name: str) -> dict[str, Any]:
 
 def _why(story: Story, name: str) -> Sequence[str]:
     """Return the clauses of a diagnosis."""
-    (done,) = (one for one in story.events if isinstance(one, Done) and one.ref.short == name)
+    (done,) = (one for one in story.events if isinstance(one, ObjectDone) and one.ref.short == name)
     assert done.problem is not None
     assert done.problem.what.endswith("is deleted but not gone yet")
     return done.problem.why.split("; ")

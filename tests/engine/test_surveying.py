@@ -11,9 +11,9 @@ import pytest
 
 from applyprune.cluster.api_server import KubernetesClient
 from applyprune.cluster.inventory_store import ConfigMapStore
-from applyprune.engine.surveying import Survey, survey
+from applyprune.engine.surveying import StatusOptions, survey
 from applyprune.errors import UsageError
-from applyprune.model.events import Enrolled, Event, Finished, Standing, Warned
+from applyprune.model.events import ApplySetListed, Event, Finished, ObjectStatus, WarningRaised
 from applyprune.model.inventory import Ownership
 from applyprune.model.readiness import Status
 from applyprune.planning.tracking import PART_OF
@@ -51,7 +51,7 @@ def look(
     try:
         store = ConfigMapStore(transport, stage.target)
         cluster = KubernetesClient(transport, "test")
-        for event in survey(stage.target, Survey(**asked), cluster, store, stage.stop):
+        for event in survey(stage.target, StatusOptions(**asked), cluster, store, stage.stop):
             said.append(event)
             seen(event)
     finally:
@@ -59,9 +59,9 @@ def look(
     return tuple(said)
 
 
-def standings(events: tuple[Event, ...]) -> dict[str, Standing]:
+def standings(events: tuple[Event, ...]) -> dict[str, ObjectStatus]:
     """Return how each object stands, as it was told last."""
-    return {one.ref.short: one for one in events if isinstance(one, Standing)}
+    return {one.ref.short: one for one in events if isinstance(one, ObjectStatus)}
 
 
 def ended(events: tuple[Event, ...]) -> Finished:
@@ -93,7 +93,7 @@ def test_status_costs_one_list_per_kind(stage: Stage, audit: AuditTrail) -> None
     assert {one.drifted for one in told.values()} == {False}
     assert {one.ownership for one in told.values()} == {Ownership.OWNED}
     assert all(one.age is not None and one.age < 60 for one in told.values())
-    (whole,) = (event for event in events if isinstance(event, Enrolled))
+    (whole,) = (event for event in events if isinstance(event, ApplySetListed))
     assert events.index(whole) == len(events) - 2
     assert (whole.name, whole.namespace, whole.objects, whole.ready) == (
         "web",
@@ -134,7 +134,7 @@ def test_status_shows_changes_by_others(stage: Stage, kubectl: Kubectl) -> None:
     assert [(one.path, one.found) for one in told["deployment.apps/d"].drift] == [
         ("/spec/replicas", "2")
     ]
-    warned = [str(event.problem) for event in events if isinstance(event, Warned)]
+    warned = [str(event.problem) for event in events if isinstance(event, WarningRaised)]
     assert len(warned) == 1
     assert "configmap/c" in warned[0]
     assert "nothing tells in which fields" in warned[0]
@@ -161,7 +161,7 @@ def test_status_shows_missing_and_replaced_objects(stage: Stage, kubectl: Kubect
     # What another set keeps running says nothing of this one.
     assert told["configmap/c"].readiness.status is Status.NOT_FOUND
     assert told["configmap/c"].readiness.message == "what is there belongs to another set"
-    warned = sorted(event.problem.what for event in events if isinstance(event, Warned))
+    warned = sorted(event.problem.what for event in events if isinstance(event, WarningRaised))
     place = f"in namespace {stage.namespace}"
     assert warned == [
         f"configmap/a {place} is not there",
@@ -203,7 +203,7 @@ def test_status_wait_ends_when_all_is_ready(stage: Stage) -> None:
     """And when the time is over; each change is told once."""
     stage.run(config_map("a"), deployment(replicas=2))
     events = look(stage, wait=True, timeout=30.0)
-    states = [one.readiness.status for one in events if isinstance(one, Standing)]
+    states = [one.readiness.status for one in events if isinstance(one, ObjectStatus)]
     assert states.count(Status.CURRENT) == 2
     assert ended(events).exit_code == 0
     stage.run(config_map("a"), deployment(1, {"applyprune.dev/ready-when": "false"}))
@@ -238,7 +238,7 @@ def test_status_watch_reports_changes(stage: Stage, kubectl: Kubectl) -> None:
         stage.stop.request(2)
 
     def see(event: Event) -> None:
-        if isinstance(event, Standing):
+        if isinstance(event, ObjectStatus):
             told.append((event.ref.short, event.readiness.status, event.drifted))
 
     actor = Thread(target=act)

@@ -18,19 +18,19 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from applyprune.engine.cancellation import Cancellation
-from applyprune.engine.feeding import Listed, Seen, Source
-from applyprune.engine.waiting import Waiter
+from applyprune.engine.feeding import Listed, Upserted, WatchScope
+from applyprune.engine.waiting import ReadinessWaiter
 from applyprune.errors import InputError, Interrupted, UsageError
-from applyprune.model.events import Assessed, Outcome, Phase, Recorded, Waiting
+from applyprune.model.events import InventoryWritten, Outcome, Phase, ReadinessReported, Waiting
 from applyprune.model.inventory import Ownership
-from applyprune.model.live import Live
+from applyprune.model.live import LiveObject
 from applyprune.model.manifests import Origin
 from applyprune.model.options import DryRun
 from applyprune.model.readiness import Status
 from applyprune.model.refs import Ref
 from applyprune.model.resources import Resource
 from applyprune.planning.awaiting import Awaited
-from applyprune.planning.tracking import PART_OF, identity
+from applyprune.planning.tracking import PART_OF, applyset_identity
 from tests.support.fault_proxy import always, faults
 from tests.support.objects import config_map
 from tests.support.stage import Stage, Story
@@ -170,9 +170,9 @@ def meanwhile(act: Callable[[], None]) -> Iterator[None]:
         future.result()
 
 
-def verdicts(story: Story) -> dict[str, Assessed]:
+def verdicts(story: Story) -> dict[str, ReadinessReported]:
     """Return how the wait for each object ended, by ``kind/name``."""
-    return {one.ref.short: one for one in story.events if isinstance(one, Assessed)}
+    return {one.ref.short: one for one in story.events if isinstance(one, ReadinessReported)}
 
 
 def became_ready(story: Story) -> set[str]:
@@ -202,7 +202,7 @@ def flag_of(stage: Stage) -> Flag:
     flag = Flag()
 
     def see(event: object) -> None:
-        if isinstance(event, Recorded) and event.phase is Phase.APPLIED:
+        if isinstance(event, InventoryWritten) and event.phase is Phase.APPLIED:
             flag.set()
 
     stage.seen = see
@@ -308,18 +308,18 @@ def test_job_that_failed_and_was_removed_at_once_fails() -> None:
     """Both may be in the news of one moment; what was seen last decides."""
     ref = Ref("batch", "Job", "n", "once")
     resource = Resource("batch", "v1", "Job", "jobs", namespaced=True)
-    target = identity("web", "n")
+    target = applyset_identity("web", "n")
     body: Body = {
         "apiVersion": "batch/v1",
         "kind": "Job",
         "metadata": {"name": "once", "uid": "u", "labels": {PART_OF: target.id}},
         "status": {"conditions": [{"type": "Failed", "status": "True", "message": "too often"}]},
     }
-    live = Live(ref=ref, uid="u", resource_version="2", metadata=body["metadata"], body=body)
-    source = Source(resource, "n", f"{PART_OF}={target.id}")
+    live = LiveObject(ref=ref, uid="u", resource_version="2", metadata=body["metadata"], body=body)
+    source = WatchScope(resource, "n", f"{PART_OF}={target.id}")
     cluster: Any = None
-    waiter = Waiter(cluster, Cancellation(), target, 60.0)
-    for news in (Listed(source, {}), Seen(source, ref, live), Seen(source, ref, None)):
+    waiter = ReadinessWaiter(cluster, Cancellation(), target, 60.0)
+    for news in (Listed(source, {}), Upserted(source, ref, live), Upserted(source, ref, None)):
         waiter._take_in(news)
     state = waiter._state(Awaited(ref, resource, 0.0, Origin("a.yaml", 1, 1), once=True))
     assert (state.status, state.message) == (Status.FAILED, "the Job has failed: too often")
@@ -741,7 +741,7 @@ def test_timeout_is_exit_code_5_and_prunes_nothing(stage: Stage, api: Api) -> No
     recorded = Stage(stage.kubeconfig, stage.namespace)
 
     def see(event: object) -> None:
-        if isinstance(event, Recorded) and event.phase is Phase.APPLIED:
+        if isinstance(event, InventoryWritten) and event.phase is Phase.APPLIED:
             seen.append({ref.short for ref, one in recorded.inventory().entries.items() if one.uid})
 
     stage.seen = see
@@ -751,7 +751,7 @@ def test_timeout_is_exit_code_5_and_prunes_nothing(stage: Stage, api: Api) -> No
     assert "is not ready in time: the Pod is pending" in complaints(story)["pod/never"]
     kept = [one for one in story.events if getattr(one, "outcome", None) is Outcome.NOT_PRUNED]
     assert [getattr(one, "reason", "") for one in kept] == ["not deleted: not everything is ready"]
-    phases = [one.phase for one in story.events if isinstance(one, Recorded)]
+    phases = [one.phase for one in story.events if isinstance(one, InventoryWritten)]
     assert phases == [Phase.UNION, Phase.APPLIED, Phase.SHRUNK]
     assert stage.listed() == {"pod/never", "configmap/new", "configmap/old"}
     entries = stage.inventory().entries.values()
@@ -1070,7 +1070,7 @@ def test_wait_does_not_poll(spoiled: Stage, puppets: Puppets, proxy: FaultProxy)
     marks: list[int] = []
 
     def see(event: object) -> None:
-        if isinstance(event, Recorded) and event.phase in {Phase.APPLIED, Phase.SHRUNK}:
+        if isinstance(event, InventoryWritten) and event.phase in {Phase.APPLIED, Phase.SHRUNK}:
             marks.append(len(proxy.exchanges))
 
     spoiled.seen = see

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from applyprune.model.events import Compared, Outcome
+from applyprune.model.events import ObjectDiff, Outcome
 from applyprune.model.refs import Ref
 from applyprune.output.changes import changes, json_patch
 
@@ -26,9 +26,9 @@ BODIES = st.dictionaries(
 )
 
 
-def compared(before: Any, after: Any) -> Compared:
+def compared(before: Any, after: Any) -> ObjectDiff:
     """Return the comparison of two states."""
-    return Compared(Ref("", "ConfigMap", "shop", "a"), Outcome.CONFIGURED, before, after)
+    return ObjectDiff(Ref("", "ConfigMap", "shop", "a"), Outcome.CONFIGURED, before, after)
 
 
 @settings(deadline=None)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from applyprune.model.events import (
-    Compared,
-    Done,
     Drift,
-    Failed,
+    ErrorRaised,
     Finished,
+    ObjectDiff,
+    ObjectDone,
     Outcome,
     Started,
 )
@@ -19,7 +19,7 @@ from applyprune.model.problems import Problem, ProblemKind
 from applyprune.model.refs import Ref
 from applyprune.output.paint import rendered
 from applyprune.output.printing import printer
-from applyprune.output.screen import Screen
+from applyprune.output.screen import OutputTarget
 
 if TYPE_CHECKING:
     from applyprune.model.events import Event
@@ -32,7 +32,7 @@ def lines(*events: Event, text: str = "diff", colour: bool = False) -> tuple[lis
     """Return what is written for events to ``out`` and to ``err``."""
     out: list[str] = []
     err: list[str] = []
-    one = printer(text, Screen(out.append, err.append, colour=colour))
+    one = printer(text, OutputTarget(out.append, err.append, colour=colour))
     one.show(Started("r", Mode.APPLY, "web", "shop", DryRun.SERVER))
     for event in events:
         one.show(event)
@@ -47,7 +47,7 @@ def body(**spec: Any) -> dict[str, Any]:
 
 
 DRIFT = Drift("/spec/replicas", "2", "5", "kubectl", "Update of scale", "2026-01-01T00:00:00Z")
-CHANGED = Compared(
+CHANGED = ObjectDiff(
     WEB,
     Outcome.CONFIGURED,
     body(replicas=5, a=1, b=2, c=3),
@@ -57,8 +57,8 @@ CHANGED = Compared(
     drifted=True,
     drift=(DRIFT,),
 )
-GONE = Compared(ROLE, Outcome.PRUNED, {"kind": "Namespace"}, None)
-COME = Compared(ROLE, Outcome.CREATED, None, {"kind": "Namespace"}, drifted=True)
+GONE = ObjectDiff(ROLE, Outcome.PRUNED, {"kind": "Namespace"}, None)
+COME = ObjectDiff(ROLE, Outcome.CREATED, None, {"kind": "Namespace"}, drifted=True)
 
 
 def test_change_is_a_header_and_a_unified_diff() -> None:
@@ -106,8 +106,8 @@ def test_summary_says_what_would_happen() -> None:
     counts = {Outcome.CREATED: 3, Outcome.UNCHANGED: 40, Outcome.PRUNED: 2, Outcome.CONFIGURED: 1}
     events = (
         GONE,
-        Done(ROLE, Outcome.PRUNED),
-        Done(WEB, Outcome.UNCHANGED),
+        ObjectDone(ROLE, Outcome.PRUNED),
+        ObjectDone(WEB, Outcome.UNCHANGED),
         Finished(counts, 1, 0.1),
     )
     for text in ("diff", "summary"):
@@ -121,8 +121,8 @@ def test_differences_outside_the_diff_are_mentioned() -> None:
     """An object that is not pruned, and one that failed."""
     problem = Problem(ProblemKind.CONFLICT, "it is contended", exit_code=4)
     out, err = lines(
-        Done(ROLE, Outcome.NOT_PRUNED, reason="not deleted: prune refused"),
-        Done(WEB, Outcome.FAILED, problem=problem),
+        ObjectDone(ROLE, Outcome.NOT_PRUNED, reason="not deleted: prune refused"),
+        ObjectDone(WEB, Outcome.FAILED, problem=problem),
         Finished({Outcome.NOT_PRUNED: 1, Outcome.FAILED: 1}, 4, 0.1, problem),
     )
     assert out[0].startswith("namespace/shop not pruned")
@@ -133,7 +133,7 @@ def test_differences_outside_the_diff_are_mentioned() -> None:
 def test_error_before_the_diff_has_no_summary() -> None:
     """It has said all that there is to say."""
     problem = Problem(ProblemKind.INPUT_ERROR, "it cannot be read", exit_code=2)
-    assert lines(Failed(problem), Finished({}, 2, 0.1)) == ([], ["error: it cannot be read"])
+    assert lines(ErrorRaised(problem), Finished({}, 2, 0.1)) == ([], ["error: it cannot be read"])
 
 
 def test_terminal_output_is_coloured() -> None:

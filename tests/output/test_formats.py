@@ -12,16 +12,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from applyprune.model.events import (
-    Compared,
-    Done,
-    Enrolled,
-    Failed,
+    ApplySetListed,
+    ErrorRaised,
     Finished,
+    ObjectDiff,
+    ObjectDone,
+    ObjectStatus,
     Outcome,
-    Standing,
     Started,
-    Versions,
-    Warned,
+    VersionReport,
+    WarningRaised,
 )
 from applyprune.model.inventory import Ownership
 from applyprune.model.manifests import Origin
@@ -33,7 +33,7 @@ from applyprune.output.github import GitHubPrinter
 from applyprune.output.markdown import block, code
 from applyprune.output.places import Places
 from applyprune.output.printing import printer
-from applyprune.output.screen import Screen
+from applyprune.output.screen import OutputTarget
 from tests.support.output.golden import FILES, FOLDER, SUMMARY, printed
 from tests.support.output.parsers import JUNIT, commands
 from tests.support.output.schemas import complaints
@@ -83,14 +83,14 @@ def test_document_equals_the_stream() -> None:
 
 def test_version_document_is_small() -> None:
     """With nothing of a run in it; why no server answered is there as well."""
-    versions = Versions("0.1.0", "3.11.7", "Linux x86_64", "v1.36.3")
+    versions = VersionReport("0.1.0", "3.11.7", "Linux x86_64", "v1.36.3")
     document = json.loads(printed("json", (versions, Finished({}, 0, 0.1))))
     assert complaints("version", document) == []
     assert document.keys() == {
         "schema", "version", "client", "python", "platform", "server", "errors"
     }  # fmt: skip
     assert (document["server"], document["errors"]) == ("v1.36.3", [])
-    failed = Failed(Problem(ProblemKind.UNREACHABLE, "nothing answers", exit_code=7))
+    failed = ErrorRaised(Problem(ProblemKind.UNREACHABLE, "nothing answers", exit_code=7))
     events = (replace(versions, server=""), failed, Finished({}, 7, 0.1))
     document = json.loads(printed("json", events))
     assert complaints("version", document) == []
@@ -100,8 +100,8 @@ def test_version_document_is_small() -> None:
 def test_object_processed_twice_is_listed_twice() -> None:
     """The second word does not hide a failure."""
     ref = Ref("", "ConfigMap", "home", "a")
-    failed = Done(ref, Outcome.FAILED, problem=Problem(ProblemKind.API_ERROR, "no"))
-    document = json.loads(printed("json", (STARTED, failed, Done(ref, Outcome.NOT_PRUNED))))
+    failed = ObjectDone(ref, Outcome.FAILED, problem=Problem(ProblemKind.API_ERROR, "no"))
+    document = json.loads(printed("json", (STARTED, failed, ObjectDone(ref, Outcome.NOT_PRUNED))))
     assert [one["outcome"] for one in document["objects"]] == ["failed", "not-pruned"]
 
 
@@ -109,7 +109,7 @@ def test_unfinished_file_is_valid_and_says_so() -> None:
     """What a file holds while the run goes on is valid, and says that it is not the end."""
     for form in ("json", "junit", "gitlab"):
         drafts: list[str] = []
-        printer(form, Screen(out=drafts.append, err=drafts.append, draft=drafts.append))
+        printer(form, OutputTarget(out=drafts.append, err=drafts.append, draft=drafts.append))
         (draft,) = drafts
         if form == "junit":
             assert [str(one) for one in JUNIT.iter_errors(draft)] == []
@@ -168,14 +168,14 @@ def test_text_is_never_a_command(text: str) -> None:
     """Wherever it stands: in a name, a reason, a message, a path."""
     events = (
         STARTED,
-        Done(Ref("", text, text, text), Outcome.CONFIGURED, Origin(text), reason=text),
-        Done(
+        ObjectDone(Ref("", text, text, text), Outcome.CONFIGURED, Origin(text), reason=text),
+        ObjectDone(
             Ref("", "A", "b", text),
             Outcome.FAILED,
             Origin(text, 1, 2, 3),
             problem=Problem(ProblemKind.API_ERROR, text, text, text, text),
         ),
-        Failed(Problem(ProblemKind.INPUT_ERROR, text, origin=Origin(text, 1, 4))),
+        ErrorRaised(Problem(ProblemKind.INPUT_ERROR, text, origin=Origin(text, 1, 4))),
     )
     found = commands(printed("github", events))
     assert [name for name, _, _ in found] == ["error", "error"]
@@ -191,10 +191,10 @@ def test_text_breaks_no_format(text: str) -> None:
     )
     events = (
         replace(STARTED, name=text),
-        Warned(problem),
-        Done(Ref(text, text, text, text), Outcome.CONFIGURED, Origin(text), reason=text),
-        Done(Ref("", "A", "b", text), Outcome.FAILED, problem=problem),
-        Failed(problem),
+        WarningRaised(problem),
+        ObjectDone(Ref(text, text, text, text), Outcome.CONFIGURED, Origin(text), reason=text),
+        ObjectDone(Ref("", "A", "b", text), Outcome.FAILED, problem=problem),
+        ErrorRaised(problem),
         Finished({Outcome.FAILED: 1}, 3, 0.1, problem),
     )
     printed_as = {form: printed(form, events) for form in FILES}
@@ -228,7 +228,7 @@ def test_unwritable_summary_is_reported(tmp_path: Path) -> None:
 def _changes(count: int, size: int) -> Sequence[Event]:
     # Of the size asked for, each of them, and different.
     return [
-        Compared(Ref("", "ConfigMap", "a", f"n{one}"), Outcome.CONFIGURED, {}, {"k": "x" * size})
+        ObjectDiff(Ref("", "ConfigMap", "a", f"n{one}"), Outcome.CONFIGURED, {}, {"k": "x" * size})
         for one in range(count)
     ]
 
@@ -249,9 +249,9 @@ def test_long_lists_are_cut_and_say_so(tmp_path: Path) -> None:
     """Two hundred rows are read by nobody; what is left out is counted."""
     summary = tmp_path / "summary.md"
     refs = [Ref("", "ConfigMap", "a", f"n{one}") for one in range(1000)]
-    created = [Done(ref, Outcome.CREATED) for ref in refs]
+    created = [ObjectDone(ref, Outcome.CREATED) for ref in refs]
     problem = Problem(ProblemKind.API_ERROR, "no")
-    failed = [Done(replace(ref, kind="B"), Outcome.FAILED, problem=problem) for ref in refs]
+    failed = [ObjectDone(replace(ref, kind="B"), Outcome.FAILED, problem=problem) for ref in refs]
     printed("github", [STARTED, *created, *failed, *_changes(1000, 10)], summary)
     text = summary.read_text()
     assert text.count("… and 800 more") == 3
@@ -284,7 +284,7 @@ def test_gitlab_fingerprints_are_stable() -> None:
         assert one["location"]["lines"]["begin"] >= 1
 
     def at(line: int) -> Any:
-        error = Failed(
+        error = ErrorRaised(
             Problem(ProblemKind.INPUT_ERROR, "no kind", origin=Origin("b.yaml", 1, line))
         )
         return json.loads(printed("gitlab", (error, error, Finished({}, 2, 0.1))))
@@ -318,13 +318,13 @@ def test_paths_are_relative_to_the_repository(here: str, root: str, given: str, 
 def test_end_alone_reports_its_problem() -> None:
     """A wait that was in vain, of objects none of which has failed: no format keeps silent."""
     ref = Ref("", "Service", "home", "never")
-    standing = Standing(ref, Readiness(Status.IN_PROGRESS, "no address"), Ownership.OWNED, 1.0)
+    standing = ObjectStatus(ref, Readiness(Status.IN_PROGRESS, "no address"), Ownership.OWNED, 1.0)
     problem = Problem(ProblemKind.NOT_READY, "1 object is not ready", exit_code=5)
     events: tuple[Event, ...] = (
         standing,
-        Enrolled("web", "home", 1, 0),
+        ApplySetListed("web", "home", 1, 0),
         standing,
-        Enrolled("web", "home", 1, 0),
+        ApplySetListed("web", "home", 1, 0),
         Finished({}, 5, 1.0, problem),
     )
     document = json.loads(printed("json", events))
@@ -340,13 +340,13 @@ def test_names_are_printed() -> None:
     """Once each; nothing of what failed or was passed over."""
     ref = Ref("apps", "Deployment", "home", "web")
     events: tuple[Event, ...] = (
-        Done(ref, Outcome.UNCHANGED),
-        Done(ref, Outcome.UNCHANGED),
+        ObjectDone(ref, Outcome.UNCHANGED),
+        ObjectDone(ref, Outcome.UNCHANGED),
         *(
-            Done(replace(ref, name=str(one)), one)
+            ObjectDone(replace(ref, name=str(one)), one)
             for one in (Outcome.FAILED, Outcome.SKIPPED, Outcome.NOT_PRUNED, Outcome.PRUNED)
         ),
-        Compared(replace(ref, name="same"), Outcome.UNCHANGED, {}, {}),
+        ObjectDiff(replace(ref, name="same"), Outcome.UNCHANGED, {}, {}),
     )
     assert printed("name", events) == "deployment.apps/web\ndeployment.apps/pruned\n"
 
@@ -354,6 +354,6 @@ def test_names_are_printed() -> None:
 def test_longest_message_is_cut() -> None:
     """An annotation of a server's endless answer is still one that GitHub takes."""
     lines: list[str] = []
-    one = GitHubPrinter(Screen(out=lines.append, err=lines.append))
-    one.show(Failed(Problem(ProblemKind.API_ERROR, "%" * 100_000)))
+    one = GitHubPrinter(OutputTarget(out=lines.append, err=lines.append))
+    one.show(ErrorRaised(Problem(ProblemKind.API_ERROR, "%" * 100_000)))
     assert len(lines[0]) < 64 * 1024

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from applyprune.model.events import Finished, Started, Waiting
-from applyprune.output.live import Live
+from applyprune.output.live import LiveDisplay
 from applyprune.output.printing import PRINTERS, printer
 from applyprune.output.progress import Progress
-from applyprune.output.screen import Screen
+from applyprune.output.screen import OutputTarget
 from applyprune.output.terminal import Terminal
 from tests.support.output.filled import EVENTS, filled
 
@@ -28,7 +28,7 @@ def printed(form: str, *events: Event, width: int) -> str:
     raw = io.BytesIO()
     stream = io.TextIOWrapper(raw, encoding="utf-8")
     terminal = Terminal(stream, stream, {"TERM": "xterm"})
-    screen = Screen(terminal.out, terminal.err, colour=True, live=width > 0, width=width)
+    screen = OutputTarget(terminal.out, terminal.err, colour=True, live=width > 0, width=width)
     one = printer(form, screen)
     for event in events:
         one.show(event)
@@ -78,7 +78,7 @@ def test_live_lines_are_harmless(kind: type[Event]) -> None:
         progress.take(event, 1.0)
         for line in (*progress.lines(2.0), progress.sentence(2.0)):
             terminal.err(line)
-    live = Live(terminal)
+    live = LiveDisplay(terminal)
     live.show(filled(Waiting, HOSTILE))
     live.close()
     text = raw.getvalue().decode()

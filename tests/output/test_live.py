@@ -8,7 +8,7 @@ import time
 from applyprune.model.events import Finished, Started, Waiting
 from applyprune.model.options import DryRun, Mode
 from applyprune.model.refs import Ref
-from applyprune.output.live import SAY_EVERY, Live
+from applyprune.output.live import SAY_EVERY, LiveDisplay
 from applyprune.output.terminal import Terminal
 
 STARTED = Started("r", Mode.APPLY, "web", "home", DryRun.OFF)
@@ -23,7 +23,7 @@ def _log() -> tuple[Terminal, io.StringIO]:
 def test_silence_is_broken_after_a_while() -> None:
     """When nothing was said for a while, by the clock and not by an event; not after the end."""
     terminal, stream = _log()
-    live = Live(terminal, heartbeat=0.2)
+    live = LiveDisplay(terminal, heartbeat=0.2)
     live.show(STARTED)
     time.sleep(0.7)
     live.show(Finished({}, 0, 0.7))
@@ -36,7 +36,7 @@ def test_silence_is_broken_after_a_while() -> None:
 def test_wait_is_reported_when_it_lasts_and_when_it_changes() -> None:
     """Not in its first seconds, and not twice in the same words."""
     terminal, stream = _log()
-    live = Live(terminal)
+    live = LiveDisplay(terminal)
     live.show(STARTED)
     for elapsed, why in ((1.0, "0 of 1"), (SAY_EVERY + 1.5, "0 of 1"), (SAY_EVERY + 2.5, "0 of 1")):
         live.show(Waiting(REF, "ready", elapsed, 60.0, why))
@@ -49,7 +49,7 @@ def test_wait_is_reported_when_it_lasts_and_when_it_changes() -> None:
 def test_other_run_is_reported_at_once() -> None:
     """Whoever waits for a lock wants to know for whose."""
     terminal, stream = _log()
-    live = Live(terminal)
+    live = LiveDisplay(terminal)
     live.show(Waiting(None, "the set web", 0.0, 60.0, "ci@host works on it"))
     live.close()
     assert stream.getvalue().startswith("waiting for the set web: ci@host works on it (0:0")
@@ -58,7 +58,7 @@ def test_other_run_is_reported_at_once() -> None:
 def test_interrupted_run_says_that_it_ends() -> None:
     """Once."""
     terminal, stream = _log()
-    live = Live(terminal, heartbeat=0.2)
+    live = LiveDisplay(terminal, heartbeat=0.2)
     live.show(STARTED)
     live.stopping()
     time.sleep(0.5)

@@ -6,25 +6,27 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from applyprune.model.events import Drift, Enrolled, Standing
+from applyprune.model.events import ApplySetListed, Drift, ObjectStatus
 from applyprune.model.inventory import LastRun, Ownership
 from applyprune.model.problems import Problem, ProblemKind
 from applyprune.model.readiness import current, in_progress
 from applyprune.model.refs import Ref
 from applyprune.output.overview import Overview
 from applyprune.output.paint import rendered
-from applyprune.output.screen import Screen
+from applyprune.output.screen import OutputTarget
 
 if TYPE_CHECKING:
     from applyprune.output.overview import Seen
 
-A = Standing(
+A = ObjectStatus(
     Ref("", "ConfigMap", "shop", "a"), current("fine"), Ownership.OWNED, 90.0, drifted=False
 )
 ROLE = Ref("rbac.authorization.k8s.io", "ClusterRole", "", "b")
-B = Standing(ROLE, in_progress("not yet\nready"), Ownership.ADOPTED, None)
+B = ObjectStatus(ROLE, in_progress("not yet\nready"), Ownership.ADOPTED, None)
 LAST = LastRun("r", "apply", "me@host", "2020-01-01T00:00:00Z", 3)
-WEB = Enrolled("web", "shop", objects=2, ready=1, last=LAST, owner="Bundle shop/web", holder="you")
+WEB = ApplySetListed(
+    "web", "shop", objects=2, ready=1, last=LAST, owner="Bundle shop/web", holder="you"
+)
 
 
 def shown(*events: Seen, terminal: bool = False, width: int = 80) -> tuple[list[str], list[str]]:
@@ -36,7 +38,7 @@ def shown(*events: Seen, terminal: bool = False, width: int = 80) -> tuple[list[
         out.extend(("AGAIN", text))
 
     overview = Overview(
-        Screen(out.append, err.append, width=width, again=again if terminal else None)
+        OutputTarget(out.append, err.append, width=width, again=again if terminal else None)
     )
     for event in events:
         overview.take(event)
@@ -86,7 +88,7 @@ def test_status_of_a_set_is_a_table() -> None:
 def test_long_message_is_cut_to_the_terminal(name: str, expected: list[str]) -> None:
     """It is broken at a blank, and no column with it; in a pipe nothing is broken."""
     told = in_progress("the claim is not bound, its phase is Pending")
-    waiting = Standing(Ref("", "ConfigMap", "shop", name), told, Ownership.OWNED, None)
+    waiting = ObjectStatus(Ref("", "ConfigMap", "shop", name), told, Ownership.OWNED, None)
     out, _ = shown(A, waiting, WEB, terminal=True)
     assert out[:4] == expected
     piped, _ = shown(A, waiting, WEB)
@@ -97,7 +99,7 @@ def test_drift_is_listed() -> None:
     """Which field, what is there, what should be where that is known, and who wrote it."""
     known = Drift("/data/a", "1", "2", "kubectl-edit", "Update", "2026-01-01T00:00:00Z")
     bare = Drift("/data/b", "", "none")
-    drifted = Standing(A.ref, A.readiness, A.ownership, 1.0, drifted=True, drift=(known, bare))
+    drifted = ObjectStatus(A.ref, A.readiness, A.ownership, 1.0, drifted=True, drift=(known, bare))
     out, _ = shown(drifted, WEB)
     assert out[2:6] == [
         "configmap/a -n shop has drifted:",
@@ -109,7 +111,7 @@ def test_drift_is_listed() -> None:
 
 def test_watch_prints_lines_to_a_pipe_and_redraws_a_terminal() -> None:
     """The first picture is the same."""
-    ready = Standing(B.ref, current("fine"), B.ownership, None, drifted=True)
+    ready = ObjectStatus(B.ref, current("fine"), B.ownership, None, drifted=True)
     first, _ = shown(A, B, WEB)
     piped, _ = shown(A, B, WEB, ready, WEB)
     assert piped == [*first, "clusterrole.rbac.authorization.k8s.io/b Ready, drifted"]
@@ -121,7 +123,7 @@ def test_watch_prints_lines_to_a_pipe_and_redraws_a_terminal() -> None:
 
 def test_sets_are_listed() -> None:
     """One that cannot be read has a line, and a warning after the table."""
-    spoiled = Enrolled(
+    spoiled = ApplySetListed(
         "zoo", "shop", problem=Problem(ProblemKind.INVENTORY_ERROR, "it cannot be read")
     )
     out, err = shown(WEB, spoiled)

@@ -6,7 +6,7 @@ import pytest
 
 from applyprune.model.problems import Problem, ProblemKind
 from applyprune.output.paint import rendered
-from applyprune.output.problems import told
+from applyprune.output.problems import problem_text
 
 LONG = "the server refuses it because of a reason that takes many words to tell"
 OPTIONS = "To allow exactly this: --max-prune 31 --allow-cascade customresourcedefinition/foos.x.io"
@@ -55,16 +55,16 @@ OPTIONS = "To allow exactly this: --max-prune 31 --allow-cascade customresourced
 )
 def test_problem_is_printed_as_lines(problem: Problem, width: int | None, lines: list[str]) -> None:
     """Broken between words; neither the input nor what is to be copied ever is."""
-    assert rendered(told("error", problem, width), colour=False).splitlines() == lines
+    assert rendered(problem_text("error", problem, width), colour=False).splitlines() == lines
 
 
 def test_label_is_coloured() -> None:
     """Red or yellow, where colours are shown."""
     assert (
-        rendered(told("error", Problem(ProblemKind.RUN_FAILED, "x")), colour=True)
+        rendered(problem_text("error", Problem(ProblemKind.RUN_FAILED, "x")), colour=True)
         == "\x1b[31merror:\x1b[0m x"
     )
     assert (
-        rendered(told("warning", Problem(ProblemKind.RUN_FAILED, "x")), colour=True)
+        rendered(problem_text("warning", Problem(ProblemKind.RUN_FAILED, "x")), colour=True)
         == "\x1b[33mwarning:\x1b[0m x"
     )

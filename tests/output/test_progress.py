@@ -7,14 +7,14 @@ from dataclasses import replace
 import pytest
 
 from applyprune.model.events import (
-    Assessed,
-    Done,
     Event,
+    InventoryWritten,
+    ObjectDone,
     Outcome,
     Pending,
     Phase,
     Planned,
-    Recorded,
+    ReadinessReported,
     Started,
     Waiting,
 )
@@ -46,7 +46,7 @@ READY = Waiting(A, "ready", 2.0, 60.0, "1 of 3", (Pending(B, "0 of 1"),), 2)
 
 
 def _done(*refs: Ref) -> list[Event]:
-    return [Done(ref, Outcome.CREATED) for ref in refs]
+    return [ObjectDone(ref, Outcome.CREATED) for ref in refs]
 
 
 @pytest.mark.parametrize(
@@ -67,18 +67,23 @@ def _done(*refs: Ref) -> list[Event]:
             ],
         ),
         (
-            [PLAN, *_done(A, B), READY, Assessed(A, current("it is"), 3.0)],
+            [PLAN, *_done(A, B), READY, ReadinessReported(A, current("it is"), 3.0)],
             [
                 "web: waiting until ready ████████░░░░░░░░ 1 of 2  0:12, 0:48 left",
                 "  deployment.apps/b: 0 of 1",
             ],
         ),
         (
-            [PLAN, *_done(A, B), READY, *(Assessed(one, current(""), 3.0) for one in (A, B))],
+            [
+                PLAN,
+                *_done(A, B),
+                READY,
+                *(ReadinessReported(one, current(""), 3.0) for one in (A, B)),
+            ],
             ["web: applying wave 1/2 ████████░░░░░░░░ 2 of 4  0:10"],
         ),
         (
-            [PLAN, *_done(A, B), READY, Recorded(Phase.APPLIED, 4, 2)],
+            [PLAN, *_done(A, B), READY, InventoryWritten(Phase.APPLIED, 4, 2)],
             ["web: applying wave 1/2 ████████░░░░░░░░ 2 of 4  0:10"],
         ),
         (

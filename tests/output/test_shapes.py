@@ -61,7 +61,7 @@ def test_stream_contains_every_event() -> None:
 @pytest.mark.parametrize("event", stream.EVENTS, ids=lambda one: type(one).__name__)
 def test_shape_has_every_field(event: events.Event) -> None:
     """By its key, beside the event's name; nothing else."""
-    more = {"patch", "changes"} if isinstance(event, events.Compared) else set()
+    more = {"patch", "changes"} if isinstance(event, events.ObjectDiff) else set()
     told = shape(event)
     assert told.keys() - more == {"event", *KEYS[type(event)].values()}
     assert more <= told.keys()
@@ -81,7 +81,15 @@ def test_every_field_has_a_key_or_is_left_out(kind: Any) -> None:
 
 def test_words_of_enums_are_kebab_case() -> None:
     """But for the states of kstatus and the operations of managedFields, which are not ours."""
-    ours = (Outcome, events.Phase, findings.Fault, findings.Remedy, plan.Action, Mode, DryRun)
+    ours = (
+        Outcome,
+        events.Phase,
+        findings.MismatchType,
+        findings.Repair,
+        plan.Action,
+        Mode,
+        DryRun,
+    )
     words = [str(one) for kind in ours for one in kind]
     assert [one for one in words if not re.fullmatch("[a-z]+(-[a-z]+)*", one)] == []
 

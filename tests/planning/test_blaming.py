@@ -8,7 +8,13 @@ import pytest
 
 from applyprune.errors import Invalid
 from applyprune.model.problems import Field, Mark
-from applyprune.planning.blaming import advice, blamed, dotted, is_unknown_field, reworded
+from applyprune.planning.blaming import (
+    advice,
+    clean_message,
+    dotted,
+    error_fields,
+    is_unknown_field,
+)
 from applyprune.planning.schemas import unknown_fields
 
 BODY: dict[str, Any] = {
@@ -90,25 +96,25 @@ def _refusal(message: str, *causes: tuple[str, str]) -> Invalid:
 @pytest.mark.parametrize("name", FIELDS)
 def test_cause_names_its_field(name: str) -> None:
     field, path = FIELDS[name]
-    marks = blamed(_refusal("is invalid", (field, "Required value")), BODY)
+    marks = error_fields(_refusal("is invalid", (field, "Required value")), BODY)
     assert [mark.field for mark in marks] == ([path] if path else [])
 
 
 @pytest.mark.parametrize("name", MESSAGES)
 def test_message_names_its_fields(name: str) -> None:
     message, paths = MESSAGES[name]
-    assert [mark.field for mark in blamed(_refusal(message), BODY)] == paths
+    assert [mark.field for mark in error_fields(_refusal(message), BODY)] == paths
 
 
 def test_label_is_found_by_its_quoted_part() -> None:
     why = 'Invalid value: "w b": a valid label must be'
-    assert blamed(_refusal("", ("metadata.labels", why)), BODY) == (
+    assert error_fields(_refusal("", ("metadata.labels", why)), BODY) == (
         Mark(("metadata", "labels", "app"), why),
     )
 
 
 def test_missing_field_note_names_it() -> None:
-    (mark,) = blamed(_refusal("", ("spec.template", "Required value")), BODY)
+    (mark,) = error_fields(_refusal("", ("spec.template", "Required value")), BODY)
     assert mark == Mark(("spec",), "spec.template: Required value")
 
 
@@ -126,7 +132,7 @@ REWORDED = {
 
 @pytest.mark.parametrize("message", REWORDED)
 def test_message_is_cleaned(message: str) -> None:
-    assert reworded(message) == REWORDED[message]
+    assert clean_message(message) == REWORDED[message]
 
 
 def test_refusals_have_advice_and_kinds() -> None:

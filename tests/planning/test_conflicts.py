@@ -21,13 +21,13 @@ from applyprune.planning.conflicts import (
     settled_first,
     skips,
 )
-from applyprune.planning.tracking import identity
+from applyprune.planning.tracking import applyset_identity
 from tests.support.actors import ARGO
 from tests.support.planning import DEPLOYMENTS, SECRETS, TARGET, body, desired, live, recorded
 from tests.support.planning import managed as entry
 
 if TYPE_CHECKING:
-    from applyprune.model.live import Live
+    from applyprune.model.live import LiveObject
 
 NOW = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
 DEPLOYMENT = desired(
@@ -42,7 +42,7 @@ DEPLOYMENT = desired(
     DEPLOYMENTS,
 )
 IMAGE = '.spec.template.spec.containers[name="c"].image'
-SHOP = identity("shop", "home")
+SHOP = applyset_identity("shop", "home")
 
 
 def cause(field: str, manager: str, rest: str = "") -> dict[str, str]:
@@ -65,7 +65,7 @@ def scaler(kind: str = "Deployment", name: str = "a", version: str = "apps/v1") 
     }
 
 
-def _there(one: Desired = DEPLOYMENT, **changes: Any) -> Live:
+def _there(one: Desired = DEPLOYMENT, **changes: Any) -> LiveObject:
     spec = {**one.body.get("spec", {}), **changes}
     return live(one.ref, full={**one.body, "spec": spec}, entries=[entry(ARGO)])
 
@@ -73,7 +73,7 @@ def _there(one: Desired = DEPLOYMENT, **changes: Any) -> Live:
 def _told(
     *causes: dict[str, str],
     one: Desired = DEPLOYMENT,
-    there: Live | None = None,
+    there: LiveObject | None = None,
     scalers: tuple[dict[str, Any], ...] = (),
 ) -> str:
     return explain(conflict(*causes), one, there or _there(replicas=5), scalers, NOW).why
@@ -287,7 +287,7 @@ FORCED = Options(force_conflicts=True)
     ],
 )
 def test_force_is_decided(
-    rule: OnConflict, there: Live | None, options: Options, expected: bool
+    rule: OnConflict, there: LiveObject | None, options: Options, expected: bool
 ) -> None:
     """The manifest before the option, and nothing that another set may still list."""
     one = replace(DEPLOYMENT, conflicts=rule)

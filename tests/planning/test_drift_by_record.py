@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from applyprune.model.inventory import Entry
-from applyprune.model.live import Live
+from applyprune.model.live import LiveObject
 from applyprune.model.refs import Ref
-from applyprune.planning.drift_by_record import drift_of, has_drifted
+from applyprune.planning.drift_by_record import drifted_from_record, recorded_drift
 from applyprune.planning.evidence import fingerprint_of
 
 MANAGER = "applyprune/shop/web"
@@ -38,14 +38,14 @@ def managed(
     return {key: value for key, value in found.items() if value}
 
 
-def live(*entries: dict[str, Any], version: str = "2", generation: int = 1) -> Live:
+def live(*entries: dict[str, Any], version: str = "2", generation: int = 1) -> LiveObject:
     """Return a live object with our own entry and others."""
     metadata = {
         "generation": generation,
         "managedFields": [managed(MANAGER, OURS, THEN), *entries],
     }
     body = {"spec": {"replicas": 5, "containers": [{"name": "c", "image": "x\x1b[1m"}]}}
-    return Live(REF, "uid", version, metadata, {**body, "metadata": metadata})
+    return LiveObject(REF, "uid", version, metadata, {**body, "metadata": metadata})
 
 
 CASES: dict[str, tuple[tuple[dict[str, Any], ...], list[tuple[str, str]]]] = {
@@ -79,7 +79,7 @@ CASES: dict[str, tuple[tuple[dict[str, Any], ...], list[tuple[str, str]]]] = {
 def test_drifted_fields_are_found(name: str) -> None:
     """Those that others have written since our apply, and that are not ours."""
     others, expected = CASES[name]
-    assert [(one.path, one.found) for one in drift_of(live(*others), MANAGER)] == expected
+    assert [(one.path, one.found) for one in recorded_drift(live(*others), MANAGER)] == expected
 
 
 def test_drift_of_a_secret_shows_nothing() -> None:
@@ -88,7 +88,7 @@ def test_drift_of_a_secret_shows_nothing() -> None:
     body = {"data": {"key": "Zm9v"}}
     fields: dict[str, Any] = {"f:data": {"f:key": {}}}
     metadata = {"managedFields": [managed(MANAGER, OURS, THEN), managed("kubectl-edit", fields)]}
-    (one,) = drift_of(Live(ref, "uid", "1", metadata, body), MANAGER)
+    (one,) = recorded_drift(LiveObject(ref, "uid", "1", metadata, body), MANAGER)
     assert (one.path, one.found, one.wanted) == ("/data/key", "(secret)", "")
 
 
@@ -97,16 +97,16 @@ def test_drift_is_detected() -> None:
     applied = live(version="1")
     left = fingerprint_of(applied, MANAGER, None)
     entry = Entry(REF, "deployments", "v1", None, "uid", fingerprint=left)
-    assert has_drifted(entry, applied, MANAGER) is False
-    assert has_drifted(entry, live(generation=7), MANAGER) is False
+    assert drifted_from_record(entry, applied, MANAGER) is False
+    assert drifted_from_record(entry, live(generation=7), MANAGER) is False
     taken = live()
     taken.metadata["managedFields"][0]["fieldsV1"] = REPLICAS
-    assert has_drifted(entry, taken, MANAGER) is True
+    assert drifted_from_record(entry, taken, MANAGER) is True
     again = live()
     again.metadata["managedFields"][0]["time"] = LATER
-    assert has_drifted(entry, again, MANAGER) is True
+    assert drifted_from_record(entry, again, MANAGER) is True
     bare = replace(applied, resource_version="3", metadata={})
-    assert has_drifted(entry, bare, MANAGER) is True
-    assert has_drifted(entry, replace(applied, uid="other"), MANAGER) is True
-    assert has_drifted(replace(entry, fingerprint=None), applied, MANAGER) is None
-    assert has_drifted(replace(entry, uid=""), applied, MANAGER) is None
+    assert drifted_from_record(entry, bare, MANAGER) is True
+    assert drifted_from_record(entry, replace(applied, uid="other"), MANAGER) is True
+    assert drifted_from_record(replace(entry, fingerprint=None), applied, MANAGER) is None
+    assert drifted_from_record(replace(entry, uid=""), applied, MANAGER) is None

@@ -23,7 +23,7 @@ from tests.support.planning import (
 )
 
 if TYPE_CHECKING:
-    from applyprune.model.live import Live
+    from applyprune.model.live import LiveObject
     from applyprune.model.plan import Desired
 
 DEPLOYMENT = desired(body("Deployment", spec={"replicas": 1}), DEPLOYMENTS)
@@ -35,7 +35,7 @@ PRIORITY_CLASS = desired(
 )
 
 
-def _as_live(one: Desired, **changes: Any) -> Live:
+def _as_live(one: Desired, **changes: Any) -> LiveObject:
     full = {**one.body, "metadata": {**one.body["metadata"], "uid": "u1"}}
     return live(one.ref, **{"full": full, **changes})
 

@@ -9,9 +9,9 @@ import pytest
 
 from applyprune.planning.field_paths import (
     MISSING,
-    Item,
-    Member,
+    ListItem,
     Path,
+    SetMember,
     from_pointer,
     from_server,
     is_under,
@@ -22,8 +22,8 @@ from applyprune.planning.field_paths import (
 )
 from applyprune.planning.field_sets import is_split, leaves, owns, whole_above
 
-WEB = Item((("name", "web"),))
-PORT = Item((("containerPort", 80), ("protocol", "TCP")))
+WEB = ListItem((("name", "web"),))
+PORT = ListItem((("containerPort", 80), ("protocol", "TCP")))
 BODY: dict[str, Any] = {
     "metadata": {
         "labels": {"app": "a", "app.kubernetes.io/name": "b", "app.kubernetes": {"io/name": "c"}},
@@ -64,7 +64,7 @@ PATHS: dict[str, tuple[str, str, Path, Any]] = {
     "a member of a set": (
         '.metadata.finalizers[="y.io/hold"]',
         '/metadata/finalizers[="y.io/hold"]',
-        ("metadata", "finalizers", Member("y.io/hold")),
+        ("metadata", "finalizers", SetMember("y.io/hold")),
         "y.io/hold",
     ),
     "a list as a whole": (
@@ -131,7 +131,7 @@ def test_invalid_pointer_is_explained(pointer: str, why: str) -> None:
 def test_key_may_be_unquoted() -> None:
     """YAML has enough of them."""
     assert from_pointer("/a[name=web]/b") == from_pointer('/a[name="web"]/b')
-    assert from_pointer("/a[on=true]") == ("a", Item((("on", True),)))
+    assert from_pointer("/a[on=true]") == ("a", ListItem((("on", True),)))
 
 
 @pytest.mark.parametrize(

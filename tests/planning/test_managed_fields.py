@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import jsonpatch
 import pytest
 
-from applyprune.model.live import Live
+from applyprune.model.live import LiveObject
 from applyprune.model.refs import Ref
 from applyprune.planning.managed_fields import (
     hand_over_patch,
@@ -19,7 +19,7 @@ from applyprune.planning.managed_fields import (
     set_manager,
     settle_patch,
 )
-from applyprune.planning.tracking import PART_OF, identity
+from applyprune.planning.tracking import PART_OF, applyset_identity
 from tests.support.planning import TARGET, live, managed
 
 if TYPE_CHECKING:
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
 REF = Ref("", "ConfigMap", "home", "a")
 OURS = TARGET.manager
-SHOP = identity("shop", "home")
-LONG = identity("n" * 63, "s" * 63)
+SHOP = applyset_identity("shop", "home")
+LONG = applyset_identity("n" * 63, "s" * 63)
 OTHERS = {"team": "x", "a~b/c~1": "y"}
 """Labels of somebody else's, one with all that a JSON pointer has to escape."""
 KUBECTL = managed("kubectl", operation="Update")
@@ -39,31 +39,31 @@ STATUS = managed("kube-controller-manager", operation="Update", subresource="sta
 LABEL_ONLY: Metadata = {"f:metadata": {"f:labels": {f"f:{PART_OF}": {}}}}
 
 
-def patched(before: Live, operations: Operations) -> Metadata:
+def patched(before: LiveObject, operations: Operations) -> Metadata:
     """Return the metadata as it is after a patch; the server leaves out what is empty."""
     body = {"metadata": {key: value for key, value in before.metadata.items() if value}}
     return dict(jsonpatch.apply_patch(body, list(operations))["metadata"])
 
 
-def settled(before: Live) -> Operations:
+def settled(before: LiveObject) -> Operations:
     """Return the second patch of a hand-over, on what the server makes of the first."""
     return settle_patch(_handed_over(before), before, old=OURS, new=SHOP.manager)
 
 
-def _handed_over(before: Live) -> Live:
+def _handed_over(before: LiveObject) -> LiveObject:
     """Return an object as the server leaves it: the label is the field of whoever patched it."""
     after = patched(before, PATCHES["hand over"](before))
     stray = managed("applyprune", operation="Update", fieldsV1=LABEL_ONLY)
     return _read({**after, "managedFields": [*after.get("managedFields", []), stray]})
 
 
-def _read(metadata: Metadata) -> Live:
+def _read(metadata: Metadata) -> LiveObject:
     """Return what is read of an object after its first patch."""
     changed = {**metadata, "resourceVersion": "6"}
-    return Live(REF, "u1", "6", changed)
+    return LiveObject(REF, "u1", "6", changed)
 
 
-PATCHES: dict[str, Callable[[Live], Operations]] = {
+PATCHES: dict[str, Callable[[LiveObject], Operations]] = {
     "orphan": lambda one: orphan_patch(one, OURS),
     "leave": lambda one: leave_patch(one, TARGET.yielded),
     "release": release_patch,
@@ -71,7 +71,7 @@ PATCHES: dict[str, Callable[[Live], Operations]] = {
     "mark": lambda one: mark_patch(one, "v1", TARGET),
     "settle": settled,
 }
-LIVES: dict[str, Live] = {
+LIVES: dict[str, LiveObject] = {
     "ours": live(REF),
     "ours and others'": live(
         REF,
@@ -88,7 +88,7 @@ LIVES: dict[str, Live] = {
     "without managers": live(REF, entries=[]),
     "bare": live(REF, label="", entries=[]),
 }
-GUARDED: dict[str, Callable[[Live], Operations]] = {
+GUARDED: dict[str, Callable[[LiveObject], Operations]] = {
     **PATCHES,
     "migrate": lambda one: migrate_patch(one, {"kubectl"}, OURS, "v1"),
 }
@@ -118,7 +118,7 @@ def test_patch_of_a_changed_object_does_nothing(patch: str, changed: str) -> Non
     """It fails as a whole, before its first change."""
     one = LIVES["ours"]
     read = _handed_over(one) if patch == "settle" else one
-    now = Live(REF, read.uid, read.resource_version, {**read.metadata, changed: "another"})
+    now = LiveObject(REF, read.uid, read.resource_version, {**read.metadata, changed: "another"})
     with pytest.raises(jsonpatch.JsonPatchTestFailed):
         patched(now, GUARDED[patch](one))
 

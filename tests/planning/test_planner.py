@@ -14,8 +14,8 @@ from applyprune.model.plan import Action, ApplyStep, Plan, RemoveStep
 from applyprune.model.problems import Problem, ProblemKind
 from applyprune.model.refs import Ref
 from applyprune.planning.planner import make_plan
-from applyprune.planning.tracking import SetIdentity
-from applyprune.planning.world import Contents, World
+from applyprune.planning.tracking import ApplySetIdentity
+from applyprune.planning.world import CascadeContents, ClusterSnapshot
 from tests.support.planning import (
     CONFIG_MAPS,
     DEPLOYMENTS,
@@ -43,7 +43,7 @@ COPIED_LABEL = live(ONE.ref, entries=[managed("kube-controller-manager", operati
 
 def _plan(state: State, entry: Entry | None = None, **options: Any) -> Plan:
     entries = (entry,) if entry else ()
-    world = World({ONE.ref: state}, resources={CONFIG_MAPS.group_kind: CONFIG_MAPS})
+    world = ClusterSnapshot({ONE.ref: state}, resources={CONFIG_MAPS.group_kind: CONFIG_MAPS})
     wanted = () if options.get("mode") is Mode.DELETE else (ONE,)
     return make_plan(wanted, inventory(*entries), world, TARGET, Options(**options))
 
@@ -87,7 +87,7 @@ def test_desired_object_gets_its_action(name: str) -> None:
 
 def test_set_of_an_object_is_named_by_its_field_manager() -> None:
     """Where the manager is that of the label's set; else the label is all that there is."""
-    theirs = SetIdentity("web", "shop")
+    theirs = ApplySetIdentity("web", "shop")
     entries = [managed("kubectl"), managed(TARGET.manager), managed(theirs.manager)]
     named = _apply(live(ONE.ref, label=theirs.id, entries=entries)).problem
     assert named is not None
@@ -193,7 +193,7 @@ def test_namespace_that_must_stay_is_orphaned(name: str) -> None:
     """The system's, the inventory's own, and one that holds another inventory."""
     one = desired(body("Namespace", name), NAMESPACES)
     state = live(one.ref)
-    world = World(
+    world = ClusterSnapshot(
         {one.ref: state},
         resources={NAMESPACES.group_kind: NAMESPACES},
         occupied=frozenset({"another"}),
@@ -222,10 +222,10 @@ def test_namespace_is_pruned_only_with_pruned_contents(name: str) -> None:
     inside = live(INSIDE, **{"uid": "u2", **marks})
     outside = live(HOME.ref, uid="u-ns")
     entry = Entry(INSIDE, "configmaps", "v1", None, uid="u2", wave=Wave(0, 2), **changes)
-    world = World(
+    world = ClusterSnapshot(
         {INSIDE: inside, HOME.ref: outside},
         resources={NAMESPACES.group_kind: NAMESPACES, CONFIG_MAPS.group_kind: CONFIG_MAPS},
-        contents={HOME.ref: Contents((inside,))},
+        contents={HOME.ref: CascadeContents((inside,))},
     )
     listed = inventory(recorded(HOME, outside), entry)
     plan = make_plan((), listed, world, TARGET, Options(mode=Mode.DELETE))
@@ -239,10 +239,10 @@ def test_namespace_is_pruned_only_with_pruned_contents(name: str) -> None:
 def test_namespace_with_uncountable_contents_stays() -> None:
     """Safety rule 7: not knowing is no permission."""
     state = live(HOME.ref)
-    world = World(
+    world = ClusterSnapshot(
         {HOME.ref: state},
         resources={NAMESPACES.group_kind: NAMESPACES},
-        contents={HOME.ref: Contents((), "secrets: forbidden")},
+        contents={HOME.ref: CascadeContents((), "secrets: forbidden")},
     )
     plan = make_plan((), inventory(recorded(HOME, state)), world, TARGET, Options(mode=Mode.DELETE))
     assert plan.removals[0].action is Action.REFUSE
@@ -259,7 +259,9 @@ def test_removal_reverses_the_waves() -> None:
     ]
     states = {one.ref: live(one.ref, uid=one.ref.name) for one in many}
     entries = [recorded(one, states[one.ref]) for one in many]
-    plan = make_plan((), inventory(*entries), World(states), TARGET, Options(mode=Mode.DELETE))
+    plan = make_plan(
+        (), inventory(*entries), ClusterSnapshot(states), TARGET, Options(mode=Mode.DELETE)
+    )
     assert [step.entry.ref.kind for step in plan.removals] == [
         "Deployment",
         "ConfigMap",
@@ -272,7 +274,11 @@ def test_unknown_desired_object_blocks_the_prune() -> None:
     gone = desired(body(name="gone"))
     states: dict[Any, State] = {ONE.ref: UNREADABLE, gone.ref: live(gone.ref)}
     plan = make_plan(
-        (ONE,), inventory(recorded(gone, live(gone.ref))), World(states), TARGET, Options()
+        (ONE,),
+        inventory(recorded(gone, live(gone.ref))),
+        ClusterSnapshot(states),
+        TARGET,
+        Options(),
     )
     assert plan.no_prune
     assert not plan.writes
@@ -282,7 +288,7 @@ def test_copied_inventory_prunes_nothing() -> None:
     """A restored backup lists what may belong to somebody else by now."""
     gone = desired(body(name="gone"))
     listed = replace(inventory(recorded(gone, live(gone.ref))), copied=True)
-    plan = make_plan((), listed, World({gone.ref: live(gone.ref)}), TARGET, Options())
+    plan = make_plan((), listed, ClusterSnapshot({gone.ref: live(gone.ref)}), TARGET, Options())
     assert plan.no_prune
     assert plan.restored
     assert plan.refusal is not None
@@ -295,7 +301,7 @@ def test_finished_job_with_a_ttl_is_not_created_again() -> None:
     entry = recorded(job, live(job.ref))
 
     def action(state: State, entry: Entry) -> Action:
-        world = World({job.ref: state})
+        world = ClusterSnapshot({job.ref: state})
         return make_plan((job,), inventory(entry), world, TARGET, Options()).applies[0].action
 
     assert action(Absent(proven=True), entry) is Action.NOTHING

@@ -8,16 +8,16 @@ import pytest
 
 from applyprune.model.refs import Ref
 from applyprune.planning.stuck import diagnose
-from applyprune.planning.world import Contents
+from applyprune.planning.world import CascadeContents
 from tests.support.planning import TARGET, TIME, live, managed
 
 if TYPE_CHECKING:
-    from applyprune.model.live import Live
+    from applyprune.model.live import LiveObject
 
 STUCK = Ref("", "ConfigMap", "home", "a")
 SHOP = Ref("", "Namespace", "", "shop")
 HOLD = "example.com/hold"
-NOTHING = Contents(())
+NOTHING = CascadeContents(())
 PUT_ON = f"finalizer {HOLD}, put on by holder: "
 
 
@@ -27,7 +27,9 @@ def owns(manager: str, *finalizers: str, part: str = "metadata") -> dict[str, An
     return managed(manager, fieldsV1={f"f:{part}": {"f:finalizers": {".": {}, **items}}})
 
 
-def held(*finalizers: str, entries: list[dict[str, Any]] | None = None, ref: Ref = STUCK) -> Live:
+def held(
+    *finalizers: str, entries: list[dict[str, Any]] | None = None, ref: Ref = STUCK
+) -> LiveObject:
     """Return an object that was deleted and is held."""
     return live(
         ref, entries=entries or [], finalizers=list(finalizers), deletionTimestamp=TIME, full={}
@@ -42,7 +44,7 @@ def workload(
     ready: int = 2,
     wanted: int = 2,
     **metadata: Any,
-) -> Live:
+) -> LiveObject:
     """Return a workload as a full read shows it."""
     ref = Ref("apps", kind, "system", name)
     containers = [container or {"name": "main", "image": "main:1"}]
@@ -56,14 +58,16 @@ def workload(
 
 
 def told(
-    stuck: Live,
-    *workloads: Live,
+    stuck: LiveObject,
+    *workloads: LiveObject,
     pruning: tuple[Ref, ...] = (),
-    remains: Contents | None = None,
+    remains: CascadeContents | None = None,
     unread: str = "",
 ) -> str:
     """Return the diagnosis."""
-    return diagnose(stuck, workloads=Contents(workloads, unread), pruning=pruning, remains=remains)
+    return diagnose(
+        stuck, workloads=CascadeContents(workloads, unread), pruning=pruning, remains=remains
+    )
 
 
 @pytest.mark.parametrize(
@@ -157,7 +161,7 @@ def test_every_finalizer_and_every_owner_is_named() -> None:
         workload("x", container={"name": "c", "image": "x", "command": ["/bin/holder", "--all"]}),
     ],
 )
-def test_controller_is_found_by_its_names(controller: Live) -> None:
+def test_controller_is_found_by_its_names(controller: LiveObject) -> None:
     """Its name, a container's, its image's, or that of the program."""
     stuck = held(HOLD, entries=[owns("holder", HOLD)])
     assert told(stuck, workload("other"), controller) == (
@@ -194,7 +198,7 @@ def test_controller_is_found_by_its_names(controller: Live) -> None:
         ),
     ],
 )
-def test_controller_is_dead_or_alive(controller: Live, state: str) -> None:
+def test_controller_is_dead_or_alive(controller: LiveObject, state: str) -> None:
     """By its ready replicas."""
     assert told(held(HOLD, entries=[owns("holder", HOLD)]), controller) == PUT_ON + state
 
@@ -207,7 +211,9 @@ def test_controller_is_dead_or_alive(controller: Live, state: str) -> None:
         ((workload(deletionTimestamp=TIME),), "is deleted by this very prune"),
     ],
 )
-def test_controller_pruned_in_the_same_run_is_named(alive: tuple[Live, ...], state: str) -> None:
+def test_controller_pruned_in_the_same_run_is_named(
+    alive: tuple[LiveObject, ...], state: str
+) -> None:
     """Before its turn, on its way, and when it is gone."""
     controller = workload().ref
     namesake = Ref("", "Service", "system", "holder")
@@ -243,7 +249,7 @@ def test_unread_workloads_are_not_called_missing() -> None:
     assert told(stuck, workload(), unread=unread).endswith("runs (2 of 2 ready)")
 
 
-def namespace(*finalizers: str, conditions: object = (), **metadata: Any) -> Live:
+def namespace(*finalizers: str, conditions: object = (), **metadata: Any) -> LiveObject:
     """Return a terminating Namespace, read in full."""
     full = {"spec": {"finalizers": list(finalizers)}, "status": {"conditions": conditions}}
     return live(SHOP, deletionTimestamp=TIME, full=full, **metadata)
@@ -268,7 +274,7 @@ def test_namespace_lists_its_remaining_content() -> None:
     free = live(Ref("", "Secret", "shop", "free"), uid="free")
     stuck = namespace("kubernetes", conditions=conditions)
     held_ones = f"configmap/a (finalizer {HOLD}), configmap/b (finalizer {HOLD})"
-    assert told(stuck, remains=Contents((free, *inside))).split("; ") == [
+    assert told(stuck, remains=CascadeContents((free, *inside))).split("; ") == [
         "finalizer kubernetes: the namespace controller removes it once nothing is left",
         "Some remain",
         f"it still holds {held_ones}, secret/free",
@@ -281,7 +287,7 @@ def test_remaining_content_is_cut_and_counted_once() -> None:
     inside = [live(Ref("", "Event", "shop", f"e{n}"), uid=f"u{n}") for n in range(7)]
     again = live(Ref("events.k8s.io", "Event", "shop", "e0"), uid="u0")
     kept = live(Ref("", "Secret", "shop", "z"), uid="z", finalizers=["orphan", HOLD], entries=[])
-    said = told(namespace(), remains=Contents((*inside, again, kept)))
+    said = told(namespace(), remains=CascadeContents((*inside, again, kept)))
     assert said.startswith(
         f"it still holds secret/z (finalizers orphan, {HOLD}), event/e1, event/e2, event/e3, "
         "event/e4 and 3 more; "
@@ -293,11 +299,14 @@ def test_remaining_content_is_cut_and_counted_once() -> None:
     [
         (None, "the server has not removed it yet"),
         (NOTHING, "nothing is left in it"),
-        (Contents((), "pods: forbidden"), "not everything in it could be read (pods: forbidden)"),
+        (
+            CascadeContents((), "pods: forbidden"),
+            "not everything in it could be read (pods: forbidden)",
+        ),
     ],
 )
 def test_namespace_is_called_empty_only_when_all_of_it_was_read(
-    remains: Contents | None, said: str
+    remains: CascadeContents | None, said: str
 ) -> None:
     """Empty is said only of what was read."""
     assert told(namespace(), remains=remains) == said
@@ -321,7 +330,7 @@ def test_remaining_custom_resources_are_named_with_their_namespace() -> None:
     name = "customresourcecleanup.apiextensions.k8s.io"
     crd = Ref("apiextensions.k8s.io", "CustomResourceDefinition", "", "foos.x.example.com")
     foo = live(Ref("x.example.com", "Foo", "shop", "f"), uid="f", entries=[], finalizers=[HOLD])
-    first, *others = told(held(name, ref=crd), remains=Contents((foo,))).split("; ")
+    first, *others = told(held(name, ref=crd), remains=CascadeContents((foo,))).split("; ")
     assert first.startswith(f"finalizer {name}: the API server removes it once ")
     assert others == [
         f"it still holds foo.x.example.com/f in namespace shop (finalizer {HOLD})",

@@ -9,7 +9,7 @@ import pytest
 
 from applyprune.errors import UsageError
 from applyprune.model.refs import Ref
-from applyprune.planning.tracking import applyset_annotations, identity
+from applyprune.planning.tracking import applyset_annotations, applyset_identity
 
 
 def test_id_matches_the_published_test_vectors() -> None:
@@ -22,19 +22,19 @@ def test_id_matches_the_published_test_vectors() -> None:
     assert formula("my-set.test.Secret.") == (
         "applyset-0eFHV8ySqp7XoShsGvyWFQD3s96yqwHmzc4e0HR1dsY-v1"
     )
-    assert identity("set1", "foo").id == formula("applyprune-set1.foo.ConfigMap.")
+    assert applyset_identity("set1", "foo").id == formula("applyprune-set1.foo.ConfigMap.")
 
 
 def test_two_sets_share_neither_id_nor_field_manager() -> None:
     """One manager for two sets lets each strip the other's fields without a conflict."""
-    sets = [identity(name, ns) for name in ("a", "b") for ns in ("x", "y")]
+    sets = [applyset_identity(name, ns) for name in ("a", "b") for ns in ("x", "y")]
     assert len({one.id for one in sets}) == len({one.manager for one in sets}) == 4
 
 
 @pytest.mark.parametrize(("name", "namespace"), [("n" * 63, "s" * 63), ("web", "shop")])
 def test_field_manager_fits_into_128_bytes(name: str, namespace: str) -> None:
     """Past 128 bytes the id stands in for namespace and name."""
-    manager = identity(name, namespace).manager
+    manager = applyset_identity(name, namespace).manager
     assert len(manager.encode()) <= 128
     assert manager.startswith("applyprune/")
 
@@ -43,7 +43,7 @@ def test_field_manager_fits_into_128_bytes(name: str, namespace: str) -> None:
 def test_invalid_set_name_is_refused(name: str) -> None:
     """The name becomes part of a ConfigMap's name, a URL and a field manager."""
     with pytest.raises(UsageError, match="DNS label"):
-        identity(name, "home")
+        applyset_identity(name, "home")
 
 
 def test_parent_annotations_are_sorted_without_its_own_namespace() -> None:

@@ -15,7 +15,7 @@ from applyprune.planning.field_paths import to_pointer
 from applyprune.planning.managed_fields import hand_over_patch, leave_patch, orphan_patch
 from applyprune.planning.normalization import sent
 from applyprune.planning.scope import resolve
-from applyprune.planning.tracking import identity, set_of, yielded_manager
+from applyprune.planning.tracking import applyset_identity, set_of, yielded_manager
 from applyprune.planning.yielding import kept, refuse_split, split_fields, stub, yields
 from tests.support.objects import manifest
 from tests.support.planning import (
@@ -31,7 +31,7 @@ from tests.support.planning import (
     recorded,
 )
 
-SHOP = identity("shop", "home")
+SHOP = applyset_identity("shop", "home")
 SPEC = {"replicas": 3, "template": {"spec": {"containers": [{"name": "c", "image": "web:1"}]}}}
 IGNORED = "applyprune.dev/ignore-fields"
 REPLICAS: dict[str, Any] = {"f:spec": {"f:replicas": {}}}
@@ -269,12 +269,12 @@ def test_both_managers_of_a_set_are_removed_and_moved_together() -> None:
 def test_second_manager_is_not_a_sets_first() -> None:
     """It fits the server's 128 bytes, and no set may have a name that would make it its own."""
     for target in (
-        identity("web", "shop"),
-        identity("n" * 63, "s" * 63),
-        identity("n" * 55, "s" * 54),
+        applyset_identity("web", "shop"),
+        applyset_identity("n" * 63, "s" * 63),
+        applyset_identity("n" * 55, "s" * 54),
     ):
         assert target.yielded == yielded_manager(target.manager)
         assert len(target.yielded) <= 128
         assert set_of(target.yielded) != target.id
     with pytest.raises(InputError.__bases__[0], match="has yielded"):
-        identity("web-yielded", "shop")
+        applyset_identity("web-yielded", "shop")

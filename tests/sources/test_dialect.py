@@ -7,7 +7,7 @@ import time
 import pytest
 
 from applyprune.sources.dialect import read_stream
-from applyprune.sources.refusal import Refused
+from applyprune.sources.refusal import YAMLFault
 from tests.support.source_text import refusals, value, values
 
 STREAMS = {
@@ -210,7 +210,7 @@ def test_json_key_may_be_too_long_for_yaml() -> None:
 
 @pytest.mark.parametrize("value", ["!hunter2", "!!hunter2 x", "!<hunter2> x", "!hunter2 {a: b}"])
 def test_password_that_begins_like_a_tag_is_not_quoted(value: str) -> None:
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(YAMLFault) as caught:
         read_stream(f"kind: Secret\nstringData:\n  p: {value}\n")
     assert "hunter2" not in caught.value.problem
     assert caught.value.hint == "Quote a string that begins with !."

@@ -6,13 +6,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from applyprune.cluster.inventory_store import ConfigMapStore
-from applyprune.model.inventory import Holder
+from applyprune.model.inventory import LockHolder
 from tests.support.actors import ALICE
 
 if TYPE_CHECKING:
     from tests.support.stage import Stage
 
-ELSEWHERE = Holder("r0", f"{ALICE}@elsewhere", "another boot/1", "7@99", lease=15.0)
+ELSEWHERE = LockHolder("r0", f"{ALICE}@elsewhere", "another boot/1", "7@99", lease=15.0)
 
 
 def take_from_elsewhere(stage: Stage) -> None:

@@ -5,18 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 from applyprune.model.inventory import ApplyFingerprint, Entry, Inventory
-from applyprune.model.live import Live
+from applyprune.model.live import LiveObject
 from applyprune.model.manifests import Origin
 from applyprune.model.plan import Desired
 from applyprune.model.refs import Ref
-from applyprune.model.resources import Catalogue, Resource
+from applyprune.model.resources import Resource, ResourceMap
 from applyprune.planning.digests import manifest_digest
 from applyprune.planning.evidence import fingerprint_of
 from applyprune.planning.normalization import normalize
 from applyprune.planning.ordering import wave_of
-from applyprune.planning.tracking import PART_OF, identity
+from applyprune.planning.tracking import PART_OF, applyset_identity
 
-TARGET = identity("web", "home")
+TARGET = applyset_identity("web", "home")
 CONFIG_MAPS = Resource("", "v1", "ConfigMap", "configmaps", namespaced=True)
 SECRETS = Resource("", "v1", "Secret", "secrets", namespaced=True)
 NAMESPACES = Resource("", "v1", "Namespace", "namespaces", namespaced=False)
@@ -33,7 +33,7 @@ DEFINITIONS = Resource(
     namespaced=False,
 )
 ALL = (CONFIG_MAPS, SECRETS, NAMESPACES, DEPLOYMENTS, JOBS, CLUSTER_ROLES, DEFINITIONS)
-CATALOGUE = Catalogue(
+CATALOGUE = ResourceMap(
     {one.gvk: one for one in ALL},
     {one.group_kind: one for one in ALL},
     frozenset({"metrics.k8s.io"}),
@@ -80,7 +80,7 @@ def live(  # one keyword for each thing a test may turn
     entries: list[dict[str, Any]] | None = None,
     full: dict[str, Any] | None = None,
     **metadata: Any,
-) -> Live:
+) -> LiveObject:
     """Return a live object that bears our marks, unless told otherwise."""
     everything = {
         "name": ref.name,
@@ -91,10 +91,10 @@ def live(  # one keyword for each thing a test may turn
         "managedFields": [managed()] if entries is None else entries,
         **metadata,
     }
-    return Live(ref, uid, version, everything, full)
+    return LiveObject(ref, uid, version, everything, full)
 
 
-def recorded(one: Desired, state: Live, **changes: Any) -> Entry:
+def recorded(one: Desired, state: LiveObject, **changes: Any) -> Entry:
     """Return the entry that a confirmed apply of ``one`` left, as ``state`` showed it."""
     facts: dict[str, Any] = {
         "ref": one.ref,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from applyprune.sources.refusal import Refused
+from applyprune.sources.refusal import YAMLFault
 from applyprune.sources.stream import read_documents
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 def values(text: str | bytes) -> list[Any] | None:
     """Return the values of a stream's documents; None where any of them is refused."""
     contents = [each.content for each in read_documents(_bytes(text))]
-    read = [content.value for content in contents if not isinstance(content, Refused)]
+    read = [content.value for content in contents if not isinstance(content, YAMLFault)]
     return read if len(read) == len(contents) else None
 
 
@@ -29,7 +29,7 @@ def value(text: str | bytes) -> Any:
 def refusals(text: str | bytes) -> list[tuple[int, str]]:
     """Return line and problem of everything refused in a stream."""
     contents = [each.content for each in read_documents(_bytes(text))]
-    return [(each.line, each.problem) for each in contents if isinstance(each, Refused)]
+    return [(each.line, each.problem) for each in contents if isinstance(each, YAMLFault)]
 
 
 def write(folder: Path, files: dict[str, str]) -> None:

@@ -14,20 +14,29 @@ from applyprune.cluster.transport import Transport
 from applyprune.engine.cancellation import Cancellation
 from applyprune.engine.moving import Side, move
 from applyprune.engine.repairing import repair
-from applyprune.engine.run import Request, run
-from applyprune.model.events import Done, Event, Finished, Found, Outcome, Planned, Refused, Warned
+from applyprune.engine.run import RunRequest, run
+from applyprune.model.events import (
+    Event,
+    Finished,
+    MismatchFound,
+    ObjectDone,
+    Outcome,
+    Planned,
+    PruneBlocked,
+    WarningRaised,
+)
 from applyprune.model.inventory import Ownership
 from applyprune.model.options import DryRun, Mode, Options, PruneLimit
-from applyprune.planning.tracking import identity
+from applyprune.planning.tracking import applyset_identity
 from tests.support.objects import manifest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
-    from applyprune.model.findings import Fault
+    from applyprune.model.findings import MismatchType
     from applyprune.model.inventory import Inventory
-    from applyprune.planning.tracking import SetIdentity
+    from applyprune.planning.tracking import ApplySetIdentity
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +48,7 @@ class Story:
     @property
     def outcomes(self) -> dict[str, Outcome]:
         """Return what became of each object, by ``kind/name``."""
-        return {one.ref.short: one.outcome for one in self.events if isinstance(one, Done)}
+        return {one.ref.short: one.outcome for one in self.events if isinstance(one, ObjectDone)}
 
     @property
     def exit_code(self) -> int:
@@ -50,7 +59,7 @@ class Story:
     @property
     def refusal(self) -> str:
         """Return why the prune as a whole was refused, as the user reads it; empty when not."""
-        return "".join(str(one.problem) for one in self.events if isinstance(one, Refused))
+        return "".join(str(one.problem) for one in self.events if isinstance(one, PruneBlocked))
 
     @property
     def approval(self) -> str:
@@ -61,20 +70,22 @@ class Story:
     @property
     def warnings(self) -> list[str]:
         """Return what the run warned of."""
-        return [str(one.problem) for one in self.events if isinstance(one, Warned)]
+        return [str(one.problem) for one in self.events if isinstance(one, WarningRaised)]
 
     @property
-    def found(self) -> dict[str, Fault]:
+    def found(self) -> dict[str, MismatchType]:
         """Return what a check found, by ``kind/name``; the inventory's own faults by their word."""
         return {
             one.finding.ref.short if one.finding.ref else str(one.finding.fault): one.finding.fault
             for one in self.events
-            if isinstance(one, Found)
+            if isinstance(one, MismatchFound)
         }
 
     def problem(self, name: str) -> str:
         """Return the problem of one object, as the user reads it."""
-        (done,) = (one for one in self.events if isinstance(one, Done) and one.ref.short == name)
+        (done,) = (
+            one for one in self.events if isinstance(one, ObjectDone) and one.ref.short == name
+        )
         return str(done.problem)
 
 
@@ -95,9 +106,9 @@ class Stage:
     takes_over: bool = False
 
     @property
-    def target(self) -> SetIdentity:
+    def target(self) -> ApplySetIdentity:
         """Return the set."""
-        return identity(self.name, self.namespace)
+        return applyset_identity(self.name, self.namespace)
 
     def run(self, *bodies: dict[str, Any], **options: Any) -> Story:
         """Run once and return what was said; what concerns the run as a whole is raised.
@@ -106,7 +117,7 @@ class Stage:
         """
         empty = options.pop("empty", ())
         manifests = [manifest(raw, line) for line, raw in enumerate(bodies, 1)]
-        request = Request(
+        request = RunRequest(
             self.target,
             manifests,
             self.namespace,

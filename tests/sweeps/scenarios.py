@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from applyprune.model.events import Done
+from applyprune.model.events import ObjectDone
 from applyprune.model.options import Adopt, Mode
 from tests.support.input_files import write_input
 from tests.support.objects import SERVICE, config_map
@@ -47,7 +47,7 @@ class Call:
     def allows(self, story: Story) -> bool:
         """Return whether the call may end like this."""
         problems = [
-            str(one.problem) for one in story.events if isinstance(one, Done) and one.problem
+            str(one.problem) for one in story.events if isinstance(one, ObjectDone) and one.problem
         ]
         if not self.may_refuse or not problems:
             return story.exit_code == 0

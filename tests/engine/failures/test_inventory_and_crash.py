@@ -14,7 +14,7 @@ from applyprune.cluster.inventory_packing import digest_of
 from applyprune.engine.inventory_lock import new_holder
 from applyprune.errors import InventoryError, InventoryLocked
 from applyprune.model.events import Outcome, Waiting
-from applyprune.model.inventory import Entry, Holder, Ownership
+from applyprune.model.inventory import Entry, LockHolder, Ownership
 from applyprune.model.options import Mode
 from applyprune.model.refs import Ref
 from applyprune.planning.tracking import PART_OF, SET_ID
@@ -262,7 +262,7 @@ def test_lost_update_by_a_second_runner(
 def test_crash_lock_never_released(stage: Stage) -> None:
     """A holder that does not move is timed by our own clock, whatever its own one says."""
     stage.run(config_map("a"))
-    crashed = Holder("r", "ci@elsewhere", "another/boot", "1@1", lease=2.0)
+    crashed = LockHolder("r", "ci@elsewhere", "another/boot", "1@1", lease=2.0)
     transport = stage.transport()
     store = stage.store(transport)
     store.write(replace(store.read(), holder=crashed))

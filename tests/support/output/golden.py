@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from applyprune._version import __version__
 from applyprune.output.places import Places
 from applyprune.output.printing import printer
-from applyprune.output.screen import Screen
+from applyprune.output.screen import OutputTarget
 from tests.support.output.stream import EVENTS
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ PLACES = Places("/repo/deploy", "/repo")
 def printed(form: str, events: Iterable[Event] = EVENTS, summary: Path | None = None) -> str:
     """Return what a format makes of a stream, with the program's version taken out."""
     lines: list[str] = []
-    screen = Screen(out=lines.append, err=lines.append, places=PLACES)
+    screen = OutputTarget(out=lines.append, err=lines.append, places=PLACES)
     one = printer(form, replace(screen, summary=summary))
     for event in events:
         one.show(event)

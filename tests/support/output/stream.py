@@ -6,29 +6,29 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from applyprune.model.events import (
-    Assessed,
-    Compared,
-    Done,
+    ApplySetListed,
     Drift,
-    Enrolled,
-    Explained,
-    Failed,
+    EntryListed,
+    ErrorRaised,
+    Explanation,
     Finished,
-    Found,
-    Listed,
+    InventoryWritten,
+    MismatchFound,
+    ObjectDiff,
+    ObjectDone,
+    ObjectStatus,
     Outcome,
     Pending,
     Phase,
     Planned,
-    Recorded,
-    Refused,
-    Standing,
+    PruneBlocked,
+    ReadinessReported,
     Started,
-    Versions,
+    VersionReport,
     Waiting,
-    Warned,
+    WarningRaised,
 )
-from applyprune.model.findings import Fault, Finding, Remedy
+from applyprune.model.findings import Mismatch, MismatchType, Repair
 from applyprune.model.inventory import ApplyFingerprint, Entry, LastRun, Ownership, Wave
 from applyprune.model.manifests import Origin
 from applyprune.model.options import DryRun, Mode
@@ -111,37 +111,39 @@ _PLAN = Plan(
 EVENTS: tuple[Event, ...] = (
     Started("run1", Mode.APPLY, "web", "home", DryRun.OFF),
     Waiting(None, "another run on the set", 1.25, 60.0),
-    Warned(Problem(ProblemKind.FORBIDDEN, "nodes cannot be listed", why=EVIL, exit_code=7)),
+    WarningRaised(Problem(ProblemKind.FORBIDDEN, "nodes cannot be listed", why=EVIL, exit_code=7)),
     Planned(_PLAN),
-    Recorded(Phase.UNION, 4, 7),
-    Done(_CONFIG, Outcome.CREATED, Origin("manifests/a.yaml", 1, 1)),
-    Done(_SECRET, Outcome.UNCHANGED, Origin("manifests/s.yaml", 1, 1)),
-    Done(_ROLE, Outcome.CONFIGURED, Origin("<stdin>", 1, 1), reason=f"it was {EVIL}"),
-    Done(_DEPLOYMENT, Outcome.FAILED, _PLACE, problem=_CONFLICT),
-    Done(Ref("", "ConfigMap", "home", "late"), Outcome.SKIPPED, problem=_SKIPPED),
+    InventoryWritten(Phase.UNION, 4, 7),
+    ObjectDone(_CONFIG, Outcome.CREATED, Origin("manifests/a.yaml", 1, 1)),
+    ObjectDone(_SECRET, Outcome.UNCHANGED, Origin("manifests/s.yaml", 1, 1)),
+    ObjectDone(_ROLE, Outcome.CONFIGURED, Origin("<stdin>", 1, 1), reason=f"it was {EVIL}"),
+    ObjectDone(_DEPLOYMENT, Outcome.FAILED, _PLACE, problem=_CONFLICT),
+    ObjectDone(Ref("", "ConfigMap", "home", "late"), Outcome.SKIPPED, problem=_SKIPPED),
     Waiting(
         _CONFIG, "ready", 2.0, 300.0, f"it was {EVIL}", (Pending(_DEPLOYMENT, "0 of 1 Pods"),), 2
     ),
-    Assessed(_CONFIG, Readiness(Status.CURRENT, "it is there"), 0.25),
-    Assessed(
+    ReadinessReported(_CONFIG, Readiness(Status.CURRENT, "it is there"), 0.25),
+    ReadinessReported(
         Ref("batch", "Job", "home", "once"),
         Readiness(Status.FAILED, "BackoffLimitExceeded"),
         9.0,
         Problem(ProblemKind.NOT_READY, "job.batch/once is not ready", exit_code=5),
     ),
-    Done(_OLD, Outcome.NOT_PRUNED, reason="not deleted: not everything was applied"),
-    Done(Ref("", "Service", "home", "older"), Outcome.PRUNED),
-    Refused(
+    ObjectDone(_OLD, Outcome.NOT_PRUNED, reason="not deleted: not everything was applied"),
+    ObjectDone(Ref("", "Service", "home", "older"), Outcome.PRUNED),
+    PruneBlocked(
         Problem(
             ProblemKind.PRUNE_REFUSED, "the prune was refused", hint="--max-prune 31", exit_code=6
         )
     ),
-    Found(Finding(Fault.UNLABELLED, Remedy.MARK, "no label", _CONFIG, _ENTRY, live(_CONFIG))),
-    Found(Finding(Fault.STRAY_SHARD, Remedy.NONE, "applyprune-web.feed")),
-    Compared(_CONFIG, Outcome.CREATED, None, {"data": {"k": "```\n</details>\x1b[2J"}}, _PLACE),
-    Compared(_OLD, Outcome.PRUNED, {"spec": {"a": 1, "b": [1, None]}}, None, None, "no webhook"),
-    Compared(_SECRET, Outcome.UNCHANGED, {}, {}),
-    Standing(
+    MismatchFound(
+        Mismatch(MismatchType.UNLABELLED, Repair.MARK, "no label", _CONFIG, _ENTRY, live(_CONFIG))
+    ),
+    MismatchFound(Mismatch(MismatchType.STRAY_SHARD, Repair.NONE, "applyprune-web.feed")),
+    ObjectDiff(_CONFIG, Outcome.CREATED, None, {"data": {"k": "```\n</details>\x1b[2J"}}, _PLACE),
+    ObjectDiff(_OLD, Outcome.PRUNED, {"spec": {"a": 1, "b": [1, None]}}, None, None, "no webhook"),
+    ObjectDiff(_SECRET, Outcome.UNCHANGED, {}, {}),
+    ObjectStatus(
         _DEPLOYMENT,
         Readiness(Status.IN_PROGRESS, "1 of 3"),
         Ownership.OWNED,
@@ -149,12 +151,14 @@ EVENTS: tuple[Event, ...] = (
         drifted=True,
         drift=(Drift("/spec/replicas", "3", "5", "kubectl", "Update", "2026-11-21T10:00:00Z"),),
     ),
-    Enrolled("web", "home", 3, 2, LastRun("run0", "apply", "me@here", "2026-11-21T09:00:00Z", 0)),
-    Enrolled("bad", "home", problem=_BROKEN),
-    Listed("web", "home", _ENTRY),
-    Versions("0.1.0", "3.11.7", "Linux x86_64", "v1.36.3"),
-    Explained(_CONFIG, "nothing", ("it is as it was applied",), _PLACE),
-    Failed(
+    ApplySetListed(
+        "web", "home", 3, 2, LastRun("run0", "apply", "me@here", "2026-11-21T09:00:00Z", 0)
+    ),
+    ApplySetListed("bad", "home", problem=_BROKEN),
+    EntryListed("web", "home", _ENTRY),
+    VersionReport("0.1.0", "3.11.7", "Linux x86_64", "v1.36.3"),
+    Explanation(_CONFIG, "nothing", ("it is as it was applied",), _PLACE),
+    ErrorRaised(
         Problem(
             ProblemKind.INPUT_ERROR,
             "no kind",
