@@ -33,13 +33,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from applyprune.model.problems import Problem, ProblemKind
+from applyprune.model.problem import Problem, ProblemKind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from applyprune.model.manifests import Origin
-    from applyprune.model.problems import Field, Mark
+    from applyprune.model.manifest import Origin
+    from applyprune.model.problem import Field, Mark
 
 
 class ApplypruneError(Exception):

@@ -36,7 +36,7 @@ def not_empty(ctx: click.Context, param: click.Parameter, value: str) -> str:
 def namespace_name(ctx: click.Context, param: click.Parameter, value: str) -> str:
     """Return the namespace that an option names; raises UsageError for what can name none."""
     if not_empty(ctx, param, value) and not ctx.resilient_parsing:
-        from applyprune.model.names import is_dns_label
+        from applyprune.model.identity import is_dns_label
 
         if not is_dns_label(value):
             raise click.BadParameter(f"{value!r} cannot name a namespace", ctx, param)

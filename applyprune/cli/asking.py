@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from applyprune.errors import UsageError
-from applyprune.model.visible import visible
+from applyprune.model.display import visible
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -97,7 +97,7 @@ class _File(_Text):
 def _sets(typed: Typed) -> Iterable[str]:
     from applyprune.cluster.api_server import KubernetesClient
     from applyprune.errors import UsageError
-    from applyprune.model.builtin import CONFIG_MAPS
+    from applyprune.model.resources import CONFIG_MAPS
     from applyprune.planning.tracking import SET_ID, applyset_identity, set_name
 
     with typed.transport() as (transport, server, home):
@@ -126,7 +126,7 @@ def _objects(typed: Typed) -> Iterable[str]:
 
 def _namespaces(typed: Typed) -> Iterable[str]:
     from applyprune.cluster.api_server import KubernetesClient
-    from applyprune.model.builtin import NAMESPACES
+    from applyprune.model.resources import NAMESPACES
 
     with typed.transport() as (transport, server, _):
         return [live.ref.name for live in KubernetesClient(transport, server).list(NAMESPACES)]

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from applyprune.cli.reporting import Reporting
     from applyprune.cli.where import ClusterTarget
     from applyprune.model.options import Options
-    from applyprune.model.problems import Problem
+    from applyprune.model.problem import Problem
     from applyprune.sources import Input
 
 SET = "applyprune"

@@ -261,8 +261,8 @@ def release(name: str, where: ClusterTarget, reporting: Reporting, options: Opti
 def _is_active(cluster: KubernetesClient, owner: str) -> bool:
     """Return whether a Bundle is there and not suspended."""
     from applyprune.errors import NotFound, NotServed
-    from applyprune.model.builtin import BUNDLES
-    from applyprune.model.refs import Ref
+    from applyprune.model.identity import Ref
+    from applyprune.model.resources import BUNDLES
 
     namespace, _, bundle = owner.removeprefix(f"{BUNDLES.kind} ").partition("/")
     try:

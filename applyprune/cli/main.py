@@ -190,7 +190,7 @@ def _of_call(error: click.ClickException) -> str:
         shown = StringIO()
         error.show(shown)
         return shown.getvalue().rstrip("\n")
-    from applyprune.model.problems import Problem, ProblemKind
+    from applyprune.model.problem import Problem, ProblemKind
     from applyprune.output.problems import problem_text
 
     # Click sets choices below one another, by tabs.

@@ -14,14 +14,13 @@ from applyprune.cli.completing import FILE, OBJECT, SET
 from applyprune.cli.decorating import F, with_options
 from applyprune.cli.helping import Command
 from applyprune.errors import UsageError
-from applyprune.model.options import DryRun, Options, Propagation, PruneLimit
-from applyprune.planning.durations import seconds_of
-from applyprune.planning.selector_syntax import parse_selector
+from applyprune.model.label_selector import parse_selector
+from applyprune.model.options import DryRun, Options, Propagation, PruneLimit, seconds_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from applyprune.model.selectors import Selector
+    from applyprune.model.label_selector import Selector
     from applyprune.sources import Overlay
 
 __all__ = [

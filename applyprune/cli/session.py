@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from applyprune.cli.where import ClusterTarget
     from applyprune.model.events import Event
     from applyprune.model.options import Options
-    from applyprune.model.problems import Problem
+    from applyprune.model.problem import Problem
     from applyprune.planning.tracking import ApplySetIdentity
     from applyprune.sources import Input, Overlay
 

@@ -30,9 +30,9 @@ from applyprune.errors import (
     NotServed,
     Unavailable,
 )
-from applyprune.model.builtin import NAMESPACES
+from applyprune.model.identity import Ref
 from applyprune.model.options import Propagation
-from applyprune.model.refs import Ref
+from applyprune.model.resources import NAMESPACES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

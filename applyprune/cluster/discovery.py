@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from applyprune.cluster.transport import Transport
-    from applyprune.model.refs import GVK, GroupKind
+    from applyprune.model.identity import GVK, GroupKind
 
 _ACCEPT = ",".join(
     f"application/json;g=apidiscovery.k8s.io;v={version};as=APIGroupDiscoveryList"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from applyprune.cluster.credentials import Credentials, Identity, Issued, checked_token
 from applyprune.cluster.server_text import safe_text
 from applyprune.errors import AccessError
-from applyprune.model.visible import time_of
+from applyprune.model.display import time_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

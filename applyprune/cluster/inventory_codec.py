@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from applyprune.cluster.inventory_packing import Packed
+    from applyprune.model.identity import Ref
     from applyprune.model.inventory import Entry
-    from applyprune.model.refs import Ref
 
 SCHEMA = 2
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from applyprune.model.identity import Ref
 from applyprune.model.inventory import ApplyFingerprint, Entry, Ownership, Wave
-from applyprune.model.refs import Ref
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -23,8 +23,8 @@ from applyprune.errors import InventoryError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from applyprune.model.identity import Ref
     from applyprune.model.inventory import Entry
-    from applyprune.model.refs import Ref
 
 READABLE = 64 * 1024
 """Bytes of entries that stand in the root as they are; about 150 objects."""

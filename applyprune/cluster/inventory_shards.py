@@ -16,8 +16,8 @@ from applyprune.cluster.inventory_codec import decode_shard, encode_shard
 from applyprune.cluster.paths import collection_path, object_path
 from applyprune.cluster.request import Request
 from applyprune.errors import AccessError, AlreadyExists, NotFound, Unavailable
-from applyprune.model.builtin import CONFIG_MAPS
-from applyprune.model.refs import Ref
+from applyprune.model.identity import Ref
+from applyprune.model.resources import CONFIG_MAPS
 from applyprune.planning.tracking import SHARD_OF, WANTED, shard_ref
 
 if TYPE_CHECKING:

@@ -25,8 +25,8 @@ from applyprune.errors import (
     Unreachable,
     UsageError,
 )
-from applyprune.model.builtin import CONFIG_MAPS
 from applyprune.model.inventory import Inventory
+from applyprune.model.resources import CONFIG_MAPS
 from applyprune.planning.tracking import SET_ID, applyset_identity, set_name
 
 if TYPE_CHECKING:
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
     from applyprune.cluster.inventory_packing import Packed, Shard
     from applyprune.cluster.transport import Transport
+    from applyprune.model.identity import Ref
     from applyprune.model.inventory import Entry
-    from applyprune.model.refs import Ref
     from applyprune.planning.tracking import ApplySetIdentity
 
 _TRIES = 5

@@ -16,7 +16,7 @@ from applyprune.cluster.paths import collection_path, object_path
 from applyprune.cluster.request import Request
 
 if TYPE_CHECKING:
-    from applyprune.model.refs import Ref
+    from applyprune.model.identity import Ref
     from applyprune.model.resources import Resource
 
     Query = tuple[tuple[str, str], ...]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from applyprune.errors import Unavailable
+from applyprune.model.identity import Ref
 from applyprune.model.live import LiveObject
-from applyprune.model.refs import Ref
 
 if TYPE_CHECKING:
     from applyprune.model.resources import Resource

@@ -9,7 +9,7 @@ from urllib.parse import quote
 from applyprune.errors import UsageError
 
 if TYPE_CHECKING:
-    from applyprune.model.refs import Ref
+    from applyprune.model.identity import Ref
     from applyprune.model.resources import Resource
 
 # Characters that would end or leave a path segment (apimachinery's IsValidPathSegmentName), and

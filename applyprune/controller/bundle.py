@@ -24,11 +24,10 @@ from pydantic.alias_generators import to_camel
 from pydantic.dataclasses import dataclass as checked
 
 from applyprune.errors import ApplypruneError, UsageError
-from applyprune.model.builtin import BUNDLES
-from applyprune.model.names import is_dns_label, is_dns_subdomain
-from applyprune.model.options import Adopt, Mode, Options, PruneLimit
-from applyprune.model.problems import ProblemKind
-from applyprune.planning.durations import seconds_of
+from applyprune.model.identity import is_dns_label, is_dns_subdomain
+from applyprune.model.options import Adopt, Mode, Options, PruneLimit, seconds_of
+from applyprune.model.problem import ProblemKind
+from applyprune.model.resources import BUNDLES
 from applyprune.planning.ready_rules import compile_rule
 from applyprune.planning.tracking import ApplySetIdentity, applyset_identity
 

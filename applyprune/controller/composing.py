@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from applyprune.errors import ApplypruneError, InputError, NotFound, raise_all
-from applyprune.model.builtin import CONFIG_MAPS, SECRETS
-from applyprune.model.manifests import Manifest
-from applyprune.model.problems import ProblemKind
-from applyprune.model.refs import Ref
+from applyprune.model.identity import Ref
+from applyprune.model.manifest import Manifest
+from applyprune.model.problem import ProblemKind
+from applyprune.model.resources import CONFIG_MAPS, SECRETS
 from applyprune.planning.digests import digest, manifest_digest
 from applyprune.planning.yielding import IGNORED
 from applyprune.sources.reading import read_source, text_of

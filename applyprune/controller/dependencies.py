@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from applyprune.controller.objects import status_of
 from applyprune.controller.status import is_ready
-from applyprune.model.readiness import Status
+from applyprune.model.events import Status
 from applyprune.planning.ready_rules import compile_rule
 
 if TYPE_CHECKING:

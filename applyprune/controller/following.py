@@ -27,16 +27,16 @@ from applyprune.model.events import (
     Started,
 )
 from applyprune.model.plan import Action
-from applyprune.model.problems import ProblemKind
+from applyprune.model.problem import ProblemKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from applyprune.errors import ApplypruneError
     from applyprune.model.events import Event
+    from applyprune.model.identity import Ref
     from applyprune.model.plan import Plan
-    from applyprune.model.problems import Problem
-    from applyprune.model.refs import Ref
+    from applyprune.model.problem import Problem
 
 REMOVED = frozenset(
     {Outcome.PRUNED, Outcome.DELETED, Outcome.ORPHANED, Outcome.REMOVED_FROM_INVENTORY}

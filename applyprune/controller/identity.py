@@ -13,10 +13,10 @@ from applyprune.cluster.api_server import KubernetesClient
 from applyprune.cluster.inventory_store import ConfigMapStore
 from applyprune.cluster.transport import Transport
 from applyprune.errors import AccessError, ApplypruneError, NotFound
-from applyprune.model.builtin import BUNDLES, DEFINITIONS, NAMESPACES, SERVICE_ACCOUNTS
+from applyprune.model.identity import Ref
 from applyprune.model.live import deleted_at
-from applyprune.model.problems import ProblemKind
-from applyprune.model.refs import Ref
+from applyprune.model.problem import ProblemKind
+from applyprune.model.resources import BUNDLES, DEFINITIONS, NAMESPACES, SERVICE_ACCOUNTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -14,14 +14,14 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from applyprune.errors import AlreadyExists, ApplypruneError, Conflict, LeaseLost, NotFound
-from applyprune.model.builtin import LEASES
+from applyprune.model.resources import LEASES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from applyprune.cluster.api_server import KubernetesClient
     from applyprune.engine.cancellation import Cancellation
-    from applyprune.model.refs import Ref
+    from applyprune.model.identity import Ref
 
 _TRIES_PER_LEASE = 6
 _OF_LEASE = 2 / 3

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from applyprune.controller.logs import LOG, fields
 from applyprune.controller.names import COMPONENT
 from applyprune.errors import AlreadyExists, ApplypruneError
-from applyprune.model.builtin import BUNDLES, EVENTS, NAMESPACES
-from applyprune.model.refs import Ref
+from applyprune.model.identity import Ref
+from applyprune.model.resources import BUNDLES, EVENTS, NAMESPACES
 from applyprune.planning.digests import digest
 
 if TYPE_CHECKING:

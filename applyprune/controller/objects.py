@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from applyprune.controller.names import FINALIZER
 from applyprune.errors import Conflict, NotFound
-from applyprune.model.builtin import BUNDLES
-from applyprune.model.refs import Ref
+from applyprune.model.identity import Ref
+from applyprune.model.resources import BUNDLES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

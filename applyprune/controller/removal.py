@@ -28,10 +28,10 @@ from applyprune.engine.releasing import release
 from applyprune.engine.run import RunRequest, run
 from applyprune.engine.searching import search_all
 from applyprune.errors import ApplypruneError, problems_of
+from applyprune.model.display import seconds_since
 from applyprune.model.live import deleted_at
 from applyprune.model.options import Mode
-from applyprune.model.problems import ProblemKind
-from applyprune.model.visible import seconds_since
+from applyprune.model.problem import ProblemKind
 from applyprune.planning.tracking import PART_OF
 
 if TYPE_CHECKING:

@@ -33,8 +33,8 @@ from applyprune.errors import (
     NotServed,
     UsageError,
 )
-from applyprune.model.builtin import BUNDLES, LEASES
-from applyprune.model.refs import Ref
+from applyprune.model.identity import Ref
+from applyprune.model.resources import BUNDLES, LEASES
 
 if TYPE_CHECKING:
     from applyprune.cluster.access import ClusterAccess

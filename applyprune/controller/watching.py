@@ -15,7 +15,7 @@ from applyprune.controller.logs import LOG, fields
 from applyprune.controller.names import APPROVE, RECONCILE_NOW
 from applyprune.engine.feeding import Change, Informer, Listed, Upserted, WatchFailed, WatchScope
 from applyprune.errors import Forbidden
-from applyprune.model.builtin import BUNDLES
+from applyprune.model.resources import BUNDLES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from applyprune.controller.names import Key
     from applyprune.controller.queue import WorkQueue
     from applyprune.engine.ports import Cluster
+    from applyprune.model.identity import Ref
     from applyprune.model.live import LiveObject
-    from applyprune.model.refs import Ref
     from applyprune.model.resources import Resource
 
 MOST_WATCHES = 500

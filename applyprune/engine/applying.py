@@ -26,10 +26,10 @@ from applyprune.errors import (
     Unreachable,
     as_problem,
 )
-from applyprune.model.builtin import CRD, NAMESPACE
 from applyprune.model.events import Event, ObjectDone, Outcome
 from applyprune.model.options import DryRun
 from applyprune.model.plan import Action, ApplyStep, OnConflict
+from applyprune.model.resources import CRD, NAMESPACE
 from applyprune.planning.conflicts import forces, managers, settled_first, skips
 from applyprune.planning.definitions import defined_kinds
 from applyprune.planning.evidence import fingerprint_of, values_match
@@ -44,11 +44,11 @@ if TYPE_CHECKING:
     from applyprune.engine.expecting import Expectations
     from applyprune.engine.pretending import ServerDryRun
     from applyprune.engine.recreating import Recreator
+    from applyprune.model.identity import GroupKind, Ref
     from applyprune.model.inventory import Entry, Wave
     from applyprune.model.live import LiveObject
     from applyprune.model.plan import Desired
-    from applyprune.model.problems import Problem
-    from applyprune.model.refs import GroupKind, Ref
+    from applyprune.model.problem import Problem
 
 _SERVED_SOON = 10.0
 _POLL = 0.1

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from applyprune.engine.ports import Cluster, Store
     from applyprune.model.events import Event
     from applyprune.model.options import Mode, Options
-    from applyprune.model.problems import Problem
+    from applyprune.model.problem import Problem
     from applyprune.planning.tracking import ApplySetIdentity
 
 T = TypeVar("T")

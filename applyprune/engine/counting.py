@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from applyprune.errors import ApplypruneError
-from applyprune.model.builtin import API_SERVICES, CRD, NAMESPACE
+from applyprune.model.resources import API_SERVICES, CRD, NAMESPACE
 from applyprune.planning.world import CascadeContents
 
 if TYPE_CHECKING:
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
     from applyprune.engine.context import WorkerPool
     from applyprune.engine.ports import Cluster
+    from applyprune.model.identity import Ref
     from applyprune.model.live import LiveObject
-    from applyprune.model.refs import Ref
     from applyprune.model.resources import Resource, ResourceMap
 
 

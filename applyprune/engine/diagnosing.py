@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from applyprune.engine.counting import ContentCounter, list_all
 from applyprune.errors import ApplypruneError
-from applyprune.model.builtin import CRD, DAEMON_SETS, DEPLOYMENTS, NAMESPACE, STATEFUL_SETS
+from applyprune.model.resources import CRD, DAEMON_SETS, DEPLOYMENTS, NAMESPACE, STATEFUL_SETS
 from applyprune.planning.stuck import diagnose
 from applyprune.planning.world import CascadeContents
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
     from applyprune.engine.context import WorkerPool
     from applyprune.engine.ports import Cluster
+    from applyprune.model.identity import Ref
     from applyprune.model.live import LiveObject
-    from applyprune.model.refs import Ref
 
 _COUNTED = 5
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from applyprune.errors import ApplypruneError, NotReady, as_problem
-from applyprune.model.builtin import DEFINITIONS
 from applyprune.model.events import Event, WarningRaised
+from applyprune.model.resources import DEFINITIONS
 from applyprune.planning.definitions import defined_resources, refused_names
 from applyprune.planning.report import waiting
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from applyprune.engine.context import RunContext
+    from applyprune.model.identity import Ref
     from applyprune.model.plan import Desired
-    from applyprune.model.problems import Problem
-    from applyprune.model.refs import Ref
+    from applyprune.model.problem import Problem
 
 _FIRST_PAUSE = 0.02
 _LONGEST_PAUSE = 1.0

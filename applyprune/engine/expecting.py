@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from applyprune.errors import ApplypruneError, InputError, UsageError, raise_all
-from applyprune.model.builtin import CRD, DEFINITIONS
-from applyprune.model.refs import GroupKind, Ref
+from applyprune.model.identity import GroupKind, Ref
+from applyprune.model.resources import CRD, DEFINITIONS
 from applyprune.planning.awaiting import Awaited, Wait, is_awaited
 from applyprune.planning.definitions import defined_kinds, has_status
 from applyprune.planning.keeping import READY_WHEN

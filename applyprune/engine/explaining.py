@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from applyprune.errors import ApplypruneError, Conflict, Invalid, NotServed, as_problem
-from applyprune.model.builtin import AUTOSCALERS
-from applyprune.model.problems import Mark
-from applyprune.model.visible import and_more
+from applyprune.model.display import and_more
+from applyprune.model.problem import Mark
+from applyprune.model.resources import AUTOSCALERS
 from applyprune.planning.blaming import (
     advice,
     clean_message,
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from applyprune.engine.ports import Cluster
     from applyprune.model.live import LiveObject
     from applyprune.model.plan import Desired
-    from applyprune.model.problems import ManagerConflict, Problem
+    from applyprune.model.problem import ManagerConflict, Problem
 
 _NAMED = 5
 _NO_HOME = 'namespaces "{}" not found'

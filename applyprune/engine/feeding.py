@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from applyprune.engine.ports import Cluster
+    from applyprune.model.identity import Ref
     from applyprune.model.live import LiveObject
-    from applyprune.model.refs import Ref
     from applyprune.model.resources import Resource
 
 _WATCH = 300.0

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
     from applyprune.engine.cancellation import Cancellation
     from applyprune.engine.ports import Store
+    from applyprune.model.identity import Ref
     from applyprune.model.inventory import Entry
     from applyprune.model.options import Mode, Options
-    from applyprune.model.refs import Ref
 
 DELETE_TIMEOUT = 8.0
 """Seconds that one delete may take with all its retries; the lease must last that long."""

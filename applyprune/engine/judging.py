@@ -8,11 +8,11 @@ from applyprune.engine.context import WorkerPool
 from applyprune.engine.preconditions import no_set
 from applyprune.engine.reading import SnapshotReader
 from applyprune.errors import ApplypruneError, UsageError
-from applyprune.model.builtin import CONFIG_MAPS
 from applyprune.model.events import Event, WarningRaised
+from applyprune.model.identity import Ref
 from applyprune.model.live import LiveObject
 from applyprune.model.options import Mode, Options
-from applyprune.model.refs import Ref
+from applyprune.model.resources import CONFIG_MAPS
 from applyprune.planning.explaining import ExplainInput, explained
 from applyprune.planning.planner import make_plan
 from applyprune.planning.scope import resolve
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from applyprune.engine.cancellation import Cancellation
     from applyprune.engine.ports import Cluster, Readable
     from applyprune.model.live import State
-    from applyprune.model.manifests import Manifest
+    from applyprune.model.manifest import Manifest
     from applyprune.model.resources import Resource, ResourceMap
     from applyprune.planning.tracking import ApplySetIdentity
 

@@ -37,10 +37,10 @@ if TYPE_CHECKING:
 
     from applyprune.engine.cancellation import Cancellation
     from applyprune.engine.ports import Cluster, Store
+    from applyprune.model.identity import Ref
     from applyprune.model.inventory import Entry, Inventory
     from applyprune.model.live import LiveObject, State
-    from applyprune.model.problems import Problem
-    from applyprune.model.refs import Ref
+    from applyprune.model.problem import Problem
     from applyprune.model.resources import Resource
     from applyprune.planning.tracking import ApplySetIdentity
 

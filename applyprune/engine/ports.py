@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from applyprune.model.identity import Ref
     from applyprune.model.inventory import Inventory
     from applyprune.model.live import LiveObject, WatchEvent
     from applyprune.model.options import Propagation
-    from applyprune.model.refs import Ref
     from applyprune.model.resources import Resource, ResourceMap
 
 

@@ -12,9 +12,9 @@ from applyprune.errors import (
     OwnedByBundle,
     UsageError,
 )
-from applyprune.model.builtin import NAMESPACES
+from applyprune.model.identity import Ref
 from applyprune.model.options import DryRun, Mode
-from applyprune.model.refs import Ref
+from applyprune.model.resources import NAMESPACES
 from applyprune.planning.scope import labels_of
 from applyprune.planning.selecting import unlisted
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from applyprune.engine.ports import Cluster
     from applyprune.model.inventory import Inventory
-    from applyprune.model.manifests import Manifest
+    from applyprune.model.manifest import Manifest
     from applyprune.model.options import Options
     from applyprune.planning.tracking import ApplySetIdentity
     from applyprune.planning.world import ClusterSnapshot

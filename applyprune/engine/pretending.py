@@ -21,10 +21,10 @@ from applyprune.errors import (
     NotServed,
     RunFailed,
 )
-from applyprune.model.builtin import CRD, NAMESPACE
+from applyprune.model.display import and_more
 from applyprune.model.events import ObjectDiff, Outcome
 from applyprune.model.plan import Action
-from applyprune.model.visible import and_more
+from applyprune.model.resources import CRD, NAMESPACE
 from applyprune.planning.comparing import dropped, overlaid, substance, without
 from applyprune.planning.conflicts import settled_first
 from applyprune.planning.definitions import defined_resources, schema_of
@@ -41,10 +41,10 @@ if TYPE_CHECKING:
 
     from applyprune.engine.context import RunContext
     from applyprune.model.events import Drift
+    from applyprune.model.identity import GVK, Ref
     from applyprune.model.inventory import Entry
     from applyprune.model.live import LiveObject
     from applyprune.model.plan import ApplyStep, Desired, RemoveStep
-    from applyprune.model.refs import GVK, Ref
     from applyprune.model.resources import Resource
     from applyprune.planning.ignoring import Ignored
 

@@ -14,11 +14,17 @@ from typing import TYPE_CHECKING, TypeAlias
 from applyprune.engine.counting import ContentCounter
 from applyprune.engine.searching import LabelledObjects, search, search_all
 from applyprune.errors import ApplypruneError, Forbidden, NotFound, as_problem
-from applyprune.model.builtin import API_SERVICES, CONFIG_MAPS, CRD, DEFINITIONS, NAMESPACE
+from applyprune.model.identity import GroupKind, Ref
 from applyprune.model.live import Absent, LiveObject, State, Unknown
-from applyprune.model.problems import Problem, ProblemKind
-from applyprune.model.refs import GroupKind, Ref
-from applyprune.model.resources import Resource
+from applyprune.model.problem import Problem, ProblemKind
+from applyprune.model.resources import (
+    API_SERVICES,
+    CONFIG_MAPS,
+    CRD,
+    DEFINITIONS,
+    NAMESPACE,
+    Resource,
+)
 from applyprune.planning.evidence import SECRET, needs_values
 from applyprune.planning.managed_fields import own_apply_entry
 from applyprune.planning.ordering import is_built_in

@@ -22,12 +22,12 @@ from applyprune.errors import (
     Unreachable,
     as_problem,
 )
-from applyprune.model.builtin import CRD, NAMESPACE
+from applyprune.model.display import and_more
 from applyprune.model.events import Event, ObjectDone, Outcome
 from applyprune.model.live import Absent, LiveObject, Unknown
 from applyprune.model.options import DryRun, Mode
 from applyprune.model.plan import Action, RemoveStep
-from applyprune.model.visible import and_more
+from applyprune.model.resources import CRD, NAMESPACE
 from applyprune.planning.cascade import cascade_of
 from applyprune.planning.managed_fields import orphan_patch
 from applyprune.planning.removal import remove_step
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 
     from applyprune.engine.context import RunContext
     from applyprune.engine.pretending import ServerDryRun
-    from applyprune.model.problems import Problem
-    from applyprune.model.refs import Ref
+    from applyprune.model.identity import Ref
+    from applyprune.model.problem import Problem
     from applyprune.planning.world import ClusterSnapshot
 
 _SHOWN = 3

@@ -12,7 +12,7 @@ from applyprune.engine.reading import SnapshotReader
 from applyprune.engine.searching import search_all
 from applyprune.errors import ApplypruneError, InventoryError, as_problem
 from applyprune.model.events import Event, MismatchFound, ObjectDone, Outcome, Started
-from applyprune.model.findings import MismatchType, Repair
+from applyprune.model.inventory import MismatchType, Repair
 from applyprune.model.options import DryRun, Mode, Options
 from applyprune.planning.checking import check, repaired
 from applyprune.planning.managed_fields import mark_patch, own_apply_entry
@@ -22,9 +22,8 @@ if TYPE_CHECKING:
 
     from applyprune.engine.cancellation import Cancellation
     from applyprune.engine.ports import Cluster, DamagedStore
-    from applyprune.model.findings import Mismatch
-    from applyprune.model.inventory import Inventory, Ownership
-    from applyprune.model.problems import Problem
+    from applyprune.model.inventory import Inventory, Mismatch, Ownership
+    from applyprune.model.problem import Problem
     from applyprune.planning.tracking import ApplySetIdentity
 
 

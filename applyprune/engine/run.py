@@ -53,9 +53,9 @@ if TYPE_CHECKING:
 
     from applyprune.engine.cancellation import Cancellation
     from applyprune.engine.ports import Cluster, Store
-    from applyprune.model.manifests import Manifest
-    from applyprune.model.problems import Problem
-    from applyprune.model.refs import Ref
+    from applyprune.model.identity import Ref
+    from applyprune.model.manifest import Manifest
+    from applyprune.model.problem import Problem
     from applyprune.planning.tracking import ApplySetIdentity
 
 

@@ -21,10 +21,16 @@ from applyprune.engine.feeding import (
 from applyprune.engine.preconditions import no_set
 from applyprune.engine.reading import SnapshotReader
 from applyprune.errors import Forbidden, as_problem
-from applyprune.model.builtin import CONFIG_MAPS
-from applyprune.model.events import ApplySetListed, Event, Finished, ObjectStatus, WarningRaised
+from applyprune.model.events import (
+    ApplySetListed,
+    Event,
+    Finished,
+    ObjectStatus,
+    Status,
+    WarningRaised,
+)
 from applyprune.model.live import Absent, Unknown
-from applyprune.model.readiness import Status
+from applyprune.model.resources import CONFIG_MAPS
 from applyprune.planning.recovery import is_restored, restored_problem
 from applyprune.planning.standing import (
     is_waited_for,
@@ -42,9 +48,9 @@ if TYPE_CHECKING:
     from applyprune.engine.cancellation import Cancellation
     from applyprune.engine.feeding import Change
     from applyprune.engine.ports import Cluster, Readable
+    from applyprune.model.identity import Ref
     from applyprune.model.inventory import Inventory
     from applyprune.model.live import State
-    from applyprune.model.refs import Ref
     from applyprune.planning.tracking import ApplySetIdentity
 
 _TURN = 0.5

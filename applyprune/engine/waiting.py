@@ -20,10 +20,9 @@ from applyprune.engine.feeding import (
     sources,
 )
 from applyprune.errors import NotReady, as_problem
-from applyprune.model.builtin import EVENTS, PODS, REPLICA_SETS
-from applyprune.model.events import Event, ReadinessReported
-from applyprune.model.readiness import Readiness, Status
-from applyprune.model.visible import and_more
+from applyprune.model.display import and_more
+from applyprune.model.events import Event, Readiness, ReadinessReported, Status
+from applyprune.model.resources import EVENTS, PODS, REPLICA_SETS
 from applyprune.planning.awaiting import WITH_PODS
 from applyprune.planning.pod_readiness import current_pods, pods_problem
 from applyprune.planning.readiness import assess
@@ -37,9 +36,9 @@ if TYPE_CHECKING:
     from applyprune.engine.cancellation import Cancellation
     from applyprune.engine.feeding import Change
     from applyprune.engine.ports import Cluster
+    from applyprune.model.identity import Ref
     from applyprune.model.live import LiveObject
-    from applyprune.model.problems import Problem
-    from applyprune.model.refs import Ref
+    from applyprune.model.problem import Problem
     from applyprune.model.resources import Resource
     from applyprune.planning.awaiting import Awaited
     from applyprune.planning.tracking import ApplySetIdentity

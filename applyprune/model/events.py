@@ -4,6 +4,8 @@ A run begins with Started, goes on with Planned before anything is written, then
 and ends with Finished, unless an error that concerns the run as a whole is raised: whoever prints
 the stream makes Failed and Finished of that. Verbs that only look tell what they see in events too;
 their end, where it is a good one, may be left to whoever prints.
+
+How far an object has come since it was applied, in the words of kstatus.
 """
 
 from __future__ import annotations
@@ -15,14 +17,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from applyprune.model.findings import Mismatch
-    from applyprune.model.inventory import Entry, LastRun, Ownership
-    from applyprune.model.manifests import Origin
+    from applyprune.model.identity import Ref
+    from applyprune.model.inventory import Entry, LastRun, Mismatch, Ownership
+    from applyprune.model.manifest import Origin
     from applyprune.model.options import DryRun, Mode
     from applyprune.model.plan import Plan
-    from applyprune.model.problems import Problem
-    from applyprune.model.readiness import Readiness
-    from applyprune.model.refs import Ref
+    from applyprune.model.problem import Problem
 
 
 class Outcome(StrEnum):
@@ -313,3 +313,42 @@ Event: TypeAlias = (
     | ErrorRaised
     | Finished
 )
+
+
+class Status(StrEnum):
+    """The states of kstatus (sigs.k8s.io/cli-utils); only Current and Failed end a wait."""
+
+    IN_PROGRESS = "InProgress"
+    CURRENT = "Current"
+    FAILED = "Failed"
+    TERMINATING = "Terminating"
+    NOT_FOUND = "NotFound"
+    UNKNOWN = "Unknown"
+
+    @property
+    def text(self) -> str:
+        """Return the state as text says it: ``Ready`` for Current."""
+        return "Ready" if self is Status.CURRENT else self.value
+
+
+@dataclass(frozen=True, slots=True)
+class Readiness:
+    """What is known of one object: its state, and in ``message`` why that is its state."""
+
+    status: Status
+    message: str
+
+
+def in_progress(message: str) -> Readiness:
+    """Return that the object is on its way."""
+    return Readiness(Status.IN_PROGRESS, message)
+
+
+def current(message: str) -> Readiness:
+    """Return that the object is as its specification says."""
+    return Readiness(Status.CURRENT, message)
+
+
+def failed(message: str) -> Readiness:
+    """Return that the object will not become what its specification says by itself."""
+    return Readiness(Status.FAILED, message)

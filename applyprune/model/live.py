@@ -6,14 +6,14 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from applyprune.model.visible import time_of
+from applyprune.model.display import time_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
 
-    from applyprune.model.problems import Problem
-    from applyprune.model.refs import Ref
+    from applyprune.model.identity import Ref
+    from applyprune.model.problem import Problem
 
 
 @dataclass(frozen=True, slots=True)

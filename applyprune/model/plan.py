@@ -10,11 +10,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
+    from applyprune.model.identity import Ref
     from applyprune.model.inventory import Entry, Wave
     from applyprune.model.live import LiveObject
-    from applyprune.model.manifests import Origin
-    from applyprune.model.problems import Problem
-    from applyprune.model.refs import Ref
+    from applyprune.model.manifest import Origin
+    from applyprune.model.problem import Problem
     from applyprune.model.resources import Resource
 
 

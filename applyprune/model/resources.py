@@ -1,11 +1,14 @@
-"""What the API server serves: one resource for each kind and version, as discovery told it."""
+"""What the API server serves: one resource for each kind and version, as discovery told it.
+
+The few endpoints that the program itself needs, whatever discovery says.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from applyprune.model.refs import GVK, GroupKind
+from applyprune.model.identity import GVK, GroupKind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -57,3 +60,34 @@ class ResourceMap:
     def find_kind(self, group_kind: GroupKind) -> Resource | None:
         """Return the resource of a kind in whatever version the server prefers."""
         return self.preferred.get(group_kind)
+
+
+CRD = GroupKind("apiextensions.k8s.io", "CustomResourceDefinition")
+
+NAMESPACE = GroupKind("", "Namespace")
+
+NAMESPACES = Resource("", "v1", "Namespace", "namespaces", namespaced=False)
+CONFIG_MAPS = Resource("", "v1", "ConfigMap", "configmaps", namespaced=True)
+DEFINITIONS = Resource(
+    "apiextensions.k8s.io",
+    "v1",
+    "CustomResourceDefinition",
+    "customresourcedefinitions",
+    namespaced=False,
+)
+API_SERVICES = Resource(
+    "apiregistration.k8s.io", "v1", "APIService", "apiservices", namespaced=False
+)
+DEPLOYMENTS = Resource("apps", "v1", "Deployment", "deployments", namespaced=True)
+STATEFUL_SETS = Resource("apps", "v1", "StatefulSet", "statefulsets", namespaced=True)
+DAEMON_SETS = Resource("apps", "v1", "DaemonSet", "daemonsets", namespaced=True)
+AUTOSCALERS = Resource(
+    "autoscaling", "v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers", namespaced=True
+)
+PODS = Resource("", "v1", "Pod", "pods", namespaced=True)
+REPLICA_SETS = Resource("apps", "v1", "ReplicaSet", "replicasets", namespaced=True)
+EVENTS = Resource("", "v1", "Event", "events", namespaced=True)
+BUNDLES = Resource("applyprune.dev", "v1alpha1", "Bundle", "bundles", namespaced=True)
+SECRETS = Resource("", "v1", "Secret", "secrets", namespaced=True)
+SERVICE_ACCOUNTS = Resource("", "v1", "ServiceAccount", "serviceaccounts", namespaced=True)
+LEASES = Resource("coordination.k8s.io", "v1", "Lease", "leases", namespaced=True)

@@ -19,19 +19,18 @@ from applyprune.model.events import (
     PruneBlocked,
     ReadinessReported,
     Started,
+    Status,
     VersionReport,
     WarningRaised,
 )
-from applyprune.model.readiness import Status
 
 if TYPE_CHECKING:
-    from applyprune.model.events import Event
-    from applyprune.model.findings import Mismatch
-    from applyprune.model.manifests import Origin
+    from applyprune.model.events import Event, Readiness
+    from applyprune.model.identity import Ref
+    from applyprune.model.inventory import Mismatch
+    from applyprune.model.manifest import Origin
     from applyprune.model.plan import Plan
-    from applyprune.model.problems import Problem
-    from applyprune.model.readiness import Readiness
-    from applyprune.model.refs import Ref
+    from applyprune.model.problem import Problem
 
 UNREADY = frozenset({Status.FAILED, Status.NOT_FOUND})
 """States that are failures where a run waits for nothing: the others may come right by waiting."""

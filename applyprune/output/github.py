@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from applyprune.model.display import shown, visible
 from applyprune.model.events import (
     ApplySetListed,
     EntryListed,
@@ -28,9 +29,7 @@ from applyprune.model.events import (
     WarningRaised,
 )
 from applyprune.model.options import DryRun
-from applyprune.model.visible import visible
 from applyprune.output.gathering import UNREADY, RunReport
-from applyprune.output.lines import shown
 from applyprune.output.markdown import conclusion, page
 from applyprune.output.places import Places
 
@@ -38,8 +37,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from applyprune.model.events import Event
-    from applyprune.model.manifests import Origin
-    from applyprune.model.problems import Problem
+    from applyprune.model.manifest import Origin
+    from applyprune.model.problem import Problem
     from applyprune.output.screen import OutputTarget
 
 ROOM = 1024 * 1024

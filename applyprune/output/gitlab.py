@@ -15,6 +15,7 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING, Any
 
+from applyprune.model.display import shown
 from applyprune.model.events import (
     ApplySetListed,
     ErrorRaised,
@@ -30,13 +31,12 @@ from applyprune.model.events import (
 )
 from applyprune.output.gathering import UNREADY
 from applyprune.output.jsonformats import dumped
-from applyprune.output.lines import shown
 from applyprune.output.places import Places
 
 if TYPE_CHECKING:
     from applyprune.model.events import Event
-    from applyprune.model.manifests import Origin
-    from applyprune.model.problems import Problem
+    from applyprune.model.manifest import Origin
+    from applyprune.model.problem import Problem
     from applyprune.output.screen import OutputTarget
 
 _NO_FILE = "."

@@ -12,15 +12,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
+from applyprune.model.display import shown
 from applyprune.model.events import Outcome
 from applyprune.output.gathering import RunReport
-from applyprune.output.lines import shown
 
 if TYPE_CHECKING:
     from applyprune.model.events import Event
-    from applyprune.model.findings import Mismatch
-    from applyprune.model.problems import Problem
-    from applyprune.model.refs import Ref
+    from applyprune.model.identity import Ref
+    from applyprune.model.inventory import Mismatch
+    from applyprune.model.problem import Problem
     from applyprune.output.gathering import ObjectReport
     from applyprune.output.screen import OutputTarget
 

@@ -11,18 +11,17 @@ import html
 import re
 from typing import TYPE_CHECKING
 
+from applyprune.model.display import shown, visible
 from applyprune.model.events import Outcome
 from applyprune.model.options import DryRun
-from applyprune.model.visible import visible
-from applyprune.output.lines import shown
 from applyprune.output.unified import unified
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from applyprune.model.events import ApplySetListed, ObjectDiff, ObjectStatus
-    from applyprune.model.findings import Mismatch
-    from applyprune.model.problems import Problem
+    from applyprune.model.inventory import Mismatch
+    from applyprune.model.problem import Problem
     from applyprune.output.gathering import ObjectReport, RunReport
 
 ROWS = 200

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from applyprune.model.display import visible
 from applyprune.model.events import (
     ApplySetListed,
     EntryListed,
@@ -20,12 +21,11 @@ from applyprune.model.events import (
     ObjectStatus,
     Outcome,
 )
-from applyprune.model.visible import visible
 from applyprune.planning.tracking import ApplySetIdentity
 
 if TYPE_CHECKING:
     from applyprune.model.events import Event
-    from applyprune.model.refs import Ref
+    from applyprune.model.identity import Ref
     from applyprune.output.screen import OutputTarget
 
 _NOT_DONE = frozenset({Outcome.FAILED, Outcome.SKIPPED, Outcome.NOT_PRUNED})

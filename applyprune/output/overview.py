@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
-from applyprune.model.events import ApplySetListed, Explanation, ObjectStatus, VersionReport
-from applyprune.model.readiness import Status
-from applyprune.model.visible import age, age_of
+from applyprune.model.display import age, age_of
+from applyprune.model.events import ApplySetListed, Explanation, ObjectStatus, Status, VersionReport
 from applyprune.output.problems import problem_text
 from applyprune.output.tables import table
 from applyprune.output.versions import version_line as versions
@@ -15,8 +14,8 @@ from applyprune.output.versions import version_line as versions
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from applyprune.model.identity import Ref
     from applyprune.model.inventory import LastRun
-    from applyprune.model.refs import Ref
     from applyprune.output.screen import OutputTarget
 
 Seen: TypeAlias = ObjectStatus | ApplySetListed | Explanation | VersionReport

@@ -8,7 +8,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from applyprune.model.manifests import Origin
+    from applyprune.model.manifest import Origin
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from applyprune.output.paint import Colour, painted
 
 if TYPE_CHECKING:
-    from applyprune.model.problems import Problem
+    from applyprune.model.problem import Problem
 
 _COLOURS = {"error": Colour.RED, "warning": Colour.YELLOW}
 _INDENT = "  "

@@ -13,16 +13,16 @@ from applyprune.model.events import (
     Started,
     Waiting,
 )
+from applyprune.model.identity import called
 from applyprune.model.options import DryRun, Mode
-from applyprune.output.naming import called
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from applyprune.model.events import Event
+    from applyprune.model.identity import Ref
     from applyprune.model.inventory import Wave
     from applyprune.model.plan import Plan
-    from applyprune.model.refs import Ref
 
 INTERRUPTED = "interrupted: what is in flight is finished and recorded; again to end at once"
 _BAR = 16

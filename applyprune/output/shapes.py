@@ -15,7 +15,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from applyprune.model.events import ObjectDiff
-from applyprune.model.manifests import Origin
+from applyprune.model.manifest import Origin
 from applyprune.model.plan import ApplyStep, Plan
 from applyprune.output.changes import changes, json_patch
 from applyprune.output.wire_names import EVENT_NAMES, KEYS

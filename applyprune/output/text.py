@@ -26,8 +26,8 @@ from applyprune.model.events import (
     VersionReport,
     WarningRaised,
 )
+from applyprune.model.identity import called
 from applyprune.model.options import DryRun, Mode
-from applyprune.output.naming import called
 from applyprune.output.overview import Overview
 from applyprune.output.paint import Colour, painted
 from applyprune.output.problems import problem_text
@@ -36,8 +36,8 @@ from applyprune.output.tables import listed
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from applyprune.model.problems import Problem
-    from applyprune.model.refs import Ref
+    from applyprune.model.identity import Ref
+    from applyprune.model.problem import Problem
     from applyprune.output.screen import OutputTarget
 
 _COLOURS = {

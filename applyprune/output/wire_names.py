@@ -24,18 +24,17 @@ from applyprune.model.events import (
     Pending,
     Planned,
     PruneBlocked,
+    Readiness,
     ReadinessReported,
     Started,
     VersionReport,
     Waiting,
     WarningRaised,
 )
-from applyprune.model.findings import Mismatch
-from applyprune.model.inventory import Entry, LastRun
-from applyprune.model.manifests import Origin
-from applyprune.model.problems import ContestedField, ManagerConflict, Mark, Problem
-from applyprune.model.readiness import Readiness
-from applyprune.model.refs import Ref
+from applyprune.model.identity import Ref
+from applyprune.model.inventory import Entry, LastRun, Mismatch
+from applyprune.model.manifest import Origin
+from applyprune.model.problem import ContestedField, ManagerConflict, Mark, Problem
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -6,16 +6,16 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from applyprune.errors import InputError
-from applyprune.model.refs import GroupKind
+from applyprune.model.identity import GroupKind
+from applyprune.model.json_access import mapping
 from applyprune.planning.keeping import WAIT
-from applyprune.planning.live_fields import mapping
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from applyprune.model.manifests import Origin
+    from applyprune.model.identity import Ref
+    from applyprune.model.manifest import Origin
     from applyprune.model.plan import Desired
-    from applyprune.model.refs import Ref
     from applyprune.model.resources import Resource
     from applyprune.planning.ready_rules import Rule
 

@@ -11,15 +11,15 @@ import base64
 import re
 from typing import TYPE_CHECKING, Any
 
-from applyprune.model.problems import Mark
+from applyprune.model.json_access import mapping
+from applyprune.model.problem import Mark
 from applyprune.planning.field_paths import bracketed, is_at
-from applyprune.planning.live_fields import mapping
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from applyprune.errors import ApiError
-    from applyprune.model.problems import Field
+    from applyprune.model.problem import Field
 
 # As structured-merge-diff and apimachinery word it.
 _TYPED = re.compile(

@@ -14,20 +14,20 @@ from dataclasses import astuple, replace
 from typing import TYPE_CHECKING
 
 from applyprune.errors import PruneRefused, as_problem
+from applyprune.model.identity import GroupKind
 from applyprune.model.options import Mode, PruneLimit
 from applyprune.model.plan import Action
-from applyprune.model.problems import ProblemKind
-from applyprune.model.refs import GroupKind
+from applyprune.model.problem import ProblemKind
 from applyprune.planning.digests import digest
 from applyprune.planning.selecting import unlisted
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
+    from applyprune.model.identity import Ref
     from applyprune.model.options import Options
     from applyprune.model.plan import RemoveStep
-    from applyprune.model.problems import Problem
-    from applyprune.model.refs import Ref
+    from applyprune.model.problem import Problem
     from applyprune.planning.cascade import Cascades
 
 GUARDED = {

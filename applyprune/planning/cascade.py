@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from applyprune.errors import PruneRefused, as_problem
-from applyprune.model.refs import GroupKind, Ref
-from applyprune.model.visible import and_more
+from applyprune.model.display import and_more
+from applyprune.model.identity import GroupKind, Ref
 from applyprune.planning.world import CascadeContents
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from applyprune.model.live import LiveObject
     from applyprune.model.options import Options
-    from applyprune.model.problems import Problem
+    from applyprune.model.problem import Problem
 
 _SHOWN = 5
 # What the system keeps in every namespace, or what is worth nothing without what it is about.

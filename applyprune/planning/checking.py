@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from applyprune.model.findings import Mismatch, MismatchType, Repair
-from applyprune.model.inventory import Entry, Inventory, Ownership
+from applyprune.model.inventory import Entry, Inventory, Mismatch, MismatchType, Ownership, Repair
 from applyprune.model.live import Absent, LiveObject, Unknown
 from applyprune.planning.managed_fields import own_apply_entry
 from applyprune.planning.ownership import Owner, owner_of
@@ -16,7 +15,7 @@ from applyprune.planning.tracking import MANAGERS, PART_OF
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from applyprune.model.refs import Ref
+    from applyprune.model.identity import Ref
     from applyprune.planning.tracking import ApplySetIdentity
     from applyprune.planning.world import ClusterSnapshot
 

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from applyprune.errors import Conflict
+from applyprune.model.display import age, and_more, seconds_since
+from applyprune.model.json_access import mapping
 from applyprune.model.options import Adopt
 from applyprune.model.plan import OnConflict
-from applyprune.model.problems import ContestedField, ManagerConflict
-from applyprune.model.visible import age, and_more, seconds_since
+from applyprune.model.problem import ContestedField, ManagerConflict
 from applyprune.planning.digests import is_secret
 from applyprune.planning.field_paths import from_server, to_pointer, value_at
-from applyprune.planning.live_fields import mapping
 from applyprune.planning.managed_fields import set_manager
 from applyprune.planning.masking import shown
 from applyprune.planning.tracking import MANAGERS, PART_OF
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from applyprune.errors import ApplypruneError
+    from applyprune.model.identity import Ref
     from applyprune.model.live import LiveObject
     from applyprune.model.options import Options
     from applyprune.model.plan import ApplyStep, Desired
-    from applyprune.model.refs import Ref
     from applyprune.planning.tracking import ApplySetIdentity
 
 # As apimachinery's managedfields/internal/conflict.go words it; an Update says its version.

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from applyprune.model.json_access import mapping
 from applyprune.model.resources import Resource
-from applyprune.planning.live_fields import mapping
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from applyprune.model.refs import GroupKind
+    from applyprune.model.identity import GroupKind
 
 
 def defined_resources(definition: Mapping[str, Any]) -> tuple[Resource, ...]:

@@ -10,17 +10,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from applyprune.errors import InputError
-from applyprune.model.builtin import CRD, NAMESPACE
-from applyprune.model.refs import Ref
+from applyprune.model.identity import Ref
+from applyprune.model.json_access import mapping
+from applyprune.model.resources import CRD, NAMESPACE
 from applyprune.planning.definitions import defined_kinds
-from applyprune.planning.live_fields import mapping
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from applyprune.model.manifests import Origin
+    from applyprune.model.identity import GroupKind
+    from applyprune.model.manifest import Origin
     from applyprune.model.plan import Desired
-    from applyprune.model.refs import GroupKind
 
 DEPENDS_ON = "config.kubernetes.io/depends-on"
 

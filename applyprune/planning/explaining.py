@@ -18,10 +18,10 @@ from applyprune.planning.tracking import PART_OF
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from applyprune.model.identity import GroupKind, Ref
     from applyprune.model.inventory import Entry
     from applyprune.model.live import State
     from applyprune.model.plan import Desired
-    from applyprune.model.refs import GroupKind, Ref
     from applyprune.planning.tracking import ApplySetIdentity
 
 ORPHAN = "applyprune.dev/prune: disabled"

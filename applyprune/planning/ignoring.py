@@ -12,7 +12,7 @@ from applyprune.planning.field_paths import from_pointer
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from applyprune.model.refs import Ref
+    from applyprune.model.identity import Ref
     from applyprune.planning.field_paths import Path
 
 

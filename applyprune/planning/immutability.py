@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from applyprune.errors import InputError, Invalid, RunFailed
-from applyprune.model.builtin import CRD, NAMESPACE
+from applyprune.model.identity import GroupKind
 from applyprune.model.inventory import Ownership
-from applyprune.model.refs import GroupKind
+from applyprune.model.json_access import mapping
+from applyprune.model.resources import CRD, NAMESPACE
 from applyprune.planning.blaming import clean_message, error_fields
 from applyprune.planning.keeping import orphan_mark
-from applyprune.planning.live_fields import mapping
 from applyprune.planning.ownership import Owner, foreign_owner, is_marked, owner_of
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from applyprune.errors import ApplypruneError
     from applyprune.model.inventory import Entry
     from applyprune.model.live import LiveObject
-    from applyprune.model.manifests import Origin
+    from applyprune.model.manifest import Origin
     from applyprune.model.options import Options
     from applyprune.model.plan import Desired
     from applyprune.planning.tracking import ApplySetIdentity

@@ -9,9 +9,9 @@ import base64
 import json
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from applyprune.model.json_access import mapping
 from applyprune.planning.digests import SECRET_PARTS, is_secret
 from applyprune.planning.field_paths import MISSING
-from applyprune.planning.live_fields import mapping
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -20,7 +20,7 @@ from applyprune.planning.tracking import PART_OF
 if TYPE_CHECKING:
     from applyprune.model.inventory import Entry
     from applyprune.model.live import State
-    from applyprune.model.problems import Problem
+    from applyprune.model.problem import Problem
     from applyprune.model.resources import Resource
     from applyprune.planning.tracking import ApplySetIdentity
 

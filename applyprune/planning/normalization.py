@@ -12,7 +12,7 @@ from applyprune.planning.tracking import LAST_APPLIED, PART_OF
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from applyprune.model.manifests import JSONObject
+    from applyprune.model.manifest import JSONObject
     from applyprune.model.plan import Desired
 
 

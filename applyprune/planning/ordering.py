@@ -6,9 +6,9 @@ their namespace. The table is by group and kind: a bare kind may belong to anybo
 
 from __future__ import annotations
 
-from applyprune.model.builtin import CRD, NAMESPACE
+from applyprune.model.identity import GroupKind
 from applyprune.model.inventory import Wave
-from applyprune.model.refs import GroupKind
+from applyprune.model.resources import CRD, NAMESPACE
 
 _RBAC = "rbac.authorization.k8s.io"
 _ADMISSION = "admissionregistration.k8s.io"

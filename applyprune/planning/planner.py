@@ -6,11 +6,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from applyprune.errors import RunFailed, as_problem
-from applyprune.model.builtin import CRD
 from applyprune.model.inventory import Entry, Inventory, Ownership
 from applyprune.model.live import Absent, LiveObject, Unknown
 from applyprune.model.options import Adopt, Mode, Options
 from applyprune.model.plan import Action, ApplyStep, Desired, Plan, RemoveStep
+from applyprune.model.resources import CRD
 from applyprune.planning.definitions import defined_kinds
 from applyprune.planning.evidence import unchanged
 from applyprune.planning.managed_fields import foreign_managers
@@ -29,8 +29,8 @@ from applyprune.planning.tracking import PART_OF, SET_ID, SHARD_OF
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from applyprune.model.problems import Problem
-    from applyprune.model.refs import Ref
+    from applyprune.model.identity import Ref
+    from applyprune.model.problem import Problem
     from applyprune.planning.tracking import ApplySetIdentity
     from applyprune.planning.world import ClusterSnapshot
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from applyprune.model.readiness import Readiness, Status, current, failed, in_progress
-from applyprune.planning.live_fields import (
+from applyprune.model.events import Readiness, Status, current, failed, in_progress
+from applyprune.model.json_access import (
     condition,
     count,
     field,

@@ -17,16 +17,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from applyprune.model.readiness import Readiness, Status, current, failed, in_progress
-from applyprune.model.refs import GVK, GroupKind
-from applyprune.planning.live_fields import (
-    condition,
-    conditions,
-    field,
-    items,
-    text,
-    whole_number,
-)
+from applyprune.model.events import Readiness, Status, current, failed, in_progress
+from applyprune.model.identity import GVK, GroupKind
+from applyprune.model.json_access import condition, conditions, field, items, text, whole_number
 from applyprune.planning.pod_readiness import assess_pod
 from applyprune.planning.workload_readiness import (
     assess_daemon_set,

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from applyprune.errors import InputError, UsageError
-from applyprune.model.readiness import Readiness, current, failed, in_progress
-from applyprune.planning.live_fields import one_line
+from applyprune.model.events import Readiness, current, failed, in_progress
+from applyprune.model.json_access import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

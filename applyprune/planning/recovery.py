@@ -11,9 +11,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from applyprune.errors import InventoryError, PruneRefused, as_problem
+from applyprune.model.display import and_more
 from applyprune.model.inventory import Entry, Ownership
 from applyprune.model.live import LiveObject
-from applyprune.model.visible import and_more
 from applyprune.planning.keeping import orphan_mark
 from applyprune.planning.ordering import wave_of
 from applyprune.planning.tracking import PART_OF
@@ -21,10 +21,10 @@ from applyprune.planning.tracking import PART_OF
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
+    from applyprune.model.identity import GroupKind, Ref
     from applyprune.model.inventory import Inventory
     from applyprune.model.plan import Desired
-    from applyprune.model.problems import Problem
-    from applyprune.model.refs import GroupKind, Ref
+    from applyprune.model.problem import Problem
     from applyprune.model.resources import Resource
     from applyprune.planning.tracking import ApplySetIdentity
     from applyprune.planning.world import ClusterSnapshot

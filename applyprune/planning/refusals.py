@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from applyprune.planning.live_fields import count, one_line, text
+from applyprune.model.json_access import count, one_line, text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

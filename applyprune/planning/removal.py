@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from applyprune.errors import RunFailed, as_problem
-from applyprune.model.builtin import CRD, NAMESPACE
 from applyprune.model.inventory import Ownership
 from applyprune.model.live import Absent, LiveObject, Unknown
 from applyprune.model.options import Mode
 from applyprune.model.plan import Action, RemoveStep
+from applyprune.model.resources import CRD, NAMESPACE
 from applyprune.planning.budget import approval_of, check_guards, with_approval
 from applyprune.planning.cascade import Cascades, cascade_of
 from applyprune.planning.keeping import orphan_mark
@@ -21,11 +21,11 @@ from applyprune.planning.tracking import PART_OF, SET_ID, SHARD_OF
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
+    from applyprune.model.identity import Ref
     from applyprune.model.inventory import Entry
     from applyprune.model.options import Options
     from applyprune.model.plan import Desired
-    from applyprune.model.problems import Problem
-    from applyprune.model.refs import Ref
+    from applyprune.model.problem import Problem
     from applyprune.model.resources import Resource
     from applyprune.planning.tracking import ApplySetIdentity
     from applyprune.planning.world import ClusterSnapshot

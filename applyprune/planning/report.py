@@ -14,15 +14,15 @@ from applyprune.errors import (
     as_problem,
 )
 from applyprune.model.events import Finished, Pending, Waiting
-from applyprune.model.problems import ProblemKind
+from applyprune.model.problem import ProblemKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from applyprune.errors import ApplypruneError
     from applyprune.model.events import Outcome
-    from applyprune.model.problems import Problem
-    from applyprune.model.refs import Ref
+    from applyprune.model.identity import Ref
+    from applyprune.model.problem import Problem
 
 _NAMED = 10
 

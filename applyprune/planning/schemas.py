@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from applyprune.planning.live_fields import mapping
+from applyprune.model.json_access import mapping
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from applyprune.model.problems import Field
+    from applyprune.model.problem import Field
 
 
 def unknown_fields(

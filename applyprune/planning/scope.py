@@ -9,18 +9,18 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from applyprune.errors import InputError, InputErrors, as_problem, raise_all
-from applyprune.model.builtin import CRD
+from applyprune.model.identity import Ref
 from applyprune.model.inventory import FIRST_WAVE
+from applyprune.model.json_access import mapping
 from applyprune.model.options import Options
 from applyprune.model.plan import Desired
-from applyprune.model.problems import Mark, Problem, ProblemKind
-from applyprune.model.refs import Ref
+from applyprune.model.problem import Mark, Problem, ProblemKind
+from applyprune.model.resources import CRD
 from applyprune.planning.awaiting import wait_word
 from applyprune.planning.definitions import defined_resources
 from applyprune.planning.digests import manifest_digest
 from applyprune.planning.immutability import is_recreation_allowed
 from applyprune.planning.keeping import READY_WHEN, orphan_mark
-from applyprune.planning.live_fields import mapping
 from applyprune.planning.normalization import normalize
 from applyprune.planning.sorting import in_order
 from applyprune.planning.suggesting import advice_for_kind
@@ -30,8 +30,8 @@ from applyprune.planning.yielding import conflict_rule, ignored_fields
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from applyprune.model.manifests import Manifest
-    from applyprune.model.refs import GVK
+    from applyprune.model.identity import GVK
+    from applyprune.model.manifest import Manifest
     from applyprune.model.resources import Resource, ResourceMap
 
 _PLAIN = Options()

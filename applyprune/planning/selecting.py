@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from applyprune.model.problems import Problem, ProblemKind
+from applyprune.model.problem import Problem, ProblemKind
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
+    from applyprune.model.identity import Ref
     from applyprune.model.inventory import Entry
-    from applyprune.model.refs import Ref
-    from applyprune.model.selectors import Selector
+    from applyprune.model.label_selector import Selector
 
 
 def chosen(names: Collection[str], entries: Iterable[Entry]) -> Sequence[Entry]:

@@ -9,18 +9,18 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from applyprune.errors import InputError, raise_all
-from applyprune.model.problems import Mark
+from applyprune.model.json_access import mapping
+from applyprune.model.problem import Mark
 from applyprune.planning.dependencies import DEPENDS_ON, asked_for, brought, needed
-from applyprune.planning.live_fields import mapping
 from applyprune.planning.ordering import wave_of
 from applyprune.planning.suggesting import closest
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
+    from applyprune.model.identity import Ref
     from applyprune.model.inventory import Wave
     from applyprune.model.plan import Desired
-    from applyprune.model.refs import Ref
 
 WAVE = "applyprune.dev/wave"
 _FARTHEST = 1_000

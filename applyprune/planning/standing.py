@@ -6,10 +6,9 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from applyprune.errors import ApplypruneError, NotReady, RunFailed, as_problem
-from applyprune.model.events import ObjectStatus
+from applyprune.model.display import and_more, seconds_since
+from applyprune.model.events import ObjectStatus, Readiness, Status
 from applyprune.model.live import Absent, LiveObject, Unknown
-from applyprune.model.readiness import Readiness, Status
-from applyprune.model.visible import and_more, seconds_since
 from applyprune.planning.awaiting import Wait
 from applyprune.planning.drift_by_record import drifted_from_record, recorded_drift
 from applyprune.planning.keeping import READY_WHEN, WAIT
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 
     from applyprune.model.inventory import Entry
     from applyprune.model.live import State
-    from applyprune.model.problems import Problem
+    from applyprune.model.problem import Problem
     from applyprune.planning.tracking import ApplySetIdentity
 
 _SHOWN = 5

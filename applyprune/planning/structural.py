@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from applyprune.model.visible import and_more
-from applyprune.planning.live_fields import mapping, one_line
+from applyprune.model.display import and_more
+from applyprune.model.json_access import mapping, one_line
 from applyprune.planning.structural_rules import broken_rules
 
 if TYPE_CHECKING:

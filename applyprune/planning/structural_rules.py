@@ -11,7 +11,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from applyprune.errors import InputError, UsageError
-from applyprune.planning.live_fields import mapping, one_line
+from applyprune.model.json_access import mapping, one_line
 from applyprune.planning.ready_rules import compile_rule
 
 if TYPE_CHECKING:

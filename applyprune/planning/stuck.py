@@ -8,15 +8,15 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from applyprune.model.builtin import DAEMON_SETS, DEPLOYMENTS, NAMESPACE, STATEFUL_SETS
-from applyprune.model.visible import and_more
-from applyprune.planning.live_fields import mapping
+from applyprune.model.display import and_more
+from applyprune.model.json_access import mapping
+from applyprune.model.resources import DAEMON_SETS, DEPLOYMENTS, NAMESPACE, STATEFUL_SETS
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
+    from applyprune.model.identity import Ref
     from applyprune.model.live import LiveObject
-    from applyprune.model.refs import Ref
     from applyprune.planning.world import CascadeContents
 
 _SHOWN = 5

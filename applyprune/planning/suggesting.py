@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from applyprune.model.refs import GVK
+    from applyprune.model.identity import GVK
     from applyprune.model.resources import Resource, ResourceMap
 
 _CLOSE = 0.7

@@ -13,8 +13,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from applyprune.errors import UsageError
-from applyprune.model.names import is_dns_label
-from applyprune.model.refs import GroupKind, Ref
+from applyprune.model.identity import GroupKind, Ref, is_dns_label
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

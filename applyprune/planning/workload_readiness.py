@@ -8,15 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from applyprune.model.readiness import Readiness, current, failed, in_progress
-from applyprune.planning.live_fields import (
-    condition,
-    conditions,
-    count,
-    field,
-    text,
-    whole_number,
-)
+from applyprune.model.events import Readiness, current, failed, in_progress
+from applyprune.model.json_access import condition, conditions, count, field, text, whole_number
 from applyprune.planning.refusals import is_refusal
 
 if TYPE_CHECKING:

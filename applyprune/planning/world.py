@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from applyprune.model.identity import GroupKind, Ref
     from applyprune.model.live import LiveObject, State
-    from applyprune.model.refs import GroupKind, Ref
     from applyprune.model.resources import Resource
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from applyprune.errors import InputError, RunFailed
+from applyprune.model.json_access import mapping
 from applyprune.model.plan import OnConflict
 from applyprune.planning.field_paths import (
     MISSING,
@@ -23,7 +24,6 @@ from applyprune.planning.field_paths import (
     value_at,
 )
 from applyprune.planning.field_sets import is_split, leaves, owns, whole_above
-from applyprune.planning.live_fields import mapping
 from applyprune.planning.managed_fields import own_apply_entry
 from applyprune.planning.tracking import PART_OF
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from applyprune.model.live import LiveObject
-    from applyprune.model.manifests import Origin
+    from applyprune.model.manifest import Origin
     from applyprune.model.plan import Desired
     from applyprune.planning.field_paths import Path
     from applyprune.planning.tracking import ApplySetIdentity

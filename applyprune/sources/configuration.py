@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from applyprune.errors import InputError
-from applyprune.model.manifests import Origin
+from applyprune.model.manifest import Origin
 from applyprune.sources.positions import locate
 from applyprune.sources.refusal import YAMLFault
 from applyprune.sources.source import shown_path

@@ -16,8 +16,8 @@ from urllib.parse import SplitResult, unquote, urljoin, urlsplit
 
 from applyprune._version import __version__
 from applyprune.errors import ApplypruneError, InputError, UsageError
-from applyprune.model.manifests import Origin
-from applyprune.model.problems import Problem, ProblemKind
+from applyprune.model.manifest import Origin
+from applyprune.model.problem import Problem, ProblemKind
 from applyprune.sources.source import Source, shown_path, too_much
 
 if TYPE_CHECKING:

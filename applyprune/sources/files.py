@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, TypeAlias
 
 from applyprune.errors import InputError, UsageError
-from applyprune.model.manifests import Origin
+from applyprune.model.manifest import Origin
 from applyprune.sources.configuration import is_configuration
 from applyprune.sources.download import check_url, download, is_url, shown_url
 from applyprune.sources.globs import expand, is_pattern
@@ -25,7 +25,7 @@ from applyprune.sources.source import MAX_BYTES, Source, shown_path, too_much
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from applyprune.model.problems import Problem
+    from applyprune.model.problem import Problem
 
 SUFFIXES = (".yaml", ".yml", ".json")
 """The suffixes of manifests in a folder; a file that is named explicitly may have any suffix."""

@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, overload
 
-from applyprune.model.manifests import Manifest, Origin
-from applyprune.model.problems import Mark
+from applyprune.model.manifest import Manifest, Origin
+from applyprune.model.problem import Mark
 from applyprune.sources.excerpts import document_around, excerpt, lines_of
 from applyprune.sources.positions import locate
 
 if TYPE_CHECKING:
-    from applyprune.model.problems import Field, Problem
+    from applyprune.model.problem import Field, Problem
 
 _LONGEST = 50_000
 """How many lines of an object are searched for a field; the longest CRDs have half as many."""

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from applyprune.errors import InputError
-from applyprune.model.manifests import Origin
-from applyprune.model.problems import Problem, ProblemKind
-from applyprune.planning.live_fields import one_line
+from applyprune.model.json_access import one_line
+from applyprune.model.manifest import Origin
+from applyprune.model.problem import Problem, ProblemKind
 from applyprune.sources.source import Source, shown_path, too_much
 
 if TYPE_CHECKING:

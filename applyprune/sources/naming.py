@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from applyprune.model.names import DNS_LABEL
+from applyprune.model.identity import DNS_LABEL
 
 _API_VERSION = re.compile(rf"(?:{DNS_LABEL}(?:\.{DNS_LABEL})*/)?{DNS_LABEL}")
 _KIND = re.compile(r"[A-Za-z](?:[-A-Za-z0-9]{0,61}[A-Za-z0-9])?")

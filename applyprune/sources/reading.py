@@ -8,8 +8,8 @@ from functools import partial
 from typing import TYPE_CHECKING, BinaryIO
 
 from applyprune.errors import InputError, raise_all
-from applyprune.model.manifests import Manifest, Origin
-from applyprune.model.problems import Mark
+from applyprune.model.manifest import Manifest, Origin
+from applyprune.model.problem import Mark
 from applyprune.sources.excerpts import excerpt, lines_of
 from applyprune.sources.expansion import expand
 from applyprune.sources.files import ignore, read_sources, shown_given
@@ -22,7 +22,7 @@ from applyprune.sources.structure import StructureFault, read_manifest
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from applyprune.model.problems import Problem
+    from applyprune.model.problem import Problem
     from applyprune.sources.dialect import Document
     from applyprune.sources.kustomize import Overlay
     from applyprune.sources.source import Source

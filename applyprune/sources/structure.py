@@ -9,16 +9,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeGuard
 
-from applyprune.model.manifests import Manifest
-from applyprune.model.names import is_dns_label
-from applyprune.model.refs import GVK
+from applyprune.model.identity import GVK, is_dns_label
+from applyprune.model.manifest import Manifest
 from applyprune.sources.dialect import shown
 from applyprune.sources.naming import is_api_version, is_kind, name_problem
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from applyprune.model.manifests import JSONObject, Origin
+    from applyprune.model.manifest import JSONObject, Origin
 
 # Fields that only `kubectl get -o yaml` writes. The first two are preconditions that a run sets
 # itself: in a file they would make the apply fail as soon as the object changes or is recreated.

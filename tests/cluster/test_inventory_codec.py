@@ -21,6 +21,7 @@ from applyprune.cluster.inventory_codec import (
 )
 from applyprune.cluster.inventory_packing import LIMIT, MOST, READABLE, pack
 from applyprune.errors import InventoryError
+from applyprune.model.identity import Ref
 from applyprune.model.inventory import (
     ApplyFingerprint,
     Entry,
@@ -29,7 +30,6 @@ from applyprune.model.inventory import (
     Ownership,
     Wave,
 )
-from applyprune.model.refs import Ref
 
 # RBAC names may hold nearly everything; 253 characters is the longest name there is.
 NAMES = st.text("abcXYZ019-._:@ é☃", min_size=1, max_size=253)

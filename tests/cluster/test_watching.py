@@ -17,9 +17,8 @@ import pytest
 from applyprune.cluster import api_server, watching
 from applyprune.cluster.api_server import KubernetesClient
 from applyprune.errors import Expired, Forbidden, NotServed, Unavailable, Unreachable
-from applyprune.model.builtin import CONFIG_MAPS, NAMESPACES
 from applyprune.model.live import WatchEvent, WatchEventType
-from applyprune.model.resources import Resource
+from applyprune.model.resources import CONFIG_MAPS, NAMESPACES, Resource
 from tests.support.fault_proxy import always, faults, first
 from tests.support.fault_proxy.faults import head
 from tests.support.relay import Relay

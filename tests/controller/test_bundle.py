@@ -15,9 +15,9 @@ from applyprune.controller.bundle import (
     SourceRef,
     read_bundle,
 )
+from applyprune.model.identity import Ref
 from applyprune.model.live import LiveObject
 from applyprune.model.options import Adopt, Mode, PruneLimit
-from applyprune.model.refs import Ref
 
 INLINE = {"source": {"inline": ""}}
 

@@ -11,11 +11,11 @@ from applyprune.controller.bundle import SPEC
 from applyprune.controller.following import FailedObject, RunResult
 from applyprune.controller.names import Condition, Reason
 from applyprune.controller.status import ConditionStatus, ReconcileResult, after
-from applyprune.model.builtin import BUNDLES
 from applyprune.model.events import Outcome
+from applyprune.model.identity import Ref
 from applyprune.model.plan import Plan
-from applyprune.model.problems import Problem, ProblemKind
-from applyprune.model.refs import Ref
+from applyprune.model.problem import Problem, ProblemKind
+from applyprune.model.resources import BUNDLES
 from applyprune.sources import read
 
 if TYPE_CHECKING:

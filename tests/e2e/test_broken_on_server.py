@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from syrupy.assertion import SnapshotAssertion
 
-    from applyprune.model.problems import Problem
+    from applyprune.model.problem import Problem
 
 FOLDER = Path(__file__).parents[2] / "fixtures" / "broken" / "server"
 CASES = sorted(str(path.relative_to(FOLDER)) for path in FOLDER.rglob("*.yaml"))

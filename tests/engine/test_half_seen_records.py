@@ -12,8 +12,7 @@ import pytest
 from applyprune.errors import InventoryError, InventoryTooNew
 from applyprune.localplane import API_SERVER_ONLY
 from applyprune.model.events import MismatchFound, Outcome
-from applyprune.model.findings import MismatchType, Repair
-from applyprune.model.inventory import Ownership
+from applyprune.model.inventory import MismatchType, Ownership, Repair
 from applyprune.model.options import Mode
 from applyprune.planning.tracking import PART_OF
 from tests.support.api import Api

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from applyprune.model.events import Outcome
+from applyprune.model.identity import Ref
 from applyprune.model.inventory import Entry
 from applyprune.model.options import Adopt, Mode
-from applyprune.model.refs import Ref
 from applyprune.planning.tracking import PART_OF, SHARD_OF
 from tests.support.objects import config_map
 from tests.support.stage import Stage

@@ -10,8 +10,7 @@ import pytest
 
 from applyprune.errors import InventoryError, InventoryLocked, UsageError
 from applyprune.model.events import Outcome
-from applyprune.model.findings import MismatchType
-from applyprune.model.inventory import LockHolder, Ownership
+from applyprune.model.inventory import LockHolder, MismatchType, Ownership
 from applyprune.model.options import DryRun
 from applyprune.planning.tracking import PART_OF
 from tests.support.objects import config_map, crd, custom_resource

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from applyprune.engine.context import RunSummary
 from applyprune.model.events import ObjectDone, Outcome, Waiting
-from applyprune.model.problems import Problem, ProblemKind
-from applyprune.model.refs import Ref
+from applyprune.model.identity import Ref
+from applyprune.model.problem import Problem, ProblemKind
 
 REF = Ref("", "ConfigMap", "home", "a")
 

@@ -14,10 +14,9 @@ import pytest
 from applyprune.cluster.inventory_packing import MOST, pack
 from applyprune.errors import InventoryError, InventoryIncomplete, InventoryLocked
 from applyprune.model.events import Outcome
-from applyprune.model.findings import MismatchType
-from applyprune.model.inventory import ApplyFingerprint, Entry, Inventory, Ownership
+from applyprune.model.identity import Ref
+from applyprune.model.inventory import ApplyFingerprint, Entry, Inventory, MismatchType, Ownership
 from applyprune.model.options import Mode
-from applyprune.model.refs import Ref
 from applyprune.planning.tracking import SHARD_OF
 from tests.support.objects import config_map
 

@@ -13,9 +13,15 @@ from applyprune.cluster.api_server import KubernetesClient
 from applyprune.cluster.inventory_store import ConfigMapStore
 from applyprune.engine.surveying import StatusOptions, survey
 from applyprune.errors import UsageError
-from applyprune.model.events import ApplySetListed, Event, Finished, ObjectStatus, WarningRaised
+from applyprune.model.events import (
+    ApplySetListed,
+    Event,
+    Finished,
+    ObjectStatus,
+    Status,
+    WarningRaised,
+)
 from applyprune.model.inventory import Ownership
-from applyprune.model.readiness import Status
 from applyprune.planning.tracking import PART_OF
 from tests.support.objects import SECRET, SERVICE, config_map
 

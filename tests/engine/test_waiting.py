@@ -21,13 +21,19 @@ from applyprune.engine.cancellation import Cancellation
 from applyprune.engine.feeding import Listed, Upserted, WatchScope
 from applyprune.engine.waiting import ReadinessWaiter
 from applyprune.errors import InputError, Interrupted, UsageError
-from applyprune.model.events import InventoryWritten, Outcome, Phase, ReadinessReported, Waiting
+from applyprune.model.events import (
+    InventoryWritten,
+    Outcome,
+    Phase,
+    ReadinessReported,
+    Status,
+    Waiting,
+)
+from applyprune.model.identity import Ref
 from applyprune.model.inventory import Ownership
 from applyprune.model.live import LiveObject
-from applyprune.model.manifests import Origin
+from applyprune.model.manifest import Origin
 from applyprune.model.options import DryRun
-from applyprune.model.readiness import Status
-from applyprune.model.refs import Ref
 from applyprune.model.resources import Resource
 from applyprune.planning.awaiting import Awaited
 from applyprune.planning.tracking import PART_OF, applyset_identity

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from applyprune.model.events import ObjectDiff, Outcome
-from applyprune.model.refs import Ref
+from applyprune.model.identity import Ref
 from applyprune.output.changes import changes, json_patch
 
 BODIES = st.dictionaries(

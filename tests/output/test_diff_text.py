@@ -13,10 +13,10 @@ from applyprune.model.events import (
     Outcome,
     Started,
 )
-from applyprune.model.manifests import Origin
+from applyprune.model.identity import Ref
+from applyprune.model.manifest import Origin
 from applyprune.model.options import DryRun, Mode
-from applyprune.model.problems import Problem, ProblemKind
-from applyprune.model.refs import Ref
+from applyprune.model.problem import Problem, ProblemKind
 from applyprune.output.paint import rendered
 from applyprune.output.printing import printer
 from applyprune.output.screen import OutputTarget

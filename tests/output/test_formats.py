@@ -19,16 +19,17 @@ from applyprune.model.events import (
     ObjectDone,
     ObjectStatus,
     Outcome,
+    Readiness,
     Started,
+    Status,
     VersionReport,
     WarningRaised,
 )
+from applyprune.model.identity import Ref
 from applyprune.model.inventory import Ownership
-from applyprune.model.manifests import Origin
+from applyprune.model.manifest import Origin
 from applyprune.model.options import DryRun, Mode
-from applyprune.model.problems import Problem, ProblemKind
-from applyprune.model.readiness import Readiness, Status
-from applyprune.model.refs import Ref
+from applyprune.model.problem import Problem, ProblemKind
 from applyprune.output.github import GitHubPrinter
 from applyprune.output.markdown import block, code
 from applyprune.output.places import Places

@@ -6,8 +6,8 @@ import io
 import time
 
 from applyprune.model.events import Finished, Started, Waiting
+from applyprune.model.identity import Ref
 from applyprune.model.options import DryRun, Mode
-from applyprune.model.refs import Ref
 from applyprune.output.live import SAY_EVERY, LiveDisplay
 from applyprune.output.terminal import Terminal
 

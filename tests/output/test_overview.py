@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from applyprune.model.events import ApplySetListed, Drift, ObjectStatus
+from applyprune.model.events import ApplySetListed, Drift, ObjectStatus, current, in_progress
+from applyprune.model.identity import Ref
 from applyprune.model.inventory import LastRun, Ownership
-from applyprune.model.problems import Problem, ProblemKind
-from applyprune.model.readiness import current, in_progress
-from applyprune.model.refs import Ref
+from applyprune.model.problem import Problem, ProblemKind
 from applyprune.output.overview import Overview
 from applyprune.output.paint import rendered
 from applyprune.output.screen import OutputTarget

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from applyprune.model.visible import visible
+from applyprune.model.display import visible
 from applyprune.output.paint import Colour, cells, cut, painted, rendered
 from applyprune.output.tables import table
 from applyprune.output.terminal import Terminal

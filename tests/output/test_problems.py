@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from applyprune.model.problems import Problem, ProblemKind
+from applyprune.model.problem import Problem, ProblemKind
 from applyprune.output.paint import rendered
 from applyprune.output.problems import problem_text
 

@@ -12,15 +12,25 @@ from jsonschema import Draft202012Validator
 from applyprune import errors
 from applyprune.model import (
     events,
-    findings,
     inventory,
     live,
-    manifests,
     plan,
-    problems,
-    readiness,
-    refs,
     resources,
+)
+from applyprune.model import (
+    events as readiness,
+)
+from applyprune.model import (
+    identity as refs,
+)
+from applyprune.model import (
+    inventory as findings,
+)
+from applyprune.model import (
+    manifest as manifests,
+)
+from applyprune.model import (
+    problem as problems,
 )
 from applyprune.model.events import Outcome, Started
 from applyprune.model.options import DryRun, Mode

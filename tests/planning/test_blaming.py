@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from applyprune.errors import Invalid
-from applyprune.model.problems import Field, Mark
+from applyprune.model.problem import Field, Mark
 from applyprune.planning.blaming import (
     advice,
     clean_message,

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from applyprune.model.identity import Ref
 from applyprune.model.inventory import Entry
 from applyprune.model.live import LiveObject
-from applyprune.model.refs import Ref
 from applyprune.planning.drift_by_record import drifted_from_record, recorded_drift
 from applyprune.planning.evidence import fingerprint_of
 

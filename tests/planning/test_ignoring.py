@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from applyprune.errors import UsageError
-from applyprune.model.refs import Ref
+from applyprune.model.identity import Ref
 from applyprune.planning.field_paths import to_pointer
 from applyprune.planning.ignoring import ignored_of, parse_rule
 

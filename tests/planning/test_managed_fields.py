@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import jsonpatch
 import pytest
 
+from applyprune.model.identity import Ref
 from applyprune.model.live import LiveObject
-from applyprune.model.refs import Ref
 from applyprune.planning.managed_fields import (
     hand_over_patch,
     leave_patch,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from applyprune.model.refs import GroupKind
+from applyprune.model.identity import GroupKind
 from applyprune.planning.ordering import wave_of
 
 RBAC = "rbac.authorization.k8s.io"

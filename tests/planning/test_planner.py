@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+from applyprune.model.identity import Ref
 from applyprune.model.inventory import Entry, Ownership, Wave
 from applyprune.model.live import Absent, State, Unknown
 from applyprune.model.options import Adopt, Mode, Options
 from applyprune.model.plan import Action, ApplyStep, Plan, RemoveStep
-from applyprune.model.problems import Problem, ProblemKind
-from applyprune.model.refs import Ref
+from applyprune.model.problem import Problem, ProblemKind
 from applyprune.planning.planner import make_plan
 from applyprune.planning.tracking import ApplySetIdentity
 from applyprune.planning.world import CascadeContents, ClusterSnapshot

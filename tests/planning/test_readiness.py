@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from applyprune.model.readiness import Readiness, Status
+from applyprune.model.events import Readiness, Status
 from applyprune.planning.pod_readiness import current_pods, pods_problem
 from applyprune.planning.readiness import assess
 from applyprune.planning.refusals import events_problem, is_refusal, refused_creation

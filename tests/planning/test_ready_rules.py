@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from applyprune.errors import InputError, UsageError
-from applyprune.model.readiness import Status
+from applyprune.model.events import Status
 from applyprune.planning.readiness import assess
 from applyprune.planning.ready_rules import compile_rule
 

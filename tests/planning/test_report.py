@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from applyprune.model.problems import Problem, ProblemKind
+from applyprune.model.problem import Problem, ProblemKind
 from applyprune.planning.report import finished, of_object, verdict
 
 REFUSAL = Problem(ProblemKind.PRUNE_REFUSED, "the prune was refused: it would delete 8 objects")

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from applyprune.errors import InputError, InputErrors
+from applyprune.model.identity import Ref
 from applyprune.model.options import Options
-from applyprune.model.refs import Ref
 from applyprune.planning.dependencies import DEPENDS_ON
 from applyprune.planning.scope import resolve
 from applyprune.planning.tracking import PART_OF

@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 from applyprune.errors import UsageError
-from applyprune.planning.selector_syntax import parse_selector
+from applyprune.model.label_selector import parse_selector
 from tests.support.selectors import BAD, GOOD, LABELS, MATCHES
 
 

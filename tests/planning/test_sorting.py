@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from applyprune.errors import InputError, InputErrors
-from applyprune.model.manifests import Origin
+from applyprune.model.manifest import Origin
 from applyprune.planning.dependencies import DEPENDS_ON
 from applyprune.planning.sorting import WAVE, in_order
 from tests.support.planning import (

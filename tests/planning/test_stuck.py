@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from applyprune.model.refs import Ref
+from applyprune.model.identity import Ref
 from applyprune.planning.stuck import diagnose
 from applyprune.planning.world import CascadeContents
 from tests.support.planning import TARGET, TIME, live, managed

@@ -8,7 +8,7 @@ import hashlib
 import pytest
 
 from applyprune.errors import UsageError
-from applyprune.model.refs import Ref
+from applyprune.model.identity import Ref
 from applyprune.planning.tracking import applyset_annotations, applyset_identity
 
 

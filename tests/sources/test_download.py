@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from applyprune.model.problems import Problem
+    from applyprune.model.problem import Problem
 
 GOOD = config_map("a").encode()
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from applyprune.errors import InputError, as_problem
-from applyprune.model.manifests import Origin
-from applyprune.model.problems import Mark, Problem, ProblemKind
+from applyprune.model.manifest import Origin
+from applyprune.model.problem import Mark, Problem, ProblemKind
 from applyprune.sources.excerpts import excerpt, may_be_secret
 from applyprune.sources.input import Input
 

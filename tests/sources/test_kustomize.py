@@ -15,7 +15,7 @@ from tests.support.source_text import config_map, write
 
 if TYPE_CHECKING:
     from applyprune.localplane import Binaries
-    from applyprune.model.problems import Problem
+    from applyprune.model.problem import Problem
 
 OVERLAY = {
     "base/a.yaml": config_map("a"),

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from applyprune.errors import InputError
-from applyprune.model.manifests import Origin
-from applyprune.model.names import is_dns_label
-from applyprune.model.refs import GVK
+from applyprune.model.identity import GVK, is_dns_label
+from applyprune.model.manifest import Origin
 from applyprune.sources import read
 from applyprune.sources.naming import is_api_version, is_kind, name_problem
 
 if TYPE_CHECKING:
-    from applyprune.model.manifests import Manifest
+    from applyprune.model.manifest import Manifest
 
 
 def manifests(text: str) -> tuple[Manifest, ...]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from applyprune.model.manifests import Manifest, Origin
-from applyprune.model.refs import GVK
+from applyprune.model.identity import GVK
+from applyprune.model.manifest import Manifest, Origin
 
 if TYPE_CHECKING:
     from tests.support.stage import Stage

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from applyprune.model.identity import Ref
 from applyprune.model.inventory import ApplyFingerprint, Entry, Inventory
 from applyprune.model.live import LiveObject
-from applyprune.model.manifests import Origin
+from applyprune.model.manifest import Origin
 from applyprune.model.plan import Desired
-from applyprune.model.refs import Ref
 from applyprune.model.resources import Resource, ResourceMap
 from applyprune.planning.digests import manifest_digest
 from applyprune.planning.evidence import fingerprint_of

@@ -34,8 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
-    from applyprune.model.findings import MismatchType
-    from applyprune.model.inventory import Inventory
+    from applyprune.model.inventory import Inventory, MismatchType
     from applyprune.planning.tracking import ApplySetIdentity
 
 

@@ -14,9 +14,9 @@ from applyprune.cluster.inventory_packing import digest_of
 from applyprune.engine.inventory_lock import new_holder
 from applyprune.errors import InventoryError, InventoryLocked
 from applyprune.model.events import Outcome, Waiting
+from applyprune.model.identity import Ref
 from applyprune.model.inventory import Entry, LockHolder, Ownership
 from applyprune.model.options import Mode
-from applyprune.model.refs import Ref
 from applyprune.planning.tracking import PART_OF, SET_ID
 from tests.support.fault_proxy import Exchange, FaultProxy, always, faults
 from tests.support.input_files import write_input

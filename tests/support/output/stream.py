@@ -22,20 +22,29 @@ from applyprune.model.events import (
     Phase,
     Planned,
     PruneBlocked,
+    Readiness,
     ReadinessReported,
     Started,
+    Status,
     VersionReport,
     Waiting,
     WarningRaised,
 )
-from applyprune.model.findings import Mismatch, MismatchType, Repair
-from applyprune.model.inventory import ApplyFingerprint, Entry, LastRun, Ownership, Wave
-from applyprune.model.manifests import Origin
+from applyprune.model.identity import Ref
+from applyprune.model.inventory import (
+    ApplyFingerprint,
+    Entry,
+    LastRun,
+    Mismatch,
+    MismatchType,
+    Ownership,
+    Repair,
+    Wave,
+)
+from applyprune.model.manifest import Origin
 from applyprune.model.options import DryRun, Mode
 from applyprune.model.plan import Action, ApplyStep, Plan, RemoveStep
-from applyprune.model.problems import ContestedField, ManagerConflict, Problem, ProblemKind
-from applyprune.model.readiness import Readiness, Status
-from applyprune.model.refs import Ref
+from applyprune.model.problem import ContestedField, ManagerConflict, Problem, ProblemKind
 from tests.support.planning import DEPLOYMENTS, SECRETS, body, desired, live
 
 if TYPE_CHECKING:

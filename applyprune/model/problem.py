@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
-    from applyprune.model.manifests import Origin
+    from applyprune.model.manifest import Origin
 
 Field: TypeAlias = "tuple[str | int, ...]"
 """The path of a field within an object: names of fields and indices of items."""

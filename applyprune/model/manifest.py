@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from applyprune.model.refs import GVK
+    from applyprune.model.identity import GVK
 
 JSONObject: TypeAlias = "dict[str, Any]"
 

@@ -2,10 +2,15 @@
 
 The same object is served under every version of its group, so two manifests that differ only in
 version are one object, and a stored inventory survives a version bump.
+
+What Kubernetes takes for a name: the one home of the DNS rules.
+
+How an object is called in text.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -94,3 +99,32 @@ class Ref:
 def _with_kind_lowered(text: str) -> str:
     *namespace, kind, name = text.split("/") if "/" in text else ("", text)
     return "/".join((*namespace, kind.lower(), name))
+
+
+DNS_LABEL = r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?"
+"""The pattern of RFC 1123's label."""
+
+_LABEL = re.compile(DNS_LABEL)
+# As a whole a subdomain is bounded, its labels are not: a name of 200 letters is one.
+_PART = r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
+_SUBDOMAIN = re.compile(rf"{_PART}(?:\.{_PART})*")
+_LONGEST_SUBDOMAIN = 253
+
+
+def is_dns_label(text: str) -> bool:
+    """Return whether a text can name a namespace, or a set: RFC 1123's label."""
+    return _LABEL.fullmatch(text) is not None
+
+
+def is_dns_subdomain(text: str) -> bool:
+    """Return whether a text can name most objects: RFC 1123's subdomain."""
+    return len(text) <= _LONGEST_SUBDOMAIN and _SUBDOMAIN.fullmatch(text) is not None
+
+
+def called(ref: Ref, home: str) -> str:
+    """Return ``deployment.apps/web``, and its namespace where that is not ``home``: ``-n shop``.
+
+    In kubectl's words, so that it can be handed to kubectl. Unlike kubectl it never leaves open
+    which of two objects of one name is meant.
+    """
+    return f"{ref.short} -n {ref.namespace}" if ref.namespace not in {"", home} else ref.short

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from applyprune.model.visible import visible
+from applyprune.model.display import visible
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -4,6 +4,8 @@ Names, annotations, server messages and file names may hold what a terminal obey
 escape sequences that begin with them) or what makes it show something else than is there (bidi
 controls, characters without width). Each is shown as an escape: ``\x1b``, ``\u202e``. Beyond C0,
 which JSON holds as escapes already, these are JSON's own, so that JSON stays what it is.
+
+Several lines of text that others wrote, each fit to be shown.
 """
 
 from __future__ import annotations
@@ -76,3 +78,8 @@ def _escape(char: str) -> str:
         return ascii(char)[1:-1]
     units = char.encode("utf-16-be", "surrogatepass").hex()
     return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
+
+
+def shown(text: str) -> str:
+    """Return the text with its line ends; whatever else is not printable as an escape."""
+    return "\n".join(visible(line) for line in text.split("\n"))
