@@ -92,7 +92,7 @@ def apply_options(verb: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _not_ours(managers: tuple[str, ...]) -> tuple[str, ...]:
-    from applyprune.planning.tracking import MANAGERS
+    from applyprune.planning.applyset import MANAGERS
 
     if others := sorted(one for one in managers if one.startswith(MANAGERS)):
         raise UsageError(

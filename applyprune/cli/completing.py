@@ -98,7 +98,7 @@ def _sets(typed: Typed) -> Iterable[str]:
     from applyprune.cluster.api_server import KubernetesClient
     from applyprune.errors import UsageError
     from applyprune.model.resources import CONFIG_MAPS
-    from applyprune.planning.tracking import SET_ID, applyset_identity, set_name
+    from applyprune.planning.applyset import SET_ID, applyset_identity, set_name
 
     with typed.transport() as (transport, server, home):
         other = typed.text("to_namespace") if typed.at == "to" else ""
@@ -113,7 +113,7 @@ def _sets(typed: Typed) -> Iterable[str]:
 
 def _objects(typed: Typed) -> Iterable[str]:
     from applyprune.cluster.inventory_store import ConfigMapStore
-    from applyprune.planning.tracking import applyset_identity
+    from applyprune.planning.applyset import applyset_identity
 
     name = typed.text("name") or typed.text("source")
     with typed.transport() as (transport, _, home):

@@ -158,7 +158,7 @@ def _checked(found: Configuration, key: str) -> Any:
             hint=f"Give --{key} on the command line, for the run that needs it.",
         )
     if form is None:
-        from applyprune.planning.suggesting import did_you_mean
+        from applyprune.planning.suggest import did_you_mean
 
         hint = did_you_mean(key, KEYS) or f"The keys are {', '.join(KEYS)}."
         raise InputError(f"unknown key {key!r}", where=found.origin(key), hint=hint)

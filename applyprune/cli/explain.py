@@ -54,7 +54,7 @@ def _judged(
     from applyprune.cli.pointing import with_excerpt
     from applyprune.cli.session import input_reader, open_session, read_input
     from applyprune.engine.judging import explain as judge
-    from applyprune.planning.tracking import applyset_identity
+    from applyprune.planning.applyset import applyset_identity
 
     given = None
     if paths:

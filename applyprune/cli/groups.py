@@ -14,7 +14,7 @@ class SuggestingGroup(click.Group):
         """Find the verb that the arguments begin with; raises UsageError for one there is not."""
         verb = args[0]
         if not ctx.resilient_parsing and self.get_command(ctx, verb) is None and verb[:1] != "-":
-            from applyprune.planning.suggesting import did_you_mean
+            from applyprune.planning.suggest import did_you_mean
 
             verbs = self.list_commands(ctx)
             asked = did_you_mean(verb, verbs) or f"The verbs are {', '.join(verbs)}."

@@ -210,7 +210,7 @@ def move(
     from applyprune.cli.session import open_session
     from applyprune.engine.moving import Side
     from applyprune.engine.moving import move as hand_on
-    from applyprune.planning.tracking import applyset_identity
+    from applyprune.planning.applyset import applyset_identity
 
     decided = replace(options, select=_selected(objects, everything=everything))
 
@@ -242,7 +242,7 @@ def release(name: str, where: ClusterTarget, reporting: Reporting, options: Opti
     """
     from applyprune.cli.session import open_session
     from applyprune.engine.releasing import release as let_go
-    from applyprune.planning.tracking import applyset_identity
+    from applyprune.planning.applyset import applyset_identity
 
     def events() -> Iterator[Event]:
         with open_session(where) as work:
@@ -299,7 +299,7 @@ def _sets(where: ClusterTarget, *, everywhere: bool, count_ready: bool) -> Itera
 def _counted(work: Session, name: str, namespace: str) -> Iterator[Event]:
     """Yield a set with how much of it is ready; one that cannot be looked at hides no other."""
     from applyprune.engine.surveying import StatusOptions, survey
-    from applyprune.planning.tracking import applyset_identity
+    from applyprune.planning.applyset import applyset_identity
 
     target = applyset_identity(name, namespace)
     events = survey(target, StatusOptions(), work.cluster, work.store(target), work.stop)
@@ -313,7 +313,7 @@ def _listed(where: ClusterTarget, name: str) -> Iterator[Event]:
     from applyprune.cli.session import transport_to
     from applyprune.cluster.inventory_store import ConfigMapStore
     from applyprune.engine.preconditions import no_set
-    from applyprune.planning.tracking import applyset_identity
+    from applyprune.planning.applyset import applyset_identity
 
     with transport_to(where) as (transport, _, home):
         target = applyset_identity(name, home)
@@ -328,7 +328,7 @@ def _mend(
 ) -> Iterator[Event]:
     from applyprune.cli.session import open_session
     from applyprune.engine.repairing import repair as mend
-    from applyprune.planning.tracking import applyset_identity
+    from applyprune.planning.applyset import applyset_identity
 
     with open_session(where) as work:
         target = applyset_identity(name, work.namespace)

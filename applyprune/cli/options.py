@@ -234,7 +234,7 @@ def record_options(verb: Callable[..., Any]) -> Callable[..., Any]:
 
 def guard_options(verb: Callable[..., Any]) -> Callable[..., Any]:
     """Add what lifts the guards of a prune; they become part of the verb's ``options``."""
-    from applyprune.planning.budget import GUARDED
+    from applyprune.planning.prune.guards import GUARDED
 
     @wraps(verb)
     def command(

@@ -20,7 +20,7 @@ from applyprune.engine.cancellation import Cancellation
 from applyprune.engine.run import RunRequest, run
 from applyprune.errors import ApplypruneError, UsageError
 from applyprune.model.events import WarningRaised
-from applyprune.planning.tracking import applyset_identity
+from applyprune.planning.applyset import applyset_identity
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Sequence
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from applyprune.model.events import Event
     from applyprune.model.options import Options
     from applyprune.model.problem import Problem
-    from applyprune.planning.tracking import ApplySetIdentity
+    from applyprune.planning.applyset import ApplySetIdentity
     from applyprune.sources import Input, Overlay
 
 

@@ -71,7 +71,7 @@ def status(
 def _surveyed(where: ClusterTarget, name: str, asked: StatusOptions) -> Iterator[Event]:
     from applyprune.cli.session import open_session
     from applyprune.engine.surveying import survey
-    from applyprune.planning.tracking import applyset_identity
+    from applyprune.planning.applyset import applyset_identity
 
     with open_session(where) as work:
         target = applyset_identity(name, work.namespace)

@@ -17,7 +17,7 @@ from applyprune.cluster.inventory_entries import entries_of, typed
 from applyprune.cluster.inventory_packing import Shard, digest_of, unpack
 from applyprune.errors import InventoryError, InventoryTooNew
 from applyprune.model.inventory import Inventory, LastRun, LockHolder
-from applyprune.planning.tracking import (
+from applyprune.planning.applyset import (
     SET_ID,
     SHARD_OF,
     ApplySetIdentity,

@@ -18,7 +18,7 @@ from applyprune.cluster.request import Request
 from applyprune.errors import AccessError, AlreadyExists, NotFound, Unavailable
 from applyprune.model.identity import Ref
 from applyprune.model.resources import CONFIG_MAPS
-from applyprune.planning.tracking import SHARD_OF, WANTED, shard_ref
+from applyprune.planning.applyset import SHARD_OF, WANTED, shard_ref
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from applyprune.cluster.inventory_packing import Shard
     from applyprune.cluster.transport import Transport
     from applyprune.model.inventory import Inventory
-    from applyprune.planning.tracking import ApplySetIdentity
+    from applyprune.planning.applyset import ApplySetIdentity
 
 _METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 _TRIES = 3

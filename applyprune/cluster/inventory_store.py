@@ -27,7 +27,7 @@ from applyprune.errors import (
 )
 from applyprune.model.inventory import Inventory
 from applyprune.model.resources import CONFIG_MAPS
-from applyprune.planning.tracking import SET_ID, applyset_identity, set_name
+from applyprune.planning.applyset import SET_ID, applyset_identity, set_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from applyprune.cluster.transport import Transport
     from applyprune.model.identity import Ref
     from applyprune.model.inventory import Entry
-    from applyprune.planning.tracking import ApplySetIdentity
+    from applyprune.planning.applyset import ApplySetIdentity
 
 _TRIES = 5
 

@@ -28,8 +28,8 @@ from applyprune.model.identity import is_dns_label, is_dns_subdomain
 from applyprune.model.options import Adopt, Mode, Options, PruneLimit, seconds_of
 from applyprune.model.problem import ProblemKind
 from applyprune.model.resources import BUNDLES
-from applyprune.planning.ready_rules import compile_rule
-from applyprune.planning.tracking import ApplySetIdentity, applyset_identity
+from applyprune.planning.applyset import ApplySetIdentity, applyset_identity
+from applyprune.planning.readiness.cel import compile_rule
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails

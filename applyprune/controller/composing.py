@@ -16,8 +16,8 @@ from applyprune.model.identity import Ref
 from applyprune.model.manifest import Manifest
 from applyprune.model.problem import ProblemKind
 from applyprune.model.resources import CONFIG_MAPS, SECRETS
-from applyprune.planning.digests import digest, manifest_digest
-from applyprune.planning.yielding import IGNORED
+from applyprune.planning.fields.normalize import digest, manifest_digest
+from applyprune.planning.ownership.ignored_fields import IGNORED
 from applyprune.sources.reading import read_source, text_of
 from applyprune.sources.source import MAX_BYTES
 from applyprune.sources.source import Source as Text

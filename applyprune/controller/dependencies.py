@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from applyprune.controller.objects import status_of
 from applyprune.controller.status import is_ready
 from applyprune.model.events import Status
-from applyprune.planning.ready_rules import compile_rule
+from applyprune.planning.readiness.cel import compile_rule
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from applyprune.cluster.access import ClusterAccess
-    from applyprune.planning.tracking import ApplySetIdentity
+    from applyprune.planning.applyset import ApplySetIdentity
 
 _POOL = 8
 _BUDGET = 10.0

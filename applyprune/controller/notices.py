@@ -14,7 +14,7 @@ from applyprune.controller.names import COMPONENT
 from applyprune.errors import AlreadyExists, ApplypruneError
 from applyprune.model.identity import Ref
 from applyprune.model.resources import BUNDLES, EVENTS, NAMESPACES
-from applyprune.planning.digests import digest
+from applyprune.planning.fields.normalize import digest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

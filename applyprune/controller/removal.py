@@ -32,7 +32,7 @@ from applyprune.model.display import seconds_since
 from applyprune.model.live import deleted_at
 from applyprune.model.options import Mode
 from applyprune.model.problem import ProblemKind
-from applyprune.planning.tracking import PART_OF
+from applyprune.planning.applyset import PART_OF
 
 if TYPE_CHECKING:
     from applyprune.controller.bundle import Bundle

@@ -30,12 +30,11 @@ from applyprune.model.events import Event, ObjectDone, Outcome
 from applyprune.model.options import DryRun
 from applyprune.model.plan import Action, ApplyStep, OnConflict
 from applyprune.model.resources import CRD, NAMESPACE
-from applyprune.planning.conflicts import forces, managers, settled_first, skips
-from applyprune.planning.definitions import defined_kinds
-from applyprune.planning.evidence import fingerprint_of, values_match
-from applyprune.planning.normalization import sent
-from applyprune.planning.ownership import Owner, owner_of
-from applyprune.planning.tracking import WANTED
+from applyprune.planning.applyset import WANTED
+from applyprune.planning.fields.normalize import sent
+from applyprune.planning.ownership.conflicts import forces, managers, settled_first, skips
+from applyprune.planning.ownership.owner import Owner, fingerprint_of, owner_of, values_match
+from applyprune.planning.schema.crd import defined_kinds
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

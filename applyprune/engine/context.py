@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Self, TypeVar
 
 from applyprune.engine.inventory_lock import InventoryLock, inventory_lock
 from applyprune.model.events import Finished, ObjectDone, Outcome
-from applyprune.planning.report import finished, of_object
+from applyprune.planning.summary import finished, of_object
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from applyprune.model.events import Event
     from applyprune.model.options import Mode, Options
     from applyprune.model.problem import Problem
-    from applyprune.planning.tracking import ApplySetIdentity
+    from applyprune.planning.applyset import ApplySetIdentity
 
 T = TypeVar("T")
 R = TypeVar("R")

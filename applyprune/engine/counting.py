@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from applyprune.errors import ApplypruneError
 from applyprune.model.resources import API_SERVICES, CRD, NAMESPACE
-from applyprune.planning.world import CascadeContents
+from applyprune.planning.snapshot import CascadeContents
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from applyprune.engine.counting import ContentCounter, list_all
 from applyprune.errors import ApplypruneError
 from applyprune.model.resources import CRD, DAEMON_SETS, DEPLOYMENTS, NAMESPACE, STATEFUL_SETS
-from applyprune.planning.stuck import diagnose
-from applyprune.planning.world import CascadeContents
+from applyprune.planning.prune.finalizers import diagnose
+from applyprune.planning.snapshot import CascadeContents
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence

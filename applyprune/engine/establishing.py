@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 from applyprune.errors import ApplypruneError, NotReady, as_problem
 from applyprune.model.events import Event, WarningRaised
 from applyprune.model.resources import DEFINITIONS
-from applyprune.planning.definitions import defined_resources, refused_names
-from applyprune.planning.report import waiting
+from applyprune.planning.schema.crd import defined_resources, refused_names
+from applyprune.planning.summary import waiting
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

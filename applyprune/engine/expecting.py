@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from applyprune.errors import ApplypruneError, InputError, UsageError, raise_all
 from applyprune.model.identity import GroupKind, Ref
 from applyprune.model.resources import CRD, DEFINITIONS
-from applyprune.planning.awaiting import Awaited, Wait, is_awaited
-from applyprune.planning.definitions import defined_kinds, has_status
-from applyprune.planning.keeping import READY_WHEN
-from applyprune.planning.ordering import is_built_in
-from applyprune.planning.ready_rules import compile_rule
+from applyprune.planning.annotations import READY_WHEN
+from applyprune.planning.order import is_built_in
+from applyprune.planning.readiness.cel import compile_rule
+from applyprune.planning.readiness.wait_rules import Awaited, Wait, is_awaited
+from applyprune.planning.schema.crd import defined_kinds, has_status
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from applyprune.engine.ports import Cluster
     from applyprune.model.options import Options
     from applyprune.model.plan import Desired
-    from applyprune.planning.ready_rules import Rule
+    from applyprune.planning.readiness.cel import Rule
 
 
 @dataclass(slots=True)

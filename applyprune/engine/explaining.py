@@ -10,16 +10,16 @@ from applyprune.errors import ApplypruneError, Conflict, Invalid, NotServed, as_
 from applyprune.model.display import and_more
 from applyprune.model.problem import Mark
 from applyprune.model.resources import AUTOSCALERS
-from applyprune.planning.blaming import (
+from applyprune.planning.ownership.conflicts import conflicts_of, explain, is_about_scale
+from applyprune.planning.schema.openapi import unknown_fields
+from applyprune.planning.schema.server_errors import (
     advice,
     clean_message,
     dotted,
     error_fields,
     is_unknown_field,
 )
-from applyprune.planning.conflicts import conflicts_of, explain, is_about_scale
-from applyprune.planning.schemas import unknown_fields
-from applyprune.planning.suggesting import did_you_mean
+from applyprune.planning.suggest import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

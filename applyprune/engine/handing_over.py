@@ -9,21 +9,21 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from applyprune.errors import ApplypruneError, Conflict, RunFailed
-from applyprune.planning.managed_fields import (
+from applyprune.planning.applyset import PART_OF
+from applyprune.planning.ownership.managed_fields import (
     hand_over_patch,
     migrate_patch,
     release_patch,
     set_manager,
     settle_patch,
 )
-from applyprune.planning.tracking import PART_OF
 
 if TYPE_CHECKING:
     from applyprune.engine.ports import Cluster
     from applyprune.model.live import LiveObject
     from applyprune.model.plan import ApplyStep
     from applyprune.model.resources import Resource
-    from applyprune.planning.tracking import ApplySetIdentity
+    from applyprune.planning.applyset import ApplySetIdentity
 
 
 _TRIES = 8

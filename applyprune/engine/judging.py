@@ -13,10 +13,10 @@ from applyprune.model.identity import Ref
 from applyprune.model.live import LiveObject
 from applyprune.model.options import Mode, Options
 from applyprune.model.resources import CONFIG_MAPS
-from applyprune.planning.explaining import ExplainInput, explained
-from applyprune.planning.planner import make_plan
-from applyprune.planning.scope import resolve
-from applyprune.planning.tracking import PART_OF, SET_ID, set_name
+from applyprune.planning.applyset import PART_OF, SET_ID, set_name
+from applyprune.planning.desired import resolve
+from applyprune.planning.explain import ExplainInput, explained
+from applyprune.planning.plan import make_plan
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from applyprune.model.live import State
     from applyprune.model.manifest import Manifest
     from applyprune.model.resources import Resource, ResourceMap
-    from applyprune.planning.tracking import ApplySetIdentity
+    from applyprune.planning.applyset import ApplySetIdentity
 
 
 def explain(

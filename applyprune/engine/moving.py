@@ -28,9 +28,9 @@ from applyprune.errors import (
 )
 from applyprune.model.events import Event, ObjectDone, Outcome, Phase, Started
 from applyprune.model.options import DryRun, Mode, Options
-from applyprune.planning.managed_fields import mark_patch, own_apply_entry
-from applyprune.planning.moving import Move, MoveStep, move_step
-from applyprune.planning.selecting import chosen
+from applyprune.planning.inventory.move import Move, MoveStep, move_step
+from applyprune.planning.inventory.selection import chosen
+from applyprune.planning.ownership.managed_fields import mark_patch, own_apply_entry
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from applyprune.model.live import LiveObject, State
     from applyprune.model.problem import Problem
     from applyprune.model.resources import Resource
-    from applyprune.planning.tracking import ApplySetIdentity
+    from applyprune.planning.applyset import ApplySetIdentity
 
 _TRIES = 8
 _MOVED = "inventory move"

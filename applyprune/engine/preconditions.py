@@ -15,8 +15,8 @@ from applyprune.errors import (
 from applyprune.model.identity import Ref
 from applyprune.model.options import DryRun, Mode
 from applyprune.model.resources import NAMESPACES
-from applyprune.planning.scope import labels_of
-from applyprune.planning.selecting import unlisted
+from applyprune.planning.desired import labels_of
+from applyprune.planning.inventory.selection import unlisted
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from applyprune.model.inventory import Inventory
     from applyprune.model.manifest import Manifest
     from applyprune.model.options import Options
-    from applyprune.planning.tracking import ApplySetIdentity
-    from applyprune.planning.world import ClusterSnapshot
+    from applyprune.planning.applyset import ApplySetIdentity
+    from applyprune.planning.snapshot import ClusterSnapshot
 
 
 def refuse_empty(inventory: Inventory, options: Options, manifests: Sequence[Manifest]) -> None:

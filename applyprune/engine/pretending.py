@@ -25,16 +25,16 @@ from applyprune.model.display import and_more
 from applyprune.model.events import ObjectDiff, Outcome
 from applyprune.model.plan import Action
 from applyprune.model.resources import CRD, NAMESPACE
-from applyprune.planning.comparing import dropped, overlaid, substance, without
-from applyprune.planning.conflicts import settled_first
-from applyprune.planning.definitions import defined_resources, schema_of
-from applyprune.planning.drift_by_manifest import drifted_from_manifest, manifest_drift
-from applyprune.planning.field_paths import from_pointer, is_under, left_out
-from applyprune.planning.ignoring import ignored_of, parse_rule
-from applyprune.planning.masking import masked
-from applyprune.planning.normalization import sent
-from applyprune.planning.refusals import is_denial
-from applyprune.planning.structural import validate
+from applyprune.planning.diff import dropped, overlaid, substance, without
+from applyprune.planning.drift import drifted_from_manifest, manifest_drift
+from applyprune.planning.fields.normalize import sent
+from applyprune.planning.fields.path import from_pointer, is_under, left_out
+from applyprune.planning.fields.redact import masked
+from applyprune.planning.ownership.conflicts import settled_first
+from applyprune.planning.ownership.ignored_fields import ignored_of, parse_rule
+from applyprune.planning.readiness.pods import is_denial
+from applyprune.planning.schema.crd import defined_resources, schema_of
+from applyprune.planning.schema.structural import validate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from applyprune.model.live import LiveObject
     from applyprune.model.plan import ApplyStep, Desired, RemoveStep
     from applyprune.model.resources import Resource
-    from applyprune.planning.ignoring import Ignored
+    from applyprune.planning.ownership.ignored_fields import Ignored
 
 NOT_CHECKED = "not checked by the server: its namespace or kind is not there yet"
 CHANGING_HANDS = "not checked by the server in full: some fields have to change hands"

@@ -25,11 +25,11 @@ from applyprune.model.resources import (
     NAMESPACE,
     Resource,
 )
-from applyprune.planning.evidence import SECRET, needs_values
-from applyprune.planning.managed_fields import own_apply_entry
-from applyprune.planning.ordering import is_built_in
-from applyprune.planning.tracking import PART_OF, SET_ID
-from applyprune.planning.world import ClusterSnapshot
+from applyprune.planning.applyset import PART_OF, SET_ID
+from applyprune.planning.order import is_built_in
+from applyprune.planning.ownership.managed_fields import own_apply_entry
+from applyprune.planning.ownership.owner import SECRET, needs_values
+from applyprune.planning.snapshot import ClusterSnapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from applyprune.model.inventory import Inventory
     from applyprune.model.plan import Desired
     from applyprune.model.resources import ResourceMap
-    from applyprune.planning.tracking import ApplySetIdentity
+    from applyprune.planning.applyset import ApplySetIdentity
 
 States: TypeAlias = "dict[Ref, State]"
 

@@ -16,7 +16,7 @@ from applyprune.engine.inventory_lock import DELETE_TIMEOUT
 from applyprune.engine.trials import another_name, try_create
 from applyprune.errors import ApplypruneError, Invalid, NotFound, NotReady, RunFailed
 from applyprune.model.inventory import Ownership
-from applyprune.planning.immutability import explained, is_worth_a_trial, why_not
+from applyprune.planning.schema.server_errors import explained, is_worth_a_trial, why_not
 
 if TYPE_CHECKING:
     from applyprune.engine.context import RunContext

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from applyprune.engine.cancellation import Cancellation
     from applyprune.engine.ports import Store
-    from applyprune.planning.tracking import ApplySetIdentity
+    from applyprune.planning.applyset import ApplySetIdentity
 
 
 def release(

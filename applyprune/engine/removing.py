@@ -28,11 +28,11 @@ from applyprune.model.live import Absent, LiveObject, Unknown
 from applyprune.model.options import DryRun, Mode
 from applyprune.model.plan import Action, RemoveStep
 from applyprune.model.resources import CRD, NAMESPACE
-from applyprune.planning.cascade import cascade_of
-from applyprune.planning.managed_fields import orphan_patch
-from applyprune.planning.removal import remove_step
-from applyprune.planning.report import waiting
-from applyprune.planning.world import CascadeContents
+from applyprune.planning.ownership.managed_fields import orphan_patch
+from applyprune.planning.prune.cascade import cascade_of
+from applyprune.planning.prune.removal import remove_step
+from applyprune.planning.snapshot import CascadeContents
+from applyprune.planning.summary import waiting
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from applyprune.engine.pretending import ServerDryRun
     from applyprune.model.identity import Ref
     from applyprune.model.problem import Problem
-    from applyprune.planning.world import ClusterSnapshot
+    from applyprune.planning.snapshot import ClusterSnapshot
 
 _SHOWN = 3
 _TRIES = 8

@@ -14,8 +14,8 @@ from applyprune.errors import ApplypruneError, InventoryError, as_problem
 from applyprune.model.events import Event, MismatchFound, ObjectDone, Outcome, Started
 from applyprune.model.inventory import MismatchType, Repair
 from applyprune.model.options import DryRun, Mode, Options
-from applyprune.planning.checking import check, repaired
-from applyprune.planning.managed_fields import mark_patch, own_apply_entry
+from applyprune.planning.inventory.check import check, repaired
+from applyprune.planning.ownership.managed_fields import mark_patch, own_apply_entry
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from applyprune.engine.ports import Cluster, DamagedStore
     from applyprune.model.inventory import Inventory, Mismatch, Ownership
     from applyprune.model.problem import Problem
-    from applyprune.planning.tracking import ApplySetIdentity
+    from applyprune.planning.applyset import ApplySetIdentity
 
 
 def repair(

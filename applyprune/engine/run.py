@@ -38,15 +38,15 @@ from applyprune.model.events import (
 from applyprune.model.inventory import Entry, Inventory
 from applyprune.model.options import DryRun, Mode, Options
 from applyprune.model.plan import Action, Plan
-from applyprune.planning.planner import make_plan
-from applyprune.planning.recovery import (
+from applyprune.planning.desired import resolve
+from applyprune.planning.inventory.selection import partial_problem
+from applyprune.planning.plan import make_plan
+from applyprune.planning.snapshot import (
+    ClusterSnapshot,
     recovered_problem,
     restored_problem,
     unlisted_problem,
 )
-from applyprune.planning.scope import resolve
-from applyprune.planning.selecting import partial_problem
-from applyprune.planning.world import ClusterSnapshot
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from applyprune.model.identity import Ref
     from applyprune.model.manifest import Manifest
     from applyprune.model.problem import Problem
-    from applyprune.planning.tracking import ApplySetIdentity
+    from applyprune.planning.applyset import ApplySetIdentity
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from applyprune.errors import ApplypruneError, Forbidden
-from applyprune.planning.managed_fields import own_apply_entry
-from applyprune.planning.tracking import PART_OF
+from applyprune.planning.applyset import PART_OF
+from applyprune.planning.ownership.managed_fields import own_apply_entry
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from applyprune.engine.ports import Cluster
     from applyprune.model.live import LiveObject
     from applyprune.model.resources import Resource, ResourceMap
-    from applyprune.planning.tracking import ApplySetIdentity
+    from applyprune.planning.applyset import ApplySetIdentity
 
 _NAMED = 3
 

@@ -31,16 +31,15 @@ from applyprune.model.events import (
 )
 from applyprune.model.live import Absent, Unknown
 from applyprune.model.resources import CONFIG_MAPS
-from applyprune.planning.recovery import is_restored, restored_problem
-from applyprune.planning.standing import (
+from applyprune.planning.applyset import PART_OF, SET_ID
+from applyprune.planning.readiness.object_status import (
     is_waited_for,
     object_status,
     status_warning,
     unattributed_drift,
     verdict,
 )
-from applyprune.planning.tracking import PART_OF, SET_ID
-from applyprune.planning.world import ClusterSnapshot
+from applyprune.planning.snapshot import ClusterSnapshot, is_restored, restored_problem
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -51,7 +50,7 @@ if TYPE_CHECKING:
     from applyprune.model.identity import Ref
     from applyprune.model.inventory import Inventory
     from applyprune.model.live import State
-    from applyprune.planning.tracking import ApplySetIdentity
+    from applyprune.planning.applyset import ApplySetIdentity
 
 _TURN = 0.5
 _DRIFTED = 1

@@ -23,12 +23,16 @@ from applyprune.errors import NotReady, as_problem
 from applyprune.model.display import and_more
 from applyprune.model.events import Event, Readiness, ReadinessReported, Status
 from applyprune.model.resources import EVENTS, PODS, REPLICA_SETS
-from applyprune.planning.awaiting import WITH_PODS
-from applyprune.planning.pod_readiness import current_pods, pods_problem
-from applyprune.planning.readiness import assess
-from applyprune.planning.refusals import events_problem, refused_creation
-from applyprune.planning.report import waiting
-from applyprune.planning.tracking import PART_OF
+from applyprune.planning.applyset import PART_OF
+from applyprune.planning.readiness.kstatus import assess
+from applyprune.planning.readiness.pods import (
+    current_pods,
+    events_problem,
+    pods_problem,
+    refused_creation,
+)
+from applyprune.planning.readiness.wait_rules import WITH_PODS
+from applyprune.planning.summary import waiting
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -40,8 +44,8 @@ if TYPE_CHECKING:
     from applyprune.model.live import LiveObject
     from applyprune.model.problem import Problem
     from applyprune.model.resources import Resource
-    from applyprune.planning.awaiting import Awaited
-    from applyprune.planning.tracking import ApplySetIdentity
+    from applyprune.planning.applyset import ApplySetIdentity
+    from applyprune.planning.readiness.wait_rules import Awaited
 
     Body = Mapping[str, Any]
 

@@ -6,15 +6,21 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from applyprune.errors import Conflict, RunFailed
-from applyprune.planning.managed_fields import leave_patch
-from applyprune.planning.normalization import sent
-from applyprune.planning.yielding import kept, refuse_split, split_fields, stub, yields
+from applyprune.planning.fields.normalize import sent
+from applyprune.planning.ownership.ignored_fields import (
+    kept,
+    refuse_split,
+    split_fields,
+    stub,
+    yields,
+)
+from applyprune.planning.ownership.managed_fields import leave_patch
 
 if TYPE_CHECKING:
     from applyprune.engine.ports import Cluster
     from applyprune.model.live import LiveObject
     from applyprune.model.plan import ApplyStep, Desired
-    from applyprune.planning.tracking import ApplySetIdentity
+    from applyprune.planning.applyset import ApplySetIdentity
 
 _RELEASE_TRIES = 8
 

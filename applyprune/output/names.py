@@ -21,7 +21,7 @@ from applyprune.model.events import (
     ObjectStatus,
     Outcome,
 )
-from applyprune.planning.tracking import ApplySetIdentity
+from applyprune.planning.applyset import ApplySetIdentity
 
 if TYPE_CHECKING:
     from applyprune.model.events import Event

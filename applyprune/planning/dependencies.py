@@ -13,7 +13,7 @@ from applyprune.errors import InputError
 from applyprune.model.identity import Ref
 from applyprune.model.json_access import mapping
 from applyprune.model.resources import CRD, NAMESPACE
-from applyprune.planning.definitions import defined_kinds
+from applyprune.planning.schema.crd import defined_kinds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from applyprune.planning.tracking import PART_OF
+from applyprune.planning.applyset import PART_OF
 from tests.support.command import Ended, applyprune
 from tests.support.objects import SERVICE, config_map
 from tests.support.stage import Stage

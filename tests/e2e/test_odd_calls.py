@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from applyprune.planning.tracking import SET_ID
+from applyprune.planning.applyset import SET_ID
 from tests.support.command import applyprune
 from tests.support.input_files import write_input
 from tests.support.objects import config_map

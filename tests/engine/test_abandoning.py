@@ -9,7 +9,7 @@ import pytest
 from applyprune.errors import InventoryLocked, UsageError
 from applyprune.model.events import Outcome
 from applyprune.model.options import Adopt, DryRun
-from applyprune.planning.tracking import PART_OF
+from applyprune.planning.applyset import PART_OF
 from tests.support.actors import ALICE
 from tests.support.fault_proxy import Exchange, FaultProxy, always, faults, first
 from tests.support.kill import Moment, kill_at, kill_at_patch

@@ -16,7 +16,7 @@ from applyprune.cluster.objects import live_object
 from applyprune.model.events import ObjectDiff, Outcome
 from applyprune.model.options import Adopt, DryRun
 from applyprune.model.resources import CONFIG_MAPS
-from applyprune.planning.drift_by_record import drifted_from_record, recorded_drift
+from applyprune.planning.drift import drifted_from_record, recorded_drift
 from tests.support.actors import ALICE
 from tests.support.objects import config_map, crd, custom_resource, manifest
 from tests.support.stage import Stage, Story

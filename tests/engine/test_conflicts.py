@@ -13,7 +13,7 @@ from applyprune.errors import InputError
 from applyprune.model.events import Outcome
 from applyprune.model.options import Adopt, DryRun
 from applyprune.output.shapes import shape
-from applyprune.planning.tracking import PART_OF
+from applyprune.planning.applyset import PART_OF
 from tests.support.actors import ALICE, ARGO
 from tests.support.objects import config_map
 from tests.support.stage import Stage

@@ -14,7 +14,7 @@ from applyprune.localplane import API_SERVER_ONLY
 from applyprune.model.events import MismatchFound, Outcome
 from applyprune.model.inventory import MismatchType, Ownership, Repair
 from applyprune.model.options import Mode
-from applyprune.planning.tracking import PART_OF
+from applyprune.planning.applyset import PART_OF
 from tests.support.api import Api
 from tests.support.command import start
 from tests.support.fault_proxy import FaultProxy, always, faults

@@ -12,7 +12,7 @@ from applyprune.model.events import Outcome
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import Entry
 from applyprune.model.options import Adopt, Mode
-from applyprune.planning.tracking import PART_OF, SHARD_OF
+from applyprune.planning.applyset import PART_OF, SHARD_OF
 from tests.support.objects import config_map
 from tests.support.stage import Stage
 

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from applyprune.planning.tracking import PART_OF
+from applyprune.planning.applyset import PART_OF
 from tests.support.command import start
 from tests.support.input_files import write_input
 from tests.support.live import config_maps

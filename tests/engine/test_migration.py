@@ -9,7 +9,7 @@ import pytest
 
 from applyprune.model.events import Outcome
 from applyprune.model.options import Mode
-from applyprune.planning.tracking import LAST_APPLIED
+from applyprune.planning.applyset import LAST_APPLIED
 from tests.support.fault_proxy import Exchange, FaultProxy, always, faults
 from tests.support.objects import DEPLOYMENT, config_map
 

@@ -12,7 +12,7 @@ from applyprune.errors import InventoryLocked, UsageError
 from applyprune.model.events import ObjectDone, Outcome, Waiting
 from applyprune.model.inventory import Ownership
 from applyprune.model.options import Adopt, DryRun
-from applyprune.planning.tracking import PART_OF
+from applyprune.planning.applyset import PART_OF
 from tests.support.actors import ALICE
 from tests.support.fault_proxy import Exchange, FaultProxy, always, faults, first
 from tests.support.kill import kill_at_patch

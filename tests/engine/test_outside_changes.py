@@ -10,7 +10,7 @@ from urllib.parse import quote
 import pytest
 
 from applyprune.model.events import Outcome
-from applyprune.planning.tracking import PART_OF
+from applyprune.planning.applyset import PART_OF
 from tests.support.api import writes
 from tests.support.objects import DEPLOYMENT, SECRET, SERVICE, config_map
 

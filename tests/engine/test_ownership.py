@@ -8,7 +8,7 @@ import pytest
 
 from applyprune.model.events import Outcome
 from applyprune.model.options import Adopt, Mode
-from applyprune.planning.tracking import PART_OF
+from applyprune.planning.applyset import PART_OF
 from tests.support.actors import ALICE
 from tests.support.objects import SERVICE, config_map
 from tests.support.stage import Stage

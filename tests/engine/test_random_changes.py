@@ -13,7 +13,7 @@ import pytest
 
 from applyprune.localplane import PlaneSpec
 from applyprune.model.events import ObjectDone, Outcome
-from applyprune.planning.tracking import PART_OF
+from applyprune.planning.applyset import PART_OF
 from tests.support.api import Api, AuditTrail
 from tests.support.stage import Stage
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from applyprune.localplane import Plane
-    from applyprune.planning.tracking import ApplySetIdentity
+    from applyprune.planning.applyset import ApplySetIdentity
     from tests.support.plane import FreshPlane
 
 # No controllers: what they write at any moment would make a forced apply, which holds for the

@@ -12,7 +12,7 @@ from applyprune.errors import InventoryError, InventoryLocked, UsageError
 from applyprune.model.events import Outcome
 from applyprune.model.inventory import LockHolder, MismatchType, Ownership
 from applyprune.model.options import DryRun
-from applyprune.planning.tracking import PART_OF
+from applyprune.planning.applyset import PART_OF
 from tests.support.objects import config_map, crd, custom_resource
 from tests.support.plane import NO_NODES
 from tests.support.stage import Stage

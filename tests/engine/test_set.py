@@ -9,7 +9,7 @@ import pytest
 from applyprune.errors import EmptyInput, UsageError
 from applyprune.model.events import InventoryWritten, ObjectDone, Outcome, Phase, Planned, Started
 from applyprune.model.options import DryRun, Mode
-from applyprune.planning.tracking import PART_OF
+from applyprune.planning.applyset import PART_OF
 from tests.support.api import writes
 from tests.support.objects import DEPLOYMENT, SECRET, SERVICE, config_map
 from tests.support.stage import Stage

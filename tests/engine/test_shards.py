@@ -17,7 +17,7 @@ from applyprune.model.events import Outcome
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import ApplyFingerprint, Entry, Inventory, MismatchType, Ownership
 from applyprune.model.options import Mode
-from applyprune.planning.tracking import SHARD_OF
+from applyprune.planning.applyset import SHARD_OF
 from tests.support.objects import config_map
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from applyprune.model.events import (
     WarningRaised,
 )
 from applyprune.model.inventory import Ownership
-from applyprune.planning.tracking import PART_OF
+from applyprune.planning.applyset import PART_OF
 from tests.support.objects import SECRET, SERVICE, config_map
 
 if TYPE_CHECKING:

@@ -35,8 +35,8 @@ from applyprune.model.live import LiveObject
 from applyprune.model.manifest import Origin
 from applyprune.model.options import DryRun
 from applyprune.model.resources import Resource
-from applyprune.planning.awaiting import Awaited
-from applyprune.planning.tracking import PART_OF, applyset_identity
+from applyprune.planning.applyset import PART_OF, applyset_identity
+from applyprune.planning.readiness.wait_rules import Awaited
 from tests.support.fault_proxy import always, faults
 from tests.support.objects import config_map
 from tests.support.stage import Stage, Story

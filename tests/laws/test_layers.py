@@ -61,11 +61,11 @@ def test_layer_imports_only_what_it_may(name: str) -> None:
 
 
 BUT = {
-    ("applyprune.planning.managed_fields", "jsonpatch"),
-    ("applyprune.planning.ready_rules", "cel_expr_python"),
-    ("applyprune.planning.ready_rules", "cel_expr_python.ext"),
-    ("applyprune.planning.structural", "jsonschema"),
-    ("applyprune.planning.structural", "jsonschema.validators"),
+    ("applyprune.planning.ownership.managed_fields", "jsonpatch"),
+    ("applyprune.planning.readiness.cel", "cel_expr_python"),
+    ("applyprune.planning.readiness.cel", "cel_expr_python.ext"),
+    ("applyprune.planning.schema.structural", "jsonschema"),
+    ("applyprune.planning.schema.structural", "jsonschema.validators"),
 }
 
 

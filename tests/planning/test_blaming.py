@@ -8,14 +8,14 @@ import pytest
 
 from applyprune.errors import Invalid
 from applyprune.model.problem import Field, Mark
-from applyprune.planning.blaming import (
+from applyprune.planning.schema.openapi import unknown_fields
+from applyprune.planning.schema.server_errors import (
     advice,
     clean_message,
     dotted,
     error_fields,
     is_unknown_field,
 )
-from applyprune.planning.schemas import unknown_fields
 
 BODY: dict[str, Any] = {
     "apiVersion": "apps/v1",

@@ -12,7 +12,8 @@ import pytest
 from applyprune.errors import Conflict, Invalid
 from applyprune.model.options import Adopt, Options
 from applyprune.model.plan import Action, ApplyStep, Desired, OnConflict
-from applyprune.planning.conflicts import (
+from applyprune.planning.applyset import applyset_identity
+from applyprune.planning.ownership.conflicts import (
     contended,
     explain,
     forces,
@@ -21,7 +22,6 @@ from applyprune.planning.conflicts import (
     settled_first,
     skips,
 )
-from applyprune.planning.tracking import applyset_identity
 from tests.support.actors import ARGO
 from tests.support.planning import DEPLOYMENTS, SECRETS, TARGET, body, desired, live, recorded
 from tests.support.planning import managed as entry

@@ -10,8 +10,8 @@ import pytest
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import Entry
 from applyprune.model.live import LiveObject
-from applyprune.planning.drift_by_record import drifted_from_record, recorded_drift
-from applyprune.planning.evidence import fingerprint_of
+from applyprune.planning.drift import drifted_from_record, recorded_drift
+from applyprune.planning.ownership.owner import fingerprint_of
 
 MANAGER = "applyprune/shop/web"
 REF = Ref("apps", "Deployment", "shop", "web")

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from applyprune.model.resources import Resource
-from applyprune.planning.evidence import holds, needs_values, unchanged
-from applyprune.planning.tracking import PART_OF
+from applyprune.planning.applyset import PART_OF
+from applyprune.planning.ownership.owner import holds, needs_values, unchanged
 from tests.support.planning import (
     CONFIG_MAPS,
     DEPLOYMENTS,

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from applyprune.planning.field_paths import (
+from applyprune.planning.fields.fieldsv1 import is_split, leaves, owns, whole_above
+from applyprune.planning.fields.path import (
     MISSING,
     ListItem,
     Path,
@@ -20,7 +21,6 @@ from applyprune.planning.field_paths import (
     to_pointer,
     value_at,
 )
-from applyprune.planning.field_sets import is_split, leaves, owns, whole_above
 
 WEB = ListItem((("name", "web"),))
 PORT = ListItem((("containerPort", 80), ("protocol", "TCP")))

@@ -6,8 +6,8 @@ import pytest
 
 from applyprune.errors import UsageError
 from applyprune.model.identity import Ref
-from applyprune.planning.field_paths import to_pointer
-from applyprune.planning.ignoring import ignored_of, parse_rule
+from applyprune.planning.fields.path import to_pointer
+from applyprune.planning.ownership.ignored_fields import ignored_of, parse_rule
 
 WEB = Ref("apps", "Deployment", "shop", "web-1")
 ROLE = Ref("rbac.authorization.k8s.io", "ClusterRole", "", "system:node")

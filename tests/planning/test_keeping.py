@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from applyprune.planning.keeping import orphan_mark
+from applyprune.planning.annotations import orphan_mark
 
 KEPT = [
     {"applyprune.dev/prune": "disabled"},

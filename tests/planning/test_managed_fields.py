@@ -9,7 +9,8 @@ import pytest
 
 from applyprune.model.identity import Ref
 from applyprune.model.live import LiveObject
-from applyprune.planning.managed_fields import (
+from applyprune.planning.applyset import PART_OF, applyset_identity
+from applyprune.planning.ownership.managed_fields import (
     hand_over_patch,
     leave_patch,
     mark_patch,
@@ -19,7 +20,6 @@ from applyprune.planning.managed_fields import (
     set_manager,
     settle_patch,
 )
-from applyprune.planning.tracking import PART_OF, applyset_identity
 from tests.support.planning import TARGET, live, managed
 
 if TYPE_CHECKING:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from copy import deepcopy
 
-from applyprune.planning.digests import manifest_digest
-from applyprune.planning.normalization import normalize
-from applyprune.planning.tracking import PART_OF
+from applyprune.planning.applyset import PART_OF
+from applyprune.planning.fields.normalize import manifest_digest, normalize
 from tests.support.planning import body
 
 

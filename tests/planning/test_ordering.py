@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from applyprune.model.identity import GroupKind
-from applyprune.planning.ordering import wave_of
+from applyprune.planning.order import wave_of
 
 RBAC = "rbac.authorization.k8s.io"
 ADMISSION = "admissionregistration.k8s.io"

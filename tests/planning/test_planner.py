@@ -13,9 +13,9 @@ from applyprune.model.live import Absent, State, Unknown
 from applyprune.model.options import Adopt, Mode, Options
 from applyprune.model.plan import Action, ApplyStep, Plan, RemoveStep
 from applyprune.model.problem import Problem, ProblemKind
-from applyprune.planning.planner import make_plan
-from applyprune.planning.tracking import ApplySetIdentity
-from applyprune.planning.world import CascadeContents, ClusterSnapshot
+from applyprune.planning.applyset import ApplySetIdentity
+from applyprune.planning.plan import make_plan
+from applyprune.planning.snapshot import CascadeContents, ClusterSnapshot
 from tests.support.planning import (
     CONFIG_MAPS,
     DEPLOYMENTS,

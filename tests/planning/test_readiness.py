@@ -13,9 +13,14 @@ from typing import Any
 import pytest
 
 from applyprune.model.events import Readiness, Status
-from applyprune.planning.pod_readiness import current_pods, pods_problem
-from applyprune.planning.readiness import assess
-from applyprune.planning.refusals import events_problem, is_refusal, refused_creation
+from applyprune.planning.readiness.kstatus import assess
+from applyprune.planning.readiness.pods import (
+    current_pods,
+    events_problem,
+    is_refusal,
+    pods_problem,
+    refused_creation,
+)
 
 Body = dict[str, Any]
 WAITING, DONE, FAILED = Status.IN_PROGRESS, Status.CURRENT, Status.FAILED

@@ -9,9 +9,9 @@ import pytest
 from applyprune.errors import InputError, InputErrors
 from applyprune.model.identity import Ref
 from applyprune.model.options import Options
+from applyprune.planning.applyset import PART_OF
 from applyprune.planning.dependencies import DEPENDS_ON
-from applyprune.planning.scope import resolve
-from applyprune.planning.tracking import PART_OF
+from applyprune.planning.desired import resolve
 from tests.support.objects import manifest
 from tests.support.planning import CATALOGUE, TARGET, body
 

@@ -10,7 +10,7 @@ import pytest
 from applyprune.errors import InputError, InputErrors
 from applyprune.model.manifest import Origin
 from applyprune.planning.dependencies import DEPENDS_ON
-from applyprune.planning.sorting import WAVE, in_order
+from applyprune.planning.order import WAVE, in_order
 from tests.support.planning import (
     CLUSTER_ROLES,
     CONFIG_MAPS,

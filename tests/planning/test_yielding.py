@@ -9,14 +9,19 @@ import pytest
 
 from applyprune.errors import InputError, RunFailed
 from applyprune.model.plan import OnConflict
-from applyprune.planning.digests import manifest_digest
-from applyprune.planning.evidence import unchanged
-from applyprune.planning.field_paths import to_pointer
-from applyprune.planning.managed_fields import hand_over_patch, leave_patch, orphan_patch
-from applyprune.planning.normalization import sent
-from applyprune.planning.scope import resolve
-from applyprune.planning.tracking import applyset_identity, set_of, yielded_manager
-from applyprune.planning.yielding import kept, refuse_split, split_fields, stub, yields
+from applyprune.planning.applyset import applyset_identity, set_of, yielded_manager
+from applyprune.planning.desired import resolve
+from applyprune.planning.fields.normalize import manifest_digest, sent
+from applyprune.planning.fields.path import to_pointer
+from applyprune.planning.ownership.ignored_fields import (
+    kept,
+    refuse_split,
+    split_fields,
+    stub,
+    yields,
+)
+from applyprune.planning.ownership.managed_fields import hand_over_patch, leave_patch, orphan_patch
+from applyprune.planning.ownership.owner import unchanged
 from tests.support.objects import manifest
 from tests.support.planning import (
     CATALOGUE,

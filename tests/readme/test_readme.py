@@ -19,7 +19,7 @@ from applyprune.cli.accidents import BUG
 from applyprune.cli.main import cli
 from applyprune.controller.bundle import DeletionPolicy
 from applyprune.controller.names import STALLING, Condition
-from applyprune.planning import keeping
+from applyprune.planning import annotations as keeping
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import quote
 
-from applyprune.planning.tracking import PART_OF
+from applyprune.planning.applyset import PART_OF
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -10,11 +10,10 @@ from applyprune.model.live import LiveObject
 from applyprune.model.manifest import Origin
 from applyprune.model.plan import Desired
 from applyprune.model.resources import Resource, ResourceMap
-from applyprune.planning.digests import manifest_digest
-from applyprune.planning.evidence import fingerprint_of
-from applyprune.planning.normalization import normalize
-from applyprune.planning.ordering import wave_of
-from applyprune.planning.tracking import PART_OF, applyset_identity
+from applyprune.planning.applyset import PART_OF, applyset_identity
+from applyprune.planning.fields.normalize import manifest_digest, normalize
+from applyprune.planning.order import wave_of
+from applyprune.planning.ownership.owner import fingerprint_of
 
 TARGET = applyset_identity("web", "home")
 CONFIG_MAPS = Resource("", "v1", "ConfigMap", "configmaps", namespaced=True)

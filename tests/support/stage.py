@@ -27,7 +27,7 @@ from applyprune.model.events import (
 )
 from applyprune.model.inventory import Ownership
 from applyprune.model.options import DryRun, Mode, Options, PruneLimit
-from applyprune.planning.tracking import applyset_identity
+from applyprune.planning.applyset import applyset_identity
 from tests.support.objects import manifest
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from applyprune.model.inventory import Inventory, MismatchType
-    from applyprune.planning.tracking import ApplySetIdentity
+    from applyprune.planning.applyset import ApplySetIdentity
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from applyprune.planning.tracking import MANAGERS, PART_OF
+from applyprune.planning.applyset import MANAGERS, PART_OF
 from tests.support.fault_proxy import FaultProxy
 from tests.support.kill import Moment, kill_at
 from tests.support.live import config_maps, members, objects

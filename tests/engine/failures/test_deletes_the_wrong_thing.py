@@ -12,7 +12,7 @@ import pytest
 from applyprune.errors import UsageError
 from applyprune.model.events import Outcome
 from applyprune.model.options import Adopt, DryRun, Mode
-from applyprune.planning.tracking import PART_OF
+from applyprune.planning.applyset import PART_OF
 from tests.support.api import Api
 from tests.support.fault_proxy import Exchange, FaultProxy, always
 from tests.support.objects import DEPLOYMENT, SERVICE, config_map, crd, custom_resource, event

@@ -17,7 +17,7 @@ from applyprune.model.events import Outcome, Waiting
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import Entry, LockHolder, Ownership
 from applyprune.model.options import Mode
-from applyprune.planning.tracking import PART_OF, SET_ID
+from applyprune.planning.applyset import PART_OF, SET_ID
 from tests.support.fault_proxy import Exchange, FaultProxy, always, faults
 from tests.support.input_files import write_input
 from tests.support.kill import Moment, kill_at

@@ -1,0 +1,1 @@
+"""Fields of objects: paths, FieldsV1 sets, normalized bodies, masked values."""

@@ -1,0 +1,89 @@
+"""FieldsV1: the tree of names in which a managedFields entry says which fields it owns.
+
+``f:`` names a field, ``k:`` an item of a list by its keys, ``v:`` a member of a set, ``.`` what
+holds them; a name with nothing below it is owned as a whole.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from applyprune.planning.fields.path import ListItem, Path, SetMember, item
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from applyprune.planning.fields.path import Step
+
+
+def leaves(fields: Mapping[str, Any], above: Path = ()) -> Iterator[Path]:
+    """Yield the path of each field that is owned.
+
+    The keys of an item are owned with whatever else of it is, and named only where that is nothing.
+    """
+    last = above[-1] if above else ""
+    keys = {name for name, _ in last.keys} if isinstance(last, ListItem) else set()
+    below = {step: inner for step, inner in _below(fields).items() if inner != {".": {}}}
+    more = {step: inner for step, inner in below.items() if step not in keys}
+    for step, inner in (more or below).items():
+        path = (*above, step)
+        if inner:
+            yield from leaves(inner, path)
+        else:
+            yield path
+
+
+def owns(fields: Mapping[str, Any], path: Path) -> bool:
+    """Return whether a field is owned, by itself or as a part of what is owned as a whole."""
+    for step in path:
+        below = _below(fields)
+        if step not in below:
+            return False
+        fields = below[step]
+        if not fields:
+            return True
+    return True
+
+
+def whole_above(fields: Mapping[str, Any], path: Path) -> Path:
+    """Return what is owned as a whole and holds the field as a part; empty when there is none."""
+    for depth, step in enumerate(path[:-1], 1):
+        below = _below(fields)
+        if step not in below:
+            return ()
+        fields = below[step]
+        if not fields:
+            return path[:depth]
+    return ()
+
+
+def is_split(fields: Mapping[str, Any], path: Path) -> bool:
+    """Return whether parts of what is at the path are owned one by one."""
+    for step in path:
+        below = _below(fields)
+        if step not in below:
+            return False
+        fields = below[step]
+    return any(name != "." for name in fields)
+
+
+def _below(fields: Mapping[str, Any]) -> Mapping[Step, Mapping[str, Any]]:
+    found: dict[Step, Mapping[str, Any]] = {}
+    for name, inner in fields.items():
+        if (step := _step(name)) is not None:
+            found[step] = inner or {}
+    return found
+
+
+def _step(name: str) -> Step | None:
+    kind, _, text = name.partition(":")
+    match kind:
+        case "f":
+            return text
+        case "k":
+            return item(json.loads(text))
+        case "v":
+            return SetMember(json.loads(text))
+        case _:
+            return None

@@ -1,0 +1,1 @@
+"""Decisions about an inventory itself: check it, move entries, select entries."""

@@ -1,0 +1,255 @@
+"""Which objects go before which: waves by kind and dependency; all of a wave goes at once.
+
+Deletion takes the waves in reverse, so custom resources go before their CRD and contents before
+their namespace. The table is by group and kind: a bare kind may belong to anybody's CRD.
+
+The order of a set: each object after what it depends on, whatever order it was read in.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from graphlib import CycleError, TopologicalSorter
+from itertools import pairwise
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from applyprune.errors import InputError, raise_all
+from applyprune.model.identity import GroupKind
+from applyprune.model.inventory import Wave
+from applyprune.model.json_access import mapping
+from applyprune.model.problem import Mark
+from applyprune.model.resources import CRD, NAMESPACE
+from applyprune.planning.dependencies import DEPENDS_ON, asked_for, brought, needed
+from applyprune.planning.suggest import closest
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    from applyprune.model.identity import Ref
+    from applyprune.model.plan import Desired
+
+_RBAC = "rbac.authorization.k8s.io"
+_ADMISSION = "admissionregistration.k8s.io"
+
+_FIRST: tuple[frozenset[GroupKind], ...] = (
+    frozenset({NAMESPACE}),
+    frozenset({CRD}),
+    # What others name or are bounded by.
+    frozenset(
+        {
+            GroupKind("", "ConfigMap"),
+            GroupKind("", "LimitRange"),
+            GroupKind("", "PersistentVolume"),
+            GroupKind("", "ResourceQuota"),
+            GroupKind("", "Secret"),
+            GroupKind("", "ServiceAccount"),
+            GroupKind("networking.k8s.io", "IngressClass"),
+            GroupKind("networking.k8s.io", "NetworkPolicy"),
+            GroupKind("node.k8s.io", "RuntimeClass"),
+            GroupKind("policy", "PodDisruptionBudget"),
+            GroupKind(_RBAC, "ClusterRole"),
+            GroupKind(_RBAC, "Role"),
+            GroupKind("scheduling.k8s.io", "PriorityClass"),
+            GroupKind("storage.k8s.io", "CSIDriver"),
+            GroupKind("storage.k8s.io", "StorageClass"),
+        }
+    ),
+    # A binding needs its role: the server checks escalation against it.
+    frozenset(
+        {
+            GroupKind("", "PersistentVolumeClaim"),
+            GroupKind("", "Service"),
+            GroupKind(_RBAC, "ClusterRoleBinding"),
+            GroupKind(_RBAC, "RoleBinding"),
+        }
+    ),
+)
+_BUILT_IN = frozenset(
+    {
+        "",
+        "apps",
+        "autoscaling",
+        "batch",
+        "extensions",
+        "policy",
+        _ADMISSION,
+        "apiextensions.k8s.io",
+        "apiregistration.k8s.io",
+        "authentication.k8s.io",
+        "authorization.k8s.io",
+        "certificates.k8s.io",
+        "coordination.k8s.io",
+        "discovery.k8s.io",
+        "events.k8s.io",
+        "flowcontrol.apiserver.k8s.io",
+        "internal.apiserver.k8s.io",
+        "networking.k8s.io",
+        "node.k8s.io",
+        _RBAC,
+        "resource.k8s.io",
+        "scheduling.k8s.io",
+        "storage.k8s.io",
+        "storagemigration.k8s.io",
+    }
+)
+_WORKLOADS = len(_FIRST)
+# After the workloads, and so deleted before them: the controller that must run the finalizers of
+# a custom resource is often a Deployment of the same set.
+_CUSTOM = _WORKLOADS + 1
+# What routes or refuses other requests comes when everything else is there.
+_LAST = frozenset(
+    {
+        GroupKind("apiregistration.k8s.io", "APIService"),
+        GroupKind(_ADMISSION, "MutatingAdmissionPolicy"),
+        GroupKind(_ADMISSION, "MutatingAdmissionPolicyBinding"),
+        GroupKind(_ADMISSION, "MutatingWebhookConfiguration"),
+        GroupKind(_ADMISSION, "ValidatingAdmissionPolicy"),
+        GroupKind(_ADMISSION, "ValidatingAdmissionPolicyBinding"),
+        GroupKind(_ADMISSION, "ValidatingWebhookConfiguration"),
+    }
+)
+_RANKS = {kind: rank for rank, kinds in enumerate(_FIRST) for kind in kinds} | dict.fromkeys(
+    _LAST, _CUSTOM + 1
+)
+
+
+def is_built_in(group: str) -> bool:
+    """Return whether the API server serves a group by itself: no CRD stands behind it."""
+    return group in _BUILT_IN
+
+
+def rank_of(group_kind: GroupKind) -> int:
+    """Return the rank of a kind, from 0."""
+    return _RANKS.get(group_kind, _WORKLOADS if is_built_in(group_kind.group) else _CUSTOM)
+
+
+def wave_of(group_kind: GroupKind, *, asked: int = 0) -> Wave:
+    """Return the wave of an object without dependencies whose manifest asks for wave ``asked``."""
+    return Wave(asked, rank_of(group_kind))
+
+
+WAVE = "applyprune.dev/wave"
+_FARTHEST = 1_000
+_MARKED = ("metadata", "annotations", DEPENDS_ON)
+
+
+def in_order(
+    desired: Mapping[Ref, Desired],
+    moved: Mapping[Ref, Ref] = MappingProxyType({}),
+    elsewhere: Collection[Ref] = (),
+) -> tuple[Desired, ...]:
+    """Return the objects with their waves and dependencies, first what goes first.
+
+    An object goes in the wave that it asks for, at the rank of its kind, and after everything that
+    it depends on. ``moved`` tells what became of the refs that the manifests themselves name, and
+    what is ``elsewhere``, or in the input and cannot be used, may be depended on without being in
+    the set. Raises InputErrors for other dependencies that are not in the set, and for cycles.
+    """
+    brings = brought(desired)
+    errors: list[InputError] = []
+    asked: dict[Ref, int] = {}
+    settled: dict[Ref, Desired] = {}
+    for ref, one in desired.items():
+        try:
+            asked[ref] = _wave_asked(one)
+        except InputError as error:
+            errors.append(error)
+            asked[ref] = 0
+        depends_on: tuple[Ref, ...] = ()
+        try:
+            named = asked_for(one.body["metadata"], one.origin)
+            depends_on = tuple(need if need in desired else moved.get(need, need) for need in named)
+            _refuse_missing(one, depends_on, desired, elsewhere)
+        except InputError as error:
+            errors.append(error)
+        needs = frozenset(need for need in needed(one, brings) if need in desired and need != ref)
+        settled[ref] = replace(one, depends_on=depends_on, needs=needs)
+    order, cycles = _sorted(
+        {
+            ref: sorted({need for need in (*one.depends_on, *one.needs) if need in settled})
+            for ref, one in sorted(settled.items())
+        }
+    )
+    raise_all([*errors, *(_cycle(cycle, settled) for cycle in cycles)])
+    waves: dict[Ref, Wave] = {}
+    for ref, befores in order.items():
+        wave = wave_of(ref.group_kind, asked=asked[ref])
+        for before in befores:
+            earlier = waves[before]
+            wave = max(wave, earlier._replace(depth=earlier.depth + 1))
+        waves[ref] = wave
+    done = (replace(settled[ref], wave=wave) for ref, wave in waves.items())
+    return tuple(sorted(done, key=lambda one: (one.wave, one.ref)))
+
+
+def _sorted(
+    graph: Mapping[Ref, Sequence[Ref]],
+) -> tuple[Mapping[Ref, Sequence[Ref]], Sequence[Sequence[Ref]]]:
+    """Return a graph in the order of its dependencies, and the circles that were cut for that."""
+    left = {ref: list(befores) for ref, befores in graph.items()}
+    cycles: list[Sequence[Ref]] = []
+    while True:
+        try:
+            order = tuple(TopologicalSorter(left).static_order())
+        except CycleError as error:
+            # The sorter names the first again at the end, each after what depends on it.
+            cycle = list(reversed(error.args[1]))
+            cycles.append(cycle)
+            left[cycle[0]].remove(cycle[1])
+        else:
+            return {ref: left[ref] for ref in order}, cycles
+
+
+def _wave_asked(one: Desired) -> int:
+    text = str(mapping(one.body["metadata"].get("annotations")).get(WAVE, "0")).strip()
+    digits = text.removeprefix("-").removeprefix("+")
+    if not (digits.isascii() and digits.isdecimal()) or abs(int(text)) > _FARTHEST:
+        raise InputError(
+            f"invalid {WAVE}",
+            where=one.origin,
+            why=f"{text!r} is not a whole number from -{_FARTHEST} to {_FARTHEST}",
+            field=("metadata", "annotations", WAVE),
+        )
+    return int(text)
+
+
+def _refuse_missing(
+    one: Desired,
+    depends_on: tuple[Ref, ...],
+    desired: Mapping[Ref, Desired],
+    elsewhere: Collection[Ref],
+) -> None:
+    missing = [ref for ref in depends_on if ref not in desired and ref not in elsewhere]
+    if not missing:
+        return
+    lacking = missing[0]
+    alike = (
+        ref
+        for ref in desired
+        if ref != one.ref and (ref.group_kind == lacking.group_kind or ref.name == lacking.name)
+    )
+    close = closest(str(lacking), map(str, alike))
+    meant = f"Did you mean {close}? " if close else ""
+    raise InputError(
+        f"{one.ref} depends on what is not in the set: {', '.join(map(str, missing))}",
+        where=one.origin,
+        hint=f"{meant}Add it to the input, or take it out of {DEPENDS_ON}; mind its namespace.",
+        field=_MARKED,
+    )
+
+
+def _cycle(refs: Sequence[Ref], desired: Mapping[Ref, Desired]) -> InputError:
+    places = " → ".join(f"{ref.short} ({desired[ref].origin})" for ref in refs)
+    marks = []
+    for ref, before in pairwise(refs):
+        one = desired[ref]
+        field = _MARKED if before in one.depends_on else ("metadata", "name")
+        marks.append(Mark(field, f"{ref.short} needs {before.short}", one.origin))
+    return InputError(
+        "objects depend on each other in a circle",
+        where=desired[refs[0]].origin,
+        why=places,
+        hint=f"Take one of them out of {DEPENDS_ON}.",
+        marks=marks,
+    )

@@ -1,0 +1,1 @@
+"""Who owns an object and each of its fields."""

@@ -1,0 +1,1 @@
+"""What a prune deletes, and what refuses it."""

@@ -1,0 +1,185 @@
+"""When a controller of Pods is ready: Deployment, ReplicaSet, StatefulSet, DaemonSet, Job.
+
+After kstatus (cli-utils, pkg/kstatus/status/core.go), number for number and in its order; where it
+differs, the function says so.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from applyprune.model.events import Readiness, current, failed, in_progress
+from applyprune.model.json_access import condition, conditions, count, field, text, whole_number
+from applyprune.planning.readiness.pods import is_refusal
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+if TYPE_CHECKING:
+    Body = Mapping[str, Any]
+
+# What the Deployment controller takes for "no deadline": it then sets no Progressing condition.
+_NO_DEADLINE = 2**31 - 1
+
+
+def assess_deployment(body: Body, *, waited: float) -> Readiness:
+    """Return the state of a Deployment (kstatus deploymentConditions).
+
+    Unlike kstatus it is Failed too where the API server refuses its Pods (ReplicaFailure). A paused
+    one is, as there, in progress: its Progressing condition says DeploymentPaused.
+    """
+    for one in conditions(body):
+        if one.type == "Progressing" and one.reason == "ProgressDeadlineExceeded":
+            return failed(f"the progress deadline is exceeded: {one.message or one.reason}")
+    refused = _replica_failure(body, waited=waited)
+    if refused is not None:
+        return refused
+    wanted = count(body, "spec", "replicas", default=1)
+    there = count(body, "status", "replicas")
+    updated = count(body, "status", "updatedReplicas")
+    available = count(body, "status", "availableReplicas")
+    ready = count(body, "status", "readyReplicas")
+    short = _first(
+        _less("replicas", there, wanted),
+        _less("updated", updated, wanted),
+        _extra(there, wanted),
+        _less("available", available, updated),
+        _less("ready", ready, wanted),
+    )
+    if short:
+        return in_progress(f"{short}, paused" if field(body, "spec", "paused") is True else short)
+    return _complete(body) or current(f"the Deployment is available, replicas: {there}")
+
+
+def _complete(body: Body) -> Readiness | None:
+    """Return what the conditions of a Deployment still miss once its numbers are right."""
+    deadline = whole_number(body, "spec", "progressDeadlineSeconds")
+    progressing = condition(body, "Progressing")
+    done = progressing is not None and (progressing.status, progressing.reason) == (
+        "True",
+        "NewReplicaSetAvailable",
+    )
+    if not done and deadline is not None and deadline != _NO_DEADLINE:
+        told = f" ({progressing.told})" if progressing and progressing.told else ""
+        return in_progress(f"the new ReplicaSet is not available{told}")
+    available = condition(body, "Available")
+    if available is None or available.status != "True":
+        told = f" ({available.told})" if available and available.told else ""
+        return in_progress(f"the Deployment is not available{told}")
+    return None
+
+
+def assess_replica_set(body: Body, *, waited: float) -> Readiness:
+    """Return the state of a ReplicaSet (kstatus replicasetConditions).
+
+    Unlike kstatus it is Failed where the API server refuses its Pods; any other ReplicaFailure is,
+    as there, in progress whatever the numbers.
+    """
+    failure = condition(body, "ReplicaFailure")
+    if failure is not None and failure.status == "True":
+        told = failure.told or "ReplicaFailure"
+        return _replica_failure(body, waited=waited) or in_progress(f"Pods are missing: {told}")
+    wanted = count(body, "spec", "replicas", default=1)
+    there = count(body, "status", "replicas")
+    short = _first(
+        _less("labelled", count(body, "status", "fullyLabeledReplicas"), wanted),
+        _less("available", count(body, "status", "availableReplicas"), wanted),
+        _less("ready", count(body, "status", "readyReplicas"), wanted),
+        _extra(there, wanted),
+    )
+    return in_progress(short) if short else current(f"the ReplicaSet is available, Pods: {there}")
+
+
+def _replica_failure(body: Body, *, waited: float) -> Readiness | None:
+    """Return that the API server refuses the Pods of a Deployment or ReplicaSet, where it does."""
+    failure = condition(body, "ReplicaFailure")
+    if failure is None or failure.status != "True":
+        return None
+    if not is_refusal(failure.message):
+        return None
+    told = f"its Pods are refused: {failure.message}"
+    return failed(told) if is_refusal(failure.message, waited=waited) else in_progress(told)
+
+
+def assess_stateful_set(body: Body) -> Readiness:
+    """Return the state of a StatefulSet (kstatus stsConditions): numbers only, never Failed."""
+    if text(body, "spec", "updateStrategy", "type") == "OnDelete":
+        return current("the update strategy is OnDelete: Pods are replaced by hand")
+    wanted = count(body, "spec", "replicas", default=1)
+    there = count(body, "status", "replicas")
+    updated = count(body, "status", "updatedReplicas")
+    short = _first(
+        _less("replicas", there, wanted),
+        _less("ready", count(body, "status", "readyReplicas"), wanted),
+        _extra(there, wanted),
+    )
+    if short:
+        return in_progress(short)
+    partition = whole_number(body, "spec", "updateStrategy", "rollingUpdate", "partition")
+    if partition is not None and partition != -1:
+        short = _less("updated above the partition", updated, wanted - partition)
+        return in_progress(short) if short else current(f"the partition is rolled out: {updated}")
+    short = _less("current", count(body, "status", "currentReplicas"), wanted)
+    if short:
+        return in_progress(short)
+    old, new = text(body, "status", "currentRevision"), text(body, "status", "updateRevision")
+    if old != new:
+        return in_progress(f"the revision is {old}, to be {new}")
+    return current(f"all replicas are ready: {there}")
+
+
+def assess_daemon_set(body: Body) -> Readiness:
+    """Return the state of a DaemonSet (kstatus daemonsetConditions and checkGenerationSet)."""
+    for path in (("metadata", "generation"), ("status", "observedGeneration")):
+        if whole_number(body, *path) is None:
+            return in_progress(f"the DaemonSet has no {'.'.join(path)} yet")
+    wanted = whole_number(body, "status", "desiredNumberScheduled")
+    if wanted is None or wanted == -1:
+        return in_progress("the DaemonSet has no status.desiredNumberScheduled yet")
+    short = _first(
+        _less("scheduled", count(body, "status", "currentNumberScheduled"), wanted),
+        _less("updated", count(body, "status", "updatedNumberScheduled"), wanted),
+        _less("available", count(body, "status", "numberAvailable"), wanted),
+        _less("ready", count(body, "status", "numberReady"), wanted),
+    )
+    return in_progress(short) if short else current(f"all Pods are ready: {wanted}")
+
+
+def assess_job(body: Body, *, job_started: bool) -> Readiness:
+    """Return the state of a Job (kstatus jobConditions).
+
+    Unlike kstatus a started Job is Current only where ``job_started`` asks for no more; by default
+    it must complete. A Job that is suspended, and is to be, is Current as there.
+    """
+    succeeded, active = count(body, "status", "succeeded"), count(body, "status", "active")
+    lost = count(body, "status", "failed")
+    parallel = count(body, "spec", "parallelism", default=1)
+    wanted = count(body, "spec", "completions", default=parallel)
+    suspend = field(body, "spec", "suspend")
+    for one in conditions(body):
+        if one.status != "True":
+            continue
+        if one.type == "Complete":
+            return current(f"the Job is complete: {succeeded} of {wanted} succeeded")
+        if one.type == "Failed":
+            return failed(f"the Job has failed: {one.told or f'{lost} Pods failed'}")
+        if one.type == "Suspended" and suspend is not False:
+            return current("the Job is suspended")
+    if suspend is True:
+        return in_progress("the Job is being suspended")
+    if not text(body, "status", "startTime"):
+        return in_progress("the Job has not started")
+    told = f"{succeeded} of {wanted} succeeded, active: {active}, failed: {lost}"
+    return current(f"the Job has started: {told}") if job_started else in_progress(told)
+
+
+def _less(what: str, have: int, want: int) -> str:
+    return f"{what}: {have} of {want}" if have < want else ""
+
+
+def _extra(have: int, want: int) -> str:
+    return f"Pods still to go: {have - want}" if have > want else ""
+
+
+def _first(*shortfalls: str) -> str:
+    return next(filter(None, shortfalls), "")

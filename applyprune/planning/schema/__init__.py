@@ -1,0 +1,1 @@
+"""What schemas and server errors say about fields."""

@@ -1,0 +1,319 @@
+"""Which fields of a manifest a server's refusal is about, in the server's several ways to say so.
+
+A 422 names them as causes (``spec.containers[0].image``); the schema errors of server-side apply
+come as a text that holds one path (``.spec.containers[name="c"].image: field not declared …``),
+strict decoding as a text with quoted ones (``unknown field "spec.foo"``).
+
+What cannot be changed in place: whether it may be made anew, and how to say that it may not.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from typing import TYPE_CHECKING, Any
+
+from applyprune.errors import InputError, Invalid, RunFailed
+from applyprune.model.identity import GroupKind
+from applyprune.model.inventory import Ownership
+from applyprune.model.json_access import mapping
+from applyprune.model.problem import Mark
+from applyprune.model.resources import CRD, NAMESPACE
+from applyprune.planning.annotations import orphan_mark
+from applyprune.planning.fields.path import bracketed, is_at
+from applyprune.planning.ownership.owner import Owner, foreign_owner, is_marked, owner_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from applyprune.errors import ApiError, ApplypruneError
+    from applyprune.model.inventory import Entry
+    from applyprune.model.live import LiveObject
+    from applyprune.model.manifest import Origin
+    from applyprune.model.options import Options
+    from applyprune.model.plan import Desired
+    from applyprune.model.problem import Field
+    from applyprune.planning.applyset import ApplySetIdentity
+
+# As structured-merge-diff and apimachinery word it.
+_TYPED = re.compile(
+    r"^failed to (?:create typed patch object|convert new object) \([^)]*\)"
+    r"(?: to proper version)?: (?:errors: )?"
+)
+_CONVERTING = re.compile(r"^unable to convert unstructured object to [^:]*: ")
+_INVALID = re.compile(r'^[\w.]+ "[^"]*" is invalid: ')
+_PATTERN = re.compile(r",\s+regex used for validation is '[^']*'")
+_UNCHECKED = re.compile(r", <nil>: Invalid value: null: some validation rules were not [^,\]]*")
+_QUOTED = re.compile(r'Invalid value: "([^"]*)"')
+_SCHEMA = re.compile(
+    r"(?P<path>\.\S.*?): (?P<why>field not declared in schema"
+    r"|expected [\w ()]+, got (?:&value\.valueUnstructured\{Value:.*?\}|&\{.*?\}|\w+)"
+    r"|expected \w+"
+    r"|duplicate entries for key \[.*?\])(?= \.|$)"
+)
+_STRICT = re.compile(r'(?P<why>(?:unknown|duplicate) field) "(?P<path>[^"]+)"')
+_GO = re.compile(r"&value\.valueUnstructured\{Value:(.*?)\}|&\{(.*?)\}")
+_DUPLICATE = "duplicate entries for key "
+# apimachinery, resource/quantity.go; and the fields that hold mappings of them.
+_QUANTITY = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[KMGTPE]i|[numkMGTPE]|[eE][+-]?\d+)?")
+_OF_QUANTITIES = frozenset({"limits", "requests", "hard", "capacity", "overhead"})
+_ADVICE = (
+    ("expected string, got", "Quote it: without quotes y, no, on, 1.0 and 0x10 are not text."),
+    ("expected numeric", "Write the number without quotes."),
+    ("expected boolean", "Write true or false, without quotes."),
+    (_DUPLICATE, "Keep one of them."),
+    ("quantities must match", "Quantities look like 100m, 1.5, 256Mi or 2G."),
+    ("illegal base64", "What is in data is base64; plain text goes into stringData."),
+    ("does not match template", "Its template needs the labels that the selector asks for."),
+)
+_UNKNOWN = frozenset({"field not declared in schema", "unknown field"})
+_LONGEST = 100
+
+
+def clean_message(message: str) -> str:
+    """Return a server's message without what only its authors understand."""
+    bare = message
+    for noise in (_TYPED, _CONVERTING, _INVALID, _PATTERN, _UNCHECKED):
+        bare = noise.sub("", bare)
+    if bare.startswith("[") and bare.endswith("]"):
+        bare = bare[1:-1]
+    return _GO.sub(lambda found: found[1] or found[2] or "", bare)
+
+
+def error_fields(error: ApiError, body: Mapping[str, Any]) -> tuple[Mark, ...]:
+    """Return the fields of a manifest that a refusal is about, each with the server's words.
+
+    One that the manifest does not hold is told by the nearest around it that it does hold.
+    """
+    marks: dict[Mark, None] = {}
+    for field, why in _said(error):
+        path, left = parse_path(_as_written(field, body), body)
+        note = f"{field.removeprefix('.')}: {why}" if left else why
+        for one in _twins(path, why, body) or [(*path, *_quoted_entry(path, why, body))]:
+            marks[Mark(one, _short(note))] = None
+    if not marks:
+        marks = dict.fromkeys(_by_value(error.what, body))
+    return tuple(mark for mark in marks if mark.field)
+
+
+def is_unknown_field(error: ApiError) -> bool:
+    """Return whether a refusal is about a field that the schema does not know."""
+    return any(why in _UNKNOWN for _, why in _said(error))
+
+
+def advice(error: ApiError) -> str:
+    """Return what to do about a refusal, where its words are of the kind that tell; else nothing.
+
+    Never a value: it may be a Secret's.
+    """
+    return next((hint for words, hint in _ADVICE if words in error.what), "")
+
+
+def parse_path(text: str, body: object) -> tuple[Field, str]:
+    """Return the path that a server's text means in a body, and what of it the body has not.
+
+    Names stand unquoted, their dots too (``.metadata.labels.app.kubernetes.io/name``): only what is
+    there can tell where one ends.
+    """
+    rest = text.removeprefix(".")
+    path: list[str | int] = []
+    while rest:
+        if isinstance(body, dict):
+            name = _name(rest, body)
+            if name is None:
+                break
+            key, rest = name
+            path.append(key)
+            body = body[key]
+        elif isinstance(body, list) and rest.startswith("["):
+            found = _index(rest, body)
+            if found is None:
+                break
+            index, rest = found
+            path.append(index)
+            body = body[index]
+        else:
+            break
+        rest = rest.removeprefix(".")
+    return tuple(path), rest
+
+
+def dotted(path: Field) -> str:
+    """Return a path as Kubernetes writes it: ``spec.containers[0].image``."""
+    parts = (f"[{one}]" if isinstance(one, int) or "." in one else f".{one}" for one in path)
+    return "".join(parts).removeprefix(".")
+
+
+def _said(error: ApiError) -> Iterator[tuple[str, str]]:
+    for cause in error.causes:
+        if cause.get("field"):
+            yield cause["field"], cause.get("message", "")
+    if not error.causes:
+        bare = _TYPED.sub("", error.what)
+        for found in (*_SCHEMA.finditer(bare), *_STRICT.finditer(bare)):
+            yield found["path"], found["why"]
+
+
+def _twins(path: Field, why: str, body: object) -> list[Field]:
+    """Return the items of a list that have one key, where that is what is wrong."""
+    if not why.startswith(_DUPLICATE):
+        return []
+    try:
+        step, _ = bracketed(why.removeprefix(_DUPLICATE))
+    except ValueError:
+        return []
+    found = _at(path, body)
+    items = found if isinstance(found, list) else []
+    return [(*path, at) for at, item in enumerate(items) if is_at(item, step)]
+
+
+def _quoted_entry(path: Field, why: str, body: object) -> Field:
+    """Return the label, say, whose key or value is quoted where only all of them are named."""
+    found = _at(path, body)
+    quoted = _QUOTED.match(why)
+    if quoted is None or not isinstance(found, dict):
+        return ()
+    return next(((key,) for key, value in found.items() if quoted[1] in (key, value)), ())
+
+
+def _at(path: Field, body: Any) -> object:
+    for one in path:
+        body = body[one]
+    return body
+
+
+def _by_value(message: str, body: Mapping[str, Any]) -> Iterator[Mark]:
+    """Yield the fields whose values a refusal must mean that names no field."""
+    if "quantities must match" in message:
+        yield from (Mark(path, "no quantity") for path in _no_quantities(body, (), within=False))
+    elif "illegal base64" in message:
+        for key, value in mapping(body.get("data")).items():
+            try:
+                base64.b64decode(str(value), validate=True)
+            except ValueError:
+                yield Mark(("data", key), "no base64")
+
+
+def _no_quantities(value: object, path: Field, *, within: bool) -> Iterator[Field]:
+    if isinstance(value, list):
+        for at, one in enumerate(value):
+            yield from _no_quantities(one, (*path, at), within=within)
+    elif isinstance(value, dict):
+        for key, one in value.items():
+            deeper = within or key in _OF_QUANTITIES
+            yield from _no_quantities(one, (*path, key), within=deeper)
+    elif within and isinstance(value, str) and _QUANTITY.fullmatch(value) is None:
+        yield path
+
+
+def _as_written(field: str, body: Mapping[str, Any]) -> str:
+    """Return a path by today's names where the server uses those of its own insides."""
+    if body.get("kind") == "CustomResourceDefinition" and field.startswith("spec.validation."):
+        return field.replace("spec.validation.", "spec.versions[0].schema.", 1)
+    return field
+
+
+def _name(text: str, body: Mapping[str, Any]) -> tuple[str, str] | None:
+    """Return the longest key of a mapping that a text begins with, and what follows it."""
+    for key in sorted(body, key=len, reverse=True):
+        for written in (key, f"[{key}]"):
+            rest = text[len(written) :]
+            if text.startswith(written) and (not rest or rest[0] in ".["):
+                return key, rest
+    # A list that the server keeps beside a single value: clusterIPs.
+    head = re.match(r"(\w+)s\[0\]", text)
+    return (head[1], text[head.end() :]) if head and head[1] in body else None
+
+
+def _index(text: str, body: list[Any]) -> tuple[int, str] | None:
+    if found := re.match(r"\[(\d+)\]", text):
+        index = int(found[1])
+        return (index, text[found.end() :]) if index < len(body) else None
+    try:
+        step, rest = bracketed(text)
+    except ValueError:
+        return None
+    index = next((at for at, one in enumerate(body) if is_at(one, step)), -1)
+    return (index, rest) if index >= 0 else None
+
+
+def _short(why: str) -> str:
+    bare = clean_message(why)
+    return bare if len(bare) <= _LONGEST else f"{bare[:_LONGEST]}…"
+
+
+RECREATE = "applyprune.dev/recreate"
+
+_UNPROCESSABLE = 422
+_NEVER = frozenset(
+    {
+        NAMESPACE,
+        CRD,
+        GroupKind("", "PersistentVolume"),
+        GroupKind("", "PersistentVolumeClaim"),
+    }
+)
+
+
+def is_recreation_allowed(metadata: Mapping[str, object], origin: Origin) -> bool:
+    """Return whether the manifest itself allows it; raises InputError for a word it cannot mean."""
+    word = mapping(metadata.get("annotations")).get(RECREATE)
+    if word not in {None, "allowed"}:
+        raise InputError(
+            f"{RECREATE} is {word!r}",
+            where=origin,
+            hint='It may be "allowed".',
+            field=("metadata", "annotations", RECREATE),
+        )
+    return word is not None
+
+
+def is_worth_a_trial(error: ApplypruneError) -> bool:
+    """Return whether a refused update may be about a field that cannot be changed.
+
+    Neither the code nor the text says so by itself: the trial is a server dry run of a create. A
+    refusal about metadata is never one.
+    """
+    if not isinstance(error, Invalid) or error.code != _UNPROCESSABLE:
+        return False
+    fields = [cause.get("field", "") for cause in error.causes]
+    return not any(field.split(".")[0] == "metadata" for field in fields)
+
+
+def why_not(
+    one: Desired, entry: Entry, live: LiveObject, target: ApplySetIdentity, options: Options
+) -> str:
+    """Return why an object may not be deleted and created anew; empty when it may."""
+    kind = one.ref.group_kind
+    if kind in _NEVER:
+        return f"a {kind.kind} is never deleted to be made anew"
+    if rule := orphan_mark(live.metadata) or one.orphan_reason:
+        return f"it is marked {rule}"
+    if entry.ownership is Ownership.ADOPTED and not options.prune_adopted:
+        return "it was adopted, not created, by this set (--prune-adopted)"
+    if owner_of(live, entry, target) is not Owner.RECORDED or not is_marked(live, target):
+        return "it does not bear the marks of this set any more"
+    if owner := foreign_owner(live, target.manager):
+        return f"it belongs to {owner}, by its ownerReferences"
+    if not (options.recreate or one.recreate):
+        return "that is not allowed"
+    return ""
+
+
+def explained(one: Desired, error: Invalid, why: str) -> RunFailed:
+    """Return the failure of an object that is refused a change; it names the fields."""
+    fields = sorted({cause["field"] for cause in error.causes if cause.get("field")})
+    why_so = clean_message(error.what)
+    named = f": {', '.join(fields)}" if fields and not why_so.startswith(fields[0]) else ""
+    hint = (
+        f"To delete it and create it anew: --recreate, or the annotation {RECREATE}: allowed."
+        if why == "that is not allowed"
+        else f"It cannot be made anew: {why}."
+    )
+    return RunFailed(
+        f"{one.ref} cannot be changed in place{named}",
+        where=one.origin,
+        why=why_so,
+        hint=hint,
+        marks=error_fields(error, one.body),
+    )
