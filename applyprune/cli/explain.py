@@ -53,7 +53,7 @@ def _judged(
 ) -> Iterator[Event]:
     from applyprune.cli.pointing import with_excerpt
     from applyprune.cli.session import input_reader, open_session, read_input
-    from applyprune.engine.judging import explain as judge
+    from applyprune.engine.operations.explain import explain as judge
     from applyprune.planning.applyset import applyset_identity
 
     given = None

@@ -208,8 +208,8 @@ def move(
       applyprune inventory move web shop --all --to-namespace shop
     """
     from applyprune.cli.session import open_session
-    from applyprune.engine.moving import Side
-    from applyprune.engine.moving import move as hand_on
+    from applyprune.engine.operations.move import Side
+    from applyprune.engine.operations.move import move as hand_on
     from applyprune.planning.applyset import applyset_identity
 
     decided = replace(options, select=_selected(objects, everything=everything))
@@ -241,7 +241,7 @@ def release(name: str, where: ClusterTarget, reporting: Reporting, options: Opti
       applyprune inventory release web
     """
     from applyprune.cli.session import open_session
-    from applyprune.engine.releasing import release as let_go
+    from applyprune.engine.operations.release import release as let_go
     from applyprune.planning.applyset import applyset_identity
 
     def events() -> Iterator[Event]:
@@ -275,7 +275,7 @@ def _is_active(cluster: KubernetesClient, owner: str) -> bool:
 def _sets(where: ClusterTarget, *, everywhere: bool, count_ready: bool) -> Iterator[Event]:
     from applyprune.cli.session import open_session
     from applyprune.cluster.inventory_store import list_inventories
-    from applyprune.engine.surveying import enrolled
+    from applyprune.engine.operations.status import enrolled
 
     with open_session(where) as work:
         found = list_inventories(work.transport, "" if everywhere else work.namespace)
@@ -298,7 +298,7 @@ def _sets(where: ClusterTarget, *, everywhere: bool, count_ready: bool) -> Itera
 
 def _counted(work: Session, name: str, namespace: str) -> Iterator[Event]:
     """Yield a set with how much of it is ready; one that cannot be looked at hides no other."""
-    from applyprune.engine.surveying import StatusOptions, survey
+    from applyprune.engine.operations.status import StatusOptions, survey
     from applyprune.planning.applyset import applyset_identity
 
     target = applyset_identity(name, namespace)
@@ -312,7 +312,7 @@ def _counted(work: Session, name: str, namespace: str) -> Iterator[Event]:
 def _listed(where: ClusterTarget, name: str) -> Iterator[Event]:
     from applyprune.cli.session import transport_to
     from applyprune.cluster.inventory_store import ConfigMapStore
-    from applyprune.engine.preconditions import no_set
+    from applyprune.engine.preflight import no_set
     from applyprune.planning.applyset import applyset_identity
 
     with transport_to(where) as (transport, _, home):
@@ -327,7 +327,7 @@ def _mend(
     where: ClusterTarget, name: str, options: Options, ownership: Ownership
 ) -> Iterator[Event]:
     from applyprune.cli.session import open_session
-    from applyprune.engine.repairing import repair as mend
+    from applyprune.engine.operations.repair import repair as mend
     from applyprune.planning.applyset import applyset_identity
 
     with open_session(where) as work:

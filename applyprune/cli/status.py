@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from applyprune.cli.reporting import Reporting
     from applyprune.cli.where import ClusterTarget
-    from applyprune.engine.surveying import StatusOptions
+    from applyprune.engine.operations.status import StatusOptions
     from applyprune.model.events import Event
 
 
@@ -60,7 +60,7 @@ def status(
       applyprune status web --wait --timeout 2m
       applyprune status web --fail-on-drift -q        # for a nightly job
     """
-    from applyprune.engine.surveying import StatusOptions
+    from applyprune.engine.operations.status import StatusOptions
 
     asked = StatusOptions(
         drift=drift, fail_on_drift=fail_on_drift, watch=watch, wait=wait, timeout=timeout
@@ -70,7 +70,7 @@ def status(
 
 def _surveyed(where: ClusterTarget, name: str, asked: StatusOptions) -> Iterator[Event]:
     from applyprune.cli.session import open_session
-    from applyprune.engine.surveying import survey
+    from applyprune.engine.operations.status import survey
     from applyprune.planning.applyset import applyset_identity
 
     with open_session(where) as work:

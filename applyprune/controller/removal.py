@@ -24,9 +24,9 @@ from applyprune.controller.names import APPROVE, FINALIZER, Reason
 from applyprune.controller.notices import EventType
 from applyprune.controller.status import ConditionStatus, ReconcileResult
 from applyprune.engine.context import WorkerPool
-from applyprune.engine.releasing import release
+from applyprune.engine.listing import search_all
+from applyprune.engine.operations.release import release
 from applyprune.engine.run import RunRequest, run
-from applyprune.engine.searching import search_all
 from applyprune.errors import ApplypruneError, problems_of
 from applyprune.model.display import seconds_since
 from applyprune.model.live import deleted_at

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from applyprune.controller.logs import LOG, fields
 from applyprune.controller.names import APPROVE, RECONCILE_NOW
-from applyprune.engine.feeding import Change, Informer, Listed, Upserted, WatchFailed, WatchScope
+from applyprune.engine.informer import Change, Informer, Listed, Upserted, WatchFailed, WatchScope
 from applyprune.errors import Forbidden
 from applyprune.model.resources import BUNDLES
 

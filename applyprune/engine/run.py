@@ -5,10 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from applyprune.engine.applying import Applier
 from applyprune.engine.context import RunContext, run_context
-from applyprune.engine.expecting import Expectations
-from applyprune.engine.preconditions import (
+from applyprune.engine.preflight import (
     ensure_home,
     no_set,
     refuse_empty,
@@ -16,10 +14,12 @@ from applyprune.engine.preconditions import (
     refuse_unlisted,
     refuse_unrecorded,
 )
-from applyprune.engine.pretending import ServerDryRun
-from applyprune.engine.reading import SnapshotReader
-from applyprune.engine.recreating import Recreator
-from applyprune.engine.removing import Pruner
+from applyprune.engine.snapshot_reader import SnapshotReader
+from applyprune.engine.steps.apply import Applier
+from applyprune.engine.steps.dry_run import ServerDryRun
+from applyprune.engine.steps.prune import Pruner
+from applyprune.engine.steps.recreate import Recreator
+from applyprune.engine.steps.wait import Expectations
 from applyprune.errors import (
     ApplypruneError,
     InventoryLocked,

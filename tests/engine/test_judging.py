@@ -8,7 +8,7 @@ import pytest
 
 from applyprune.cluster.api_server import KubernetesClient
 from applyprune.cluster.inventory_store import ConfigMapStore
-from applyprune.engine.judging import explain as judge
+from applyprune.engine.operations.explain import explain as judge
 from applyprune.errors import UsageError
 from applyprune.model.events import Explanation
 from tests.support.objects import SECRET, config_map, manifest

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from applyprune.engine.releasing import release
+from applyprune.engine.operations.release import release
 from applyprune.model.inventory import Ownership
 from applyprune.model.options import DryRun, Mode, Options
 from tests.support.objects import config_map

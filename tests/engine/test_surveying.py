@@ -11,7 +11,7 @@ import pytest
 
 from applyprune.cluster.api_server import KubernetesClient
 from applyprune.cluster.inventory_store import ConfigMapStore
-from applyprune.engine.surveying import StatusOptions, survey
+from applyprune.engine.operations.status import StatusOptions, survey
 from applyprune.errors import UsageError
 from applyprune.model.events import (
     ApplySetListed,

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from applyprune.engine.cancellation import Cancellation
-from applyprune.engine.feeding import Listed, Upserted, WatchScope
-from applyprune.engine.waiting import ReadinessWaiter
+from applyprune.engine.informer import Listed, Upserted, WatchScope
+from applyprune.engine.steps.wait import ReadinessWaiter
 from applyprune.errors import InputError, Interrupted, UsageError
 from applyprune.model.events import (
     InventoryWritten,

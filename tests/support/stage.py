@@ -12,8 +12,8 @@ from applyprune.cluster.inventory_store import ConfigMapStore
 from applyprune.cluster.kubeconfig import connect
 from applyprune.cluster.transport import Transport
 from applyprune.engine.cancellation import Cancellation
-from applyprune.engine.moving import Side, move
-from applyprune.engine.repairing import repair
+from applyprune.engine.operations.move import Side, move
+from applyprune.engine.operations.repair import repair
 from applyprune.engine.run import RunRequest, run
 from applyprune.model.events import (
     Event,

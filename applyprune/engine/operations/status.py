@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from applyprune.engine.context import WorkerPool
-from applyprune.engine.feeding import (
+from applyprune.engine.informer import (
     Informer,
     Listed,
     Upserted,
@@ -18,8 +18,8 @@ from applyprune.engine.feeding import (
     narrower,
     sources,
 )
-from applyprune.engine.preconditions import no_set
-from applyprune.engine.reading import SnapshotReader
+from applyprune.engine.preflight import no_set
+from applyprune.engine.snapshot_reader import SnapshotReader
 from applyprune.errors import Forbidden, as_problem
 from applyprune.model.events import (
     ApplySetListed,
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from applyprune.engine.cancellation import Cancellation
-    from applyprune.engine.feeding import Change
+    from applyprune.engine.informer import Change
     from applyprune.engine.ports import Cluster, Readable
     from applyprune.model.identity import Ref
     from applyprune.model.inventory import Inventory

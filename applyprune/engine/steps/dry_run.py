@@ -3,14 +3,16 @@
 A dry run of the server cannot do what an apply does in several steps. Where one stands in for them
 (a namespace or a CRD that is still to come, fields that change hands first) the comparison says
 which checks it could not make.
+
+Asking the server whether it would create an object: a dry run, and nothing is there after it.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import secrets
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from applyprune.engine.trials import another_name, try_create
 from applyprune.errors import (
     AlreadyExists,
     ApplypruneError,
@@ -25,7 +27,7 @@ from applyprune.model.display import and_more
 from applyprune.model.events import ObjectDiff, Outcome
 from applyprune.model.plan import Action
 from applyprune.model.resources import CRD, NAMESPACE
-from applyprune.planning.diff import dropped, overlaid, substance, without
+from applyprune.planning.diff import dropped, overlaid, renamed, substance, without
 from applyprune.planning.drift import drifted_from_manifest, manifest_drift
 from applyprune.planning.fields.normalize import sent
 from applyprune.planning.fields.path import from_pointer, is_under, left_out
@@ -38,14 +40,17 @@ from applyprune.planning.schema.structural import validate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+    from typing import Any
 
     from applyprune.engine.context import RunContext
+    from applyprune.engine.ports import Cluster
     from applyprune.model.events import Drift
     from applyprune.model.identity import GVK, Ref
     from applyprune.model.inventory import Entry
     from applyprune.model.live import LiveObject
     from applyprune.model.plan import ApplyStep, Desired, RemoveStep
     from applyprune.model.resources import Resource
+    from applyprune.planning.applyset import ApplySetIdentity
     from applyprune.planning.ownership.ignored_fields import Ignored
 
 NOT_CHECKED = "not checked by the server: its namespace or kind is not there yet"
@@ -303,3 +308,31 @@ class ServerDryRun:
         self._compared[ref] = ObjectDiff(
             ref, outcome, then, now, one.origin, weaker, drifted=drifted, drift=drift
         )
+
+
+_NAME = 40
+
+
+def try_create(
+    cluster: Cluster, target: ApplySetIdentity, one: Desired, *, name: str, namespace: str
+) -> Mapping[str, Any]:
+    """Return the object as the server would create it there, with its own name and namespace.
+
+    Raises the errors of an apply; a Conflict when something of that name is there.
+    """
+    where = renamed(one.body, name=name, namespace=namespace)
+    body = {**where, "metadata": {**where["metadata"], "resourceVersion": "1"}}
+    live, _ = cluster.apply(
+        one.resource,
+        replace(one.ref, name=name, namespace=namespace),
+        body,
+        manager=target.manager,
+        force=False,
+        dry_run=True,
+    )
+    return renamed(live.body or {}, name=one.ref.name, namespace=one.ref.namespace)
+
+
+def another_name(name: str) -> str:
+    """Return a name that nobody has."""
+    return f"{name[:_NAME].rstrip('-.')}-{secrets.token_hex(4)}"

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from applyprune.engine.inventory_lock import DELETE_TIMEOUT
-from applyprune.engine.trials import another_name, try_create
+from applyprune.engine.steps.dry_run import another_name, try_create
 from applyprune.errors import ApplypruneError, Invalid, NotFound, NotReady, RunFailed
 from applyprune.model.inventory import Ownership
 from applyprune.planning.schema.server_errors import explained, is_worth_a_trial, why_not

@@ -6,10 +6,10 @@ import time
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from applyprune.engine.counting import ContentCounter
-from applyprune.engine.diagnosing import diagnoses
 from applyprune.engine.inventory_lock import DELETE_TIMEOUT, WRITE_MARGIN
-from applyprune.engine.reading import SnapshotReader
+from applyprune.engine.listing import ContentCounter
+from applyprune.engine.snapshot_reader import SnapshotReader
+from applyprune.engine.steps.failures import diagnoses
 from applyprune.errors import (
     ApplypruneError,
     Conflict,
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from applyprune.engine.context import RunContext
-    from applyprune.engine.pretending import ServerDryRun
+    from applyprune.engine.steps.dry_run import ServerDryRun
     from applyprune.model.identity import Ref
     from applyprune.model.problem import Problem
     from applyprune.planning.snapshot import ClusterSnapshot

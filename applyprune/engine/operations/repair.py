@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from applyprune.engine.context import RunContext, run_context
 from applyprune.engine.inventory_lock import WRITE_MARGIN
-from applyprune.engine.preconditions import no_set
-from applyprune.engine.reading import SnapshotReader
-from applyprune.engine.searching import search_all
+from applyprune.engine.listing import search_all
+from applyprune.engine.preflight import no_set
+from applyprune.engine.snapshot_reader import SnapshotReader
 from applyprune.errors import ApplypruneError, InventoryError, as_problem
 from applyprune.model.events import Event, MismatchFound, ObjectDone, Outcome, Started
 from applyprune.model.inventory import MismatchType, Repair

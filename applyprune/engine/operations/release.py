@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from applyprune.engine.context import RunSummary
 from applyprune.engine.inventory_lock import inventory_lock
-from applyprune.engine.preconditions import no_set
+from applyprune.engine.preflight import no_set
 from applyprune.errors import UsageError
 from applyprune.model.events import Event, ObjectDone, Outcome, Started
 from applyprune.model.options import DryRun, Mode, Options

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from applyprune.engine.context import WorkerPool
-from applyprune.engine.preconditions import no_set
-from applyprune.engine.reading import SnapshotReader
+from applyprune.engine.preflight import no_set
+from applyprune.engine.snapshot_reader import SnapshotReader
 from applyprune.errors import ApplypruneError, UsageError
 from applyprune.model.events import Event, WarningRaised
 from applyprune.model.identity import Ref

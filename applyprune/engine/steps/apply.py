@@ -7,13 +7,12 @@ import uuid
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from applyprune.engine.establishing import CrdWaiter
-from applyprune.engine.explaining import explained_problem
-from applyprune.engine.handing_over import is_anothers, take_in
 from applyprune.engine.inventory_lock import WRITE_MARGIN
-from applyprune.engine.pretending import CHANGING_HANDS
-from applyprune.engine.waiting import ReadinessWaiter
-from applyprune.engine.yielding import FieldReleaser
+from applyprune.engine.steps.dry_run import CHANGING_HANDS
+from applyprune.engine.steps.failures import explained_problem
+from applyprune.engine.steps.field_transfer import FieldReleaser, is_anothers, take_in
+from applyprune.engine.steps.wait import ReadinessWaiter
+from applyprune.engine.steps.wait_crds import CrdWaiter
 from applyprune.errors import (
     ApplypruneError,
     Conflict,
@@ -40,9 +39,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from applyprune.engine.context import RunContext
-    from applyprune.engine.expecting import Expectations
-    from applyprune.engine.pretending import ServerDryRun
-    from applyprune.engine.recreating import Recreator
+    from applyprune.engine.steps.dry_run import ServerDryRun
+    from applyprune.engine.steps.recreate import Recreator
+    from applyprune.engine.steps.wait import Expectations
     from applyprune.model.identity import GroupKind, Ref
     from applyprune.model.inventory import Entry, Wave
     from applyprune.model.live import LiveObject

@@ -1,4 +1,7 @@
-"""Telling why one object failed; a read that fails makes the explanation poorer."""
+"""Telling why one object failed; a read that fails makes the explanation poorer.
+
+Reading what tells why a deletion is stuck; a read that fails makes the diagnosis poorer.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,20 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from applyprune.engine.listing import ContentCounter, list_all
 from applyprune.errors import ApplypruneError, Conflict, Invalid, NotServed, as_problem
 from applyprune.model.display import and_more
 from applyprune.model.problem import Mark
-from applyprune.model.resources import AUTOSCALERS
+from applyprune.model.resources import (
+    AUTOSCALERS,
+    CRD,
+    DAEMON_SETS,
+    DEPLOYMENTS,
+    NAMESPACE,
+    STATEFUL_SETS,
+)
 from applyprune.planning.ownership.conflicts import conflicts_of, explain, is_about_scale
+from applyprune.planning.prune.finalizers import diagnose
 from applyprune.planning.schema.openapi import unknown_fields
 from applyprune.planning.schema.server_errors import (
     advice,
@@ -19,13 +31,16 @@ from applyprune.planning.schema.server_errors import (
     error_fields,
     is_unknown_field,
 )
+from applyprune.planning.snapshot import CascadeContents
 from applyprune.planning.suggest import did_you_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
     from typing import Any
 
+    from applyprune.engine.context import WorkerPool
     from applyprune.engine.ports import Cluster
+    from applyprune.model.identity import Ref
     from applyprune.model.live import LiveObject
     from applyprune.model.plan import Desired
     from applyprune.model.problem import ManagerConflict, Problem
@@ -126,3 +141,47 @@ def _unknown_fields(one: Desired, cluster: Cluster) -> tuple[Mark, ...]:
         Mark(path, did_you_mean(str(path[-1]), known))
         for path, known in unknown_fields(one.body, schema, schemas)
     )
+
+
+_COUNTED = 5
+
+
+def diagnoses(
+    lives: Sequence[LiveObject], pruning: Collection[Ref], cluster: Cluster, workers: WorkerPool
+) -> Mapping[Ref, str]:
+    """Return what holds each object that is deleted but not gone, as it was last read in full.
+
+    Only the first few Namespaces and CRDs are looked into: each costs a LIST a kind.
+    """
+    if not lives:
+        return {}
+    workloads = _workloads(cluster, workers)
+    holders = [live for live in lives if live.ref.group_kind in {NAMESPACE, CRD}][:_COUNTED]
+    remains = {live.ref: _remains(live.ref, cluster, workers) for live in holders}
+    return {
+        live.ref: diagnose(
+            live, workloads=workloads, pruning=pruning, remains=remains.get(live.ref)
+        )
+        for live in lives
+    }
+
+
+def _workloads(cluster: Cluster, workers: WorkerPool) -> CascadeContents:
+    try:
+        found, failures = list_all(
+            cluster, workers, (DEPLOYMENTS, STATEFUL_SETS, DAEMON_SETS), full=True
+        )
+        workers.check()
+    except ApplypruneError as error:
+        return CascadeContents((), error.what)
+    return CascadeContents(tuple(found), "; ".join(failures))
+
+
+def _remains(ref: Ref, cluster: Cluster, workers: WorkerPool) -> CascadeContents:
+    try:
+        workers.check()
+        contents = ContentCounter(cluster, workers, cluster.catalogue(), frozenset()).contents(ref)
+        workers.check()
+    except ApplypruneError as error:
+        return CascadeContents((), error.what)
+    return contents

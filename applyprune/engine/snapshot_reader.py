@@ -11,8 +11,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
-from applyprune.engine.counting import ContentCounter
-from applyprune.engine.searching import LabelledObjects, search, search_all
+from applyprune.engine.listing import ContentCounter, LabelledObjects, search, search_all
 from applyprune.errors import ApplypruneError, Forbidden, NotFound, as_problem
 from applyprune.model.identity import GroupKind, Ref
 from applyprune.model.live import Absent, LiveObject, State, Unknown

@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from applyprune.engine.context import RunContext, RunSummary, WorkerPool
-from applyprune.engine.handing_over import hand_over
 from applyprune.engine.inventory_lock import WRITE_MARGIN, InventoryLock, inventory_lock
-from applyprune.engine.preconditions import has_home, no_set, refuse_owned, refuse_unlisted
-from applyprune.engine.reading import SnapshotReader
+from applyprune.engine.preflight import has_home, no_set, refuse_owned, refuse_unlisted
+from applyprune.engine.snapshot_reader import SnapshotReader
+from applyprune.engine.steps.field_transfer import hand_over
 from applyprune.errors import (
     ApplypruneError,
     Conflict,

@@ -1,0 +1,1 @@
+"""The steps of a run: apply, wait, prune, and their dry runs."""
