@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from applyprune.cluster.tls import tls_context
-from applyprune.network.pools import open_pools
+from applyprune.http.pool import open_pools
 
 if TYPE_CHECKING:
     from urllib3.connectionpool import HTTPConnectionPool

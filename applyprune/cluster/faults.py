@@ -10,7 +10,7 @@ from urllib3.exceptions import HTTPError, ProxyError
 from applyprune.cluster.server_text import safe_text
 from applyprune.cluster.status import ClientContext, RequestFailure
 from applyprune.errors import Unreachable
-from applyprune.network.wire_faults import causes, described
+from applyprune.http.pool import causes, described
 
 if TYPE_CHECKING:
     from applyprune.cluster.request import Request

@@ -22,7 +22,7 @@ from applyprune.cluster.exec_plugin import ExecPlugin
 from applyprune.cluster.in_cluster import pod_access
 from applyprune.cluster.kubeconfig_files import Entry, Kubeconfig, candidate_files, load
 from applyprune.errors import AccessError
-from applyprune.network.proxy_environment import proxy_for
+from applyprune.http.pool import proxy_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

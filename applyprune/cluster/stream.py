@@ -9,7 +9,7 @@ from urllib3.exceptions import HTTPError
 from applyprune.cluster.answer import RawResponse
 from applyprune.cluster.faults import connection_failure
 from applyprune.cluster.status import ClientContext, response_failure
-from applyprune.network.deadline import one_try
+from applyprune.http.connection import one_try
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -21,7 +21,7 @@ from applyprune.cluster.retry_after import backoff
 from applyprune.cluster.status import ClientContext, RequestFailure, response_failure
 from applyprune.cluster.stream import Stream, is_stream
 from applyprune.errors import ApiError, Unreachable
-from applyprune.network.deadline import CONNECT_TIMEOUT, TICK, Stopped, Try, one_try
+from applyprune.http.connection import CONNECT_TIMEOUT, TICK, Stopped, Try, one_try
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 from applyprune.cluster.object_requests import JSON, for_collection, selection
 from applyprune.cluster.objects import METADATA, invalid_response, live_object, matches
 from applyprune.cluster.reply import json_object
+from applyprune.http.connection import Stopped
 from applyprune.model.identity import Ref
 from applyprune.model.live import LiveObject, WatchEvent, WatchEventType
-from applyprune.network.deadline import Stopped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping

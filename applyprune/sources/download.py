@@ -79,7 +79,7 @@ def download(url: str, limit: int, warn: Warn) -> Source | InputError:
     ``limit`` is in bytes. ``warn`` receives a Problem for each redirect.
     """
     # Import the transport only when a URL is read: the import takes time.
-    from applyprune.network.deadline import one_try  # noqa: PLC0415
+    from applyprune.http.connection import one_try  # noqa: PLC0415
 
     where = Origin(shown_url(url))
     try:
@@ -120,7 +120,7 @@ def _follow(url: str, where: Origin, limit: int, warn: Warn) -> Source | InputEr
 
 def _fault(error: Exception, host: str) -> InputError:
     """Return the error for a broken connection to a host."""
-    from applyprune.network.wire_faults import causes, described  # noqa: PLC0415
+    from applyprune.http.pool import causes, described  # noqa: PLC0415
 
     for cause in causes(error):
         if isinstance(cause, ssl.SSLCertVerificationError):
@@ -146,9 +146,11 @@ def _check_redirect(url: str, target: str) -> None:
 def _get(url: str, *, login: str) -> BaseHTTPResponse:
     from urllib3.util import Retry, Timeout, make_headers  # noqa: PLC0415
 
-    from applyprune.network.deadline import CONNECT_TIMEOUT  # noqa: PLC0415
-    from applyprune.network.pools import open_pools  # noqa: PLC0415
-    from applyprune.network.proxy_environment import proxy_for  # noqa: PLC0415
+    from applyprune.http.connection import CONNECT_TIMEOUT  # noqa: PLC0415
+    from applyprune.http.pool import (
+        open_pools,
+        proxy_for,
+    )
 
     parts = urlsplit(url)
     pools = open_pools(proxy_for(url, os.environ), ssl_context=ssl.create_default_context())

@@ -25,10 +25,10 @@ ALLOWED: Mapping[str, frozenset[str]] = {
     "errors": frozenset({"model"}),
     "planning": frozenset({"model", "errors"}),
     "engine": CORE,
-    "network": frozenset({"model", "errors"}),
+    "http": frozenset({"model", "errors"}),
     # These three sit beside the engine and are put together with it in `cli` only.
-    "sources": CORE | {"network"},
-    "cluster": CORE | {"network"},
+    "sources": CORE | {"http"},
+    "cluster": CORE | {"http"},
     "output": CORE,
     "localplane": frozenset({"model", "errors"}),
     "controller": CORE | {"engine", "sources", "cluster"},

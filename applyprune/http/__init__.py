@@ -1,0 +1,1 @@
+"""HTTP connections with deadlines, shared by the sources and the cluster."""
