@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from click.shell_completion import CompletionItem
 
-    from applyprune.cluster.transport import Transport
+    from applyprune.cluster.transport.transport import Transport
 
     _Text = click.ParamType[str]
 else:
@@ -95,7 +95,7 @@ class _File(_Text):
 
 
 def _sets(typed: Typed) -> Iterable[str]:
-    from applyprune.cluster.api_server import KubernetesClient
+    from applyprune.cluster.client import KubernetesClient
     from applyprune.errors import UsageError
     from applyprune.model.resources import CONFIG_MAPS
     from applyprune.planning.applyset import SET_ID, applyset_identity, set_name
@@ -112,7 +112,7 @@ def _sets(typed: Typed) -> Iterable[str]:
 
 
 def _objects(typed: Typed) -> Iterable[str]:
-    from applyprune.cluster.inventory_store import ConfigMapStore
+    from applyprune.cluster.inventory.store import ConfigMapStore
     from applyprune.planning.applyset import applyset_identity
 
     name = typed.text("name") or typed.text("source")
@@ -125,7 +125,7 @@ def _objects(typed: Typed) -> Iterable[str]:
 
 
 def _namespaces(typed: Typed) -> Iterable[str]:
-    from applyprune.cluster.api_server import KubernetesClient
+    from applyprune.cluster.client import KubernetesClient
     from applyprune.model.resources import NAMESPACES
 
     with typed.transport() as (transport, server, _):
@@ -133,7 +133,7 @@ def _namespaces(typed: Typed) -> Iterable[str]:
 
 
 def _contexts(typed: Typed) -> Iterable[str]:
-    from applyprune.cluster.kubeconfig_files import candidate_files, load
+    from applyprune.cluster.auth.kubeconfig_files import candidate_files, load
 
     return load(candidate_files(typed.text("kubeconfig"), os.environ)).contexts
 

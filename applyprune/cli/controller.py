@@ -90,7 +90,7 @@ def controller(
         ) from error
     del prometheus_client
     from applyprune.cli.session import stopping
-    from applyprune.cluster.kubeconfig import connect
+    from applyprune.cluster.auth.kubeconfig import connect
     from applyprune.controller.logs import log_to_stderr
     from applyprune.controller.service import Settings, serve
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from applyprune.cli.reporting import Reporting
     from applyprune.cli.session import Session
     from applyprune.cli.where import ClusterTarget
-    from applyprune.cluster.api_server import KubernetesClient
+    from applyprune.cluster.client import KubernetesClient
     from applyprune.model.events import Event
 
 
@@ -274,7 +274,7 @@ def _is_active(cluster: KubernetesClient, owner: str) -> bool:
 
 def _sets(where: ClusterTarget, *, everywhere: bool, count_ready: bool) -> Iterator[Event]:
     from applyprune.cli.session import open_session
-    from applyprune.cluster.inventory_store import list_inventories
+    from applyprune.cluster.inventory.store import list_inventories
     from applyprune.engine.operations.status import enrolled
 
     with open_session(where) as work:
@@ -311,7 +311,7 @@ def _counted(work: Session, name: str, namespace: str) -> Iterator[Event]:
 
 def _listed(where: ClusterTarget, name: str) -> Iterator[Event]:
     from applyprune.cli.session import transport_to
-    from applyprune.cluster.inventory_store import ConfigMapStore
+    from applyprune.cluster.inventory.store import ConfigMapStore
     from applyprune.engine.preflight import no_set
     from applyprune.planning.applyset import applyset_identity
 

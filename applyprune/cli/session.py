@@ -11,11 +11,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from applyprune.cli.pointing import with_excerpt
-from applyprune.cluster.api_server import KubernetesClient
+from applyprune.cluster.auth.kubeconfig import connect
+from applyprune.cluster.client import KubernetesClient
 from applyprune.cluster.discovery import cache_folder
-from applyprune.cluster.inventory_store import ConfigMapStore
-from applyprune.cluster.kubeconfig import connect
-from applyprune.cluster.transport import Transport
+from applyprune.cluster.inventory.store import ConfigMapStore
+from applyprune.cluster.transport.transport import Transport
 from applyprune.engine.cancellation import Cancellation
 from applyprune.engine.run import RunRequest, run
 from applyprune.errors import ApplypruneError, UsageError

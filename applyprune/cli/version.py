@@ -47,7 +47,7 @@ def version(where: ClusterTarget, reporting: Reporting, client: bool) -> int:
 
 def _asked(where: ClusterTarget, here: tuple[str, str, str], *, client: bool) -> Iterator[Event]:
     from applyprune.cli.session import transport_to
-    from applyprune.cluster.api_server import KubernetesClient
+    from applyprune.cluster.client import KubernetesClient
     from applyprune.model.events import VersionReport
 
     server = ""

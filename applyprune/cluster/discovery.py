@@ -2,6 +2,8 @@
 
 The cache holds the last response for each URL. An ETag is a hash of the content, so a 304 means
 that the content is the same, whichever cluster it came from.
+
+OpenAPI v3 schemas of kinds: about 1 MB per API group, so they are read only on failure.
 """
 
 from __future__ import annotations
@@ -10,7 +12,9 @@ import hashlib
 import json
 import os
 import tempfile
+from functools import cache
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from applyprune.cluster.object_requests import for_document
@@ -18,10 +22,11 @@ from applyprune.errors import Unreachable
 from applyprune.model.resources import Resource, ResourceMap
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
-    from applyprune.cluster.transport import Transport
+    from applyprune.cluster.transport.transport import Transport
     from applyprune.model.identity import GVK, GroupKind
+    from applyprune.model.resources import Resource
 
 _ACCEPT = ",".join(
     f"application/json;g=apidiscovery.k8s.io;v={version};as=APIGroupDiscoveryList"
@@ -134,3 +139,38 @@ def cache_folder(environ: Mapping[str, str] = os.environ) -> Path:
     """Return the user's folder for discovery documents."""
     base = environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     return Path(base) / "applyprune" / "discovery"
+
+
+if TYPE_CHECKING:
+    Schemas = Mapping[str, Any]
+
+
+def schemas_of(transport: Transport) -> Callable[[Resource], tuple[Schemas, Schemas]]:
+    """Return a function from a kind to its schema and the schemas that it refers to.
+
+    Each document is read once.
+    """
+
+    lock = Lock()
+
+    @cache
+    def read(path: str) -> Schemas:
+        reply = transport.send(for_document(path))
+        components = reply.body.get("components")
+        schemas = components.get("schemas") if isinstance(components, dict) else None
+        return schemas if isinstance(schemas, dict) else {}
+
+    def schema(resource: Resource) -> tuple[Schemas, Schemas]:
+        version = resource.gvk.api_version
+        with lock:  # many objects may fail at once
+            schemas = read(f"/openapi/v3/{'apis' if resource.group else 'api'}/{version}")
+        wanted = {"group": resource.group, "version": resource.version, "kind": resource.kind}
+        for found in schemas.values():
+            if isinstance(found, dict) and wanted in (found.get(_KINDS) or ()):
+                return found, schemas
+        return {}, schemas
+
+    return schema
+
+
+_KINDS = "x-kubernetes-group-version-kind"

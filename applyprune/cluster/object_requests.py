@@ -11,9 +11,8 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from applyprune.cluster.objects import is_secret
-from applyprune.cluster.paths import collection_path, object_path
-from applyprune.cluster.request import Request
+from applyprune.cluster.objects import collection_path, is_secret, object_path
+from applyprune.cluster.transport.message import Request
 
 if TYPE_CHECKING:
     from applyprune.model.identity import Ref

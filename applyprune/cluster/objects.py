@@ -1,16 +1,20 @@
-"""Turn items of responses into objects; refuse responses that are not what was asked for."""
+"""Turn items of responses into objects; refuse responses that are not what was asked for.
+
+Build URL paths from names. Each name is checked first (safety rule 10).
+"""
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
-from applyprune.errors import Unavailable
+from applyprune.errors import Unavailable, UsageError
 from applyprune.model.identity import Ref
 from applyprune.model.live import LiveObject
 
 if TYPE_CHECKING:
     from applyprune.model.resources import Resource
-
 
 METADATA = "application/json;as=PartialObjectMetadata{list};g=meta.k8s.io;v=v1"
 """The Accept header for metadata only; ``list`` is ``List`` for a list, else empty."""
@@ -49,3 +53,30 @@ def live_object(resource: Resource, item: object, *, full: bool) -> LiveObject |
 def invalid_response(what: str, why: str) -> Unavailable:
     """Return the error for a success whose body is not what was asked for."""
     return Unavailable(f"{what}: invalid response from the server", code=200, why=why)
+
+
+# Characters that would end or leave a path segment (apimachinery's IsValidPathSegmentName), and
+# control characters.
+_UNSAFE = re.compile(r"[/%\x00-\x20\x7f]")
+
+
+def collection_path(resource: Resource, namespace: str = "") -> str:
+    """Return the path of a resource; all namespaces when ``namespace`` is empty."""
+    group = f"/apis/{segment(resource.group)}" if resource.group else "/api"
+    base = f"{group}/{segment(resource.version)}"
+    inside = f"/namespaces/{segment(namespace)}" if namespace and resource.namespaced else ""
+    return f"{base}{inside}/{segment(resource.plural)}"
+
+
+def object_path(resource: Resource, ref: Ref) -> str:
+    """Return the path of one object; raises UsageError for an invalid name."""
+    if resource.namespaced and not ref.namespace:
+        raise UsageError(f"{ref} needs a namespace: its kind is namespaced")
+    return f"{collection_path(resource, ref.namespace)}/{segment(ref.name)}"
+
+
+def segment(name: str) -> str:
+    """Return a name quoted as one path segment; raises UsageError for an invalid name."""
+    if not name or name in {".", ".."} or _UNSAFE.search(name):
+        raise UsageError(f"{name!r} is not a valid Kubernetes name")
+    return quote(name, safe="")

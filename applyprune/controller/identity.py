@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from applyprune.cluster.api_server import KubernetesClient
-from applyprune.cluster.inventory_store import ConfigMapStore
-from applyprune.cluster.transport import Transport
+from applyprune.cluster.client import KubernetesClient
+from applyprune.cluster.inventory.store import ConfigMapStore
+from applyprune.cluster.transport.transport import Transport
 from applyprune.errors import AccessError, ApplypruneError, NotFound
 from applyprune.model.identity import Ref
 from applyprune.model.live import deleted_at
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from pathlib import Path
 
-    from applyprune.cluster.access import ClusterAccess
+    from applyprune.cluster.auth.kubeconfig import ClusterAccess
     from applyprune.planning.applyset import ApplySetIdentity
 
 _POOL = 8

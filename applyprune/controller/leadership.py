@@ -19,7 +19,7 @@ from applyprune.model.resources import LEASES
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from applyprune.cluster.api_server import KubernetesClient
+    from applyprune.cluster.client import KubernetesClient
     from applyprune.engine.cancellation import Cancellation
     from applyprune.model.identity import Ref
 

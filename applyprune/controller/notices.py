@@ -19,7 +19,7 @@ from applyprune.planning.fields.normalize import digest
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from applyprune.cluster.api_server import KubernetesClient
+    from applyprune.cluster.client import KubernetesClient
     from applyprune.controller.names import Reason
     from applyprune.model.live import LiveObject
 

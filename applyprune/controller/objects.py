@@ -13,7 +13,7 @@ from applyprune.model.resources import BUNDLES
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from applyprune.cluster.api_server import KubernetesClient
+    from applyprune.cluster.client import KubernetesClient
     from applyprune.controller.names import Key
     from applyprune.model.live import LiveObject
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from applyprune.cluster.api_server import KubernetesClient
-from applyprune.cluster.transport import Transport
+from applyprune.cluster.client import KubernetesClient
+from applyprune.cluster.transport.transport import Transport
 from applyprune.controller.health import answering
 from applyprune.controller.identity import Impersonation, refuse_impersonated
 from applyprune.controller.leadership import LeaderElection
@@ -37,7 +37,7 @@ from applyprune.model.identity import Ref
 from applyprune.model.resources import BUNDLES, LEASES
 
 if TYPE_CHECKING:
-    from applyprune.cluster.access import ClusterAccess
+    from applyprune.cluster.auth.kubeconfig import ClusterAccess
     from applyprune.engine.cancellation import Cancellation
 
 _BUDGET = 10.0

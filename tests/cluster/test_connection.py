@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from applyprune.cluster.access import ClusterAccess, TLSTrust
-from applyprune.cluster.credentials import FixedCredentials, Identity
-from applyprune.cluster.kubeconfig import connect
-from applyprune.cluster.request import Request
-from applyprune.cluster.tls import tls_context
-from applyprune.cluster.transport import Transport
+from applyprune.cluster.auth.credentials import FixedCredentials, Identity
+from applyprune.cluster.auth.kubeconfig import ClusterAccess, TLSTrust, connect
+from applyprune.cluster.transport.message import Request
+from applyprune.cluster.transport.tls import tls_context
+from applyprune.cluster.transport.transport import Transport
 from applyprune.errors import AccessError, ApiError, Unreachable
 
 if TYPE_CHECKING:

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from applyprune.cluster.credentials import (
+from applyprune.cluster.auth.credentials import (
     CredentialFiles,
     Identity,
     Issued,
     RenewableCredentials,
 )
-from applyprune.cluster.kubeconfig import connect
-from applyprune.cluster.request import Request
-from applyprune.cluster.transport import Transport
+from applyprune.cluster.auth.kubeconfig import connect
+from applyprune.cluster.transport.message import Request
+from applyprune.cluster.transport.transport import Transport
 from applyprune.errors import AccessError, Forbidden, Unauthorized
 from tests.support.actors import ALICE
 from tests.support.fault_proxy import faults, first

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from applyprune.cluster.request import Request
+from applyprune.cluster.transport.message import Request
 from applyprune.errors import Unreachable
 from tests.support.fault_proxy import FaultProxy, faults, first, number
 

@@ -12,14 +12,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from applyprune.cluster.inventory_codec import (
+from applyprune.cluster.inventory.codec import (
     decode,
     decode_shard,
     encode,
     encode_shard,
     entries_in,
 )
-from applyprune.cluster.inventory_packing import LIMIT, MOST, READABLE, pack
+from applyprune.cluster.inventory.packing import LIMIT, MOST, READABLE, pack
 from applyprune.errors import InventoryError
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import (

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from applyprune.cluster.in_cluster import pod_access
-from applyprune.cluster.kubeconfig import ClusterAccess, connect
+from applyprune.cluster.auth.kubeconfig import ClusterAccess, connect, pod_access
 from applyprune.errors import AccessError
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 import pytest
 
-from applyprune.cluster.request import Request
+from applyprune.cluster.transport.message import Request
 from applyprune.errors import (
     ApplypruneError,
     Expired,

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from applyprune.cluster import watching
-from applyprune.cluster.watching import lines
+from applyprune.cluster import watch as watching
+from applyprune.cluster.watch import lines
 from applyprune.errors import Unavailable
 
 DOCUMENTS = st.lists(

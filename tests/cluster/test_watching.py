@@ -14,8 +14,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from applyprune.cluster import api_server, watching
-from applyprune.cluster.api_server import KubernetesClient
+from applyprune.cluster import client as api_server
+from applyprune.cluster import watch as watching
+from applyprune.cluster.client import KubernetesClient
 from applyprune.errors import Expired, Forbidden, NotServed, Unavailable, Unreachable
 from applyprune.model.live import WatchEvent, WatchEventType
 from applyprune.model.resources import CONFIG_MAPS, NAMESPACES, Resource

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from applyprune.cluster.api_server import KubernetesClient
-from applyprune.cluster.inventory_store import ConfigMapStore
+from applyprune.cluster.client import KubernetesClient
+from applyprune.cluster.inventory.store import ConfigMapStore
 from applyprune.engine.run import RunRequest, run
 from applyprune.errors import Interrupted
 from applyprune.model.events import Outcome

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from applyprune.cluster.inventory_packing import MOST, pack
+from applyprune.cluster.inventory.packing import MOST, pack
 from applyprune.errors import InventoryError, InventoryIncomplete, InventoryLocked
 from applyprune.model.events import Outcome
 from applyprune.model.identity import Ref

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from applyprune.cluster.api_server import KubernetesClient
-from applyprune.cluster.inventory_store import ConfigMapStore
+from applyprune.cluster.client import KubernetesClient
+from applyprune.cluster.inventory.store import ConfigMapStore
 from applyprune.engine.operations.status import StatusOptions, survey
 from applyprune.errors import UsageError
 from applyprune.model.events import (

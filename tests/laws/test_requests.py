@@ -11,16 +11,15 @@ from tests.support.package import modules, tree
 BUILDER = "applyprune.cluster.object_requests"
 """The only module that makes a request."""
 CLIENT = {
-    "applyprune.cluster.api_server",
+    "applyprune.cluster.client",
     "applyprune.cluster.discovery",
-    "applyprune.cluster.openapi",
-    "applyprune.cluster.watching",
+    "applyprune.cluster.watch",
 }
 """The modules of the `KubernetesClient`: they hand a request to the transport."""
 # They speak to a control plane that starts, and ask for its health; no object is written so.
 OTHER_SERVERS = ("applyprune.localplane.",)
 # The inventory's store moves onto the client next.
-NOT_YET = {"applyprune.cluster.inventory_store", "applyprune.cluster.inventory_shards"}
+NOT_YET = {"applyprune.cluster.inventory.store", "applyprune.cluster.inventory.shards"}
 
 
 def imported(module: str, package: str) -> dict[str, str]:
@@ -102,7 +101,7 @@ def test_client_modules_all_send(module: str) -> None:
 
 def test_only_the_client_builds_a_path() -> None:
     """A name is checked before it becomes part of a path, and only there is it made."""
-    paths = "applyprune.cluster.paths"
+    paths = "applyprune.cluster.objects"
     found = {
         module: lines
         for module in outside(BUILDER, paths, *CLIENT)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from applyprune.cluster.inventory_store import ConfigMapStore
+from applyprune.cluster.inventory.store import ConfigMapStore
 from applyprune.model.inventory import LockHolder
 from tests.support.actors import ALICE
 

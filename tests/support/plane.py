@@ -10,7 +10,7 @@ from applyprune.localplane import FULL, Plane, PlaneSpec
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from applyprune.cluster.transport import Transport
+    from applyprune.cluster.transport.transport import Transport
 
 
 class Kubectl(Protocol):

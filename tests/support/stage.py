@@ -7,10 +7,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from applyprune.cluster.api_server import KubernetesClient
-from applyprune.cluster.inventory_store import ConfigMapStore
-from applyprune.cluster.kubeconfig import connect
-from applyprune.cluster.transport import Transport
+from applyprune.cluster.auth.kubeconfig import connect
+from applyprune.cluster.client import KubernetesClient
+from applyprune.cluster.inventory.store import ConfigMapStore
+from applyprune.cluster.transport.transport import Transport
 from applyprune.engine.cancellation import Cancellation
 from applyprune.engine.operations.move import Side, move
 from applyprune.engine.operations.repair import repair

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from applyprune.cluster.discovery import discover, server_version
+from applyprune.cluster.discovery import discover, schemas_of, server_version
 from applyprune.cluster.object_requests import (
     APPLY_PATCH,
     JSON,
@@ -19,8 +19,7 @@ from applyprune.cluster.object_requests import (
     selection,
 )
 from applyprune.cluster.objects import METADATA, invalid_response, live_object, matches
-from applyprune.cluster.openapi import schemas_of
-from applyprune.cluster.watching import Selection, watch
+from applyprune.cluster.watch import Selection, watch
 from applyprune.errors import (
     AlreadyExists,
     Conflict,
@@ -38,8 +37,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from applyprune.cluster.request import Response
-    from applyprune.cluster.transport import Transport
+    from applyprune.cluster.transport.message import Response
+    from applyprune.cluster.transport.transport import Transport
     from applyprune.model.live import LiveObject, WatchEvent
     from applyprune.model.resources import Resource, ResourceMap
 

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from urllib3.exceptions import HTTPError
 
-from applyprune.cluster.answer import RawResponse
-from applyprune.cluster.faults import connection_failure
-from applyprune.cluster.status import ClientContext, response_failure
+from applyprune.cluster.transport.connection_errors import connection_failure
+from applyprune.cluster.transport.message import RawResponse
+from applyprune.cluster.transport.status_errors import ClientContext, response_failure
 from applyprune.http.connection import one_try
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from urllib3.connectionpool import HTTPConnectionPool
     from urllib3.response import BaseHTTPResponse
 
-    from applyprune.cluster.request import Request
+    from applyprune.cluster.transport.message import Request
     from applyprune.errors import AccessError
 
 # A chunk's declared length is untrusted and would be allocated up front; cap it.

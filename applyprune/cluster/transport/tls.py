@@ -1,18 +1,26 @@
-"""The TLS context for one API server: trust only its authorities, with Go's rules."""
+"""The TLS context for one API server: trust only its authorities, with Go's rules.
+
+The pool of connections to one API server, direct or through a proxy.
+"""
 
 from __future__ import annotations
 
 import re
 import ssl
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from applyprune.errors import AccessError
+from applyprune.http.pool import open_pools
 
 if TYPE_CHECKING:
-    from applyprune.cluster.access import TLSTrust
-    from applyprune.cluster.credentials import Identity
+    from urllib3.connectionpool import HTTPConnectionPool
+
+    from applyprune.cluster.auth.credentials import Identity
+    from applyprune.cluster.auth.kubeconfig import ClusterAccess, TLSTrust
 
 _CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
 
@@ -72,3 +80,29 @@ def _show(context: ssl.SSLContext, identity: Identity) -> None:
 
 def _no_password() -> str:
     raise ValueError("the key has a password")
+
+
+@dataclass(frozen=True, slots=True)
+class ServerPool:
+    """Connections to the server; ``base`` is the prefix of every request's path."""
+
+    pool: HTTPConnectionPool
+    base: str
+
+
+def open_pool(access: ClusterAccess, identity: Identity, size: int) -> ServerPool:
+    """Return a pool of at most ``size`` connections, not opened yet. Raises AccessError.
+
+    A connection is bound to its client certificate: another certificate needs another pool.
+    """
+    options: dict[str, Any] = {"maxsize": size, "block": True}
+    parts = urlsplit(access.server)
+    if parts.scheme == "https":
+        options["ssl_context"] = tls_context(access.trust, identity)
+        if access.trust.server_name:
+            options["server_hostname"] = access.trust.server_name
+    manager = open_pools(access.proxy, **options)
+    # A proxy gets the whole URL of a plain HTTP server; to an HTTPS server it opens a tunnel.
+    whole = bool(access.proxy) and parts.scheme == "http"
+    base = access.server if whole else parts.path.rstrip("/")
+    return ServerPool(manager.connection_from_url(access.server), base)

@@ -7,11 +7,11 @@ import uuid
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from applyprune.cluster.inventory_codec import Root, decode, encode, entries_in, entries_left
-from applyprune.cluster.inventory_packing import pack
-from applyprune.cluster.inventory_shards import Shards
-from applyprune.cluster.paths import collection_path, object_path
-from applyprune.cluster.request import Request
+from applyprune.cluster.inventory.codec import Root, decode, encode, entries_in, entries_left
+from applyprune.cluster.inventory.packing import pack
+from applyprune.cluster.inventory.shards import Shards
+from applyprune.cluster.objects import collection_path, object_path
+from applyprune.cluster.transport.message import Request
 from applyprune.errors import (
     AccessError,
     AlreadyExists,
@@ -32,8 +32,8 @@ from applyprune.planning.applyset import SET_ID, applyset_identity, set_name
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from applyprune.cluster.inventory_packing import Packed, Shard
-    from applyprune.cluster.transport import Transport
+    from applyprune.cluster.inventory.packing import Packed, Shard
+    from applyprune.cluster.transport.transport import Transport
     from applyprune.model.identity import Ref
     from applyprune.model.inventory import Entry
     from applyprune.planning.applyset import ApplySetIdentity

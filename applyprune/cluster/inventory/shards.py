@@ -12,9 +12,9 @@ import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from applyprune.cluster.inventory_codec import decode_shard, encode_shard
-from applyprune.cluster.paths import collection_path, object_path
-from applyprune.cluster.request import Request
+from applyprune.cluster.inventory.codec import decode_shard, encode_shard
+from applyprune.cluster.objects import collection_path, object_path
+from applyprune.cluster.transport.message import Request
 from applyprune.errors import AccessError, AlreadyExists, NotFound, Unavailable
 from applyprune.model.identity import Ref
 from applyprune.model.resources import CONFIG_MAPS
@@ -23,8 +23,8 @@ from applyprune.planning.applyset import SHARD_OF, WANTED, shard_ref
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from applyprune.cluster.inventory_packing import Shard
-    from applyprune.cluster.transport import Transport
+    from applyprune.cluster.inventory.packing import Shard
+    from applyprune.cluster.transport.transport import Transport
     from applyprune.model.inventory import Inventory
     from applyprune.planning.applyset import ApplySetIdentity
 

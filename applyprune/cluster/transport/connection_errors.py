@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 from urllib3.exceptions import HTTPError, ProxyError
 
-from applyprune.cluster.server_text import safe_text
-from applyprune.cluster.status import ClientContext, RequestFailure
+from applyprune.cluster.transport.safe_message import safe_text
+from applyprune.cluster.transport.status_errors import ClientContext, RequestFailure
 from applyprune.errors import Unreachable
 from applyprune.http.pool import causes, described
 
 if TYPE_CHECKING:
-    from applyprune.cluster.request import Request
+    from applyprune.cluster.transport.message import Request
 
 # TLS alerts with which a server refuses our certificate.
 _CERTIFICATE_ALERTS = (

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from io import BytesIO
 from typing import TYPE_CHECKING
 
-from applyprune.cluster.inventory_entries import lines_of
+from applyprune.cluster.inventory.entries import lines_of
 from applyprune.errors import InventoryError
 
 if TYPE_CHECKING:

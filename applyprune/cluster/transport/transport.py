@@ -12,14 +12,23 @@ from urllib3.exceptions import HTTPError
 from urllib3.util import Retry, Timeout
 
 from applyprune._version import __version__
-from applyprune.cluster.answer import RawResponse
-from applyprune.cluster.connection import ServerPool, open_pool
-from applyprune.cluster.faults import connection_failure
-from applyprune.cluster.reply import parsed, read_body, validated
-from applyprune.cluster.request import Request, Response
-from applyprune.cluster.retry_after import backoff
-from applyprune.cluster.status import ClientContext, RequestFailure, response_failure
-from applyprune.cluster.stream import Stream, is_stream
+from applyprune.cluster.transport.connection_errors import connection_failure
+from applyprune.cluster.transport.message import (
+    RawResponse,
+    Request,
+    Response,
+    parsed,
+    read_body,
+    validated,
+)
+from applyprune.cluster.transport.retry import backoff
+from applyprune.cluster.transport.status_errors import (
+    ClientContext,
+    RequestFailure,
+    response_failure,
+)
+from applyprune.cluster.transport.stream import Stream, is_stream
+from applyprune.cluster.transport.tls import ServerPool, open_pool
 from applyprune.errors import ApiError, Unreachable
 from applyprune.http.connection import CONNECT_TIMEOUT, TICK, Stopped, Try, one_try
 
@@ -28,8 +37,8 @@ if TYPE_CHECKING:
 
     from urllib3.response import BaseHTTPResponse
 
-    from applyprune.cluster.access import ClusterAccess
-    from applyprune.cluster.credentials import Identity
+    from applyprune.cluster.auth.credentials import Identity
+    from applyprune.cluster.auth.kubeconfig import ClusterAccess
 
 __all__ = ["Request", "Response", "Stream", "Transport"]
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from applyprune._version import __version__
-from applyprune.cluster.inventory_entries import entries_of, typed
-from applyprune.cluster.inventory_packing import Shard, digest_of, unpack
+from applyprune.cluster.inventory.entries import entries_of, typed
+from applyprune.cluster.inventory.packing import Shard, digest_of, unpack
 from applyprune.errors import InventoryError, InventoryTooNew
 from applyprune.model.inventory import Inventory, LastRun, LockHolder
 from applyprune.planning.applyset import (
@@ -30,7 +30,7 @@ from applyprune.planning.applyset import (
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from applyprune.cluster.inventory_packing import Packed
+    from applyprune.cluster.inventory.packing import Packed
     from applyprune.model.identity import Ref
     from applyprune.model.inventory import Entry
 

@@ -1,15 +1,20 @@
-"""Choose the API server and the credentials, by kubectl's rules for kubeconfigs and pods."""
+"""Choose the API server and the credentials, by kubectl's rules for kubeconfigs and pods.
+
+Access from inside a pod: two environment variables and a mounted service account.
+
+How to reach one API server: its address, how to trust it, and our credentials.
+"""
 
 from __future__ import annotations
 
 import base64
 import binascii
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote, urlsplit
 
-from applyprune.cluster.access import ClusterAccess, TLSTrust
-from applyprune.cluster.auth_provider import AuthProvider
-from applyprune.cluster.credentials import (
+from applyprune.cluster.auth.credentials import (
     CredentialFiles,
     Credentials,
     FixedCredentials,
@@ -18,15 +23,15 @@ from applyprune.cluster.credentials import (
     checked_token,
     read_file,
 )
-from applyprune.cluster.exec_plugin import ExecPlugin
-from applyprune.cluster.in_cluster import pod_access
-from applyprune.cluster.kubeconfig_files import Entry, Kubeconfig, candidate_files, load
+from applyprune.cluster.auth.kubeconfig_files import Entry, Kubeconfig, candidate_files, load
+from applyprune.cluster.auth.plugins import AuthProvider, ExecPlugin
 from applyprune.errors import AccessError
 from applyprune.http.pool import proxy_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-    from pathlib import Path
+
+    from applyprune.cluster.auth.credentials import Credentials
 
 __all__ = ["ClusterAccess", "connect"]
 
@@ -216,3 +221,69 @@ def _data(entry: Entry, key: str) -> bytes:
         raise AccessError(
             "the kubeconfig is malformed", where=entry.name, why=f"{key} is not base64"
         ) from None
+
+
+SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+
+
+def pod_access(
+    environ: Mapping[str, str], service_account: Path = SERVICE_ACCOUNT
+) -> ClusterAccess | None:
+    """Return the access of the pod that we run in; None outside a pod, or without a token.
+
+    The token is read again when the kubelet rotates it. Raises AccessError.
+    """
+    host = environ.get("KUBERNETES_SERVICE_HOST", "")
+    port = environ.get("KUBERNETES_SERVICE_PORT", "")
+    token = service_account / "token"
+    if not host or not port or not token.exists():
+        return None
+    if ":" in host:
+        host = f"[{host}]"
+    return ClusterAccess(
+        server=f"https://{host}:{port}",
+        namespace=environ.get("POD_NAMESPACE") or _namespace(service_account),
+        context="in-cluster",
+        user="the pod's service account",
+        credentials=RenewableCredentials(CredentialFiles(token=token).issue),
+        trust=TLSTrust(read_file(service_account / "ca.crt").decode("ascii", "replace")),
+    )
+
+
+def _namespace(service_account: Path) -> str:
+    try:
+        return read_file(service_account / "namespace").decode("ascii").strip() or "default"
+    except (AccessError, UnicodeDecodeError):
+        return "default"
+
+
+@dataclass(frozen=True, slots=True)
+class TLSTrust:
+    """How the server's certificate is checked.
+
+    ``authorities`` is PEM text, empty for the system's authorities. ``server_name`` replaces the
+    host in SNI and in the check of the certificate's name. ``skip_verify`` turns every check off.
+    """
+
+    authorities: str = ""
+    server_name: str = ""
+    skip_verify: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterAccess:
+    """One API server, as a kubeconfig context or the pod that we run in describes it.
+
+    ``server`` is a URL without a trailing slash, possibly with a path. ``namespace`` is the
+    context's, or ``default``. ``context`` and ``user`` are names for messages only. ``proxy`` is a
+    URL, empty for none. ``impersonation`` holds headers that go with every request.
+    """
+
+    server: str
+    namespace: str
+    context: str
+    user: str
+    credentials: Credentials = field(repr=False)
+    trust: TLSTrust = field(default=TLSTrust(), repr=False)
+    proxy: str = field(default="", repr=False)
+    impersonation: tuple[tuple[str, str], ...] = ()

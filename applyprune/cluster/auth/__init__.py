@@ -1,0 +1,1 @@
+"""Credentials: kubeconfig files, plugins, a pod's own account."""

@@ -1,0 +1,1 @@
+"""The inventory ConfigMap: format, compression, shards, compare-and-swap."""

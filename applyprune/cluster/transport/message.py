@@ -1,0 +1,201 @@
+"""One request to the API server and its response, as values.
+
+Read and validate the body of a response.
+
+A response as received, and the Status that its body may hold.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, urlencode
+
+from applyprune.errors import Unreachable
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from urllib3.response import BaseHTTPResponse
+
+    from applyprune.cluster.transport.status_errors import ClientContext
+
+# A quoted path, without dot segments and empty ones: a DELETE with an empty name would be
+# deletecollection.
+_PATH = re.compile(r"(?:/(?!\.{1,2}(?:/|$))[A-Za-z0-9\-._~!$&'()*+,;=:@%]+)+/?")
+
+# Parameters that tell people what a request does. All others are left out of the trace: a continue
+# token is long, and a parameter that is added later may hold a secret.
+_SHOWN = frozenset({"dryRun", "fieldManager", "force", "limit", "watch"})
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One request; ``path`` comes quoted and without a query.
+
+    ``about`` is the group, plural and name of the object: a 404 proves its absence only when the
+    Status names exactly these. With ``secret``, responses and errors may hold Secret values and
+    are never quoted. With ``retry`` off, a request is sent again only when it is certain that the
+    server has not seen it. ``timeout`` is in seconds, for one try from the first to the last byte.
+    ``expires`` is the ``time.monotonic()`` at which all tries end. Raises ValueError for a path or
+    header that could turn into another request.
+    """
+
+    method: str
+    path: str
+    query: tuple[tuple[str, str], ...] = ()
+    body: bytes | None = field(default=None, repr=False)
+    content_type: str = "application/json"
+    accept: str = "application/json"
+    headers: tuple[tuple[str, str], ...] = ()
+    about: tuple[str, str, str] | None = None
+    secret: bool = False
+    retry: bool = True
+    timeout: float = 30.0
+    expires: float | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse a path or header that would make it another request."""
+        if not _PATH.fullmatch(self.path):
+            raise ValueError(f"not a quoted path: {self.path!r}")
+        texts = (self.method, self.content_type, self.accept)
+        pairs = (text for pair in self.headers for text in pair)
+        if any(not text.isascii() or not text.isprintable() for text in (*texts, *pairs)):
+            raise ValueError(f"not a header: {self.method} {self.path}")
+
+    @property
+    def target(self) -> str:
+        """Return path and query as they are sent."""
+        if not self.query:
+            return self.path
+        return f"{self.path}?{urlencode(self.query, quote_via=quote, safe='')}"
+
+    @property
+    def shown(self) -> str:
+        """Return path and query for people; ``…`` replaces the parameters that are left out."""
+        shown = [f"{key}={value}" for key, value in self.query if key in _SHOWN]
+        more = ["…"] if len(shown) < len(self.query) else []
+        return f"{self.path}?{'&'.join(shown + more)}" if self.query else self.path
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """A validated response: 200, 201, 202, or 304 with an empty ``body``.
+
+    Header names are case-insensitive.
+    """
+
+    status: int
+    body: dict[str, Any] = field(repr=False)
+    headers: Mapping[str, str] = field(repr=False)
+
+
+# Bytes of a body. The server's own limit for an object is 1.5 MiB, and lists are read by pages, so
+# no real response comes near this.
+MAX_REPLY = 256 * 1024 * 1024
+_CHUNK = 1024 * 1024
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is not JSON")
+
+
+# Made once: it costs as much as parsing a small body.
+_DECODER = json.JSONDecoder(parse_constant=_refuse)
+
+
+def validated(request: Request, response: RawResponse) -> Response | None:
+    """Return the response if it is a success with a valid body, else None."""
+    if response.status in {200, 201, 202} and response.body is not None:
+        return Response(response.status, response.body, response.headers)
+    conditional = any(name.lower() == "if-none-match" for name, _ in request.headers)
+    if response.status == 304 and conditional:
+        return Response(304, {}, response.headers)
+    return None
+
+
+def read_body(response: BaseHTTPResponse, client: ClientContext) -> bytes:
+    """Return the whole body; raises when it is cut off or longer than any real one."""
+    chunks: list[bytes] = []
+    size = 0
+    while chunk := response.read(_CHUNK, decode_content=False):
+        size += len(chunk)
+        if size > MAX_REPLY:
+            raise Unreachable(
+                f"{client.server} did not answer as an API server:"
+                f" its response is longer than {MAX_REPLY >> 20} MiB"
+            )
+        chunks.append(chunk)
+    return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+
+
+def parsed(raw: bytes, response: BaseHTTPResponse) -> dict[str, Any] | None:
+    """Return the body as a JSON object; None when it is not one or is encoded."""
+    if response.headers.get("Content-Encoding", "identity") != "identity":
+        return None
+    return json_object(raw)
+
+
+def json_object(raw: bytes) -> dict[str, Any] | None:
+    """Parse bytes as a JSON object; None when they are not one."""
+    try:
+        body = _DECODER.decode(raw.decode("utf-8"))
+    except (ValueError, RecursionError):
+        return None
+    return body if isinstance(body, dict) else None
+
+
+@dataclass(frozen=True, slots=True)
+class RawResponse:
+    """A response as received; ``body`` is None when the bytes are not a JSON object."""
+
+    status: int
+    headers: Mapping[str, str]
+    raw: bytes
+    body: dict[str, Any] | None
+
+
+@dataclass(frozen=True, slots=True)
+class StatusBody:
+    """The parts of a Status that decide what it means; all empty when the body is not a Status."""
+
+    is_status: bool = False
+    reason: str = ""
+    message: str = ""
+    name: str = ""
+    group: str = ""
+    kind: str = ""
+    causes: tuple[dict[str, str], ...] = ()
+    retry_after: float | None = None
+
+    @classmethod
+    def of(cls, response: RawResponse) -> StatusBody:
+        """Read the body of a response; only its shape is checked, nothing in it is trusted."""
+        body = response.body
+        if body is None or body.get("kind") != "Status" or body.get("apiVersion") != "v1":
+            return cls()
+        details = body.get("details")
+        details = details if isinstance(details, dict) else {}
+        causes = details.get("causes")
+        seconds = details.get("retryAfterSeconds")
+        return cls(
+            is_status=True,
+            reason=_text(body, "reason"),
+            message=_text(body, "message"),
+            name=_text(details, "name"),
+            group=_text(details, "group"),
+            kind=_text(details, "kind"),
+            causes=tuple(
+                {key: _text(cause, key) for key in ("reason", "field", "message")}
+                for cause in (causes if isinstance(causes, list) else [])
+                if isinstance(cause, dict)
+            ),
+            retry_after=float(seconds) if isinstance(seconds, int) and seconds > 0 else None,
+        )
+
+
+def _text(mapping: Mapping[str, Any], key: str) -> str:
+    value = mapping.get(key)
+    return value if isinstance(value, str) else ""
