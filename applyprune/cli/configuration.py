@@ -22,7 +22,7 @@ from applyprune.errors import InputError, UsageError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from applyprune.sources.configuration import Configuration
+    from applyprune.sources.config_file import Configuration
 
 
 class _Form(Enum):
@@ -125,8 +125,8 @@ def _use(ctx: click.Context, name: str | None, config: str | None) -> _Used:
         return _Used()
     if config == "":
         raise UsageError("an empty path for --config", hint="Is a variable of the script not set?")
-    from applyprune.sources.configuration import FILE as HERE
-    from applyprune.sources.configuration import read_configuration
+    from applyprune.sources.config_file import FILE as HERE
+    from applyprune.sources.config_file import read_configuration
 
     found = read_configuration(HERE if config is None else config)
     settings = {key: _checked(found, key) for key in found.settings}

@@ -10,8 +10,8 @@ import re
 from typing import TYPE_CHECKING
 
 from applyprune.errors import UsageError
-from applyprune.sources.dialect import Document
-from applyprune.sources.stream import read_documents
+from applyprune.sources.yaml.documents import read_documents
+from applyprune.sources.yaml.parser import Document
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -18,7 +18,7 @@ from applyprune.model.problem import ProblemKind
 from applyprune.model.resources import CONFIG_MAPS, SECRETS
 from applyprune.planning.fields.normalize import digest, manifest_digest
 from applyprune.planning.ownership.ignored_fields import IGNORED
-from applyprune.sources.reading import read_source, text_of
+from applyprune.sources.load import read_source, text_of
 from applyprune.sources.source import MAX_BYTES
 from applyprune.sources.source import Source as Text
 

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, BinaryIO, TypeAlias
 
 from applyprune.errors import InputError, UsageError
 from applyprune.model.manifest import Origin
-from applyprune.sources.configuration import is_configuration
-from applyprune.sources.download import check_url, download, is_url, shown_url
-from applyprune.sources.globs import expand, is_pattern
+from applyprune.sources.config_file import is_configuration
+from applyprune.sources.glob import expand, is_pattern
+from applyprune.sources.https import check_url, download, is_url, shown_url
 from applyprune.sources.kustomize import NAMES, Overlay, build, kustomization_in
 from applyprune.sources.source import MAX_BYTES, Source, shown_path, too_much
 

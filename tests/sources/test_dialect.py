@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from applyprune.sources.dialect import read_stream
-from applyprune.sources.refusal import YAMLFault
+from applyprune.sources.yaml.error import YAMLFault
+from applyprune.sources.yaml.parser import read_stream
 from tests.support.source_text import refusals, value, values
 
 STREAMS = {

@@ -13,7 +13,8 @@ import pytest
 import trustme
 
 from applyprune.errors import InputError, UsageError
-from applyprune.sources import download, files, read
+from applyprune.sources import files, read
+from applyprune.sources import https as download
 from tests.support.source_text import config_map
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ import pytest
 from applyprune.errors import InputError, as_problem
 from applyprune.model.manifest import Origin
 from applyprune.model.problem import Mark, Problem, ProblemKind
-from applyprune.sources.excerpts import excerpt, may_be_secret
-from applyprune.sources.input import Input
+from applyprune.sources.excerpt import excerpt, may_be_secret
+from applyprune.sources.load import Input
 
 CONFIG_MAP = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: web\ndata:\n"
 

@@ -11,7 +11,7 @@ import pytest
 
 from applyprune.errors import InputError
 from applyprune.sources import read
-from applyprune.sources.globs import expand, is_pattern
+from applyprune.sources.glob import expand, is_pattern
 from tests.support.source_text import config_map, write
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from applyprune.sources import locate
-from applyprune.sources.positions import item_lines
+from applyprune.sources.yaml.locate import item_lines
 
 TEXT = """\
 apiVersion: v1

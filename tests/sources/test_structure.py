@@ -11,7 +11,7 @@ from applyprune.errors import InputError
 from applyprune.model.identity import GVK, is_dns_label
 from applyprune.model.manifest import Origin
 from applyprune.sources import read
-from applyprune.sources.naming import is_api_version, is_kind, name_problem
+from applyprune.sources.manifest_reader import is_api_version, is_kind, name_problem
 
 if TYPE_CHECKING:
     from applyprune.model.manifest import Manifest

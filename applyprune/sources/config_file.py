@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from applyprune.errors import InputError
 from applyprune.model.manifest import Origin
-from applyprune.sources.positions import locate
-from applyprune.sources.refusal import YAMLFault
 from applyprune.sources.source import shown_path
-from applyprune.sources.stream import read_documents
+from applyprune.sources.yaml.documents import read_documents
+from applyprune.sources.yaml.error import YAMLFault
+from applyprune.sources.yaml.locate import locate
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

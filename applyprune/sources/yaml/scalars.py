@@ -13,7 +13,7 @@ import re
 import struct
 from typing import TypeAlias
 
-from applyprune.sources.refusal import YAMLFault
+from applyprune.sources.yaml.error import YAMLFault
 
 Scalar: TypeAlias = "str | int | float | bool | None"
 

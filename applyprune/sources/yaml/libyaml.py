@@ -8,15 +8,17 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-# ruamel.yaml.cyaml selects the installed C extension, in 0.18 and in 0.19.
 from ruamel.yaml.cyaml import CParser  # type: ignore[attr-defined]
 
-from applyprune.sources.refusal import YAMLFault
+from applyprune.sources.yaml.error import YAMLFault
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ruamel.yaml.error import YAMLError
+
+# ruamel.yaml.cyaml selects the installed C extension, in 0.18 and in 0.19.
+
 
 # libyaml 0.1 (the extension contains it) rejects a colon inside an unquoted text in brackets, as in
 # `args: [--listen=:80]`; later versions, and Go, read it as part of the text.

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from urllib3.response import BaseHTTPResponse
 
+if TYPE_CHECKING:
     Warn = Callable[[Problem], None]
 
 TIMEOUT = 60.0
@@ -79,7 +80,7 @@ def download(url: str, limit: int, warn: Warn) -> Source | InputError:
     ``limit`` is in bytes. ``warn`` receives a Problem for each redirect.
     """
     # Import the transport only when a URL is read: the import takes time.
-    from applyprune.http.connection import one_try  # noqa: PLC0415
+    from applyprune.http.connection import one_try
 
     where = Origin(shown_url(url))
     try:
@@ -90,7 +91,7 @@ def download(url: str, limit: int, warn: Warn) -> Source | InputError:
 
 
 def _follow(url: str, where: Origin, limit: int, warn: Warn) -> Source | InputError:
-    from urllib3.exceptions import HTTPError  # noqa: PLC0415
+    from urllib3.exceptions import HTTPError
 
     first = urlsplit(url)
     for _ in range(MAX_REDIRECTS + 1):
@@ -120,7 +121,7 @@ def _follow(url: str, where: Origin, limit: int, warn: Warn) -> Source | InputEr
 
 def _fault(error: Exception, host: str) -> InputError:
     """Return the error for a broken connection to a host."""
-    from applyprune.http.pool import causes, described  # noqa: PLC0415
+    from applyprune.http.pool import causes, described
 
     for cause in causes(error):
         if isinstance(cause, ssl.SSLCertVerificationError):
@@ -144,13 +145,10 @@ def _check_redirect(url: str, target: str) -> None:
 
 
 def _get(url: str, *, login: str) -> BaseHTTPResponse:
-    from urllib3.util import Retry, Timeout, make_headers  # noqa: PLC0415
+    from urllib3.util import Retry, Timeout, make_headers
 
-    from applyprune.http.connection import CONNECT_TIMEOUT  # noqa: PLC0415
-    from applyprune.http.pool import (
-        open_pools,
-        proxy_for,
-    )
+    from applyprune.http.connection import CONNECT_TIMEOUT
+    from applyprune.http.pool import open_pools, proxy_for
 
     parts = urlsplit(url)
     pools = open_pools(proxy_for(url, os.environ), ssl_context=ssl.create_default_context())

@@ -19,13 +19,14 @@ from ruamel.yaml.events import (
     StreamStartEvent,
 )
 
-from applyprune.sources.events import events
-from applyprune.sources.refusal import YAMLFault
-from applyprune.sources.scalars import resolve_key
+from applyprune.sources.yaml.error import YAMLFault
+from applyprune.sources.yaml.libyaml import events
+from applyprune.sources.yaml.scalars import resolve_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+if TYPE_CHECKING:
     Take = Callable[[], Any]
 
 

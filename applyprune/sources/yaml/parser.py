@@ -22,9 +22,9 @@ from ruamel.yaml.events import (
     StreamEndEvent,
 )
 
-from applyprune.sources.events import events
-from applyprune.sources.refusal import YAMLFault
-from applyprune.sources.scalars import (
+from applyprune.sources.yaml.error import YAMLFault
+from applyprune.sources.yaml.libyaml import events
+from applyprune.sources.yaml.scalars import (
     Scalar,
     check_collection_tag,
     key_text,

@@ -1,0 +1,269 @@
+"""Read the manifests that paths hold: the only entry point of this package.
+
+Expand a ``List``, or a typed list such as ``RoleList``, into its objects.
+
+The input of a run: the manifests, and the texts that messages can quote.
+"""
+
+from __future__ import annotations
+
+import gc
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, BinaryIO, overload
+
+from applyprune.errors import InputError, raise_all
+from applyprune.model.manifest import Manifest, Origin
+from applyprune.model.problem import Mark
+from applyprune.sources.excerpt import document_around, excerpt, lines_of
+from applyprune.sources.files import ignore, read_sources, shown_given
+from applyprune.sources.manifest_reader import StructureFault, read_manifest
+from applyprune.sources.yaml.documents import read_documents
+from applyprune.sources.yaml.error import YAMLFault
+from applyprune.sources.yaml.locate import item_lines, locate
+from applyprune.sources.yaml.parser import Document
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from applyprune.model.problem import Field, Problem
+    from applyprune.sources.kustomize import Overlay
+    from applyprune.sources.source import Source
+
+
+def read(
+    paths: Sequence[str | Overlay],
+    *,
+    stdin: BinaryIO | None = None,
+    warn: Callable[[Problem], None] = ignore,
+) -> Input:
+    """Return every manifest that ``paths`` hold, in order, and the texts; ``-`` is ``stdin``.
+
+    A path may be a file, a folder, a pattern, an HTTPS URL, or an Overlay to build. ``warn``
+    receives redirects, and what a build writes to standard error.
+
+    An input without manifests is not an error here: the run decides what it means. Raises
+    InputError, or InputErrors with all errors, for what cannot be read or is not a manifest, and
+    UsageError for invalid paths. No message contains a value of a manifest.
+    """
+    manifests: list[Manifest] = []
+    errors: list[InputError] = []
+    texts: dict[str, str] = {}
+    full: set[str] = set()
+    filled: set[str | Overlay] = set()
+    with _without_collector():
+        for given in read_sources(paths, stdin, warn):
+            source = given.source
+            if isinstance(source, InputError):
+                errors.append(source)
+                continue
+            if source is not None:
+                text = texts[source.path] = text_of(source)
+                for found in read_source(source, text):
+                    full.add(given.place)
+                    if isinstance(found, Manifest):
+                        manifests.append(found)
+                    else:
+                        errors.append(found)
+            if given.place in full:
+                filled.add(given.path)
+    raise_all(errors)
+    empty = tuple(shown_given(path) for path in dict.fromkeys(paths) if path not in filled)
+    return Input(tuple(manifests), texts, empty)
+
+
+def text_of(source: Source) -> str:
+    """Return the text of a source, decoded so that its lines can always be shown."""
+    return source.data.decode("utf-8", "replace").removeprefix("\ufeff")
+
+
+def read_source(source: Source, text: str) -> Iterator[Manifest | InputError]:
+    """Yield the manifests and the errors of one source in order; ``text`` is its text."""
+    for numbered in read_documents(source.data):
+        if isinstance(numbered.content, YAMLFault):
+            yield _error(numbered.content, source.path, numbered.number, text)
+            continue
+        for each in expand(numbered.content, partial(item_lines, text)):
+            if isinstance(each, YAMLFault):
+                where = Origin(source.path, numbered.number, each.line)
+                yield _faulty(StructureFault(("items",), each.problem), where, text)
+            else:
+                yield from _read_object(each, Origin(source.path, numbered.number, each.line), text)
+
+
+def _read_object(document: Document, origin: Origin, text: str) -> Iterator[Manifest | InputError]:
+    result = read_manifest(document.value, origin)
+    if isinstance(result, Manifest):
+        yield result
+        return
+    errors = [_faulty(fault, origin, text) for fault in result]
+    yield from sorted(errors, key=lambda error: error.origin.line if error.origin else 0)
+
+
+def _faulty(fault: StructureFault, origin: Origin, text: str) -> InputError:
+    place, shown = point({origin.path: text}, origin, [Mark(fault.path)])
+    error = InputError(fault.what, where=place, hint=fault.hint, field=fault.path)
+    error.excerpt = shown
+    return error
+
+
+def _error(refused: YAMLFault, path: str, document: int, text: str) -> InputError:
+    line, column = refused.line, refused.column
+    begin, _ = refused.since
+    where = Origin(path, document, line, column)
+    hint = refused.hint
+    if 0 < line <= len(lines_of(text)) and "{{" in lines_of(text)[line - 1]:
+        hint = _TEMPLATE
+    reason = f"it begins on line {begin}" if begin else ""
+    error = InputError(refused.problem, where=where, why=reason, hint=hint)
+    width = len(str(line))
+    shown = (
+        excerpt(text, *refused.since, notes=["from here"], gutter=width),
+        excerpt(text, line, column),
+    )
+    error.excerpt = "\n".join(filter(None, shown))
+    return error
+
+
+_TEMPLATE = "If this is a template, render it first, for example with `helm template`."
+
+
+@contextmanager
+def _without_collector() -> Iterator[None]:
+    """Disable the cycle collector: checking a million new objects takes a fifth of the time."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def expand(
+    document: Document, lines_of: Callable[[int], list[int]]
+) -> Iterator[Document | YAMLFault]:
+    """Yield the objects of a document in order: the document itself, or the items of nested lists.
+
+    As in kubectl, an item with neither apiVersion nor kind has those of its list. ``lines_of``
+    returns the lines of the items of the list that begins in a line, or [] where it cannot.
+    """
+    body = document.value
+    kind = body.get("kind") if isinstance(body, dict) else None
+    if not isinstance(kind, str) or not _is_list(kind, body):
+        yield document
+        return
+    items = body.get("items", _MISSING)
+    if items is _MISSING or not isinstance(items, list | None):
+        yield YAMLFault("the items of a List must be a list", document.line)
+        return
+    items = items or []
+    lines = lines_of(document.line) if items else []
+    if len(lines) != len(items):
+        lines = [document.line] * len(items)
+    for item, line in zip(items, lines, strict=True):
+        yield from expand(Document(_typed(item, body, kind), line), lines_of)
+
+
+_MISSING = object()
+
+
+def _is_list(kind: str, body: dict[str, Any]) -> bool:
+    """Return whether ``body`` is a list; a kind that only ends in List has a name, or no items."""
+    if kind == "List":
+        return body.get("apiVersion") == "v1"
+    metadata = body.get("metadata")
+    named = isinstance(metadata, dict) and bool(metadata.get("name"))
+    return kind.endswith("List") and not named and isinstance(body.get("items", 0), list | None)
+
+
+def _typed(item: Any, body: dict[str, Any], kind: str) -> Any:
+    if not isinstance(item, dict) or "kind" in item or "apiVersion" in item or kind == "List":
+        return item
+    return {"apiVersion": body.get("apiVersion"), "kind": kind.removesuffix("List"), **item}
+
+
+_LONGEST = 50_000
+"""How many lines of an object are searched for a field; the longest CRDs have half as many."""
+_BEGIN = re.compile(r"(?:---)?[ \t]*(?:-[ \t]+)*")
+
+
+@dataclass(frozen=True, slots=True)
+class Input(Sequence[Manifest]):
+    """The manifests of a run, in order, with the texts of their sources."""
+
+    manifests: tuple[Manifest, ...] = ()
+    texts: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """The text of each source, by the path of its origins."""
+    empty: tuple[str, ...] = ()
+    """The paths that hold no manifest, safe to print."""
+
+    @overload
+    def __getitem__(self, index: int) -> Manifest: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Manifest, ...]: ...
+    def __getitem__(self, index: int | slice) -> Manifest | tuple[Manifest, ...]:
+        """Return the manifest at an index, or those of a slice."""
+        return self.manifests[index]
+
+    def __len__(self) -> int:
+        """Return the number of manifests."""
+        return len(self.manifests)
+
+    def pointed(self, problem: Problem) -> Problem:
+        """Return the problem with the line and column of its field, and an excerpt of the text.
+
+        Return it unchanged when it has no place in these texts.
+        """
+        if problem.origin is None or problem.excerpt:
+            return problem
+        marks = problem.marks or ((Mark(problem.field),) if problem.field else ())
+        first, excerpts = point(self.texts, problem.origin, marks)
+        where = str(first) if problem.where == str(problem.origin) else problem.where
+        return replace(problem, origin=first, where=where, excerpt=excerpts)
+
+
+def point(texts: Mapping[str, str], origin: Origin, marks: Sequence[Mark]) -> tuple[Origin, str]:
+    """Return the place of the first mark of an object, and the lines of all marks.
+
+    A missing field has the place of the nearest field around it, or else the object's place.
+    """
+    found: dict[tuple[Origin, str], list[str]] = {}
+    for mark in marks:
+        start = mark.origin or origin
+        if start.path in texts:
+            path, place = _nearest(texts[start.path], start, mark.field)
+            key = path[-1] if path and isinstance(path[-1], str) else ""
+            found.setdefault((place, key), []).append(mark.note)
+    if not found:
+        return origin, ""
+    # The fields of one object are in the order of the text.
+    places = list(found) if any(mark.origin for mark in marks) else sorted(found)
+    first = places[0][0]
+    width = max(len(str(place.line)) for place, _ in places)
+    parts = []
+    for place, key in places:
+        text, notes = texts[place.path], found[place, key]
+        shown = excerpt(text, place.line, place.column, key=key, notes=notes, gutter=width)
+        if shown and place.path != first.path:
+            parts.append(f"--> {place}")
+        parts += [shown] if shown else []
+    return first, "\n".join(parts)
+
+
+def _nearest(text: str, origin: Origin, path: Field) -> tuple[Field, Origin]:
+    """Return the longest prefix of a path that is in the text, and its place."""
+    if not 0 < origin.line <= len(lines_of(text)):
+        return (), origin
+    _, end = document_around(text, origin.line)
+    above = origin.line - 1
+    own = "\n".join(lines_of(text)[above : min(end, above + _LONGEST)])
+    while path:
+        if (found := locate(own, 1, path)) is not None:
+            return path, replace(origin, line=above + found[0], column=found[1])
+        path = path[:-1]
+    begin = _BEGIN.match(own)
+    return (), replace(origin, column=begin.end() + 1 if begin else 1)

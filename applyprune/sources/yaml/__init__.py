@@ -1,0 +1,1 @@
+"""The YAML dialect of Kubernetes: documents, scalars, positions."""
