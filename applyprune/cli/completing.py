@@ -139,7 +139,7 @@ def _contexts(typed: Typed) -> Iterable[str]:
 
 
 def _formats(_typed: Typed) -> Iterable[str]:
-    from applyprune.output.printing import PRINTERS
+    from applyprune.output.printers import PRINTERS
 
     return PRINTERS
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from applyprune.errors import RunFailed, UsageError
 from applyprune.model.events import Finished, ObjectDiff
-from applyprune.output.yaml_text import as_yaml
+from applyprune.output.text.yaml_object import as_yaml
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

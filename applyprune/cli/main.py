@@ -164,7 +164,7 @@ def ended(work: Callable[[], int]) -> int:
         _say("interrupted")
         return 130
     except ApplypruneError as error:
-        from applyprune.output.problems import problem_text
+        from applyprune.output.text.problem_text import problem_text
 
         for problem in problems_of(error):
             _say(problem_text("error", problem))
@@ -191,7 +191,7 @@ def _of_call(error: click.ClickException) -> str:
         error.show(shown)
         return shown.getvalue().rstrip("\n")
     from applyprune.model.problem import Problem, ProblemKind
-    from applyprune.output.problems import problem_text
+    from applyprune.output.text.problem_text import problem_text
 
     # Click sets choices below one another, by tabs.
     words = " ".join(error.format_message().split())
@@ -203,7 +203,7 @@ def _of_call(error: click.ClickException) -> str:
 
 
 def _say(words: str) -> None:
-    from applyprune.output.terminal import Terminal
+    from applyprune.output.terminal.terminal import Terminal
 
     Terminal().err(words)
 

@@ -15,17 +15,16 @@ import click
 from applyprune.cli.completing import FORMAT
 from applyprune.cli.decorating import with_options
 from applyprune.errors import ApplypruneError, UsageError, as_problem, problems_of
-from applyprune.output.printing import PRINTERS, TEXTS, printer
-from applyprune.output.screen import OutputTarget, nowhere
+from applyprune.output.printers import PRINTERS, TEXTS, OutputTarget, nowhere, printer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from applyprune.cli.reports import ReportFile
     from applyprune.model.events import Event, Outcome
-    from applyprune.output.live import LiveDisplay
-    from applyprune.output.printing import Printer
-    from applyprune.output.terminal import Terminal
+    from applyprune.output.printers import Printer
+    from applyprune.output.terminal.live_display import LiveDisplay
+    from applyprune.output.terminal.terminal import Terminal
 
 _TELLS_ALL = frozenset({"text", "github", *TEXTS})
 """Formats that leave nothing to be said on standard error."""
@@ -45,14 +44,14 @@ class Reporting:
     @cached_property
     def terminal(self) -> Terminal:
         """Return the streams that all of it goes to."""
-        from applyprune.output.terminal import Terminal
+        from applyprune.output.terminal.terminal import Terminal
 
         return Terminal()
 
     @cached_property
     def live(self) -> LiveDisplay:
         """Return what shows that a run is alive."""
-        from applyprune.output.live import LiveDisplay
+        from applyprune.output.terminal.live_display import LiveDisplay
 
         return LiveDisplay(self.terminal)
 
@@ -117,7 +116,7 @@ class Reporting:
 
         Whoever reads a pipe and ends has read what was wanted.
         """
-        from applyprune.output.problems import problem_text
+        from applyprune.output.text.problem_text import problem_text
 
         places = {"standard output": self.terminal.lost, **{one.path: one.lost for one in files}}
         errors = [

@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from applyprune.errors import UsageError
-from applyprune.output.paint import rendered
-from applyprune.output.places import Places
-from applyprune.output.screen import OutputTarget, nowhere
+from applyprune.output.printers import OutputTarget, Places, nowhere
+from applyprune.output.terminal.style import rendered
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

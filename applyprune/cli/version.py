@@ -37,8 +37,8 @@ def version(where: ClusterTarget, reporting: Reporting, client: bool) -> int:
     here = (__version__, platform.python_version(), f"{platform.system()} {platform.machine()}")
     if client and reporting == Reporting():
         # The one line that editors and prompts ask for often: a stream of events is not needed.
-        from applyprune.output.terminal import Terminal
-        from applyprune.output.versions import version_line
+        from applyprune.output.terminal.terminal import Terminal
+        from applyprune.output.text.version import version_line
 
         Terminal().out(version_line(*here, server=""))
         return 0

@@ -20,7 +20,7 @@ import click
 
 from applyprune import __version__
 from applyprune.localplane import API_SERVER_ONLY, ensure_built, progress_on, start
-from applyprune.output.tables import table
+from applyprune.output.terminal.table import table
 from tests.benchmarks import startup
 from tests.benchmarks.workload import write_manifests
 

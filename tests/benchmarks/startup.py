@@ -8,7 +8,7 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from applyprune.output.tables import table
+from applyprune.output.terminal.table import table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

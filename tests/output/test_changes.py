@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from applyprune.model.events import ObjectDiff, Outcome
 from applyprune.model.identity import Ref
-from applyprune.output.changes import changes, json_patch
+from applyprune.output.formats.json import changes, json_patch
 
 BODIES = st.dictionaries(
     st.text(max_size=3),

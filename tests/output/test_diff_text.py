@@ -17,9 +17,8 @@ from applyprune.model.identity import Ref
 from applyprune.model.manifest import Origin
 from applyprune.model.options import DryRun, Mode
 from applyprune.model.problem import Problem, ProblemKind
-from applyprune.output.paint import rendered
-from applyprune.output.printing import printer
-from applyprune.output.screen import OutputTarget
+from applyprune.output.printers import OutputTarget, printer
+from applyprune.output.terminal.style import rendered
 
 if TYPE_CHECKING:
     from applyprune.model.events import Event

@@ -30,11 +30,9 @@ from applyprune.model.inventory import Ownership
 from applyprune.model.manifest import Origin
 from applyprune.model.options import DryRun, Mode
 from applyprune.model.problem import Problem, ProblemKind
-from applyprune.output.github import GitHubPrinter
-from applyprune.output.markdown import block, code
-from applyprune.output.places import Places
-from applyprune.output.printing import printer
-from applyprune.output.screen import OutputTarget
+from applyprune.output.formats.github import GitHubPrinter
+from applyprune.output.formats.markdown import block, code
+from applyprune.output.printers import OutputTarget, Places, printer
 from tests.support.output.golden import FILES, FOLDER, SUMMARY, printed
 from tests.support.output.parsers import JUNIT, commands
 from tests.support.output.schemas import complaints

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from applyprune.model.events import Finished, Started, Waiting
-from applyprune.output.live import LiveDisplay
-from applyprune.output.printing import PRINTERS, printer
-from applyprune.output.progress import Progress
-from applyprune.output.screen import OutputTarget
-from applyprune.output.terminal import Terminal
+from applyprune.output.printers import PRINTERS, OutputTarget, printer
+from applyprune.output.terminal.live_display import LiveDisplay
+from applyprune.output.terminal.progress import Progress
+from applyprune.output.terminal.terminal import Terminal
 from tests.support.output.filled import EVENTS, filled
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ import time
 from applyprune.model.events import Finished, Started, Waiting
 from applyprune.model.identity import Ref
 from applyprune.model.options import DryRun, Mode
-from applyprune.output.live import SAY_EVERY, LiveDisplay
-from applyprune.output.terminal import Terminal
+from applyprune.output.terminal.live_display import SAY_EVERY, LiveDisplay
+from applyprune.output.terminal.terminal import Terminal
 
 STARTED = Started("r", Mode.APPLY, "web", "home", DryRun.OFF)
 REF = Ref("apps", "Deployment", "home", "web")

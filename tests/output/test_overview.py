@@ -10,12 +10,12 @@ from applyprune.model.events import ApplySetListed, Drift, ObjectStatus, current
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import LastRun, Ownership
 from applyprune.model.problem import Problem, ProblemKind
-from applyprune.output.overview import Overview
-from applyprune.output.paint import rendered
-from applyprune.output.screen import OutputTarget
+from applyprune.output.printers import OutputTarget
+from applyprune.output.terminal.style import rendered
+from applyprune.output.text.status import Overview
 
 if TYPE_CHECKING:
-    from applyprune.output.overview import Seen
+    from applyprune.output.text.status import Seen
 
 A = ObjectStatus(
     Ref("", "ConfigMap", "shop", "a"), current("fine"), Ownership.OWNED, 90.0, drifted=False

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from applyprune.model.display import visible
-from applyprune.output.paint import Colour, cells, cut, painted, rendered
-from applyprune.output.tables import table
-from applyprune.output.terminal import Terminal
+from applyprune.output.terminal.style import Colour, cells, cut, painted, rendered
+from applyprune.output.terminal.table import table
+from applyprune.output.terminal.terminal import Terminal
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from applyprune.model.identity import Ref
 from applyprune.model.inventory import Entry, Wave
 from applyprune.model.options import DryRun, Mode
 from applyprune.model.plan import Action, ApplyStep, Plan, RemoveStep
-from applyprune.output.progress import INTERRUPTED, Progress, clock
+from applyprune.output.terminal.progress import INTERRUPTED, Progress, clock
 from tests.support.planning import DEPLOYMENTS, body, desired
 
 HOME = "home"

@@ -34,7 +34,7 @@ from applyprune.model import (
 )
 from applyprune.model.events import Outcome, Started
 from applyprune.model.options import DryRun, Mode
-from applyprune.output.shapes import data, shape
+from applyprune.output.formats.json import data, shape
 from applyprune.output.wire_names import EVENT_NAMES, KEYS
 from tests.support.output import stream
 from tests.support.output.golden import FILES, FOLDER, SUMMARY, printed

@@ -11,9 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from applyprune._version import __version__
-from applyprune.output.places import Places
-from applyprune.output.printing import printer
-from applyprune.output.screen import OutputTarget
+from applyprune.output.printers import OutputTarget, Places, printer
 from tests.support.output.stream import EVENTS
 
 if TYPE_CHECKING:

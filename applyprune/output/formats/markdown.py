@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from applyprune.model.display import shown, visible
 from applyprune.model.events import Outcome
 from applyprune.model.options import DryRun
-from applyprune.output.unified import unified
+from applyprune.output.text.diff import unified
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from applyprune.model.events import ApplySetListed, ObjectDiff, ObjectStatus
     from applyprune.model.inventory import Mismatch
     from applyprune.model.problem import Problem
-    from applyprune.output.gathering import ObjectReport, RunReport
+    from applyprune.output.collector import ObjectReport, RunReport
 
 ROWS = 200
 """How many objects, and how many problems, are shown."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from applyprune.output.paint import Colour, painted
+from applyprune.output.terminal.style import Colour, painted
 
 if TYPE_CHECKING:
     from applyprune.model.problem import Problem

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from applyprune.model.display import age, age_of
 from applyprune.model.events import ApplySetListed, Explanation, ObjectStatus, Status, VersionReport
-from applyprune.output.problems import problem_text
-from applyprune.output.tables import table
-from applyprune.output.versions import version_line as versions
+from applyprune.output.terminal.table import table
+from applyprune.output.text.problem_text import problem_text
+from applyprune.output.text.version import version_line as versions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from applyprune.model.identity import Ref
     from applyprune.model.inventory import LastRun
-    from applyprune.output.screen import OutputTarget
+    from applyprune.output.printers import OutputTarget
 
 Seen: TypeAlias = ObjectStatus | ApplySetListed | Explanation | VersionReport
 

@@ -28,17 +28,17 @@ from applyprune.model.events import (
 )
 from applyprune.model.identity import called
 from applyprune.model.options import DryRun, Mode
-from applyprune.output.overview import Overview
-from applyprune.output.paint import Colour, painted
-from applyprune.output.problems import problem_text
-from applyprune.output.tables import listed
+from applyprune.output.terminal.style import Colour, painted
+from applyprune.output.terminal.table import listed
+from applyprune.output.text.problem_text import problem_text
+from applyprune.output.text.status import Overview
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from applyprune.model.identity import Ref
     from applyprune.model.problem import Problem
-    from applyprune.output.screen import OutputTarget
+    from applyprune.output.printers import OutputTarget
 
 _COLOURS = {
     Outcome.CREATED: Colour.GREEN,

@@ -14,15 +14,15 @@ from xml.etree import ElementTree as ET
 
 from applyprune.model.display import shown
 from applyprune.model.events import Outcome
-from applyprune.output.gathering import RunReport
+from applyprune.output.collector import RunReport
 
 if TYPE_CHECKING:
     from applyprune.model.events import Event
     from applyprune.model.identity import Ref
     from applyprune.model.inventory import Mismatch
     from applyprune.model.problem import Problem
-    from applyprune.output.gathering import ObjectReport
-    from applyprune.output.screen import OutputTarget
+    from applyprune.output.collector import ObjectReport
+    from applyprune.output.printers import OutputTarget
 
 _PROGRAM = "applyprune"
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from applyprune.output.paint import cells
+from applyprune.output.terminal.style import cells
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from applyprune.model.events import EntryListed
-
 
 _GAP = "   "
 _NARROW = 24

@@ -29,9 +29,9 @@ from applyprune.model.events import (
     WarningRaised,
 )
 from applyprune.model.options import DryRun
-from applyprune.output.gathering import UNREADY, RunReport
-from applyprune.output.markdown import conclusion, page
-from applyprune.output.places import Places
+from applyprune.output.collector import UNREADY, RunReport
+from applyprune.output.formats.markdown import conclusion, page
+from applyprune.output.printers import Places
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from applyprune.model.events import Event
     from applyprune.model.manifest import Origin
     from applyprune.model.problem import Problem
-    from applyprune.output.screen import OutputTarget
+    from applyprune.output.printers import OutputTarget
 
 ROOM = 1024 * 1024
 """How many bytes GitHub takes of a step's summary; of more it takes nothing."""

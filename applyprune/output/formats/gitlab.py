@@ -29,15 +29,15 @@ from applyprune.model.events import (
     ReadinessReported,
     WarningRaised,
 )
-from applyprune.output.gathering import UNREADY
-from applyprune.output.jsonformats import dumped
-from applyprune.output.places import Places
+from applyprune.output.collector import UNREADY
+from applyprune.output.formats.json import dumped
+from applyprune.output.printers import Places
 
 if TYPE_CHECKING:
     from applyprune.model.events import Event
     from applyprune.model.manifest import Origin
     from applyprune.model.problem import Problem
-    from applyprune.output.screen import OutputTarget
+    from applyprune.output.printers import OutputTarget
 
 _NO_FILE = "."
 _FAILURES = frozenset({"blocker", "critical", "major"})

@@ -1,7 +1,11 @@
-"""A diff for people: each object that would change as a unified diff of its YAML, and a summary."""
+"""A diff for people: each object that would change as a unified diff of its YAML, and a summary.
+
+The unified diff of one object's YAML, for every format that shows one.
+"""
 
 from __future__ import annotations
 
+from difflib import unified_diff
 from typing import TYPE_CHECKING
 
 from applyprune.model.events import (
@@ -13,15 +17,14 @@ from applyprune.model.events import (
     Outcome,
     Started,
 )
-from applyprune.output.paint import Colour, painted
-from applyprune.output.text import TextPrinter
-from applyprune.output.unified import unified
+from applyprune.output.terminal.style import Colour, painted
+from applyprune.output.text.printer import TextPrinter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from applyprune.model.events import Drift
-    from applyprune.output.screen import OutputTarget
+    from applyprune.model.events import Drift, ObjectDiff
+    from applyprune.output.printers import OutputTarget
 
 _COLOURS = {"+": Colour.GREEN, "-": Colour.RED, "@": Colour.CYAN}
 _SUMMARY = {
@@ -114,3 +117,28 @@ def _drift(compared: ObjectDiff) -> Iterator[str]:
 def _who(one: Drift) -> str:
     told = ", ".join(part for part in (one.operation, one.time) if part)
     return f", by {one.manager} ({told})" if one.manager else ""
+
+
+_CONTEXT = 3
+_NOWHERE = "/dev/null"
+
+
+def unified(compared: ObjectDiff) -> Iterator[str]:
+    """Yield the lines of the unified diff of one object."""
+    # Imported here: without a change there is nothing to write.
+    from applyprune.output.text.yaml_object import as_yaml
+
+    before, after = as_yaml(compared.before, compared.after)
+    name = f"{compared.ref.namespace}/{compared.ref.short}".lstrip("/")
+    old, new = (f"live/{name}" if before else _NOWHERE, f"merged/{name}" if after else _NOWHERE)
+    if not (before and after):
+        # Nothing to look for: all of it comes, or goes.
+        sign, lines = ("+", after) if after else ("-", before)
+        yield f"--- {old}"
+        yield f"+++ {new}"
+        yield f"@@ -{0 if after else 1},{len(before)} +{1 if after else 0},{len(after)} @@"
+        yield from (sign + line for line in lines)
+    elif before == after:
+        yield "  (no field changes, only who owns them)"
+    else:
+        yield from unified_diff(before, after, old, new, n=_CONTEXT, lineterm="")

@@ -13,11 +13,11 @@ import time
 from typing import TYPE_CHECKING
 
 from applyprune.model.events import Finished
-from applyprune.output.progress import INTERRUPTED, Progress
+from applyprune.output.terminal.progress import INTERRUPTED, Progress
 
 if TYPE_CHECKING:
     from applyprune.model.events import Event
-    from applyprune.output.terminal import Terminal
+    from applyprune.output.terminal.terminal import Terminal
 
 FRAME = 0.1
 """Seconds from one drawing to the next."""

@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from applyprune.output.paint import cut, rendered
+from applyprune.output.terminal.style import cut, rendered
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

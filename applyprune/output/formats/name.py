@@ -26,7 +26,7 @@ from applyprune.planning.applyset import ApplySetIdentity
 if TYPE_CHECKING:
     from applyprune.model.events import Event
     from applyprune.model.identity import Ref
-    from applyprune.output.screen import OutputTarget
+    from applyprune.output.printers import OutputTarget
 
 _NOT_DONE = frozenset({Outcome.FAILED, Outcome.SKIPPED, Outcome.NOT_PRUNED})
 

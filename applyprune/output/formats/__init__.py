@@ -1,0 +1,1 @@
+"""Formats for programs: JSON, JUnit, annotations, names."""

@@ -1,0 +1,1 @@
+"""The terminal: streams, colors, columns, the live display."""
