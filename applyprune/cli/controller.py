@@ -91,8 +91,8 @@ def controller(
     del prometheus_client
     from applyprune.cli.session import stopping
     from applyprune.cluster.auth.kubeconfig import connect
-    from applyprune.controller.logs import log_to_stderr
-    from applyprune.controller.service import Settings, serve
+    from applyprune.controller.process import Settings, serve
+    from applyprune.controller.runtime.logging import log_to_stderr
 
     log_to_stderr(log_level)
     access = connect(kubeconfig=where.kubeconfig, context=where.context, environ=os.environ)

@@ -8,22 +8,22 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from applyprune.controller.bundle import InvalidSpec, read_bundle
-from applyprune.controller.composing import SourceMissing, load_source, used_refs
-from applyprune.controller.dependencies import unready_dependencies
-from applyprune.controller.following import (
+from applyprune.controller.bundle_client import status_of
+from applyprune.controller.bundle_source import SourceMissing, load_source, used_refs
+from applyprune.controller.constants import APPROVE, RECONCILE_NOW, STALLING, Reason
+from applyprune.controller.depends_on import unready_dependencies
+from applyprune.controller.finalizer import Finalizer
+from applyprune.controller.result import (
     RunResult,
     follow,
     problem_message,
     reason_of,
     reason_of_exit,
 )
-from applyprune.controller.identity import AccountMissing
-from applyprune.controller.logs import LOG, fields
-from applyprune.controller.names import APPROVE, RECONCILE_NOW, STALLING, Reason
-from applyprune.controller.notices import EventType, utc_now
-from applyprune.controller.objects import status_of
-from applyprune.controller.removal import Finalizer
-from applyprune.controller.schedule import backoff, spread
+from applyprune.controller.runtime.event_recorder import EventType, utc_now
+from applyprune.controller.runtime.impersonation import AccountMissing
+from applyprune.controller.runtime.logging import LOG, fields
+from applyprune.controller.runtime.workqueue import backoff, spread
 from applyprune.controller.status import ConditionStatus, ReconcileResult, after, progressing
 from applyprune.engine.cancellation import Cancellation
 from applyprune.engine.run import RunRequest, run
@@ -35,13 +35,13 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from applyprune.controller.bundle import Bundle
-    from applyprune.controller.composing import Uses
-    from applyprune.controller.identity import Impersonation, ServiceAccountClient
-    from applyprune.controller.metrics import Metrics
-    from applyprune.controller.names import Key
-    from applyprune.controller.notices import EventRecorder
-    from applyprune.controller.objects import BundleObjects
-    from applyprune.controller.watching import Watches
+    from applyprune.controller.bundle_client import BundleObjects
+    from applyprune.controller.bundle_source import Uses
+    from applyprune.controller.constants import Key
+    from applyprune.controller.runtime.event_recorder import EventRecorder
+    from applyprune.controller.runtime.impersonation import Impersonation, ServiceAccountClient
+    from applyprune.controller.runtime.metrics import Metrics
+    from applyprune.controller.runtime.watches import Watches
     from applyprune.model.events import Event
     from applyprune.model.live import LiveObject
 

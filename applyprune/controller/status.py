@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from applyprune.controller.names import APPROVE, STALLING, Condition, Reason
+from applyprune.controller.constants import APPROVE, STALLING, Condition, Reason
 from applyprune.model.events import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from applyprune.controller.following import RunResult
+    from applyprune.controller.result import RunResult
 
 Status = dict[str, Any]
 

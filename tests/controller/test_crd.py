@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from applyprune.controller.bundle import SPEC
-from applyprune.controller.following import FailedObject, RunResult
-from applyprune.controller.names import Condition, Reason
+from applyprune.controller.constants import Condition, Reason
+from applyprune.controller.result import FailedObject, RunResult
 from applyprune.controller.status import ConditionStatus, ReconcileResult, after
 from applyprune.model.events import Outcome
 from applyprune.model.identity import Ref

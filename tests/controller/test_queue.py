@@ -8,9 +8,8 @@ from collections import Counter
 
 import pytest
 
-from applyprune.controller.names import Key
-from applyprune.controller.queue import WorkQueue
-from applyprune.controller.schedule import backoff, spread
+from applyprune.controller.constants import Key
+from applyprune.controller.runtime.workqueue import WorkQueue, backoff, spread
 
 A, B = ("shop", "a"), ("shop", "b")
 

@@ -7,14 +7,8 @@ from typing import Any
 
 import pytest
 
-from applyprune.controller.following import (
-    FailedObject,
-    RunResult,
-    follow,
-    problem_message,
-    reason_of,
-)
-from applyprune.controller.names import STALLING, Condition, Reason
+from applyprune.controller.constants import STALLING, Condition, Reason
+from applyprune.controller.result import FailedObject, RunResult, follow, problem_message, reason_of
 from applyprune.controller.status import (
     FAILING_SHOWN,
     PENDING_SHOWN,

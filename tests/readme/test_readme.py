@@ -18,7 +18,7 @@ from applyprune import __version__, errors
 from applyprune.cli.accidents import BUG
 from applyprune.cli.main import cli
 from applyprune.controller.bundle import DeletionPolicy
-from applyprune.controller.names import STALLING, Condition
+from applyprune.controller.constants import STALLING, Condition
 from applyprune.planning import annotations as keeping
 
 if TYPE_CHECKING:

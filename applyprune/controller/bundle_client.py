@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from applyprune.controller.names import FINALIZER
+from applyprune.controller.constants import FINALIZER
 from applyprune.errors import Conflict, NotFound
 from applyprune.model.identity import Ref
 from applyprune.model.resources import BUNDLES
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from applyprune.cluster.client import KubernetesClient
-    from applyprune.controller.names import Key
+    from applyprune.controller.constants import Key
     from applyprune.model.live import LiveObject
 
 _TRIES = 5

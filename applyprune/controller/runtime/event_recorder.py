@@ -9,8 +9,8 @@ from enum import StrEnum
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-from applyprune.controller.logs import LOG, fields
-from applyprune.controller.names import COMPONENT
+from applyprune.controller.constants import COMPONENT
+from applyprune.controller.runtime.logging import LOG, fields
 from applyprune.errors import AlreadyExists, ApplypruneError
 from applyprune.model.identity import Ref
 from applyprune.model.resources import BUNDLES, EVENTS, NAMESPACES
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from applyprune.cluster.client import KubernetesClient
-    from applyprune.controller.names import Reason
+    from applyprune.controller.constants import Reason
     from applyprune.model.live import LiveObject
 
 _AGAIN_AFTER = 3600.0

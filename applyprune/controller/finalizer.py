@@ -12,16 +12,16 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from applyprune.controller.bundle import DeletionPolicy
-from applyprune.controller.following import (
+from applyprune.controller.constants import APPROVE, FINALIZER, Reason
+from applyprune.controller.result import (
     RunResult,
     follow,
     problem_message,
     reason_of,
     reason_of_exit,
 )
-from applyprune.controller.identity import AccountMissing
-from applyprune.controller.names import APPROVE, FINALIZER, Reason
-from applyprune.controller.notices import EventType
+from applyprune.controller.runtime.event_recorder import EventType
+from applyprune.controller.runtime.impersonation import AccountMissing
 from applyprune.controller.status import ConditionStatus, ReconcileResult
 from applyprune.engine.context import WorkerPool
 from applyprune.engine.listing import search_all
@@ -36,9 +36,9 @@ from applyprune.planning.applyset import PART_OF
 
 if TYPE_CHECKING:
     from applyprune.controller.bundle import Bundle
-    from applyprune.controller.identity import Impersonation, ServiceAccountClient
-    from applyprune.controller.notices import EventRecorder
-    from applyprune.controller.objects import BundleObjects
+    from applyprune.controller.bundle_client import BundleObjects
+    from applyprune.controller.runtime.event_recorder import EventRecorder
+    from applyprune.controller.runtime.impersonation import Impersonation, ServiceAccountClient
     from applyprune.engine.cancellation import Cancellation
     from applyprune.model.live import LiveObject
 

@@ -15,24 +15,18 @@ from typing import TYPE_CHECKING
 
 from applyprune.cluster.client import KubernetesClient
 from applyprune.cluster.transport.transport import Transport
-from applyprune.controller.health import answering
-from applyprune.controller.identity import Impersonation, refuse_impersonated
-from applyprune.controller.leadership import LeaderElection
-from applyprune.controller.logs import LOG, fields
-from applyprune.controller.metrics import Metrics
-from applyprune.controller.names import COMPONENT
-from applyprune.controller.notices import EventRecorder
-from applyprune.controller.objects import BundleObjects
-from applyprune.controller.queue import WorkQueue
+from applyprune.controller.bundle_client import BundleObjects
+from applyprune.controller.constants import COMPONENT
 from applyprune.controller.reconciler import Reconciler
-from applyprune.controller.watching import Watches
-from applyprune.errors import (
-    ApplypruneError,
-    Interrupted,
-    LeaseLost,
-    NotServed,
-    UsageError,
-)
+from applyprune.controller.runtime.event_recorder import EventRecorder
+from applyprune.controller.runtime.impersonation import Impersonation, refuse_impersonated
+from applyprune.controller.runtime.leader_election import LeaderElection
+from applyprune.controller.runtime.logging import LOG, fields
+from applyprune.controller.runtime.metrics import Metrics
+from applyprune.controller.runtime.server import answering
+from applyprune.controller.runtime.watches import Watches
+from applyprune.controller.runtime.workqueue import WorkQueue
+from applyprune.errors import ApplypruneError, Interrupted, LeaseLost, NotServed, UsageError
 from applyprune.model.identity import Ref
 from applyprune.model.resources import BUNDLES, LEASES
 

@@ -11,8 +11,8 @@ from queue import SimpleQueue
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from applyprune.controller.logs import LOG, fields
-from applyprune.controller.names import APPROVE, RECONCILE_NOW
+from applyprune.controller.constants import APPROVE, RECONCILE_NOW
+from applyprune.controller.runtime.logging import LOG, fields
 from applyprune.engine.informer import Change, Informer, Listed, Upserted, WatchFailed, WatchScope
 from applyprune.errors import Forbidden
 from applyprune.model.resources import BUNDLES
@@ -20,9 +20,9 @@ from applyprune.model.resources import BUNDLES
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from applyprune.controller.identity import ServiceAccountClient
-    from applyprune.controller.names import Key
-    from applyprune.controller.queue import WorkQueue
+    from applyprune.controller.constants import Key
+    from applyprune.controller.runtime.impersonation import ServiceAccountClient
+    from applyprune.controller.runtime.workqueue import WorkQueue
     from applyprune.engine.ports import Cluster
     from applyprune.model.identity import Ref
     from applyprune.model.live import LiveObject

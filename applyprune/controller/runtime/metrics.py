@@ -15,13 +15,13 @@ from prometheus_client import (
     generate_latest,
 )
 
-from applyprune.controller.names import Reason
+from applyprune.controller.constants import Reason
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from applyprune.controller.names import Key
-    from applyprune.controller.queue import WorkQueue
+    from applyprune.controller.constants import Key
+    from applyprune.controller.runtime.workqueue import WorkQueue
     from applyprune.controller.status import ReconcileResult
 
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from applyprune.controller.names import Reason
+from applyprune.controller.constants import Reason
 from applyprune.errors import (
     AccessError,
     Forbidden,

@@ -13,7 +13,7 @@ from applyprune.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from applyprune.controller.metrics import Metrics
+    from applyprune.controller.runtime.metrics import Metrics
 
 _TIMEOUT = 5.0
 

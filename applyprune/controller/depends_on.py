@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from applyprune.controller.objects import status_of
+from applyprune.controller.bundle_client import status_of
 from applyprune.controller.status import is_ready
 from applyprune.model.events import Status
 from applyprune.planning.readiness.cel import compile_rule
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from applyprune.controller.bundle import Bundle, Dependency
-    from applyprune.controller.objects import BundleObjects
+    from applyprune.controller.bundle_client import BundleObjects
     from applyprune.model.live import LiveObject
 
 _MAX_SEEN = 100

@@ -1,0 +1,1 @@
+"""What any controller needs: queue, watches, leader election, metrics, Events."""
