@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, NoReturn
 import click
 
 from applyprune._version import __version__
-from applyprune.cli.groups import SuggestingGroup
+from applyprune.cli.command import SuggestingGroup
 from applyprune.errors import ApplypruneError, problems_of
 
 if TYPE_CHECKING:
@@ -31,63 +31,65 @@ class ListedCommand(NamedTuple):
 VERBS: dict[str, dict[str, ListedCommand]] = {
     "Change the cluster": {
         "apply": ListedCommand(
-            "applyprune.cli.apply:apply", "Make the cluster match the manifests of the set NAME."
+            "applyprune.cli.commands.change.apply:apply",
+            "Make the cluster match the manifests of the set NAME.",
         ),
         "prune": ListedCommand(
-            "applyprune.cli.prune:prune",
+            "applyprune.cli.commands.change.prune:prune",
             "Delete what the set NAME created and the manifests no longer hold; apply nothing.",
         ),
         "delete": ListedCommand(
-            "applyprune.cli.delete:delete",
+            "applyprune.cli.commands.change.delete:delete",
             "Delete everything that the set NAME created, then its inventory.",
         ),
     },
     "Look": {
         "diff": ListedCommand(
-            "applyprune.cli.diff:diff",
+            "applyprune.cli.commands.inspect.diff:diff",
             "Show what `apply` with the same options would change, prunes included; change "
             "nothing.",
         ),
         "status": ListedCommand(
-            "applyprune.cli.status:status",
+            "applyprune.cli.commands.inspect.status:status",
             "Tell how every object of the set NAME is: ready or not, and changed by others or not.",
         ),
         "explain": ListedCommand(
-            "applyprune.cli.explain:explain",
+            "applyprune.cli.commands.inspect.explain:explain",
             "Tell what `apply` would do about one object, and everything that it is judged by.",
         ),
         "inventory": ListedCommand(
-            "applyprune.cli.inventory:inventory",
+            "applyprune.cli.commands.inspect.inventory:inventory",
             "Look at the inventories, check and repair them, hand objects on.",
         ),
     },
     "Run for ever": {
         "install": ListedCommand(
-            "applyprune.cli.install:install",
+            "applyprune.cli.commands.continuous.install:install",
             "Bring the controller into the cluster, or bring the one that is there up to date.",
         ),
         "controller": ListedCommand(
-            "applyprune.cli.controller:controller",
+            "applyprune.cli.commands.continuous.controller:controller",
             "Carry out Bundles: apply them, prune them, put back what drifts, until told to stop.",
         ),
     },
     "Try it out": {
         "demo": ListedCommand(
-            "applyprune.cli.demo:demo",
+            "applyprune.cli.commands.sandbox.demo:demo",
             "Show apply, prune and delete on a real API server of its own.",
         ),
         "local": ListedCommand(
-            "applyprune.cli.local:local",
+            "applyprune.cli.commands.sandbox.local:local",
             "Run a real Kubernetes control plane on this machine: API server, controllers, "
             "fake nodes.",
         ),
     },
     "About applyprune": {
         "version": ListedCommand(
-            "applyprune.cli.version:version", "Tell the versions of applyprune and of the server."
+            "applyprune.cli.commands.about.version:version",
+            "Tell the versions of applyprune and of the server.",
         ),
         "completion": ListedCommand(
-            "applyprune.cli.completion:completion",
+            "applyprune.cli.commands.about.completion:completion",
             "Print a script with which the shell SHELL completes applyprune's arguments.",
         ),
     },
@@ -174,7 +176,7 @@ def ended(work: Callable[[], int]) -> int:
         _silence()
         return 0
     except Exception as error:  # noqa: BLE001  # the last resort: nobody else catches it
-        from applyprune.cli.accidents import details, words_of
+        from applyprune.cli.crash import details, words_of
 
         words, code = words_of(error)
         _say(f"{details(error)}error: {words}")

@@ -1,4 +1,9 @@
-"""Where the parts are put together for one call: access, transport, store, run, printer."""
+"""Where the parts are put together for one call: access, transport, store, run, printer.
+
+Problems get their place in the input, in the one spot that every event and error passes.
+
+The question that stands before what cannot be taken back.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +11,12 @@ import os
 import signal
 import sys
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from applyprune.cli.pointing import with_excerpt
+import click
+
 from applyprune.cluster.auth.kubeconfig import connect
 from applyprune.cluster.client import KubernetesClient
 from applyprune.cluster.discovery import cache_folder
@@ -18,17 +24,27 @@ from applyprune.cluster.inventory.store import ConfigMapStore
 from applyprune.cluster.transport.transport import Transport
 from applyprune.engine.cancellation import Cancellation
 from applyprune.engine.run import RunRequest, run
-from applyprune.errors import ApplypruneError, UsageError
-from applyprune.model.events import WarningRaised
+from applyprune.errors import ApplypruneError, InputErrors, UsageError, as_problem
+from applyprune.model.display import visible
+from applyprune.model.events import (
+    ErrorRaised,
+    Finished,
+    ObjectDone,
+    Planned,
+    PruneBlocked,
+    ReadinessReported,
+    WarningRaised,
+)
 from applyprune.planning.applyset import applyset_identity
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator, Sequence
+    from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
     from types import FrameType
 
-    from applyprune.cli.where import ClusterTarget
+    from applyprune.cli.target import ClusterTarget
     from applyprune.model.events import Event
     from applyprune.model.options import Options
+    from applyprune.model.plan import Plan
     from applyprune.model.problem import Problem
     from applyprune.planning.applyset import ApplySetIdentity
     from applyprune.sources import Input, Overlay
@@ -151,3 +167,65 @@ def describe(where: ClusterTarget, name: str) -> str:
         return f"Delete the set {name}, which lists no object {place}?"
     objects = "one object" if count == 1 else f"{count} objects"
     return f"Delete the {objects} of the set {name} {place}?"
+
+
+def with_excerpt(events: Iterable[Event], given: Input) -> Iterator[Event]:
+    """Yield the events, and raise the error that ends them, with line, column and excerpt."""
+    try:
+        for event in events:
+            yield _event(event, given)
+    except InputErrors as several:
+        for error in several.errors:
+            _place(error, given)
+        raise
+    except ApplypruneError as error:
+        _place(error, given)
+        raise
+
+
+def _event(event: Event, given: Input) -> Event:
+    if isinstance(event, Planned):
+        return replace(event, plan=_plan(event.plan, given))
+    match event:
+        case (
+            ObjectDone()
+            | ReadinessReported()
+            | WarningRaised()
+            | PruneBlocked()
+            | ErrorRaised()
+            | Finished()
+        ):
+            if event.problem is not None:
+                return replace(event, problem=given.pointed(event.problem))
+        case _:
+            pass
+    return event
+
+
+def _plan(plan: Plan, given: Input) -> Plan:
+    if all(step.problem is None for step in plan.applies):
+        return plan
+    applies = tuple(
+        step if step.problem is None else replace(step, problem=given.pointed(step.problem))
+        for step in plan.applies
+    )
+    return replace(plan, applies=applies)
+
+
+def _place(error: ApplypruneError, given: Input) -> None:
+    told = given.pointed(as_problem(error))
+    error.where, error.origin, error.excerpt = told.where, told.origin, told.excerpt
+
+
+def ask(doing: str, question: Callable[[], str]) -> None:
+    """Return when the user says yes on the terminal; the question goes to standard error.
+
+    Raises UsageError where there is no terminal to ask on, and click.Abort for a no.
+    """
+    if sys.stdin is None or not sys.stdin.isatty():
+        raise UsageError(
+            f"{doing} needs a yes",
+            why="there is no terminal to ask on",
+            hint="Add --yes, or look first with --dry-run.",
+        )
+    click.confirm(visible(question()), abort=True, err=True)

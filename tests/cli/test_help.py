@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 import pytest
 
-from applyprune.cli.helping import HEADINGS
+from applyprune.cli.command import HEADINGS
 from applyprune.cli.main import VERBS, cli, ended
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from applyprune.cli.session import run_set
-from applyprune.cli.where import ClusterTarget
+from applyprune.cli.target import ClusterTarget
 from applyprune.errors import ApplypruneError, problems_of
 from applyprune.localplane import API_SERVER_ONLY, Binaries, start
 from applyprune.model.events import ObjectDone, WarningRaised

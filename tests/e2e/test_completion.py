@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from applyprune.cli.completion import SHELLS
+from applyprune.cli.commands.about.completion import SHELLS
 from tests.support.command import applyprune
 from tests.support.objects import config_map
 from tests.support.stage import Stage

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from applyprune.cli.accidents import BUG
+from applyprune.cli.crash import BUG
 from applyprune.cli.main import ended
 from tests.support.actors import ALICE
 from tests.support.command import Ended, applyprune, start

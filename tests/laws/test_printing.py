@@ -13,8 +13,8 @@ ASKS = {"click.confirm", "click.prompt"}
 MAY = {
     "print": {"applyprune.output.terminal.terminal"},
     # Its lines are about the user's own planes, and what the programs say that it runs.
-    "demo": {"applyprune.cli.demo_shell", "applyprune.cli.local"},
-    "ask": {"applyprune.cli.asking"},
+    "demo": {"applyprune.cli.commands.sandbox.demo", "applyprune.cli.commands.sandbox.local"},
+    "ask": {"applyprune.cli.session"},
 }
 
 
@@ -33,5 +33,5 @@ def test_only_one_module_prints(module: str) -> None:
 
 def test_exceptions_are_all_used() -> None:
     """Nothing is allowed that is not needed."""
-    assert _calls("applyprune.cli.asking") & ASKS
+    assert _calls("applyprune.cli.session") & ASKS
     assert all(_calls(module) & PRINTS for module in MAY["demo"])

@@ -15,7 +15,7 @@ import click
 import pytest
 
 from applyprune import __version__, errors
-from applyprune.cli.accidents import BUG
+from applyprune.cli.crash import BUG
 from applyprune.cli.main import cli
 from applyprune.controller.bundle import DeletionPolicy
 from applyprune.controller.constants import STALLING, Condition

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from applyprune.cli.access import namespaces_option
-from applyprune.cli.helping import Command
-from applyprune.cli.options import cluster_options, duration
+from applyprune.cli.command import Command
+from applyprune.cli.options.cluster_access import namespaces_option
+from applyprune.cli.options.run_options import cluster_options, duration
 from applyprune.errors import UsageError
 
 if TYPE_CHECKING:
-    from applyprune.cli.where import ClusterTarget
+    from applyprune.cli.target import ClusterTarget
 
 
 @click.command(cls=Command)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from applyprune.cli.helping import CommandGroup
+from applyprune.cli.command import CommandGroup
 from applyprune.errors import AccessError, UsageError
 
 if TYPE_CHECKING:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from applyprune.cli.access import cluster_options, namespace_name
-from applyprune.cli.completing import FILE, OBJECT, SET
-from applyprune.cli.decorating import F, with_options
-from applyprune.cli.helping import Command
+from applyprune.cli.command import Command
+from applyprune.cli.options.cluster_access import cluster_options, namespace_name
+from applyprune.cli.options.combine import F, with_options
+from applyprune.cli.options.completion import FILE, OBJECT, SET
 from applyprune.errors import UsageError
 from applyprune.model.label_selector import parse_selector
 from applyprune.model.options import DryRun, Options, Propagation, PruneLimit, seconds_of

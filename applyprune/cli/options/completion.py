@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from applyprune.cluster.transport.transport import Transport
 
+if TYPE_CHECKING:
     _Text = click.ParamType[str]
 else:
     _Text = click.ParamType  # click 8.1 has no generic one
@@ -44,7 +45,7 @@ class Typed:
     def transport(self) -> AbstractContextManager[tuple[Transport, str, str]]:
         """Return a transport to the cluster that is named on the line, as ``transport_to`` does."""
         from applyprune.cli.session import transport_to
-        from applyprune.cli.where import ClusterTarget
+        from applyprune.cli.target import ClusterTarget
 
         kubeconfig, context, namespace = map(self.text, ("kubeconfig", "context", "namespace"))
         return transport_to(ClusterTarget(kubeconfig, context, namespace))

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from applyprune.cli.completing import CONTEXT, FILE, NAMESPACE
-from applyprune.cli.configuration import used
-from applyprune.cli.decorating import with_options
-from applyprune.cli.where import ClusterTarget
+from applyprune.cli.options.combine import with_options
+from applyprune.cli.options.completion import CONTEXT, FILE, NAMESPACE
+from applyprune.cli.options.config_defaults import used
+from applyprune.cli.target import ClusterTarget
 from applyprune.errors import UsageError
 
 if TYPE_CHECKING:

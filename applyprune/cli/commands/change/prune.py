@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from applyprune.cli.configuration import name_argument
-from applyprune.cli.options import (
+from applyprune.cli.options.config_defaults import name_argument
+from applyprune.cli.options.reporting import reporting_options
+from applyprune.cli.options.run_options import (
     RunCommand,
     cluster_options,
     guard_options,
@@ -16,14 +17,13 @@ from applyprune.cli.options import (
     placement_option,
     run_options,
 )
-from applyprune.cli.reporting import reporting_options
 from applyprune.model.options import Mode
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from applyprune.cli.reporting import Reporting
-    from applyprune.cli.where import ClusterTarget
+    from applyprune.cli.options.reporting import Reporting
+    from applyprune.cli.target import ClusterTarget
     from applyprune.model.options import Options
     from applyprune.sources import Overlay
 

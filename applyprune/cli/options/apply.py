@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from applyprune.cli.decorating import with_options
-from applyprune.cli.options import is_said
+from applyprune.cli.options.combine import with_options
+from applyprune.cli.options.run_options import is_said
 from applyprune.errors import UsageError
 from applyprune.model.options import Adopt
 

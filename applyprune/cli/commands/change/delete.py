@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from applyprune.cli.asking import ask
-from applyprune.cli.configuration import name_argument
-from applyprune.cli.options import RunCommand, cluster_options, run_options
-from applyprune.cli.reporting import reporting_options
+from applyprune.cli.options.config_defaults import name_argument
+from applyprune.cli.options.reporting import reporting_options
+from applyprune.cli.options.run_options import RunCommand, cluster_options, run_options
+from applyprune.cli.session import ask
 from applyprune.model.options import DryRun, Mode
 
 if TYPE_CHECKING:
-    from applyprune.cli.reporting import Reporting
-    from applyprune.cli.where import ClusterTarget
+    from applyprune.cli.options.reporting import Reporting
+    from applyprune.cli.target import ClusterTarget
     from applyprune.model.options import Options
 
 

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 import click
 
 from applyprune._version import __version__
-from applyprune.cli.access import cluster_options
-from applyprune.cli.helping import Command
-from applyprune.cli.reporting import Reporting, reporting_options
+from applyprune.cli.command import Command
+from applyprune.cli.options.cluster_access import cluster_options
+from applyprune.cli.options.reporting import Reporting, reporting_options
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from applyprune.cli.where import ClusterTarget
+    from applyprune.cli.target import ClusterTarget
     from applyprune.model.events import Event
 
 

@@ -7,13 +7,18 @@ from typing import TYPE_CHECKING
 
 import click
 
-from applyprune.cli.access import namespace_name
-from applyprune.cli.asking import ask
-from applyprune.cli.completing import NAMESPACE, OBJECT, SET
-from applyprune.cli.configuration import name_argument
-from applyprune.cli.helping import CommandGroup
-from applyprune.cli.options import RunCommand, cluster_options, record_options, set_argument
-from applyprune.cli.reporting import reporting_options
+from applyprune.cli.command import CommandGroup
+from applyprune.cli.options.cluster_access import namespace_name
+from applyprune.cli.options.completion import NAMESPACE, OBJECT, SET
+from applyprune.cli.options.config_defaults import name_argument
+from applyprune.cli.options.reporting import reporting_options
+from applyprune.cli.options.run_options import (
+    RunCommand,
+    cluster_options,
+    record_options,
+    set_argument,
+)
+from applyprune.cli.session import ask
 from applyprune.errors import AccessError, InventoryError, UsageError, as_problem
 from applyprune.model.events import (
     ApplySetListed,
@@ -29,9 +34,9 @@ from applyprune.model.options import DryRun, Mode, Options
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from applyprune.cli.reporting import Reporting
+    from applyprune.cli.options.reporting import Reporting
     from applyprune.cli.session import Session
-    from applyprune.cli.where import ClusterTarget
+    from applyprune.cli.target import ClusterTarget
     from applyprune.cluster.client import KubernetesClient
     from applyprune.model.events import Event
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from applyprune.cli.helping import Command
+from applyprune.cli.command import Command
 from applyprune.errors import UsageError
 
 SHELLS = ("bash", "zsh", "fish")

@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING
 
 import click
 
-from applyprune.cli.access import cluster_options
-from applyprune.cli.completing import OBJECT
-from applyprune.cli.helping import Command
-from applyprune.cli.options import optional_input_option, set_argument
-from applyprune.cli.reporting import reporting_options
+from applyprune.cli.command import Command
+from applyprune.cli.options.cluster_access import cluster_options
+from applyprune.cli.options.completion import OBJECT
+from applyprune.cli.options.reporting import reporting_options
+from applyprune.cli.options.run_options import optional_input_option, set_argument
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from applyprune.cli.reporting import Reporting
-    from applyprune.cli.where import ClusterTarget
+    from applyprune.cli.options.reporting import Reporting
+    from applyprune.cli.target import ClusterTarget
     from applyprune.model.events import Event
     from applyprune.sources import Overlay
 
@@ -51,8 +51,7 @@ def explain(
 def _judged(
     where: ClusterTarget, name: str, ref: str, paths: tuple[str | Overlay, ...]
 ) -> Iterator[Event]:
-    from applyprune.cli.pointing import with_excerpt
-    from applyprune.cli.session import input_reader, open_session, read_input
+    from applyprune.cli.session import input_reader, open_session, read_input, with_excerpt
     from applyprune.engine.operations.explain import explain as judge
     from applyprune.planning.applyset import applyset_identity
 

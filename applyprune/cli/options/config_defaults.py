@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from applyprune.cli.completing import FILE, SET
+from applyprune.cli.options.completion import FILE, SET
 from applyprune.errors import InputError, UsageError
 
 if TYPE_CHECKING:

@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING
 
 import click
 
-from applyprune.cli.access import cluster_options
-from applyprune.cli.configuration import name_argument
-from applyprune.cli.helping import Command
-from applyprune.cli.options import timeout_option
-from applyprune.cli.reporting import reporting_options
+from applyprune.cli.command import Command
+from applyprune.cli.options.cluster_access import cluster_options
+from applyprune.cli.options.config_defaults import name_argument
+from applyprune.cli.options.reporting import reporting_options
+from applyprune.cli.options.run_options import timeout_option
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from applyprune.cli.reporting import Reporting
-    from applyprune.cli.where import ClusterTarget
+    from applyprune.cli.options.reporting import Reporting
+    from applyprune.cli.target import ClusterTarget
     from applyprune.engine.operations.status import StatusOptions
     from applyprune.model.events import Event
 

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from applyprune.cli.apply_options import apply_options
-from applyprune.cli.configuration import name_argument
-from applyprune.cli.options import (
+from applyprune.cli.options.apply import apply_options
+from applyprune.cli.options.config_defaults import name_argument
+from applyprune.cli.options.reporting import reporting_options
+from applyprune.cli.options.run_options import (
     RunCommand,
     cluster_options,
     guard_options,
@@ -18,15 +19,14 @@ from applyprune.cli.options import (
     run_options,
     selection_option,
 )
-from applyprune.cli.reporting import reporting_options
 from applyprune.errors import UsageError
 from applyprune.model.options import Mode
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from applyprune.cli.reporting import Reporting
-    from applyprune.cli.where import ClusterTarget
+    from applyprune.cli.options.reporting import Reporting
+    from applyprune.cli.target import ClusterTarget
     from applyprune.model.options import Options
     from applyprune.sources import Overlay
 

@@ -1,0 +1,1 @@
+"""The commands, in a folder for each heading of the help."""
