@@ -1,9 +1,8 @@
 """The embedded control plane: a real Kubernetes API server on the local machine."""
 
-from applyprune.localplane.build import Binaries, ensure_built
-from applyprune.localplane.plane import Plane
-from applyprune.localplane.progress import Progress, progress_on
-from applyprune.localplane.spec import API_SERVER_ONLY, FULL, PlaneSpec
+from applyprune.localplane.plane import API_SERVER_ONLY, FULL, Plane, PlaneSpec
+from applyprune.localplane.program.build import Binaries, ensure_built
+from applyprune.localplane.program.step_progress import Progress, progress_on
 from applyprune.localplane.starter import StartedPlane, start
 
 __all__ = [

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from applyprune.localplane.layout import Layout
-    from applyprune.localplane.spec import PlaneSpec
+    from applyprune.localplane.plane import PlaneSpec
 
 # etcd listens on sockets in the plane's folder. With a port, every user of the machine could bypass
 # the API server, and another process could take the port first. The paths are relative to the

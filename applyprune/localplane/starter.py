@@ -18,16 +18,16 @@ from applyprune.errors import AccessError, UsageError
 from applyprune.localplane.layout import Layout
 from applyprune.localplane.locks import is_locked, try_lock
 from applyprune.localplane.plane import Plane, plane_in
-from applyprune.localplane.progress import Silence
+from applyprune.localplane.program.step_progress import Silence
 from applyprune.localplane.state import read_state
 
 if TYPE_CHECKING:
     from pathlib import Path
     from types import TracebackType
 
-    from applyprune.localplane.build import Binaries
-    from applyprune.localplane.progress import Progress
-    from applyprune.localplane.spec import PlaneSpec
+    from applyprune.localplane.plane import PlaneSpec
+    from applyprune.localplane.program.build import Binaries
+    from applyprune.localplane.program.step_progress import Progress
 
 # Seconds: three stages of stopping take 1 s each; the rest is for a busy machine.
 STOP_TIMEOUT = 30.0

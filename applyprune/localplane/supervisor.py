@@ -24,6 +24,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from applyprune.localplane.admin_kubeconfig import certificate_user, kubeconfig
 from applyprune.localplane.components import (
     ETCD_SOCKET,
     Component,
@@ -33,11 +34,10 @@ from applyprune.localplane.components import (
     etcd,
     node,
 )
-from applyprune.localplane.kubeconfig import certificate_user, kubeconfig
 from applyprune.localplane.layout import Layout
 from applyprune.localplane.locks import try_lock
+from applyprune.localplane.plane import PlaneSpec
 from applyprune.localplane.readiness import ServerProbe
-from applyprune.localplane.spec import PlaneSpec
 from applyprune.localplane.state import Phase, State, write_state
 
 if TYPE_CHECKING:

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from applyprune.localplane.build import MODULE, kubernetes_version, module_digest
-from applyprune.localplane.guard import guarded
-from applyprune.localplane.oncefolder import make_once
-from applyprune.localplane.progress import Lines, Silence, Terminal
+from applyprune.localplane.program.atomic_folder import make_once
+from applyprune.localplane.program.build import MODULE, kubernetes_version, module_digest
+from applyprune.localplane.program.kill_group import guarded
+from applyprune.localplane.program.step_progress import Lines, Silence, Terminal
 from tests.support.home import processes_with
 from tests.support.waiting import eventually
 

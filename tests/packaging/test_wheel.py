@@ -14,7 +14,7 @@ from zipfile import ZipFile
 import pytest
 
 from applyprune import __version__
-from applyprune.localplane.build import module_digest
+from applyprune.localplane.program.build import module_digest
 
 if TYPE_CHECKING:
     from applyprune.localplane import Binaries
@@ -92,7 +92,7 @@ def test_installed_wheel_runs(installed: Path, tmp_path: Path) -> None:
 def test_demo_runs_from_the_wheel(installed: Path, binaries: Binaries, tmp_path: Path) -> None:
     """With the control plane that the test run has built already: same sources, same build."""
     assert binaries.program.exists()
-    script = "from applyprune.localplane.build import module_digest; print(module_digest())"
+    script = "from applyprune.localplane.program.build import module_digest; print(module_digest())"
     reply = run(installed / "python", "-c", script, cwd=tmp_path)
     assert reply.stdout.strip() == module_digest(), "it would build another control plane"
     reply = run(installed / "applyprune", "demo", cwd=tmp_path)

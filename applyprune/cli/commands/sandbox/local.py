@@ -13,7 +13,7 @@ from applyprune.cli.command import CommandGroup
 from applyprune.errors import AccessError, UsageError
 
 if TYPE_CHECKING:
-    from applyprune.localplane.named import PlaneStatus
+    from applyprune.localplane.planes import PlaneStatus
 
 _NAME = click.option(
     "--name", default="default", show_default=True, metavar="NAME", help="Which plane."
@@ -52,7 +52,7 @@ def up(name: str, nodes: int) -> None:
       applyprune local up --name big --nodes 100
     """
     from applyprune.localplane import PlaneSpec, progress_on
-    from applyprune.localplane.named import bring_up
+    from applyprune.localplane.planes import bring_up
 
     spec = PlaneSpec(kwok=nodes > 0, nodes=nodes)
     plane, started = bring_up(name, spec, progress_on(sys.stderr))
@@ -76,7 +76,7 @@ def down(name: str, *, every: bool) -> None:
       applyprune local down
       applyprune local down --all
     """
-    from applyprune.localplane.named import bring_down, plane_names
+    from applyprune.localplane.planes import bring_down, plane_names
 
     for each in plane_names() if every else (name,):
         done = bring_down(each)
@@ -91,7 +91,7 @@ def status() -> None:
     Examples:
       applyprune local status
     """
-    from applyprune.localplane.named import plane_names, plane_status
+    from applyprune.localplane.planes import plane_names, plane_status
 
     statuses = [plane_status(name) for name in plane_names()]
     if not statuses:
@@ -112,7 +112,7 @@ def status() -> None:
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def kubectl(name: str, arguments: tuple[str, ...]) -> None:
     """Run kubectl on a plane; whatever follows is kubectl's, its options too."""
-    from applyprune.localplane.named import running_plane
+    from applyprune.localplane.planes import running_plane
 
     plane = running_plane(name)
     environment = os.environ | {"KUBECONFIG": str(plane.kubeconfig)}

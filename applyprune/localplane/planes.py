@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from applyprune.errors import AccessError, UsageError
-from applyprune.localplane.build import ensure_built
 from applyprune.localplane.folders import planes_folder
 from applyprune.localplane.layout import Layout
 from applyprune.localplane.locks import is_locked
 from applyprune.localplane.plane import Plane, plane_in
+from applyprune.localplane.program.build import ensure_built
 from applyprune.localplane.starter import PlaneRuns, start, stop_plane
 from applyprune.localplane.state import Phase, State, read_state
 from applyprune.model.identity import is_dns_label
@@ -20,8 +20,8 @@ from applyprune.model.identity import is_dns_label
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from applyprune.localplane.progress import Progress
-    from applyprune.localplane.spec import PlaneSpec
+    from applyprune.localplane.plane import PlaneSpec
+    from applyprune.localplane.program.step_progress import Progress
 
 
 @dataclass(frozen=True, slots=True)

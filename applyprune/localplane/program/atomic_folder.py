@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from applyprune.localplane.locks import locked
-from applyprune.localplane.progress import clock
+from applyprune.localplane.program.step_progress import clock
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from applyprune.localplane.progress import Progress
+    from applyprune.localplane.program.step_progress import Progress
 
 
 def make_once(folder: Path, fill: Callable[[Path], None], doing: str, progress: Progress) -> None:

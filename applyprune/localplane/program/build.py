@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 
 from applyprune.errors import AccessError
 from applyprune.localplane.folders import cache_folder
-from applyprune.localplane.guard import guarded
-from applyprune.localplane.oncefolder import make_once
-from applyprune.localplane.progress import Silence, clock
-from applyprune.localplane.toolchain import Toolchain, find_go
+from applyprune.localplane.program.atomic_folder import make_once
+from applyprune.localplane.program.kill_group import guarded
+from applyprune.localplane.program.step_progress import Silence, clock
+from applyprune.localplane.program.toolchain import Toolchain, find_go
 
 if TYPE_CHECKING:
-    from applyprune.localplane.progress import Progress
+    from applyprune.localplane.program.step_progress import Progress
 
 MODULE = Path(__file__).parent / "gomodule"
 

@@ -1,0 +1,1 @@
+"""The program of the embedded control plane: built once, and cached."""
