@@ -23,10 +23,10 @@ class Mutation:
     test: str
 
 
-_APPROVAL = "tests/engine/test_approval.py::"
-_CONFLICTS = "tests/engine/test_conflicts.py::"
-_FAULTS = "tests/engine/test_faults.py::"
-_GUARDS = "tests/engine/test_guards_hold.py::"
+_APPROVAL = "tests/engine/guards/test_approval.py::"
+_CONFLICTS = "tests/engine/steps/test_conflicts.py::"
+_FAULTS = "tests/engine/failures/test_faults.py::"
+_GUARDS = "tests/engine/guards/test_guards_hold.py::"
 _SET = "tests/engine/test_set.py::"
 _SWEEP = "tests/sweeps/test_kill_sweep.py::"
 
@@ -134,7 +134,7 @@ MUTATIONS = (
         ("secret-in-diff",),
         "lambda .*: True",
         "lambda _: False",
-        "tests/engine/test_comparing.py::test_diff_masks_a_secret_everywhere",
+        "tests/engine/steps/test_dry_run.py::test_diff_masks_a_secret_everywhere",
     ),
     Mutation(
         "the mask of a Secret in a conflict",

@@ -131,7 +131,7 @@ def test_kep_rule_not_implemented(stage: Stage, api: Api, kubectl: Kubectl) -> N
 def test_recreated_object_new_uid_deleted(stage: Stage, api: Api, kubectl: Kubectl) -> None:
     """Re-created between two runs: not the object that was recorded, whatever it is labelled.
 
-    Between our read and our delete: tests/engine/test_faults.py and test_guards_hold.py.
+    Between our read and our delete: tests/engine/failures/test_faults.py and test_guards_hold.py.
     """
     stage.run(config_map("a"), config_map("b"))
     kubectl("delete", "configmap/b", "-n", stage.namespace)

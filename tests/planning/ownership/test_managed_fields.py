@@ -92,7 +92,7 @@ GUARDED: dict[str, Callable[[LiveObject], Operations]] = {
     **PATCHES,
     "migrate": lambda one: migrate_patch(one, {"kubectl"}, OURS, "v1"),
 }
-"""The one that touches an annotation as well: tests/engine/test_migration.py."""
+"""The one that touches an annotation as well: tests/engine/steps/test_field_transfer.py."""
 each_patch = pytest.mark.parametrize("patch", PATCHES)
 each_guarded = pytest.mark.parametrize("patch", GUARDED)
 each_live = pytest.mark.parametrize("name", LIVES)

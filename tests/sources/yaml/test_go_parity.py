@@ -14,7 +14,7 @@ import pytest
 
 from tests.support.source_text import refusals, values
 
-FIXTURE = Path(__file__).parents[2] / "fixtures/yaml/go-parity.jsonl"
+FIXTURE = Path(__file__).parents[3] / "fixtures/yaml/go-parity.jsonl"
 RECORDED = [json.loads(line) for line in FIXTURE.read_text(encoding="utf-8").strip().split("\n")]
 
 LOST_DIGITS = "Go reads another number than stands there; nobody means that"
