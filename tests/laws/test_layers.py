@@ -21,7 +21,7 @@ ALLOWED: Mapping[str, frozenset[str]] = {
     "__init__": frozenset(),
     "__main__": frozenset({"cli"}),
     "_version": frozenset(),
-    "model": frozenset(),
+    "model": frozenset({"errors"}),
     "errors": frozenset({"model"}),
     "planning": frozenset({"model", "errors"}),
     "engine": CORE,

@@ -62,8 +62,8 @@ def test_text_only_events_have_text() -> None:
         for kind in EVENTS
         if MARK not in printed("text", filled(kind, HOSTILE), width=0)
     }
-    later = {"Started", "Planned", "Recorded", "Waiting"}
-    assert silent <= later | {"Compared", "Standing", "Enrolled", "Explained"}
+    later = {"Started", "Planned", "InventoryWritten", "Waiting"}
+    assert silent <= later | {"ObjectDiff", "ObjectStatus", "ApplySetListed", "Explanation"}
 
 
 @pytest.mark.parametrize("kind", EVENTS)

@@ -107,7 +107,7 @@ def test_glob_without_a_match_is_an_error(folder: Path, pattern: str) -> None:
 
 AS_NOBODY = """
 import os
-from applyprune.sources.globs import expand
+from applyprune.sources.glob import expand
 if os.geteuid() == 0:
     os.seteuid(65534)
 try:

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 from urllib3.exceptions import HTTPError, ProxyError
 
+from applyprune.cluster.transport.message import ClientContext
 from applyprune.cluster.transport.safe_message import safe_text
-from applyprune.cluster.transport.status_errors import ClientContext, RequestFailure
+from applyprune.cluster.transport.status_errors import RequestFailure
 from applyprune.errors import Unreachable
 from applyprune.http.pool import causes, described
 

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from urllib3.response import BaseHTTPResponse
 
-    from applyprune.cluster.transport.status_errors import ClientContext
 
 # A quoted path, without dot segments and empty ones: a DELETE with an empty name would be
 # deletecollection.
@@ -199,3 +198,12 @@ class StatusBody:
 def _text(mapping: Mapping[str, Any], key: str) -> str:
     value = mapping.get(key)
     return value if isinstance(value, str) else ""
+
+
+@dataclass(frozen=True, slots=True)
+class ClientContext:
+    """What hints mention: the kubeconfig's context and user, and the server's URL."""
+
+    context: str
+    user: str
+    server: str

@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from applyprune.cluster.transport.message import StatusBody
+from applyprune.cluster.transport.message import ClientContext, StatusBody
 from applyprune.cluster.transport.retry import seconds_to_wait
 from applyprune.cluster.transport.safe_message import safe_text, without_values
 from applyprune.errors import (
@@ -49,15 +49,6 @@ class RequestFailure:
     error: AccessError
     passing: bool = False
     refused_unseen: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class ClientContext:
-    """What hints mention: the kubeconfig's context and user, and the server's URL."""
-
-    context: str
-    user: str
-    server: str
 
 
 def response_failure(

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from urllib3.exceptions import HTTPError
 
 from applyprune.cluster.transport.connection_errors import connection_failure
-from applyprune.cluster.transport.message import RawResponse
-from applyprune.cluster.transport.status_errors import ClientContext, response_failure
+from applyprune.cluster.transport.message import ClientContext, RawResponse
+from applyprune.cluster.transport.status_errors import response_failure
 from applyprune.http.connection import one_try
 
 if TYPE_CHECKING:

@@ -14,6 +14,7 @@ from urllib3.util import Retry, Timeout
 from applyprune._version import __version__
 from applyprune.cluster.transport.connection_errors import connection_failure
 from applyprune.cluster.transport.message import (
+    ClientContext,
     RawResponse,
     Request,
     Response,
@@ -23,7 +24,6 @@ from applyprune.cluster.transport.message import (
 )
 from applyprune.cluster.transport.retry import backoff
 from applyprune.cluster.transport.status_errors import (
-    ClientContext,
     RequestFailure,
     response_failure,
 )

@@ -275,7 +275,7 @@ def test_crash_lock_never_released(stage: Stage) -> None:
 
 
 def test_too_large(stage: Stage, api: Api) -> None:
-    """Counted before anything is applied; how much fits is in tests/engine/inventory/test_shards.py."""
+    """Counted before anything is applied; test_shards.py says how much fits."""
     stage.run(config_map("a"))
     transport = stage.transport()
     store = stage.store(transport)

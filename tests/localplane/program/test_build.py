@@ -109,8 +109,8 @@ def test_second_builder_waits_and_outlives_a_killed_one(tmp_path: Path) -> None:
     folder = tmp_path / "thing"
     builder = f"""
 import pathlib, time
-from applyprune.localplane.oncefolder import make_once
-from applyprune.localplane.progress import Silence
+from applyprune.localplane.program.atomic_folder import make_once
+from applyprune.localplane.program.step_progress import Silence
 def fill(target):
     (target / "half").touch()
     time.sleep(1000)

@@ -1,0 +1,180 @@
+"""The folders of the package: how many files each holds, and which siblings each imports."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from typing import TYPE_CHECKING
+
+import pytest
+
+from applyprune.cli.main import VERBS
+from tests.support.package import NAME, PACKAGE, imports, is_ours, layer, modules
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+MOST_FILES = 15
+NO_VERBS_OF_THEIR_OWN = frozenset({"move", "plan", "wait"})
+"""``inventory move``, the plan that ``apply`` makes, and ``--wait``: words of the command line."""
+SIBLINGS: Mapping[str, set[str]] = {
+    "cli.commands.about": frozenset(
+        {"cli.command", "cli.main", "cli.options", "cli.session", "cli.target"}
+    ),
+    "cli.commands.change": {
+        "cli.options",
+        "cli.session",
+        "cli.target",
+    },
+    "cli.commands.continuous": frozenset(
+        {"cli.command", "cli.options", "cli.packaged", "cli.session", "cli.target"}
+    ),
+    "cli.commands.inspect": {
+        "cli.command",
+        "cli.options",
+        "cli.session",
+        "cli.target",
+    },
+    "cli.commands.sandbox": {
+        "cli.command",
+        "cli.packaged",
+    },
+    "cli.options": {
+        "cli.command",
+        "cli.session",
+        "cli.target",
+    },
+    "cluster.auth": {
+        "cluster.transport",
+    },
+    "cluster.inventory": {
+        "cluster.objects",
+        "cluster.transport",
+    },
+    "cluster.transport": {
+        "cluster.auth",
+    },
+    "controller.runtime": {
+        "controller.constants",
+        "controller.status",
+    },
+    "engine.operations": frozenset(
+        {
+            "engine.cancellation",
+            "engine.context",
+            "engine.informer",
+            "engine.inventory_lock",
+            "engine.listing",
+            "engine.ports",
+            "engine.preflight",
+            "engine.snapshot_reader",
+            "engine.steps",
+        }
+    ),
+    "engine.steps": frozenset(
+        {
+            "engine.cancellation",
+            "engine.context",
+            "engine.informer",
+            "engine.inventory_lock",
+            "engine.listing",
+            "engine.ports",
+            "engine.snapshot_reader",
+        }
+    ),
+    "localplane.program": {
+        "localplane.folders",
+        "localplane.locks",
+    },
+    "output.formats": frozenset(
+        {"output.collector", "output.printers", "output.text", "output.wire_names"}
+    ),
+    "output.text": {
+        "output.printers",
+        "output.terminal",
+    },
+    "planning.fields": {
+        "planning.applyset",
+    },
+    "planning.inventory": frozenset(
+        {"planning.applyset", "planning.ownership", "planning.snapshot"}
+    ),
+    "planning.ownership": {
+        "planning.applyset",
+        "planning.fields",
+    },
+    "planning.prune": frozenset(
+        {
+            "planning.annotations",
+            "planning.applyset",
+            "planning.fields",
+            "planning.inventory",
+            "planning.ownership",
+            "planning.snapshot",
+        }
+    ),
+    "planning.readiness": frozenset(
+        {"planning.annotations", "planning.applyset", "planning.drift", "planning.ownership"}
+    ),
+    "planning.schema": frozenset(
+        {
+            "planning.annotations",
+            "planning.applyset",
+            "planning.fields",
+            "planning.ownership",
+            "planning.readiness",
+        }
+    ),
+}
+"""What the modules of a folder import from the rest of their layer: a folder or a module."""
+
+
+def folder(module: str) -> str:
+    """Return the folder of a module within the package: ``planning.fields``."""
+    parts = module.split(".")[1:]
+    return ".".join(parts if modules()[module].stem == "__init__" else parts[:-1])
+
+
+def siblings(module: str) -> set[str]:
+    """Return what a module imports of its own layer but outside its own folder."""
+    found = set()
+    for imported in imports(module):
+        if not is_ours(imported) or layer(imported) != layer(module):
+            continue
+        place = folder(imported)
+        if place != folder(module):
+            inner = "." in place
+            found.add(place if inner else imported.removeprefix(f"{NAME}."))
+    return found
+
+
+INNER = sorted({folder(module) for module in modules() if "." in folder(module)})
+
+
+def test_folders_hold_few_files() -> None:
+    """A stranger finds a file by reading the names in a folder once."""
+    counts = Counter(path.parent for path in PACKAGE.rglob("*.py"))
+    assert {str(place): count for place, count in counts.items() if count > MOST_FILES} == {}
+
+
+def test_file_names_on_several_layers_are_verbs() -> None:
+    """The user's verb names its module on each layer; any other name has one home."""
+    homes = defaultdict(set)
+    for module, path in modules().items():
+        if path.stem != "__init__":
+            homes[path.stem].add(layer(module))
+    verbs = {verb for listed in VERBS.values() for verb in listed} | NO_VERBS_OF_THEIR_OWN
+    several = {name for name, layers in homes.items() if len(layers) > 1}
+    assert several - verbs == set()
+    assert several >= NO_VERBS_OF_THEIR_OWN - {"wait"}
+
+
+@pytest.mark.parametrize("name", INNER)
+def test_folder_imports_only_the_siblings_it_may(name: str) -> None:
+    """Inside a layer, imports between folders are a table too; a line that nobody needs goes."""
+    inside = [module for module in modules() if folder(module) == name]
+    assert {one for module in inside for one in siblings(module)} == SIBLINGS.get(name, set())
+
+
+def test_sibling_table_names_folders_that_exist() -> None:
+    """A folder that has gone leaves no line."""
+    assert SIBLINGS.keys() - set(INNER) == set()
