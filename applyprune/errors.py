@@ -55,10 +55,10 @@ class ApplypruneError(Exception):
 
     def __init__(
         self,
-        what: str,
+        message: str,
         *,
-        where: Origin | str = "",
-        why: str = "",
+        location: Origin | str = "",
+        reason: str = "",
         hint: str = "",
         field: Field = (),
         marks: Sequence[Mark] = (),
@@ -67,11 +67,11 @@ class ApplypruneError(Exception):
 
         ``field`` is the field of the object at ``where``; ``marks`` are all fields, if several.
         """
-        super().__init__(what)
-        self.what = what
-        self.where = str(where)
-        self.origin = None if isinstance(where, str) else where
-        self.why = why
+        super().__init__(message)
+        self.message = message
+        self.location = str(location)
+        self.origin = None if isinstance(location, str) else location
+        self.reason = reason
         self.hint = hint
         self.marks = tuple(marks) if len(marks) > 1 else ()
         self.field = field or (marks[0].field if marks else ())
@@ -166,28 +166,28 @@ class Unreachable(AccessError):
 class ApiError(AccessError):
     """The API server answered with an error.
 
-    ``code`` is the HTTP status. ``reason`` and ``causes`` (``reason`` → message pairs) come from
-    the Status body; they are empty without a Status. ``retry_after`` is in seconds.
+    ``code`` is the HTTP status. ``status_reason`` and ``causes`` (``reason`` → message pairs) come
+    from the Status body; they are empty without a Status. ``retry_after`` is in seconds.
     """
 
     kind = ProblemKind.API_ERROR
 
     def __init__(
         self,
-        what: str,
+        message: str,
         *,
         code: int,
-        reason: str = "",
+        status_reason: str = "",
         causes: Sequence[Mapping[str, str]] = (),
         retry_after: float | None = None,
-        where: Origin | str = "",
-        why: str = "",
+        location: Origin | str = "",
+        reason: str = "",
         hint: str = "",
     ) -> None:
-        """Store the facts of the response; ``what`` is the server's message, safe to print."""
-        super().__init__(what, where=where, why=why, hint=hint)
+        """Store the facts of the response; ``message`` is the server's message, safe to print."""
+        super().__init__(message, location=location, reason=reason, hint=hint)
         self.code = code
-        self.reason = reason
+        self.status_reason = status_reason
         self.causes = tuple(causes)
         self.retry_after = retry_after
 
@@ -293,12 +293,12 @@ class Interrupted(ApplypruneError):
 
 def as_problem(error: ApplypruneError, *, where: Origin | str = "") -> Problem:
     """Return the error as a Problem; ``where`` is used if the error names no place."""
-    origin = error.origin or (None if error.where or isinstance(where, str) else where)
+    origin = error.origin or (None if error.location or isinstance(where, str) else where)
     return Problem(
         kind=error.kind,
-        what=error.what,
-        where=error.where or str(where),
-        why=error.why,
+        message=error.message,
+        location=error.location or str(where),
+        reason=error.reason,
         hint=error.hint,
         exit_code=error.exit_code,
         origin=origin,

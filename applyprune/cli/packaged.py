@@ -21,6 +21,6 @@ def packaged_folder(name: str) -> Path:
             return place
     raise UsageError(
         f"the folder {name!r} that applyprune came with is missing",
-        why=f"looked at {places[0]} and {places[1]}",
+        reason=f"looked at {places[0]} and {places[1]}",
         hint="Install applyprune again.",
     )

@@ -214,7 +214,7 @@ def _plan(plan: Plan, given: Input) -> Plan:
 
 def _place(error: ApplypruneError, given: Input) -> None:
     told = given.pointed(as_problem(error))
-    error.where, error.origin, error.excerpt = told.where, told.origin, told.excerpt
+    error.location, error.origin, error.excerpt = told.location, told.origin, told.excerpt
 
 
 def ask(doing: str, question: Callable[[], str]) -> None:
@@ -225,7 +225,7 @@ def ask(doing: str, question: Callable[[], str]) -> None:
     if sys.stdin is None or not sys.stdin.isatty():
         raise UsageError(
             f"{doing} needs a yes",
-            why="there is no terminal to ask on",
+            reason="there is no terminal to ask on",
             hint="Add --yes, or look first with --dry-run.",
         )
     click.confirm(visible(question()), abort=True, err=True)

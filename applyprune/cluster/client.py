@@ -111,7 +111,7 @@ class KubernetesClient:
         raise Unavailable(
             f"the list of {resource.full_plural} could not be completed",
             code=410,
-            why="its continue token expired each time",
+            reason="its continue token expired each time",
         )
 
     def _pages(

@@ -65,7 +65,7 @@ def _groups(document: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     if document.get("kind") != "APIGroupDiscoveryList" or not isinstance(items, list):
         raise Unreachable(
             "the server does not support aggregated discovery",
-            why=f"it responded with kind {document.get('kind')!r}",
+            reason=f"it responded with kind {document.get('kind')!r}",
             hint="applyprune needs Kubernetes 1.27 or newer.",
         )
     yield from items

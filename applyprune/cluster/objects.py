@@ -52,7 +52,7 @@ def live_object(resource: Resource, item: object, *, full: bool) -> LiveObject |
 
 def invalid_response(what: str, why: str) -> Unavailable:
     """Return the error for a success whose body is not what was asked for."""
-    return Unavailable(f"{what}: invalid response from the server", code=200, why=why)
+    return Unavailable(f"{what}: invalid response from the server", code=200, reason=why)
 
 
 # Characters that would end or leave a path segment (apimachinery's IsValidPathSegmentName), and

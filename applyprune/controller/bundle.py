@@ -247,7 +247,7 @@ def read_bundle(live: LiveObject) -> Bundle:
         bundle = Bundle(live.ref.namespace, live.ref.name, spec, spec.timeout)
         faults += _faults(bundle)
     if faults:
-        raise InvalidSpec("the spec cannot be carried out", why="; ".join(faults))
+        raise InvalidSpec("the spec cannot be carried out", reason="; ".join(faults))
     return bundle
 
 
@@ -275,7 +275,7 @@ def _faults(bundle: Bundle) -> list[str]:
     try:
         _ = bundle.target
     except UsageError as error:
-        faults.append(f"{error.what}: {error.why}")
+        faults.append(f"{error.message}: {error.reason}")
     for one in bundle.spec.depends_on:
         if one.name == bundle.name:
             faults.append("spec.dependsOn: a Bundle cannot depend on itself")
@@ -288,5 +288,7 @@ def _rule_fault(one: Dependency) -> list[str]:
     try:
         compile_rule(one.ready_when, where=f"spec.dependsOn {one.name}")
     except ApplypruneError as error:
-        return [f"{error.where}: {error.what}" + (f": {error.why}" if error.why else "")]
+        return [
+            f"{error.location}: {error.message}" + (f": {error.reason}" if error.reason else "")
+        ]
     return []

@@ -94,7 +94,7 @@ def _lives(bundle: Bundle, cluster: Cluster, uses: Uses) -> Sequence[LiveObject]
         uses[ref] = live.resource_version
         found.append(live)
     if missing:
-        raise SourceMissing("the source is incomplete", why="; ".join(missing))
+        raise SourceMissing("the source is incomplete", reason="; ".join(missing))
     return found
 
 
@@ -106,7 +106,7 @@ def _texts(ref: SourceRef, live: LiveObject) -> Iterator[Text]:
     for key in ref.keys or sorted(values):
         if key not in values:
             raise SourceMissing(
-                "the source is incomplete", why=f"{live.ref.short} has no key {key!r}"
+                "the source is incomplete", reason=f"{live.ref.short} has no key {key!r}"
             )
         yield Text(
             f"{live.ref.short}[{key}]", _bytes(values[key], encoded=key in encoded, where=live.ref)
@@ -139,8 +139,8 @@ def _silenced(error: InputError) -> InputError:
     """Return an error about a text in a Secret, without quoting that text."""
     return InputError(
         "invalid manifest",
-        where=error.origin or "",
-        why="details are not shown, because it is in a Secret",
+        location=error.origin or "",
+        reason="details are not shown, because it is in a Secret",
     )
 
 

@@ -166,7 +166,7 @@ class Finalizer:
         )
         message = "; ".join(f"{failed.ref.short}: {failed.message}" for failed in failing[:3])
         if run_result.refusal is not None and not message:
-            message = f"{run_result.refusal.what}: {run_result.refusal.why}"
+            message = f"{run_result.refusal.message}: {run_result.refusal.reason}"
         only_waiting = bool(failing) and all(
             failed.kind is ProblemKind.NOT_READY for failed in failing
         )

@@ -99,7 +99,7 @@ def _check_crd(client: KubernetesClient, settings: Settings) -> None:
     except NotServed as error:
         raise UsageError(
             "the Bundle CRD is not installed",
-            why=error.what,
+            reason=error.message,
             hint="Install the CRD first: kubectl apply --server-side -f deploy/crd.yaml",
         ) from error
 
@@ -163,7 +163,7 @@ class _Process:
             else:
                 election.keep(self.stop, _log_lease_error)
         except LeaseLost as error:
-            LOG.error("leadership lost", extra=fields(error=error.what))
+            LOG.error("leadership lost", extra=fields(error=error.message))
             self.stop.request(0)
             self._end()
             raise
@@ -227,7 +227,7 @@ class _Process:
             except ApplypruneError as error:
                 LOG.warning(
                     "reconcile failed",
-                    extra=fields(namespace=key[0], bundle=key[1], error=error.what),
+                    extra=fields(namespace=key[0], bundle=key[1], error=error.message),
                 )
                 delay = self.reconciler.failed(key)
             except Exception:  # noqa: BLE001
@@ -242,4 +242,4 @@ class _Process:
 
 
 def _log_lease_error(error: ApplypruneError) -> None:
-    LOG.warning("the Lease cannot be reached", extra=fields(error=error.what))
+    LOG.warning("the Lease cannot be reached", extra=fields(error=error.message))

@@ -254,7 +254,7 @@ class Reconciler:
         if run_result.refusal is not None and not run_result.failing:
             reason = Reason.PRUNE_REFUSED
         if reason is Reason.PRUNE_REFUSED and run_result.refusal is not None:
-            message = f"{run_result.refusal.what}: {run_result.refusal.why}"
+            message = f"{run_result.refusal.message}: {run_result.refusal.reason}"
         else:
             first = min(
                 run_result.failing.values(), key=lambda failed: (failed.skipped, failed.ref)

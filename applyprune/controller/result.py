@@ -136,7 +136,7 @@ def problem_message(problem: Problem) -> str:
 
     The excerpt may come from a Secret, and the hint is about the command line.
     """
-    line = ": ".join(part for part in (problem.where, problem.what, problem.why) if part)
+    line = ": ".join(part for part in (problem.location, problem.message, problem.reason) if part)
     line = " ".join(line.split())
     return line if len(line) <= _MAX_MESSAGE else f"{line[: _MAX_MESSAGE - 1]}…"
 

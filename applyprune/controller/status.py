@@ -120,7 +120,7 @@ def _blocked(run: RunResult) -> tuple[str, Reason, str]:
     refusal = run.refusal
     if refusal is None or run.plan is None:
         return "False", Reason.NOTHING_TO_DO, "no prune is blocked"
-    message = f"{refusal.what}: {refusal.why}"
+    message = f"{refusal.message}: {refusal.reason}"
     if run.plan.approval:
         message += f". To approve exactly this, set the annotation {APPROVE}={run.plan.approval}"
     return "True", Reason.PRUNE_REFUSED, message

@@ -118,7 +118,7 @@ class InventoryLock:
             if now - began >= self._timeout:
                 raise InventoryLocked(
                     f"{name} is locked by another run",
-                    why=f"{holder.who}, run {holder.run}, is alive",
+                    reason=f"{holder.who}, run {holder.run}, is alive",
                     hint="Wait for it to end, or give it longer with --lock-timeout.",
                 )
             yield Waiting(None, name, now - began, self._timeout, f"{holder.who} works on it")

@@ -59,7 +59,7 @@ def search(
         try:
             return cluster.list(resource, selector=selector), None
         except Forbidden as error:
-            refused = _Unseen(plural, error.what, is_refused=True)
+            refused = _Unseen(plural, error.message, is_refused=True)
             if not resource.namespaced:
                 return (), refused
             try:
@@ -68,7 +68,7 @@ def search(
                 return (), refused
             return lives, replace(refused, but=f", but for the namespace {target.namespace}")
         except ApplypruneError as error:
-            return (), _Unseen(plural, error.what)
+            return (), _Unseen(plural, error.message)
 
     found: dict[str, LiveObject] = {}
     unseen: list[_Unseen] = []
@@ -174,7 +174,7 @@ def list_all(
         try:
             return cluster.list(resource, namespace=namespace, selector=selector, full=full), ""
         except ApplypruneError as error:
-            return (), f"{resource.full_plural}: {error.what}"
+            return (), f"{resource.full_plural}: {error.message}"
 
     for found, failure in workers.each(read, kinds):
         contents += found

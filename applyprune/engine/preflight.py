@@ -43,7 +43,7 @@ def refuse_empty(inventory: Inventory, options: Options, manifests: Sequence[Man
     if selector and not any(selector.matches(labels_of(one)) for one in manifests):
         raise EmptyInput(
             f"-l {selector.text} picks out none of the {len(manifests)} objects in the input",
-            why="it looks at metadata.labels of the manifests",
+            reason="it looks at metadata.labels of the manifests",
             hint="If that is meant: --allow-empty.",
         )
 
@@ -62,15 +62,15 @@ def refuse_owned(
     if inventory.owner:
         raise OwnedByBundle(
             f"the set {inventory.name} belongs to {inventory.owner}",
-            why="the controller applies it, and would undo what anybody else does",
+            reason="the controller applies it, and would undo what anybody else does",
             hint="Change the Bundle. To take the set back, suspend the Bundle first, then: "
             f"applyprune inventory release {inventory.name} -n {inventory.namespace}",
         )
     if inventory.exists and not (takes_over and options.mode is Mode.APPLY):
         raise OwnedByBundle(
             f"the set {inventory.name} does not belong to {owner}",
-            why="the command line has applied it, or has taken it back; with spec.inventoryName: "
-            f"{inventory.name} the Bundle would take it over",
+            reason="the command line has applied it, or has taken it back; with "
+            f"spec.inventoryName: {inventory.name} the Bundle would take it over",
         )
 
 
@@ -95,7 +95,7 @@ def refuse_unrecorded(world: ClusterSnapshot, target: ApplySetIdentity, mode: Mo
         raise InventoryError(
             f"the set {target.name} has no inventory, and {len(world.marked)} objects bear its "
             "marks",
-            why="without it nobody can say which of them the set created",
+            reason="without it nobody can say which of them the set created",
             hint="Make it anew, dry run first: "
             f"applyprune inventory repair {target.arguments} --dry-run",
         )
@@ -118,7 +118,7 @@ def ensure_home(cluster: Cluster, target: ApplySetIdentity, options: Options) ->
     if not options.create_namespace:
         raise UsageError(
             f"the namespace {target.namespace} does not exist",
-            why="it is to hold the inventory of the set",
+            reason="it is to hold the inventory of the set",
             hint="Create it with --create-namespace (deleting the set keeps it), "
             "or name another one with -n.",
         )

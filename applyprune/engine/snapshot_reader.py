@@ -194,8 +194,8 @@ class SnapshotReader:
         if resource.group in catalogue.stale:
             problem = Problem(
                 kind=ProblemKind.UNAVAILABLE,
-                what=f"the server of the API group {resource.group} does not answer",
-                where=resource.full_plural,
+                message=f"the server of the API group {resource.group} does not answer",
+                location=resource.full_plural,
             )
             return dict.fromkeys(refs, Unknown(problem))
         service = f"{resource.version}.{resource.group}"
@@ -212,8 +212,8 @@ class SnapshotReader:
         ):
             problem = Problem(
                 kind=ProblemKind.NOT_SERVED,
-                what="the kind is defined but not served now",
-                where=resource.full_plural,
+                message="the kind is defined but not served now",
+                location=resource.full_plural,
             )
             return dict.fromkeys(refs, Unknown(problem))
         return dict.fromkeys(refs, Absent(proven=True))
@@ -278,7 +278,9 @@ class SnapshotReader:
 
 def _unread(error: ApplypruneError, resource: Resource) -> Unknown:
     problem = as_problem(error)
-    return Unknown(replace(problem, what=f"{resource.full_plural} cannot be read: {problem.what}"))
+    return Unknown(
+        replace(problem, message=f"{resource.full_plural} cannot be read: {problem.message}")
+    )
 
 
 def _is_aggregated(live: LiveObject, cluster: Cluster) -> bool:

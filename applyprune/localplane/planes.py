@@ -100,7 +100,7 @@ def running_plane(name: str) -> Plane:
         option = "" if name == "default" else f" --name {name}"
         raise AccessError(
             f"the plane {name} is not running",
-            why=f"it is {status.phase}{f': {status.reason}' if status.reason else ''}",
+            reason=f"it is {status.phase}{f': {status.reason}' if status.reason else ''}",
             hint=f"Start it with `applyprune local up{option}`.",
         )
     return status.plane
@@ -120,7 +120,7 @@ def _folder(name: str) -> Path:
     if not is_dns_label(name):
         raise UsageError(
             f"invalid plane name {name!r}",
-            why="a name has lower-case letters, digits and dashes, at most 63 characters",
+            reason="a name has lower-case letters, digits and dashes, at most 63 characters",
             hint="For example: --name trial-2",
         )
     return planes_folder() / name

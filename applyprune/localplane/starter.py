@@ -96,15 +96,15 @@ def start(
     if not layout.lock.exists() and any(folder.iterdir()):
         raise UsageError(
             "this folder is not empty and does not belong to a plane",
-            where=str(folder),
-            why="starting a plane would empty it",
+            location=str(folder),
+            reason="starting a plane would empty it",
             hint="Use a folder that does not exist yet.",
         )
     lock = try_lock(layout.lock)
     if lock is None:
         raise PlaneRuns(
             "a plane is already running here",
-            where=str(folder),
+            location=str(folder),
             hint="Stop it first, or use another folder.",
         )
     name = name or folder.name
@@ -153,8 +153,8 @@ def stop_plane(folder: Path) -> None:
             if signalled is None or not is_locked(layout.supervisor_lock):
                 raise AccessError(
                     "the plane could not be stopped",
-                    where=str(folder),
-                    why="its lock is held by an unknown process",
+                    location=str(folder),
+                    reason="its lock is held by an unknown process",
                     hint=f"Find it with `lsof {layout.lock}`.",
                 )
             with suppress(ProcessLookupError):
@@ -230,7 +230,7 @@ def _follow(channel: socket.socket, layout: Layout, name: str, progress: Progres
 def _failure(name: str, reason: str, log: Path | str) -> AccessError:
     hint = f"For the full log see {log}." if log else ""
     return AccessError(
-        f"the plane {name} could not be started", why=f"{reason}{last_words(log)}", hint=hint
+        f"the plane {name} could not be started", reason=f"{reason}{last_words(log)}", hint=hint
     )
 
 

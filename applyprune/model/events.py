@@ -132,7 +132,7 @@ class Pending:
     """One object that is waited for, and why it is not as it should be yet."""
 
     ref: Ref
-    why: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +148,7 @@ class Waiting:
     what: str
     elapsed: float
     timeout: float
-    why: str = ""
+    reason: str = ""
     others: tuple[Pending, ...] = ()
     count: int = 1
 
@@ -164,7 +164,7 @@ class WarningRaised:
 class MismatchFound:
     """A check found a difference between the record and the cluster."""
 
-    finding: Mismatch
+    mismatch: Mismatch
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +190,7 @@ class ObjectDiff:
     before: Mapping[str, Any] | None = field(hash=False, repr=False)
     after: Mapping[str, Any] | None = field(hash=False, repr=False)
     origin: Origin | None = None
-    weaker: str = ""
+    not_checked: str = ""
     drifted: bool = False
     drift: tuple[Drift, ...] = ()
 

@@ -204,9 +204,9 @@ class Mismatch:
     get the set's marks back.
     """
 
-    fault: MismatchType
-    remedy: Repair
-    what: str
+    type: MismatchType
+    repair: Repair
+    message: str
     ref: Ref | None = None
     entry: Entry | None = None
     live: LiveObject | None = None

@@ -135,4 +135,4 @@ def _is_number(text: str) -> bool:
 
 
 def _refusal(text: str, why: str) -> UsageError:
-    return UsageError(f"{text!r} is no label selector", why=why, hint=_HINT)
+    return UsageError(f"{text!r} is no label selector", reason=why, hint=_HINT)

@@ -106,9 +106,9 @@ class Problem:
     """
 
     kind: ProblemKind
-    what: str
-    where: str = ""
-    why: str = ""
+    message: str
+    location: str = ""
+    reason: str = ""
     hint: str = ""
     exit_code: int = 3
     origin: Origin | None = None
@@ -119,6 +119,6 @@ class Problem:
 
     def __str__(self) -> str:
         """Return ``where: what: why``; below it the excerpt, indented, and the hint."""
-        line = ": ".join(part for part in (self.where, self.what, self.why) if part)
+        line = ": ".join(part for part in (self.location, self.message, self.reason) if part)
         below = [*self.excerpt.splitlines(), *([self.hint] if self.hint else [])]
         return "\n".join((line, *(f"  {text}" for text in below)))

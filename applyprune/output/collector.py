@@ -41,35 +41,35 @@ class ObjectReport:
     """Everything that was said of one object; a part is None when nothing was."""
 
     ref: Ref
-    done: ObjectDone | None = None
-    assessed: ReadinessReported | None = None
-    compared: ObjectDiff | None = None
-    standing: ObjectStatus | None = None
-    listed: EntryListed | None = None
-    explained: Explanation | None = None
+    result: ObjectDone | None = None
+    wait_result: ReadinessReported | None = None
+    diff: ObjectDiff | None = None
+    status: ObjectStatus | None = None
+    entry: EntryListed | None = None
+    explanation: Explanation | None = None
 
     @property
     def origin(self) -> Origin | None:
         """Return where its manifest stands."""
-        parts = (self.done, self.compared, self.explained)
+        parts = (self.result, self.diff, self.explanation)
         return next((one.origin for one in parts if one is not None and one.origin), None)
 
     @property
     def problem(self) -> Problem | None:
         """Return what went wrong with it: when it was dealt with, or in the wait for it."""
-        done = self.done.problem if self.done else None
-        return done or (self.assessed.problem if self.assessed else None)
+        done = self.result.problem if self.result else None
+        return done or (self.wait_result.problem if self.wait_result else None)
 
     @property
     def readiness(self) -> Readiness | None:
         """Return how far it has come, by whatever has looked last: the wait for it, or a look."""
-        part = self.standing or self.assessed
+        part = self.status or self.wait_result
         return part.readiness if part else None
 
     @property
     def is_unready(self) -> bool:
         """Return whether a look at it found it failed or missing."""
-        return self.standing is not None and self.standing.readiness.status in UNREADY
+        return self.status is not None and self.status.readiness.status in UNREADY
 
 
 @dataclass(slots=True)
@@ -81,10 +81,10 @@ class RunReport:
     objects: list[ObjectReport] = field(default_factory=list)
     sets: dict[tuple[str, str], ApplySetListed] = field(default_factory=dict)
     warnings: list[Problem] = field(default_factory=list)
-    findings: list[Mismatch] = field(default_factory=list)
+    mismatches: list[Mismatch] = field(default_factory=list)
     versions: VersionReport | None = None
     errors: list[Problem] = field(default_factory=list)
-    refusal: Problem | None = None
+    prune_blocked: Problem | None = None
     finished: Finished | None = None
     _last: dict[Ref, ObjectReport] = field(default_factory=dict)
 
@@ -93,10 +93,8 @@ class RunReport:
         """Return the set's name and namespace, empty when it was never named."""
         if self.started is not None:
             return self.started.name, self.started.namespace
-        named: list[EntryListed | ApplySetListed] = [
-            one.listed for one in self.objects if one.listed
-        ]
-        if any(one.standing for one in self.objects):
+        named: list[EntryListed | ApplySetListed] = [one.entry for one in self.objects if one.entry]
+        if any(one.status for one in self.objects):
             # Objects were looked at, so it is they that the set was told for.
             named += self.sets.values()
         return next(((one.name, one.namespace) for one in named), ("", ""))
@@ -106,8 +104,8 @@ class RunReport:
         """Return what the end says went wrong, where nothing before it has said so."""
         told = (
             self.errors
-            or self.refusal
-            or self.findings
+            or self.prune_blocked
+            or self.mismatches
             or any(one.problem for one in self.sets.values())
             or any(one.problem or one.is_unready for one in self.objects)
         )
@@ -122,10 +120,10 @@ class RunReport:
                 self.plan = plan
             case WarningRaised(problem=problem):
                 self.warnings.append(problem)
-            case MismatchFound(finding=finding):
-                self.findings.append(finding)
+            case MismatchFound(mismatch=mismatch):
+                self.mismatches.append(mismatch)
             case PruneBlocked(problem=problem):
-                self.refusal = problem
+                self.prune_blocked = problem
             case ErrorRaised(problem=problem):
                 self.errors.append(problem)
             case ApplySetListed():
@@ -142,17 +140,17 @@ class RunReport:
         match event:
             case ObjectDone():
                 # What was said of it before stays: an object may be dealt with twice in one run.
-                self._told(event.ref, anew="done").done = event
+                self._told(event.ref, anew="result").result = event
             case ReadinessReported():
-                self._told(event.ref).assessed = event
+                self._told(event.ref).wait_result = event
             case ObjectDiff():
-                self._told(event.ref).compared = event
+                self._told(event.ref).diff = event
             case ObjectStatus():
-                self._told(event.ref).standing = event
+                self._told(event.ref).status = event
             case EntryListed():
-                self._told(event.entry.ref).listed = event
+                self._told(event.entry.ref).entry = event
             case Explanation():
-                self._told(event.ref).explained = event
+                self._told(event.ref).explanation = event
             case _:
                 pass
 

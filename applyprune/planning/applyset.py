@@ -91,13 +91,14 @@ def applyset_identity(name: str, namespace: str) -> ApplySetIdentity:
     if not is_dns_label(name):
         raise UsageError(
             f"{name!r} cannot name a set",
-            why="a name is a DNS label: lower-case letters, digits and '-', at most 63 characters",
+            reason="a name is a DNS label: lower-case letters, digits and '-', "
+            "at most 63 characters",
         )
     if name.endswith(_YIELDED):
         raise UsageError(
             f"{name!r} cannot name a set",
-            why=f"its field manager would be that of what the set {name.removesuffix(_YIELDED)!r} "
-            "has yielded",
+            reason="its field manager would be that of what the set "
+            f"{name.removesuffix(_YIELDED)!r} has yielded",
         )
     return ApplySetIdentity(name, namespace)
 

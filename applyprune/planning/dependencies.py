@@ -50,8 +50,8 @@ def asked_for(metadata: Mapping[str, Any], origin: Origin) -> tuple[Ref, ...]:
             case _:
                 raise InputError(
                     f"{DEPENDS_ON} cannot be read",
-                    where=origin,
-                    why=f"{part.strip()!r} names no object",
+                    location=origin,
+                    reason=f"{part.strip()!r} names no object",
                     hint="Write GROUP/KIND/NAME, or GROUP/namespaces/NAMESPACE/KIND/NAME; GROUP is "
                     "empty for ConfigMaps and the like: /namespaces/shop/ConfigMap/web.",
                     field=("metadata", "annotations", DEPENDS_ON),

@@ -111,8 +111,8 @@ def resolve(
             warnings.append(
                 Problem(
                     kind=ProblemKind.IGNORED_NAMESPACE,
-                    what=f"{one.ref.short} is cluster-scoped: its namespace is ignored",
-                    where=str(manifest.origin),
+                    message=f"{one.ref.short} is cluster-scoped: its namespace is ignored",
+                    location=str(manifest.origin),
                     origin=manifest.origin,
                     field=("metadata", "namespace"),
                     hint=f"Remove metadata.namespace {manifest.namespace!r} from the manifest.",
@@ -149,8 +149,8 @@ def _resource(
     if gvk.group in catalogue.stale:
         raise _Silent(
             f"cannot tell what {gvk} is",
-            where=manifest.origin,
-            why=f"the server of the API group {gvk.group} does not answer",
+            location=manifest.origin,
+            reason=f"the server of the API group {gvk.group} does not answer",
             hint=f"See `kubectl get apiservice {gvk.version}.{gvk.group}`.",
         )
     kinds = catalogue.preferred
@@ -158,7 +158,7 @@ def _resource(
     is_group = any(kind.group == gvk.group for kind in kinds)
     raise InputError(
         f"the server knows no kind {gvk.kind} in {gvk.api_version}",
-        where=manifest.origin,
+        location=manifest.origin,
         hint=advice_for_kind(gvk, catalogue, coming.values()),
         # Where the kind is right, the group or version is wrong.
         field=("kind",) if is_group and not is_kind else ("apiVersion",),
@@ -202,8 +202,8 @@ def _check(
         together = " --namespace-override puts both there." if override else ""
         raise InputError(
             f"{one.ref} is in the set twice",
-            where=manifest.origin,
-            why=f"it is also in {twin.origin}",
+            location=manifest.origin,
+            reason=f"it is also in {twin.origin}",
             hint=f"Remove one of the two.{together}",
             marks=(Mark(_NAME, "here"), Mark(_NAME, "and here", twin.origin)),
         )
@@ -212,15 +212,15 @@ def _check(
         if label in labels:
             raise InputError(
                 f"{one.ref} already carries the label {label}",
-                where=manifest.origin,
-                why="applyprune sets it: it says which set an object belongs to",
+                location=manifest.origin,
+                reason="applyprune sets it: it says which set an object belongs to",
                 hint="Remove the label from the manifest.",
                 field=("metadata", "labels", label),
             )
     if target.records_in(one.ref):
         raise InputError(
             f"{one.ref} is the inventory of this very set",
-            where=manifest.origin,
+            location=manifest.origin,
             hint="Remove it from the input, or choose another name for the set.",
             field=_NAME,
         )

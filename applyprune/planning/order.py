@@ -207,8 +207,8 @@ def _wave_asked(one: Desired) -> int:
     if not (digits.isascii() and digits.isdecimal()) or abs(int(text)) > _FARTHEST:
         raise InputError(
             f"invalid {WAVE}",
-            where=one.origin,
-            why=f"{text!r} is not a whole number from -{_FARTHEST} to {_FARTHEST}",
+            location=one.origin,
+            reason=f"{text!r} is not a whole number from -{_FARTHEST} to {_FARTHEST}",
             field=("metadata", "annotations", WAVE),
         )
     return int(text)
@@ -233,7 +233,7 @@ def _refuse_missing(
     meant = f"Did you mean {close}? " if close else ""
     raise InputError(
         f"{one.ref} depends on what is not in the set: {', '.join(map(str, missing))}",
-        where=one.origin,
+        location=one.origin,
         hint=f"{meant}Add it to the input, or take it out of {DEPENDS_ON}; mind its namespace.",
         field=_MARKED,
     )
@@ -248,8 +248,8 @@ def _cycle(refs: Sequence[Ref], desired: Mapping[Ref, Desired]) -> InputError:
         marks.append(Mark(field, f"{ref.short} needs {before.short}", one.origin))
     return InputError(
         "objects depend on each other in a circle",
-        where=desired[refs[0]].origin,
-        why=places,
+        location=desired[refs[0]].origin,
+        reason=places,
         hint=f"Take one of them out of {DEPENDS_ON}.",
         marks=marks,
     )

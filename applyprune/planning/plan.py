@@ -241,12 +241,12 @@ def _obstacle(one: Desired, live: LiveObject, owner: Owner, options: Options) ->
 
 
 def _failed(one: Desired, what: str, *, why: str = "", hint: str = "") -> Problem:
-    return as_problem(RunFailed(what, why=why, hint=hint), where=one.origin)
+    return as_problem(RunFailed(what, reason=why, hint=hint), where=one.origin)
 
 
 def _refused(one: Desired, entry: Entry, problem: Problem, live: LiveObject | None) -> ApplyStep:
-    where = problem.where or str(one.origin)
-    return ApplyStep(one, Action.REFUSE, entry, live, problem=replace(problem, where=where))
+    where = problem.location or str(one.origin)
+    return ApplyStep(one, Action.REFUSE, entry, live, problem=replace(problem, location=where))
 
 
 def _with_exit_code(step: _Step) -> _Step:

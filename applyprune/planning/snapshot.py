@@ -88,7 +88,7 @@ def restored_problem(inventory: Inventory) -> Problem:
     return as_problem(
         PruneRefused(
             "the prune was refused: the inventory is a copy, or was restored from a backup",
-            why="its ConfigMap, or every object that it lists, has another UID than it says",
+            reason="its ConfigMap, or every object that it lists, has another UID than it says",
             hint="To take the objects of now for those that it lists: "
             f"applyprune inventory repair {inventory.name} -n {inventory.namespace} --dry-run",
         )
@@ -106,7 +106,7 @@ def recovered_problem(
         InventoryError(
             f"the inventory of the set {inventory.name} is gone, and {len(world.marked)} objects "
             "bear its marks",
-            why=f"they are listed again as adopted, and nothing is pruned in this run{seen}",
+            reason=f"they are listed again as adopted, and nothing is pruned in this run{seen}",
             hint=f"{len(entries)} of them are not in the input: a later run orphans these, or "
             "deletes them with --prune-adopted.",
         )
@@ -133,7 +133,7 @@ def unlisted_problem(
         InventoryError(
             f"{len(strays)} objects bear the marks of the set {inventory.name}, and its inventory "
             "does not list them",
-            why=and_more(strays, _SHOWN),
+            reason=and_more(strays, _SHOWN),
             hint="What to do about them: applyprune inventory repair "
             f"{inventory.name} -n {inventory.namespace} --dry-run",
         )

@@ -66,17 +66,17 @@ def read_configuration(path: str) -> Configuration:
             data = file.read(_MAX_BYTES + 1)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else ""
-        raise InputError("cannot be read", where=Origin(shown), why=reason or "") from None
+        raise InputError("cannot be read", location=Origin(shown), reason=reason or "") from None
     documents = read_documents(data) if len(data) <= _MAX_BYTES else []
     if len(documents) != 1:
-        raise InputError("expected a single YAML document", where=Origin(shown), hint=_HINT)
+        raise InputError("expected a single YAML document", location=Origin(shown), hint=_HINT)
     content = documents[0].content
     if isinstance(content, YAMLFault):
         where = Origin(shown, 0, content.line)
-        raise InputError(content.problem, where=where, hint=content.hint)
+        raise InputError(content.problem, location=where, hint=content.hint)
     if not _is_ours(content.value):
         where = Origin(shown, 0, content.line)
-        raise InputError("not an applyprune configuration", where=where, hint=_HINT)
+        raise InputError("not an applyprune configuration", location=where, hint=_HINT)
     settings = {
         key: value for key, value in content.value.items() if key not in {"apiVersion", "kind"}
     }

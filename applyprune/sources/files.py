@@ -152,7 +152,7 @@ def _expand(pattern: str) -> Iterator[_Place | InputError]:
     if not found:
         yield InputError(
             "no file matches",
-            where=Origin(shown_path(pattern)),
+            location=Origin(shown_path(pattern)),
             hint="** matches any number of folders; to match a hidden name, begin with a dot.",
         )
     for path in found:
@@ -176,7 +176,7 @@ def _find(path: str, *, named: bool = True) -> Iterator[_Place | InputError]:
         folder = shown_path(str(top.parent))
         yield InputError(
             "a kustomization is not a manifest",
-            where=Origin(shown_path(path)),
+            location=Origin(shown_path(path)),
             hint=f"Build its folder: -k {folder}",
         )
     elif named or stat.S_ISREG(mode):
@@ -216,15 +216,15 @@ def _walk(top: Path) -> Iterator[_Place | InputError]:
 
 def _irregular(path: Path) -> InputError:
     # Reading a pipe without a writer would never end.
-    return InputError("not a regular file", where=Origin(shown_path(str(path))))
+    return InputError("not a regular file", location=Origin(shown_path(str(path))))
 
 
 def _nested(kustomization: Path, top: Path) -> InputError:
     folder = shown_path(str(kustomization.parent))
     return InputError(
         f"found a kustomization in a subfolder of {shown_path(str(top))}",
-        where=Origin(shown_path(str(kustomization))),
-        why="it may be meant to be built, or to be the base of another build",
+        location=Origin(shown_path(str(kustomization))),
+        reason="it may be meant to be built, or to be the base of another build",
         hint=f"Use -k {folder} to build it, or -f with paths that contain no kustomization.",
     )
 
@@ -254,7 +254,7 @@ def _read(
             return None
         return InputError(
             "an applyprune configuration is not a manifest",
-            where=Origin(path),
+            location=Origin(path),
             hint=f"Pass it as configuration: --config {path}",
         )
     return Source(path, data)
@@ -262,4 +262,4 @@ def _read(
 
 def _unreadable(path: str, error: OSError | ValueError) -> InputError:
     reason = error.strerror if isinstance(error, OSError) else None
-    return InputError("cannot be read", where=Origin(shown_path(path)), why=reason or "")
+    return InputError("cannot be read", location=Origin(shown_path(path)), reason=reason or "")

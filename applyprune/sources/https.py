@@ -52,13 +52,13 @@ def check_url(url: str) -> None:
     if parts is not None and parts.scheme == "http":
         raise UsageError(
             f"unsupported URL: {shown_url(url)}",
-            why="content sent over plain http can be changed in transit",
+            reason="content sent over plain http can be changed in transit",
             hint=f"Use https://, or download it yourself: {_PIPE}",
         )
     if parts is not None and parts.scheme != "https":
         raise UsageError(
             f"unsupported URL: {shown_url(url)}",
-            why="only https:// URLs are supported",
+            reason="only https:// URLs are supported",
             hint=f"Give a file by its path, or pipe the content in: {_PIPE}",
         )
     if parts is None or not parts.hostname:
@@ -87,7 +87,7 @@ def download(url: str, limit: int, warn: Warn) -> Source | InputError:
         with one_try(TIMEOUT):
             return _follow(url, where, limit, warn)
     except ApplypruneError as error:
-        return InputError(error.what, where=where, why=error.why, hint=error.hint)
+        return InputError(error.message, location=where, reason=error.reason, hint=error.hint)
 
 
 def _follow(url: str, where: Origin, limit: int, warn: Warn) -> Source | InputError:
@@ -127,11 +127,11 @@ def _fault(error: Exception, host: str) -> InputError:
         if isinstance(cause, ssl.SSLCertVerificationError):
             return InputError(
                 f"the certificate of {host} is not trusted",
-                why=cause.verify_message,
+                reason=cause.verify_message,
                 hint="Add its CA to the system's CAs, or to the file in SSL_CERT_FILE.",
             )
     reason, _ = described(error, server=host, seconds=TIMEOUT)
-    return InputError("cannot be read", why=reason)
+    return InputError("cannot be read", reason=reason)
 
 
 def _check_redirect(url: str, target: str) -> None:
@@ -140,7 +140,7 @@ def _check_redirect(url: str, target: str) -> None:
     parts = _parts(target)
     if parts is None or parts.scheme != "https" or not parts.hostname:
         raise InputError(
-            f"redirected to {shown_url(target)}", why="only redirects to https:// are followed"
+            f"redirected to {shown_url(target)}", reason="only redirects to https:// are followed"
         )
 
 
@@ -180,7 +180,7 @@ def _content(reply: BaseHTTPResponse, where: Origin, limit: int) -> Source | Inp
     if coding != "chunked" and (coding or "Content-Length" not in reply.headers):
         raise InputError(
             "the server does not send the length of its response",
-            why="a truncated response could not be detected",
+            reason="a truncated response could not be detected",
             hint=f"Download it yourself: {_PIPE}",
         )
     data = b""

@@ -71,17 +71,19 @@ def build(overlay: Overlay, limit: int, warn: Warn) -> Source | InputError:
     except InputError as error:
         return error
     except TimeoutError:
-        return InputError(f"the build did not finish within {TIMEOUT:.0f} s", where=where)
+        return InputError(f"the build did not finish within {TIMEOUT:.0f} s", location=where)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
-        return InputError("cannot be built", where=where, why=reason or "")
+        return InputError("cannot be built", location=where, reason=reason or "")
     if len(out) > limit:
         return too_much(where.path)
     if code:
         reason = _message(err) or f"{' '.join(command[:-1])} exited with code {code}"
-        return InputError("the build failed", where=where, why=reason)
+        return InputError("the build failed", location=where, reason=reason)
     if not out.strip():
-        return InputError("the build is empty", where=where, hint="Check that it lists resources.")
+        return InputError(
+            "the build is empty", location=where, hint="Check that it lists resources."
+        )
     if message := _message(err):
         warn(Problem(ProblemKind.KUSTOMIZE, message, str(where)))
     return Source(where.path, out)
@@ -92,14 +94,14 @@ def _check(folder: str) -> None:
     if "://" in folder:
         raise InputError(
             "-k needs a folder",
-            where=where,
+            location=where,
             hint="Clone it and build the folder, or pipe the build in: "
             "kustomize build URL | applyprune … -f -",
         )
     if not Path(folder).is_dir():
-        raise InputError("no such folder", where=where)
+        raise InputError("no such folder", location=where)
     if kustomization_in(Path(folder)) is None:
-        raise InputError(f"it contains no {', '.join(NAMES[:-1])} or {NAMES[-1]}", where=where)
+        raise InputError(f"it contains no {', '.join(NAMES[:-1])} or {NAMES[-1]}", location=where)
 
 
 def _command(folder: str) -> Sequence[str]:
@@ -111,7 +113,7 @@ def _command(folder: str) -> Sequence[str]:
         return (program, "kustomize", path)
     raise InputError(
         "kustomize or kubectl is needed to build a kustomization, and neither is installed",
-        where=Origin(shown_path(folder)),
+        location=Origin(shown_path(folder)),
         hint="Install either (https://kubectl.docs.kubernetes.io/installation/kustomize/), "
         "or build it on another machine and pipe it in: kustomize build DIR | applyprune … -f -",
     )

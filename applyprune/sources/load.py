@@ -105,7 +105,7 @@ def _read_object(document: Document, origin: Origin, text: str) -> Iterator[Mani
 
 def _faulty(fault: StructureFault, origin: Origin, text: str) -> InputError:
     place, shown = point({origin.path: text}, origin, [Mark(fault.path)])
-    error = InputError(fault.what, where=place, hint=fault.hint, field=fault.path)
+    error = InputError(fault.what, location=place, hint=fault.hint, field=fault.path)
     error.excerpt = shown
     return error
 
@@ -118,7 +118,7 @@ def _error(refused: YAMLFault, path: str, document: int, text: str) -> InputErro
     if 0 < line <= len(lines_of(text)) and "{{" in lines_of(text)[line - 1]:
         hint = _TEMPLATE
     reason = f"it begins on line {begin}" if begin else ""
-    error = InputError(refused.problem, where=where, why=reason, hint=hint)
+    error = InputError(refused.problem, location=where, reason=reason, hint=hint)
     width = len(str(line))
     shown = (
         excerpt(text, *refused.since, notes=["from here"], gutter=width),
@@ -222,8 +222,8 @@ class Input(Sequence[Manifest]):
             return problem
         marks = problem.marks or ((Mark(problem.field),) if problem.field else ())
         first, excerpts = point(self.texts, problem.origin, marks)
-        where = str(first) if problem.where == str(problem.origin) else problem.where
-        return replace(problem, origin=first, where=where, excerpt=excerpts)
+        where = str(first) if problem.location == str(problem.origin) else problem.location
+        return replace(problem, origin=first, location=where, excerpt=excerpts)
 
 
 def point(texts: Mapping[str, str], origin: Origin, marks: Sequence[Mark]) -> tuple[Origin, str]:

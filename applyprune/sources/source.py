@@ -25,7 +25,7 @@ class Source:
 def too_much(path: str) -> InputError:
     """Return the error for a source that exceeds what is left of MAX_BYTES."""
     message = f"the input is larger than {MAX_BYTES // 2**20} MiB"
-    return InputError(message, where=Origin(path), hint="Split it into several sets.")
+    return InputError(message, location=Origin(path), hint="Split it into several sets.")
 
 
 def shown_path(path: str) -> str:

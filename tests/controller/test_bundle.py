@@ -141,14 +141,14 @@ def test_invalid_spec_is_refused(name: str) -> None:
     spec, word = WRONG[name]
     with pytest.raises(InvalidSpec) as caught:
         bundle(spec)
-    assert word in caught.value.why
+    assert word in caught.value.reason
 
 
 def test_all_errors_are_reported_at_once() -> None:
     """Each with its field and a reason, and without what the source holds."""
     with pytest.raises(InvalidSpec) as caught:
         bundle({"source": {"inline": 5}, "interval": "x", "wait": 1})
-    assert caught.value.why.split("; ") == [
+    assert caught.value.reason.split("; ") == [
         "spec.source.inline: must be text",
         "spec.interval: 'x' is no time such as 90s or 5m",
         "spec.wait: must be true or false",

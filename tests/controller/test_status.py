@@ -135,7 +135,7 @@ def test_lists_are_bounded() -> None:
         ),
         approval="digest",
     )
-    refusal = Problem(ProblemKind.PRUNE_REFUSED, "refused", why="y" * 5000)
+    refusal = Problem(ProblemKind.PRUNE_REFUSED, "refused", reason="y" * 5000)
     failing = {
         ref(f"f{n}"): FailedObject(ref(f"f{n}"), "m", ProblemKind.RUN_FAILED) for n in range(100)
     }
@@ -201,7 +201,7 @@ def test_source_lines_are_never_in_the_status() -> None:
     problem = Problem(
         ProblemKind.INPUT_ERROR,
         "wrong",
-        where="secret/a[x]:3",
+        location="secret/a[x]:3",
         hint="the hint",
         origin=Origin("secret/a[x]", 1, 3),
         excerpt="password: hunter2\n          ^",

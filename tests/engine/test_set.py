@@ -195,8 +195,8 @@ def test_missing_namespace_is_reported_with_a_hint(stage: Stage) -> None:
     story = stage.run(config_map("a", namespace="nowhere"))
     (problem,) = (event.problem for event in story.events if isinstance(event, ObjectDone))
     assert problem is not None
-    assert problem.what == "configmap/a in namespace nowhere: there is no namespace nowhere"
-    assert (problem.why, problem.field) == ("", ("metadata", "namespace"))
+    assert problem.message == "configmap/a in namespace nowhere: there is no namespace nowhere"
+    assert (problem.reason, problem.field) == ("", ("metadata", "namespace"))
     assert "kubectl create namespace nowhere" in problem.hint
 
 

@@ -17,17 +17,19 @@ MOST_FILES = 15
 NO_VERBS_OF_THEIR_OWN = frozenset({"move", "plan", "wait"})
 """``inventory move``, the plan that ``apply`` makes, and ``--wait``: words of the command line."""
 SIBLINGS: Mapping[str, set[str]] = {
-    "cli.commands.about": frozenset(
-        {"cli.command", "cli.main", "cli.options", "cli.session", "cli.target"}
-    ),
+    "cli.commands.about": {"cli.command", "cli.main", "cli.options", "cli.session", "cli.target"},
     "cli.commands.change": {
         "cli.options",
         "cli.session",
         "cli.target",
     },
-    "cli.commands.continuous": frozenset(
-        {"cli.command", "cli.options", "cli.packaged", "cli.session", "cli.target"}
-    ),
+    "cli.commands.continuous": {
+        "cli.command",
+        "cli.options",
+        "cli.packaged",
+        "cli.session",
+        "cli.target",
+    },
     "cli.commands.inspect": {
         "cli.command",
         "cli.options",
@@ -57,37 +59,31 @@ SIBLINGS: Mapping[str, set[str]] = {
         "controller.constants",
         "controller.status",
     },
-    "engine.operations": frozenset(
-        {
-            "engine.cancellation",
-            "engine.context",
-            "engine.informer",
-            "engine.inventory_lock",
-            "engine.listing",
-            "engine.ports",
-            "engine.preflight",
-            "engine.snapshot_reader",
-            "engine.steps",
-        }
-    ),
-    "engine.steps": frozenset(
-        {
-            "engine.cancellation",
-            "engine.context",
-            "engine.informer",
-            "engine.inventory_lock",
-            "engine.listing",
-            "engine.ports",
-            "engine.snapshot_reader",
-        }
-    ),
+    "engine.operations": {
+        "engine.cancellation",
+        "engine.context",
+        "engine.informer",
+        "engine.inventory_lock",
+        "engine.listing",
+        "engine.ports",
+        "engine.preflight",
+        "engine.snapshot_reader",
+        "engine.steps",
+    },
+    "engine.steps": {
+        "engine.cancellation",
+        "engine.context",
+        "engine.informer",
+        "engine.inventory_lock",
+        "engine.listing",
+        "engine.ports",
+        "engine.snapshot_reader",
+    },
     "localplane.program": {
         "localplane.folders",
         "localplane.locks",
     },
-    "output.formats": frozenset(
-        {"output.collector", "output.printers", "output.text", "output.wire_names"}
-    ),
+    "output.formats": {"output.collector", "output.printers", "output.text", "output.wire_names"},
     "output.text": {
         "output.printers",
         "output.terminal",
@@ -95,35 +91,32 @@ SIBLINGS: Mapping[str, set[str]] = {
     "planning.fields": {
         "planning.applyset",
     },
-    "planning.inventory": frozenset(
-        {"planning.applyset", "planning.ownership", "planning.snapshot"}
-    ),
+    "planning.inventory": {"planning.applyset", "planning.ownership", "planning.snapshot"},
     "planning.ownership": {
         "planning.applyset",
         "planning.fields",
     },
-    "planning.prune": frozenset(
-        {
-            "planning.annotations",
-            "planning.applyset",
-            "planning.fields",
-            "planning.inventory",
-            "planning.ownership",
-            "planning.snapshot",
-        }
-    ),
-    "planning.readiness": frozenset(
-        {"planning.annotations", "planning.applyset", "planning.drift", "planning.ownership"}
-    ),
-    "planning.schema": frozenset(
-        {
-            "planning.annotations",
-            "planning.applyset",
-            "planning.fields",
-            "planning.ownership",
-            "planning.readiness",
-        }
-    ),
+    "planning.prune": {
+        "planning.annotations",
+        "planning.applyset",
+        "planning.fields",
+        "planning.inventory",
+        "planning.ownership",
+        "planning.snapshot",
+    },
+    "planning.readiness": {
+        "planning.annotations",
+        "planning.applyset",
+        "planning.drift",
+        "planning.ownership",
+    },
+    "planning.schema": {
+        "planning.annotations",
+        "planning.applyset",
+        "planning.fields",
+        "planning.ownership",
+        "planning.readiness",
+    },
 }
 """What the modules of a folder import from the rest of their layer: a folder or a module."""
 

@@ -24,7 +24,7 @@ def test_invalid_selector_is_refused(text: str) -> None:
     with pytest.raises(UsageError) as caught:
         parse_selector(text)
     assert repr(text) in str(caught.value)
-    assert caught.value.why
+    assert caught.value.reason
 
 
 @pytest.mark.parametrize("text", ["", " ", "\n"])

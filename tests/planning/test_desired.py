@@ -48,8 +48,8 @@ def test_cluster_scoped_object_has_no_namespace() -> None:
     raw = body("ClusterRole", metadata={"namespace": "x"})
     found = resolve([manifest(raw)], CATALOGUE, TARGET, namespace="home")
     assert found.desired[0].ref == Ref("rbac.authorization.k8s.io", "ClusterRole", "", "a")
-    assert "cluster-scoped" in found.warnings[0].what
-    assert found.warnings[0].where == "set.yaml:1"
+    assert "cluster-scoped" in found.warnings[0].message
+    assert found.warnings[0].location == "set.yaml:1"
 
 
 @pytest.mark.parametrize(("scope", "namespace"), [("Namespaced", "home"), ("Cluster", "")])
@@ -114,7 +114,7 @@ def test_unavailable_group_does_not_block_other_objects() -> None:
     assert [one.ref.kind for one in found.desired] == ["ConfigMap"]
     ((ref, problem),) = found.unknown
     assert ref == Ref("metrics.k8s.io", "PodMetrics", "home", "f")
-    assert "does not answer" in problem.why
+    assert "does not answer" in problem.reason
 
 
 OVERRIDE = Options(namespace_override="there")
@@ -179,7 +179,7 @@ def test_dependency_with_an_error_of_its_own_is_not_missing() -> None:
     with pytest.raises(InputError) as caught:
         _refs(needy, wrong)
     assert not isinstance(caught.value, InputErrors)
-    assert "Deploymnet" in caught.value.what
+    assert "Deploymnet" in caught.value.message
 
 
 def test_all_sorts_of_errors_are_reported_at_once() -> None:
@@ -195,7 +195,7 @@ def test_all_sorts_of_errors_are_reported_at_once() -> None:
             ),
         )
     errors = caught.value.errors
-    assert [error.what.partition(" ")[0] for error in errors] == [
+    assert [error.message.partition(" ")[0] for error in errors] == [
         "the", "applyprune.dev/wait", "configmap/c", "objects", "objects",
     ]  # fmt: skip
     assert [len(error.marks) for error in errors] == [0, 0, 0, 2, 2]

@@ -157,7 +157,7 @@ def test_invalid_order_is_refused(name: str) -> None:
     marks, expected = ERRORS[name]
     with pytest.raises(InputError, match=expected) as caught:
         _ordered(_one("ConfigMap", "a", marks), _one("ConfigMap", "b"))
-    assert caught.value.where == str(Origin("set.yaml", 1, 1))
+    assert caught.value.location == str(Origin("set.yaml", 1, 1))
 
 
 def test_cycle_names_every_line() -> None:
@@ -165,7 +165,7 @@ def test_cycle_names_every_line() -> None:
     ones = [_one("ConfigMap", name, _after(other)) for name, other in ("ab", "bc", "ca")]
     with pytest.raises(InputError) as caught:
         _ordered(*ones)
-    assert all(f"configmap/{name} (set.yaml:1)" in caught.value.why for name in "abc")
+    assert all(f"configmap/{name} (set.yaml:1)" in caught.value.reason for name in "abc")
 
 
 def test_all_errors_are_reported_at_once() -> None:

@@ -35,7 +35,7 @@ THERE = live(ONE.ref)
 ENTRY = recorded(ONE, THERE)
 UNION_ABSENT = replace(ENTRY, uid="", digest="", fingerprint=None)
 UNION_FOUND = replace(UNION_ABSENT, uid_before_apply="u1", ownership=Ownership.ADOPTED)
-UNREADABLE = Unknown(Problem(kind=ProblemKind.FORBIDDEN, what="no"))
+UNREADABLE = Unknown(Problem(kind=ProblemKind.FORBIDDEN, message="no"))
 OTHER_SET = live(ONE.ref, label="applyset-other-v1", entries=[managed("applyprune/x/y")])
 FOREIGN = live(ONE.ref, label="", entries=[managed("kubectl")])
 COPIED_LABEL = live(ONE.ref, entries=[managed("kube-controller-manager", operation="Update")])
@@ -91,10 +91,13 @@ def test_set_of_an_object_is_named_by_its_field_manager() -> None:
     entries = [managed("kubectl"), managed(TARGET.manager), managed(theirs.manager)]
     named = _apply(live(ONE.ref, label=theirs.id, entries=entries)).problem
     assert named is not None
-    assert (named.why, named.hint) == ("web in namespace shop", "--adopt=all takes it from there.")
+    assert (named.reason, named.hint) == (
+        "web in namespace shop",
+        "--adopt=all takes it from there.",
+    )
     unknown = _apply(OTHER_SET).problem
     assert unknown is not None
-    assert unknown.why == "its label applyset.kubernetes.io/part-of is applyset-other-v1"
+    assert unknown.reason == "its label applyset.kubernetes.io/part-of is applyset-other-v1"
     assert "applyset.kubernetes.io/id=applyset-other-v1" in unknown.hint
 
 

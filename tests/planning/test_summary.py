@@ -44,7 +44,7 @@ def test_report_has_its_exit_code(name: str) -> None:
     kinds, refusal, code, words = CASES[name]
     error = verdict([Problem(ProblemKind(kind), "what") for kind in kinds], refusal)
     assert error is not None
-    assert (error.exit_code, error.what) == (code, words)
+    assert (error.exit_code, error.message) == (code, words)
 
 
 def test_report_without_failures_has_no_error() -> None:

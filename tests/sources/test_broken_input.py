@@ -90,7 +90,7 @@ def test_broken_file_message_has_a_column_and_shows_the_line(
         if name in WITHOUT_PLACE:
             assert problem.origin.line == 0
             continue
-        assert f"{name}:{problem.origin.line}:{problem.origin.column}" in problem.where
+        assert f"{name}:{problem.origin.line}:{problem.origin.column}" in problem.location
         assert problem.origin.column > 0
         if folder != "secrets" and name not in WITHOUT_LINE:
             line = problem.excerpt.splitlines()[-2]

@@ -91,7 +91,7 @@ def test_missing_field_is_located_by_its_nearest_parent() -> None:
         field=("data", "z", 0),
     )
     pointed = given.pointed(problem)
-    assert (pointed.where, pointed.excerpt) == ("a.yaml:5:1", "5 | data:\n  | ^")
+    assert (pointed.location, pointed.excerpt) == ("a.yaml:5:1", "5 | data:\n  | ^")
     assert given.pointed(pointed) == pointed
 
 
@@ -108,7 +108,7 @@ def test_message_without_a_field_is_unchanged() -> None:
 def test_several_fields_are_sorted_by_line() -> None:
     text = CONFIG_MAP + "".join(f"  key-{number}: v\n" for number in range(9))
     marks = (Mark(("data", "key-8"), "two"), Mark(("kind",), "one"), Mark(("kind",), "and more"))
-    error = InputError("wrong", where=Origin("a.yaml", 1, 1), marks=marks)
+    error = InputError("wrong", location=Origin("a.yaml", 1, 1), marks=marks)
     shown = Input((), {"a.yaml": text}).pointed(as_problem(error))
     assert str(shown).splitlines() == [
         "a.yaml:2:1: wrong",

@@ -129,7 +129,7 @@ def test_redirects_are_followed_and_reported(site: str) -> None:
     said: list[Problem] = []
     (manifest,) = read([f"{site}/a"], warn=said.append)
     assert manifest.origin.path == f"{site}/a"
-    assert [one.what for one in said] == [
+    assert [one.message for one in said] == [
         f"redirected to {site}/b?…",
         f"redirected to {site}/c",
     ]

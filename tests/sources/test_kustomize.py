@@ -78,8 +78,8 @@ def test_program_notes_are_warnings(folder: Path) -> None:
     said: list[Problem] = []
     read([Overlay("base")], warn=said.append)
     (warning,) = said
-    assert "commonLabels" in warning.what
-    assert warning.where == "base (kustomize)"
+    assert "commonLabels" in warning.message
+    assert warning.location == "base (kustomize)"
 
 
 def test_program_error_is_the_reason(folder: Path) -> None:
@@ -162,7 +162,7 @@ def test_kustomization_below_a_plain_folder_is_an_error(folder: Path) -> None:
     write(folder, {**OVERLAY, "plain.yaml": config_map("plain")})
     with pytest.raises(InputErrors) as caught:
         read(["."])
-    assert [error.where for error in caught.value.errors] == [
+    assert [error.location for error in caught.value.errors] == [
         "base/kustomization.yaml",
         "overlays/prod/kustomization.yaml",
     ]

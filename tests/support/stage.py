@@ -75,7 +75,9 @@ class Story:
     def found(self) -> dict[str, MismatchType]:
         """Return what a check found, by ``kind/name``; the inventory's own faults by their word."""
         return {
-            one.finding.ref.short if one.finding.ref else str(one.finding.fault): one.finding.fault
+            one.mismatch.ref.short
+            if one.mismatch.ref
+            else str(one.mismatch.type): one.mismatch.type
             for one in self.events
             if isinstance(one, MismatchFound)
         }

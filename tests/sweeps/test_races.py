@@ -77,6 +77,6 @@ def test_lock_of_a_crashed_run_on_another_machine_expires(plane: Plane, namespac
     began = time.monotonic()
     assert stage.run(config_map("a")).outcomes["configmap/b"] is Outcome.PRUNED
     assert ELSEWHERE.lease <= time.monotonic() - began < 20
-    waits = {(event.what, event.why) for event in said if isinstance(event, Waiting)}
+    waits = {(event.what, event.reason) for event in said if isinstance(event, Waiting)}
     assert waits == {(f"the set {stage.name}", f"{ELSEWHERE.who} works on it")}
     assert stage.inventory().holder is None

@@ -37,7 +37,7 @@ def apply_options(verb: Callable[..., Any]) -> Callable[..., Any]:
         if options.selector and prune and is_said("prune"):
             raise UsageError(
                 "--prune and --selector exclude each other",
-                why="what the selector leaves out would look like what has left the set",
+                reason="what the selector leaves out would look like what has left the set",
                 hint="Prune in a run without --selector.",
             )
         decided = replace(

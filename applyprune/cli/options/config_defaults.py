@@ -131,7 +131,9 @@ def _use(ctx: click.Context, name: str | None, config: str | None) -> _Used:
     found = read_configuration(HERE if config is None else config)
     settings = {key: _checked(found, key) for key in found.settings}
     if "name" not in settings:
-        raise InputError("the configuration names no set", where=found.path, hint="Add name: NAME.")
+        raise InputError(
+            "the configuration names no set", location=found.path, hint="Add name: NAME."
+        )
     if name not in {None, settings["name"]}:
         if config is None:
             return _Used()  # it speaks of one set; of another it says nothing
@@ -153,15 +155,15 @@ def _checked(found: Configuration, key: str) -> Any:
     if key in GUARDS or (key == "adopt" and value == "all"):
         raise InputError(
             f"{key}{': all' if key == 'adopt' else ''} has no place in a configuration",
-            where=found.origin(key),
-            why="there it would lift a guard for every run to come",
+            location=found.origin(key),
+            reason="there it would lift a guard for every run to come",
             hint=f"Give --{key} on the command line, for the run that needs it.",
         )
     if form is None:
         from applyprune.planning.suggest import did_you_mean
 
         hint = did_you_mean(key, KEYS) or f"The keys are {', '.join(KEYS)}."
-        raise InputError(f"unknown key {key!r}", where=found.origin(key), hint=hint)
+        raise InputError(f"unknown key {key!r}", location=found.origin(key), hint=hint)
     if form in {_Form.TEXTS, _Form.PATHS} and isinstance(value, str):
         value = [value]
     if not _fits(form, value):
@@ -169,10 +171,10 @@ def _checked(found: Configuration, key: str) -> Any:
             _Form.FLAG: "true or false",
             _Form.TEXT: "a text",
         }.get(form, "a text or a list of texts, none of them empty")
-        raise InputError(f"{key} must be {wanted}", where=found.origin(key))
+        raise InputError(f"{key} must be {wanted}", location=found.origin(key))
     if form is _Form.PATHS and "-" in value:
         raise InputError(
-            f"{key} cannot be standard input in a configuration", where=found.origin(key)
+            f"{key} cannot be standard input in a configuration", location=found.origin(key)
         )
     return value
 
@@ -201,5 +203,7 @@ def _converted(
     try:
         param.process_value(ctx, value)
     except click.BadParameter as error:
-        raise InputError(f"{key} is refused", where=found.origin(key), why=error.message) from None
+        raise InputError(
+            f"{key} is refused", location=found.origin(key), reason=error.message
+        ) from None
     return value

@@ -125,7 +125,7 @@ class Reporting:
 
         places = {"standard output": self.terminal.lost, **{one.path: one.lost for one in files}}
         errors = [
-            ApplypruneError(f"{name} is not complete", why=lost.strerror or str(lost))
+            ApplypruneError(f"{name} is not complete", reason=lost.strerror or str(lost))
             for name, lost in places.items()
             if lost is not None and not isinstance(lost, BrokenPipeError)
         ]
@@ -233,7 +233,7 @@ def _formats(given: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
         if path.endswith((".yaml", ".yml")):
             raise UsageError(
                 f"-o {one!r} could write over a manifest",
-                why="that is what files of this name are taken for",
+                reason="that is what files of this name are taken for",
                 hint="Give the report another ending.",
             )
     to_stdout = [form for form, path in formats if not path]
@@ -265,7 +265,7 @@ class ReportFile:
             self._file = Path(path).open("w", encoding="utf-8", errors="backslashreplace")  # noqa: SIM115
         except (OSError, ValueError) as error:
             why = error.strerror if isinstance(error, OSError) else str(error)
-            raise UsageError(f"{path} cannot be written", why=why or "") from error
+            raise UsageError(f"{path} cannot be written", reason=why or "") from error
         self._regular = stat.S_ISREG(os.fstat(self._file.fileno()).st_mode)
 
     def write(self, text: str) -> None:

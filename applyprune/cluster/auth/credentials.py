@@ -148,8 +148,8 @@ def read_file(path: Path) -> bytes:
     except OSError as error:
         raise AccessError(
             "cannot read a file that the connection needs",
-            where=str(path),
-            why=error.strerror or type(error).__name__,
+            location=str(path),
+            reason=error.strerror or type(error).__name__,
         ) from None
 
 
@@ -163,7 +163,7 @@ def _read_token(path: Path, fallback: str) -> str:
         raise
     token = checked_token(token, str(path)) or fallback
     if not token:
-        raise AccessError("the token file is empty", where=str(path))
+        raise AccessError("the token file is empty", location=str(path))
     return token
 
 
@@ -171,5 +171,5 @@ def checked_token(token: str, where: str) -> str:
     """Return the token, stripped; raises AccessError if it cannot be a header value."""
     token = token.strip()
     if any(not 0x21 <= ord(character) <= 0x7E for character in token):
-        raise AccessError("the token contains invalid characters", where=where)
+        raise AccessError("the token contains invalid characters", location=where)
     return token

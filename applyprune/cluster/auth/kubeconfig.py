@@ -66,7 +66,7 @@ def _nothing_configured(paths: Iterable[Path], context: str) -> AccessError:
         if context
         else ("no cluster is configured")
     )
-    return AccessError(what, why=f"looked at {', '.join(looked)}", hint=NO_CLUSTER_HINT)
+    return AccessError(what, reason=f"looked at {', '.join(looked)}", hint=NO_CLUSTER_HINT)
 
 
 def _from_context(config: Kubeconfig, wanted: str, environ: Mapping[str, str]) -> ClusterAccess:
@@ -75,13 +75,13 @@ def _from_context(config: Kubeconfig, wanted: str, environ: Mapping[str, str]) -
     if not name:
         raise AccessError(
             "no context is selected",
-            where=where,
-            why="current-context is not set",
+            location=where,
+            reason="current-context is not set",
             hint=f"Pass --context, or run kubectl config use-context. {_listed(config.contexts)}",
         )
     if name not in config.contexts:
         raise AccessError(
-            f"there is no context {name!r}", where=where, hint=_listed(config.contexts)
+            f"there is no context {name!r}", location=where, hint=_listed(config.contexts)
         )
     context = config.contexts[name]
     cluster = _named(config.clusters, context, "cluster", where)
@@ -117,7 +117,7 @@ def _named(entries: Mapping[str, Entry], context: Entry, kind: str, where: str) 
             f"context {context.name!r} names the {kind} {name!r}, which does not exist"
             if name
             else f"context {context.name!r} names no {kind}",
-            where=where,
+            location=where,
             hint=f"Each context needs an entry of its {kind} under {kind}s.",
         )
     return entries[name]
@@ -137,7 +137,7 @@ def _server(cluster: Entry, trust: TLSTrust) -> str:
         raise AccessError(
             f"cluster {cluster.name!r} has no usable server",
             # The part before an @ is a password.
-            why=f"server is {server.rpartition('@')[2]!r}" if server else "server is empty",
+            reason=f"server is {server.rpartition('@')[2]!r}" if server else "server is empty",
             hint="It must be a URL such as https://host:6443.",
         )
     return server.rstrip("/")
@@ -219,7 +219,7 @@ def _data(entry: Entry, key: str) -> bytes:
         return base64.b64decode("".join(entry.text(key).split()), validate=True)
     except (binascii.Error, ValueError):
         raise AccessError(
-            "the kubeconfig is malformed", where=entry.name, why=f"{key} is not base64"
+            "the kubeconfig is malformed", location=entry.name, reason=f"{key} is not base64"
         ) from None
 
 

@@ -36,7 +36,7 @@ class Entry:
         value = self.fields.get(key, "")
         if not isinstance(value, str):
             raise AccessError(
-                "the kubeconfig is malformed", where=self.name, why=f"{key} must be text"
+                "the kubeconfig is malformed", location=self.name, reason=f"{key} must be text"
             )
         return "" if value in _NOTHING else value
 
@@ -56,7 +56,9 @@ class Entry:
             return []
         if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
             raise AccessError(
-                "the kubeconfig is malformed", where=self.name, why=f"{key} must be a list of texts"
+                "the kubeconfig is malformed",
+                location=self.name,
+                reason=f"{key} must be a list of texts",
             )
         return value
 
@@ -68,8 +70,8 @@ class Entry:
         if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
             raise AccessError(
                 "the kubeconfig is malformed",
-                where=self.name,
-                why=f"{key} must be a list of mappings",
+                location=self.name,
+                reason=f"{key} must be a list of mappings",
             )
         return value
 
@@ -80,7 +82,7 @@ class Entry:
             return None
         if not isinstance(value, dict):
             raise AccessError(
-                "the kubeconfig is malformed", where=self.name, why=f"{key} must be a mapping"
+                "the kubeconfig is malformed", location=self.name, reason=f"{key} must be a mapping"
             )
         return value
 
@@ -106,7 +108,7 @@ def candidate_files(kubeconfig: str, environ: Mapping[str, str]) -> tuple[Path, 
         if not path.exists():
             raise AccessError(
                 "the kubeconfig file does not exist",
-                where=kubeconfig,
+                location=kubeconfig,
                 hint="--kubeconfig names exactly one file, and it must exist.",
             )
         return (path,)
@@ -146,20 +148,20 @@ def _read(path: Path) -> dict[str, Any] | None:
         return None
     except OSError as error:
         raise AccessError(
-            "cannot read the kubeconfig", where=str(path), why=error.strerror or ""
+            "cannot read the kubeconfig", location=str(path), reason=error.strerror or ""
         ) from None
     try:
         content = _parsed(raw)
     except (YAMLError, UnicodeDecodeError, RecursionError) as error:
         # The parser's own message may quote a value, and values here are tokens.
         raise AccessError(
-            "the kubeconfig is not valid YAML", where=str(path), why=_problem(error)
+            "the kubeconfig is not valid YAML", location=str(path), reason=_problem(error)
         ) from None
     if content is None:
         return {}
     if not isinstance(content, dict):
         raise AccessError(
-            "the kubeconfig is malformed", where=str(path), why="it must be a mapping"
+            "the kubeconfig is malformed", location=str(path), reason="it must be a mapping"
         )
     return content
 
@@ -192,16 +194,16 @@ def _entries(whole: Entry, section: str, kind: str) -> list[Entry]:
         if named is None:
             raise AccessError(
                 "the kubeconfig is malformed",
-                where=whole.name,
-                why=f"{section} must be a list of mappings with a name",
+                location=whole.name,
+                reason=f"{section} must be a list of mappings with a name",
             )
         entries.append(Entry(item["name"], named.mapping(kind) or {}, whole.base))
     times = Counter(entry.name for entry in entries)
     if twice := next((name for name, count in times.items() if count > 1), None):
         raise AccessError(
             "the kubeconfig is malformed",
-            where=whole.name,
-            why=f"{section} has {twice!r} twice",
+            location=whole.name,
+            reason=f"{section} has {twice!r} twice",
             hint="kubectl refuses this too: remove one of the two.",
         )
     return entries

@@ -88,8 +88,8 @@ class ExecPlugin:
         if missing:
             raise AccessError(
                 "the kubeconfig is malformed",
-                where=f"user {self._plugin.name!r}",
-                why=f"exec has no {missing[0]}",
+                location=f"user {self._plugin.name!r}",
+                reason=f"exec has no {missing[0]}",
             )
         provider = ExecProvider(
             ConfigNode("exec", settings),
@@ -130,7 +130,7 @@ class ExecPlugin:
         command = self._plugin.text("command")
         return AccessError(
             f"the credential plugin {command!r} of user {self._plugin.name!r} {happened}",
-            why=why,
+            reason=why,
             hint=safe_text(hint)
             or f"Run {command} yourself to see what it needs, such as a login.",
         )
@@ -222,6 +222,6 @@ class AuthProvider:
     def _failure(self, why: str) -> AccessError:
         return AccessError(
             f"the auth-provider {self._name!r} of user {self._user!r} failed",
-            why=why,
+            reason=why,
             hint="Log in again; the kubeconfig's refresh token may have expired.",
         )

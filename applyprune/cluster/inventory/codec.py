@@ -192,15 +192,15 @@ def _other_format(target: ApplySetIdentity, schema: int) -> InventoryError:
     if schema > SCHEMA:
         return InventoryTooNew(
             f"the inventory has format {schema}",
-            where=str(target.inventory),
-            why=f"this applyprune {__version__} reads format {SCHEMA}",
+            location=str(target.inventory),
+            reason=f"this applyprune {__version__} reads format {SCHEMA}",
             hint="Use the version of applyprune that wrote it, or a newer one.",
         )
     # Not of a class of its own: like one that is damaged, it may be written over by a repair.
     return InventoryError(
         "the inventory was written by a development version of applyprune",
-        where=str(target.inventory),
-        why=f"it has format {schema}, and applyprune {__version__} reads format {SCHEMA}",
+        location=str(target.inventory),
+        reason=f"it has format {schema}, and applyprune {__version__} reads format {SCHEMA}",
         hint="Nothing was applied or pruned. Rebuild it from the objects that have the set's "
         f"label: applyprune inventory repair {target.arguments}. They are recorded as adopted, and "
         "no prune deletes them; if the set created all of them, add --record-as owned.",
@@ -210,8 +210,8 @@ def _other_format(target: ApplySetIdentity, schema: int) -> InventoryError:
 def _unreadable(target: ApplySetIdentity, error: Exception) -> InventoryError:
     return InventoryError(
         "the inventory cannot be read",
-        where=str(target.inventory),
-        why=f"it has no {error}" if isinstance(error, KeyError) else str(error),
+        location=str(target.inventory),
+        reason=f"it has no {error}" if isinstance(error, KeyError) else str(error),
         hint="Nothing was applied or pruned. Restore the ConfigMap from a backup, or make it anew "
         f"from what is live: applyprune inventory repair {target.arguments}",
     )

@@ -66,7 +66,7 @@ def pack(entries: Iterable[Entry]) -> Packed:
     if len(lines) > MOST:
         raise InventoryError(
             f"an inventory of {len(lines)} objects does not fit",
-            why=f"a set may have {MOST} objects",
+            reason=f"a set may have {MOST} objects",
             hint="Split the set in two.",
         )
     whole = b"".join(line for _, line in lines)

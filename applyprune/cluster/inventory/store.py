@@ -70,8 +70,8 @@ class ConfigMapStore:
         if missing:
             raise InventoryIncomplete(
                 f"{len(missing)} of the inventory's shards cannot be used",
-                where=str(self._target.inventory),
-                why="; ".join(missing[:3]),
+                location=str(self._target.inventory),
+                reason="; ".join(missing[:3]),
                 hint="Nothing was applied or pruned. Restore the ConfigMap, or take what it listed "
                 f"from the labels: applyprune inventory repair {self._target.arguments}",
             )
@@ -95,7 +95,7 @@ class ConfigMapStore:
                 uid=metadata["uid"],
                 resource_version=metadata["resourceVersion"],
             )
-            return empty, (str(error.why or error.what),)
+            return empty, (str(error.reason or error.message),)
 
     def strays(self) -> Sequence[str]:
         """Return the names of shards that the inventory, as read, does not name.
@@ -157,7 +157,7 @@ class ConfigMapStore:
             raise Unavailable(
                 f"{self._target.inventory}: the server's reply cannot be believed",
                 code=200,
-                why="it is not what was written",
+                reason="it is not what was written",
             )
         metadata = reply["metadata"]
         return replace(fresh, uid=metadata["uid"], resource_version=metadata["resourceVersion"])
@@ -229,7 +229,7 @@ class ConfigMapStore:
         if labels.get(SET_ID) != self._target.id:
             raise InventoryError(
                 f"{self._target.inventory} is not this set's inventory",
-                why=f"its label {SET_ID} is {labels.get(SET_ID)!r}, and should be "
+                reason=f"its label {SET_ID} is {labels.get(SET_ID)!r}, and should be "
                 f"{self._target.id!r}",
                 hint="Was it copied from another set, or made by something else? "
                 "Choose another name for this set, or remove that ConfigMap.",
@@ -282,7 +282,7 @@ def list_inventories(transport: Transport, namespace: str = "") -> Sequence[Ente
             try:
                 found.append(Entered(owner.namespace, owner.name, decode(item)))
             except InventoryError as error:
-                reason = error.why or error.what
+                reason = error.reason or error.message
                 found.append(Entered(owner.namespace, owner.name, None, reason))
         token = str((reply.body.get("metadata") or {}).get("continue") or "")
         if not token:

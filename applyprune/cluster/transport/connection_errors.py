@@ -38,7 +38,7 @@ def connection_failure(
     """Return the failure of a try without a response; ``sent``: the server may have seen it."""
     what, hint, passing = _explained(error, seconds, client)
     return RequestFailure(
-        Unreachable(what, why=f"{request.method} {request.path} got no response", hint=hint),
+        Unreachable(what, reason=f"{request.method} {request.path} got no response", hint=hint),
         passing=passing,
         refused_unseen=not sent,
     )

@@ -73,10 +73,10 @@ def _error(request: Request, response: RawResponse, status: StatusBody, message:
     return kind(
         message,
         code=response.status,
-        reason=safe_text(status.reason, 100),
+        status_reason=safe_text(status.reason, 100),
         causes=_causes(request, status),
         retry_after=status.retry_after if retry_after is None else retry_after,
-        why=f"{request.method} {request.path} returned {response.status}",
+        reason=f"{request.method} {request.path} returned {response.status}",
     )
 
 
@@ -145,7 +145,7 @@ def _redirected(request: Request, response: RawResponse, client: ClientContext) 
     target = safe_text(response.headers.get("Location", ""), 200).partition("?")[0]
     return Unreachable(
         f"{client.server} is not an API server: it redirects{f' to {target}' if target else ''}",
-        why=f"{request.method} {request.path} returned {response.status}",
+        reason=f"{request.method} {request.path} returned {response.status}",
         hint="Check the server's URL in the kubeconfig; credentials are never sent elsewhere.",
     )
 
@@ -158,7 +158,7 @@ def _invalid_response(
     if _is_html(response):
         return Unreachable(
             f"{client.server} did not answer as an API server: it sent a web page",
-            why=asked,
+            reason=asked,
             hint="A proxy or a login page is in between; check the network and the server's URL.",
         )
     encoding = response.headers.get("Content-Encoding", "")
@@ -167,7 +167,7 @@ def _invalid_response(
         if encoding
         else f"the response is not a JSON object ({len(response.raw)} bytes)",
         code=response.status,
-        why=asked,
+        reason=asked,
     )
 
 

@@ -72,7 +72,7 @@ class Stream:
                 failure = connection_failure(
                     self._request, fault, sent=True, seconds=silence, client=self._client
                 )
-                failure.error.why = f"GET {self._request.path} was cut off"
+                failure.error.reason = f"GET {self._request.path} was cut off"
                 raise failure.error from fault
 
     def error(self, status: dict[str, Any]) -> AccessError:
@@ -84,7 +84,7 @@ class Stream:
         error = response_failure(
             self._request, RawResponse(code, {}, b"", status), self._client
         ).error
-        error.why = f"GET {self._request.path} ended with {code}"
+        error.reason = f"GET {self._request.path} ended with {code}"
         return error
 
     def close(self) -> None:

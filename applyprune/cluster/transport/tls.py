@@ -73,7 +73,7 @@ def _show(context: ssl.SSLContext, identity: Identity) -> None:
         except (ssl.SSLError, ValueError):
             raise AccessError(
                 "the client certificate and its key cannot be used",
-                why="they are not PEM, do not belong together, or the key has a password",
+                reason="they are not PEM, do not belong together, or the key has a password",
                 hint="Check client-certificate(-data) and client-key(-data) in the kubeconfig.",
             ) from None
 

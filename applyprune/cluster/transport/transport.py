@@ -169,7 +169,7 @@ class Transport:
         if wait > seconds_left or tries >= MAX_TRIES:
             later = f"the server asks to retry in {asked:.0f} s" if asked else ""
             repeated = f"tried {tries} times" if tries > 1 else ""
-            error.why = "; ".join(part for part in (error.why, repeated, later) if part)
+            error.reason = "; ".join(part for part in (error.reason, repeated, later) if part)
             raise error
         return wait
 
@@ -193,7 +193,7 @@ class Transport:
                 outcome = connection_failure(
                     request, error, sent=current.sent, seconds=seconds, client=self._client
                 )
-                message = f"no response ({outcome.error.what})"
+                message = f"no response ({outcome.error.message})"
             else:
                 outcome = (
                     response_failure(request, received, self._client)

@@ -129,5 +129,5 @@ class EventRecorder:
 def _log_unwritten(namespace: str, name: str, error: ApplypruneError) -> None:
     LOG.warning(
         "event could not be written",
-        extra=fields(namespace=namespace, name=name, error=error.what),
+        extra=fields(namespace=namespace, name=name, error=error.message),
     )

@@ -105,7 +105,7 @@ class Impersonation:
         except NotFound:
             raise AccountMissing(
                 f"the ServiceAccount {account} does not exist",
-                why=f"the Bundle is applied as {account} of namespace {namespace}",
+                reason=f"the Bundle is applied as {account} of namespace {namespace}",
             ) from None
 
     def is_terminating(self, namespace: str) -> bool:
@@ -126,6 +126,6 @@ def refuse_impersonated(access: ClusterAccess) -> None:
     if access.impersonation:
         raise AccessError(
             f"the kubeconfig's user {access.user!r} impersonates another user",
-            why="the controller impersonates the ServiceAccounts of Bundles itself",
+            reason="the controller impersonates the ServiceAccounts of Bundles itself",
             hint="Use the controller's own credentials.",
         )

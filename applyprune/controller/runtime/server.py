@@ -73,7 +73,7 @@ def answering(
     except (OSError, OverflowError) as error:
         raise UsageError(
             f"cannot listen on {address[0]}:{address[1]}",
-            why=getattr(error, "strerror", None) or str(error),
+            reason=getattr(error, "strerror", None) or str(error),
             hint="Choose another address with --listen.",
         ) from error
     thread = Thread(target=server.serve_forever, name="applyprune-health", daemon=True)

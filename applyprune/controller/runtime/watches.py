@@ -210,15 +210,15 @@ class Watches:
 
     def _on_failure(self, news: WatchFailed) -> None:
         source = news.source
-        if self._failures.get(source) != news.error.what:
-            self._failures[source] = news.error.what
+        if self._failures.get(source) != news.error.message:
+            self._failures[source] = news.error.message
             LOG.warning(
                 "watch failed",
                 extra=fields(
                     resource=source.resource.full_plural,
                     namespace=source.namespace,
                     name=source.name,
-                    error=news.error.what,
+                    error=news.error.message,
                 ),
             )
         if source.resource == BUNDLES or not isinstance(news.error, Forbidden):

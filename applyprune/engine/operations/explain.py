@@ -109,7 +109,7 @@ def _unknown(named: str, catalogue: ResourceMap, namespace: str) -> Iterable[tup
     if not found or not name or len(home) > 1:
         raise UsageError(
             f"{named!r} names no object",
-            why=f"the server serves no kind {kind!r}" if kind and name else "",
+            reason=f"the server serves no kind {kind!r}" if kind and name else "",
             hint="Write KIND/NAME or KIND.GROUP/NAME: deployment.apps/web.",
         )
     # One kind may be served by several groups: the first by name, unless a group was said.

@@ -166,7 +166,7 @@ class _Move:
         if not (joining.exists or has_home(self.context.cluster, self.target)):
             raise UsageError(
                 f"the namespace {joining.namespace} does not exist",
-                why=f"it is to hold the inventory of the set {joining.name}",
+                reason=f"it is to hold the inventory of the set {joining.name}",
                 hint="Create it first, or name another one with --to-namespace.",
             )
         # What has been moved already is listed by the other set.

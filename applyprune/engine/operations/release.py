@@ -46,7 +46,7 @@ def release(
             if is_active(owner):
                 raise UsageError(
                     f"the set {target.name} was not released",
-                    why=f"{owner} is at work, and would take it over again",
+                    reason=f"{owner} is at work, and would take it over again",
                     hint="Suspend the Bundle first: spec.suspend: true",
                 )
             if options.dry_run is DryRun.OFF:

@@ -64,7 +64,7 @@ class _Repair:
             inventory = self._salvage()
         findings = self._findings(inventory)
         yield from (MismatchFound(finding) for finding in findings)
-        mends = [one for one in findings if one.remedy is not Repair.NONE]
+        mends = [one for one in findings if one.repair is not Repair.NONE]
         if mends and options.dry_run is DryRun.OFF:
             yield from self._mend(inventory, mends)
         yield summary.finished()
@@ -105,11 +105,11 @@ class _Repair:
 
     def _refuse_partial(self, findings: Sequence[Mismatch]) -> None:
         """Refuse to write half of what was lost in the place of what is left of the record."""
-        rebuilt = any(one.fault in {MismatchType.DAMAGED, MismatchType.LOST} for one in findings)
+        rebuilt = any(one.type in {MismatchType.DAMAGED, MismatchType.LOST} for one in findings)
         if rebuilt and self.unseen and not self.context.options.allow_partial:
             raise InventoryError(
                 f"the inventory of the set {self.context.applyset.name} was not rebuilt",
-                why=f"not everything could be listed: {'; '.join(self.unseen[:3])}",
+                reason=f"not everything could be listed: {'; '.join(self.unseen[:3])}",
                 hint="Objects that could not be listed would be lost from the inventory. Retry "
                 "with more permissions, or accept that with --allow-partial.",
             )
@@ -135,5 +135,5 @@ class _Repair:
         if finding.ref is None:
             return  # about the inventory itself, which is written anew as a whole
         outcome = Outcome.FAILED if problem else Outcome.REPAIRED
-        done = ObjectDone(finding.ref, outcome, reason=finding.remedy.text, problem=problem)
+        done = ObjectDone(finding.ref, outcome, reason=finding.repair.text, problem=problem)
         yield from self.context.summary.counted((done,))

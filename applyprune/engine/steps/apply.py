@@ -254,7 +254,7 @@ class Applier:
                 raise error from None
             raise RunFailed(
                 f"{one.ref} vanished while this run was under way",
-                where=one.origin,
+                location=one.origin,
                 hint="Run again to create it anew.",
             ) from error
         if (
@@ -265,14 +265,14 @@ class Applier:
         if step.live is None or live.uid != step.live.uid:
             raise RunFailed(
                 f"{one.ref} was created by somebody else while this run was under way",
-                where=one.origin,
+                location=one.origin,
                 hint="Run again to decide about it.",
             ) from error
         if self._forces(step) and live.resource_version != step.live.resource_version:
             raise RunFailed(
                 f"{one.ref} changed while this run was under way, and force was judged on what "
                 "it was before",
-                where=one.origin,
+                location=one.origin,
                 hint="Run again.",
             ) from error
         self.recreator.judge(step, live, error)
@@ -290,14 +290,14 @@ class Applier:
         if step.live is not None and live.uid != step.live.uid:
             raise RunFailed(
                 f"{one.ref} is another object than this run has read",
-                where=one.origin,
+                location=one.origin,
                 hint="Run again to decide about it.",
             )
         if live.terminating:
             raise RunFailed(
                 f"{one.ref} is being deleted",
-                where=one.origin,
-                why="the apply was answered, but the object will go",
+                location=one.origin,
+                reason="the apply was answered, but the object will go",
                 hint="Run again when it is gone.",
             )
         if self.context.options.dry_run is not DryRun.OFF:
@@ -342,7 +342,7 @@ class Applier:
         for step in steps:
             self.coming.update(defined_kinds(step.desired.body))
             if (problem := establisher.failed.get(step.desired.ref)) is not None:
-                self.failed[step.desired.ref] = f"is not served: {problem.why}"
+                self.failed[step.desired.ref] = f"is not served: {problem.reason}"
 
     def _block(self, step: ApplyStep) -> None:
         """Keep back what depends on an object that was not applied."""
@@ -356,13 +356,13 @@ class Applier:
         what = f"{one.ref} was not applied"
         if self.lost is not None:
             # One request has used up its patience; a thousand need not do so one by one.
-            return RunFailed(what, why=f"the server has stopped answering: {self.lost.what}")
+            return RunFailed(what, reason=f"the server has stopped answering: {self.lost.message}")
         if self.behind is not None:
-            return NotReady(what, why=f"{self.behind}, of an earlier wave, is not ready")
+            return NotReady(what, reason=f"{self.behind}, of an earlier wave, is not ready")
         for ref in (*one.depends_on, *sorted(one.needs)):
             if ref in self.failed:
                 kind = NotReady if self.failed[ref] == _UNREADY else RunFailed
-                return kind(what, why=f"{ref}, on which it depends, {self.failed[ref]}")
+                return kind(what, reason=f"{ref}, on which it depends, {self.failed[ref]}")
         return None
 
     def _done(

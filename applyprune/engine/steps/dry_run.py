@@ -176,10 +176,10 @@ class ServerDryRun:
         try:
             live = self.context.cluster.get(step.resource, step.entry.ref, full=True)
         except ApplypruneError as error:
-            weaker = f"only its metadata could be read: {error.what}"
+            weaker = f"only its metadata could be read: {error.message}"
         body, _ = masked(substance(live.body or {"metadata": live.metadata}), None)
         ref = step.entry.ref
-        self._compared[ref] = ObjectDiff(ref, outcome, body, None, weaker=weaker)
+        self._compared[ref] = ObjectDiff(ref, outcome, body, None, not_checked=weaker)
 
     def to_come(self, step: ApplyStep) -> str:
         """Return how an object was checked whose namespace or kind the plan itself brings.
@@ -222,8 +222,8 @@ class ServerDryRun:
         if verdict.violations:
             error = RunFailed(
                 f"{one.ref} does not fit the schema of its CRD",
-                where=one.origin,
-                why=verdict.told,
+                location=one.origin,
+                reason=verdict.told,
             )
             error.field = verdict.violations[0].place
             raise error
@@ -248,7 +248,7 @@ class ServerDryRun:
                 continue
             except (Forbidden, Invalid) as error:
                 # What stands there only, a quota or a policy, says nothing of the other namespace.
-                if isinstance(error, Invalid) and not is_denial(error.what):
+                if isinstance(error, Invalid) and not is_denial(error.message):
                     raise
                 how = f"{NOT_CHECKED} (the namespace {namespace}, tried instead, would refuse it)"
             else:

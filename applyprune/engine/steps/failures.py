@@ -86,24 +86,24 @@ def explained_problem(error: ApplypruneError, one: Desired, cluster: Cluster) ->
     problem = replace(as_problem(error, where=one.origin), conflicts=conflicts)
     if isinstance(error, Conflict | Invalid):
         problem = _about_fields(problem, error, one, cluster)
-    elif isinstance(error, NotServed) and error.what == _NO_HOME.format(one.ref.namespace):
+    elif isinstance(error, NotServed) and error.message == _NO_HOME.format(one.ref.namespace):
         problem = replace(
             problem,
-            what=f"{one.ref}: there is no namespace {one.ref.namespace}",
-            why="",
+            message=f"{one.ref}: there is no namespace {one.ref.namespace}",
+            reason="",
             hint="Add the Namespace to the manifests, or create it first: "
             f"kubectl create namespace {one.ref.namespace}",
             field=("metadata", "namespace"),
         )
-    if _DEAD_VERSION in problem.what and not problem.hint:
+    if _DEAD_VERSION in problem.message and not problem.hint:
         hint = (
             "A field manager's entry names a version that is not served any more. To clear them "
             f"all: kubectl patch {one.ref.short} --type=json -p "
             """'[{"op":"replace","path":"/metadata/managedFields","value":[{}]}]'"""
         )
         problem = replace(problem, hint=hint)
-    if not error.where and str(one.ref) not in problem.what:
-        problem = replace(problem, what=f"{one.ref}: {problem.what}")
+    if not error.location and str(one.ref) not in problem.message:
+        problem = replace(problem, message=f"{one.ref}: {problem.message}")
     return problem
 
 
@@ -111,7 +111,7 @@ def _about_fields(
     problem: Problem, error: Conflict | Invalid, one: Desired, cluster: Cluster
 ) -> Problem:
     marks = error_fields(error, one.body)
-    what, hint = clean_message(problem.what), problem.hint or advice(error)
+    what, hint = clean_message(problem.message), problem.hint or advice(error)
     if is_unknown_field(error):
         unknown = _unknown_fields(one, cluster)
         if len(unknown) > 1:
@@ -122,9 +122,9 @@ def _about_fields(
             hint = unknown[0].note
     return replace(
         problem,
-        what=what,
+        message=what,
         # Where the field is known, the request that it was sent by tells nothing more.
-        why="" if marks and isinstance(error, Invalid) else problem.why,
+        reason="" if marks and isinstance(error, Invalid) else problem.reason,
         hint=hint,
         field=marks[0].field if marks else (),
         marks=marks if len(marks) > 1 else (),
@@ -173,7 +173,7 @@ def _workloads(cluster: Cluster, workers: WorkerPool) -> CascadeContents:
         )
         workers.check()
     except ApplypruneError as error:
-        return CascadeContents((), error.what)
+        return CascadeContents((), error.message)
     return CascadeContents(tuple(found), "; ".join(failures))
 
 
@@ -183,5 +183,5 @@ def _remains(ref: Ref, cluster: Cluster, workers: WorkerPool) -> CascadeContents
         contents = ContentCounter(cluster, workers, cluster.catalogue(), frozenset()).contents(ref)
         workers.check()
     except ApplypruneError as error:
-        return CascadeContents((), error.what)
+        return CascadeContents((), error.message)
     return contents

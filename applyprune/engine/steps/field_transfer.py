@@ -67,7 +67,7 @@ def take_in(cluster: Cluster, step: ApplyStep, target: ApplySetIdentity) -> Appl
             live = cluster.get(one.resource, one.ref)
         else:
             return replace(step, live=live)
-    raise RunFailed(f"{one.ref} changes faster than it can be taken over", where=one.origin)
+    raise RunFailed(f"{one.ref} changes faster than it can be taken over", location=one.origin)
 
 
 def _released(
@@ -139,7 +139,7 @@ class FieldReleaser:
             else:
                 break
         else:
-            raise RunFailed(f"{one.ref} changes faster than it can be applied", where=one.origin)
+            raise RunFailed(f"{one.ref} changes faster than it can be applied", location=one.origin)
         return replace(step, live=live)
 
     def _pretended(self, step: ApplyStep, live: LiveObject) -> ApplyStep:

@@ -238,7 +238,7 @@ class Pruner:
             why = and_more(cascade.foreign, _SHOWN)
         problem = PruneRefused(
             f"{ref.short} was not deleted",
-            why=f"since the plan was made there is more that it would take along: {why}",
+            reason=f"since the plan was made there is more that it would take along: {why}",
             hint="Run again to decide about it.",
         )
         return replace(step, action=Action.REFUSE, problem=as_problem(problem))
@@ -307,7 +307,7 @@ class Pruner:
             ref = step.entry.ref
             error = NotReady(
                 f"{ref} is deleted but not gone yet",
-                why=whys.get(ref, "its state could not be read"),
+                reason=whys.get(ref, "its state could not be read"),
                 hint="It stays in the inventory; run again to go on.",
             )
             yield ObjectDone(ref, Outcome.FAILED, problem=as_problem(error))
@@ -326,7 +326,7 @@ class Pruner:
         return ObjectDone(step.entry.ref, outcome, reason=reason)
 
     def _skipped(self, step: RemoveStep, why: str) -> ObjectDone:
-        problem: Problem = as_problem(RunFailed(f"{step.entry.ref} was not deleted", why=why))
+        problem: Problem = as_problem(RunFailed(f"{step.entry.ref} was not deleted", reason=why))
         return ObjectDone(step.entry.ref, Outcome.SKIPPED, problem=problem)
 
 

@@ -96,7 +96,7 @@ class Recreator:
             if now.uid != live.uid:
                 raise RunFailed(
                     f"{one.ref} was created by somebody else while this run was under way",
-                    where=one.origin,
+                    location=one.origin,
                     hint="Run again to decide about it.",
                 )
             if self.context.stop.wait(pause):
@@ -105,7 +105,7 @@ class Recreator:
         held = ", ".join(live.finalizers)
         raise NotReady(
             f"{one.ref} is deleted, to be made anew, but not gone yet",
-            where=one.origin,
-            why=f"its finalizers have not finished: {held}" if held else "",
+            location=one.origin,
+            reason=f"its finalizers have not finished: {held}" if held else "",
             hint="Run again when it is gone.",
         )

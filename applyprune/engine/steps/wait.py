@@ -259,8 +259,8 @@ class ReadinessWaiter:
             words = (state.message, *self._last_words(ref, state.message))
             error = NotReady(
                 f"{ref} {told}",
-                where=one.origin,
-                why="; ".join(part for part in words if part),
+                location=one.origin,
+                reason="; ".join(part for part in words if part),
                 hint=hint,
             )
             self.problems[ref] = as_problem(error)

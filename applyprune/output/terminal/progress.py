@@ -71,8 +71,8 @@ class Progress:
                 self._plan(plan)
             case Waiting():
                 self._waiting, self._since = event, now - event.elapsed
-                known = {} if event.ref is None else {event.ref: event.why}
-                self._left = known | {other.ref: other.why for other in event.others}
+                known = {} if event.ref is None else {event.ref: event.reason}
+                self._left = known | {other.ref: other.reason for other in event.others}
                 self._count = event.count
             case ReadinessReported(ref=ref):
                 self._ready += 1
@@ -118,7 +118,7 @@ class Progress:
         one = self._waiting
         if one is None:
             return ""
-        ref, why = next(iter(self._left.items()), (one.ref, one.why))
+        ref, why = next(iter(self._left.items()), (one.ref, one.reason))
         wait = f"until {called(ref, self._home)} is {one.what}" if ref else f"for {one.what}"
         others = f"; and {self._count - 1} more" if self._count > 1 else ""
         return f"waiting {wait}{_after(why)}{others}"
@@ -170,7 +170,7 @@ class Progress:
 
     def _awaited(self, one: Waiting) -> list[str]:
         if one.ref is None:
-            return [f"  for {one.what}{_after(one.why)}"]
+            return [f"  for {one.what}{_after(one.reason)}"]
         listed = list(self._left.items())[:_LISTED]
         told = [f"  {called(ref, self._home)}{_after(why)}" for ref, why in listed]
         more = self._count - len(listed)

@@ -95,8 +95,8 @@ class DiffPrinter(SummaryPrinter):
         origin = f" {compared.origin}" if compared.origin else ""
         head = f"{compared.ref.short}{where} ({compared.outcome.forecast}){origin}"
         self._out(painted(head, Colour.BOLD))
-        if compared.weaker:
-            self._out(painted(f"# {compared.weaker}", Colour.FAINT))
+        if compared.not_checked:
+            self._out(painted(f"# {compared.not_checked}", Colour.FAINT))
         for line in _drift(compared):
             self._out(painted(f"# {line}", Colour.FAINT))
         for line in unified(compared):

@@ -147,11 +147,11 @@ class TextPrinter:
             self._err("warning", event.problem)
 
     def _finding(self, event: MismatchFound) -> None:
-        finding = event.finding
+        finding = event.mismatch
         about = f"{called(finding.ref, self._home)}: " if finding.ref else ""
         self._found += 1
-        what = " ".join(finding.what.split())
-        self._out(f"{finding.fault.text}: {about}{what} → {finding.remedy.text}")
+        what = " ".join(finding.message.split())
+        self._out(f"{finding.type.text}: {about}{what} → {finding.repair.text}")
 
     def _refused(self, event: PruneBlocked) -> None:
         self._err("error", event.problem)

@@ -57,9 +57,9 @@ def repaired(inventory: Inventory, findings: Sequence[Mismatch]) -> Mapping[Ref,
     for one in findings:
         if one.ref is None:
             continue
-        if one.remedy is Repair.UNLIST:
+        if one.repair is Repair.UNLIST:
             entries.pop(one.ref, None)
-        elif one.remedy is Repair.LIST and one.entry is not None:
+        elif one.repair is Repair.LIST and one.entry is not None:
             entries[one.ref] = one.entry
     return entries
 

@@ -87,4 +87,4 @@ def move_step(
 
 
 def _failed(entry: Entry, why: str, *, hint: str = "") -> Problem:
-    return as_problem(RunFailed(f"{entry.ref} was not moved", why=why, hint=hint))
+    return as_problem(RunFailed(f"{entry.ref} was not moved", reason=why, hint=hint))

@@ -31,6 +31,6 @@ def partial_problem(
     others = len(set(listed) - set(picked))
     return Problem(
         kind=ProblemKind.PART_OF_THE_SET,
-        what=f"nothing is pruned: -l {selector.text} picks out a part of the set",
-        why=f"{others} other objects that it lists are left as they are" if others else "",
+        message=f"nothing is pruned: -l {selector.text} picks out a part of the set",
+        reason=f"{others} other objects that it lists are left as they are" if others else "",
     )

@@ -166,10 +166,10 @@ def explain(
     return Conflict(
         f"{one.ref} is in conflict with another field manager",
         code=error.code,
-        reason=error.reason,
+        status_reason=error.status_reason,
         causes=error.causes,
-        where=one.origin,
-        why=f"{count} not ours to set{_LINE}{and_more(lines, _LINES, _LINE)}",
+        location=one.origin,
+        reason=f"{count} not ours to set{_LINE}{and_more(lines, _LINES, _LINE)}",
         hint=_hint(pointers[:_LINES], managers(error)),
     )
 

@@ -74,8 +74,8 @@ def conflict_rule(body: Mapping[str, Any], origin: Origin) -> OnConflict:
     if text not in {OnConflict.FORCE, OnConflict.SKIP}:
         raise InputError(
             f"{CONFLICTS} cannot be read",
-            where=origin,
-            why=f"{text!r} is neither force nor skip",
+            location=origin,
+            reason=f"{text!r} is neither force nor skip",
             hint="Without the annotation a conflict fails the object.",
             field=("metadata", "annotations", CONFLICTS),
         )
@@ -93,8 +93,8 @@ def ignored_fields(body: Mapping[str, Any], origin: Origin) -> tuple[str, ...]:
         except ValueError as error:
             raise InputError(
                 f"{IGNORED} cannot be read",
-                where=origin,
-                why=f"{pointer!r}: {error}",
+                location=origin,
+                reason=f"{pointer!r}: {error}",
                 hint="Write JSON pointers: /spec/replicas, /metadata/annotations/example.com~1key, "
                 'and /spec/template/spec/containers[name="web"]/image for the item of a list.',
                 field=("metadata", "annotations", IGNORED),
@@ -174,8 +174,8 @@ def refuse_split(one: Desired, live: LiveObject) -> None:
         if value_at(live.body, whole) not in ({}, [], None, MISSING):
             raise RunFailed(
                 f"{one.ref} was not applied",
-                where=one.origin,
-                why=f"{pointer} in {IGNORED} is a part of what the server sets as a whole only",
+                location=one.origin,
+                reason=f"{pointer} in {IGNORED} is a part of what the server sets as a whole only",
                 hint=f"Ignore all of it: {to_pointer(whole)}",
             )
 
@@ -224,7 +224,7 @@ def parse_rule(text: str) -> Ignored:
 def _refused(text: str, why: str) -> UsageError:
     return UsageError(
         f"--ignore {text!r} is no rule",
-        why=why,
+        reason=why,
         hint="Write KIND[/NAME]:/json/pointer, as in deployment:/spec/replicas or "
         """'deployment.apps/web-*:/spec/template/spec/containers[name="web"]/image'.""",
     )

@@ -91,7 +91,7 @@ class Cascades:
             return as_problem(
                 PruneRefused(
                     f"{ref.short} was not deleted",
-                    why=f"it would take along what the input wants: {names}",
+                    reason=f"it would take along what the input wants: {names}",
                     hint=f"Put it back into the input, or orphan it: --orphan {ref.short}",
                 )
             )
@@ -103,7 +103,7 @@ class Cascades:
             why = f"what it would take along cannot be counted: {cascade.uncounted}"
         else:
             return None
-        return as_problem(PruneRefused(f"{ref.short} was not deleted", why=why))
+        return as_problem(PruneRefused(f"{ref.short} was not deleted", reason=why))
 
 
 def cascade_of(contents: CascadeContents, going: Collection[str]) -> Cascade:

@@ -102,7 +102,7 @@ def check_guards(
     delete = f": it would delete {count} object{'' if count == 1 else 's'}" if count else ""
     error = PruneRefused(
         f"the prune was refused{delete}{along}",
-        why="; ".join(reasons),
+        reason="; ".join(reasons),
         hint=hint,
     )
     told = (step if step.entry.ref in wanted else _told(step, hint) for step in steps)

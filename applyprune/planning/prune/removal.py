@@ -167,7 +167,7 @@ def _of_live(
     if owner is Owner.CLAIMED and entry.uid:
         problem = RunFailed(
             f"{entry.ref} was created again, and bears this set's marks",
-            why="it has another UID than the inventory says",
+            reason="it has another UID than the inventory says",
             hint=f"To list it as it is now: applyprune inventory repair {target.arguments}",
         )
         return RemoveStep(entry, resource, Action.REFUSE, live, problem=as_problem(problem))
@@ -187,7 +187,7 @@ def _of_live(
             )
         problem = RunFailed(
             f"{entry.ref} has lost the set's label",
-            why="without it nothing but the inventory says that it is ours",
+            reason="without it nothing but the inventory says that it is ours",
             hint=f"To have it deleted: kubectl label {entry.ref.short}"
             + (f" -n {entry.ref.namespace}" if entry.ref.namespace else "")
             + f" {PART_OF}={target.id}",
@@ -199,7 +199,7 @@ def _of_live(
         # An inventory that somebody has edited, and a label that anybody may set, are no proof.
         problem = RunFailed(
             f"{entry.ref} shows no trace of an apply by this set",
-            why=f"{target.manager} is not among its field managers",
+            reason=f"{target.manager} is not among its field managers",
             hint="Put it into the input once more, or orphan it: "
             f"applyprune inventory orphan {target.arguments} {entry.ref.short}",
         )

@@ -75,8 +75,8 @@ def compile_rule(text: str, *, where: str) -> Rule:
     except ImportError as error:
         raise UsageError(
             "rules of readiness cannot be used here",
-            where=where,
-            why=f"the package cel-expr-python is not installed ({error})",
+            location=where,
+            reason=f"the package cel-expr-python is not installed ({error})",
             hint="pip install 'applyprune[cel]'; there are wheels for Linux with glibc, macOS and "
             "Windows on x86_64 and arm64.",
         ) from error
@@ -98,8 +98,8 @@ def compile_rule(text: str, *, where: str) -> Rule:
 def _refused(text: str, where: str, why: str) -> InputError:
     return InputError(
         f"the rule {_quote(text)} is not a CEL expression that yields a bool",
-        where=where,
-        why=why,
+        location=where,
+        reason=why,
         hint="The live object is self: self.status.phase == 'Ready'. See cel.dev.",
     )
 

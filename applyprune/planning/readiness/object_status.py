@@ -65,9 +65,11 @@ def is_waited_for(state: State) -> bool:
 def status_warning(entry: Entry, state: State, target: ApplySetIdentity) -> Problem | None:
     """Return what is to be warned of: an object that is not there, not known, or not ours now."""
     if isinstance(state, Unknown):
-        return as_problem(RunFailed(f"{entry.ref} is not known", why=str(state.problem)))
+        return as_problem(RunFailed(f"{entry.ref} is not known", reason=str(state.problem)))
     if isinstance(state, Absent):
-        return as_problem(RunFailed(f"{entry.ref} is not there", why=_absent(entry, state).message))
+        return as_problem(
+            RunFailed(f"{entry.ref} is not there", reason=_absent(entry, state).message)
+        )
     owner = owner_of(state, entry, target)
     if owner is Owner.OTHER:
         return as_problem(RunFailed(f"{entry.ref} belongs to another set now"))
@@ -75,7 +77,7 @@ def status_warning(entry: Entry, state: State, target: ApplySetIdentity) -> Prob
         return as_problem(
             RunFailed(
                 f"{entry.ref} is not the object that the set has applied",
-                why="it was deleted and created again: its UID is another",
+                reason="it was deleted and created again: its UID is another",
                 hint=f"See: applyprune inventory check {target.arguments}",
             )
         )
@@ -89,7 +91,7 @@ def unattributed_drift(one: ObjectStatus) -> Problem | None:
     return as_problem(
         RunFailed(
             f"{one.ref} has drifted, and nothing tells in which fields",
-            why="what somebody removes, or applies in the set's own name, leaves no other owner",
+            reason="what somebody removes, or applies in the set's own name, leaves no other owner",
             hint="The next apply puts it right.",
         )
     )

@@ -89,7 +89,7 @@ def wait_word(metadata: Mapping[str, object], origin: Origin) -> str:
     if word not in {"", Wait.SKIP, Wait.STARTED}:
         raise InputError(
             f"{WAIT} is {word!r}",
-            where=origin,
+            location=origin,
             hint='It may be "skip", or "started" for a Job.',
             field=("metadata", "annotations", WAIT),
         )

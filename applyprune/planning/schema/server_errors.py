@@ -92,7 +92,7 @@ def error_fields(error: ApiError, body: Mapping[str, Any]) -> tuple[Mark, ...]:
         for one in _twins(path, why, body) or [(*path, *_quoted_entry(path, why, body))]:
             marks[Mark(one, _short(note))] = None
     if not marks:
-        marks = dict.fromkeys(_by_value(error.what, body))
+        marks = dict.fromkeys(_by_value(error.message, body))
     return tuple(mark for mark in marks if mark.field)
 
 
@@ -106,7 +106,7 @@ def advice(error: ApiError) -> str:
 
     Never a value: it may be a Secret's.
     """
-    return next((hint for words, hint in _ADVICE if words in error.what), "")
+    return next((hint for words, hint in _ADVICE if words in error.message), "")
 
 
 def parse_path(text: str, body: object) -> tuple[Field, str]:
@@ -149,7 +149,7 @@ def _said(error: ApiError) -> Iterator[tuple[str, str]]:
         if cause.get("field"):
             yield cause["field"], cause.get("message", "")
     if not error.causes:
-        bare = _TYPED.sub("", error.what)
+        bare = _TYPED.sub("", error.message)
         for found in (*_SCHEMA.finditer(bare), *_STRICT.finditer(bare)):
             yield found["path"], found["why"]
 
@@ -261,7 +261,7 @@ def is_recreation_allowed(metadata: Mapping[str, object], origin: Origin) -> boo
     if word not in {None, "allowed"}:
         raise InputError(
             f"{RECREATE} is {word!r}",
-            where=origin,
+            location=origin,
             hint='It may be "allowed".',
             field=("metadata", "annotations", RECREATE),
         )
@@ -303,7 +303,7 @@ def why_not(
 def explained(one: Desired, error: Invalid, why: str) -> RunFailed:
     """Return the failure of an object that is refused a change; it names the fields."""
     fields = sorted({cause["field"] for cause in error.causes if cause.get("field")})
-    why_so = clean_message(error.what)
+    why_so = clean_message(error.message)
     named = f": {', '.join(fields)}" if fields and not why_so.startswith(fields[0]) else ""
     hint = (
         f"To delete it and create it anew: --recreate, or the annotation {RECREATE}: allowed."
@@ -312,8 +312,8 @@ def explained(one: Desired, error: Invalid, why: str) -> RunFailed:
     )
     return RunFailed(
         f"{one.ref} cannot be changed in place{named}",
-        where=one.origin,
-        why=why_so,
+        location=one.origin,
+        reason=why_so,
         hint=hint,
         marks=error_fields(error, one.body),
     )

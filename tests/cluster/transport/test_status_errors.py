@@ -167,7 +167,7 @@ def test_status_keeps_reason_and_causes() -> None:
     error = response_failure(PATCH, status(409, "Conflict", causes=[cause, "odd", 7]), CLIENT).error
 
     assert isinstance(error, Conflict)
-    assert error.reason == "Conflict"
+    assert error.status_reason == "Conflict"
     assert error.causes == (cause,)
     assert str(error) == f"it says so: PATCH {PATH} returned 409"
 
@@ -227,7 +227,7 @@ def test_control_sequences_are_removed() -> None:
     error = response_failure(PATCH, status(422, "Inv\x1balid", "\x1b]0;owned\x07"), CLIENT).error
 
     assert isinstance(error, ApiError)
-    assert "\x1b" not in f"{error}{error.reason}"
+    assert "\x1b" not in f"{error}{error.status_reason}"
 
 
 CANARY = "c4n4ryc4n4ry"

@@ -269,7 +269,7 @@ def test_crash_lock_never_released(stage: Stage) -> None:
     transport.close()
     story = stage.run(config_map("a"), config_map("b"))
     waited = [one for one in story.events if isinstance(one, Waiting)]
-    assert "ci@elsewhere" in waited[0].why
+    assert "ci@elsewhere" in waited[0].reason
     assert story.exit_code == 0
     assert waited[-1].elapsed < 4.0
 

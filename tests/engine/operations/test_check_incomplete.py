@@ -53,8 +53,8 @@ def _damage(stage: Stage, api: Api) -> dict[str, Any]:
 
 def _unseen(story: Story) -> list[str]:
     """Return what a check says that it could not look at."""
-    findings = [one.finding for one in story.events if isinstance(one, MismatchFound)]
-    return [one.what for one in findings if one.fault is MismatchType.UNKNOWN and one.ref is None]
+    findings = [one.mismatch for one in story.events if isinstance(one, MismatchFound)]
+    return [one.message for one in findings if one.type is MismatchType.UNKNOWN and one.ref is None]
 
 
 def test_repair_does_not_lose_kinds_it_cannot_list(
@@ -71,7 +71,7 @@ def test_repair_does_not_lose_kinds_it_cannot_list(
     assert unseen.startswith("could not be looked at: serviceaccounts")
     with pytest.raises(InventoryError, match="was not rebuilt") as caught:
         spoiled.repair()
-    assert "serviceaccounts" in caught.value.why
+    assert "serviceaccounts" in caught.value.reason
     assert "--allow-partial" in caught.value.hint
     assert api.get(_path(stage, stage.target.inventory.name)) == damaged
     assert spoiled.repair(allow_partial=True).exit_code == 0
@@ -122,7 +122,7 @@ def test_repair_does_not_lose_an_unavailable_group(fresh_plane: FreshPlane) -> N
     damaged = _damage(stage, api)
     with pytest.raises(InventoryError, match="was not rebuilt") as caught:
         stage.repair()
-    assert "silent.example.com" in caught.value.why
+    assert "silent.example.com" in caught.value.reason
     assert api.get(_path(stage, stage.target.inventory.name)) == damaged
     assert stage.repair(ownership=Ownership.OWNED, allow_partial=True).exit_code == 0
     assert stage.listed() == {"configmap/a"}
@@ -233,9 +233,9 @@ def test_unfinished_adoption_is_removed_from_the_inventory(
     _kill_at_apply(proxy, "b", command, proxy.kubeconfig(tmp_path))
     assert stage.listed() == {"configmap/b"}
     checked = stage.check()
-    (finding,) = [one.finding for one in checked.events if isinstance(one, MismatchFound)]
-    assert (finding.fault, finding.remedy) == (MismatchType.UNLABELLED, Repair.UNLIST)
-    assert "it was to be adopted, and never was" in finding.what
+    (finding,) = [one.mismatch for one in checked.events if isinstance(one, MismatchFound)]
+    assert (finding.type, finding.repair) == (MismatchType.UNLABELLED, Repair.UNLIST)
+    assert "it was to be adopted, and never was" in finding.message
     assert stage.repair().outcomes == {"configmap/b": Outcome.REPAIRED}
     assert stage.listed() == set()
     assert api.get(_path(stage, "b")) == before

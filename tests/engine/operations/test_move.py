@@ -522,7 +522,7 @@ def test_move_waits_for_the_run_with_either_lock(stage: Stage, shop: Stage) -> N
             InventoryLocked, match=f"the set {held.name} is locked by another run"
         ) as caught:
             stage.move(shop, "configmap/b", lock_timeout=1.0)
-        assert ELSEWHERE.who in str(caught.value.why)
+        assert ELSEWHERE.who in str(caught.value.reason)
         assert stage.listed() == {"configmap/a", "configmap/b"}
         assert shop.listed() == {"configmap/s"}
 

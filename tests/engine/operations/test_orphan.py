@@ -260,7 +260,7 @@ def test_orphan_waits_for_the_run_with_the_lock(stage: Stage, api: Api) -> None:
     take_from_elsewhere(stage)
     with pytest.raises(InventoryLocked) as caught:
         stage.orphan("configmap/b", lock_timeout=1.0)
-    assert ELSEWHERE.who in str(caught.value.why)
+    assert ELSEWHERE.who in str(caught.value.reason)
     assert not _is_free(stage, api.get(_path(stage, "b")))
 
 

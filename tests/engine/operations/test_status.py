@@ -167,7 +167,7 @@ def test_status_shows_missing_and_replaced_objects(stage: Stage, kubectl: Kubect
     # What another set keeps running says nothing of this one.
     assert told["configmap/c"].readiness.status is Status.NOT_FOUND
     assert told["configmap/c"].readiness.message == "what is there belongs to another set"
-    warned = sorted(event.problem.what for event in events if isinstance(event, WarningRaised))
+    warned = sorted(event.problem.message for event in events if isinstance(event, WarningRaised))
     place = f"in namespace {stage.namespace}"
     assert warned == [
         f"configmap/a {place} is not there",

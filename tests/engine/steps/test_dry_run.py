@@ -198,7 +198,7 @@ def test_diff_shows_what_an_adoption_removes(stage: Stage, kubectl: Kubectl) -> 
     wanted = {**config_map("a"), "data": {"key": "v", "changed": "new"}}
     (found,) = compared(compare(stage, wanted)).values()
     assert found.after is not None
-    assert "change hands" in found.weaker
+    assert "change hands" in found.not_checked
     stage.run(wanted)
     live = stage.run(wanted, full=True, dry_run=DryRun.SERVER, compare=True)
     assert live.outcomes == {"configmap/a": "unchanged"}
@@ -251,7 +251,7 @@ def test_diff_uses_a_substitute_for_a_new_namespace(stage: Stage) -> None:
         one = found[short]
         assert one.after is not None
         assert one.after["metadata"]["namespace"] == name
-        assert f"checked in {stage.namespace}" in one.weaker
+        assert f"checked in {stage.namespace}" in one.not_checked
     assert found["configmap/taken"].after is not None
     assert found["configmap/taken"].after["metadata"]["name"] == "taken"
     spec = (found["service/web"].after or {})["spec"]
@@ -285,7 +285,7 @@ def test_diff_ignores_policies_of_the_substitute_namespace(stage: Stage, api: Ap
     home = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
     story = compare(stage, home, pod)
     assert (story.exit_code, story.outcomes["pod/p"]) == (0, Outcome.CREATED)
-    weaker = compared(story)["pod/p"].weaker
+    weaker = compared(story)["pod/p"].not_checked
     assert "not checked by the server" in weaker
     assert f"{stage.namespace}, tried instead, would refuse it" in weaker
 
@@ -320,7 +320,7 @@ def test_diff_checks_a_new_kind_by_its_own_schema(kinds: Stage) -> None:
     found = compared(story)["coming.x.example.com/a"]
     assert found.after is not None
     assert found.after["spec"] == {"size": 2, "mode": "small"}
-    assert "checked by the schema in its CRD" in found.weaker
+    assert "checked by the schema in its CRD" in found.not_checked
     # What was foretold comes.
     assert kinds.run(crd, one).exit_code == 0
     assert compare(kinds, crd, one, full=True).outcomes["coming.x.example.com/a"] == "unchanged"
@@ -339,7 +339,7 @@ def test_diff_checks_a_changing_kind_by_its_new_schema(kinds: Stage) -> None:
     found = compared(story)["changing.x.example.com/a"]
     assert (found.before or {})["spec"] == {"size": 2}
     assert (found.after or {})["spec"] == {"size": 3, "note": "x"}
-    assert "new schema" in found.weaker
+    assert "new schema" in found.not_checked
     assert compared(story)["changing.x.example.com/b"].outcome is Outcome.CREATED
 
 

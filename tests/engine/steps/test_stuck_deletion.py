@@ -52,8 +52,8 @@ def _why(story: Story, name: str) -> Sequence[str]:
     """Return the clauses of a diagnosis."""
     (done,) = (one for one in story.events if isinstance(one, ObjectDone) and one.ref.short == name)
     assert done.problem is not None
-    assert done.problem.what.endswith("is deleted but not gone yet")
-    return done.problem.why.split("; ")
+    assert done.problem.message.endswith("is deleted but not gone yet")
+    return done.problem.reason.split("; ")
 
 
 @pytest.fixture

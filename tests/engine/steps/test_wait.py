@@ -466,7 +466,7 @@ def test_custom_resource_is_ready_by_its_ready_condition(
     assert (story.exit_code, became_ready(story)) == (0, {f"widget.{group}/w"})
     assert 0 < ended - turned[0] < 3.0
     said = [one for one in story.events if isinstance(one, Waiting)]
-    assert {(one.what, one.why) for one in said} == {("ready", "the pump is cold")}
+    assert {(one.what, one.reason) for one in said} == {("ready", "the pump is cold")}
     assert all(one.count == 1 and one.elapsed < one.timeout == 60.0 for one in said)
 
 
@@ -542,7 +542,7 @@ def test_invalid_ready_rule_ends_the_run_before_any_write(
     with pytest.raises(InputError) as caught:
         stage.run(config_map("a"), config_map("b", annotations=words[by]), wait=True, **options)
     assert caught.value.exit_code == 2
-    assert caught.value.where == ("--ready-when Widget.x.io" if by == "option" else "set.yaml:2")
+    assert caught.value.location == ("--ready-when Widget.x.io" if by == "option" else "set.yaml:2")
     assert [event for event in ours(audit) if event["verb"] in WRITES] == []
 
 

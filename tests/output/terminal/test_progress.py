@@ -133,7 +133,7 @@ def test_log_sentence_names_what_is_waited_for() -> None:
     assert progress.sentence(45.0) == f"{same} (0:07, 0:53 left)"
     progress.take(replace(READY, elapsed=3.0), 41.0)
     assert progress.waits_for == same
-    progress.take(replace(READY, elapsed=4.0, why="2 of 3"), 42.0)
+    progress.take(replace(READY, elapsed=4.0, reason="2 of 3"), 42.0)
     assert progress.waits_for != same
 
 

@@ -76,7 +76,7 @@ def _told(
     there: LiveObject | None = None,
     scalers: tuple[dict[str, Any], ...] = (),
 ) -> str:
-    return explain(conflict(*causes), one, there or _there(replicas=5), scalers, NOW).why
+    return explain(conflict(*causes), one, there or _there(replicas=5), scalers, NOW).reason
 
 
 SCALE = cause(
@@ -204,7 +204,7 @@ def test_hint_names_the_options() -> None:
 
 def test_unread_values_are_not_mentioned() -> None:
     """A GET that failed makes it poorer, not wrong."""
-    why = explain(conflict(SCALE), DEPLOYMENT, None, (), NOW).why
+    why = explain(conflict(SCALE), DEPLOYMENT, None, (), NOW).reason
     assert ".spec.replicas: ours 3, owned by" in why
 
 

@@ -96,10 +96,10 @@ def test_invalid_rule_is_refused(text: str, why: str) -> None:
     """Before anything is applied: the place, the expression, and the reason."""
     with pytest.raises(InputError) as caught:
         compile_rule(text, where=WHERE)
-    assert caught.value.where == WHERE
-    assert why in caught.value.why
-    assert caught.value.what.startswith("the rule “")
-    assert "\n" not in caught.value.why
+    assert caught.value.location == WHERE
+    assert why in caught.value.reason
+    assert caught.value.message.startswith("the rule “")
+    assert "\n" not in caught.value.reason
 
 
 def test_long_rule_is_quoted_in_part() -> None:

@@ -84,7 +84,7 @@ _CONFLICT = Problem(
 _SKIPPED = Problem(
     ProblemKind.RUN_FAILED, "configmap/late waits for deployment.apps/web", exit_code=3
 )
-_BROKEN = Problem(ProblemKind.INVENTORY_ERROR, "it cannot be read", why="no JSON", exit_code=3)
+_BROKEN = Problem(ProblemKind.INVENTORY_ERROR, "it cannot be read", reason="no JSON", exit_code=3)
 
 _ENTRY = Entry(
     ref=_CONFIG,
@@ -120,7 +120,9 @@ _PLAN = Plan(
 EVENTS: tuple[Event, ...] = (
     Started("run1", Mode.APPLY, "web", "home", DryRun.OFF),
     Waiting(None, "another run on the set", 1.25, 60.0),
-    WarningRaised(Problem(ProblemKind.FORBIDDEN, "nodes cannot be listed", why=EVIL, exit_code=7)),
+    WarningRaised(
+        Problem(ProblemKind.FORBIDDEN, "nodes cannot be listed", reason=EVIL, exit_code=7)
+    ),
     Planned(_PLAN),
     InventoryWritten(Phase.UNION, 4, 7),
     ObjectDone(_CONFIG, Outcome.CREATED, Origin("manifests/a.yaml", 1, 1)),

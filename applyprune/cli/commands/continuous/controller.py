@@ -85,7 +85,7 @@ def controller(
     except ImportError as error:
         raise UsageError(
             "the controller cannot be run here",
-            why="the package prometheus_client is not installed",
+            reason="the package prometheus_client is not installed",
             hint="pip install 'applyprune[controller]'",
         ) from error
     del prometheus_client

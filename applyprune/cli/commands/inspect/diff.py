@@ -150,7 +150,7 @@ def _command(text: str) -> Sequence[str]:
     if odd := [one for one in arguments if not _PLAIN.fullmatch(one)]:
         raise UsageError(
             f"the diff program cannot be given the argument {odd[0]!r}",
-            why="as with kubectl, an argument is made of letters, digits, - and =",
+            reason="as with kubectl, an argument is made of letters, digits, - and =",
             hint="Write a script that calls the program as you like, and name that.",
         )
     return program, *arguments
@@ -195,7 +195,7 @@ def _show(command: Sequence[str]) -> None:
         reply = subprocess.run(command, check=False)
     except OSError as error:
         raise UsageError(
-            f"the diff program {command[0]!r} cannot be started", why=error.strerror or ""
+            f"the diff program {command[0]!r} cannot be started", reason=error.strerror or ""
         ) from error
     if reply.returncode not in {0, 1}:
         raise RunFailed(f"the diff program {command[0]!r} ended with {reply.returncode}")

@@ -295,7 +295,7 @@ def _sets(where: ClusterTarget, *, everywhere: bool, count_ready: bool) -> Itera
             else:
                 error = InventoryError(
                     f"the inventory of {one.name} in namespace {one.namespace} cannot be read",
-                    why=one.reason,
+                    reason=one.reason,
                     hint=f"See: applyprune inventory check {one.name} -n {one.namespace}",
                 )
                 yield ApplySetListed(one.name, one.namespace, problem=as_problem(error))

@@ -324,4 +324,4 @@ def _counts(summary: str) -> dict[str, int]:
 
 def not_as_told(where: str, why: str) -> RunFailed:
     """Return the error for a story that has come out differently."""
-    return RunFailed("the demo did not go as told", where=where, why=why)
+    return RunFailed("the demo did not go as told", location=where, reason=why)

@@ -26,7 +26,7 @@ def local() -> None:
     if os.name != "posix":
         raise UsageError(
             "there is no control plane for this system",
-            why="etcd and the API server are run on Linux and macOS only",
+            reason="etcd and the API server are run on Linux and macOS only",
             hint="Set KUBECONFIG to a cluster of your own.",
         )
 
@@ -122,8 +122,8 @@ def kubectl(name: str, arguments: tuple[str, ...]) -> None:
     except FileNotFoundError:
         raise AccessError(
             "kubectl is gone from the cache",
-            where=str(plane.kubectl),
-            why="the cache was emptied while the plane was running",
+            location=str(plane.kubectl),
+            reason="the cache was emptied while the plane was running",
             hint="Stop the plane and start it again: `applyprune local down`, then `up`.",
         ) from None
 
