@@ -6,14 +6,7 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from prometheus_client import (
-    CollectorRegistry,
-    Counter,
-    Gauge,
-    Histogram,
-    disable_created_metrics,
-    generate_latest,
-)
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
 
 from applyprune.controller.constants import Reason
 
@@ -146,10 +139,6 @@ class Metrics:
         with self._lock:
             self._known.pop(key, None)
             self._settle()
-
-    def text(self) -> bytes:
-        """Return everything in Prometheus' text format."""
-        return generate_latest(self.registry)
 
     def _settle(self) -> None:
         known = self._known.values()

@@ -1,21 +1,57 @@
-"""``/healthz``, ``/readyz`` and ``/metrics`` over plain HTTP."""
+"""``/healthz``, ``/readyz`` and ``/metrics`` over plain HTTP: one WSGI application, one server."""
 
 from __future__ import annotations
 
 import socket
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 from typing import TYPE_CHECKING
+from wsgiref.simple_server import WSGIRequestHandler
+
+from prometheus_client import make_wsgi_app
+from prometheus_client.exposition import ThreadingWSGIServer
 
 from applyprune.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
+    from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
     from applyprune.controller.runtime.metrics import Metrics
 
 _TIMEOUT = 5.0
+
+
+def application(
+    metrics: Metrics, *, is_well: Callable[[], bool], is_ready: Callable[[], bool]
+) -> WSGIApplication:
+    """Return what answers each path; the library answers for the metrics."""
+    exposition: WSGIApplication = make_wsgi_app(metrics.registry)
+    probes = {"/healthz": is_well, "/readyz": is_ready}
+
+    def answer(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        path = environ.get("PATH_INFO", "")
+        if path == "/metrics":
+            return exposition(environ, start_response)
+        status, body = "404 Not Found", b"not found\n"
+        if path in probes and environ.get("REQUEST_METHOD") != "GET":
+            status, body = "405 Method Not Allowed", b"use GET\n"
+        elif path in probes:
+            good = probes[path]()
+            status = "200 OK" if good else "503 Service Unavailable"
+            body = b"ok\n" if good else b"not ok\n"
+        # A list of its own: the server adds to it.
+        start_response(status, [("Content-Type", "text/plain")])
+        return [body]
+
+    return answer
+
+
+class _Handler(WSGIRequestHandler):
+    timeout = _TIMEOUT
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the library's
+        """Keep silent: a probe comes every few seconds."""
 
 
 @contextmanager
@@ -32,35 +68,10 @@ def answering(
 
     Raises UsageError when the address cannot be had.
     """
-
-    class Handler(BaseHTTPRequestHandler):
-        timeout = _TIMEOUT
-
-        def do_GET(self) -> None:
-            path = self.path.partition("?")[0]
-            if path == "/metrics":
-                self._answer(200, metrics.text(), "text/plain; version=0.0.4; charset=utf-8")
-            elif path in {"/healthz", "/readyz"}:
-                good = is_well() if path == "/healthz" else is_ready()
-                self._answer(200 if good else 503, b"ok\n" if good else b"not ok\n", "text/plain")
-            else:
-                self._answer(404, b"not found\n", "text/plain")
-
-        def _answer(self, code: int, body: bytes, kind: str) -> None:
-            self.send_response(code)
-            self.send_header("Content-Type", kind)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the library's
-            """Probes are no news."""
-
     dual = not address[0] and socket.has_dualstack_ipv6()
 
-    class Server(ThreadingHTTPServer):
+    class Server(ThreadingWSGIServer):
         address_family = socket.AF_INET6 if dual or ":" in address[0] else socket.AF_INET
-        daemon_threads = True
 
         def server_bind(self) -> None:
             if dual:
@@ -69,13 +80,14 @@ def answering(
             super().server_bind()
 
     try:
-        server = Server(address, Handler)
+        server = Server(address, _Handler)
     except (OSError, OverflowError) as error:
         raise UsageError(
             f"cannot listen on {address[0]}:{address[1]}",
             reason=getattr(error, "strerror", None) or str(error),
             hint="Choose another address with --listen.",
         ) from error
+    server.set_app(application(metrics, is_well=is_well, is_ready=is_ready))
     thread = Thread(target=server.serve_forever, name="applyprune-health", daemon=True)
     thread.start()
     try:

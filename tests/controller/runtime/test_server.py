@@ -35,3 +35,35 @@ def test_health_endpoint_answers(listen: str, asked: str) -> None:
             for path in well
         }
     assert found == {"healthz": 200, "readyz": 503}
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "code", "word"),
+    [
+        ("GET", "/healthz", 200, "ok"),
+        ("GET", "/healthz?verbose", 200, "ok"),
+        ("GET", "/metrics", 200, "# TYPE applyprune_leader gauge"),
+        ("GET", "/metrics?name[]=applyprune_leader", 200, "applyprune_leader 0.0"),
+        ("GET", "/", 404, "not found"),
+        ("GET", "/metrics/more", 404, "not found"),
+        ("POST", "/readyz", 405, "use GET"),
+        ("POST", "/metrics", 405, "GET"),
+    ],
+)
+def test_health_endpoint_answers_each_path(method: str, path: str, code: int, word: str) -> None:
+    """Only the metrics are the library's business."""
+    with answering(("127.0.0.1", 0), Metrics(), is_well=lambda: True, is_ready=lambda: True) as (
+        host,
+        port,
+    ):
+        answer = urllib3.request(method, f"http://{host}:{port}{path}", retries=False)
+    assert answer.status == code
+    assert word in answer.data.decode()
+
+
+def test_health_endpoint_is_closed_at_the_end() -> None:
+    """The port is free again, so that another process can have it."""
+    with answering(("127.0.0.1", 0), Metrics(), is_well=bool, is_ready=bool) as (host, port):
+        pass
+    with answering((host, port), Metrics(), is_well=bool, is_ready=bool) as again:
+        assert again == (host, port)
