@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import tempfile
 from functools import cache
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any
+
+import platformdirs
 
 from applyprune.cluster.object_requests import for_document
 from applyprune.errors import Unreachable
@@ -135,10 +136,9 @@ class _Kept:
             return  # without a cache, only time is lost
 
 
-def cache_folder(environ: Mapping[str, str] = os.environ) -> Path:
+def cache_folder() -> Path:
     """Return the user's folder for discovery documents."""
-    base = environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return Path(base) / "applyprune" / "discovery"
+    return platformdirs.user_cache_path("applyprune", appauthor=False) / "discovery"
 
 
 if TYPE_CHECKING:
