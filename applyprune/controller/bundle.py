@@ -25,7 +25,16 @@ from pydantic.dataclasses import dataclass as checked
 
 from applyprune.errors import ApplypruneError, UsageError
 from applyprune.model.identity import is_dns_label, is_dns_subdomain
-from applyprune.model.options import Adopt, Mode, Options, PruneLimit, seconds_of
+from applyprune.model.options import (
+    Adopt,
+    ApplyOptions,
+    Mode,
+    Options,
+    PruneLimit,
+    PruneOptions,
+    WaitOptions,
+    seconds_of,
+)
 from applyprune.model.problem import ProblemKind
 from applyprune.model.resources import BUNDLES
 from applyprune.planning.applyset import ApplySetIdentity, applyset_identity
@@ -213,17 +222,18 @@ class Bundle:
         spec = self.spec
         return Options(
             mode=mode,
-            prune=spec.prune.enabled,
-            adopt=spec.adopt,
-            force_conflicts=spec.force_conflicts,
-            allow_empty=spec.prune.allow_empty,
-            max_prune=spec.prune.max_prune,
-            recreate=spec.recreate,
-            wait=spec.wait,
-            timeout=self.timeout,
             lock_timeout=_LOCK_TIMEOUT,
             concurrency=_CONCURRENCY,
-            approved=approved,
+            apply=ApplyOptions(
+                adopt=spec.adopt, force_conflicts=spec.force_conflicts, recreate=spec.recreate
+            ),
+            prune=PruneOptions(
+                enabled=spec.prune.enabled,
+                allow_empty=spec.prune.allow_empty,
+                max_prune=spec.prune.max_prune,
+                approved=approved,
+            ),
+            wait=WaitOptions(enabled=spec.wait, timeout=self.timeout),
         )
 
 

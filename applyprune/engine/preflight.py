@@ -35,11 +35,11 @@ def refuse_empty(inventory: Inventory, options: Options, manifests: Sequence[Man
     Where the set lists objects, the plan tells which would go, and the guard refuses it. A selector
     that picks out nothing is refused for any set: a typing error looks just like it.
     """
-    if options.mode not in {Mode.APPLY, Mode.PRUNE} or options.allow_empty:
+    if options.mode not in {Mode.APPLY, Mode.PRUNE} or options.prune.allow_empty:
         return
     if not manifests and not inventory.entries:
         raise EmptyInput("there is no object in the input", hint="If that is meant: --allow-empty.")
-    selector = options.selector
+    selector = options.apply.selector
     if selector and not any(selector.matches(labels_of(one)) for one in manifests):
         raise EmptyInput(
             f"-l {selector.text} picks out none of the {len(manifests)} objects in the input",
@@ -115,7 +115,7 @@ def ensure_home(cluster: Cluster, target: ApplySetIdentity, options: Options) ->
     """See that the namespace of a new inventory is there."""
     if has_home(cluster, target):
         return
-    if not options.create_namespace:
+    if not options.apply.create_namespace:
         raise UsageError(
             f"the namespace {target.namespace} does not exist",
             reason="it is to hold the inventory of the set",

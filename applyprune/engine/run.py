@@ -152,20 +152,24 @@ class _Run:
             target,
             namespace=request.namespace,
             options=options,
-            elsewhere=self.inventory.entries.keys() if options.selector else (),
+            elsewhere=self.inventory.entries.keys() if options.apply.selector else (),
         )
         self.unknown = resolved.unknown
         yield from (WarningRaised(warning) for warning in resolved.warnings)
-        if options.selector:
+        if options.apply.selector:
             picked = [*(one.ref for one in resolved.desired), *(ref for ref, _ in self.unknown)]
-            yield WarningRaised(partial_problem(options.selector, picked, self.inventory.entries))
+            yield WarningRaised(
+                partial_problem(options.apply.selector, picked, self.inventory.entries)
+            )
         if not self.inventory.exists and options.mode is Mode.APPLY:
             ensure_home(cluster, target, options)
         self.world = SnapshotReader(cluster, context.workers, target).world(
             resolved.desired,
             self.inventory,
             catalogue,
-            prunes=options.prune and not options.selector and options.mode is not Mode.ORPHAN,
+            prunes=options.prune.enabled
+            and not options.apply.selector
+            and options.mode is not Mode.ORPHAN,
         )
         context.stop.check()
         if not self.inventory.exists:
@@ -229,7 +233,7 @@ class _Run:
     def _await_ready(self, entries: dict[Ref, Entry], applier: Applier) -> Iterator[Event]:
         """Wait for everything, if that is asked for; what is not ready keeps the prune back."""
         lock, summary = self.context.lock, self.context.summary
-        if self.context.options.wait and not summary.problems:
+        if self.context.options.wait.enabled and not summary.problems:
             if lock.taken:
                 # The wait may be long: what has been confirmed is recorded before it.
                 yield lock.record(entries, Phase.APPLIED)
@@ -253,7 +257,7 @@ class _Run:
 
     def _prune(self, entries: dict[Ref, Entry], applier: Applier) -> Iterator[Event]:
         options, lock, summary = self.context.options, self.context.lock, self.context.summary
-        absent = "not selected" if options.selector else "not in the input"
+        absent = "not selected" if options.apply.selector else "not in the input"
         for entry in self.plan.recovered:
             reason = f"back in the inventory; it is {absent}"
             yield from summary.counted((ObjectDone(entry.ref, Outcome.NOT_PRUNED, reason=reason),))
@@ -301,7 +305,7 @@ class _Run:
                 reason = f"not deleted: {why}" if step.action is Action.DELETE else why
                 done = ObjectDone(step.entry.ref, Outcome.NOT_PRUNED, reason=reason)
             yield from self.context.summary.counted((done,))
-        if self.plan.refusal is not None and self.context.options.prune:
+        if self.plan.refusal is not None and self.context.options.prune.enabled:
             self.context.summary.refusal = self.plan.refusal
             yield PruneBlocked(self.plan.refusal)
 

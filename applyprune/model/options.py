@@ -75,57 +75,101 @@ class PruneLimit:
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
-    """The decisions of one run.
+class ApplyOptions:
+    """How the manifests are applied."""
 
-    ``timeout`` bounds each wait (for CRDs, for deletions) and ``lock_timeout`` the wait for another
-    run's end, both in seconds; ``lease`` is how long this run's hold outlives its last sign of
-    life. ``reapply_all`` sends everything, changed or not. ``orphan`` and ``allow_cascade`` name
-    objects as ``Ref.is_among`` takes them: those to orphan rather than delete, and the Namespaces
-    and CRDs that may take along what is not of the set. ``allow_kinds`` holds the guarded kinds
-    that a prune may delete, by their words in ``planning.budget.GUARDED``. ``prune_adopted``
-    deletes adopted objects as if the set had created them. ``select`` names the objects to orphan
-    in that mode, all of them when it is empty. ``take_over`` names field managers whose fields
-    become the set's own. ``recreate`` lets what cannot be changed in place be deleted and created
-    anew. ``allow_partial`` lets a repair rebuild a lost inventory from the objects that it could
-    list. ``wait`` waits until everything is ready before anything is pruned; ``ready_when`` are
-    pairs of ``KIND.GROUP`` and a CEL expression by which that kind is ready. ``selector`` applies
-    only the manifests that it matches, and prunes nothing. ``namespace_override`` is where every
-    namespaced manifest goes, whatever it says. ``compare`` asks a server dry run for a comparison
-    of each object that would change, and ``ignore`` are the rules of what it leaves out, as
-    ``planning.ignoring`` reads them. ``approved`` is the ``Plan.approval`` of the one refused prune
-    that may be carried out all the same.
-    """
+    adopt: Adopt = Adopt.UNOWNED
+    """Which existing objects the set may take in."""
+    force_conflicts: bool = False
+    """Take fields that other field managers own."""
+    take_over: frozenset[str] = frozenset()
+    """Field managers whose fields become the set's own."""
+    reapply_all: bool = False
+    """Send every object, changed or not."""
+    recreate: bool = False
+    """Delete and create again what cannot be changed in place."""
+    create_namespace: bool = False
+    """Create the namespace of the inventory if it does not exist."""
+    namespace_override: str = ""
+    """The namespace of every namespaced manifest, whatever the manifest says; empty for none."""
+    selector: Selector | None = None
+    """Apply only the manifests that it matches, and prune nothing; None for all manifests."""
+
+
+@dataclass(frozen=True, slots=True)
+class PruneOptions:
+    """What may be deleted, and how."""
+
+    enabled: bool = True
+    """Delete the objects that have left the set; otherwise they stay in the inventory."""
+    max_prune: PruneLimit = PruneLimit()
+    """How many objects one prune may delete."""
+    allow_empty: bool = False
+    """Accept an input without objects: every object of the set may be deleted."""
+    allow_kinds: frozenset[str] = frozenset()
+    """The guarded kinds that may be deleted, by their words in ``planning.prune.guards``."""
+    allow_cascade: frozenset[str] = frozenset()
+    """The Namespaces and CRDs, named as ``Ref.is_among`` takes them, whose deletion may also
+    delete objects that are not in the set."""
+    orphan: frozenset[str] = frozenset()
+    """Objects, named as ``Ref.is_among`` takes them, to orphan instead of deleting them."""
+    prune_adopted: bool = False
+    """Delete adopted objects as if the set had created them."""
+    propagation: Propagation = Propagation.BACKGROUND
+    """What becomes of the dependents of a deleted object."""
+    approved: str = ""
+    """The ``Plan.approval`` of the one refused prune that may be carried out nevertheless."""
+
+
+@dataclass(frozen=True, slots=True)
+class WaitOptions:
+    """What a run waits for, and how long."""
+
+    enabled: bool = False
+    """Wait until every object is ready before anything is pruned."""
+    timeout: float = 300.0
+    """How many seconds each wait may take: for readiness, for CRDs, for deletions."""
+    ready_when: tuple[tuple[str, str], ...] = ()
+    """Pairs of ``KIND.GROUP`` and the CEL expression by which objects of that kind are ready."""
+
+
+@dataclass(frozen=True, slots=True)
+class DiffOptions:
+    """What a server dry run compares."""
+
+    enabled: bool = False
+    """Compare each object that would change with what it is now."""
+    ignore: tuple[str, ...] = ()
+    """The rules of what it leaves out, as ``planning.ownership.ignored_fields`` reads them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Everything that the user decides about one run."""
 
     mode: Mode = Mode.APPLY
-    prune: bool = True
+    """What the run does with the set."""
     dry_run: DryRun = DryRun.OFF
-    adopt: Adopt = Adopt.UNOWNED
-    force_conflicts: bool = False
-    reapply_all: bool = False
-    create_namespace: bool = False
-    orphan: frozenset[str] = frozenset()
-    allow_cascade: frozenset[str] = frozenset()
-    allow_empty: bool = False
-    allow_kinds: frozenset[str] = frozenset()
-    max_prune: PruneLimit = PruneLimit()
-    prune_adopted: bool = False
+    """Whether, and where, the run only pretends."""
     select: frozenset[str] = frozenset()
-    take_over: frozenset[str] = frozenset()
-    recreate: bool = False
+    """The objects that a move or ``Mode.ORPHAN`` works on, named as ``Ref.is_among`` takes them;
+    empty for all objects of the set."""
     allow_partial: bool = False
-    wait: bool = False
-    ready_when: tuple[tuple[str, str], ...] = ()
-    selector: Selector | None = None
-    namespace_override: str = ""
-    compare: bool = False
-    ignore: tuple[str, ...] = ()
-    approved: str = ""
-    propagation: Propagation = Propagation.BACKGROUND
-    timeout: float = 300.0
+    """Let a repair rebuild a lost inventory from the objects that it could list."""
+    apply: ApplyOptions = ApplyOptions()
+    """How the manifests are applied."""
+    prune: PruneOptions = PruneOptions()
+    """What may be deleted, and how."""
+    wait: WaitOptions = WaitOptions()
+    """What the run waits for, and how long."""
+    diff: DiffOptions = DiffOptions()
+    """What a server dry run compares."""
     lock_timeout: float = 60.0
+    """How many seconds to wait for another run that holds the inventory."""
     lease: float = 15.0
+    """How many seconds this run holds the inventory after its last renewal."""
     concurrency: int = 16
+    """How many requests are sent side by side."""
 
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}

@@ -82,7 +82,7 @@ def resolve(
     warnings: list[Problem] = []
     desired: dict[Ref, Desired] = {}
     unknown: list[tuple[Ref, Problem]] = []
-    override, selector = options.namespace_override, options.selector
+    override, selector = options.apply.namespace_override, options.apply.selector
     selected: set[Ref] = set()
     moved: dict[Ref, Ref] = {}
     for manifest in manifests:

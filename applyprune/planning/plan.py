@@ -52,7 +52,7 @@ def make_plan(
     left = [
         entry
         for entry in chosen(options.select, inventory.entries.values())
-        if entry.ref not in wanted and options.selector is None
+        if entry.ref not in wanted and options.apply.selector is None
     ]
     removed = remove_steps(
         left,
@@ -173,12 +173,12 @@ def _existing(
     adopts = not known or entry is None or (not entry.uid and entry.uid_before_apply is not None)
     # On an object that we created it can only come of wiped managedFields: the server keeps for it
     # what it finds at the next apply, our own fields among it.
-    asked = options.take_over if adopts else {*options.take_over, "before-first-apply"}
+    asked = options.apply.take_over if adopts else {*options.apply.take_over, "before-first-apply"}
     migrate = foreign_managers(live, asked, adopts=adopts)
     if (
         known
         and entry is not None
-        and not (options.reapply_all or fence or migrate or entry.orphaning)
+        and not (options.apply.reapply_all or fence or migrate or entry.orphaning)
     ):
         schema = world.schemas.get(one.ref.group_kind)
         knows_schema = one.ref.group_kind not in world.schemas or schema is not None
@@ -222,7 +222,7 @@ def _obstacle(one: Desired, live: LiveObject, owner: Owner, options: Options) ->
             f"{one.ref} is the inventory of a set",
             hint="Take it out of the input: a set is handed on by `applyprune inventory move`.",
         )
-    if owner is Owner.OTHER and options.adopt is not Adopt.ALL:
+    if owner is Owner.OTHER and options.apply.adopt is not Adopt.ALL:
         label, named = live.labels[PART_OF], other_set(live)
         find = f" To see which set it is: kubectl get cm -A -l {SET_ID}={label}"
         return _failed(
@@ -231,7 +231,7 @@ def _obstacle(one: Desired, live: LiveObject, owner: Owner, options: Options) ->
             why=named or f"its label {PART_OF} is {label}",
             hint=f"--adopt=all takes it from there.{'' if named else find}",
         )
-    if owner is Owner.NOBODY and options.adopt is Adopt.NONE:
+    if owner is Owner.NOBODY and options.apply.adopt is Adopt.NONE:
         return _failed(
             one,
             f"{one.ref} exists already and belongs to no set",
@@ -263,7 +263,7 @@ def _no_prune(
     """Return why nothing may be pruned in this run; empty when it may."""
     if not removals:
         return ""
-    if not options.prune:
+    if not options.prune.enabled:
         return "--no-prune"
     if refusal is not None:
         return "prune refused"

@@ -61,11 +61,19 @@ def test_full_spec_is_read() -> None:
     assert spec.service_account_name == "deployer"
     assert (found.target.name, found.target.namespace) == ("old", "shop")
     options = found.options(Mode.APPLY, approved="d")
-    assert (options.prune, options.wait, options.force_conflicts) == (False, True, True)
-    assert (options.recreate, options.adopt, options.approved) == (True, Adopt.ALL, "d")
-    assert (options.allow_empty, options.timeout) == (True, 90)
-    assert options.max_prune == PruneLimit(0, 40)
-    assert not options.reapply_all
+    assert (options.prune.enabled, options.wait.enabled, options.apply.force_conflicts) == (
+        False,
+        True,
+        True,
+    )
+    assert (options.apply.recreate, options.apply.adopt, options.prune.approved) == (
+        True,
+        Adopt.ALL,
+        "d",
+    )
+    assert (options.prune.allow_empty, options.wait.timeout) == (True, 90)
+    assert options.prune.max_prune == PruneLimit(0, 40)
+    assert not options.apply.reapply_all
 
 
 def test_defaults_are_filled_in() -> None:

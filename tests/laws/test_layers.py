@@ -96,6 +96,20 @@ def test_no_class_is_known_by_its_name() -> None:
     assert wrong == []
 
 
+def test_every_option_says_what_it_is() -> None:
+    """A docstring below each field of each group of options."""
+    silent = [
+        f"{group.name}.{field.target.id}"
+        for group in tree("applyprune.model.options").body
+        if isinstance(group, ast.ClassDef) and group.name.endswith("Options")
+        for field, after in zip(group.body, [*group.body[1:], ast.Pass()], strict=True)
+        if isinstance(field, ast.AnnAssign)
+        and isinstance(field.target, ast.Name)
+        and not (isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant))
+    ]
+    assert silent == []
+
+
 def test_every_error_says_what_kind_of_problem_it_is() -> None:
     """The kind is a public word: no error gets it from its class's name."""
     silent = [

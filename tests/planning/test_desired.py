@@ -8,11 +8,11 @@ import pytest
 
 from applyprune.errors import InputError, InputErrors
 from applyprune.model.identity import Ref
-from applyprune.model.options import Options
 from applyprune.planning.applyset import PART_OF
 from applyprune.planning.dependencies import DEPENDS_ON
 from applyprune.planning.desired import resolve
 from tests.support.objects import manifest
+from tests.support.options import options_of
 from tests.support.planning import CATALOGUE, TARGET, body
 
 
@@ -117,7 +117,7 @@ def test_unavailable_group_does_not_block_other_objects() -> None:
     assert "does not answer" in problem.reason
 
 
-OVERRIDE = Options(namespace_override="there")
+OVERRIDE = options_of(namespace_override="there")
 
 
 def test_override_moves_namespaced_objects_only() -> None:

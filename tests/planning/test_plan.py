@@ -16,6 +16,7 @@ from applyprune.model.problem import Problem, ProblemKind
 from applyprune.planning.applyset import ApplySetIdentity
 from applyprune.planning.plan import make_plan
 from applyprune.planning.snapshot import CascadeContents, ClusterSnapshot
+from tests.support.options import options_of
 from tests.support.planning import (
     CONFIG_MAPS,
     DEPLOYMENTS,
@@ -45,7 +46,7 @@ def _plan(state: State, entry: Entry | None = None, **options: Any) -> Plan:
     entries = (entry,) if entry else ()
     world = ClusterSnapshot({ONE.ref: state}, resources={CONFIG_MAPS.group_kind: CONFIG_MAPS})
     wanted = () if options.get("mode") is Mode.DELETE else (ONE,)
-    return make_plan(wanted, inventory(*entries), world, TARGET, Options(**options))
+    return make_plan(wanted, inventory(*entries), world, TARGET, options_of(**options))
 
 
 def _apply(state: State, entry: Entry | None = None, **options: Any) -> ApplyStep:
@@ -234,7 +235,7 @@ def test_namespace_is_pruned_only_with_pruned_contents(name: str) -> None:
     plan = make_plan((), listed, world, TARGET, Options(mode=Mode.DELETE))
     step = next(step for step in plan.removals if step.entry.ref == HOME.ref)
     assert step.action is (Action.DELETE if goes else Action.REFUSE)
-    allowed = Options(mode=Mode.DELETE, allow_cascade=frozenset({"namespace/shop"}))
+    allowed = options_of(mode=Mode.DELETE, allow_cascade=frozenset({"namespace/shop"}))
     plan = make_plan((), listed, world, TARGET, allowed)
     assert plan.removals[-1].action is Action.DELETE
 

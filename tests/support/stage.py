@@ -26,9 +26,10 @@ from applyprune.model.events import (
     WarningRaised,
 )
 from applyprune.model.inventory import Ownership
-from applyprune.model.options import DryRun, Mode, Options, PruneLimit
+from applyprune.model.options import DryRun, Mode, PruneLimit
 from applyprune.planning.applyset import applyset_identity
 from tests.support.objects import manifest
+from tests.support.options import options_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -122,7 +123,7 @@ class Stage:
             self.target,
             manifests,
             self.namespace,
-            Options(**options),
+            options_of(**options),
             owner=self.owner,
             takes_over=self.takes_over,
             empty=empty,
@@ -140,7 +141,7 @@ class Stage:
         """Hand objects to another set, all of them when none is named."""
         with self._at_work() as (transport, cluster):
             sides = [Side(one.target, ConfigMapStore(transport, one.target)) for one in (self, to)]
-            chosen = Options(select=frozenset(names), **options)
+            chosen = options_of(select=frozenset(names), **options)
             return self._story(move(sides[0], sides[1], chosen, cluster, self.stop))
 
     def orphan(self, *names: str, **options: Any) -> Story:
@@ -155,7 +156,7 @@ class Stage:
         """Make the record fit what is there."""
         with self._at_work() as (transport, cluster):
             store = ConfigMapStore(transport, self.target)
-            chosen = Options(**options)
+            chosen = options_of(**options)
             return self._story(repair(self.target, chosen, ownership, cluster, store, self.stop))
 
     def inventory(self) -> Inventory:

@@ -34,7 +34,7 @@ def apply_options(verb: Callable[..., Any]) -> Callable[..., Any]:
         reapply_all: bool,
         **others: Any,
     ) -> Any:
-        if options.selector and prune and is_said("prune"):
+        if options.apply.selector and prune and is_said("prune"):
             raise UsageError(
                 "--prune and --selector exclude each other",
                 reason="what the selector leaves out would look like what has left the set",
@@ -42,13 +42,16 @@ def apply_options(verb: Callable[..., Any]) -> Callable[..., Any]:
             )
         decided = replace(
             options,
-            prune=prune,
-            adopt=Adopt(adopt),
-            take_over=frozenset(_not_ours(take_over)),
-            force_conflicts=force_conflicts,
-            recreate=recreate,
-            create_namespace=create_namespace,
-            reapply_all=reapply_all,
+            apply=replace(
+                options.apply,
+                adopt=Adopt(adopt),
+                take_over=frozenset(_not_ours(take_over)),
+                force_conflicts=force_conflicts,
+                recreate=recreate,
+                create_namespace=create_namespace,
+                reapply_all=reapply_all,
+            ),
+            prune=replace(options.prune, enabled=prune),
         )
         return verb(options=decided, **others)
 

@@ -15,7 +15,14 @@ from applyprune.cli.options.combine import F, with_options
 from applyprune.cli.options.completion import FILE, OBJECT, SET
 from applyprune.errors import UsageError
 from applyprune.model.label_selector import parse_selector
-from applyprune.model.options import DryRun, Options, Propagation, PruneLimit, seconds_of
+from applyprune.model.options import (
+    DryRun,
+    Options,
+    Propagation,
+    PruneLimit,
+    PruneOptions,
+    seconds_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -119,7 +126,12 @@ def placement_option(verb: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(verb)
     def command(options: Options, namespace_override: str, **others: Any) -> Any:
-        return verb(options=replace(options, namespace_override=namespace_override), **others)
+        return verb(
+            options=replace(
+                options, apply=replace(options.apply, namespace_override=namespace_override)
+            ),
+            **others,
+        )
 
     return click.option(
         "--namespace-override",
@@ -136,7 +148,9 @@ def selection_option(verb: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(verb)
     def command(options: Options, selector: Selector | None, **others: Any) -> Any:
-        return verb(options=replace(options, selector=selector), **others)
+        return verb(
+            options=replace(options, apply=replace(options.apply, selector=selector)), **others
+        )
 
     return click.option(
         "-l",
@@ -158,8 +172,8 @@ def run_options(verb: Callable[..., Any]) -> Callable[..., Any]:
         decided = replace(
             options,
             dry_run=dry_run,
-            propagation=Propagation(propagation.capitalize()),
-            timeout=timeout,
+            prune=replace(options.prune, propagation=Propagation(propagation.capitalize())),
+            wait=replace(options.wait, timeout=timeout),
         )
         return verb(options=decided, **others)
 
@@ -190,9 +204,11 @@ def removal_options(verb: Callable[..., Any]) -> Callable[..., Any]:
     ) -> Any:
         options = Options(
             lock_timeout=lock_timeout,
-            orphan=frozenset(orphan),
-            allow_cascade=frozenset(allow_cascade),
-            prune_adopted=prune_adopted,
+            prune=PruneOptions(
+                orphan=frozenset(orphan),
+                allow_cascade=frozenset(allow_cascade),
+                prune_adopted=prune_adopted,
+            ),
         )
         return verb(options=options, **others)
 
@@ -246,9 +262,12 @@ def guard_options(verb: Callable[..., Any]) -> Callable[..., Any]:
     ) -> Any:
         decided = replace(
             options,
-            max_prune=max_prune,
-            allow_kinds=frozenset(allow_kind),
-            allow_empty=allow_empty,
+            prune=replace(
+                options.prune,
+                max_prune=max_prune,
+                allow_kinds=frozenset(allow_kind),
+                allow_empty=allow_empty,
+            ),
         )
         return verb(options=decided, **others)
 

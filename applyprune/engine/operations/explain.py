@@ -11,7 +11,7 @@ from applyprune.errors import ApplypruneError, UsageError
 from applyprune.model.events import Event, WarningRaised
 from applyprune.model.identity import Ref
 from applyprune.model.live import LiveObject
-from applyprune.model.options import Mode, Options
+from applyprune.model.options import Mode, Options, PruneOptions
 from applyprune.model.resources import CONFIG_MAPS
 from applyprune.planning.applyset import PART_OF, SET_ID, set_name
 from applyprune.planning.desired import resolve
@@ -58,7 +58,9 @@ def explain(
         yield from (WarningRaised(warning) for warning in resolved.warnings)
         options = Options()
         if manifests is None:
-            options = Options(mode=Mode.PRUNE, select=frozenset({named}), allow_empty=True)
+            options = Options(
+                mode=Mode.PRUNE, select=frozenset({named}), prune=PruneOptions(allow_empty=True)
+            )
         reader = SnapshotReader(cluster, workers, target)
         world = reader.world(resolved.desired, inventory, catalogue, prunes=True)
         plan = make_plan(resolved.desired, inventory, world, target, options, hollow=hollow)

@@ -81,13 +81,13 @@ class Applier:
         depended_on = {ref for step in steps for ref in step.desired.depends_on}
         before: Wave | None = None
         for wave in sorted({step.desired.wave for step in steps}):
-            if self.context.options.wait and before is not None and wave.wave > before.wave:
+            if self.context.options.wait.enabled and before is not None and wave.wave > before.wave:
                 yield from self.await_ready(step.desired for step in steps)
                 self.behind = min(self.unready, default=None)
             before = wave
             batch = [step for step in steps if step.desired.wave == wave]
             changed: list[ApplyStep] = []
-            ordered = self.context.options.compare
+            ordered = self.context.options.diff.enabled
             for step, done in self.context.workers.each(self._step, batch, in_order=ordered):
                 yield from self.pretender.take(done.ref)
                 if done.problem is not None:
@@ -102,7 +102,7 @@ class Applier:
                 yield from self._establish([s for s in changed if _is_definition(s)])
                 yield from self.await_ready(
                     (step.desired for step in batch if step.desired.ref in depended_on),
-                    patient=not self.context.options.wait,
+                    patient=not self.context.options.wait.enabled,
                 )
 
     def await_ready(self, ones: Iterable[Desired], *, patient: bool = False) -> Iterator[Event]:
@@ -115,7 +115,7 @@ class Applier:
             return
         left = self.settled.keys() - self.untouched - self.awaited
         waiting = self.expectations.of((one for one in ones if one.ref in left), self.settled)
-        context, timeout = self.context, self.context.options.timeout
+        context, timeout = self.context, self.context.options.wait.timeout
         waiter = ReadinessWaiter(context.cluster, context.stop, context.applyset, timeout, patient)
         yield from waiter.run(waiting)
         self.awaited.update(one.ref for one in waiting)

@@ -80,11 +80,15 @@ class ServerDryRun:
 
     def __post_init__(self) -> None:
         """Read the rules of what is left out; raises UsageError for one that is none."""
-        self.rules = [parse_rule(text) for text in self.context.options.ignore]
+        self.rules = [parse_rule(text) for text in self.context.options.diff.ignore]
 
     def expect(self, steps: Sequence[ApplyStep]) -> None:
         """Learn which namespaces and kinds the plan itself brings."""
-        home = {self.context.applyset.namespace} if self.context.options.create_namespace else set()
+        home = (
+            {self.context.applyset.namespace}
+            if self.context.options.apply.create_namespace
+            else set()
+        )
         self._namespaces = frozenset(
             step.desired.ref.name
             for step in steps
@@ -119,7 +123,7 @@ class ServerDryRun:
         if created or step.live is None:
             self._compare(step, Outcome.CREATED, None, after.body)
             return Outcome.CREATED
-        if taken and not self.context.options.compare:
+        if taken and not self.context.options.diff.enabled:
             return Outcome.CONFIGURED
         one = step.desired
         before = self.context.cluster.get(one.resource, one.ref, full=True)
@@ -143,7 +147,7 @@ class ServerDryRun:
 
     def changing_hands(self, step: ApplyStep, body: Mapping[str, Any]) -> None:
         """Compare an object of which some fields are others' until the apply has taken them."""
-        if not self.context.options.compare:
+        if not self.context.options.diff.enabled:
             return
         one = step.desired
         after, _ = self.context.cluster.apply(
@@ -158,7 +162,7 @@ class ServerDryRun:
 
     def recreated(self, step: ApplyStep) -> None:
         """Compare an object that would be deleted and created anew."""
-        if self.context.options.compare:
+        if self.context.options.diff.enabled:
             one = step.desired
             before = self.context.cluster.get(one.resource, one.ref, full=True)
             name, namespace = another_name(one.ref.name), one.ref.namespace
@@ -170,7 +174,7 @@ class ServerDryRun:
 
     def leaving(self, step: RemoveStep, live: LiveObject, outcome: Outcome) -> None:
         """Compare an object that would be deleted."""
-        if not self.context.options.compare or step.resource is None:
+        if not self.context.options.diff.enabled or step.resource is None:
             return
         weaker = ""
         try:
@@ -233,7 +237,7 @@ class ServerDryRun:
         return how
 
     def _before(self, step: ApplyStep) -> LiveObject | None:
-        if step.live is None or not self.context.options.compare:
+        if step.live is None or not self.context.options.diff.enabled:
             return step.live
         return self.context.cluster.get(step.desired.resource, step.desired.ref, full=True)
 
@@ -282,7 +286,7 @@ class ServerDryRun:
         after: LiveObject | None = None,
         weaker: str = "",
     ) -> None:
-        if not self.context.options.compare:
+        if not self.context.options.diff.enabled:
             return
         one = step.desired
         ref, status, paths = one.ref, "status" in one.body, ignored_of(self.rules, one.ref)

@@ -82,7 +82,7 @@ class Pruner:
                 yield from (self._skipped(step, failed) for step in batch)
                 continue
             pending: list[RemoveStep] = []
-            ordered = self.context.options.compare
+            ordered = self.context.options.diff.enabled
             batch = list(self._recounted(batch))
             for step, done in self.context.workers.each(self._step, batch, in_order=ordered):
                 if done is None:
@@ -167,7 +167,7 @@ class Pruner:
                     entry.ref,
                     uid=live.uid,
                     resource_version=live.resource_version,
-                    propagation=self.context.options.propagation,
+                    propagation=self.context.options.prune.propagation,
                     dry_run=dry,
                     timeout=DELETE_TIMEOUT,
                 )
@@ -202,7 +202,7 @@ class Pruner:
             for step in batch
             if step.action is Action.DELETE
             and step.entry.ref.group_kind in {NAMESPACE, CRD}
-            and not step.entry.ref.is_among(self.context.options.allow_cascade)
+            and not step.entry.ref.is_among(self.context.options.prune.allow_cascade)
         }
         if not doubtful or self.context.options.dry_run is not DryRun.OFF:
             return batch
@@ -291,12 +291,12 @@ class Pruner:
             elapsed = time.monotonic() - began
             if not pending:
                 return
-            if self.context.stop.requested or elapsed > self.context.options.timeout:
+            if self.context.stop.requested or elapsed > self.context.options.wait.timeout:
                 break
             if elapsed - said > _SAY_AFTER:
                 said = elapsed
                 yield waiting(
-                    _holders(pending, last), "gone", elapsed, self.context.options.timeout
+                    _holders(pending, last), "gone", elapsed, self.context.options.wait.timeout
                 )
             self.context.stop.wait(pause)
             pause = min(pause * 1.5, _LONGEST_PAUSE)

@@ -58,7 +58,7 @@ class Recreator:
                 one.ref,
                 uid=live.uid,
                 resource_version=live.resource_version,
-                propagation=self.context.options.propagation,
+                propagation=self.context.options.prune.propagation,
                 dry_run=False,
                 timeout=DELETE_TIMEOUT,
             )
@@ -88,7 +88,7 @@ class Recreator:
 
     def _await_gone(self, one: Desired, live: LiveObject) -> None:
         began, pause = time.monotonic(), _FIRST_PAUSE
-        while time.monotonic() - began < self.context.options.timeout:
+        while time.monotonic() - began < self.context.options.wait.timeout:
             try:
                 now = self.context.cluster.get(one.resource, one.ref)
             except NotFound:

@@ -303,7 +303,7 @@ class Expectations:
     def __post_init__(self) -> None:
         """Compile every rule; raises InputErrors for those that are none, UsageError for a kind."""
         errors: list[InputError] = []
-        for name, text in self.options.ready_when:
+        for name, text in self.options.wait.ready_when:
             self._kinds[_kind_of(name)] = compile_rule(text, where=f"--ready-when {name}")
         for one in self.desired:
             if one.ready_when and one.ready_when not in self._texts:

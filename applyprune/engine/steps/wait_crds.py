@@ -41,7 +41,7 @@ class CrdWaiter:
         """Yield what is waited for; return when all are served or the time is up."""
         began = time.monotonic()
         pending = list(definitions)
-        pause, timeout = _FIRST_PAUSE, self.context.options.timeout
+        pause, timeout = _FIRST_PAUSE, self.context.options.wait.timeout
         said = 0.0
         while pending:
             ready = dict(self.context.workers.each(self._served, pending))

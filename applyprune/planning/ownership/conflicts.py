@@ -100,9 +100,9 @@ def forces(
     """
     if one.conflicts is OnConflict.SKIP:
         return False
-    if not (options.force_conflicts or one.conflicts is OnConflict.FORCE):
+    if not (options.apply.force_conflicts or one.conflicts is OnConflict.FORCE):
         return False
-    if live is None or options.adopt is Adopt.ALL or PART_OF in live.labels:
+    if live is None or options.apply.adopt is Adopt.ALL or PART_OF in live.labels:
         return True
     ours = {target.manager, target.yielded}
     appliers = {entry.get("manager") for entry in live.managed_fields} - ours

@@ -95,7 +95,7 @@ class Cascades:
                     hint=f"Put it back into the input, or orphan it: --orphan {ref.short}",
                 )
             )
-        if cascade is None or ref.is_among(options.allow_cascade):
+        if cascade is None or ref.is_among(options.prune.allow_cascade):
             return None
         if cascade.foreign:
             why = f"it {self.described(ref)}"

@@ -58,17 +58,19 @@ def check_guards(
     doomed = [step for step in steps if _is_doomed(step)]
     taken = {ref for step in doomed for ref in cascades.foreign(step.entry.ref)}
     count = len(doomed) + len(taken - {step.entry.ref for step in doomed})
-    most = options.max_prune.of(len(listed))
+    most = options.prune.max_prune.of(len(listed))
     limited = options.mode in {Mode.APPLY, Mode.PRUNE}
     over = limited and count > most
     leaves = doomed or any(step.action is Action.ORPHAN for step in steps)
-    if not limited or options.allow_empty or (desired and not leaves):
+    if not limited or options.prune.allow_empty or (desired and not leaves):
         empty = ()
     # A namespace that was set wrongly, or not at all; whoever names a number has seen that.
     left = (
-        () if options.max_prune != PruneLimit() or not limited else _left(doomed, desired, options)
+        ()
+        if options.prune.max_prune != PruneLimit() or not limited
+        else _left(doomed, desired, options)
     )
-    lost = unlisted(options.orphan, listed) if doomed else ()
+    lost = unlisted(options.prune.orphan, listed) if doomed else ()
     refused = [step.entry.ref for step in doomed if step.action is Action.REFUSE]
     cascading = [ref for ref in refused if ref not in cascades.coming]
     wanted = [ref for ref in refused if ref in cascades.coming]
@@ -132,10 +134,13 @@ def with_approval(options: Options, steps: Sequence[RemoveStep], cascades: Casca
     }
     return replace(
         options,
-        allow_empty=True,
-        allow_kinds=frozenset(GUARDED.values()),
-        allow_cascade=options.allow_cascade | counted,
-        max_prune=PruneLimit(count=sys.maxsize),
+        prune=replace(
+            options.prune,
+            allow_empty=True,
+            allow_kinds=frozenset(GUARDED.values()),
+            allow_cascade=options.prune.allow_cascade | counted,
+            max_prune=PruneLimit(count=sys.maxsize),
+        ),
     )
 
 
@@ -153,7 +158,7 @@ def _left(
     wanted = {(ref.group, ref.kind, ref.name) for ref in desired} if doomed else frozenset()
     going = [step.entry.ref for step in doomed if step.entry.ref.namespace]
     moved = Counter(ref.namespace for ref in going if (ref.group, ref.kind, ref.name) in wanted)
-    if options.namespace_override or not moved:
+    if options.apply.namespace_override or not moved:
         return sorted(moved)
     homes = {ref.namespace for ref in desired}
     return sorted(home for home, count in moved.items() if count > 1 and home not in homes)
@@ -172,8 +177,8 @@ def _kinds_in_need(doomed: Sequence[Ref], options: Options) -> list[str]:
             word
             for ref in doomed
             if (word := GUARDED.get(ref.group_kind, ""))
-            and word not in options.allow_kinds
-            and not ref.is_among(options.allow_cascade)
+            and word not in options.prune.allow_kinds
+            and not ref.is_among(options.prune.allow_cascade)
         }
     )
 

@@ -84,7 +84,7 @@ def remove_steps(
     if refusal is None:
         return Removals(removals)
     approval = approval_of(steps, cascades)
-    if approval == options.approved:  # guard: one-approval
+    if approval == options.prune.approved:  # guard: one-approval
         removals, refusal = judged(with_approval(options, steps, cascades))
     return Removals(removals, refusal, approval if refusal else "")
 
@@ -135,7 +135,7 @@ def remove_step(
     if options.mode is Mode.ORPHAN:
         return _orphan(entry, resource, state, target)
     step = _of_live(entry, resource, state, world, target, options)
-    if step.action is Action.DELETE and entry.ref.is_among(options.orphan):
+    if step.action is Action.DELETE and entry.ref.is_among(options.prune.orphan):
         return replace(step, action=Action.ORPHAN, reason="--orphan")
     return step
 
@@ -217,7 +217,7 @@ def _why_left(
     """Return why an object of ours is orphaned; empty when it may be deleted."""
     if rule := entry.orphan_reason or orphan_mark(live.metadata):
         return f"marked {rule}"
-    if entry.ownership is Ownership.ADOPTED and not options.prune_adopted:
+    if entry.ownership is Ownership.ADOPTED and not options.prune.prune_adopted:
         return "it was adopted, not created, by this set"
     if SET_ID in live.labels or SHARD_OF in live.labels:
         return "it is the inventory of a set"

@@ -289,13 +289,13 @@ def why_not(
         return f"a {kind.kind} is never deleted to be made anew"
     if rule := orphan_mark(live.metadata) or one.orphan_reason:
         return f"it is marked {rule}"
-    if entry.ownership is Ownership.ADOPTED and not options.prune_adopted:
+    if entry.ownership is Ownership.ADOPTED and not options.prune.prune_adopted:
         return "it was adopted, not created, by this set (--prune-adopted)"
     if owner_of(live, entry, target) is not Owner.RECORDED or not is_marked(live, target):
         return "it does not bear the marks of this set any more"
     if owner := foreign_owner(live, target.manager):
         return f"it belongs to {owner}, by its ownerReferences"
-    if not (options.recreate or one.recreate):
+    if not (options.apply.recreate or one.recreate):
         return "that is not allowed"
     return ""
 

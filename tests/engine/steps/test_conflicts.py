@@ -175,7 +175,7 @@ def test_autoscaled_deployment_fails_with_an_explanation_and_applies_with_the_an
     assert set(again.outcomes.values()) == {Outcome.UNCHANGED}
     assert _writes(audit, stage.namespace) == []
     _scale(api, stage, 7)
-    again = stage.run(deployment(SCALED, image="web:2"), config_map("a"), full=True)
+    again = stage.run(deployment(SCALED, image="web:2"), config_map("a"), reapply_all=True)
     assert again.outcomes["deployment.apps/web"] is Outcome.UNCHANGED
     assert _replicas(api, stage) == 7
 

@@ -32,7 +32,7 @@ WRITES = {"create", "update", "patch", "delete"}
 
 def compare(stage: Stage, *bodies: dict[str, Any], **options: Any) -> Story:
     """Return what an apply would change."""
-    return stage.run(*bodies, dry_run=DryRun.SERVER, compare=True, **options)
+    return stage.run(*bodies, dry_run=DryRun.SERVER, diff=True, **options)
 
 
 def compared(story: Story) -> dict[str, ObjectDiff]:
@@ -200,7 +200,7 @@ def test_diff_shows_what_an_adoption_removes(stage: Stage, kubectl: Kubectl) -> 
     assert found.after is not None
     assert "change hands" in found.not_checked
     stage.run(wanted)
-    live = stage.run(wanted, full=True, dry_run=DryRun.SERVER, compare=True)
+    live = stage.run(wanted, reapply_all=True, dry_run=DryRun.SERVER, diff=True)
     assert live.outcomes == {"configmap/a": "unchanged"}
     body = kubectl("get", "-n", stage.namespace, "cm", "a", "-o", "jsonpath={.data}")
     assert body == '{"changed":"new","key":"v"}'
@@ -323,7 +323,9 @@ def test_diff_checks_a_new_kind_by_its_own_schema(kinds: Stage) -> None:
     assert "checked by the schema in its CRD" in found.not_checked
     # What was foretold comes.
     assert kinds.run(crd, one).exit_code == 0
-    assert compare(kinds, crd, one, full=True).outcomes["coming.x.example.com/a"] == "unchanged"
+    assert (
+        compare(kinds, crd, one, reapply_all=True).outcomes["coming.x.example.com/a"] == "unchanged"
+    )
 
 
 def test_diff_checks_a_changing_kind_by_its_new_schema(kinds: Stage) -> None:

@@ -23,6 +23,7 @@ from applyprune.planning.ownership.conflicts import (
     skips,
 )
 from tests.support.actors import ARGO
+from tests.support.options import options_of
 from tests.support.planning import DEPLOYMENTS, SECRETS, TARGET, body, desired, live, recorded
 from tests.support.planning import managed as entry
 
@@ -268,7 +269,7 @@ def test_skip_is_decided() -> None:
 
 OURS = live(DEPLOYMENT.ref)
 UNLABELLED = live(DEPLOYMENT.ref, label="", entries=[entry(SHOP.manager)])
-FORCED = Options(force_conflicts=True)
+FORCED = options_of(force_conflicts=True)
 
 
 @pytest.mark.parametrize(
@@ -281,7 +282,7 @@ FORCED = Options(force_conflicts=True)
         (OnConflict.SKIP, OURS, FORCED, False),
         (OnConflict.FORCE, UNLABELLED, Options(), False),
         (OnConflict.FAIL, UNLABELLED, FORCED, False),
-        (OnConflict.FORCE, UNLABELLED, Options(adopt=Adopt.ALL), True),
+        (OnConflict.FORCE, UNLABELLED, options_of(adopt=Adopt.ALL), True),
         (OnConflict.FORCE, live(DEPLOYMENT.ref, label="", entries=[]), Options(), True),
         (OnConflict.FORCE, live(DEPLOYMENT.ref, label=""), Options(), True),
     ],

@@ -79,8 +79,9 @@ def apply(
     decided = replace(
         options,
         mode=Mode.APPLY,
-        wait=wait,
-        ready_when=tuple(_rule(one) for one in ready_when),
+        wait=replace(
+            options.wait, enabled=wait, ready_when=tuple(_rule(one) for one in ready_when)
+        ),
     )
     return reporting.follow(run_set(where, name, input_reader(paths), decided))
 

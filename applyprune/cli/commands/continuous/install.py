@@ -104,10 +104,8 @@ def install(
     decided = replace(
         options,
         mode=Mode.APPLY,
-        create_namespace=True,
-        force_conflicts=force_conflicts,
-        timeout=timeout,
-        wait=wait,
+        apply=replace(options.apply, create_namespace=True, force_conflicts=force_conflicts),
+        wait=replace(options.wait, timeout=timeout, enabled=wait),
     )
     return reporting.follow(run_set(where, SET, partial(_read, text), decided))
 

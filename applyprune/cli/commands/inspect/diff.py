@@ -110,10 +110,11 @@ def diff(
         options,
         mode=Mode.APPLY,
         dry_run=DryRun.SERVER,
-        compare=True,
-        ignore=ignore,
         # Nothing is written: what others have taken of ours is to be seen.
-        force_conflicts=options.force_conflicts or fail_on_drift,
+        apply=replace(
+            options.apply, force_conflicts=options.apply.force_conflicts or fail_on_drift
+        ),
+        diff=replace(options.diff, enabled=True, ignore=ignore),
     )
     events = judged(run_set(where, name, input_reader(paths), decided), drift_only=fail_on_drift)
     text = "diff"

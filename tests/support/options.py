@@ -1,0 +1,30 @@
+"""Options of a run by their plain names, as tests give them."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from typing import Any
+
+from applyprune.model.options import Options
+
+_GROUPS = ("apply", "prune", "wait", "diff")
+
+
+def options_of(**given: Any) -> Options:
+    """Return options; a field of a group goes into it, and a group's own name enables it."""
+    options = Options()
+    for name, value in given.items():
+        if name in _GROUPS:
+            group, part = name, "enabled"
+        else:
+            group, part = _group_of(options, name), name
+        fresh = replace(getattr(options, group), **{part: value}) if group else value
+        options = replace(options, **{group or name: fresh})
+    return options
+
+
+def _group_of(options: Options, name: str) -> str:
+    for group in _GROUPS:
+        if any(one.name == name for one in fields(getattr(options, group))):
+            return group
+    return ""
