@@ -142,10 +142,10 @@ def test_blocked_prune_can_be_approved(tenant: Tenant, running: Controller) -> N
     assert f"{tenant.namespace}/configmap/a7" in pending["objects"]
     assert running.metric("applyprune_refused_prunes_total") > refused
     # The approval of another prune approves nothing.
-    tenant.annotate("web", approve_prune="0" * 32, reconcile_now="x")
+    tenant.annotate("web", approve="0" * 32, reconcile_now="x")
     eventually(lambda: tenant.get("web")["status"].get("lastHandledReconcileAt") == "x")
     assert all(tenant.exists(*names))
-    tenant.annotate("web", approve_prune=pending["digest"])
+    tenant.annotate("web", approve=pending["digest"])
     status = tenant.ready("web")
     assert tenant.exists(*names) == [True] + [False] * 7
     assert "pendingPrune" not in status

@@ -236,7 +236,7 @@ def test_bundle_works_with_exactly_these_permissions(
         tenant.failed("web", "PruneRefused")
         pending = tenant.get("web")["status"]["pendingPrune"]
         assert pending["count"] == 7
-        tenant.annotate("web", approve_prune=pending["digest"])
+        tenant.annotate("web", approve=pending["digest"])
         tenant.ready("web")
         assert tenant.exists("part-1", "a") == [False, True]
         tenant.put(
