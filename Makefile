@@ -1,10 +1,10 @@
-# What the README tells people to run. Each target makes .venv when it is missing.
+# What README.md and CONTRIBUTING.md tell people to run. Each target makes .venv when it is missing.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: demo demo-controller test test-fast sweep lint bench clean
+.PHONY: demo demo-controller test test-fast sweep lint bench docs clean
 
 $(INSTALLED): pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "applyprune needs Python 3.11 or newer: make PYTHON=python3.12")'
@@ -34,6 +34,10 @@ lint: $(INSTALLED)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# The parts of docs/ that the code already knows; a test fails when they are out of date.
+docs: $(INSTALLED)
+	$(BIN)/python -m tests.docs.generate
 
 bench: $(INSTALLED)
 	$(BIN)/python -m tests.benchmarks

@@ -36,14 +36,14 @@ VERBS: dict[str, dict[str, ListedCommand]] = {
         ),
         "prune": ListedCommand(
             "applyprune.cli.commands.change.prune:prune",
-            "Delete what the set NAME created and the manifests no longer hold; apply nothing.",
+            "Delete what the set NAME created and the manifests no longer contain; apply nothing.",
         ),
         "delete": ListedCommand(
             "applyprune.cli.commands.change.delete:delete",
             "Delete everything that the set NAME created, then its inventory.",
         ),
     },
-    "Look": {
+    "Inspect": {
         "diff": ListedCommand(
             "applyprune.cli.commands.inspect.diff:diff",
             "Show what `apply` with the same options would change, prunes included; change "
@@ -51,31 +51,31 @@ VERBS: dict[str, dict[str, ListedCommand]] = {
         ),
         "status": ListedCommand(
             "applyprune.cli.commands.inspect.status:status",
-            "Tell how every object of the set NAME is: ready or not, and changed by others or not.",
+            "Show the health and drift of each object in the set NAME.",
         ),
         "explain": ListedCommand(
             "applyprune.cli.commands.inspect.explain:explain",
-            "Tell what `apply` would do about one object, and everything that it is judged by.",
+            "Explain what `apply` would do with one object, and why.",
         ),
         "inventory": ListedCommand(
             "applyprune.cli.commands.inspect.inventory:inventory",
-            "Look at the inventories, check and repair them, hand objects on.",
+            "List, check and repair inventories; move or orphan objects.",
         ),
     },
-    "Run for ever": {
+    "Continuous": {
         "install": ListedCommand(
             "applyprune.cli.commands.continuous.install:install",
-            "Bring the controller into the cluster, or bring the one that is there up to date.",
+            "Install the controller in the cluster, or update it.",
         ),
         "controller": ListedCommand(
             "applyprune.cli.commands.continuous.controller:controller",
-            "Carry out Bundles: apply them, prune them, put back what drifts, until told to stop.",
+            "Run the Bundle controller: apply, prune and revert drift, continuously.",
         ),
     },
-    "Try it out": {
+    "Local sandbox": {
         "demo": ListedCommand(
             "applyprune.cli.commands.sandbox.demo:demo",
-            "Show apply, prune and delete on a real API server of its own.",
+            "Demonstrate apply, prune and delete on a throw-away control plane.",
         ),
         "local": ListedCommand(
             "applyprune.cli.commands.sandbox.local:local",
@@ -86,11 +86,11 @@ VERBS: dict[str, dict[str, ListedCommand]] = {
     "About applyprune": {
         "version": ListedCommand(
             "applyprune.cli.commands.about.version:version",
-            "Tell the versions of applyprune and of the server.",
+            "Show the versions of applyprune and of the server.",
         ),
         "completion": ListedCommand(
             "applyprune.cli.commands.about.completion:completion",
-            "Print a script with which the shell SHELL completes applyprune's arguments.",
+            "Print the completion script for the shell SHELL.",
         ),
     },
 }
@@ -134,12 +134,12 @@ def cli() -> None:
       applyprune apply web -f manifests/ -n shop --wait
       applyprune delete web -n shop
 
-    `applyprune VERB --help` tells all about a verb.
+    `applyprune COMMAND --help` describes a command.
     """
 
 
 def main() -> NoReturn:
-    """Run the command line and exit with the code of the table in the README."""
+    """Run the command line and exit with a code of docs/reference/exit-codes.md."""
     if sys.stdout is None or sys.stderr is None:  # closed by whoever started us
         nowhere = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115
         sys.stdout, sys.stderr = sys.stdout or nowhere, sys.stderr or nowhere

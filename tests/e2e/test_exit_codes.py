@@ -1,4 +1,4 @@
-"""Each exit code of the README's table, by a command that ends with it."""
+"""Each exit code of docs/reference/exit-codes.md, by a command that ends with it."""
 
 from __future__ import annotations
 

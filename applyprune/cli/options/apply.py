@@ -61,35 +61,36 @@ def apply_options(verb: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "--create-namespace",
             is_flag=True,
-            help="Create the inventory's namespace; it stays outside the set.",
+            help="Create the inventory's namespace. It does not belong to the set, so "
+            "`delete` keeps it.",
         ),
         click.option(
             "--recreate",
             is_flag=True,
-            help="Delete and create anew what cannot be changed in place; never a "
+            help="Delete and re-create an object to change an immutable field; never a "
             "PersistentVolumeClaim, PersistentVolume, Namespace or CRD.",
         ),
         click.option(
-            "--force-conflicts", is_flag=True, help="Take fields that other managers own."
+            "--force-conflicts", is_flag=True, help="Take fields that other field managers own."
         ),
         click.option(
             "--take-over",
             multiple=True,
             metavar="MANAGER",
-            help="A field manager whose fields become the set's own; kubectl's and Helm's do at "
-            "adoption.",
+            help="Take over the fields of this field manager. Adoption does so for "
+            "kubectl and Helm.",
         ),
         click.option(
             "--adopt",
             type=click.Choice([str(one) for one in Adopt]),
             default=str(Adopt.UNOWNED),
             show_default=True,
-            help="Which existing objects the set may take in.",
+            help="Which existing objects the set may adopt.",
         ),
         click.option(
             "--prune/--no-prune",
             default=True,
-            help="Whether to delete what has left the set, or keep it listed.  [default: prune]",
+            help="Whether to delete objects that have left the set.  [default: prune]",
         ),
     )
 

@@ -79,7 +79,7 @@ def cluster_options(verb: Callable[..., Any]) -> Callable[..., Any]:
             type=NAMESPACE,
             metavar="NS",
             callback=namespace_name,
-            help="Namespace of the inventory, and of manifests that name none; default: the "
+            help="Namespace of the inventory, and of manifests without one; default: the "
             "context's.",
         ),
         click.option(

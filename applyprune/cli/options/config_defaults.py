@@ -98,7 +98,7 @@ def name_argument(verb: Callable[..., Any]) -> Callable[..., Any]:
         is_eager=True,
         expose_value=False,
         callback=_note,
-        help="What names the set and its options.  [default: applyprune.yaml, if it is here]",
+        help="A file that names the set and its options.  [default: applyprune.yaml, if it exists]",
     )
     name = click.argument("name", type=SET, required=False, is_eager=True, callback=_note)
     return name(option(command))

@@ -200,16 +200,15 @@ def reporting_options(verb: Callable[..., Any]) -> Callable[..., Any]:
 
     return with_options(
         command,
-        click.option("-v", "--verbose", is_flag=True, help="A line for each request."),
-        click.option("-q", "--quiet", is_flag=True, help="No talk but errors."),
+        click.option("-v", "--verbose", is_flag=True, help="Print a line for each request."),
+        click.option("-q", "--quiet", is_flag=True, help="Only print errors."),
         click.option(
             "-o",
             "--output",
             type=FORMAT,
             multiple=True,
             metavar="FORMAT[=FILE]",
-            help=f"How to tell what happens: {', '.join(PRINTERS)}; as often as wanted.  "
-            "[default: text]",
+            help=f"Output format:  {', '.join(PRINTERS)}; repeatable.  [default: text]",
         ),
     )
 

@@ -65,7 +65,7 @@ def set_argument(command: F) -> F:
 
 
 def input_option(verb: Callable[..., Any]) -> Callable[..., Any]:
-    """Add -f and -k, as often as wanted; the verb gets all of them, at least one, as ``paths``."""
+    """Add -f and -k, repeatable; the verb gets all of them, at least one, as ``paths``."""
 
     @wraps(verb)
     def command(paths: tuple[str | Overlay, ...], **others: Any) -> Any:
@@ -100,7 +100,7 @@ def optional_input_option(verb: Callable[..., Any]) -> Callable[..., Any]:
             type=FILE,
             multiple=True,
             metavar="DIR",
-            help="A folder that kustomize, or kubectl, is to build.",
+            help="A kustomization to build with kustomize or kubectl. Repeatable.",
         ),
         click.option(
             "-f",
@@ -109,8 +109,9 @@ def optional_input_option(verb: Callable[..., Any]) -> Callable[..., Any]:
             type=FILE,
             multiple=True,
             metavar="PATH",
-            help="A file, a folder (all that is below it, or what is built of its kustomization), "
-            "a quoted pattern with *, ? or **, an https:// URL, or - for standard input.",
+            help="A file, a folder (with everything below it, or built if it is a "
+            "kustomization), a quoted pattern with *, ? or **, an https:// URL, or -"
+            " for standard input. Repeatable.",
         ),
     )
 
@@ -138,8 +139,9 @@ def placement_option(verb: Callable[..., Any]) -> Callable[..., Any]:
         default="",
         metavar="NS",
         callback=namespace_name,
-        help="Where every namespaced manifest goes, whatever it says. Namespaces keep their names, "
-        "and what is named inside manifests, such as the subjects of a RoleBinding, stays.",
+        help="Send every namespaced manifest to this namespace, whatever it says. "
+        "Namespaces keep their names. Names inside manifests, such as the subjects "
+        "of a RoleBinding, stay.",
     )(command)
 
 
@@ -157,8 +159,8 @@ def selection_option(verb: Callable[..., Any]) -> Callable[..., Any]:
         "--selector",
         metavar="SELECTOR",
         callback=_selector,
-        help="Only the manifests with these labels, app=web or 'app in (web,db)'; the rest of the "
-        "set is left as it is, and nothing is pruned.",
+        help="Apply only the manifests with these labels: app=web or 'app in (web,db)'. "
+        "The rest of the set stays as it is, and nothing is pruned.",
     )(command)
 
 
@@ -185,7 +187,7 @@ def run_options(verb: Callable[..., Any]) -> Callable[..., Any]:
             type=click.Choice([str(one).lower() for one in Propagation]),
             default="background",
             show_default=True,
-            help="What becomes of a deleted object's dependents.",
+            help="What happens to the dependents of a deleted object.",
         ),
         _dry_run_option,
     )
@@ -224,7 +226,8 @@ def removal_options(verb: Callable[..., Any]) -> Callable[..., Any]:
             type=OBJECT,
             multiple=True,
             metavar="KIND/NAME",
-            help="A Namespace or CRD that may take along what is not ours.",
+            help="A Namespace or CRD that may be deleted although this deletes objects "
+            "outside the set too.",
         ),
         click.option(
             "--orphan",
@@ -276,14 +279,14 @@ def guard_options(verb: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "--allow-empty",
             is_flag=True,
-            help="Take an input without objects for what is meant.",
+            help="Allow empty input.",
         ),
         click.option(
             "--allow-kind",
             multiple=True,
             type=click.Choice(sorted(GUARDED.values()), case_sensitive=False),
             metavar="KIND",
-            help="A kind that is never pruned otherwise: "
+            help="Allow the pruning of this kind, one of: "
             + ", ".join(sorted(GUARDED.values()))
             + ".",
         ),
@@ -291,7 +294,7 @@ def guard_options(verb: Callable[..., Any]) -> Callable[..., Any]:
             "--max-prune",
             metavar="N|N%",
             callback=_prune_limit,
-            help="How many objects a prune may delete, what goes along with them counted.  "
+            help="How many objects a prune may delete, including cascaded deletions.  "
             "[default: 5 or 30% of the set, the larger of the two]",
         ),
     )

@@ -3,7 +3,7 @@
 A follower takes the Lease over when it has not changed for its duration, by the follower's own
 clock; times of two machines are never compared. The leader stops earlier: when it could not renew
 the Lease for two thirds of the duration. The lock on each inventory makes a late write harmless
-(design §5.8).
+(safety rule 8).
 """
 
 from __future__ import annotations

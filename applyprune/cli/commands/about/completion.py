@@ -13,11 +13,11 @@ SHELLS = ("bash", "zsh", "fish")
 @click.command(cls=Command)
 @click.argument("shell", metavar="SHELL", type=click.Choice(SHELLS))
 def completion(shell: str) -> None:
-    """Print a script with which the shell SHELL completes applyprune's arguments.
+    """Print the completion script for the shell SHELL.
 
     SHELL is bash, zsh or fish.
-    It completes verbs, options, files, and what it finds in the cluster: sets, their objects,
-    namespaces; a cluster that does not answer in two seconds offers nothing.
+    The script completes commands, options, files, and names from the cluster: sets, their
+    objects, namespaces. It gives a cluster two seconds to answer.
 
     \b
     Examples:

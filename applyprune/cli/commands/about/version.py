@@ -21,11 +21,13 @@ if TYPE_CHECKING:
 @click.command(cls=Command)
 @cluster_options
 @reporting_options
-@click.option("--client", is_flag=True, help="Tell of applyprune alone; ask no server.")
+@click.option(
+    "--client", is_flag=True, help="Show applyprune's own version only; do not contact the server."
+)
 def version(where: ClusterTarget, reporting: Reporting, client: bool) -> int:
-    """Tell the versions of applyprune and of the server.
+    """Show the versions of applyprune and of the server.
 
-    Exit code 7 when no server answers; applyprune's own version is told all the same.
+    Exits with 7 if no server answers, after printing applyprune's own version.
 
     \b
     Examples:

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     "--ready-when",
     multiple=True,
     metavar="KIND.GROUP=CEL",
-    help="When an object of a kind of your own is ready: a CEL expression over `self`.",
+    help="When objects of this kind are ready: a CEL expression over `self`.",
 )
 def apply(
     name: str,
@@ -64,7 +64,7 @@ def apply(
     """Make the cluster match the manifests of the set NAME.
 
     Applies everything in the input, then deletes what an earlier run of the same set created and
-    this input no longer holds.
+    this input no longer contains.
 
     \b
     Examples:

@@ -30,7 +30,8 @@ def delete(
 ) -> int:
     """Delete everything that the set NAME created, then its inventory.
 
-    What the set adopted, and what is marked to be kept, is orphaned: it stays, without our label.
+    Adopted objects, and objects with a keep annotation, are orphaned: they stay in the cluster,
+    without the set's label.
 
     \b
     Examples:

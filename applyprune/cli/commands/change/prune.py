@@ -43,7 +43,7 @@ def prune(
     reporting: Reporting,
     options: Options,
 ) -> int:
-    """Delete what the set NAME created and the manifests no longer hold; apply nothing.
+    """Delete what the set NAME created and the manifests no longer contain; apply nothing.
 
     \b
     Examples:

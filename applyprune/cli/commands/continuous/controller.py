@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 @click.command(cls=Command)
 @cluster_options
-@namespaces_option("The namespaces whose Bundles are carried out.")
+@namespaces_option("The namespaces whose Bundles the controller handles.")
 @click.option(
     "--workers",
     type=click.IntRange(1, 64),
     default=8,
     show_default=True,
     metavar="N",
-    help="How many Bundles are worked on at a time.",
+    help="How many Bundles to handle at a time.",
 )
 @click.option(
     "--leader-elect/--no-leader-elect",
@@ -37,28 +37,28 @@ if TYPE_CHECKING:
     default="15s",
     metavar="TIME",
     callback=duration,
-    help="After how long without a sign of life another replica takes over.  [default: 15s]",
+    help="Time without a renewal after which another replica takes over.  [default: 15s]",
 )
 @click.option(
     "--listen",
     default=":8080",
     show_default=True,
     metavar="[ADDRESS]:PORT",
-    help="Where /healthz, /readyz and /metrics answer; port 0 takes a free one.",
+    help="Address of /healthz, /readyz and /metrics; port 0 picks a free port.",
 )
 @click.option(
     "--grace",
     default="25s",
     metavar="TIME",
     callback=duration,
-    help="How long a stop may take.  [default: 25s]",
+    help="How long shutting down may take.  [default: 25s]",
 )
 @click.option(
     "--log-level",
     type=click.Choice(["debug", "info", "warning", "error"]),
     default="info",
     show_default=True,
-    help="From which level on there is a line in the log.",
+    help="The lowest level to log.",
 )
 def controller(
     where: ClusterTarget,
@@ -70,10 +70,10 @@ def controller(
     grace: float,
     log_level: str,
 ) -> int:
-    """Carry out Bundles: apply them, prune them, put back what drifts, until told to stop.
+    """Run the Bundle controller: apply, prune and revert drift, continuously.
 
-    Runs in a cluster, or anywhere with a kubeconfig. The namespace is that of its Lease. Every
-    Bundle is carried out as a ServiceAccount of its own namespace.
+    Runs in a cluster, or anywhere with a kubeconfig. -n is the namespace of its Lease. The
+    controller acts for each Bundle as a ServiceAccount of the Bundle's namespace.
 
     \b
     Examples:

@@ -54,18 +54,20 @@ _ORIGIN = "install --print"
     default="",
     metavar="IMAGE",
     callback=not_empty,
-    help="The controller's image, where the nodes can pull it.  [default: applyprune:VERSION]",
+    help="The controller's image, from where the nodes can pull it.  [default: applyprune:VERSION]",
 )
 @namespaces_option(
-    "The namespaces whose Bundles are carried out, and where the controller gets its rights."
+    "The namespaces whose Bundles the controller handles, and where it gets its rights."
 )
-@click.option("--force-conflicts", is_flag=True, help="Take fields that other managers own.")
+@click.option("--force-conflicts", is_flag=True, help="Take fields that other field managers own.")
 @click.option(
     "--wait/--no-wait",
     default=False,
     help="Whether to wait until the controller runs.  [default: no-wait]",
 )
-@click.option("--print", "prints", is_flag=True, help="Print the manifests; ask no server.")
+@click.option(
+    "--print", "prints", is_flag=True, help="Print the manifests without contacting the server."
+)
 def install(
     where: ClusterTarget,
     reporting: Reporting,
@@ -77,10 +79,10 @@ def install(
     wait: bool,
     prints: bool,
 ) -> int:
-    """Bring the controller into the cluster, or bring the one that is there up to date.
+    """Install the controller in the cluster, or update it.
 
-    It becomes the set `applyprune` of the namespace `applyprune-system`, or of the one that -n
-    names; `applyprune delete` takes it away again, but for the CRD and the namespace.
+    It becomes the set `applyprune` in the namespace `applyprune-system`, or in the one that -n
+    names. `applyprune delete` removes it, except the CRD and the namespace.
 
     \b
     Examples:

@@ -68,20 +68,21 @@ _CHANGES = frozenset(
     "--ignore",
     multiple=True,
     metavar="RULE",
-    help="Leave fields out of the comparison: KIND[/NAME]:/json/pointer, * and ? in NAME.",
+    help="Ignore a field: KIND[/NAME]:/json/pointer, with * and ? in NAME.",
 )
 @click.option(
     "--external-diff",
     envvar="KUBECTL_EXTERNAL_DIFF",
     default="",
     metavar="COMMAND",
-    help="A program that shows the differences of two folders.  [env: KUBECTL_EXTERNAL_DIFF]",
+    help="A program that compares two folders.  [env: KUBECTL_EXTERNAL_DIFF]",
 )
 @click.option(
     "--fail-on-drift",
     is_flag=True,
-    help="End with 1 only for what others have changed since the last apply of the same manifest; "
-    "their fields count as that, not as conflicts.",
+    help="Exit with 1 only if others have changed the set since the last apply of the "
+    "same manifests. Fields that others have taken count as drift then, not as "
+    "conflicts.",
 )
 def diff(
     name: str,
@@ -95,8 +96,8 @@ def diff(
 ) -> int:
     """Show what `apply` with the same options would change, prunes included; change nothing.
 
-    The server tells it, in a dry run. Values of Secrets are masked. Ends with 0 when nothing would
-    change, with 1 when something would, with more for an error.
+    The server computes it in a dry run. Values of Secrets are masked. Exits with 0 if nothing
+    would change, with 1 if something would, and with a higher code for an error.
 
     \b
     Examples:

@@ -34,10 +34,10 @@ def explain(
     where: ClusterTarget,
     reporting: Reporting,
 ) -> int:
-    """Tell what `apply` would do about one object, and everything that it is judged by.
+    """Explain what `apply` would do with one object, and why.
 
     KIND/NAME is deployment/web or deployment.apps/web, in every namespace of the set, or in one:
-    shop/deployment/web. It may be an object that is in no set, or in another. Without input the
+    shop/deployment/web. The object may be in no set, or in another. Without input the
     object is judged as if it alone had left the set. Nothing is written.
 
     \b

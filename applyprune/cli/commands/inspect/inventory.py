@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 @click.group(cls=CommandGroup)
 def inventory() -> None:
-    """Look at the inventories, check and repair them, hand objects on."""
+    """List, check and repair inventories; move or orphan objects."""
 
 
 @inventory.command("list")
@@ -56,9 +56,9 @@ def inventory() -> None:
 def list_(
     where: ClusterTarget, reporting: Reporting, all_namespaces: bool, count_ready: bool
 ) -> int:
-    """List the sets: how many objects, the last run that changed something, who works on it now.
+    """List the sets: their objects, the last run that changed something, and the run at work now.
 
-    One whose inventory cannot be read is listed with a warning.
+    A set whose inventory cannot be read is listed with a warning.
 
     \b
     Examples:
@@ -73,9 +73,9 @@ def list_(
 @cluster_options
 @reporting_options
 def show(name: str, where: ClusterTarget, reporting: Reporting) -> int:
-    """List the objects that the set NAME records, a line each.
+    """List the objects in the inventory of the set NAME.
 
-    How they are now tells `applyprune status`.
+    `applyprune status` shows their health.
 
     \b
     Examples:
@@ -89,9 +89,9 @@ def show(name: str, where: ClusterTarget, reporting: Reporting) -> int:
 @cluster_options
 @reporting_options
 def check(name: str, where: ClusterTarget, reporting: Reporting) -> int:
-    """Compare what the set NAME records with what is there; change nothing.
+    """Compare the inventory of the set NAME with the cluster; change nothing.
 
-    Exit code 1 when there is a difference. What a repair would do stands after each.
+    Exits with 1 if they differ. Each difference says what a repair would do.
 
     \b
     Examples:
@@ -129,10 +129,11 @@ def repair(
     allow_partial: bool,
     yes: bool,
 ) -> int:
-    """Make the record of the set NAME fit what is there.
+    """Reconcile the inventory of the set NAME with the cluster.
 
-    Deletes and creates no object: it lists, takes off the list, and puts a lost label back. What
-    is listed as adopted is orphaned instead of deleted when it leaves the set.
+    Neither creates nor deletes objects: it adds and removes inventory entries, and restores a
+    lost label. An object that is recorded as adopted is orphaned, not deleted, when it leaves the
+    set.
 
     \b
     Examples:
@@ -163,7 +164,7 @@ def orphan(
 ) -> int:
     """Remove objects from the set NAME without deleting them.
 
-    Takes the set's label and its ownership of fields off them.
+    Removes the set's label and field manager from them.
 
     \b
     Examples:
@@ -191,7 +192,7 @@ def orphan(
     type=NAMESPACE,
     metavar="NS",
     callback=namespace_name,
-    help="Namespace of the inventory of TO, if another.",
+    help="Namespace of the inventory of TO, if it differs.",
 )
 def move(
     source: str,
@@ -203,9 +204,9 @@ def move(
     everything: bool,
     to_namespace: str,
 ) -> int:
-    """Hand objects of the set FROM to the set TO without deleting them.
+    """Transfer objects from the set FROM to the set TO without deleting them.
 
-    A move that was cut off is gone on with by the same command.
+    Run the same command again to resume an interrupted move.
 
     \b
     Examples:

@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 @click.option(
     "--drift", is_flag=True, help="Name the fields that have drifted, and who wrote them."
 )
-@click.option("--fail-on-drift", is_flag=True, help="Exit code 1 when something has drifted.")
-@click.option("-w", "--watch", is_flag=True, help="Go on, and tell what changes, until Ctrl-C.")
+@click.option("--fail-on-drift", is_flag=True, help="Exit with 1 if an object has drifted.")
+@click.option("-w", "--watch", is_flag=True, help="Keep running and show changes, until Ctrl-C.")
 @click.option(
     "--wait/--no-wait",
     default=False,
-    help="Whether to go on until everything is ready, or something never will be.  "
+    help="Whether to wait until every object is ready, or one can never become ready.  "
     "[default: no-wait]",
 )
 @timeout_option("How long to wait for everything to be ready.")
@@ -47,11 +47,11 @@ def status(
     wait: bool,
     timeout: float,
 ) -> int:
-    """Tell how every object of the set NAME is: ready or not, and changed by others or not.
+    """Show the health and drift of each object in the set NAME.
 
-    Exit code 5 when something is not ready or not there, 3 when something could not be looked at.
-    An object has drifted when somebody else has changed a field that the set owns, by the server's
-    own record (managedFields).
+    Exits with 5 if an object is not ready or missing, and with 3 if one could not be read. An
+    object has drifted if somebody else has changed a field that the set owns. The server's own
+    record (managedFields) shows this.
 
     \b
     Examples:

@@ -33,9 +33,9 @@ _KINDS = "namespaces,crds,deployments,services,configmaps,secrets,roles,cronjobs
 
 
 @click.command(cls=Command)
-@click.option("--controller", is_flag=True, help="Show what becomes of a Bundle instead.")
+@click.option("--controller", is_flag=True, help="Demonstrate Bundles instead.")
 def demo(controller: bool) -> int:
-    """Show apply, prune and delete on a real API server of its own.
+    """Demonstrate apply, prune and delete on a throw-away control plane.
 
     Starts the embedded control plane (built on the first use, about 6 minutes), runs the commands
     that it prints, checks what each one did, and leaves nothing behind.

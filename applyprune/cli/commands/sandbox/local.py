@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from applyprune.localplane.planes import PlaneStatus
 
 _NAME = click.option(
-    "--name", default="default", show_default=True, metavar="NAME", help="Which plane."
+    "--name", default="default", show_default=True, metavar="NAME", help="Name of the plane."
 )
 
 
@@ -39,12 +39,12 @@ def local() -> None:
     default=1,
     show_default=True,
     metavar="N",
-    help="How many nodes to play.",
+    help="How many nodes to simulate.",
 )
 def up(name: str, nodes: int) -> None:
-    """Start a plane and leave it running; build it first when the cache has none.
+    """Start a plane and leave it running. The first start builds it.
 
-    Standard output is a shell command, so that `eval` points applyprune and kubectl at the plane.
+    Prints a shell command: `eval` it to point applyprune and kubectl at the plane.
 
     \b
     Examples:
@@ -67,9 +67,9 @@ def up(name: str, nodes: int) -> None:
 
 @local.command()
 @_NAME
-@click.option("--all", "every", is_flag=True, help="Every plane there is.")
+@click.option("--all", "every", is_flag=True, help="All planes.")
 def down(name: str, *, every: bool) -> None:
-    """Stop a plane and remove its data; it is a success when there is none.
+    """Stop a plane and remove its data. Succeeds if there is no such plane.
 
     \b
     Examples:
@@ -111,7 +111,7 @@ def status() -> None:
 @_NAME
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def kubectl(name: str, arguments: tuple[str, ...]) -> None:
-    """Run kubectl on a plane; whatever follows is kubectl's, its options too."""
+    """Run kubectl against a plane. All arguments go to kubectl."""
     from applyprune.localplane.planes import running_plane
 
     plane = running_plane(name)

@@ -1,0 +1,249 @@
+"""``python -m tests.docs.generate``: write the parts of the docs that the code already knows.
+
+It also takes the modules that have been reworded off the list of those that still are to be.
+
+A generated part is between the comments ``<!-- generated: NAME -->`` and ``<!-- end -->``.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+from collections import Counter
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import click
+import yaml  # type: ignore[import-untyped]
+
+from applyprune import errors
+from applyprune.cli.main import cli
+from tests.docs import words
+from tests.docs.pages import PAGES, ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+_PART = re.compile(r"(<!-- generated: (.*?) -->\n).*?(<!-- end -->)", re.DOTALL)
+_SCHEMA = ROOT / "applyprune/output/schemas/events.json"
+_SHARED_BY = 8
+"""Options that so many commands have in the same words are described once."""
+
+Row = tuple[str, str]
+"""An option as it is written, and what it does."""
+
+
+class _Recorder(click.HelpFormatter):
+    """Takes the options of a command as click would write them, and writes nothing."""
+
+    def __init__(self) -> None:
+        super().__init__(width=10_000)
+        self.rows: dict[str, list[Row]] = {}
+        self._heading = ""
+
+    @contextmanager
+    def section(self, name: str) -> Iterator[None]:
+        """Note the heading of the rows to come."""
+        self._heading = name
+        yield
+
+    def write_dl(self, rows: Any, col_max: int = 0, col_spacing: int = 0) -> None:
+        """Keep the rows."""
+        self.rows.setdefault(self._heading, []).extend((name, text) for name, text in rows)
+
+
+def commands(
+    command: click.Command = cli, name: str = "applyprune"
+) -> Iterator[tuple[str, click.Command]]:
+    """Yield every command that does something, by its whole name, in the order of the help."""
+    if not isinstance(command, click.Group):
+        yield name, command
+        return
+    context = click.Context(command)
+    for verb in command.list_commands(context):
+        found = command.get_command(context, verb)
+        assert found is not None
+        yield from commands(found, f"{name} {verb}")
+
+
+def options(name: str, command: click.Command) -> Mapping[str, list[Row]]:
+    """Return the options of a command by their heading in the help."""
+    recorder = _Recorder()
+    command.format_options(click.Context(command, info_name=name), recorder)
+    return {
+        heading: kept
+        for heading, rows in recorder.rows.items()
+        if (kept := [row for row in rows if row[0] != "--help"])
+    }
+
+
+def command_sections() -> str:
+    """Return a section for each command, and one for the options that most of them share."""
+    named = list(commands())
+    counts = Counter(
+        (heading, tuple(rows))
+        for name, command in named
+        for heading, rows in options(name, command).items()
+    )
+    shared = {heading: rows for (heading, rows), count in counts.items() if count >= _SHARED_BY}
+    parts = []
+    for name, command in named:
+        parts += [f"## {name}\n", *_about(name, command)]
+        also = []
+        for heading, rows in options(name, command).items():
+            own = [row for row in rows if row not in shared.get(heading, ())]
+            if len(own) < len(rows):
+                also.append(heading)
+            if own:
+                parts.append(_options_table(heading, own))
+        if also:
+            links = ", ".join(f"[{one.lower()}](#{_shared_anchor(one)})" for one in also)
+            parts.append(f"Shared options: {links}.\n")
+    parts.append("## Shared options\n")
+    for heading, all_rows in shared.items():
+        parts += [f"### {heading} options\n", _options_table(heading, list(all_rows))]
+    return "\n".join(parts).rstrip()
+
+
+def _shared_anchor(heading: str) -> str:
+    return f"{heading.lower().replace(' ', '-')}-options"
+
+
+def _about(name: str, command: click.Command) -> Iterator[str]:
+    text = inspect.cleandoc(command.help or "")
+    paragraphs = re.split(r"\n\s*\n", text.replace("\b\n", ""))
+    for paragraph in paragraphs:
+        if paragraph.startswith("Examples:"):
+            lines = paragraph.splitlines()[1:]
+            yield "```text\n" + "\n".join(line.removeprefix("  ") for line in lines) + "\n```\n"
+        else:
+            yield _markdown(" ".join(paragraph.split())) + "\n"
+    usage = " ".join(command.collect_usage_pieces(click.Context(command)))
+    yield f"Usage: `{name} {usage}`\n"
+
+
+def _options_table(heading: str, rows: list[Row]) -> str:
+    lines = [f"| {heading} | |", "|---|---|"]
+    lines += [f"| `{_cell(name)}` | {_cell(_markdown(text))} |" for name, text in rows]
+    return "\n".join(lines) + "\n"
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+def _markdown(text: str) -> str:
+    """Return plain help as Markdown: what would be read as emphasis, or as a tag, is escaped."""
+    parts = re.split(r"(`[^`]*`)", text)
+    return "".join(
+        part if part.startswith("`") else re.sub(r"([*_<])", r"\\\1", part) for part in parts
+    )
+
+
+def errors_table() -> str:
+    """Return every class of errors with its exit code and its meaning, below its parent."""
+    lines = ["| kind | exit code | meaning |", "|---|---|---|"]
+
+    def add(error: type[errors.ApplypruneError], depth: int) -> None:
+        if error not in {errors.ApplypruneError, errors.InputErrors}:
+            summary = (error.__doc__ or "").partition("\n")[0].replace("``", "`")
+            code = "130, 143" if error is errors.Interrupted else str(error.exit_code)
+            indent = "&emsp;" * depth
+            lines.append(f"| {indent}`{error.__name__}` | {code} | {_markdown(summary)} |")
+        for child in error.__subclasses__():
+            if child.__module__ == errors.__name__:
+                add(child, depth + 1)
+
+    add(errors.ApplypruneError, -1)
+    return "\n".join(lines)
+
+
+def events_table() -> str:
+    """Return every event of ``-o jsonl`` with its keys, by the JSON Schema."""
+    definitions = json.loads(_SCHEMA.read_text(encoding="utf-8"))["$defs"]
+    lines = ["| event | keys | meaning |", "|---|---|---|"]
+    for definition in definitions.values():
+        properties = definition.get("properties", {})
+        if "event" not in properties:
+            continue
+        keys = ", ".join(f"`{key}`" for key in properties if key != "event")
+        name = properties["event"]["const"]
+        lines.append(f"| `{name}` | {keys} | {_markdown(definition.get('description', ''))} |")
+    return "\n".join(lines)
+
+
+def bundle_spec() -> str:
+    """Return the fields of a Bundle's spec, by the CRD."""
+    lines = ["| field | type | default | meaning |", "|---|---|---|---|"]
+    for path, schema in _fields(_bundle_schema()["spec"]):
+        default = f"`{_shown(schema['default'])}`" if "default" in schema else ""
+        lines.append(f"| `{path}` | {_type(schema)} | {default} | {_meaning(schema)} |")
+    return "\n".join(lines)
+
+
+def bundle_status() -> str:
+    """Return the fields of a Bundle's status, by the CRD."""
+    lines = ["| field | type | meaning |", "|---|---|---|"]
+    for path, schema in _fields(_bundle_schema()["status"]):
+        lines.append(f"| `{path}` | {_type(schema)} | {_meaning(schema)} |")
+    return "\n".join(lines)
+
+
+def _bundle_schema() -> Mapping[str, Any]:
+    crd = yaml.safe_load((ROOT / "deploy/crd.yaml").read_text(encoding="utf-8"))
+    (version,) = crd["spec"]["versions"]
+    properties: Mapping[str, Any] = version["schema"]["openAPIV3Schema"]["properties"]
+    return properties
+
+
+def _fields(schema: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Mapping[str, Any]]]:
+    for name, child in schema.get("properties", {}).items():
+        here = f"{path}{name}"
+        yield here, child
+        yield from _fields(child, f"{here}.")
+        yield from _fields(child.get("items", {}), f"{here}[].")
+
+
+def _type(schema: Mapping[str, Any]) -> str:
+    if "enum" in schema:
+        return " \\| ".join(f"`{value}`" for value in schema["enum"])
+    if schema.get("x-kubernetes-int-or-string"):
+        return "integer or string"
+    if schema["type"] == "array":
+        return f"list of {schema['items']['type']}s"
+    return str(schema["type"])
+
+
+def _shown(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _meaning(schema: Mapping[str, Any]) -> str:
+    return _cell(_markdown(schema.get("description", "")))
+
+
+PARTS: Mapping[str, Callable[[], str]] = {
+    "commands": command_sections,
+    "errors": errors_table,
+    "events": events_table,
+    "bundle spec": bundle_spec,
+    "bundle status": bundle_status,
+}
+
+
+def generated() -> Mapping[str, str]:
+    """Return every page that has a generated part, as it should be."""
+    return {
+        page.name: _PART.sub(
+            lambda match: f"{match[1]}\n{PARTS[match[2]]()}\n\n{match[3]}", page.text
+        )
+        for page in PAGES
+        if _PART.search(page.text)
+    }
+
+
+if __name__ == "__main__":
+    for name, text in generated().items():
+        (ROOT / name).write_text(text, encoding="utf-8")
+    words.shrink()

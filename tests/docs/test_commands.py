@@ -1,0 +1,155 @@
+"""The commands in the docs run, and print what the docs say."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pytest
+
+from applyprune import __version__
+from tests.docs.pages import PAGES, ROOT, Page
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    from applyprune.localplane import Binaries
+
+ELSEWHERE = ("make ", "pip install ", "applyprune demo", ".venv/bin/python -m pytest ")
+"""What begins so runs in tests of its own, or would run the tests in themselves."""
+DOWN = "applyprune local down"
+"""All pages share one control plane, so this runs at the end of the last page only."""
+PROMISE = "# → "
+"""Before what a command's output must hold; any other comment is for the reader only."""
+PROMPT = "$ "
+"""Before a command in a block of ``console``; its whole output follows, ``…`` stands for a part."""
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A line of a page that a reader types, and a pattern that its output must match."""
+
+    line: str
+    output: str = ""
+
+    @property
+    def runs_here(self) -> bool:
+        """Whether the test of the commands runs it."""
+        return not self.line.startswith(ELSEWHERE) and self.line != DOWN
+
+
+def commands(page: Page) -> Iterator[Command]:
+    """Yield every command of the blocks of ``sh`` and ``console``, in order."""
+    for language, block in page.blocks:
+        if language == "sh":
+            for line in block.splitlines():
+                if line and not line.startswith("#"):
+                    promise = line.partition(PROMISE)[2]
+                    yield Command(re.split(r"\s+# ", line)[0], re.escape(promise))
+        if language == "console":
+            head, *rest = re.split(rf"^{re.escape(PROMPT)}", block, flags=re.MULTILINE)
+            assert head == "", f"{page.name}: a console block begins with a command"
+            for part in rest:
+                line, _, output = part.partition("\n")
+                yield Command(line, rf"\A{_pattern(output)}\Z")
+
+
+def _pattern(output: str) -> str:
+    lines = (
+        ".*".join(map(re.escape, re.split("…", re.sub(" +", " ", line.rstrip()))))
+        for line in output.splitlines()
+    )
+    return "\n".join(lines)
+
+
+def files(page: Page) -> Mapping[str, str]:
+    """Return the YAML blocks by the path that their first line, a comment, names."""
+    found = {}
+    for language, block in page.blocks:
+        head, _, content = block.partition("\n")
+        if language == "yaml":
+            assert head.startswith("# "), f"{page.name}: a YAML block names its file"
+            found[head.removeprefix("# ")] = content
+    return found
+
+
+RUN = [page for page in PAGES if any(command.runs_here for command in commands(page))]
+
+
+@pytest.fixture(scope="module")
+def environment(
+    binaries: Binaries, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Mapping[str, str]]:
+    """An environment with applyprune and kubectl, whose planes are the test's own."""
+    folder = tmp_path_factory.mktemp("docs")
+    programs = folder / "bin"
+    programs.mkdir()
+    (programs / "kubectl").symlink_to(binaries.kubectl)
+    script = programs / "applyprune"
+    script.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m applyprune "$@"\n')
+    script.chmod(0o755)
+    own = {key: value for key, value in os.environ.items() if key != "KUBECONFIG"}
+    own["PATH"] = f"{programs}:{own['PATH']}"
+    own["XDG_STATE_HOME"] = str(folder / "state")
+    up = subprocess.run(
+        [script, "local", "up"], env=own, check=True, capture_output=True, text=True
+    )
+    own["KUBECONFIG"] = up.stdout.strip().partition("=")[2]
+    yield own
+    subprocess.run(DOWN.split(), env=own, check=True, executable=script)
+
+
+@pytest.mark.parametrize("page", RUN, ids=lambda page: page.name)
+def test_the_commands_do_as_the_page_says(
+    page: Page, environment: Mapping[str, str], tmp_path: Path
+) -> None:
+    """In order and in one shell, as a reader would type them."""
+    for name, content in files(page).items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content)
+    run = [command for command in commands(page) if command.runs_here]
+    # In braces, so that what one command exports the next one has.
+    script = "\n".join(
+        f"{{ {command.line}\n}} > output-{number} 2>&1; echo $? > code-{number}"
+        for number, command in enumerate(run)
+    )
+    subprocess.run(["bash", "-c", script], cwd=tmp_path, env=environment, check=True)
+    wrong = []
+    for number, command in enumerate(run):
+        output = (tmp_path / f"output-{number}").read_text()
+        code = (tmp_path / f"code-{number}").read_text().strip()
+        plain = "\n".join(re.sub(" +", " ", line.rstrip()) for line in output.splitlines())
+        if code != "0" or not re.search(command.output, plain):
+            wrong.append(f"$ {command.line}\n{output}exit code {code}")
+    assert wrong == []
+
+
+def test_some_commands_run() -> None:
+    """Nothing above is empty by mistake."""
+    assert {"README.md", "docs/guides/controller.md"} <= {page.name for page in RUN}
+    promised = [command for page in RUN for command in commands(page) if command.output]
+    assert len(promised) > len(RUN)
+
+
+def test_every_make_target_exists() -> None:
+    """In the Makefile, as a target."""
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    targets = set(re.findall(r"^([a-z-]+):", makefile, re.MULTILINE))
+    typed = [command.line for page in PAGES for command in commands(page)]
+    inline = [one for page in PAGES for one in re.findall(r"`(make [a-z-]+)`", page.prose)]
+    named = {line.split()[1] for line in (*typed, *inline) if line.startswith("make ")}
+    assert named
+    assert named - targets == set()
+
+
+def test_the_image_is_that_of_this_version() -> None:
+    """Wherever a page builds it."""
+    built = [one for page in PAGES for one in re.findall(r"-t applyprune:(\S+) \.", page.text)]
+    assert set(built) == {__version__}

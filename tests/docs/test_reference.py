@@ -1,0 +1,167 @@
+"""The tables in the docs are those of the code."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+
+from applyprune import errors
+from applyprune.cli.crash import BUG
+from applyprune.cli.options.config_defaults import GUARDS, KEYS
+from applyprune.controller import constants
+from applyprune.controller.bundle import DeletionPolicy
+from applyprune.controller.constants import STALLING, Condition
+from applyprune.model.events import Outcome
+from applyprune.output.printers import PRINTERS
+from applyprune.planning import annotations as marks
+from applyprune.planning import applyset, dependencies, order
+from applyprune.planning.ownership import ignored_fields
+from applyprune.planning.schema import server_errors
+from tests.docs.generate import commands, generated, options
+from tests.docs.pages import PAGES, ROOT, first_column, page
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+NO_ERRORS = {0, 1, BUG}
+"""Exit codes that no error has: done, differences found, our own mistake."""
+EXIT_CODES = page("docs/reference/exit-codes.md")
+ANNOTATIONS = page("docs/reference/annotations.md")
+OUTPUT = page("docs/reference/output.md")
+BUNDLE = page("docs/reference/bundle.md")
+
+
+@pytest.mark.parametrize("name", sorted(generated()))
+def test_a_generated_page_is_as_generated(name: str) -> None:
+    """Otherwise: `make docs`."""
+    assert page(name).text == generated()[name], "run `make docs`"
+
+
+def test_the_reference_has_every_command() -> None:
+    """Each under a heading of its own."""
+    headings = set(
+        re.findall(r"^## (applyprune .*)$", page("docs/reference/cli.md").text, re.MULTILINE)
+    )
+    assert headings == {name for name, _ in commands()}
+
+
+def test_commands_and_options_that_are_named_exist() -> None:
+    """On every page, wherever they are written as code."""
+    named = dict(commands())
+    flags = {
+        flag
+        for name, command in named.items()
+        for rows in options(name, command).values()
+        for row, _ in rows
+        for flag in re.findall(r"--[a-z][a-z-]*", row)
+    } | {"--help"}
+    wrong = []
+    for one in PAGES:
+        if one.name in {"docs/words.md", "CHANGELOG.md"}:
+            continue
+        for code in re.findall(r"`([^`\n]+)`", one.prose):
+            said = re.findall(r"(?<![\w-])--[a-z][a-z-]*", code)
+            if code.startswith(("applyprune ", "-")):
+                wrong += [f"{one.name}: {flag}" for flag in said if flag not in flags]
+            if code.startswith("applyprune ") and not _is_command(code, named):
+                wrong.append(f"{one.name}: {code}")
+    assert wrong == []
+
+
+def _is_command(code: str, named: Mapping[str, object]) -> bool:
+    words = code.split()
+    groups = {" ".join(name.split()[:2]) for name in named}
+    return code.endswith(("COMMAND --help", "VERB --help")) or any(
+        " ".join(words[:count]) in {*named, *groups} for count in (2, 3)
+    )
+
+
+def test_the_exit_codes_are_those_of_the_errors() -> None:
+    """Every code that an error has is in the table, and no other."""
+    codes = re.findall(r"^\| (\d[\d, ]*) \|", EXIT_CODES.text, re.MULTILINE)
+    said = {int(code) for row in codes for code in row.split(",")}
+    classes = [
+        value
+        for value in vars(errors).values()
+        if isinstance(value, type) and issubclass(value, errors.ApplypruneError)
+    ]
+    interrupted = {errors.Interrupted(number).exit_code for number in (2, 15)}
+    assert said == NO_ERRORS | interrupted | {one.exit_code for one in classes}
+
+
+def test_every_annotation_on_a_manifest_is_listed() -> None:
+    """Those that the planner reads, and one of cli-utils."""
+    said = re.findall(
+        r"`([a-z0-9./-]+)`", " ".join(first_column(ANNOTATIONS.section("On a manifest")))
+    )
+    assert set(said) == {
+        order.WAVE,
+        dependencies.DEPENDS_ON,
+        marks.WAIT,
+        marks.READY_WHEN,
+        ignored_fields.CONFLICTS,
+        ignored_fields.IGNORED,
+        server_errors.RECREATE,
+        next(iter(marks._VALUES)),
+    }
+
+
+def test_every_annotation_on_a_bundle_is_listed() -> None:
+    """Those that the controller reads."""
+    said = re.findall(
+        r"`([a-z0-9./-]+)`", " ".join(first_column(ANNOTATIONS.section("On a Bundle")))
+    )
+    assert set(said) == {constants.RECONCILE_NOW, constants.APPROVE}
+
+
+def test_everything_under_our_prefix_is_listed() -> None:
+    """Whatever the package calls applyprune.dev/…, but for the API's own versions."""
+    found = {
+        name
+        for path in (ROOT / "applyprune").rglob("*.py")
+        for name in re.findall(r"applyprune\.dev/[a-z-]+\b(?![0-9/])", path.read_text("utf-8"))
+    }
+    # It only moves a resourceVersion, for the length of one request.
+    assert {name for name in found if name not in ANNOTATIONS.text} == {applyset.WANTED}
+
+
+def test_every_annotation_that_keeps_an_object_is_listed() -> None:
+    """The table of annotations is the one that the planner reads."""
+    kept = ANNOTATIONS.section("Keeping an object")
+    said = set(re.findall(r"`([a-z0-9./-]+: [a-z]+)`", kept))
+    assert said == {f"{key}: {value}" for key, value in marks._VALUES.items()}
+    assert all(f"`{one}`" in kept for one in (marks._ARGO, *marks._ARGO_OPTIONS))
+
+
+def test_every_format_is_listed() -> None:
+    """Those of -o."""
+    assert set(first_column(OUTPUT.section("Formats"))) == {f"`{name}`" for name in PRINTERS}
+
+
+def test_every_outcome_is_listed() -> None:
+    """Those of an object."""
+    said = {cell.strip("`") for cell in first_column(OUTPUT.section("Outcomes"))}
+    assert said == set(map(str, Outcome))
+
+
+def test_conditions_and_deletion_policies_are_listed() -> None:
+    """Those of a Bundle, each in its table, and the reasons that stall one."""
+    assert set(first_column(BUNDLE.section("Conditions"))) == {f"`{one}`" for one in Condition}
+    assert set(first_column(BUNDLE.section("Deletion policies"))) == {
+        f"`{one}`" for one in DeletionPolicy
+    }
+    (stalled,) = re.findall(r"^\| `Stalled` \| .*?: (.*) \|$", BUNDLE.text, re.MULTILINE)
+    assert set(re.findall(r"`(\w+)`", stalled)) == set(map(str, STALLING))
+
+
+def test_the_keys_of_the_configuration_file_are_listed() -> None:
+    """Those that it may have, and those that it must not have."""
+    text = page("docs/guides/input.md").section("Configuration file")
+    (allowed,) = re.findall(r"A key is the long name of an option: (.*?)\. ", text)
+    assert set(re.findall(r"`([a-z-]+)`", allowed)) == set(KEYS)
+    (never,) = re.findall(
+        r"^- Options that disable a guard .* These are (.*)\.$", text, re.MULTILINE
+    )
+    assert set(re.findall(r"`([a-z-]+)(?:: all)?`", never)) == set(GUARDS) | {"adopt"}

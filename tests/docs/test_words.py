@@ -1,0 +1,70 @@
+"""No old word and none of the worst phrases, in docs, help, schemas, messages, docstrings."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.docs import words
+from tests.docs.pages import ROOT
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def _name(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("path", words.documents(), ids=_name)
+def test_a_document_is_in_plain_english(path: Path) -> None:
+    """The help of every command is among them, as docs/reference/cli.md."""
+    assert list(map(str, words.in_file(path))) == []
+
+
+def test_a_module_is_in_plain_english() -> None:
+    """Its messages, docstrings and comments, unless it is listed as still to be reworded."""
+    listed = set(words.unclean())
+    found = [
+        str(one)
+        for path in words.modules()
+        if _name(path) not in listed
+        for one in words.in_file(path)
+    ]
+    assert found == []
+
+
+def test_the_list_of_unclean_modules_only_shrinks() -> None:
+    """`make docs` takes off it what has been reworded."""
+    wrong = [name for name in words.unclean() if not (ROOT / name).exists()]
+    wrong += [
+        name
+        for name in words.unclean()
+        if (ROOT / name).exists() and not words.in_file(ROOT / name)
+    ]
+    assert wrong == [], "run `make docs`"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Objects that were abandoned.",
+        "it bears the set's\nmarks",
+        "Use --keep for it.",
+        "this is no rule",
+        "LostRace",
+    ],
+)
+def test_a_rejected_word_is_found(text: str) -> None:
+    """In any case, across line ends, and as a word of its own."""
+    assert list(words.found_in(text, "here"))
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["There is no set.", "It is no longer there.", "--ready-when", "outstanding", "--keep-going"],
+)
+def test_good_english_is_not_rejected(text: str) -> None:
+    """What merely contains a rejected word."""
+    assert list(words.found_in(text, "here")) == []
