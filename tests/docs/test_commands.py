@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from applyprune import __version__
-from tests.docs.pages import PAGES, ROOT, Page
+from tests.docs.pages import PAGES, README, ROOT, Page, page
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -44,9 +44,9 @@ class Command:
         return not self.line.startswith(ELSEWHERE) and self.line != DOWN
 
 
-def commands(page: Page) -> Iterator[Command]:
+def commands(one: Page) -> Iterator[Command]:
     """Yield every command of the blocks of ``sh`` and ``console``, in order."""
-    for language, block in page.blocks:
+    for language, block in one.blocks:
         if language == "sh":
             for line in block.splitlines():
                 if line and not line.startswith("#"):
@@ -54,7 +54,7 @@ def commands(page: Page) -> Iterator[Command]:
                     yield Command(re.split(r"\s+# ", line)[0], re.escape(promise))
         if language == "console":
             head, *rest = re.split(rf"^{re.escape(PROMPT)}", block, flags=re.MULTILINE)
-            assert head == "", f"{page.name}: a console block begins with a command"
+            assert head == "", f"{one.name}: a console block begins with a command"
             for part in rest:
                 line, _, output = part.partition("\n")
                 yield Command(line, rf"\A{_pattern(output)}\Z")
@@ -68,18 +68,18 @@ def _pattern(output: str) -> str:
     return "\n".join(lines)
 
 
-def files(page: Page) -> Mapping[str, str]:
+def files(one: Page) -> Mapping[str, str]:
     """Return the YAML blocks by the path that their first line, a comment, names."""
     found = {}
-    for language, block in page.blocks:
+    for language, block in one.blocks:
         head, _, content = block.partition("\n")
         if language == "yaml":
-            assert head.startswith("# "), f"{page.name}: a YAML block names its file"
+            assert head.startswith("# "), f"{one.name}: a YAML block names its file"
             found[head.removeprefix("# ")] = content
     return found
 
 
-RUN = [page for page in PAGES if any(command.runs_here for command in commands(page))]
+RUN = [one for one in PAGES if any(command.runs_here for command in commands(one))]
 
 
 @pytest.fixture(scope="module")
@@ -105,16 +105,16 @@ def environment(
     subprocess.run(DOWN.split(), env=own, check=True, executable=script)
 
 
-@pytest.mark.parametrize("page", RUN, ids=lambda page: page.name)
+@pytest.mark.parametrize("one", RUN, ids=lambda one: one.name)
 def test_the_commands_do_as_the_page_says(
-    page: Page, environment: Mapping[str, str], tmp_path: Path
+    one: Page, environment: Mapping[str, str], tmp_path: Path
 ) -> None:
     """In order and in one shell, as a reader would type them."""
-    for name, content in files(page).items():
+    for name, content in files(one).items():
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(content)
-    run = [command for command in commands(page) if command.runs_here]
+    run = [command for command in commands(one) if command.runs_here]
     # In braces, so that what one command exports the next one has.
     script = "\n".join(
         f"{{ {command.line}\n}} > output-{number} 2>&1; echo $? > code-{number}"
@@ -133,8 +133,8 @@ def test_the_commands_do_as_the_page_says(
 
 def test_some_commands_run() -> None:
     """Nothing above is empty by mistake."""
-    assert {"README.md", "docs/guides/controller.md"} <= {page.name for page in RUN}
-    promised = [command for page in RUN for command in commands(page) if command.output]
+    assert {"README.md", "docs/guides/controller.md"} <= {one.name for one in RUN}
+    promised = [command for one in RUN for command in commands(one) if command.output]
     assert len(promised) > len(RUN)
 
 
@@ -142,8 +142,8 @@ def test_every_make_target_exists() -> None:
     """In the Makefile, as a target."""
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     targets = set(re.findall(r"^([a-z-]+):", makefile, re.MULTILINE))
-    typed = [command.line for page in PAGES for command in commands(page)]
-    inline = [one for page in PAGES for one in re.findall(r"`(make [a-z-]+)`", page.prose)]
+    typed = [command.line for one in PAGES for command in commands(one)]
+    inline = [line for one in PAGES for line in re.findall(r"`(make [a-z-]+)`", one.prose)]
     named = {line.split()[1] for line in (*typed, *inline) if line.startswith("make ")}
     assert named
     assert named - targets == set()
@@ -151,5 +151,16 @@ def test_every_make_target_exists() -> None:
 
 def test_the_image_is_that_of_this_version() -> None:
     """Wherever a page builds it."""
-    built = [one for page in PAGES for one in re.findall(r"-t applyprune:(\S+) \.", page.text)]
+    built = [tag for one in PAGES for tag in re.findall(r"-t applyprune:(\S+) \.", one.text)]
     assert set(built) == {__version__}
+
+
+def test_the_example_of_a_refused_prune_is_real() -> None:
+    """It is what tests/e2e sees on a screen."""
+    (example,) = [text for language, text in page("docs/concepts/safety.md").blocks if not language]
+    assert example in (ROOT / "fixtures/screens/refused.pipe.txt").read_text(encoding="utf-8")
+
+
+def test_the_readme_is_a_page_of_five_minutes() -> None:
+    """What is longer belongs to docs/."""
+    assert len(README.text.splitlines()) <= 175

@@ -90,7 +90,8 @@ def apply_options(verb: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "--prune/--no-prune",
             default=True,
-            help="Whether to delete objects that have left the set.  [default: prune]",
+            help="Whether to delete objects that have left the set. If not, they stay in the "
+            "inventory.  [default: prune]",
         ),
     )
 
