@@ -106,7 +106,7 @@ def environment(
 
 
 @pytest.mark.parametrize("one", RUN, ids=lambda one: one.name)
-def test_the_commands_do_as_the_page_says(
+def test_commands_print_what_the_page_shows(
     one: Page, environment: Mapping[str, str], tmp_path: Path
 ) -> None:
     """In order and in one shell, as a reader would type them."""
@@ -131,14 +131,14 @@ def test_the_commands_do_as_the_page_says(
     assert wrong == []
 
 
-def test_some_commands_run() -> None:
+def test_commands_with_shown_output_exist() -> None:
     """Nothing above is empty by mistake."""
     assert {"README.md", "docs/guides/controller.md"} <= {one.name for one in RUN}
     promised = [command for one in RUN for command in commands(one) if command.output]
     assert len(promised) > len(RUN)
 
 
-def test_every_make_target_exists() -> None:
+def test_make_targets_exist() -> None:
     """In the Makefile, as a target."""
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     targets = set(re.findall(r"^([a-z-]+):", makefile, re.MULTILINE))
@@ -149,18 +149,18 @@ def test_every_make_target_exists() -> None:
     assert named - targets == set()
 
 
-def test_the_image_is_that_of_this_version() -> None:
+def test_image_has_the_tag_of_this_version() -> None:
     """Wherever a page builds it."""
     built = [tag for one in PAGES for tag in re.findall(r"-t applyprune:(\S+) \.", one.text)]
     assert set(built) == {__version__}
 
 
-def test_the_example_of_a_refused_prune_is_real() -> None:
+def test_example_of_a_refused_prune_is_real() -> None:
     """It is what tests/e2e sees on a screen."""
     (example,) = [text for language, text in page("docs/concepts/safety.md").blocks if not language]
     assert example in (ROOT / "fixtures/screens/refused.pipe.txt").read_text(encoding="utf-8")
 
 
-def test_the_readme_is_a_page_of_five_minutes() -> None:
+def test_readme_takes_five_minutes() -> None:
     """What is longer belongs to docs/."""
     assert len(README.text.splitlines()) <= 175

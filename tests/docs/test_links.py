@@ -17,7 +17,7 @@ def _name(one: Page) -> str:
 
 
 @pytest.mark.parametrize("one", PAGES, ids=_name)
-def test_a_link_leads_somewhere(one: Page) -> None:
+def test_links_lead_to_pages_and_headings(one: Page) -> None:
     """To a file of this repository, and to a heading there; what is elsewhere is not tried."""
     broken = []
     for link in _LINK.findall(one.prose):
@@ -35,19 +35,19 @@ def test_a_link_leads_somewhere(one: Page) -> None:
 
 
 @pytest.mark.parametrize("one", PAGES, ids=_name)
-def test_a_heading_is_there_once(one: Page) -> None:
+def test_headings_of_a_page_differ(one: Page) -> None:
     """So each has an anchor of its own; the changelog's repeat by its form."""
     if one.name != "CHANGELOG.md":
         assert len(set(one.anchors)) == len(one.anchors)
 
 
 @pytest.mark.parametrize("one", PAGES, ids=_name)
-def test_a_path_that_is_named_exists(one: Page) -> None:
+def test_paths_exist(one: Page) -> None:
     """As code, from the root of the repository."""
     assert [path for path in _PATH.findall(one.prose) if not (ROOT / path).exists()] == []
 
 
-def test_every_stop_of_the_walk_exists() -> None:
+def test_walk_names_files_and_functions_that_exist() -> None:
     """A module, and a function or class in it."""
     walk = page("CONTRIBUTING.md").section("From `applyprune apply` to the PATCH")
     stops = re.findall(r"^\| \d+ \| `(.*?)` \| `(.*?)` \|", walk, re.MULTILINE)
@@ -57,7 +57,7 @@ def test_every_stop_of_the_walk_exists() -> None:
         assert re.search(rf"^(def|class) {name}\b", source, re.MULTILINE), (path, name)
 
 
-def test_every_page_is_reached_from_the_readme() -> None:
+def test_pages_are_linked_from_the_readme() -> None:
     """By links, from page to page."""
     reached, waiting = set(), [README.name]
     names = {one.name for one in PAGES}
@@ -78,7 +78,7 @@ _CITES = re.compile(r"(safety rule|design §|failures(?:\.md)? §)\s*(\d+(?:\.\d
 _DESIGN = "docs/concepts/design.md"
 
 
-def test_a_rule_that_the_code_cites_has_a_heading() -> None:
+def test_rules_cited_by_the_code_have_headings() -> None:
     """In docs/concepts/design.md: `design §3`, `safety rule 12`, `failures §1.1`."""
     headings = re.findall(r"^#+ (.*)$", page(_DESIGN).prose, re.MULTILINE)
     forms = {"safety rule": "Safety rule {}: ", "design §": "{}. "}

@@ -34,12 +34,12 @@ BUNDLE = page("docs/reference/bundle.md")
 
 
 @pytest.mark.parametrize("name", sorted(generated()))
-def test_a_generated_page_is_as_generated(name: str) -> None:
+def test_generated_parts_are_up_to_date(name: str) -> None:
     """Otherwise: `make docs`."""
     assert page(name).text == generated()[name], "run `make docs`"
 
 
-def test_the_reference_has_every_command() -> None:
+def test_reference_has_every_command() -> None:
     """Each under a heading of its own."""
     headings = set(
         re.findall(r"^## (applyprune .*)$", page("docs/reference/cli.md").text, re.MULTILINE)
@@ -47,7 +47,7 @@ def test_the_reference_has_every_command() -> None:
     assert headings == {name for name, _ in commands()}
 
 
-def test_commands_and_options_that_are_named_exist() -> None:
+def test_commands_and_options_exist() -> None:
     """On every page, wherever they are written as code."""
     named = dict(commands())
     flags = {
@@ -78,7 +78,7 @@ def _is_command(code: str, named: Mapping[str, object]) -> bool:
     )
 
 
-def test_the_exit_codes_are_those_of_the_errors() -> None:
+def test_exit_codes_are_those_of_the_errors() -> None:
     """Every code that an error has is in the table, and no other."""
     codes = re.findall(r"^\| (\d[\d, ]*) \|", EXIT_CODES.text, re.MULTILINE)
     said = {int(code) for row in codes for code in row.split(",")}
@@ -91,7 +91,7 @@ def test_the_exit_codes_are_those_of_the_errors() -> None:
     assert said == NO_ERRORS | interrupted | {one.exit_code for one in classes}
 
 
-def test_every_annotation_on_a_manifest_is_listed() -> None:
+def test_annotations_of_a_manifest_are_listed() -> None:
     """Those that the planner reads, and one of cli-utils."""
     said = re.findall(
         r"`([a-z0-9./-]+)`", " ".join(first_column(ANNOTATIONS.section("On a manifest")))
@@ -108,7 +108,7 @@ def test_every_annotation_on_a_manifest_is_listed() -> None:
     }
 
 
-def test_every_annotation_on_a_bundle_is_listed() -> None:
+def test_annotations_of_a_bundle_are_listed() -> None:
     """Those that the controller reads."""
     said = re.findall(
         r"`([a-z0-9./-]+)`", " ".join(first_column(ANNOTATIONS.section("On a Bundle")))
@@ -116,7 +116,7 @@ def test_every_annotation_on_a_bundle_is_listed() -> None:
     assert set(said) == {constants.RECONCILE_NOW, constants.APPROVE}
 
 
-def test_everything_under_our_prefix_is_listed() -> None:
+def test_names_with_our_prefix_are_listed() -> None:
     """Whatever the package calls applyprune.dev/…, but for the API's own versions."""
     found = {
         name
@@ -127,7 +127,7 @@ def test_everything_under_our_prefix_is_listed() -> None:
     assert {name for name in found if name not in ANNOTATIONS.text} == {applyset.WANTED}
 
 
-def test_every_annotation_that_keeps_an_object_is_listed() -> None:
+def test_keep_annotations_are_listed() -> None:
     """The table of annotations is the one that the planner reads."""
     kept = ANNOTATIONS.section("Keeping an object")
     said = set(re.findall(r"`([a-z0-9./-]+: [a-z]+)`", kept))
@@ -135,12 +135,12 @@ def test_every_annotation_that_keeps_an_object_is_listed() -> None:
     assert all(f"`{one}`" in kept for one in (marks._ARGO, *marks._ARGO_OPTIONS))
 
 
-def test_every_format_is_listed() -> None:
+def test_formats_are_listed() -> None:
     """Those of -o."""
     assert set(first_column(OUTPUT.section("Formats"))) == {f"`{name}`" for name in PRINTERS}
 
 
-def test_every_outcome_is_listed() -> None:
+def test_outcomes_are_listed() -> None:
     """Those of an object."""
     said = {cell.strip("`") for cell in first_column(OUTPUT.section("Outcomes"))}
     assert said == set(map(str, Outcome))
@@ -156,7 +156,7 @@ def test_conditions_and_deletion_policies_are_listed() -> None:
     assert set(re.findall(r"`(\w+)`", stalled)) == set(map(str, STALLING))
 
 
-def test_the_keys_of_the_configuration_file_are_listed() -> None:
+def test_keys_of_the_configuration_file_are_listed() -> None:
     """Those that it may have, and those that it must not have."""
     text = page("docs/guides/input.md").section("Configuration file")
     (allowed,) = re.findall(r"A key is the long name of an option: (.*?)\. ", text)

@@ -18,12 +18,12 @@ def _name(path: Path) -> str:
 
 
 @pytest.mark.parametrize("path", words.documents(), ids=_name)
-def test_a_document_is_in_plain_english(path: Path) -> None:
+def test_documents_use_no_rejected_words(path: Path) -> None:
     """The help of every command is among them, as docs/reference/cli.md."""
     assert list(map(str, words.in_file(path))) == []
 
 
-def test_a_module_is_in_plain_english() -> None:
+def test_modules_use_no_rejected_words() -> None:
     """Its messages, docstrings and comments, unless it is listed as still to be reworded."""
     listed = set(words.unclean())
     found = [
@@ -35,7 +35,7 @@ def test_a_module_is_in_plain_english() -> None:
     assert found == []
 
 
-def test_the_list_of_unclean_modules_only_shrinks() -> None:
+def test_list_of_unclean_modules_only_shrinks() -> None:
     """`make docs` takes off it what has been reworded."""
     wrong = [name for name in words.unclean() if not (ROOT / name).exists()]
     wrong += [
@@ -56,7 +56,7 @@ def test_the_list_of_unclean_modules_only_shrinks() -> None:
         "LostRace",
     ],
 )
-def test_a_rejected_word_is_found(text: str) -> None:
+def test_rejected_words_are_found(text: str) -> None:
     """In any case, across line ends, and as a word of its own."""
     assert list(words.found_in(text, "here"))
 
@@ -65,6 +65,6 @@ def test_a_rejected_word_is_found(text: str) -> None:
     "text",
     ["There is no set.", "It is no longer there.", "--ready-when", "outstanding", "--keep-going"],
 )
-def test_good_english_is_not_rejected(text: str) -> None:
+def test_good_english_is_accepted(text: str) -> None:
     """What merely contains a rejected word."""
     assert list(words.found_in(text, "here")) == []
