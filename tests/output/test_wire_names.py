@@ -12,12 +12,12 @@ import tokenize
 from pathlib import Path
 
 from applyprune.output.wire_names import KEYS
-from tests.support.output.golden import FILES, FOLDER
+from tests.support.output.printed import FILES, FOLDER
 
 ROOT = Path(__file__).parents[2]
 PRINT = """
 import sys
-from tests.support.output.golden import printed
+from tests.support.output.printed import printed
 sys.stdout.write(printed(sys.argv[1]))
 """
 

@@ -84,7 +84,7 @@ def test_finalizer_is_attributed_to_its_controller_and_whether_it_runs(
         "wait", "deployment/holder", "-n", stage.namespace, "--for=condition=Available",
         "--timeout=60s",
     )  # fmt: skip
-    story = stage.run(config_map("a"), timeout=3.0)
+    story = stage.run(config_map("a"), timeout=1.0)
     assert (story.exit_code, story.outcomes["configmap/held"]) == (5, Outcome.FAILED)
     holder = f"deployment.apps/holder in namespace {stage.namespace}"
     assert _why(story, "configmap/held") == [
@@ -92,7 +92,7 @@ def test_finalizer_is_attributed_to_its_controller_and_whether_it_runs(
     ]
 
     kubectl("delete", "deployment/holder", "-n", stage.namespace)
-    story = stage.run(config_map("a"), timeout=3.0)
+    story = stage.run(config_map("a"), timeout=1.0)
     assert _why(story, "configmap/held") == [
         f"finalizer {HOLD}, put on by holder: no workload of that name runs"
     ]
@@ -110,7 +110,7 @@ def test_finalizer_of_a_controller_pruned_in_the_same_run_is_explained(
     """It went first, and now nobody takes its finalizer off."""
     stage.run(config_map("held"), _controller("keeper"))
     hold("held", "keeper")
-    story = stage.run(mode=Mode.DELETE, timeout=3.0)
+    story = stage.run(mode=Mode.DELETE, timeout=1.0)
     assert story.outcomes == {
         "deployment.apps/keeper": Outcome.DELETED,
         "configmap/held": Outcome.FAILED,
@@ -126,7 +126,7 @@ def test_finalizer_of_a_controller_pruned_in_the_same_run_is_explained(
 def test_finalizer_of_the_manifest_is_explained(stage: Stage, api: Api) -> None:
     """Our own field manager has put it on, and no more is known."""
     stage.run(config_map("a"), config_map("held", finalizers=[HOLD]))
-    story = stage.run(config_map("a"), timeout=3.0)
+    story = stage.run(config_map("a"), timeout=1.0)
     assert _why(story, "configmap/held") == [
         f"finalizer {HOLD}, set by the manifest: nothing says who is to remove it"
     ]
@@ -145,7 +145,7 @@ def test_unreadable_workloads_make_the_explanation_shorter(
         faults.status(403, reason="Forbidden", message="deployments.apps is forbidden"),
         where=lambda seen: seen.path == "/apis/apps/v1/deployments",
     )
-    story = spoiled.run(config_map("a"), timeout=3.0)
+    story = spoiled.run(config_map("a"), timeout=1.0)
     assert (story.exit_code, story.outcomes["configmap/held"]) == (5, Outcome.FAILED)
     (why,) = _why(story, "configmap/held")
     unread = "deployments.apps: deployments.apps is forbidden"

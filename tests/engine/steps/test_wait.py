@@ -372,7 +372,7 @@ def test_claim_is_ready_when_bound(stage: Stage, puppets: Puppets) -> None:
     )
 
     def provide() -> None:
-        time.sleep(1.0)
+        time.sleep(0.3)
         assert puppets.api("POST", "/api/v1/persistentvolumes", volume)[0] == 201
 
     with meanwhile(provide):
@@ -496,7 +496,7 @@ def test_custom_ready_rule_decides_readiness(
     def rise() -> None:
         assert waits.wait(20)
         puppets.set(path, {"level": 3, "conditions": [{"type": "Ready", "status": "True"}]})
-        time.sleep(1.0)
+        time.sleep(0.5)
         turned.append(time.monotonic())
         puppets.set(path, {"level": 4})
 
@@ -790,7 +790,7 @@ def test_dependent_is_sent_when_its_dependency_is_ready_even_without_wait(
 
     def turn() -> None:
         eventually(lambda: puppets.api.exists(puppets.path("configmaps", "free")), "free")
-        time.sleep(1.0)
+        time.sleep(0.3)
         puppets.pod("first", ready())
 
     with meanwhile(turn):
@@ -845,7 +845,7 @@ def test_failure_does_not_release_dependents_of_another_object(
 
     def turn() -> None:
         puppets.pod("lost", {"phase": "Failed", "reason": "Evicted"})
-        time.sleep(2.0)
+        time.sleep(0.5)
         puppets.pod("slow", ready())
 
     with meanwhile(turn):
@@ -866,7 +866,7 @@ def test_second_wave_is_sent_when_the_first_is_ready(
     def turn() -> None:
         path = puppets.path("pods", "first")
         eventually(lambda: puppets.api.exists(path), path)
-        time.sleep(1.0)
+        time.sleep(0.3)
         puppets.pod("first", ready())
 
     with meanwhile(turn):
@@ -893,7 +893,7 @@ def test_signal_ends_the_wait_and_records_everything(stage: Stage, waits: Flag) 
 
     def interrupt() -> None:
         assert waits.wait(20)
-        time.sleep(3.0)
+        time.sleep(0.5)
         asked.append(time.monotonic())
         stage.stop.request(2)
 
@@ -1019,13 +1019,13 @@ def test_wait_without_watches_lists_periodically(
 
     def turn() -> None:
         assert waits.wait(20)
-        time.sleep(3.0)
+        time.sleep(1.5)
         puppets.pod("p", ready())
 
     with meanwhile(turn):
         story = spoiled.run(pod("p"), wait=True, timeout=60.0)
     assert (story.exit_code, became_ready(story)) == (0, {"pod/p"})
-    assert len([seen for seen in proxy.exchanges if seen.path.endswith("/pods")]) < 30
+    assert len([seen for seen in proxy.exchanges if seen.path.endswith("/pods")]) < 20
 
 
 def test_wait_without_permission_for_pods_still_works(spoiled: Stage, proxy: FaultProxy) -> None:

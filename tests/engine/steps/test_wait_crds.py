@@ -14,16 +14,27 @@ from tests.support.plane import NO_NODES
 from tests.support.stage import Stage
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.support.api import Api
     from tests.support.plane import FreshPlane
 
 
 @pytest.fixture
-def stage(fresh_plane: FreshPlane) -> Stage:
+def crd_stage(fresh_plane: FreshPlane) -> Stage:
     """A set on a plane of its own: kinds belong to a whole cluster."""
     return Stage(fresh_plane(NO_NODES).kubeconfig, "default")
 
 
-def test_crd_and_custom_resources_apply_in_one_run_in_any_order(stage: Stage) -> None:
+@pytest.fixture
+def shop(stage: Stage, api: Api) -> Iterator[str]:
+    """The name of a Namespace that the set creates on the run's plane; it goes with the test."""
+    name = f"{stage.namespace}-shop"
+    yield name
+    api("DELETE", f"/api/v1/namespaces/{name}")
+
+
+def test_crd_and_custom_resources_apply_in_one_run_in_any_order(crd_stage: Stage) -> None:
     """The custom resource stands before its CRD; everything goes in at once, and out again."""
     bodies = (
         custom_resource("f"),
@@ -31,9 +42,9 @@ def test_crd_and_custom_resources_apply_in_one_run_in_any_order(stage: Stage) ->
         custom_resource("c", "Bar"),
         crd("Bar", scope="Cluster"),
     )
-    assert set(stage.run(*bodies).outcomes.values()) == {Outcome.CREATED}
-    assert set(stage.run(*bodies).outcomes.values()) == {Outcome.UNCHANGED}
-    story = stage.run(mode=Mode.DELETE, timeout=60.0)
+    assert set(crd_stage.run(*bodies).outcomes.values()) == {Outcome.CREATED}
+    assert set(crd_stage.run(*bodies).outcomes.values()) == {Outcome.UNCHANGED}
+    story = crd_stage.run(mode=Mode.DELETE, timeout=60.0)
     assert set(story.outcomes.values()) == {Outcome.DELETED}
     order = [name.partition("/")[0] for name in story.outcomes]
     assert order.index("foo.x.example.com") < order.index(
@@ -41,14 +52,14 @@ def test_crd_and_custom_resources_apply_in_one_run_in_any_order(stage: Stage) ->
     )
 
 
-def test_changed_schema_sends_the_custom_resources_again(stage: Stage) -> None:
+def test_changed_schema_sends_the_custom_resources_again(crd_stage: Stage) -> None:
     """It alters what is read without touching the object."""
-    stage.run(crd(), custom_resource("f"))
+    crd_stage.run(crd(), custom_resource("f"))
     changed = crd()
     changed["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["more"] = {
         "type": "string"
     }
-    story = stage.run(changed, custom_resource("f"))
+    story = crd_stage.run(changed, custom_resource("f"))
     (step,) = [
         step
         for event in story.events
@@ -58,17 +69,17 @@ def test_changed_schema_sends_the_custom_resources_again(stage: Stage) -> None:
     ]
     assert step.action == "update"
     assert (
-        stage.run(changed, custom_resource("f")).outcomes["foo.x.example.com/f"]
+        crd_stage.run(changed, custom_resource("f")).outcomes["foo.x.example.com/f"]
         is Outcome.UNCHANGED
     )
 
 
-def test_entries_of_a_deleted_kind_are_removed(stage: Stage) -> None:
+def test_entries_of_a_deleted_kind_are_removed(crd_stage: Stage) -> None:
     """Fresh discovery lacks it, and its CRD is a Status NotFound: its objects are gone too."""
-    mine = Stage(stage.kubeconfig, "default", name="mine")
-    stage.run(crd())
+    mine = Stage(crd_stage.kubeconfig, "default", name="mine")
+    crd_stage.run(crd())
     mine.run(custom_resource("f"), config_map("a"))
-    stage.run(
+    crd_stage.run(
         mode=Mode.DELETE, allow_cascade=frozenset({"customresourcedefinition/foos.x.example.com"})
     )
     story = mine.run(config_map("a"))
@@ -76,13 +87,13 @@ def test_entries_of_a_deleted_kind_are_removed(stage: Stage) -> None:
     assert mine.listed() == {"configmap/a"}
 
 
-def test_crd_with_foreign_custom_resources_is_not_deleted(stage: Stage) -> None:
+def test_crd_with_foreign_custom_resources_is_not_deleted(crd_stage: Stage) -> None:
     """Both are counted, named, and neither is touched; the option printed allows exactly that."""
-    other = Stage(stage.kubeconfig, "default", name="other")
+    other = Stage(crd_stage.kubeconfig, "default", name="other")
     name = "customresourcedefinition.apiextensions.k8s.io/foos.x.example.com"
-    stage.run(crd(), custom_resource("ours"), config_map("a"))
+    crd_stage.run(crd(), custom_resource("ours"), config_map("a"))
     other.run(custom_resource("theirs"))
-    story = stage.run(config_map("a"))
+    story = crd_stage.run(config_map("a"))
     assert story.exit_code == 6
     assert story.outcomes == {
         "configmap/a": Outcome.UNCHANGED,
@@ -92,55 +103,55 @@ def test_crd_with_foreign_custom_resources_is_not_deleted(stage: Stage) -> None:
     problem = story.problem(name)
     assert "2 objects, 1 of which are not of this set: default/foo.x.example.com/theirs" in problem
     assert f"To allow exactly this: --allow-cascade {name}." in problem
-    allowed = stage.run(config_map("a"), allow_cascade=frozenset({name}))
+    allowed = crd_stage.run(config_map("a"), allow_cascade=frozenset({name}))
     assert (allowed.exit_code, allowed.outcomes[name]) == (0, Outcome.PRUNED)
 
 
-def test_namespace_with_foreign_contents_is_not_deleted(stage: Stage) -> None:
+def test_namespace_with_foreign_contents_is_not_deleted(stage: Stage, shop: str) -> None:
     """The whole delete is refused; --orphan leaves the namespace and takes the rest."""
-    home: dict[str, Any] = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}}
-    other = Stage(stage.kubeconfig, "default", name="other")
-    stage.run(home, config_map("ours", namespace="shop"))
-    other.run(config_map("theirs", namespace="shop"))
+    home: dict[str, Any] = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": shop}}
+    other = Stage(stage.kubeconfig, stage.namespace, name="other")
+    stage.run(home, config_map("ours", namespace=shop))
+    other.run(config_map("theirs", namespace=shop))
     refused = stage.run(mode=Mode.DELETE)
     assert refused.exit_code == 6
-    assert "1 of which are not of this set: shop/configmap/theirs" in refused.problem(
-        "namespace/shop"
+    assert f"1 of which are not of this set: {shop}/configmap/theirs" in refused.problem(
+        f"namespace/{shop}"
     )
     assert refused.outcomes["configmap/ours"] is Outcome.NOT_PRUNED
-    kept = stage.run(mode=Mode.DELETE, orphan=frozenset({"namespace/shop"}))
+    kept = stage.run(mode=Mode.DELETE, orphan=frozenset({f"namespace/{shop}"}))
     assert kept.outcomes == {
         "configmap/ours": Outcome.DELETED,
-        "namespace/shop": Outcome.ORPHANED,
+        f"namespace/{shop}": Outcome.ORPHANED,
     }
-    assert set(other.run(config_map("theirs", namespace="shop")).outcomes.values()) == {
+    assert set(other.run(config_map("theirs", namespace=shop)).outcomes.values()) == {
         Outcome.UNCHANGED
     }
 
 
-def test_children_of_the_sets_own_objects_are_not_foreign(stage: Stage) -> None:
+def test_children_of_the_sets_own_objects_are_not_foreign(stage: Stage, shop: str) -> None:
     """ReplicaSet and Pods of our Deployment, the namespace's default account, Events."""
-    home: dict[str, Any] = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}}
+    home: dict[str, Any] = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": shop}}
     deployment = copy.deepcopy(DEPLOYMENT)
-    deployment["metadata"]["namespace"] = "shop"
+    deployment["metadata"]["namespace"] = shop
     stage.run(home, deployment)
     story = stage.run(mode=Mode.DELETE, timeout=60.0)
     assert set(story.outcomes.values()) == {Outcome.DELETED}, story.events
 
 
 @pytest.mark.parametrize("how", ["annotated", "adopted", "--orphan", "still wanted"])
-def test_orphaned_object_survives_its_namespaces_prune(stage: Stage, how: str) -> None:
+def test_orphaned_object_survives_its_namespaces_prune(stage: Stage, shop: str, how: str) -> None:
     """Kept, adopted or still in the input: the Namespace around it is refused."""
-    home: dict[str, Any] = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}}
+    home: dict[str, Any] = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": shop}}
     marks = {"applyprune.dev/prune": "disabled"} if how == "annotated" else {}
-    precious = config_map("precious", namespace="shop", annotations=marks)
+    precious = config_map("precious", namespace=shop, annotations=marks)
     if how == "adopted":
-        other = Stage(stage.kubeconfig, "default", name="other")
+        other = Stage(stage.kubeconfig, stage.namespace, name="other")
         other.run(home)
         other.run(home, precious, prune=False)
         stage.run(home, precious, adopt=Adopt.ALL)
         other.run(mode=Mode.DELETE)
-    stage.run(home, precious, config_map("plain", namespace="shop"))
+    stage.run(home, precious, config_map("plain", namespace=shop))
     orphan = frozenset({"configmap/precious"} if how == "--orphan" else ())
     if how == "still wanted":
         story = stage.run(precious, orphan=orphan)
@@ -148,9 +159,9 @@ def test_orphaned_object_survives_its_namespaces_prune(stage: Stage, how: str) -
         story = stage.run(mode=Mode.DELETE, orphan=orphan)
     if how == "adopted":
         # Its Namespace was adopted with it, and an adopted Namespace is not deleted at all.
-        assert story.outcomes["namespace/shop"] is Outcome.ORPHANED
+        assert story.outcomes[f"namespace/{shop}"] is Outcome.ORPHANED
     else:
         assert story.exit_code == 6, story.events
-        assert "shop/configmap/precious" in story.problem("namespace/shop")
+        assert f"{shop}/configmap/precious" in story.problem(f"namespace/{shop}")
     lives = stage.run(precious, adopt=Adopt.ALL, prune=False)
     assert lives.outcomes["configmap/precious"] is not Outcome.CREATED

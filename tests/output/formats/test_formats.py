@@ -33,14 +33,16 @@ from applyprune.model.problem import Problem, ProblemKind
 from applyprune.output.formats.github import GitHubPrinter
 from applyprune.output.formats.markdown import block, code
 from applyprune.output.printers import OutputTarget, Places, printer
-from tests.support.output.golden import FILES, FOLDER, SUMMARY, printed
 from tests.support.output.parsers import JUNIT, commands
+from tests.support.output.printed import FILES, SUMMARY, printed
 from tests.support.output.schemas import complaints
 from tests.support.output.stream import EVENTS, EVIL
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
+
+    from syrupy.assertion import SnapshotAssertion
 
     from applyprune.model.events import Event
 
@@ -208,12 +210,14 @@ def test_text_breaks_no_format(text: str) -> None:
     assert len(printed_as["name"].splitlines()) == 1
 
 
-def test_summary_is_appended_to_what_is_there(tmp_path: Path) -> None:
-    """It is appended to what is there, as the fixture shows it."""
+def test_summary_is_appended_to_what_is_there(tmp_path: Path, golden: SnapshotAssertion) -> None:
+    """A step of a job may have written one before."""
     summary = tmp_path / "summary.md"
     summary.write_text("before\n")
     printed("github", summary=summary)
-    assert summary.read_text() == f"before\n{(FOLDER / SUMMARY).read_text(encoding='utf-8')}"
+    before, appended = summary.read_text().split("\n", 1)
+    assert before == "before"
+    assert appended == golden(name=f"output/{SUMMARY}")
 
 
 def test_unwritable_summary_is_reported(tmp_path: Path) -> None:

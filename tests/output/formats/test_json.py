@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, fields, is_dataclass
-from typing import Any, get_args, get_type_hints
+from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
 import pytest
 from jsonschema import Draft202012Validator
@@ -37,9 +37,12 @@ from applyprune.model.options import DryRun, Mode
 from applyprune.output.formats.json import data, shape
 from applyprune.output.wire_names import EVENT_NAMES, KEYS
 from tests.support.output import stream
-from tests.support.output.golden import FILES, FOLDER, SUMMARY, printed
+from tests.support.output.printed import FILES, FOLDER, SUMMARY, printed
 from tests.support.output.schemas import NAMES, complaints, schema
 from tests.support.planning import body, desired
+
+if TYPE_CHECKING:
+    from syrupy.assertion import SnapshotAssertion
 
 EVENTS: tuple[type, ...] = get_args(events.Event)
 
@@ -206,9 +209,9 @@ def test_schemas_name_every_outcome() -> None:
 
 
 @pytest.mark.parametrize("form", FILES)
-def test_formats_match_their_golden_files(form: str) -> None:
-    """Changing one changes a contract; ``python -m tests.support.output.golden`` writes them."""
-    assert printed(form) == (FOLDER / FILES[form]).read_text(encoding="utf-8")
+def test_formats_match_their_golden_files(form: str, golden: SnapshotAssertion) -> None:
+    """Changing one changes a contract: ``pytest --snapshot-update``, then look at it."""
+    assert printed(form) == golden(name=f"output/{FILES[form]}")
 
 
 @pytest.mark.parametrize("form", [*FILES, "summary"])

@@ -6,7 +6,7 @@ import re
 
 import xmlschema
 
-from tests.support.output.golden import FOLDER
+from tests.support.output.printed import FOLDER
 
 JUNIT = xmlschema.XMLSchema(FOLDER / "junit-10.xsd")
 COMMAND = re.compile(r"::(?P<name>[a-z-]+)(?: (?P<properties>[^:]*))?::(?P<data>.*)")

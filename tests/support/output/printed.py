@@ -1,7 +1,4 @@
-"""The files of ``fixtures/output``: what each format makes of the stream of ``stream.py``.
-
-``python -m tests.support.output.golden`` writes them again; then look at what has changed.
-"""
+"""What each format makes of the stream of ``stream.py``; golden files in ``fixtures/output``."""
 
 from __future__ import annotations
 
@@ -44,18 +41,3 @@ def printed(form: str, events: Iterable[Event] = EVENTS, summary: Path | None = 
     text = "".join(f"{line}\n" for line in lines)
     # Only where it is the program's: a name or a message may hold the same text.
     return _VERSION.sub(r'\1"VERSION"', text)
-
-
-def write() -> None:
-    """Write every file anew."""
-    summary = FOLDER / SUMMARY
-    summary.unlink(missing_ok=True)
-    for form, name in FILES.items():
-        # An escape that is none would not be in a file of UTF-8.
-        (FOLDER / name).write_text(
-            printed(form, summary=summary if form == "github" else None), encoding="utf-8"
-        )
-
-
-if __name__ == "__main__":
-    write()
