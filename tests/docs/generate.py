@@ -186,7 +186,8 @@ def bundle_status() -> str:
     """Return the fields of a Bundle's status, by the CRD."""
     lines = ["| field | type | meaning |", "|---|---|---|"]
     for path, schema in _fields(_bundle_schema()["status"]):
-        lines.append(f"| `{path}` | {_type(schema)} | {_meaning(schema)} |")
+        if not path.startswith("conditions[]."):  # as in any resource of Kubernetes
+            lines.append(f"| `{path}` | {_type(schema)} | {_meaning(schema)} |")
     return "\n".join(lines)
 
 

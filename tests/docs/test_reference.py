@@ -165,3 +165,8 @@ def test_keys_of_the_configuration_file_are_listed() -> None:
         r"^- Options that disable a guard .* These are (.*)\.$", text, re.MULTILINE
     )
     assert set(re.findall(r"`([a-z-]+)(?:: all)?`", never)) == set(GUARDS) | {"adopt"}
+
+
+def test_fields_of_a_bundle_have_a_meaning() -> None:
+    """`kubectl explain` shows it too."""
+    assert re.findall(r"^\| (`.*`) \|.*\|  \|$", BUNDLE.text, re.MULTILINE) == []
