@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from applyprune.controller.bundle import DeletionPolicy
+from applyprune.controller.bundle_client import status_of
 from applyprune.controller.constants import APPROVE, FINALIZER, Reason
 from applyprune.controller.result import (
     RunResult,
@@ -73,7 +74,7 @@ class Finalizer:
             with self.impersonation.as_account(
                 bundle.namespace, account, must_exist=not terminating
             ) as account_client:
-                result = self._remove(account_client, live, bundle)
+                result = self._remove(account_client, live, bundle, terminating=terminating)
         except AccountMissing as error:
             missing = problem_message(problems_of(error)[0])
             message = f"{missing}; its objects stay until the account exists again"
@@ -120,7 +121,12 @@ class Finalizer:
         return ReconcileResult(ConditionStatus.SAME, Reason.REMOVED, message, done=True)
 
     def _remove(
-        self, account_client: ServiceAccountClient, live: LiveObject, bundle: Bundle
+        self,
+        account_client: ServiceAccountClient,
+        live: LiveObject,
+        bundle: Bundle,
+        *,
+        terminating: bool,
     ) -> ReconcileResult:
         inventory = account_client.store(bundle.target).read()
         if inventory.exists and inventory.owner != bundle.owner:
@@ -130,7 +136,8 @@ class Finalizer:
             self.recorder.event(live, EventType.NORMAL, Reason.REMOVED, message)
             return ReconcileResult(ConditionStatus.SAME, Reason.REMOVED, message, done=True)
         if not inventory.exists:
-            return self._without_inventory(account_client, bundle)
+            lost = terminating and "inventory" in status_of(live)
+            return self._without_inventory(account_client, bundle, lost=lost)
         if bundle.spec.suspend:
             message = "spec.suspend is true: its objects are not removed"
             return ReconcileResult(ConditionStatus.SAME, Reason.SUSPENDED, message)
@@ -188,13 +195,22 @@ class Finalizer:
         )
 
     def _without_inventory(
-        self, account_client: ServiceAccountClient, bundle: Bundle
+        self, account_client: ServiceAccountClient, bundle: Bundle, *, lost: bool
     ) -> ReconcileResult:
-        """Search for labelled objects, as there is no inventory; without any, nothing is left."""
+        """Search for labelled objects, as there is no inventory; without any, nothing is left.
+
+        ``lost``: the inventory was deleted with its namespace. Objects elsewhere may be left that
+        this account can no longer list.
+        """
         with WorkerPool(4, self.stop) as workers:
             catalogue = account_client.cluster.catalogue()
             marked = search_all(account_client.cluster, workers, catalogue, bundle.target)
         self.stop.check()
+        # A lost inventory is never restored in a terminating namespace: retry, then give up.
+        reason = Reason.REMOVAL_FAILED if lost else Reason.INVENTORY_UNREADABLE
+        if not marked.lives and lost and marked.unseen:
+            message = f"the inventory is gone, and the search was incomplete: {marked.unseen[0]}"
+            return ReconcileResult(ConditionStatus.NOT_READY, reason, message, retries=True)
         if not marked.lives:
             return ReconcileResult(
                 ConditionStatus.SAME,
@@ -207,9 +223,7 @@ class Finalizer:
             f"the inventory is gone, and {len(marked.lives)} objects have the set's label: "
             f"{first}. To rebuild it: applyprune inventory repair {bundle.target.arguments}"
         )
-        return ReconcileResult(
-            ConditionStatus.NOT_READY, Reason.INVENTORY_UNREADABLE, message, retries=True
-        )
+        return ReconcileResult(ConditionStatus.NOT_READY, reason, message, retries=True)
 
     def _give_up(self, bundle: Bundle, result: ReconcileResult) -> ReconcileResult:
         """Give up in a terminating namespace; say in an Event which objects may be left."""
