@@ -85,7 +85,7 @@ class Session:
 
     def store(self, target: ApplySetIdentity) -> ConfigMapStore:
         """Return the store of one set's inventory."""
-        return ConfigMapStore(self.transport, target)
+        return ConfigMapStore(self.cluster, target)
 
 
 @contextmanager
@@ -161,7 +161,8 @@ def stopping(where: ClusterTarget) -> Iterator[Cancellation]:
 def describe(where: ClusterTarget, name: str) -> str:
     """Return the question that stands before the deletion of a whole set."""
     with transport_to(where) as (transport, server, namespace):
-        inventory = ConfigMapStore(transport, applyset_identity(name, namespace)).read()
+        client = KubernetesClient(transport, server)
+        inventory = ConfigMapStore(client, applyset_identity(name, namespace)).read()
     count, place = len(inventory.entries), f"(namespace {namespace}, server {server})"
     if not count:
         return f"Delete the set {name}, which lists no object {place}?"

@@ -49,8 +49,7 @@ SIBLINGS: Mapping[str, set[str]] = {
         "cluster.transport",
     },
     "cluster.inventory": {
-        "cluster.objects",
-        "cluster.transport",
+        "cluster.client",
     },
     "cluster.transport": {
         "cluster.auth",

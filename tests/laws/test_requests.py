@@ -18,8 +18,6 @@ CLIENT = {
 """The modules of the `KubernetesClient`: they hand a request to the transport."""
 # They speak to a control plane that starts, and ask for its health; no object is written so.
 OTHER_SERVERS = ("applyprune.localplane.",)
-# The inventory's store moves onto the client next.
-NOT_YET = {"applyprune.cluster.inventory.store", "applyprune.cluster.inventory.shards"}
 
 
 def imported(module: str, package: str) -> dict[str, str]:
@@ -76,7 +74,7 @@ def outside(*allowed: str) -> list[str]:
     return [
         module
         for module in modules()
-        if module not in {*allowed, *NOT_YET} and not module.startswith(OTHER_SERVERS)
+        if module not in allowed and not module.startswith(OTHER_SERVERS)
     ]
 
 

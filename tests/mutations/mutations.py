@@ -110,7 +110,7 @@ MUTATIONS = (
     ),
     Mutation(
         "the compare-and-swap of the inventory's removal",
-        ("inventory-removal-version",),
+        ("delete-version",),
         LINE,
         "",
         f"{_GUARDS}test_inventory_written_by_another_run_is_not_removed",

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from applyprune.cluster.inventory.store import ConfigMapStore
 from applyprune.model.inventory import LockHolder
 from tests.support.actors import ALICE
 
@@ -19,7 +18,7 @@ def take_from_elsewhere(stage: Stage) -> None:
     """Write that holder into the inventory of a set, whoever holds it now."""
     transport = stage.transport()
     try:
-        store = ConfigMapStore(transport, stage.target)
+        store = stage.store(transport)
         store.write(replace(store.read(), holder=ELSEWHERE))
     finally:
         transport.close()

@@ -128,8 +128,8 @@ class Stage:
             takes_over=self.takes_over,
             empty=empty,
         )
-        with self._at_work() as (transport, cluster):
-            store = ConfigMapStore(transport, self.target)
+        with self._at_work() as (_, cluster):
+            store = ConfigMapStore(cluster, self.target)
             return self._story(run(request, cluster, store, self.stop))
 
     @staticmethod
@@ -139,8 +139,8 @@ class Stage:
 
     def move(self, to: Stage, *names: str, **options: Any) -> Story:
         """Hand objects to another set, all of them when none is named."""
-        with self._at_work() as (transport, cluster):
-            sides = [Side(one.target, ConfigMapStore(transport, one.target)) for one in (self, to)]
+        with self._at_work() as (_, cluster):
+            sides = [Side(one.target, ConfigMapStore(cluster, one.target)) for one in (self, to)]
             chosen = options_of(select=frozenset(names), **options)
             return self._story(move(sides[0], sides[1], chosen, cluster, self.stop))
 
@@ -154,8 +154,8 @@ class Stage:
 
     def repair(self, ownership: Ownership = Ownership.ADOPTED, **options: Any) -> Story:
         """Make the record fit what is there."""
-        with self._at_work() as (transport, cluster):
-            store = ConfigMapStore(transport, self.target)
+        with self._at_work() as (_, cluster):
+            store = ConfigMapStore(cluster, self.target)
             chosen = options_of(**options)
             return self._story(repair(self.target, chosen, ownership, cluster, store, self.stop))
 
@@ -163,7 +163,7 @@ class Stage:
         """Return the inventory as it is stored."""
         transport = self.transport()
         try:
-            return ConfigMapStore(transport, self.target).read()
+            return self.store(transport).read()
         finally:
             transport.close()
 
@@ -188,7 +188,7 @@ class Stage:
 
     def store(self, transport: Transport) -> ConfigMapStore:
         """Return the store of the inventory."""
-        return ConfigMapStore(transport, self.target)
+        return ConfigMapStore(KubernetesClient(transport, "test"), self.target)
 
     def transport(self) -> Transport:
         """Return a transport of one's own."""

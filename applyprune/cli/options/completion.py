@@ -113,12 +113,14 @@ def _sets(typed: Typed) -> Iterable[str]:
 
 
 def _objects(typed: Typed) -> Iterable[str]:
+    from applyprune.cluster.client import KubernetesClient
     from applyprune.cluster.inventory.store import ConfigMapStore
     from applyprune.planning.applyset import applyset_identity
 
     name = typed.text("name") or typed.text("source")
-    with typed.transport() as (transport, _, home):
-        refs = ConfigMapStore(transport, applyset_identity(name, home)).read().entries
+    with typed.transport() as (transport, server, home):
+        client = KubernetesClient(transport, server)
+        refs = ConfigMapStore(client, applyset_identity(name, home)).read().entries
     for ref in refs:
         yield ref.short
         if ref.namespace and typed.begun:  # a second form of each, only for who has begun with it

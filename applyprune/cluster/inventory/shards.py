@@ -1,85 +1,61 @@
 """The shards of an inventory in the cluster: written before the root that names them.
 
-Nobody who still needs a shard can lose it. What may be removed is listed before the root is
-replaced: whoever made one of these and has not committed it yet loses the race for the root. And
-it is removed only as it was listed: whoever wants one of them again touches it first.
+No run can lose a shard that it still needs. Shards to remove are listed before the root is
+replaced: a run that has created one of them, and has not committed it yet, loses the race for the
+root. A shard is removed only in the state in which it was listed: a run that needs it again changes
+it first.
 """
 
 from __future__ import annotations
 
-import json
 import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from applyprune.cluster.inventory.codec import decode_shard, encode_shard
-from applyprune.cluster.objects import collection_path, object_path
-from applyprune.cluster.transport.message import Request
 from applyprune.errors import AccessError, AlreadyExists, NotFound, Unavailable
-from applyprune.model.identity import Ref
 from applyprune.model.resources import CONFIG_MAPS
 from applyprune.planning.applyset import SHARD_OF, WANTED, shard_ref
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from applyprune.cluster.client import KubernetesClient
     from applyprune.cluster.inventory.packing import Shard
-    from applyprune.cluster.transport.transport import Transport
+    from applyprune.model.identity import Ref
     from applyprune.model.inventory import Inventory
+    from applyprune.model.live import LiveObject
     from applyprune.planning.applyset import ApplySetIdentity
 
-_METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 _TRIES = 3
-
-
-@dataclass(frozen=True, slots=True)
-class Stray:
-    """A shard as it was listed: its UID and resourceVersion guard its removal."""
-
-    name: str
-    uid: str
-    resource_version: str
 
 
 @dataclass(frozen=True, slots=True)
 class Shards:
     """The shards of one set."""
 
-    transport: Transport
+    client: KubernetesClient
     target: ApplySetIdentity
 
     def read(self, shard: Shard) -> bytes:
-        """Return the lines of one shard; NotFound when it is missing, ValueError when spoiled."""
-        ref = self._ref(shard)
-        reply = self.transport.send(
-            Request("GET", object_path(CONFIG_MAPS, ref), about=("", CONFIG_MAPS.plural, ref.name))
-        )
-        return decode_shard(reply.body, shard)
+        """Return the lines of one shard; raises NotFound, and ValueError if it is damaged."""
+        live = self.client.get(CONFIG_MAPS, self._ref(shard), full=True)
+        return decode_shard(live.body or {}, shard)
 
-    def listed(self) -> Mapping[str, Stray]:
-        """Return every shard of the set that is there, by name, named by a root or not."""
-        selector = f"{SHARD_OF}={self.target.name}"
-        found: dict[str, Stray] = {}
-        token = ""
-        while True:
-            query = [("labelSelector", selector), ("limit", "500")]
-            if token:
-                query.append(("continue", token))
-            reply = self.transport.send(
-                Request("GET", self._collection, query=tuple(query), accept=_METADATA)
-            )
-            for item in reply.body.get("items") or ():
-                stray = _stray(item["metadata"])
-                if stray.name.startswith(f"{self.target.inventory.name}."):
-                    found[stray.name] = stray
-            token = str((reply.body.get("metadata") or {}).get("continue") or "")
-            if not token:
-                return found
+    def listed(self) -> Mapping[str, LiveObject]:
+        """Return every existing shard of the set by its name, whether a root names it or not."""
+        lives = self.client.list(
+            CONFIG_MAPS,
+            namespace=self.target.namespace,
+            selector=f"{SHARD_OF}={self.target.name}",
+        )
+        prefix = f"{self.target.inventory.name}."
+        return {live.ref.name: live for live in lives if live.ref.name.startswith(prefix)}
 
     def put(
-        self, inventory: Inventory, shards: Iterable[Shard], there: Mapping[str, Stray]
+        self, inventory: Inventory, shards: Iterable[Shard], there: Mapping[str, LiveObject]
     ) -> None:
-        """See that each of ``shards`` is there, and that nobody who has listed it may remove it."""
+        """Make each of ``shards`` exist, and keep every run that has listed it from removing it."""
         for shard in shards:
             known = self._ref(shard).name in there
             for _ in range(_TRIES):
@@ -87,76 +63,50 @@ class Shards:
                     break
                 known = True
             else:
-                raise Unavailable(f"{self._ref(shard)} comes and goes", code=409)
+                raise Unavailable(
+                    f"{self._ref(shard)} is created and deleted again and again", code=409
+                )
 
-    def remove(self, strays: Iterable[Stray]) -> None:
-        """Remove shards that no root names, each just as it was listed, the others left alone."""
-        for stray in strays:
+    def remove(self, shards: Iterable[LiveObject]) -> None:
+        """Remove shards that no root names, each only in the state in which it was listed."""
+        for shard in shards:
             try:
-                self._delete(stray)
+                self._delete(shard)
             except AccessError:
-                continue  # gone, wanted again, or not to be deleted now: a later write finds it
+                continue  # gone, needed again, or not deletable now: a later write finds it
 
-    def spare(self, there: Mapping[str, Stray], needed: Iterable[Shard]) -> Sequence[Stray]:
-        """Return those that are ``there`` and not ``needed``."""
+    def unneeded(
+        self, there: Mapping[str, LiveObject], needed: Iterable[Shard]
+    ) -> Sequence[LiveObject]:
+        """Return the shards that are ``there`` and not ``needed``."""
         names = {self._ref(shard).name for shard in needed}
-        return [stray for name, stray in there.items() if name not in names]
+        return [live for name, live in there.items() if name not in names]
 
     def _created(self, inventory: Inventory, shard: Shard) -> bool:
-        body = json.dumps(encode_shard(inventory, shard)).encode()
         try:
-            self.transport.send(Request("POST", self._collection, body=body))
+            self.client.create(CONFIG_MAPS, self._ref(shard), encode_shard(inventory, shard))
         except AlreadyExists:
             return False
         return True
 
     def _claimed(self, shard: Shard) -> bool:
-        """Move the resourceVersion of a shard; False when it is missing or spoiled."""
-        ref = self._ref(shard)
+        """Change the resourceVersion of a shard; False when it is missing or damaged."""
         mark = {"metadata": {"annotations": {WANTED: uuid.uuid4().hex}}}
         try:
-            body = self.transport.send(
-                Request(
-                    "PATCH",
-                    object_path(CONFIG_MAPS, ref),
-                    body=json.dumps(mark).encode(),
-                    content_type="application/merge-patch+json",
-                    about=("", CONFIG_MAPS.plural, ref.name),
-                )
-            ).body
+            live = self.client.merge_patch(CONFIG_MAPS, self._ref(shard), mark)
         except NotFound:
             return False
         try:
-            decode_shard(body, shard)
+            decode_shard(live.body or {}, shard)
         except ValueError:
-            self._delete(_stray(body["metadata"]))
+            self._delete(live)
             return False
         return True
 
-    def _delete(self, stray: Stray) -> None:
-        options = {
-            "kind": "DeleteOptions",
-            "apiVersion": "v1",
-            "propagationPolicy": "Background",
-            "preconditions": {"uid": stray.uid, "resourceVersion": stray.resource_version},
-        }
-        ref = Ref("", CONFIG_MAPS.kind, self.target.namespace, stray.name)
-        self.transport.send(
-            Request(
-                "DELETE",
-                object_path(CONFIG_MAPS, ref),
-                body=json.dumps(options).encode(),
-                about=("", CONFIG_MAPS.plural, ref.name),
-            )
+    def _delete(self, live: LiveObject) -> None:
+        self.client.delete(
+            CONFIG_MAPS, live.ref, uid=live.uid, resource_version=live.resource_version
         )
-
-    @property
-    def _collection(self) -> str:
-        return collection_path(CONFIG_MAPS, self.target.namespace)
 
     def _ref(self, shard: Shard) -> Ref:
         return shard_ref(self.target.name, self.target.namespace, shard.digest)
-
-
-def _stray(metadata: Mapping[str, str]) -> Stray:
-    return Stray(metadata["name"], metadata["uid"], metadata["resourceVersion"])

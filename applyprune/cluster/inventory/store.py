@@ -1,8 +1,7 @@
-"""Where an inventory is kept: created once, then replaced by compare-and-swap, never upserted."""
+"""Store an inventory: created once, then replaced by compare-and-swap, never upserted."""
 
 from __future__ import annotations
 
-import json
 import uuid
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -10,8 +9,6 @@ from typing import TYPE_CHECKING, Any
 from applyprune.cluster.inventory.codec import Root, decode, encode, entries_in, entries_left
 from applyprune.cluster.inventory.packing import pack
 from applyprune.cluster.inventory.shards import Shards
-from applyprune.cluster.objects import collection_path, object_path
-from applyprune.cluster.transport.message import Request
 from applyprune.errors import (
     AccessError,
     AlreadyExists,
@@ -32,39 +29,40 @@ from applyprune.planning.applyset import SET_ID, applyset_identity, set_name
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from applyprune.cluster.client import KubernetesClient
     from applyprune.cluster.inventory.packing import Packed, Shard
-    from applyprune.cluster.transport.transport import Transport
     from applyprune.model.identity import Ref
     from applyprune.model.inventory import Entry
     from applyprune.planning.applyset import ApplySetIdentity
 
 _TRIES = 5
+# An inventory may be as large as a megabyte.
+_INVENTORIES_PER_PAGE = 50
 
 
 class ConfigMapStore:
-    """The inventory of one set, in its ConfigMap and, when it is large, the shards that it names.
+    """The inventory of one set, in its ConfigMap and, if it is large, the shards that it names.
 
     One run uses one store; a store is not thread-safe.
     """
 
-    def __init__(self, transport: Transport, target: ApplySetIdentity) -> None:
-        """Take a transport and the set; nothing is read yet."""
-        self._transport = transport
+    def __init__(self, client: KubernetesClient, target: ApplySetIdentity) -> None:
+        """Keep the client and the set; nothing is read yet."""
+        self._client = client
         self._target = target
-        self._path = object_path(CONFIG_MAPS, target.inventory)
-        self._shards = Shards(transport, target)
-        # The shards that the root names now; and what was written last, for renewals write the
-        # same entries again and again.
+        self._shards = Shards(client, target)
+        # The shards that the root names now, and the entries written last: renewals write the same
+        # entries again and again.
         self._named: tuple[Shard, ...] = ()
         self._written: Mapping[Ref, Entry] | None = None
         self._packed = pack(())
         self._sweeps = False
 
     def read(self) -> Inventory:
-        """Return the inventory; one that does not exist when there is none.
+        """Return the inventory; an empty one, with ``exists`` false, when there is none.
 
-        Raises InventoryError when there is something that cannot be read, InventoryIncomplete when
-        a shard is missing or spoiled.
+        Raises InventoryError when it cannot be read, InventoryIncomplete when a shard is missing or
+        damaged.
         """
         inventory, missing = self._read()
         if missing:
@@ -78,7 +76,7 @@ class ConfigMapStore:
         return inventory
 
     def salvage(self) -> tuple[Inventory, Sequence[str]]:
-        """Return what can be read of the inventory, and what cannot: for its repair only."""
+        """Return the readable part of the inventory and what is unreadable; only for repair."""
         try:
             return self._read()
         except InventoryTooNew:
@@ -88,7 +86,7 @@ class ConfigMapStore:
             if body is None:
                 raise
             metadata = body["metadata"]
-            # Enough to write over it, and no more.
+            # Just enough to overwrite it.
             empty = Inventory(
                 self._target.name,
                 self._target.namespace,
@@ -98,16 +96,16 @@ class ConfigMapStore:
             return empty, (str(error.reason or error.message),)
 
     def strays(self) -> Sequence[str]:
-        """Return the names of shards that the inventory, as read, does not name.
+        """Return the names of the shards that the inventory, as read, does not name.
 
         The next write removes them.
         """
         self._sweeps = True
         there = self._shards.listed()
-        return [stray.name for stray in self._shards.spare(there, self._named)]
+        return [live.ref.name for live in self._shards.unneeded(there, self._named)]
 
     def write(self, inventory: Inventory) -> Inventory:
-        """Write over what was read and return what is stored now.
+        """Replace the inventory that was read and return it as stored now.
 
         The shards go first; the root, which names them, commits them all at once. Raises
         InventoryLocked when the root is no longer as it was read, InventoryError when there are too
@@ -126,26 +124,21 @@ class ConfigMapStore:
         )
         stored = self._commit(inventory, packed)
         self._named, self._sweeps = packed.shards, False
-        self._shards.remove(self._shards.spare(there, packed.shards))
+        self._shards.remove(self._shards.unneeded(there, packed.shards))
         return stored
 
     def _commit(self, inventory: Inventory, packed: Packed) -> Inventory:
         mark = uuid.uuid4().hex
         fresh = replace(inventory, generation=inventory.generation + 1)
         sent = encode(fresh, packed, write=mark)
-        body = json.dumps(sent, ensure_ascii=False).encode()
-        request = (
-            Request("PUT", self._path, body=body, about=self._about)
-            if inventory.exists
-            else Request(
-                "POST",
-                collection_path(CONFIG_MAPS, self._target.namespace),
-                body=body,
-                retry=False,
-            )
-        )
+        ref = self._target.inventory
         try:
-            reply: Mapping[str, Any] = self._transport.send(request).body
+            response = (
+                self._client.replace(CONFIG_MAPS, ref, sent)
+                if inventory.exists
+                else self._client.create(CONFIG_MAPS, ref, sent, retry=False)
+            )
+            reply: Mapping[str, Any] = response.body or {}
         except (AlreadyExists, Conflict, NotFound, Unavailable, Unreachable) as error:
             stored = self._body()
             if stored is None or not _is_ours(stored, mark):
@@ -155,9 +148,9 @@ class ConfigMapStore:
             reply = stored
         if reply.get("data") != sent["data"] or reply.get("binaryData") != sent.get("binaryData"):
             raise Unavailable(
-                f"{self._target.inventory}: the server's reply cannot be believed",
+                f"{self._target.inventory}: invalid response from the server",
                 code=200,
-                reason="it is not what was written",
+                reason="it differs from what was written",
             )
         metadata = reply["metadata"]
         return replace(fresh, uid=metadata["uid"], resource_version=metadata["resourceVersion"])
@@ -167,19 +160,13 @@ class ConfigMapStore:
         try:
             there = self._shards.listed()
         except AccessError:
-            there = {}  # a shard that is left behind names nothing any more
-        options = {
-            "kind": "DeleteOptions",
-            "apiVersion": "v1",
-            "propagationPolicy": "Background",
-            "preconditions": {
-                "uid": inventory.uid,
-                "resourceVersion": inventory.resource_version,  # guard: inventory-removal-version
-            },
-        }
+            there = {}  # a shard that is left behind does no harm
         try:
-            self._transport.send(
-                Request("DELETE", self._path, body=json.dumps(options).encode(), about=self._about)
+            self._client.delete(
+                CONFIG_MAPS,
+                self._target.inventory,
+                uid=inventory.uid,
+                resource_version=inventory.resource_version,
             )
         except NotFound:
             pass
@@ -187,12 +174,8 @@ class ConfigMapStore:
             raise self._lost() from error
         self._shards.remove(there.values())
 
-    @property
-    def _about(self) -> tuple[str, str, str]:
-        return (CONFIG_MAPS.group, CONFIG_MAPS.plural, self._target.inventory.name)
-
     def _read(self) -> tuple[Inventory, Sequence[str]]:
-        """Return what could be read, and of each shard that could not be why."""
+        """Return the readable part, and for each unreadable shard the reason."""
         for _ in range(_TRIES):
             body = self._body()
             if body is None:
@@ -213,7 +196,7 @@ class ConfigMapStore:
                     missing.append(f"the shard {shard.digest[:32]}: {error}")
             if not missing:
                 return replace(root.inventory, entries=entries_in(root, parts)), ()
-            # Somebody may have replaced the root, and then removed what the old one named.
+            # Another run may have replaced the root and then removed the shards of the old one.
             now = self._body()
             if now is not None and decode(now).write == root.write:
                 self._named = tuple(good)
@@ -222,24 +205,23 @@ class ConfigMapStore:
 
     def _body(self) -> Mapping[str, Any] | None:
         try:
-            reply = self._transport.send(Request("GET", self._path, about=self._about))
+            live = self._client.get(CONFIG_MAPS, self._target.inventory, full=True)
         except NotFound:
             return None
-        labels = (reply.body.get("metadata") or {}).get("labels") or {}
-        if labels.get(SET_ID) != self._target.id:
+        if live.labels.get(SET_ID) != self._target.id:
             raise InventoryError(
                 f"{self._target.inventory} is not this set's inventory",
-                reason=f"its label {SET_ID} is {labels.get(SET_ID)!r}, and should be "
+                reason=f"its label {SET_ID} is {live.labels.get(SET_ID)!r}, and should be "
                 f"{self._target.id!r}",
                 hint="Was it copied from another set, or made by something else? "
                 "Choose another name for this set, or remove that ConfigMap.",
             )
-        return reply.body
+        return live.body
 
     def _lost(self) -> InventoryLocked:
         return InventoryLocked(
             f"the inventory of the set {self._target.name} was changed by another run",
-            hint="Run again: the next run goes on from what that one left.",
+            hint="Run again: the next run continues from the state that the other run left.",
         )
 
 
@@ -252,7 +234,7 @@ def _is_ours(body: Mapping[str, Any], mark: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Entered:
-    """One inventory of a list; ``root`` is None when it cannot be read, for the reason given."""
+    """One inventory of a list; ``root`` is None when it cannot be read, for ``reason``."""
 
     namespace: str
     name: str
@@ -260,30 +242,22 @@ class Entered:
     reason: str = ""
 
 
-def list_inventories(transport: Transport, namespace: str = "") -> Sequence[Entered]:
-    """Return every inventory in one namespace or in all; one that cannot be read is no obstacle."""
+def list_inventories(client: KubernetesClient, namespace: str = "") -> Sequence[Entered]:
+    """Return every inventory in one namespace or in all, also those that cannot be read."""
     found: list[Entered] = []
-    token = ""
-    while True:
-        query = [("labelSelector", SET_ID), ("limit", "50")]
-        if token:
-            query.append(("continue", token))
-        reply = transport.send(
-            Request("GET", collection_path(CONFIG_MAPS, namespace), query=tuple(query))
-        )
-        for item in reply.body.get("items") or ():
-            metadata = item["metadata"]
-            try:
-                owner = applyset_identity(set_name(metadata["name"]), metadata["namespace"])
-            except UsageError:
-                continue  # another tool's ApplySet parent
-            if metadata["name"] != owner.inventory.name or metadata["labels"][SET_ID] != owner.id:
-                continue
-            try:
-                found.append(Entered(owner.namespace, owner.name, decode(item)))
-            except InventoryError as error:
-                reason = error.reason or error.message
-                found.append(Entered(owner.namespace, owner.name, None, reason))
-        token = str((reply.body.get("metadata") or {}).get("continue") or "")
-        if not token:
-            return found
+    lives = client.list(
+        CONFIG_MAPS, namespace=namespace, selector=SET_ID, full=True, page=_INVENTORIES_PER_PAGE
+    )
+    for live in lives:
+        try:
+            owner = applyset_identity(set_name(live.ref.name), live.ref.namespace)
+        except UsageError:
+            continue  # another tool's ApplySet parent
+        if live.ref != owner.inventory or live.labels[SET_ID] != owner.id:
+            continue
+        try:
+            found.append(Entered(owner.namespace, owner.name, decode(live.body or {})))
+        except InventoryError as error:
+            reason = error.reason or error.message
+            found.append(Entered(owner.namespace, owner.name, None, reason))
+    return found

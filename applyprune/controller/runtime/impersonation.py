@@ -45,7 +45,7 @@ class ServiceAccountClient:
 
     def store(self, target: ApplySetIdentity) -> ConfigMapStore:
         """Return the store of one set's inventory."""
-        return ConfigMapStore(self.transport, target)
+        return ConfigMapStore(self.cluster, target)
 
     def close(self) -> None:
         """Close the connections."""

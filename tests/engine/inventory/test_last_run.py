@@ -14,7 +14,7 @@ from applyprune.cluster.client import KubernetesClient
 from applyprune.cluster.inventory.store import ConfigMapStore
 from applyprune.engine.run import RunRequest, run
 from applyprune.errors import Interrupted
-from applyprune.model.events import Outcome
+from applyprune.model.events import InventoryWritten, Outcome
 from applyprune.model.options import Options
 from tests.support.objects import config_map, manifest
 from tests.support.stage import Stage
@@ -76,7 +76,7 @@ def test_last_run_records_an_interruption(stage: Stage) -> None:
     stage.run(config_map("a"))
 
     def stop(event: object) -> None:
-        if type(event).__name__ == "Recorded":
+        if isinstance(event, InventoryWritten):
             stage.stop.request(15)
 
     stage.seen = stop
@@ -106,14 +106,14 @@ def test_last_run_records_another_user_and_keeps_the_owner(stage: Stage) -> None
     bundle = f"Bundle {stage.namespace}/web"
     transport = stage.transport()
     try:
-        store = ConfigMapStore(transport, stage.target)
+        store = ConfigMapStore(KubernetesClient(transport, "test"), stage.target)
         store.write(replace(store.read(), owner=bundle))
         manifests = [manifest(config_map("a", "other"))]
         request = RunRequest(
             stage.target, manifests, stage.namespace, Options(), who=bundle, owner=bundle
         )
         cluster = KubernetesClient(transport, "test")
-        assert list(run(request, cluster, ConfigMapStore(transport, stage.target), stage.stop))
+        assert list(run(request, cluster, ConfigMapStore(cluster, stage.target), stage.stop))
     finally:
         transport.close()
     assert last(stage).who == bundle

@@ -24,8 +24,8 @@ def explain(stage: Stage, named: str, *bodies: dict[str, Any], given: bool = Tru
     manifests = [manifest(raw, line) for line, raw in enumerate(bodies, 1)] if given else None
     transport = stage.transport()
     try:
-        store = ConfigMapStore(transport, stage.target)
         cluster = KubernetesClient(transport, "test")
+        store = ConfigMapStore(cluster, stage.target)
         told = judge(
             stage.target, manifests, named, cluster, store, stage.stop, namespace=stage.namespace
         )

@@ -55,8 +55,8 @@ def look(
     transport = stage.transport()
     said = []
     try:
-        store = ConfigMapStore(transport, stage.target)
         cluster = KubernetesClient(transport, "test")
+        store = ConfigMapStore(cluster, stage.target)
         for event in survey(stage.target, StatusOptions(**asked), cluster, store, stage.stop):
             said.append(event)
             seen(event)

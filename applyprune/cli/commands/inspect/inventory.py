@@ -284,7 +284,7 @@ def _sets(where: ClusterTarget, *, everywhere: bool, count_ready: bool) -> Itera
     from applyprune.engine.operations.status import enrolled
 
     with open_session(where) as work:
-        found = list_inventories(work.transport, "" if everywhere else work.namespace)
+        found = list_inventories(work.cluster, "" if everywhere else work.namespace)
         if not found:
             place = "any namespace" if everywhere else work.namespace
             yield WarningRaised(as_problem(UsageError(f"no sets in {place}")))
@@ -317,13 +317,14 @@ def _counted(work: Session, name: str, namespace: str) -> Iterator[Event]:
 
 def _listed(where: ClusterTarget, name: str) -> Iterator[Event]:
     from applyprune.cli.session import transport_to
+    from applyprune.cluster.client import KubernetesClient
     from applyprune.cluster.inventory.store import ConfigMapStore
     from applyprune.engine.preflight import no_set
     from applyprune.planning.applyset import applyset_identity
 
-    with transport_to(where) as (transport, _, home):
+    with transport_to(where) as (transport, server, home):
         target = applyset_identity(name, home)
-        found = ConfigMapStore(transport, target).read()
+        found = ConfigMapStore(KubernetesClient(transport, server), target).read()
     if not found.exists:
         raise no_set(target)
     yield from (EntryListed(name, home, entry) for entry in found.entries.values())
