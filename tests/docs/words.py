@@ -1,6 +1,6 @@
 """``python -m tests.docs.words PATH…``: where a file uses the words that docs/words.md rejects.
 
-Without a path it lists the modules of the package that still use one.
+Without a path it lists the modules and golden files that still use one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 WORDS = "docs/words.md"
 PACKAGE = ROOT / "applyprune"
 UNCLEAN = ROOT / "tests/docs/unclean.txt"
-"""The modules that are still to be reworded; the list may only shrink."""
+"""The files that are still to be reworded; the list may only shrink."""
+
+_GOLDEN = ("broken", "output", "screens")
 
 # Good English that a phrase of the table would match.
 _FINE = re.compile(
@@ -145,18 +147,19 @@ def documents() -> list[Path]:
     return [*pages, *sorted(schemas), *sorted(path for path in deployed if path.is_file())]
 
 
-def modules() -> list[Path]:
-    """Return every module of the package."""
-    return sorted(PACKAGE.rglob("*.py"))
+def sources() -> list[Path]:
+    """Return every module of the package, and every golden file of what users see."""
+    golden = (path for name in _GOLDEN for path in (ROOT / "fixtures" / name).rglob("*.txt"))
+    return [*sorted(PACKAGE.rglob("*.py")), *sorted(golden)]
 
 
 def unclean() -> list[str]:
-    """Return the modules that may still use rejected words, as the list has them."""
+    """Return the files that may still use rejected words, as the list has them."""
     return UNCLEAN.read_text(encoding="utf-8").splitlines()
 
 
 def shrink() -> None:
-    """Take the modules that are clean or gone off the list."""
+    """Take the files that are clean or gone off the list."""
     left = [name for name in unclean() if (path := ROOT / name).exists() and in_file(path)]
     UNCLEAN.write_text("".join(f"{name}\n" for name in left), encoding="utf-8")
 
@@ -164,11 +167,11 @@ def shrink() -> None:
 if __name__ == "__main__":
     asked = [(ROOT / name).resolve() for name in sys.argv[1:]]
     for path in asked:
-        files = sorted(path.rglob("*.py")) if path.is_dir() else [path]
+        files = [one for one in sources() if path in one.parents] if path.is_dir() else [path]
         for file in files:
             for found in in_file(file):
                 print(found)  # noqa: T201
     if not asked:
-        for path in modules():
+        for path in sources():
             if in_file(path):
                 print(path.relative_to(ROOT))  # noqa: T201
