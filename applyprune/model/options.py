@@ -107,7 +107,7 @@ class PruneOptions:
     allow_empty: bool = False
     """Accept an input without objects: every object of the set may be deleted."""
     allow_kinds: frozenset[str] = frozenset()
-    """The guarded kinds that may be deleted, by their words in ``planning.prune.guards``."""
+    """The guarded kinds that may be deleted, by their words in ``GUARDED_KINDS``."""
     allow_cascade: frozenset[str] = frozenset()
     """The Namespaces and CRDs, named as ``Ref.is_among`` takes them, whose deletion may also
     delete objects that are not in the set."""

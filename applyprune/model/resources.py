@@ -91,3 +91,12 @@ BUNDLES = Resource("applyprune.dev", "v1alpha1", "Bundle", "bundles", namespaced
 SECRETS = Resource("", "v1", "Secret", "secrets", namespaced=True)
 SERVICE_ACCOUNTS = Resource("", "v1", "ServiceAccount", "serviceaccounts", namespaced=True)
 LEASES = Resource("coordination.k8s.io", "v1", "Lease", "leases", namespaced=True)
+
+GUARDED_KINDS = {
+    GroupKind("", "Namespace"): "namespace",
+    GroupKind("", "PersistentVolume"): "persistentvolume",
+    GroupKind("", "PersistentVolumeClaim"): "persistentvolumeclaim",
+    GroupKind("apiextensions.k8s.io", "CustomResourceDefinition"): "customresourcedefinition",
+    GroupKind("apps", "StatefulSet"): "statefulset",
+}
+"""The kinds that no prune deletes unless they are allowed, by the word that allows each."""

@@ -253,7 +253,7 @@ def record_options(verb: Callable[..., Any]) -> Callable[..., Any]:
 
 def guard_options(verb: Callable[..., Any]) -> Callable[..., Any]:
     """Add what lifts the guards of a prune; they become part of the verb's ``options``."""
-    from applyprune.planning.prune.guards import GUARDED
+    from applyprune.model.resources import GUARDED_KINDS
 
     @wraps(verb)
     def command(
@@ -284,10 +284,10 @@ def guard_options(verb: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "--allow-kind",
             multiple=True,
-            type=click.Choice(sorted(GUARDED.values()), case_sensitive=False),
+            type=click.Choice(sorted(GUARDED_KINDS.values()), case_sensitive=False),
             metavar="KIND",
             help="Allow the pruning of this kind, one of: "
-            + ", ".join(sorted(GUARDED.values()))
+            + ", ".join(sorted(GUARDED_KINDS.values()))
             + ".",
         ),
         click.option(

@@ -14,10 +14,10 @@ from dataclasses import astuple, replace
 from typing import TYPE_CHECKING
 
 from applyprune.errors import PruneRefused, as_problem
-from applyprune.model.identity import GroupKind
 from applyprune.model.options import Mode, PruneLimit
 from applyprune.model.plan import Action
 from applyprune.model.problem import ProblemKind
+from applyprune.model.resources import GUARDED_KINDS
 from applyprune.planning.fields.normalize import digest
 from applyprune.planning.inventory.selection import unlisted
 
@@ -29,15 +29,6 @@ if TYPE_CHECKING:
     from applyprune.model.plan import RemoveStep
     from applyprune.model.problem import Problem
     from applyprune.planning.prune.cascade import Cascades
-
-GUARDED = {
-    GroupKind("", "Namespace"): "namespace",
-    GroupKind("", "PersistentVolume"): "persistentvolume",
-    GroupKind("", "PersistentVolumeClaim"): "persistentvolumeclaim",
-    GroupKind("apiextensions.k8s.io", "CustomResourceDefinition"): "customresourcedefinition",
-    GroupKind("apps", "StatefulSet"): "statefulset",
-}
-"""The kinds that no prune deletes unless they are allowed, by the word that allows each."""
 
 
 def check_guards(
@@ -137,7 +128,7 @@ def with_approval(options: Options, steps: Sequence[RemoveStep], cascades: Casca
         prune=replace(
             options.prune,
             allow_empty=True,
-            allow_kinds=frozenset(GUARDED.values()),
+            allow_kinds=frozenset(GUARDED_KINDS.values()),
             allow_cascade=options.prune.allow_cascade | counted,
             max_prune=PruneLimit(count=sys.maxsize),
         ),
@@ -176,7 +167,7 @@ def _kinds_in_need(doomed: Sequence[Ref], options: Options) -> list[str]:
         {
             word
             for ref in doomed
-            if (word := GUARDED.get(ref.group_kind, ""))
+            if (word := GUARDED_KINDS.get(ref.group_kind, ""))
             and word not in options.prune.allow_kinds
             and not ref.is_among(options.prune.allow_cascade)
         }
