@@ -1,7 +1,7 @@
-"""Fields of a live object as a server or a controller may have left them: typed, or a default.
+"""Read fields of untyped live objects with their types, or a default.
 
-Nothing here fails: a body that lacks a field, or has another type there, yields the default, as
-kstatus's GetStringField and GetIntField do.
+Nothing here fails: for a missing field, or a field of another type, the functions return the
+default, as kstatus's GetStringField and GetIntField do.
 """
 
 from __future__ import annotations
@@ -19,25 +19,27 @@ _SHOWN = 400
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """One of ``status.conditions``; ``outdated`` when it says itself that it saw an older spec."""
+    """An item of ``status.conditions``."""
 
     type: str
     status: str
     reason: str
     message: str
+    """The message, on one line."""
     outdated: bool
+    """Whether its observedGeneration is older than the object's generation."""
 
     @property
     def told(self) -> str:
-        """Return ``reason: message``, or the one that there is."""
+        """Return ``reason: message``, or only the part that is not empty."""
         return ": ".join(part for part in (self.reason, self.message) if part)
 
 
 def conditions(body: Mapping[str, Any]) -> Sequence[Condition]:
-    """Return the conditions in the order in which the object has them."""
+    """Return the conditions in the order of the object."""
     generation = whole_number(body, "metadata", "generation")
     found = []
-    for item in (mapping(one) for one in items(body, "status", "conditions")):
+    for item in (mapping(entry) for entry in items(body, "status", "conditions")):
         observed = whole_number(item, "observedGeneration")
         found.append(
             Condition(
@@ -52,12 +54,12 @@ def conditions(body: Mapping[str, Any]) -> Sequence[Condition]:
 
 
 def condition(body: Mapping[str, Any], type_: str) -> Condition | None:
-    """Return the first condition of a type."""
-    return next((one for one in conditions(body) if one.type == type_), None)
+    """Return the first condition of a type; None if there is none."""
+    return next((found for found in conditions(body) if found.type == type_), None)
 
 
 def field(body: Mapping[str, Any], *path: str) -> object:
-    """Return what is at a path, None where there is nothing."""
+    """Return the value at a path; None if it is missing."""
     value: object = body
     for name in path:
         value = mapping(value).get(name)
@@ -65,25 +67,25 @@ def field(body: Mapping[str, Any], *path: str) -> object:
 
 
 def text(body: Mapping[str, Any], *path: str, default: str = "") -> str:
-    """Return the string at a path."""
+    """Return the string at a path, else the default."""
     value = field(body, *path)
     return value if isinstance(value, str) else default
 
 
 def whole_number(body: Mapping[str, Any], *path: str) -> int | None:
-    """Return the integer at a path; a boolean is none."""
+    """Return the integer at a path; None if it is missing. A boolean is not an integer."""
     value = field(body, *path)
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def count(body: Mapping[str, Any], *path: str, default: int = 0) -> int:
-    """Return the integer at a path, where a controller leaves out what is zero."""
+    """Return the integer at a path, else the default: controllers omit a count of zero."""
     value = whole_number(body, *path)
     return default if value is None else value
 
 
 def items(body: Mapping[str, Any], *path: str) -> Sequence[Any]:
-    """Return the list at a path."""
+    """Return the list at a path, else an empty sequence."""
     value = field(body, *path)
     return value if isinstance(value, list) else ()
 
@@ -95,5 +97,5 @@ def one_line(words: str) -> str:
 
 
 def mapping(value: object) -> Mapping[str, Any]:
-    """Return the value when it is a mapping, else an empty one."""
+    """Return the value if it is a mapping, else an empty mapping."""
     return value if isinstance(value, dict) else {}

@@ -1,6 +1,6 @@
 """A label selector, as the API server knows it: every requirement must hold.
 
-The text of a label selector → a Selector, by the grammar of Kubernetes' own parser.
+Parse a label selector by the grammar of Kubernetes' own parser.
 
 The grammar is that of ``k8s.io/apimachinery/pkg/labels``: ``a=b``, ``a==b``, ``a!=b``, ``a``,
 ``!a``, ``a in (b,c)``, ``a notin (b,c)``, ``a>1``, ``a<1``, separated by commas.
@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from applyprune.errors import UsageError
 from applyprune.model.identity import is_dns_subdomain
 
 if TYPE_CHECKING:
@@ -87,52 +86,45 @@ _SIGNS = {
     ">": Operator.GREATER,
     "<": Operator.LESS,
 }
-_HINT = "Write labels as app=web,tier!=db or 'app in (web,db),!canary'."
 
 
 def parse_selector(text: str) -> Selector:
-    """Return the selector; raises UsageError for what is none.
+    """Return the selector; raises ValueError with the reason if it is invalid.
 
-    An empty text, which Kubernetes takes for everything, is refused: in a script it is a variable
-    that is not set.
+    An empty text means everything to Kubernetes, but is invalid here: in a script it probably comes
+    from an unset variable.
     """
     if not text.strip(" \t\r\n"):
-        raise UsageError("an empty selector", hint="Is a variable of the script not set?")
+        raise ValueError("the selector is empty; check for an unset variable in the script")
     parts = _SEPARATOR.split(text)
-    return Selector(
-        text.strip(), tuple(_requirement(part.strip(" \t\r\n"), text) for part in parts)
-    )
+    return Selector(text.strip(), tuple(_requirement(part.strip(" \t\r\n")) for part in parts))
 
 
-def _requirement(part: str, text: str) -> Requirement:
+def _requirement(part: str) -> Requirement:
     if found := _SET.fullmatch(part):
-        values = frozenset(one.strip(" \t\r\n") for one in found["values"].split(","))
+        values = frozenset(value.strip(" \t\r\n") for value in found["values"].split(","))
         operator = Operator.IN if found["word"] == "in" else Operator.NOT_IN
-        return _checked(Requirement(found["key"], operator, values), text)
+        return _checked(Requirement(found["key"], operator, values))
     if found := _COMPARED.fullmatch(part):
         sign = found["sign"]
-        return _checked(Requirement(found["key"], _SIGNS[sign], frozenset({found["value"]})), text)
+        return _checked(Requirement(found["key"], _SIGNS[sign], frozenset({found["value"]})))
     if found := _BARE.fullmatch(part):
         operator = Operator.ABSENT if found["not"] else Operator.EXISTS
-        return _checked(Requirement(found["key"], operator), text)
-    raise _refusal(text, f"{part!r} is no requirement" if part else "nothing stands at a comma")
+        return _checked(Requirement(found["key"], operator))
+    raise ValueError(f"invalid requirement {part!r}" if part else "empty requirement")
 
 
-def _checked(one: Requirement, text: str) -> Requirement:
-    prefix, slash, name = one.key.rpartition("/")
+def _checked(requirement: Requirement) -> Requirement:
+    prefix, slash, name = requirement.key.rpartition("/")
     if not _WORD.fullmatch(name) or (slash and not is_dns_subdomain(prefix)):
-        raise _refusal(text, f"{one.key!r} is no label's key")
-    for value in sorted(one.values):
+        raise ValueError(f"invalid label key {requirement.key!r}")
+    for value in sorted(requirement.values):
         if value and not _WORD.fullmatch(value):
-            raise _refusal(text, f"{value!r} is no label's value")
-        if one.operator in {Operator.GREATER, Operator.LESS} and not _is_number(value):
-            raise _refusal(text, f"{value!r} is no whole number")
-    return one
+            raise ValueError(f"invalid label value {value!r}")
+        if requirement.operator in {Operator.GREATER, Operator.LESS} and not _is_number(value):
+            raise ValueError(f"{value!r} is not a whole number")
+    return requirement
 
 
 def _is_number(text: str) -> bool:
     return text.isascii() and text.isdecimal() and int(text) <= _LARGEST
-
-
-def _refusal(text: str, why: str) -> UsageError:
-    return UsageError(f"{text!r} is no label selector", reason=why, hint=_HINT)

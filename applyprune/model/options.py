@@ -1,6 +1,6 @@
 """What the user decides about a run, in one value.
 
-Spans of time as Go and Kubernetes write them: 90s, 5m, 1h30m.
+Parse durations as Go and Kubernetes write them: 90s, 5m, 1h30m.
 """
 
 from __future__ import annotations
@@ -176,9 +176,9 @@ _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
 def seconds_of(text: str) -> float:
-    """Return the seconds of a duration, or of a bare number of seconds.
+    """Return the seconds of a duration, or of a plain number of seconds.
 
-    Raises ValueError, worded to follow the text, for what is no duration or not more than nothing.
+    Raises ValueError, worded to follow the text, for an invalid duration, or if it is not positive.
     """
     total, rest = 0.0, text.strip()
     while rest:
@@ -188,10 +188,10 @@ def seconds_of(text: str) -> float:
         try:
             total += float(number) * (_UNITS[unit] if unit else 1.0)
         except ValueError:
-            raise ValueError("is no time such as 90s or 5m") from None
+            raise ValueError("must be a duration such as 90s or 5m") from None
         if not unit and rest:
-            raise ValueError("is no time such as 90s or 5m")
+            raise ValueError("must be a duration such as 90s or 5m")
         rest = rest[len(unit) :]
     if total <= 0:
-        raise ValueError("is not more than nothing")
+        raise ValueError("must be greater than zero")
     return total

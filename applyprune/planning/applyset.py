@@ -1,7 +1,8 @@
-"""How a set and its members are marked: ApplySet labels, the inventory's name, the field manager.
+"""Define how a set is identified: ApplySet labels, inventory name, field manager.
 
-Formats are those of KEP-3659 as kubectl's ``applyset.go`` writes them (``applyset.kubernetes.io``,
-tooling as an annotation), so that any tool that knows the specification can list our members.
+The formats are those of KEP-3659 as kubectl's ``applyset.go`` writes them
+(``applyset.kubernetes.io``, tooling as an annotation), so that any tool that knows the
+specification can list the members of our sets.
 """
 
 from __future__ import annotations
@@ -27,9 +28,9 @@ NAMESPACES = "applyset.kubernetes.io/additional-namespaces"
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 SHARD_OF = "applyprune.dev/inventory"
 WANTED = "applyprune.dev/wanted"
-"""An annotation that does nothing but move the resourceVersion of what a delete may be aimed at."""
+"""An annotation that only changes the resourceVersion, so that a planned delete fails."""
 MANAGERS = "applyprune/"
-"""What the field manager of every set begins with."""
+"""The prefix of the field manager of every set."""
 
 _PREFIX = "applyprune-"
 _HINT_LIMIT = 120 * 1024
@@ -39,7 +40,7 @@ _YIELDED = "-yielded"
 
 @dataclass(frozen=True, slots=True)
 class ApplySetIdentity:
-    """One set: NAME in the namespace of its inventory, and all that follows from these two."""
+    """The identity of a set, by its name and the namespace of its inventory."""
 
     name: str
     namespace: str
@@ -51,11 +52,11 @@ class ApplySetIdentity:
 
     @property
     def arguments(self) -> str:
-        """Return what names this set on the command line."""
+        """Return the command-line arguments that name this set."""
         return f"{self.name} -n {self.namespace}"
 
     def records_in(self, ref: Ref) -> bool:
-        """Return whether an object is this set's inventory, or a shard of it."""
+        """Return whether an object is this set's inventory or one of its shards."""
         root = self.inventory
         return ref == root or (
             (ref.group_kind, ref.namespace) == (root.group_kind, root.namespace)
@@ -64,18 +65,21 @@ class ApplySetIdentity:
 
     @property
     def id(self) -> str:
-        """Return the ApplySet id: a hash of name, namespace, kind and group of the inventory."""
+        """Return the ApplySet ID: a hash of the inventory's name, namespace, kind and group."""
         return _applyset_id(self.inventory)
 
     @property
     def manager(self) -> str:
-        """Return this set's own field manager: one shared by two sets lets each strip the other."""
+        """Return this set's field manager.
+
+        Each set has its own: with a shared manager, each set would remove the other's fields.
+        """
         manager = f"{MANAGERS}{self.namespace}/{self.name}"
         return manager if len(manager) <= _MANAGER_LIMIT else f"{MANAGERS}{self.id}"
 
     @property
     def yielded(self) -> str:
-        """Return the field manager that keeps what this set has yielded as it is."""
+        """Return the field manager that owns the fields that this set ignores."""
         return yielded_manager(self.manager)
 
 
@@ -87,24 +91,24 @@ def _applyset_id(ref: Ref) -> str:
 
 
 def applyset_identity(name: str, namespace: str) -> ApplySetIdentity:
-    """Return the identity of the set NAME; raise UsageError when NAME is no DNS label."""
+    """Return the identity of a set; raise UsageError if the name is invalid."""
     if not is_dns_label(name):
         raise UsageError(
-            f"{name!r} cannot name a set",
-            reason="a name is a DNS label: lower-case letters, digits and '-', "
-            "at most 63 characters",
+            f"invalid set name {name!r}",
+            reason="a name must be a DNS label: lower-case letters, digits and '-', at most 63 "
+            "characters",
         )
     if name.endswith(_YIELDED):
         raise UsageError(
-            f"{name!r} cannot name a set",
-            reason="its field manager would be that of what the set "
-            f"{name.removesuffix(_YIELDED)!r} has yielded",
+            f"invalid set name {name!r}",
+            reason=f"the set {name.removesuffix(_YIELDED)!r} uses the same field manager for the "
+            "fields that it ignores",
         )
     return ApplySetIdentity(name, namespace)
 
 
 def set_of(manager: str) -> str:
-    """Return the id of the set whose field manager this is; empty when it is no set's."""
+    """Return the ID of the set with this field manager; empty if it is not a set's manager."""
     if not manager.startswith(MANAGERS):
         return ""
     namespace, slash, name = manager.removeprefix(MANAGERS).partition("/")
@@ -112,7 +116,7 @@ def set_of(manager: str) -> str:
 
 
 def yielded_manager(manager: str) -> str:
-    """Return the second field manager of the set whose first one this is."""
+    """Return the second field manager of the set with this field manager."""
     yielded = f"{manager}{_YIELDED}"
     if len(yielded) <= _MANAGER_LIMIT:
         return yielded
@@ -120,20 +124,20 @@ def yielded_manager(manager: str) -> str:
 
 
 def set_name(config_map: str) -> str:
-    """Return NAME of an inventory's ConfigMap name."""
+    """Return the set's name for the name of an inventory's ConfigMap."""
     return config_map.removeprefix(_PREFIX)
 
 
 def shard_ref(name: str, namespace: str, digest: str) -> Ref:
-    """Return the ref of the ConfigMap that holds one shard of the inventory of the set NAME."""
+    """Return the ref of the ConfigMap with a shard of the inventory of the set ``name``."""
     return Ref("", "ConfigMap", namespace, f"{_PREFIX}{name}.{digest[:32]}")
 
 
 def applyset_annotations(refs: Iterable[Ref], *, namespace: str, tooling: str) -> Mapping[str, str]:
-    """Return the parent's annotations for a set that holds ``refs``; lists are sorted.
+    """Return the ApplySet annotations of the inventory of a set with ``refs``; lists are sorted.
 
-    Both lists are hints by the specification, and left out when they are too long for the 256 KiB
-    that all annotations of an object may take.
+    By the specification, both lists are hints. A list is omitted if it is too long for the 256 KiB
+    that all annotations of an object may have.
     """
     refs = tuple(refs)
     kinds = {(ref.group, ref.kind) for ref in refs}

@@ -1,6 +1,6 @@
-"""What an object needs before it: what its manifest says, and what it names.
+"""Find the dependencies of an object: those in its annotation, and those that its fields name.
 
-``config.kubernetes.io/depends-on`` is kustomize's and cli-utils' annotation, with their syntax:
+``config.kubernetes.io/depends-on`` is the annotation of kustomize and cli-utils, with their syntax:
 ``GROUP/KIND/NAME`` or ``GROUP/namespaces/NAMESPACE/KIND/NAME``, comma-separated, GROUP empty for
 the core group.
 """
@@ -35,7 +35,7 @@ _WEBHOOKS = frozenset(
 
 
 def asked_for(metadata: Mapping[str, Any], origin: Origin) -> tuple[Ref, ...]:
-    """Return what the depends-on annotation names; raises InputError for what it cannot mean."""
+    """Return the objects that the depends-on annotation names; raises InputError if invalid."""
     text = str(mapping(metadata.get("annotations")).get(DEPENDS_ON, ""))
     if not text.strip():
         return ()
@@ -49,22 +49,22 @@ def asked_for(metadata: Mapping[str, Any], origin: Origin) -> tuple[Ref, ...]:
                 found.append(Ref(group, kind, namespace, name))
             case _:
                 raise InputError(
-                    f"{DEPENDS_ON} cannot be read",
+                    f"invalid {DEPENDS_ON}",
                     location=origin,
-                    reason=f"{part.strip()!r} names no object",
+                    reason=f"{part.strip()!r} does not name an object",
                     hint="Write GROUP/KIND/NAME, or GROUP/namespaces/NAMESPACE/KIND/NAME; GROUP is "
-                    "empty for ConfigMaps and the like: /namespaces/shop/ConfigMap/web.",
+                    "empty for the core group, as in /namespaces/shop/ConfigMap/web.",
                     field=("metadata", "annotations", DEPENDS_ON),
                 )
     return tuple(found)
 
 
-def needed(one: Desired, brings: Mapping[GroupKind, Ref]) -> Iterator[Ref]:
-    """Yield what an object names by its own fields, in the set or not.
+def needed(desired: Desired, brings: Mapping[GroupKind, Ref]) -> Iterator[Ref]:
+    """Yield the objects that the fields of an object name, in the set or not.
 
-    ``brings`` holds the CRD of each kind that the set defines.
+    ``brings`` has the CRD of each kind that the set defines.
     """
-    ref, body = one.ref, one.body
+    ref, body = desired.ref, desired.body
     if ref.namespace:
         yield Ref(NAMESPACE.group, NAMESPACE.kind, "", ref.namespace)
     if (definition := brings.get(ref.group_kind)) is not None:
@@ -75,12 +75,12 @@ def needed(one: Desired, brings: Mapping[GroupKind, Ref]) -> Iterator[Ref]:
         yield from (_core(kind_name, ref.namespace, name) for kind_name, name in _mounted(pod))
     if kind in _BINDINGS:
         role = mapping(body.get("roleRef"))
-        home = ref.namespace if role.get("kind") == "Role" else ""
-        yield Ref(_RBAC, str(role.get("kind", "")), home, str(role.get("name", "")))
+        namespace = ref.namespace if role.get("kind") == "Role" else ""
+        yield Ref(_RBAC, str(role.get("kind", "")), namespace, str(role.get("name", "")))
         for subject in _items(body.get("subjects")):
             if subject.get("kind") == "ServiceAccount":
-                home = str(subject.get("namespace") or ref.namespace)
-                yield _core("ServiceAccount", home, str(subject.get("name", "")))
+                namespace = str(subject.get("namespace") or ref.namespace)
+                yield _core("ServiceAccount", namespace, str(subject.get("name", "")))
     services = [mapping(spec.get("service"))] if kind[1] == "APIService" else []
     if kind in _WEBHOOKS:
         clients = (mapping(hook.get("clientConfig")) for hook in _items(body.get("webhooks")))
@@ -93,9 +93,9 @@ def brought(desired: Mapping[Ref, Desired]) -> Mapping[GroupKind, Ref]:
     """Return the CRD of each kind that the set defines."""
     return {
         kind: ref
-        for ref, one in desired.items()
+        for ref, manifest in desired.items()
         if ref.group_kind == CRD
-        for kind in defined_kinds(one.body)
+        for kind in defined_kinds(manifest.body)
     }
 
 
@@ -104,7 +104,7 @@ def _core(kind: str, namespace: str, name: str) -> Ref:
 
 
 def _pod_specs(kind: tuple[str, str], spec: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """Yield the Pod specification in a workload of the built-in groups."""
+    """Yield the Pod spec of a workload in the built-in groups."""
     if kind == ("", "Pod"):
         yield spec
     elif kind[0] in {"", "apps", "batch"}:
@@ -114,7 +114,7 @@ def _pod_specs(kind: tuple[str, str], spec: Mapping[str, Any]) -> Iterator[Mappi
 
 
 def _mounted(pod: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield kind and name of what a Pod cannot start without."""
+    """Yield the kind and name of each object that a Pod needs to start."""
     for account in ("serviceAccountName", "serviceAccount"):
         yield "ServiceAccount", str(pod.get(account, ""))
     for secret in _items(pod.get("imagePullSecrets")):
@@ -139,7 +139,7 @@ def _mounted(pod: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 def _sources(volume: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "ConfigMap", str(mapping(volume.get("configMap")).get("name", ""))
     secret = mapping(volume.get("secret"))
-    # A volume of its own calls it secretName, a projected one name.
+    # A secret volume has secretName; a projected volume has name.
     yield "Secret", str(secret.get("secretName") or secret.get("name") or "")
 
 

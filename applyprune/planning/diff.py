@@ -1,4 +1,4 @@
-"""Two states of one object made fit to be compared: without the server's own bookkeeping."""
+"""Prepare two states of an object for a comparison, without the server's own metadata."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _BOOKKEEPING = frozenset(
 
 
 def substance(body: Mapping[str, Any], *, status: bool = False) -> Mapping[str, Any]:
-    """Return an object without what every write, or a pretended one, alters or leaves.
+    """Return an object without the fields that every write or dry run changes.
 
-    Its status goes too, unless ``status`` says that the manifest sets one; and kubectl's own note
-    of what it applied last, which no apply of ours ever writes.
+    Also remove its status, unless ``status`` says that the manifest sets it, and kubectl's
+    last-applied annotation, which our apply never writes.
     """
     kept = {key: value for key, value in body.items() if key != "status" or status}
     metadata = {
@@ -39,9 +39,9 @@ def substance(body: Mapping[str, Any], *, status: bool = False) -> Mapping[str, 
 
 
 def dropped(after: LiveObject, migrated: Collection[str], manager: str) -> tuple[Path, ...]:
-    """Return the fields that go because nobody wants them once managers have become ours.
+    """Return the fields that the apply removes after fields of other managers were migrated.
 
-    ``after`` is the reply to a dry run, which could not let them change hands first.
+    ``after`` is the response of a dry run, which cannot migrate the fields first.
     """
     ours = own_apply_entry(after, manager)
     leaving = [
@@ -59,12 +59,12 @@ def dropped(after: LiveObject, migrated: Collection[str], manager: str) -> tuple
 
 
 def without(body: Mapping[str, Any], paths: Collection[Path]) -> Mapping[str, Any]:
-    """Return a body without some fields."""
+    """Return a body without the fields at ``paths``."""
     return left_out(body, paths) if paths else body
 
 
 def renamed(body: Mapping[str, Any], *, name: str, namespace: str) -> Mapping[str, Any]:
-    """Return a body with another name and, where it has one, another namespace."""
+    """Return a body with another name and, if it has a namespace, another namespace."""
     metadata = {**(body.get("metadata") or {}), "name": name}
     if namespace:
         metadata["namespace"] = namespace
@@ -72,15 +72,15 @@ def renamed(body: Mapping[str, Any], *, name: str, namespace: str) -> Mapping[st
 
 
 def overlaid(live: LiveObject | None, wanted: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a live object with every value of a manifest in it, lists as a whole.
+    """Return a live object with every value of a manifest in it; lists are replaced as a whole.
 
-    That is what an apply makes of it, but for the fields that it takes away; the server knows.
+    This predicts an apply, except for the fields that it removes: only the server knows these.
     """
     there: Mapping[str, Any] = (live.body if live else None) or {}
-    return {**there, **{name: _overlaid(there.get(name), one) for name, one in wanted.items()}}
+    return {**there, **{name: _overlaid(there.get(name), value) for name, value in wanted.items()}}
 
 
 def _overlaid(there: Any, wanted: Any) -> Any:
     if not (isinstance(there, dict) and isinstance(wanted, dict)):
         return wanted
-    return there | {name: _overlaid(there.get(name), one) for name, one in wanted.items()}
+    return there | {name: _overlaid(there.get(name), value) for name, value in wanted.items()}

@@ -1,4 +1,4 @@
-"""What was read before the plan, as one value.
+"""The state of the cluster that a plan is based on.
 
 When the record and the cluster have lost each other: a restored inventory, or none at all.
 
@@ -34,24 +34,25 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ClusterSnapshot:
-    """What was read before the plan.
-
-    ``states`` covers every desired object and every entry, and what else of a recorded kind was
-    found to bear the set's marks; ``schemas`` holds the generation of the
-    CRD behind each custom resource, None where it could not be read; ``resources`` the endpoint of
-    each recorded kind that is still served; ``occupied`` the namespaces that hold an inventory;
-    ``contents`` what each Namespace and CRD that is leaving holds. ``marked`` is looked for only
-    where there is no inventory: objects that bear the set's marks all the same;
-    ``unseen`` says what could not be looked at for them.
-    """
+    """The state of the cluster, read before the plan."""
 
     states: Mapping[Ref, State] = field(hash=False)
+    """The state of every desired object and every entry.
+
+    Also of other objects of a recorded kind with the set's label and field manager.
+    """
     schemas: Mapping[GroupKind, int | None] = field(default_factory=dict, hash=False)
+    """The generation of the CRD of each custom kind; None where it could not be read."""
     resources: Mapping[GroupKind, Resource] = field(default_factory=dict, hash=False)
+    """The endpoint of each recorded kind that is still served."""
     occupied: frozenset[str] = frozenset()
+    """The namespaces that contain an inventory."""
     contents: Mapping[Ref, CascadeContents] = field(default_factory=dict, hash=False)
+    """The contents of each Namespace and CRD that has left the set."""
     marked: tuple[LiveObject, ...] = ()
+    """Objects with the set's label and field manager; read only if there is no inventory."""
     unseen: tuple[str, ...] = ()
+    """What could not be read in the search for ``marked``, in words."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -113,8 +113,8 @@ WRONG: dict[str, tuple[Any, str]] = {
     "a path as a name": ({"source": {"secretRefs": [{"name": "../x"}]}}, "is not a valid name"),
     "another's account": ({**INLINE, "serviceAccountName": "a/b"}, "is not a valid name"),
     "a query as a namespace": ({**INLINE, "targetNamespace": "a?x=y"}, "is not a DNS label"),
-    "interval": ({**INLINE, "interval": "soon"}, "is no time"),
-    "interval of nothing": ({**INLINE, "interval": "0s"}, "is not more than nothing"),
+    "interval": ({**INLINE, "interval": "soon"}, "must be a duration"),
+    "interval of nothing": ({**INLINE, "interval": "0s"}, "must be greater than zero"),
     "interval too short": ({**INLINE, "interval": "10ms"}, "not between"),
     "timeout too long": ({**INLINE, "timeout": "9999h"}, "not between"),
     "a number as a time": ({**INLINE, "retryInterval": 5}, "spec.retryInterval: must be text"),
@@ -139,7 +139,7 @@ WRONG: dict[str, tuple[Any, str]] = {
     ),
     "no list": ({**INLINE, "dependsOn": {"name": "db"}}, "spec.dependsOn: must be a list"),
     "an empty name": ({**INLINE, "dependsOn": [{"name": ""}]}, "'' is not a valid name"),
-    "an inventory that cannot be": ({**INLINE, "inventoryName": "a.b"}, "cannot name a set"),
+    "an inventory that cannot be": ({**INLINE, "inventoryName": "a.b"}, "invalid set name"),
 }
 
 
@@ -158,7 +158,7 @@ def test_all_errors_are_reported_at_once() -> None:
         bundle({"source": {"inline": 5}, "interval": "x", "wait": 1})
     assert caught.value.reason.split("; ") == [
         "spec.source.inline: must be text",
-        "spec.interval: 'x' is no time such as 90s or 5m",
+        "spec.interval: 'x' must be a duration such as 90s or 5m",
         "spec.wait: must be true or false",
     ]
 

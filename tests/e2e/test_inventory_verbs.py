@@ -101,7 +101,7 @@ WRONG = {
     "itself": (("web", "web", "--all"), "a set cannot be moved into itself"),
     "not listed": (("web", "shop", "configmap/x"), "the set web does not list configmap/x"),
     "no such set": (("nothing", "shop", "--all"), "there is no set nothing in namespace"),
-    "no name": (("web", "a.b", "--all"), "'a.b' cannot name a set"),
+    "no name": (("web", "a.b", "--all"), "invalid set name 'a.b'"),
 }
 
 

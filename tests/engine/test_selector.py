@@ -48,8 +48,8 @@ def test_unselected_objects_stay_listed_and_unchanged(stage: Stage, api: Api) ->
     assert story.outcomes == {"configmap/a": Outcome.CONFIGURED}
     assert stage.listed() == {"configmap/a", "configmap/b", "configmap/c"}
     (warning,) = story.warnings
-    assert warning.startswith("nothing is pruned: -l app=web picks out a part of the set")
-    assert "2 other objects that it lists are left as they are" in warning
+    assert warning.startswith("nothing is pruned: -l app=web selects only a part of the set")
+    assert "2 other objects in the inventory do not change" in warning
     path = f"/api/v1/namespaces/{stage.namespace}/configmaps"
     assert api.get(f"{path}/b")["data"] == {"key": "v"}
     assert api.exists(f"{path}/c")

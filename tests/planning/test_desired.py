@@ -152,7 +152,7 @@ def test_override_that_merges_two_objects_is_an_error() -> None:
 ADVICE: dict[str, tuple[str, str, str]] = {
     "a mistyped kind": ("apps/v1", "Deploymnet", "Did you mean apps/v1 Deployment?"),
     "a kind in lower case": ("v1", "configmap", "Did you mean v1 ConfigMap?"),
-    "a kind of another group": ("v1", "Job", "Did you mean batch/v1? There the server serves Job."),
+    "a kind of another group": ("v1", "Job", "Did you mean batch/v1? The server serves Job there."),
     "a group of old": ("extensions/v1beta1", "Deployment", "Did you mean apps/v1?"),
     "a mistyped group and kind": ("app/v1", "Deploymnt", "Did you mean apps/v1 Deployment?"),
     "a kind of nobody": ("v1", "Zzz", "Check the spelling"),
@@ -196,7 +196,7 @@ def test_all_sorts_of_errors_are_reported_at_once() -> None:
         )
     errors = caught.value.errors
     assert [error.message.partition(" ")[0] for error in errors] == [
-        "the", "applyprune.dev/wait", "configmap/c", "objects", "objects",
+        "the", "invalid", "configmap/c", "objects", "objects",
     ]  # fmt: skip
     assert [len(error.marks) for error in errors] == [0, 0, 0, 2, 2]
 

@@ -140,9 +140,9 @@ def test_references_of_a_pod_template_come_first(name: str) -> None:
 
 ERRORS: dict[str, tuple[Place, str]] = {
     "a dependency that is not in the set": (_after("nowhere"), "not in the set: configmap/nowhere"),
-    "no object": ({DEPENDS_ON: "ConfigMap/b"}, "cannot be read"),
-    "an empty name": ({DEPENDS_ON: "/namespaces/home/ConfigMap/"}, "cannot be read"),
-    "a trailing comma": ({DEPENDS_ON: "/namespaces/home/ConfigMap/b,"}, "cannot be read"),
+    "no object": ({DEPENDS_ON: "ConfigMap/b"}, "invalid"),
+    "an empty name": ({DEPENDS_ON: "/namespaces/home/ConfigMap/"}, "invalid"),
+    "a trailing comma": ({DEPENDS_ON: "/namespaces/home/ConfigMap/b,"}, "invalid"),
     "no number": ({WAVE: "first"}, "invalid applyprune.dev/wave"),
     "a fraction": ({WAVE: "1.5"}, "invalid applyprune.dev/wave"),
     "too far": ({WAVE: "1001"}, "invalid applyprune.dev/wave"),

@@ -319,7 +319,16 @@ def duration(ctx: click.Context, param: click.Parameter, value: str) -> float:
 
 def _selector(ctx: click.Context, param: click.Parameter, value: str | None) -> Selector | None:
     del ctx, param
-    return None if value is None else parse_selector(value)
+    if value is None:
+        return None
+    try:
+        return parse_selector(value)
+    except ValueError as error:
+        raise UsageError(
+            f"invalid label selector {value!r}",
+            reason=str(error),
+            hint="Write labels as app=web,tier!=db or 'app in (web,db),!canary'.",
+        ) from error
 
 
 def _dry_run(ctx: click.Context, param: click.Parameter, value: str) -> DryRun:

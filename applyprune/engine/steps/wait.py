@@ -211,7 +211,7 @@ class ReadinessWaiter:
         if not any(place in self._around and place not in self._unread for place in places):
             unread = [self._unread[place] for place in places if place in self._unread]
             return Readiness(Status.UNKNOWN, (unread or ["it has not been read yet"])[0])
-        if one.once:
+        if one.has_ttl:
             last = self._last.get(one.ref)
             state = assess(last.body, rule=one.rule) if last and last.body else None
             if state is not None and state.status is Status.FAILED:
@@ -328,7 +328,7 @@ class Expectations:
                 resource=one.resource,
                 since=since[one.ref],
                 origin=one.origin,
-                once=one.once,
+                has_ttl=one.once,
                 has_status=self._has_status(one),
                 job_started=one.wait == Wait.STARTED,
                 rule=self._texts.get(one.ready_when) or self._kinds.get(self._key(one)),

@@ -1,7 +1,7 @@
-"""FieldsV1: the tree of names in which a managedFields entry says which fields it owns.
+"""Read FieldsV1: the tree of names that lists the fields of a managedFields entry.
 
-``f:`` names a field, ``k:`` an item of a list by its keys, ``v:`` a member of a set, ``.`` what
-holds them; a name with nothing below it is owned as a whole.
+``f:`` names a field, ``k:`` an item of a list by its keys, ``v:`` a member of a set, and ``.`` the
+parent itself. A name with nothing below it is owned as a whole.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ if TYPE_CHECKING:
 
 
 def leaves(fields: Mapping[str, Any], above: Path = ()) -> Iterator[Path]:
-    """Yield the path of each field that is owned.
+    """Yield the path of each owned field.
 
-    The keys of an item are owned with whatever else of it is, and named only where that is nothing.
+    The keys of an item are owned together with its other fields, and are yielded only if no other
+    field of the item is owned.
     """
     last = above[-1] if above else ""
     keys = {name for name, _ in last.keys} if isinstance(last, ListItem) else set()
@@ -35,7 +36,7 @@ def leaves(fields: Mapping[str, Any], above: Path = ()) -> Iterator[Path]:
 
 
 def owns(fields: Mapping[str, Any], path: Path) -> bool:
-    """Return whether a field is owned, by itself or as a part of what is owned as a whole."""
+    """Return whether a field is owned, directly or as part of a value that is owned as a whole."""
     for step in path:
         below = _below(fields)
         if step not in below:
@@ -47,7 +48,7 @@ def owns(fields: Mapping[str, Any], path: Path) -> bool:
 
 
 def whole_above(fields: Mapping[str, Any], path: Path) -> Path:
-    """Return what is owned as a whole and holds the field as a part; empty when there is none."""
+    """Return the path of the value around a field that is owned as a whole; empty if none."""
     for depth, step in enumerate(path[:-1], 1):
         below = _below(fields)
         if step not in below:
@@ -59,7 +60,7 @@ def whole_above(fields: Mapping[str, Any], path: Path) -> Path:
 
 
 def is_split(fields: Mapping[str, Any], path: Path) -> bool:
-    """Return whether parts of what is at the path are owned one by one."""
+    """Return whether the parts of the value at a path are owned separately."""
     for step in path:
         below = _below(fields)
         if step not in below:

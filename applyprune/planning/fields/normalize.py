@@ -1,6 +1,6 @@
-"""A manifest's body as it is sent: what the API server would make of it, made here first.
+"""Normalize a manifest's body before it is sent, as the API server would do.
 
-One way to turn JSON data into a digest: canonical text, SHA-256, its first 128 bits in hex.
+Digest JSON data: canonical text, SHA-256, the first 128 bits in hex.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 
 
 def normalize(body: Mapping[str, Any], *, namespace: str, set_id: str) -> JSONObject:
-    """Return a new body with its namespace, the set's label, and no ``stringData``.
+    """Return a new body with its namespace and the set's label, without ``stringData``.
 
-    The server folds ``stringData`` into ``data`` without owning it, so a key that leaves the
-    manifest would stay in the Secret for ever (failures of server-side apply, verified on 1.36).
+    The server merges ``stringData`` into ``data`` without ownership, so a key that is removed from
+    the manifest would stay in the Secret permanently (verified on 1.36).
     """
     metadata = {key: value for key, value in body["metadata"].items() if key != "namespace"}
     if namespace:
         metadata["namespace"] = namespace
     if LAST_APPLIED in (annotations := metadata.get("annotations") or {}):
-        # kubectl's own note, in a manifest that was copied from a live object: never written.
+        # kubectl's annotation in a manifest that was copied from a live object: never send it.
         metadata["annotations"] = {
             key: value for key, value in annotations.items() if key != LAST_APPLIED
         }
@@ -45,30 +45,34 @@ def normalize(body: Mapping[str, Any], *, namespace: str, set_id: str) -> JSONOb
     return sent
 
 
-def sent(one: Desired) -> Mapping[str, Any]:
-    """Return what an object that exists is sent: the body without what the manifest ignores."""
-    return left_out(one.body, map(from_pointer, one.ignored)) if one.ignored else one.body
+def sent(desired: Desired) -> Mapping[str, Any]:
+    """Return the body to send for an existing object: without the fields that it ignores."""
+    return (
+        left_out(desired.body, map(from_pointer, desired.ignored))
+        if desired.ignored
+        else desired.body
+    )
 
 
 SECRET_PARTS = ("data", "stringData")
-"""The fields of a Secret that hold its values."""
+"""The fields of a Secret that contain its values."""
 
 
 def canonical(value: object) -> str:
-    """Return the JSON text of a value with sorted keys and no blanks."""
+    """Return the JSON text of a value with sorted keys and no spaces."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
 def digest(value: object) -> str:
-    """Return the digest of JSON data, 32 hex digits."""
+    """Return the digest of JSON data: 32 hex digits."""
     return hashlib.sha256(canonical(value).encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
 def manifest_digest(body: Mapping[str, Any]) -> str:
-    """Return the digest that stands for a manifest in the inventory.
+    """Return the digest of a manifest for the inventory.
 
-    Of a Secret only the keys of its data count: no digest of a secret value ever leaves the
-    process, because a short value can be found again by trying.
+    For a Secret, only the keys of its data count. No digest of a secret value ever leaves the
+    process, because a short value could be guessed from it.
     """
     if is_secret(body):
         body = {
@@ -79,5 +83,5 @@ def manifest_digest(body: Mapping[str, Any]) -> str:
 
 
 def is_secret(body: Mapping[str, Any]) -> bool:
-    """Return whether this is a core Secret."""
+    """Return whether an object is a core Secret."""
     return body.get("kind") == "Secret" and body.get("apiVersion") == "v1"

@@ -1,7 +1,7 @@
-"""Paths to fields, as the server prints them and as JSON pointers, and what stands at them.
+"""Handle paths to fields, as the server prints them and as JSON pointers, and the values there.
 
-An item of a list is named by its keys and a member of a set by its value, never by an index: that
-is how server-side apply tells them apart, in whatever order a list is.
+An item of a list is identified by its keys, and a member of a set by its value, never by an index.
+Server-side apply does the same, regardless of the order of a list.
 """
 
 from __future__ import annotations
@@ -18,14 +18,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ListItem:
-    """The items of a list that have these values under these names; sorted by name."""
+    """A step to the items of a list that have these keys."""
 
     keys: tuple[tuple[str, Any], ...]
+    """The names and values of the keys, sorted by name."""
 
 
 @dataclass(frozen=True, slots=True)
 class SetMember:
-    """The member of a set that has this value."""
+    """A step to the member of a set that has this value."""
 
     value: Any
 
@@ -38,7 +39,7 @@ Step: TypeAlias = str | ListItem | SetMember
 Path: TypeAlias = tuple[Step, ...]
 
 MISSING: Final = _Nothing.MISSING
-"""What stands where nothing stands; null is a value."""
+"""The result for a missing field; null is a value."""
 Missing: TypeAlias = Literal[_Nothing.MISSING]
 
 _JSON = json.JSONDecoder()
@@ -49,20 +50,20 @@ _BAD_TILDE = re.compile(r"~(?![01])")
 
 
 def from_pointer(text: str) -> Path:
-    """Read ``/spec/containers[name="c"]/image``, a JSON pointer that names items by their keys.
+    """Parse ``/spec/containers[name="c"]/image``, a JSON pointer that names items by their keys.
 
-    Raises ValueError, which says what is wrong.
+    Raises ValueError with the reason.
     """
     if not text.startswith("/"):
-        raise ValueError("a JSON pointer begins with /")
+        raise ValueError("a JSON pointer must begin with /")
     path: list[Step] = []
     rest = text
     while rest:
         found = _NAME.match(rest, 1) if rest[0] == "/" else None
         if found is None:
-            raise ValueError("a part of it is empty" if rest[0] == "/" else f"{rest!r} is unclear")
+            raise ValueError("it has an empty part" if rest[0] == "/" else f"unexpected {rest!r}")
         if _BAD_TILDE.search(found[0]):
-            raise ValueError("~ is written ~0, and a / in a name ~1")
+            raise ValueError("write ~ as ~0, and / in a name as ~1")
         path.append(found[0].replace("~1", "/").replace("~0", "~"))
         rest = rest[found.end() :]
         if rest.startswith("["):
@@ -72,30 +73,35 @@ def from_pointer(text: str) -> Path:
 
 
 def to_pointer(path: Path) -> str:
-    """Return the pointer that ``from_pointer`` reads back."""
+    """Return the pointer for a path; ``from_pointer`` is the inverse."""
     parts = []
     for step in path:
         match step:
             case str():
                 parts.append("/" + step.replace("~", "~0").replace("/", "~1"))
             case ListItem(keys):
-                parts.append(f"[{','.join(f'{key}={json.dumps(one)}' for key, one in keys)}]")
+                parts.append(
+                    f"[{','.join(f'{key}={json.dumps(key_value)}' for key, key_value in keys)}]"
+                )
             case SetMember(value):
                 parts.append(f"[={json.dumps(value)}]")
     return "".join(parts)
 
 
 def from_server(text: str, body: object) -> Path | None:
-    """Return the path that ``.spec.containers[name="c"].image`` means in a body that holds it.
+    """Return the path that ``.spec.containers[name="c"].image`` means in a body; None if missing.
 
-    None where the body does not. Names stand unquoted in what the server prints, their dots too
-    (``.metadata.labels.app.kubernetes.io/name``): only what is there can tell where one ends.
+    The server prints names without quotes, and names may contain dots
+    (``.metadata.labels.app.kubernetes.io/name``): only the names in the body show where each name
+    ends.
     """
     if not text:
         return ()
     if text.startswith(".") and isinstance(body, dict):
         rest = text[1:]
-        for name in sorted((one for one in body if rest.startswith(one)), key=len, reverse=True):
+        for name in sorted(
+            (inner for inner in body if rest.startswith(inner)), key=len, reverse=True
+        ):
             after = rest[len(name) :]
             if after and after[0] not in ".[":
                 continue
@@ -106,27 +112,27 @@ def from_server(text: str, body: object) -> Path | None:
             step, after = bracketed(text)
         except ValueError:
             return None
-        for one in body:
-            if is_at(one, step) and (path := from_server(after, one)) is not None:
+        for inner in body:
+            if is_at(inner, step) and (path := from_server(after, inner)) is not None:
                 return (step, *path)
     return None
 
 
 def value_at(body: object, path: Path) -> Any | Missing:
-    """Return the value at a path, that of the first item where several have the keys."""
+    """Return the value at a path; if several items have the keys, the value of the first item."""
     for step in path:
         if isinstance(step, str):
             body = body.get(step, MISSING) if isinstance(body, dict) else MISSING
         else:
             items = body if isinstance(body, list) else []
-            body = next((one for one in items if is_at(one, step)), MISSING)
+            body = next((item for item in items if is_at(item, step)), MISSING)
         if body is MISSING:
             return MISSING
     return body
 
 
 def left_out(body: Mapping[str, Any], paths: Iterable[Path]) -> dict[str, Any]:
-    """Return the body without what is at the paths, and without the mappings that this empties."""
+    """Return the body without the fields at the paths, and without mappings that become empty."""
     left: Any = dict(body)
     for path in paths:
         left = _without(left, path)
@@ -136,31 +142,31 @@ def left_out(body: Mapping[str, Any], paths: Iterable[Path]) -> dict[str, Any]:
 
 
 def put(body: Mapping[str, Any], path: Path, value: Any) -> dict[str, Any]:
-    """Return the body with a value at a path; what leads there is made where it is missing."""
+    """Return the body with a value at a path; missing parents are created."""
     return dict(_put(body, path, value))
 
 
-def is_at(one: object, step: ListItem | SetMember) -> bool:
-    """Return whether an item of a list is the one of that name.
+def is_at(item: object, step: ListItem | SetMember) -> bool:
+    """Return whether ``step`` identifies an item of a list.
 
-    A key that the item does not hold counts as its default, unless it holds none of them.
+    A missing key counts as a default that matches, unless the item has none of the keys.
     """
     if isinstance(step, SetMember):
-        return type(one) is type(step.value) and one == step.value
-    if not isinstance(one, dict) or not any(key in one for key, _ in step.keys):
+        return type(item) is type(step.value) and item == step.value
+    if not isinstance(item, dict) or not any(key in item for key, _ in step.keys):
         return False
-    return all(one.get(key, value) == value for key, value in step.keys)
+    return all(item.get(key, value) == value for key, value in step.keys)
 
 
 def is_under(path: Path, above: Path) -> bool:
-    """Return whether a path is another one, or leads to a part of what that one leads to."""
+    """Return whether a path equals ``above``, or leads to a part of its value."""
     return len(path) >= len(above) and all(
         _covers(wide, narrow) for wide, narrow in zip(above, path, strict=False)
     )
 
 
 def item(keys: Mapping[str, Any]) -> ListItem:
-    """Return the step that names an item by its keys."""
+    """Return the step that identifies an item by its keys."""
     return ListItem(tuple(sorted(keys.items())))
 
 
@@ -171,23 +177,23 @@ def _covers(wide: Step, narrow: Step) -> bool:
 
 
 def bracketed(text: str) -> tuple[ListItem | SetMember, str]:
-    """Read ``[name="c"]`` or ``[="x"]``; return the step and what follows it."""
+    """Parse ``[name="c"]`` or ``[="x"]``; return the step and the text after it."""
     if text.startswith("[="):
         value, end = _value(text, 2)
         if text[end : end + 1] != "]":
-            raise ValueError(f"{text!r} lacks a ]")
+            raise ValueError(f"missing ] in {text!r}")
         return SetMember(value), text[end + 1 :]
     keys: dict[str, Any] = {}
     at = 1
     while True:
         found = _KEY.match(text, at)
         if found is None:
-            raise ValueError(f'an item of a list is named by its key, as in [name="x"]: {text!r}')
+            raise ValueError(f'name an item of a list by its key, as in [name="x"]: {text!r}')
         keys[found[0]], at = _value(text, found.end() + 1)
         if text[at : at + 1] == "]":
             return item(keys), text[at + 1 :]
         if text[at : at + 1] != ",":
-            raise ValueError(f"{text!r} lacks a ]")
+            raise ValueError(f"missing ] in {text!r}")
         at += 1
 
 
@@ -196,7 +202,7 @@ def _value(text: str, at: int) -> tuple[Any, int]:
         value, end = _JSON.raw_decode(text, at)
     except ValueError:
         if (word := _WORD.match(text, at)) is None:
-            raise ValueError(f"{text[at:]!r} is no value") from None
+            raise ValueError(f"invalid value {text[at:]!r}") from None
         return word[0], word.end()
     return value, end
 
@@ -211,18 +217,18 @@ def _without(value: Any, path: Path) -> Any | Missing:
         if inner is MISSING:
             del left[step]
         return left or MISSING
-    if not isinstance(value, list) or not any(is_at(one, step) for one in value):
+    if not isinstance(value, list) or not any(is_at(element, step) for element in value):
         return value
     items: Sequence[Any] = [
-        inner for one in value if (inner := _narrowed(one, step, rest)) is not MISSING
+        inner for element in value if (inner := _narrowed(element, step, rest)) is not MISSING
     ]
     return items or MISSING
 
 
-def _narrowed(one: Any, step: ListItem | SetMember, rest: Path) -> Any | Missing:
-    if not is_at(one, step):
-        return one
-    return _without(one, rest) if rest else MISSING
+def _narrowed(item: Any, step: ListItem | SetMember, rest: Path) -> Any | Missing:
+    if not is_at(item, step):
+        return item
+    return _without(item, rest) if rest else MISSING
 
 
 def _put(body: Any, path: Path, value: Any) -> Any:
@@ -233,7 +239,7 @@ def _put(body: Any, path: Path, value: Any) -> Any:
         known = body if isinstance(body, dict) else {}
         return {**known, step: _put(known.get(step), rest, value)}
     items = list(body) if isinstance(body, list) else []
-    place = next((at for at, one in enumerate(items) if is_at(one, step)), len(items))
+    place = next((at for at, item in enumerate(items) if is_at(item, step)), len(items))
     empty = step.value if isinstance(step, SetMember) else dict(step.keys)
     there = items[place] if place < len(items) else empty
     return [*items[:place], _put(there, rest, value), *items[place + 1 :]]

@@ -1,6 +1,6 @@
-"""What is shown instead of a Secret's values; the one place that hides them.
+"""Hide the values of Secrets; no other module does this.
 
-Nothing that is shown depends on a value, but for one thing: whether two of them are equal.
+The output depends on a value in only one way: it shows whether two values are equal.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
 HIDDEN = "(secret)"
-"""What stands for any field of a Secret in a message."""
+"""The text that replaces any field of a Secret in a message."""
 _SAME, _BEFORE, _AFTER = "***", "*** (before)", "*** (after)"
 _LONGEST = 60
-# A document in an annotation, plain or (as Rancher's) zipped: a copy of the whole object, likely.
+# A document in an annotation, plain or gzipped (as by Rancher), is probably a copy of the object.
 _DOCUMENTS = ("{", "[", "H4sI")
 
 Body: TypeAlias = "Mapping[str, Any] | None"
 
 
 def shown(value: object, *, secret: bool) -> str:
-    """Return a value on one line, not too long; of a Secret nothing."""
+    """Return a value on one short line; HIDDEN for a Secret."""
     if secret:  # guard: secret-in-conflict
         return HIDDEN
     if value is MISSING:
@@ -39,10 +39,10 @@ def shown(value: object, *, secret: bool) -> str:
 
 
 def masked(before: Body, after: Body) -> tuple[Body, Body]:
-    """Return two states of one object with a Secret's values masked, as kubectl's diff does.
+    """Return two states of an object with a Secret's values masked, as kubectl's diff does.
 
-    What is equal in both is masked alike, what differs in two ways. An annotation that may hold a
-    copy of a value is masked as a value is.
+    The mask shows whether a value is equal in both states. An annotation that may contain a copy of
+    a value is masked like a value.
     """
     if not any(body is not None and is_secret(body) for body in (before, after)):
         return before, after
@@ -71,11 +71,11 @@ def _masked_at(
     )
 
 
-def _shown_side(one: Any, other: Any, hidden: set[str], changed: str) -> Any:
-    if one is None or one is MISSING:
-        return one
-    if not isinstance(one, dict):
-        return _SAME if one == other else changed
+def _shown_side(side: Any, other: Any, hidden: set[str], changed: str) -> Any:
+    if side is None or side is MISSING:
+        return side
+    if not isinstance(side, dict):
+        return _SAME if side == other else changed
     others = mapping(other)
     return {
         key: value
@@ -83,7 +83,7 @@ def _shown_side(one: Any, other: Any, hidden: set[str], changed: str) -> Any:
         else changed
         if key in others and others[key] != value
         else _SAME
-        for key, value in one.items()
+        for key, value in side.items()
     }
 
 
@@ -101,7 +101,7 @@ def _put(body: Any, path: tuple[str, ...], value: Any) -> Any:
 
 
 def _texts(body: Body) -> Iterator[str]:
-    """Yield every value of a Secret in each form in which a copy of it may stand in a text."""
+    """Yield every value of a Secret in each form in which a text may contain a copy."""
     for part in SECRET_PARTS:
         for value in mapping(mapping(body).get(part)).values():
             text = str(value)
@@ -115,4 +115,6 @@ def _texts(body: Body) -> Iterator[str]:
 
 def _may_hold(text: object, values: set[str]) -> bool:
     words = str(text)
-    return words.lstrip().startswith(_DOCUMENTS) or any(one and one in words for one in values)
+    return words.lstrip().startswith(_DOCUMENTS) or any(
+        value and value in words for value in values
+    )

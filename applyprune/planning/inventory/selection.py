@@ -1,4 +1,4 @@
-"""The objects that a user picks out, by name or by label, and what is said of the others."""
+"""Select objects by name or by label."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ if TYPE_CHECKING:
 
 
 def chosen(names: Collection[str], entries: Iterable[Entry]) -> Sequence[Entry]:
-    """Return the entries that are named; all of them when no name is given."""
+    """Return the entries with the given names; all entries if there are no names."""
     return [entry for entry in entries if not names or entry.ref.is_among(names)]
 
 
 def unlisted(names: Collection[str], refs: Collection[Ref]) -> Sequence[str]:
-    """Return the names that stand for no object."""
+    """Return the names that match no object."""
     return sorted(name for name in names if not any(ref.is_among((name,)) for ref in refs))
 
 
 def partial_problem(
     selector: Selector, picked: Collection[Ref], listed: Collection[Ref]
 ) -> Problem:
-    """Return what is to be said of a run that a selector confines to a part of the set."""
+    """Return the warning for a run that a selector limits to a part of the set."""
     others = len(set(listed) - set(picked))
     return Problem(
         kind=ProblemKind.PART_OF_THE_SET,
-        message=f"nothing is pruned: -l {selector.text} picks out a part of the set",
-        reason=f"{others} other objects that it lists are left as they are" if others else "",
+        message=f"nothing is pruned: -l {selector.text} selects only a part of the set",
+        reason=f"{others} other objects in the inventory do not change" if others else "",
     )

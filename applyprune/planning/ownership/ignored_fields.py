@@ -1,11 +1,11 @@
-"""Fields that a manifest leaves to others, and what it asks for where others own its fields.
+"""Handle the ignored fields of a manifest, and its rule for conflicts.
 
-A field that we alone own is reset when we leave it out (replicas 5 → 1). So a second field manager
-of the set owns it first, with the value that is there, and only then is it left out. That manager
-is taken off again when another one has the field as well, or the manifest wants it back: both cost
-a patch of managedFields, which moves no value.
+If we omit a field that only we own, the server resets it (replicas 5 → 1). So a second field
+manager of the set owns the field first, with its current value, and only then is it omitted. The
+second manager is removed when another manager also owns the field, or when the manifest sets the
+field again. Each of these steps is a patch of managedFields, which changes no value.
 
-``diff --ignore``: fields that are left out of one comparison.
+Parse ``diff --ignore``: fields that a comparison ignores.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 CONFLICTS = "applyprune.dev/conflicts"
 IGNORED = "applyprune.dev/ignore-fields"
 
-# What names an object, and the mark of its set, can be left to nobody.
+# The identity of an object, and the label of its set, cannot be ignored.
 _OURS: tuple[Path, ...] = (
     ("apiVersion",),
     ("kind",),
@@ -51,39 +51,38 @@ _OURS: tuple[Path, ...] = (
     ("metadata", "namespace"),
     ("metadata", "labels", PART_OF),
 )
-# Up to a comma or a blank outside of brackets; a bracket without its end is a pointer's mistake.
+# Up to a comma or a space outside of brackets; an unclosed bracket is an error in the pointer.
 _POINTER = re.compile(r"""(?:\[(?:"(?:[^"\\]|\\.)*"|[^\]"])*\]|[^\s,\[]|\[)+""")
 
 
 @dataclass(frozen=True, slots=True)
 class Yields:
-    """What is to be done before a manifest goes without what it ignores.
-
-    ``release`` takes the second manager off; then it is to own ``fields``, none when that is empty.
-    """
+    """The steps before a manifest is sent without its ignored fields."""
 
     release: bool
+    """Whether to remove the second field manager first."""
     fields: tuple[Path, ...]
+    """The fields that the second field manager must then own; may be empty."""
 
 
 def conflict_rule(body: Mapping[str, Any], origin: Origin) -> OnConflict:
-    """Return what the annotation asks for; raises InputError for what it cannot mean."""
+    """Return the rule of the conflicts annotation; raises InputError if it is invalid."""
     text = mapping(body["metadata"].get("annotations")).get(CONFLICTS)
     if text is None:
         return OnConflict.FAIL
     if text not in {OnConflict.FORCE, OnConflict.SKIP}:
         raise InputError(
-            f"{CONFLICTS} cannot be read",
+            f"invalid {CONFLICTS}",
             location=origin,
             reason=f"{text!r} is neither force nor skip",
-            hint="Without the annotation a conflict fails the object.",
+            hint="Without the annotation, a conflict fails the object.",
             field=("metadata", "annotations", CONFLICTS),
         )
     return OnConflict(text)
 
 
 def ignored_fields(body: Mapping[str, Any], origin: Origin) -> tuple[str, ...]:
-    """Return the pointers of the annotation; raises InputError for one that cannot be meant."""
+    """Return the pointers of the annotation; raises InputError for an invalid pointer."""
     text = str(mapping(body["metadata"].get("annotations")).get(IGNORED, ""))
     found = _POINTER.findall(text)
     for pointer in found:
@@ -92,11 +91,11 @@ def ignored_fields(body: Mapping[str, Any], origin: Origin) -> tuple[str, ...]:
             _check(body, path)
         except ValueError as error:
             raise InputError(
-                f"{IGNORED} cannot be read",
+                f"invalid {IGNORED}",
                 location=origin,
                 reason=f"{pointer!r}: {error}",
                 hint="Write JSON pointers: /spec/replicas, /metadata/annotations/example.com~1key, "
-                'and /spec/template/spec/containers[name="web"]/image for the item of a list.',
+                'or /spec/template/spec/containers[name="web"]/image for an item of a list.',
                 field=("metadata", "annotations", IGNORED),
             ) from error
     return tuple(found)
@@ -105,7 +104,7 @@ def ignored_fields(body: Mapping[str, Any], origin: Origin) -> tuple[str, ...]:
 def _check(body: Mapping[str, Any], path: Path) -> None:
     for ours in _OURS:
         if is_under(ours, path) or is_under(path, ours):
-            raise ValueError(f"{to_pointer(ours)} cannot be left to others")
+            raise ValueError(f"{to_pointer(ours)} cannot be ignored")
     lists = [
         path[:depth]
         for depth, step in enumerate(path)
@@ -113,16 +112,16 @@ def _check(body: Mapping[str, Any], path: Path) -> None:
     ]
     if lists:
         above = to_pointer(lists[0])
-        raise ValueError(f'an item of a list is named by its key, as in {above}[name="x"]')
+        raise ValueError(f'name an item of a list by its key, as in {above}[name="x"]')
 
 
-def yields(one: Desired, live: LiveObject, target: ApplySetIdentity) -> Yields:
-    """Return what is to be done first; ``live`` may be metadata only."""
-    paths = _paths(one)
-    second = [entry for entry in live.managed_fields if entry.get("manager") == target.yielded]
+def yields(desired: Desired, live: LiveObject, applyset: ApplySetIdentity) -> Yields:
+    """Return the steps before the apply; ``live`` may be metadata only."""
+    paths = _paths(desired)
+    second = [entry for entry in live.managed_fields if entry.get("manager") == applyset.yielded]
     if not (paths or second):
         return Yields(release=False, fields=())
-    ours = own_apply_entry(live, target.manager)
+    ours = own_apply_entry(live, applyset.manager)
     others = [entry for entry in live.managed_fields if entry is not ours and entry not in second]
 
     def is_left_to_us(leaf: Path) -> bool:
@@ -136,7 +135,7 @@ def yields(one: Desired, live: LiveObject, target: ApplySetIdentity) -> Yields:
 
 
 def kept(live: LiveObject, body: Mapping[str, Any], fields: Iterable[Path]) -> Mapping[str, Any]:
-    """Return a body with some fields as they are in a live object, which has been read in full."""
+    """Return a body with some fields as in a live object, which was read in full."""
     whole: Mapping[str, Any] = body
     for path in fields:
         if (value := value_at(live.body, path)) is not MISSING:
@@ -144,44 +143,44 @@ def kept(live: LiveObject, body: Mapping[str, Any], fields: Iterable[Path]) -> M
     return whole
 
 
-def stub(one: Desired, live: LiveObject) -> Mapping[str, Any]:
-    """Return what names one very object in one very state, and nothing else of it."""
-    metadata = {"name": one.ref.name, "uid": live.uid, "resourceVersion": live.resource_version}
-    if one.ref.namespace:
-        metadata["namespace"] = one.ref.namespace
-    gvk = one.resource.gvk
+def stub(desired: Desired, live: LiveObject) -> Mapping[str, Any]:
+    """Return a body that identifies an object in its current state, without other fields."""
+    metadata = {"name": desired.ref.name, "uid": live.uid, "resourceVersion": live.resource_version}
+    if desired.ref.namespace:
+        metadata["namespace"] = desired.ref.namespace
+    gvk = desired.resource.gvk
     return {"apiVersion": gvk.api_version, "kind": gvk.kind, "metadata": metadata}
 
 
-def split_fields(one: Desired, live: LiveObject) -> tuple[tuple[str, Path], ...]:
-    """Return the pointers that may lead into what is owned as a whole, and what that is.
+def split_fields(desired: Desired, live: LiveObject) -> tuple[tuple[str, Path], ...]:
+    """Return the pointers that may lead into a value that is owned as a whole, and its path.
 
-    A list or mapping without parts that anybody owns is either atomic or empty, which only its
-    value can tell.
+    A list or mapping without separately owned parts is either atomic or empty; only its value shows
+    which.
     """
     entries = [entry.get("fieldsV1") or {} for entry in live.managed_fields]
     found = []
-    for pointer, path in zip(one.ignored, _paths(one), strict=True):
+    for pointer, path in zip(desired.ignored, _paths(desired), strict=True):
         wholes = [whole for fields in entries if (whole := whole_above(fields, path))]
         if wholes and not any(is_split(fields, wholes[0]) for fields in entries):
             found.append((pointer, wholes[0]))
     return tuple(found)
 
 
-def refuse_split(one: Desired, live: LiveObject) -> None:
-    """Raise RunFailed for a pointer into what goes as a whole; ``live`` has been read in full."""
-    for pointer, whole in split_fields(one, live):
+def refuse_split(desired: Desired, live: LiveObject) -> None:
+    """Raise RunFailed for a pointer into an atomic value; ``live`` was read in full."""
+    for pointer, whole in split_fields(desired, live):
         if value_at(live.body, whole) not in ({}, [], None, MISSING):
             raise RunFailed(
-                f"{one.ref} was not applied",
-                location=one.origin,
-                reason=f"{pointer} in {IGNORED} is a part of what the server sets as a whole only",
-                hint=f"Ignore all of it: {to_pointer(whole)}",
+                f"{desired.ref} was not applied",
+                location=desired.origin,
+                reason=f"{pointer} in {IGNORED} is part of a value that can only be set as a whole",
+                hint=f"Ignore the whole value: {to_pointer(whole)}",
             )
 
 
-def _paths(one: Desired) -> Sequence[Path]:
-    return [from_pointer(pointer) for pointer in one.ignored]
+def _paths(desired: Desired) -> Sequence[Path]:
+    return [from_pointer(pointer) for pointer in desired.ignored]
 
 
 def _leaves(entries: Iterable[Mapping[str, Any]]) -> Iterable[Path]:
@@ -194,22 +193,25 @@ def _is_owned(leaf: Path, entries: Iterable[Mapping[str, Any]]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Ignored:
-    """One rule: ``kind`` is ``deployment``, ``deployment.apps`` or ``*``, ``name`` a glob."""
+    """A rule that ignores a field of some objects."""
 
     kind: str
+    """``deployment``, ``deployment.apps`` or ``*``."""
     name: str
+    """A glob for the name of the object."""
     path: Path
+    """The path of the field."""
 
     def is_about(self, ref: Ref) -> bool:
-        """Return whether the rule is about an object."""
+        """Return whether the rule applies to an object."""
         kind = ref.kind.lower()
         kinds = {"*", kind, f"{kind}.{ref.group}" if ref.group else kind}
         return self.kind in kinds and fnmatchcase(ref.name, self.name)
 
 
 def parse_rule(text: str) -> Ignored:
-    """Read ``KIND[/NAME]:/json/pointer``; raises UsageError."""
-    # A name of RBAC's may hold colons, and no name a slash.
+    """Parse ``KIND[/NAME]:/json/pointer``; raises UsageError if it is invalid."""
+    # A name of an RBAC object may contain colons; no name contains a slash.
     about, _, pointer = text.partition(":/")
     kind, slash, name = about.partition("/")
     try:
@@ -217,19 +219,19 @@ def parse_rule(text: str) -> Ignored:
     except ValueError as error:
         raise _refused(text, str(error)) from error
     if not kind or (slash and not name):
-        raise _refused(text, "it names no kind, or no name after the slash")
+        raise _refused(text, "the kind, or the name after the slash, is missing")
     return Ignored(kind.lower(), name or "*", path)
 
 
-def _refused(text: str, why: str) -> UsageError:
+def _refused(text: str, reason: str) -> UsageError:
     return UsageError(
-        f"--ignore {text!r} is no rule",
-        reason=why,
+        f"invalid --ignore rule {text!r}",
+        reason=reason,
         hint="Write KIND[/NAME]:/json/pointer, as in deployment:/spec/replicas or "
         """'deployment.apps/web-*:/spec/template/spec/containers[name="web"]/image'.""",
     )
 
 
 def ignored_of(rules: Iterable[Ignored], ref: Ref) -> tuple[Path, ...]:
-    """Return what is left out of the comparison of one object."""
+    """Return the paths of the fields of an object that the rules ignore."""
     return tuple(rule.path for rule in rules if rule.is_about(ref))

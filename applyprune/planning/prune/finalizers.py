@@ -1,6 +1,6 @@
-"""Why a deleted object is still there: which finalizer, whose it is, and whether that one works.
+"""Explain why a deleted object still exists: its finalizers, their owners, and whether these run.
 
-Nothing here decides to take a finalizer off: whoever put it there has something left to do.
+Nothing here decides to remove a finalizer: its owner still has work to do.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _SHOWN = 5
 _CANDIDATES = 3
 _OURS = "applyprune/"
 _WORKLOADS = frozenset(one.group_kind for one in (DEPLOYMENTS, STATEFUL_SETS, DAEMON_SETS))
-_GOING = "is deleted by this very prune"
-_UNRECORDED = "nothing says who is to remove it"
-# What Kubernetes itself puts on, by the names in its source (1.36).
+_GOING = "is also deleted by this prune"
+_UNRECORDED = "its controller is unknown"
+# The finalizers of Kubernetes itself, by the names in its source (1.36).
 _BUILT_IN: Mapping[str, str] = {
     "foregroundDeletion": "the garbage collector removes it once the object's dependents are gone",
     "orphan": "the garbage collector removes it once the dependents no longer name their owner",
@@ -69,18 +69,19 @@ def diagnose(
     pruning: Collection[Ref],
     remains: CascadeContents | None = None,
 ) -> str:
-    """Return what holds a deleted object, in clauses.
+    """Return what blocks a deletion, in clauses.
 
-    ``workloads`` are the Deployments, StatefulSets and DaemonSets of the cluster, read in full;
-    ``pruning`` is what this very prune deletes; ``remains`` what a Namespace or CRD still holds.
+    ``workloads`` are the Deployments, StatefulSets and DaemonSets of the cluster, read in full.
+    ``pruning`` are the objects that the current prune deletes. ``remains`` is the remaining content
+    of a Namespace or CRD.
     """
     clauses = [*_held(live, workloads, pruning), *_conditions(live)]
     if remains is not None:
         left = _left(remains)
         clauses += _remaining(live, left, remains.uncounted)
-        for one in left[:_SHOWN]:
-            clauses += _held(one, workloads, pruning)
-    # One finalizer may hold much of a namespace: it is explained once.
+        for member in left[:_SHOWN]:
+            clauses += _held(member, workloads, pruning)
+    # A finalizer may block many objects of a namespace: explain it only once.
     return "; ".join(dict.fromkeys(clauses)) or "the server has not removed it yet"
 
 
@@ -88,7 +89,7 @@ def _held(live: LiveObject, workloads: CascadeContents, pruning: Collection[Ref]
     for name in live.finalizers:
         yield from _explained(name, _owners(live, name, "f:metadata"), workloads, pruning)
     if live.ref.group_kind == NAMESPACE:
-        # A Namespace has finalizers of a second kind.
+        # A Namespace also has finalizers in its spec.
         for name in _list(mapping((live.body or {}).get("spec")).get("finalizers")):
             if name == "kubernetes":
                 yield f"finalizer {name}: the namespace controller removes it once nothing is left"
@@ -108,11 +109,11 @@ def _explained(
         if manager.startswith(_OURS):
             yield f"finalizer {name}, set by the manifest: {_UNRECORDED}"
         else:
-            yield f"finalizer {name}, put on by {manager}: {_at_work(manager, workloads, pruning)}"
+            yield f"finalizer {name}, set by {manager}: {_at_work(manager, workloads, pruning)}"
 
 
 def _owners(live: LiveObject, name: str, part: str) -> Sequence[str]:
-    """Return the managers of one finalizer; failing these, those of the list as a whole."""
+    """Return the managers of a finalizer; if there are none, those of the whole list."""
     exact: dict[str, None] = {}
     whole: dict[str, None] = {}
     for entry in live.managed_fields:
@@ -128,26 +129,28 @@ def _owners(live: LiveObject, name: str, part: str) -> Sequence[str]:
 
 
 def _at_work(manager: str, workloads: CascadeContents, pruning: Collection[Ref]) -> str:
-    """Return whether the controller that goes by a manager's name is alive."""
-    lives = {one.ref: one for one in workloads.lives}
+    """Return, in words, whether the controller with a manager's name runs."""
+    objects = {workload.ref: workload for workload in workloads.lives}
     named = [
-        ref for ref in {*lives, *pruning} if ref.name == manager and ref.group_kind in _WORKLOADS
+        ref for ref in {*objects, *pruning} if ref.name == manager and ref.group_kind in _WORKLOADS
     ]
-    found = sorted(named or (ref for ref, one in lives.items() if manager in _programs(one)))
+    found = sorted(
+        named or (ref for ref, workload in objects.items() if manager in _programs(workload))
+    )
     if found:
-        states = [f"{ref} {_state(ref, lives.get(ref), pruning)}" for ref in found]
+        states = [f"{ref} {_state(ref, objects.get(ref), pruning)}" for ref in found]
         return and_more(states, _CANDIDATES, ", or ")
     if manager in _CONTROL_PLANE:
-        return "a part of the control plane"
+        return "part of the control plane"
     if manager == "kubectl" or manager.startswith("kubectl-"):
         return _UNRECORDED
     if workloads.uncounted:
-        return f"whether it runs cannot be told ({workloads.uncounted})"
-    return "no workload of that name runs"
+        return f"it is unknown whether it runs ({workloads.uncounted})"
+    return "no workload with that name runs"
 
 
 def _programs(live: LiveObject) -> Iterator[str]:
-    """Yield the names that the containers of a workload go by."""
+    """Yield the names of a workload's containers, images and programs."""
     template = mapping(mapping((live.body or {}).get("spec")).get("template"))
     for item in _list(mapping(template.get("spec")).get("containers")):
         container = mapping(item)
@@ -169,7 +172,7 @@ def _state(ref: Ref, live: LiveObject | None, pruning: Collection[Ref]) -> str:
 
 
 def _replicas(live: LiveObject) -> tuple[int, int]:
-    """Return how many replicas are ready, and how many are wanted."""
+    """Return how many replicas are ready, and how many are desired."""
     body = live.body or {}
     spec, status = mapping(body.get("spec")), mapping(body.get("status"))
     if live.ref.group_kind == DAEMON_SETS.group_kind:
@@ -178,7 +181,7 @@ def _replicas(live: LiveObject) -> tuple[int, int]:
 
 
 def _conditions(live: LiveObject) -> Iterator[str]:
-    """Yield what the conditions of a terminating Namespace name."""
+    """Yield the messages of the conditions of a terminating Namespace."""
     for condition in _list(mapping((live.body or {}).get("status")).get("conditions")):
         facts = mapping(condition)
         if facts.get("status") == "True" and str(facts.get("type", "")).startswith("Namespace"):
@@ -186,27 +189,27 @@ def _conditions(live: LiveObject) -> Iterator[str]:
 
 
 def _left(remains: CascadeContents) -> Sequence[LiveObject]:
-    """Return what is left, what has finalizers first; two groups may serve one object."""
-    unique = {one.uid: one for one in remains.lives}
-    return sorted(unique.values(), key=lambda one: (not one.finalizers, one.ref))
+    """Return the remaining objects, with finalizers first; two groups may serve the same object."""
+    unique = {member.uid: member for member in remains.lives}
+    return sorted(unique.values(), key=lambda member: (not member.finalizers, member.ref))
 
 
 def _remaining(live: LiveObject, left: Sequence[LiveObject], unread: str) -> Iterator[str]:
     if left:
-        names = and_more([_named(one, live) for one in left], _SHOWN)
-        yield f"it still holds {names}"
+        names = and_more([_named(member, live) for member in left], _SHOWN)
+        yield f"it still contains {names}"
     elif not unread:
-        yield "nothing is left in it"
+        yield "it is empty"
     if unread:
-        yield f"not everything in it could be read ({unread})"
+        yield f"its contents could not be read completely ({unread})"
 
 
-def _named(one: LiveObject, holder: LiveObject) -> str:
-    name = one.ref.short if one.ref.namespace == holder.ref.name else str(one.ref)
-    if not one.finalizers:
+def _named(member: LiveObject, holder: LiveObject) -> str:
+    name = member.ref.short if member.ref.namespace == holder.ref.name else str(member.ref)
+    if not member.finalizers:
         return name
-    plural = "s" if len(one.finalizers) > 1 else ""
-    return f"{name} (finalizer{plural} {', '.join(one.finalizers)})"
+    plural = "s" if len(member.finalizers) > 1 else ""
+    return f"{name} (finalizer{plural} {', '.join(member.finalizers)})"
 
 
 def _list(value: object) -> Sequence[Any]:

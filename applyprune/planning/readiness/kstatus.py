@@ -1,16 +1,16 @@
-"""When a live object is ready: the rules of kstatus, with its known holes closed.
+"""Assess whether a live object is ready: the rules of kstatus, with its known gaps closed.
 
-The source is sigs.k8s.io/cli-utils, pkg/kstatus/status (status.go, generic.go, core.go). Where this
-differs:
+The source is sigs.k8s.io/cli-utils, pkg/kstatus/status (status.go, generic.go, core.go). The
+differences:
 
-- a custom resource whose CRD has a status, and that has none yet, is in progress for 5 seconds;
-- a condition that says itself that it saw an older generation is not believed (``kubectl wait``);
-- a Job must complete, unless to have started is enough;
-- a Pod in phase Failed is Failed, and what containers wait for in vain is seen and named;
-- a Service of type LoadBalancer needs an address of the balancer;
-- a Deployment or ReplicaSet whose Pods the API server refuses is Failed;
+- a custom resource without a status, whose CRD has a status, is in progress for 5 seconds;
+- a condition with an older observedGeneration is ignored (as in ``kubectl wait``);
+- a Job must complete, unless the user only wants it to start;
+- a Pod in phase Failed is Failed, and the reason why containers wait in vain is reported;
+- a Service of type LoadBalancer needs an address of the load balancer;
+- a Deployment or ReplicaSet whose Pods the API server rejects is Failed;
 - an APIService must be Available, a Namespace Active, an autoscaler able to scale;
-- a user's rule takes the place of the rule of a kind.
+- a user's rule replaces the rule of a kind.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     Body = Mapping[str, Any]
 
 STATUS_GRACE = 5.0
-"""Seconds in which the controller of a custom resource is expected to give it a status."""
+"""Seconds in which the controller of a custom resource should set a status."""
 
 
 def assess(
@@ -49,10 +49,10 @@ def assess(
     rule: Rule | None = None,
     job_started: bool = False,
 ) -> Readiness:
-    """Return the state of a live object (kstatus Compute).
+    """Return the readiness of a live object (kstatus Compute).
 
-    ``waited`` is the seconds since our apply, ``has_status`` whether the kind is a custom one whose
-    CRD has a status, ``job_started`` whether a Job needs only to start.
+    ``waited`` is the time since our apply in seconds. ``has_status`` says whether this is a custom
+    kind whose CRD has a status. ``job_started`` says whether a Job only needs to start.
     """
     if text(body, "metadata", "deletionTimestamp"):
         return Readiness(Status.TERMINATING, "the object is being deleted")
@@ -61,7 +61,7 @@ def assess(
         return stale
     if rule is not None:
         judged = rule.judge(body)
-        # A rule says true or false: that the controller has given up is known from elsewhere.
+        # A rule is only true or false; the conditions show whether the controller has given up.
         return _stalled(body) or judged if judged.status is Status.IN_PROGRESS else judged
     standard = _standard_conditions(body)
     if standard is not None:
@@ -77,7 +77,7 @@ def assess(
 
 
 def _not_observed(body: Body) -> Readiness | None:
-    """Return that the controller has not seen the present generation (kstatus checkGeneration)."""
+    """Return InProgress if the controller lags behind the generation (kstatus checkGeneration)."""
     generation = whole_number(body, "metadata", "generation")
     observed = whole_number(body, "status", "observedGeneration")
     if generation is None or observed is None or generation == observed:
@@ -86,12 +86,12 @@ def _not_observed(body: Body) -> Readiness | None:
 
 
 def _standard_conditions(body: Body) -> Readiness | None:
-    """Return what the conditions of kstatus say, the first of them (checkGenericProperties)."""
-    for one in conditions(body):
-        if one.type == "Reconciling" and one.status == "True" and not one.outdated:
-            return in_progress(one.told or "Reconciling")
-        if one.type == "Stalled" and one.status == "True" and not one.outdated:
-            return failed(one.told or "Stalled")
+    """Return the readiness by the first condition of kstatus (checkGenericProperties)."""
+    for item in conditions(body):
+        if item.type == "Reconciling" and item.status == "True" and not item.outdated:
+            return in_progress(item.told or "Reconciling")
+        if item.type == "Stalled" and item.status == "True" and not item.outdated:
+            return failed(item.told or "Stalled")
     return None
 
 
@@ -101,12 +101,12 @@ def _stalled(body: Body) -> Readiness | None:
 
 
 def _by_ready_condition(body: Body) -> Readiness | None:
-    """Return what the Ready condition says, if there is one (kstatus checkReadyCondition)."""
+    """Return the readiness by the Ready condition, if any (kstatus checkReadyCondition)."""
     ready = condition(body, "Ready")
     if ready is None or ready.status not in {"True", "False", "Unknown"}:
         return None
     if ready.outdated:
-        return in_progress("its Ready condition is that of an older generation")
+        return in_progress("its Ready condition is of an older generation")
     if ready.status == "True":
         return current("it is ready")
     return in_progress(ready.told or f"Ready is {ready.status}")
@@ -115,7 +115,7 @@ def _by_ready_condition(body: Body) -> Readiness | None:
 def _without_conditions(body: Body, has_status: bool, waited: float) -> Readiness:
     if has_status and not field(body, "status") and waited < STATUS_GRACE:
         return in_progress("it has no status yet")
-    return current("nothing says that it is not ready")
+    return current("no sign that it is not ready")
 
 
 def _always(_body: Body) -> Readiness:
@@ -123,7 +123,7 @@ def _always(_body: Body) -> Readiness:
 
 
 def _service(body: Body) -> Readiness:
-    """kstatus serviceConditions, which is content with a cluster IP."""
+    """Return the readiness of a Service; kstatus serviceConditions only requires a cluster IP."""
     if text(body, "spec", "type") != "LoadBalancer":
         return current("the Service is ready")
     if not text(body, "spec", "clusterIP"):
@@ -134,7 +134,7 @@ def _service(body: Body) -> Readiness:
 
 
 def _volume_claim(body: Body) -> Readiness:
-    """kstatus pvcConditions."""
+    """Return the readiness of a PersistentVolumeClaim (kstatus pvcConditions)."""
     phase = text(body, "status", "phase", default="unknown")
     if phase == "Bound":
         return current("the claim is bound")
@@ -142,23 +142,23 @@ def _volume_claim(body: Body) -> Readiness:
 
 
 def _definition(body: Body) -> Readiness:
-    """kstatus crdConditions."""
-    for one in conditions(body):
-        told = one.told or one.type
-        if one.type == "NamesAccepted" and one.status == "False":
-            return failed(f"its names are not accepted: {told}")
-        if one.type == "Established":
-            if one.status == "True":
+    """Return the readiness of a CRD (kstatus crdConditions)."""
+    for item in conditions(body):
+        message = item.told or item.type
+        if item.type == "NamesAccepted" and item.status == "False":
+            return failed(f"its names are not accepted: {message}")
+        if item.type == "Established":
+            if item.status == "True":
                 return current("the CRD is established")
-            if one.status == "False" and one.reason != "Installing":
-                return failed(f"it is not established: {told}")
+            if item.status == "False" and item.reason != "Installing":
+                return failed(f"it is not established: {message}")
     return in_progress("the CRD is being installed")
 
 
 def _api_service(body: Body) -> Readiness:
     available = condition(body, "Available")
     if available is None:
-        return in_progress("nothing says yet that its backend is available")
+        return in_progress("its Available condition is not set yet")
     if available.status == "True":
         return current("its backend is available")
     return in_progress(f"its backend is not available: {available.told or available.status}")
@@ -172,17 +172,17 @@ def _namespace(body: Body) -> Readiness:
 
 
 def _autoscaler(body: Body) -> Readiness:
-    for one in conditions(body):
-        # No replicas wanted of its target is how an autoscaler is turned off.
-        if one.reason == "ScalingDisabled":
+    for item in conditions(body):
+        # An autoscaler is disabled by setting the replicas of its target to 0.
+        if item.reason == "ScalingDisabled":
             continue
-        if one.type in {"AbleToScale", "ScalingActive"} and one.status == "False":
-            return in_progress(f"{one.type} is False: {one.told}")
+        if item.type in {"AbleToScale", "ScalingActive"} and item.status == "False":
+            return in_progress(f"{item.type} is False: {item.told}")
     return current("the autoscaler can scale")
 
 
 _JOB = GroupKind("batch", "Job")
-# Those whose Failed takes time to be sure of. `extensions` is as kstatus has it.
+# Kinds whose failure is certain only after some time. `extensions` is as in kstatus.
 _WITH_PATIENCE: Mapping[GroupKind, Callable[..., Readiness]] = {
     GroupKind("", "Pod"): assess_pod,
     GroupKind("apps", "Deployment"): assess_deployment,
@@ -196,7 +196,7 @@ _KINDS: Mapping[GroupKind, Callable[[Body], Readiness]] = {
     GroupKind("extensions", "DaemonSet"): assess_daemon_set,
     GroupKind("", "Service"): _service,
     GroupKind("", "PersistentVolumeClaim"): _volume_claim,
-    # kstatus: once the controller has seen the generation, it has done all that it does.
+    # kstatus: after the controller has seen the generation, nothing else happens.
     GroupKind("policy", "PodDisruptionBudget"): _always,
     GroupKind("", "Secret"): _always,
     GroupKind("", "ConfigMap"): _always,

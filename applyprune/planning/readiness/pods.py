@@ -1,9 +1,9 @@
-"""When a Pod is ready, and what the Pods of a workload tell about it.
+"""Assess whether a Pod is ready, and what the Pods of a workload show about the workload.
 
-After kstatus (cli-utils, pkg/kstatus/status/core.go), and further: a Pod that failed is Failed,
-init containers count, and images that cannot be pulled and containers that cannot be made are seen.
+Based on kstatus (cli-utils, pkg/kstatus/status/core.go), with additions: a failed Pod is Failed,
+init containers count, and failed image pulls and failed container creations are detected.
 
-What the events and conditions of a workload tell: above all, that its Pods are refused.
+Read the events and conditions of a workload, above all whether its Pods are rejected.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     Body = Mapping[str, Any]
 
 _CRASHING = "CrashLoopBackOff"
-# Why a container waits for something that is not on its way: Failed at once, or after the grace
-# in which a registry answers again or a ConfigMap of the same run arrives.
+# Reasons for which a container waits in vain: Failed immediately, or after a grace period in which
+# a registry may answer again, or a ConfigMap of the same run may arrive.
 _AT_ONCE = frozenset({_CRASHING, "InvalidImageName"})
 _LASTING = frozenset(
     {
@@ -54,10 +54,10 @@ _DAEMON_TEMPLATE = "deprecated.daemonset.template.generation"
 
 
 def assess_pod(body: Body, *, waited: float) -> Readiness:
-    """Return the state of a Pod by its phase and its containers.
+    """Return the readiness of a Pod by its phase and its containers.
 
-    Unlike kstatus, phase Failed is Failed, and 15 seconds count from the apply (``waited``), not
-    from the creation: there is no clock here.
+    Unlike in kstatus, phase Failed is Failed, and the 15 seconds count from the apply (``waited``),
+    not from the creation, because this module has no clock.
     """
     phase = text(body, "status", "phase")
     if phase == "Succeeded":
@@ -75,10 +75,11 @@ def assess_pod(body: Body, *, waited: float) -> Readiness:
 
 
 def pods_problem(pods: Sequence[Body], *, waited: float) -> Readiness | None:
-    """Return the first thing in a workload's Pods that will not pass by itself, Failed before rest.
+    """Return the first persistent problem of a workload's Pods, a Failed problem first.
 
-    ``pods`` are those of the workload's present template (``current_pods``). A Pod in phase Failed
-    is none: its controller makes another. Nor is a crash in a Job: ``backoffLimit`` counts those.
+    ``pods`` are the Pods of the workload's current template (``current_pods``). A Pod in phase
+    Failed is not a problem: its controller replaces it. A crash in a Job is not a problem either:
+    ``backoffLimit`` counts crashes.
     """
     found = None
     for pod in pods:
@@ -90,20 +91,21 @@ def pods_problem(pods: Sequence[Body], *, waited: float) -> Readiness | None:
         problem = _waiting(pod, waited=waited)
         if problem is None:
             continue
-        told = Readiness(problem.status, f"pod/{text(pod, 'metadata', 'name')}: {problem.message}")
-        if told.status is Status.FAILED:
-            return told
-        found = found or told
+        message = f"pod/{text(pod, 'metadata', 'name')}: {problem.message}"
+        readiness = Readiness(problem.status, message)
+        if readiness.status is Status.FAILED:
+            return readiness
+        found = found or readiness
     return found
 
 
 def current_pods(
     workload: Body, pods: Sequence[Body], replica_sets: Sequence[Body] = ()
 ) -> Sequence[Body]:
-    """Return the Pods that a workload has made of its present template.
+    """Return the Pods of a workload's current template.
 
-    Those of the template before say nothing about this one, and may be what it is to repair. A
-    Deployment's Pods are found through its ReplicaSets.
+    Pods of an earlier template show nothing about the current template, which may repair them. The
+    Pods of a Deployment are found through its ReplicaSets.
     """
     generation = whole_number(workload, "metadata", "generation")
     observed = whole_number(workload, "status", "observedGeneration")
@@ -112,11 +114,11 @@ def current_pods(
     if workload.get("kind") == "Deployment":
         revision = text(workload, "metadata", "annotations", _DEPLOYMENT_REVISION)
         newest = [
-            one
-            for one in _owned(workload, replica_sets)
-            if text(one, "metadata", "annotations", _DEPLOYMENT_REVISION) == revision
+            replica_set
+            for replica_set in _owned(workload, replica_sets)
+            if text(replica_set, "metadata", "annotations", _DEPLOYMENT_REVISION) == revision
         ]
-        return [pod for one in newest for pod in _owned(one, pods)]
+        return [pod for replica_set in newest for pod in _owned(replica_set, pods)]
     owned = _owned(workload, pods)
     label, wanted = "", ""
     if workload.get("kind") == "StatefulSet":
@@ -133,19 +135,19 @@ def _label(pod: Body, name: str) -> str:
 
 def _owned(owner: Body, bodies: Sequence[Body]) -> Sequence[Body]:
     uid = field(owner, "metadata", "uid")
-    return [one for one in bodies if mapping(_controller(one)).get("uid") == uid]
+    return [body for body in bodies if mapping(_controller(body)).get("uid") == uid]
 
 
 def _controller(body: Body) -> Body:
-    owners = (mapping(one) for one in items(body, "metadata", "ownerReferences"))
-    return next((one for one in owners if one.get("controller") is True), {})
+    owners = (mapping(owner) for owner in items(body, "metadata", "ownerReferences"))
+    return next((owner for owner in owners if owner.get("controller") is True), {})
 
 
 def _waiting(pod: Body, *, waited: float) -> Readiness | None:
-    """Return what a Pod that is not ready waits for and will hardly get."""
+    """Return the problem of a Pod that waits for something that probably will not happen."""
     scheduled = condition(pod, "PodScheduled")
     in_a_job = _controller(pod).get("kind") == "Job"
-    # As in kstatus a crash comes before everything else; there only while the Pod is Running.
+    # As in kstatus, a crash has priority; in kstatus only while the Pod is Running.
     for name, status in _containers(pod):
         reason = text(status, "state", "waiting", "reason")
         if reason in _AT_ONCE:
@@ -169,7 +171,7 @@ def _lasting(message: str, waited: float) -> Readiness:
 
 
 def _containers(pod: Body) -> Iterator[tuple[str, Body]]:
-    """Yield each container's name and status, init containers first: they run first."""
+    """Yield the name and status of each container, init containers first because they run first."""
     for kind in ("initContainerStatuses", "containerStatuses"):
         for item in items(pod, "status", kind):
             status = mapping(item)
@@ -178,9 +180,9 @@ def _containers(pod: Body) -> Iterator[tuple[str, Body]]:
 
 def _container(name: str, reason: str, status: Body) -> str:
     parts = [f"container {name}", reason, one_line(text(status, "state", "waiting", "message"))]
-    told = ": ".join(part for part in parts if part)
+    message = ": ".join(part for part in parts if part)
     last = _ended(mapping(field(status, "lastState", "terminated")))
-    return f"{told} (last {last})" if last and reason == _CRASHING else told
+    return f"{message} (last {last})" if last and reason == _CRASHING else message
 
 
 def _ended(terminated: Body) -> str:
@@ -219,14 +221,14 @@ if TYPE_CHECKING:
     Events = Sequence[Mapping[str, Any]]
 
 GRACE = 15.0
-"""Seconds for which a reason that often passes is not taken for final: kstatus's for scheduling."""
+"""Seconds before a reason that is often temporary counts as final; as kstatus for scheduling."""
 
 _SHOWN = 3
-# In the words of the API server and its admission plugins (1.36).
+# The wording of the API server and its admission plugins (1.36).
 _REFUSED = ("forbidden", "exceeded quota", "is invalid:")
 _DENIED = ("admission webhook", "ValidatingAdmissionPolicy")
-# Refusals that pass: the service account controller makes `default` shortly after a Namespace, the
-# quota controller first counts, and a rollout frees quota as it takes old Pods away.
+# Temporary rejections: the service account controller creates `default` shortly after a Namespace,
+# the quota controller must count first, and a rollout frees quota when it removes old Pods.
 _PASSING = (
     "exceeded quota",
     "status unknown for quota",
@@ -239,30 +241,30 @@ _CREATED = "SuccessfulCreate"
 
 
 def is_refusal(message: str, *, waited: float = math.inf) -> bool:
-    """Return whether the message is a refusal of the API server that will not pass by itself.
+    """Return whether a message is a permanent rejection by the API server.
 
-    Quota, Pod Security and other admission, and webhooks that deny; a webhook that cannot be
-    called is none. What often passes counts once it has lasted 15 seconds.
+    These are quota, Pod Security and other admission, and webhooks that deny. A webhook that cannot
+    be called is not a rejection. A rejection that is often temporary counts after 15 seconds.
     """
     refused = any(words in message for words in _REFUSED) or is_denial(message)
     return refused and (waited > GRACE or not any(words in message for words in _PASSING))
 
 
 def is_denial(message: str) -> bool:
-    """Return whether the message is an admission webhook's or policy's refusal."""
+    """Return whether a message is the denial of an admission webhook or policy."""
     return "denied" in message and any(words in message for words in _DENIED)
 
 
 def events_problem(events: Events) -> str:
-    """Return the newest Warning events, at most three: ``Reason: message``, and how often, a line.
+    """Return the newest Warning events, at most three lines of ``Reason: message`` with counts.
 
-    They are those of an object, or of it and its Pods.
+    ``events`` are those of an object, or of an object and its Pods.
     """
     lines: dict[str, int] = {}
     for event in _newest_first(events):
         if event.get("type") == "Warning":
             line = f"{text(event, 'reason') or 'Warning'}: {one_line(_message(event))}"
-            # One line for what several Pods of a workload tell alike.
+            # Combine equal events of several Pods into one line.
             lines[line] = lines.get(line, 0) + _times(event)
     return "\n".join(
         f"{line} (×{times})" if times > 1 else line for line, times in list(lines.items())[:_SHOWN]
@@ -270,9 +272,9 @@ def events_problem(events: Events) -> str:
 
 
 def refused_creation(events: Events, *, waited: float = math.inf) -> str:
-    """Return the server's words where the newest attempt at a Pod was refused, else nothing.
+    """Return the server's message if the newest creation of a Pod was rejected, else "".
 
-    StatefulSets, DaemonSets and Jobs have no condition for it, only FailedCreate events.
+    StatefulSets, DaemonSets and Jobs have no condition for this, only FailedCreate events.
     """
     for event in _newest_first(events):
         if event.get("reason") == _CREATED:
@@ -284,9 +286,11 @@ def refused_creation(events: Events, *, waited: float = math.inf) -> str:
 
 
 def _newest_first(events: Events) -> Events:
-    # Times are RFC 3339 in UTC, some with microseconds: cut to seconds they compare as text. Of
-    # two in one second the later in the list is taken for the newer.
-    placed = sorted(enumerate(events), key=lambda one: (_time(one[1])[:19], one[0]), reverse=True)
+    # Times are RFC 3339 in UTC, some with microseconds: truncated to seconds, they compare as text.
+    # Of two events in the same second, the later event in the list counts as newer.
+    placed = sorted(
+        enumerate(events), key=lambda indexed: (_time(indexed[1])[:19], indexed[0]), reverse=True
+    )
     return [event for _, event in placed]
 
 
@@ -300,7 +304,7 @@ def _time(event: Mapping[str, Any]) -> str:
 
 
 def _message(event: Mapping[str, Any]) -> str:
-    # `note` is what events.k8s.io/v1 calls it.
+    # events.k8s.io/v1 has `note` instead of `message`.
     return text(event, "message") or text(event, "note")
 
 

@@ -1,4 +1,4 @@
-"""What is waited for, and by which rule."""
+"""Decide which objects a run waits for, and by which rule."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ WITH_PODS = frozenset(
         GroupKind("batch", "Job"),
     }
 )
-"""The kinds whose Pods tell why they are not ready."""
+"""The kinds whose Pods show why they are not ready."""
 _RBAC = "rbac.authorization.k8s.io"
-# What is as ready as it will ever be once it is stored; a watch would be for nothing.
+# Kinds that are ready as soon as they are stored: a watch would be useless.
 _AT_ONCE = frozenset(
     {
         GroupKind("", "ConfigMap"),
@@ -53,7 +53,7 @@ _AT_ONCE = frozenset(
 
 
 class Wait:
-    """The words of the wait annotation."""
+    """The values of the wait annotation."""
 
     SKIP = "skip"
     STARTED = "started"
@@ -61,36 +61,38 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class Awaited:
-    """One object that is to be ready; ``since`` is the ``time.monotonic()`` of its apply.
-
-    ``once`` marks a Job that its TTL may have removed; the rest is as ``readiness.assess`` has it.
-    """
+    """An object that a run waits for until it is ready."""
 
     ref: Ref
     resource: Resource
     since: float
+    """The ``time.monotonic()`` of its apply."""
     origin: Origin
-    once: bool = False
+    has_ttl: bool = False
+    """Whether this is a Job that its TTL may already have removed."""
     has_status: bool = False
+    """Whether the kind is a custom kind whose CRD has a status."""
     job_started: bool = False
+    """Whether a Job only needs to start."""
     rule: Rule | None = field(default=None, hash=False)
+    """The user's ready-when rule; None for the rule of the kind."""
 
 
-def is_awaited(one: Desired, *, has_rule: bool) -> bool:
-    """Return whether there is anything to wait for; a user's rule asks for it in any case."""
-    if one.wait == Wait.SKIP:
+def is_awaited(desired: Desired, *, has_rule: bool) -> bool:
+    """Return whether a run waits for an object; it always waits if the user gave a rule."""
+    if desired.wait == Wait.SKIP:
         return False
-    return has_rule or one.ref.group_kind not in _AT_ONCE
+    return has_rule or desired.ref.group_kind not in _AT_ONCE
 
 
 def wait_word(metadata: Mapping[str, object], origin: Origin) -> str:
-    """Return what the manifest says of waiting; raises InputError for a word it cannot mean."""
+    """Return the value of the wait annotation; raises InputError if it is invalid."""
     word = str(mapping(metadata.get("annotations")).get(WAIT, ""))
     if word not in {"", Wait.SKIP, Wait.STARTED}:
         raise InputError(
-            f"{WAIT} is {word!r}",
+            f"invalid {WAIT}: {word!r}",
             location=origin,
-            hint='It may be "skip", or "started" for a Job.',
+            hint='Use "skip", or "started" for a Job.',
             field=("metadata", "annotations", WAIT),
         )
     return word

@@ -1,7 +1,7 @@
-"""When a controller of Pods is ready: Deployment, ReplicaSet, StatefulSet, DaemonSet, Job.
+"""Assess whether a workload is ready: Deployment, ReplicaSet, StatefulSet, DaemonSet, Job.
 
-After kstatus (cli-utils, pkg/kstatus/status/core.go), number for number and in its order; where it
-differs, the function says so.
+Based on kstatus (cli-utils, pkg/kstatus/status/core.go), with the same numbers in the same order.
+Each function states its differences.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ if TYPE_CHECKING:
 if TYPE_CHECKING:
     Body = Mapping[str, Any]
 
-# What the Deployment controller takes for "no deadline": it then sets no Progressing condition.
+# The Deployment controller reads this as "no deadline", and then sets no Progressing condition.
 _NO_DEADLINE = 2**31 - 1
 
 
 def assess_deployment(body: Body, *, waited: float) -> Readiness:
-    """Return the state of a Deployment (kstatus deploymentConditions).
+    """Return the readiness of a Deployment (kstatus deploymentConditions).
 
-    Unlike kstatus it is Failed too where the API server refuses its Pods (ReplicaFailure). A paused
-    one is, as there, in progress: its Progressing condition says DeploymentPaused.
+    Unlike in kstatus, it is also Failed if the API server rejects its Pods (ReplicaFailure). As in
+    kstatus, a paused Deployment is in progress: its Progressing condition says DeploymentPaused.
     """
-    for one in conditions(body):
-        if one.type == "Progressing" and one.reason == "ProgressDeadlineExceeded":
-            return failed(f"the progress deadline is exceeded: {one.message or one.reason}")
+    for item in conditions(body):
+        if item.type == "Progressing" and item.reason == "ProgressDeadlineExceeded":
+            return failed(f"the progress deadline is exceeded: {item.message or item.reason}")
     refused = _replica_failure(body, waited=waited)
     if refused is not None:
         return refused
@@ -52,7 +52,7 @@ def assess_deployment(body: Body, *, waited: float) -> Readiness:
 
 
 def _complete(body: Body) -> Readiness | None:
-    """Return what the conditions of a Deployment still miss once its numbers are right."""
+    """Return InProgress if the numbers of a Deployment match, but not its conditions."""
     deadline = whole_number(body, "spec", "progressDeadlineSeconds")
     progressing = condition(body, "Progressing")
     done = progressing is not None and (progressing.status, progressing.reason) == (
@@ -60,25 +60,25 @@ def _complete(body: Body) -> Readiness | None:
         "NewReplicaSetAvailable",
     )
     if not done and deadline is not None and deadline != _NO_DEADLINE:
-        told = f" ({progressing.told})" if progressing and progressing.told else ""
-        return in_progress(f"the new ReplicaSet is not available{told}")
+        detail = f" ({progressing.told})" if progressing and progressing.told else ""
+        return in_progress(f"the new ReplicaSet is not available{detail}")
     available = condition(body, "Available")
     if available is None or available.status != "True":
-        told = f" ({available.told})" if available and available.told else ""
-        return in_progress(f"the Deployment is not available{told}")
+        detail = f" ({available.told})" if available and available.told else ""
+        return in_progress(f"the Deployment is not available{detail}")
     return None
 
 
 def assess_replica_set(body: Body, *, waited: float) -> Readiness:
-    """Return the state of a ReplicaSet (kstatus replicasetConditions).
+    """Return the readiness of a ReplicaSet (kstatus replicasetConditions).
 
-    Unlike kstatus it is Failed where the API server refuses its Pods; any other ReplicaFailure is,
-    as there, in progress whatever the numbers.
+    Unlike in kstatus, it is Failed if the API server rejects its Pods. As in kstatus, any other
+    ReplicaFailure is in progress, regardless of the numbers.
     """
     failure = condition(body, "ReplicaFailure")
     if failure is not None and failure.status == "True":
-        told = failure.told or "ReplicaFailure"
-        return _replica_failure(body, waited=waited) or in_progress(f"Pods are missing: {told}")
+        message = failure.told or "ReplicaFailure"
+        return _replica_failure(body, waited=waited) or in_progress(f"Pods are missing: {message}")
     wanted = count(body, "spec", "replicas", default=1)
     there = count(body, "status", "replicas")
     short = _first(
@@ -91,20 +91,20 @@ def assess_replica_set(body: Body, *, waited: float) -> Readiness:
 
 
 def _replica_failure(body: Body, *, waited: float) -> Readiness | None:
-    """Return that the API server refuses the Pods of a Deployment or ReplicaSet, where it does."""
+    """Return the readiness if the API server rejects the Pods of a Deployment or ReplicaSet."""
     failure = condition(body, "ReplicaFailure")
     if failure is None or failure.status != "True":
         return None
     if not is_refusal(failure.message):
         return None
-    told = f"its Pods are refused: {failure.message}"
-    return failed(told) if is_refusal(failure.message, waited=waited) else in_progress(told)
+    message = f"its Pods are rejected: {failure.message}"
+    return failed(message) if is_refusal(failure.message, waited=waited) else in_progress(message)
 
 
 def assess_stateful_set(body: Body) -> Readiness:
-    """Return the state of a StatefulSet (kstatus stsConditions): numbers only, never Failed."""
+    """Return the readiness of a StatefulSet (kstatus stsConditions): by numbers, never Failed."""
     if text(body, "spec", "updateStrategy", "type") == "OnDelete":
-        return current("the update strategy is OnDelete: Pods are replaced by hand")
+        return current("the update strategy is OnDelete: Pods are replaced manually")
     wanted = count(body, "spec", "replicas", default=1)
     there = count(body, "status", "replicas")
     updated = count(body, "status", "updatedReplicas")
@@ -129,7 +129,7 @@ def assess_stateful_set(body: Body) -> Readiness:
 
 
 def assess_daemon_set(body: Body) -> Readiness:
-    """Return the state of a DaemonSet (kstatus daemonsetConditions and checkGenerationSet)."""
+    """Return the readiness of a DaemonSet (kstatus daemonsetConditions and checkGenerationSet)."""
     for path in (("metadata", "generation"), ("status", "observedGeneration")):
         if whole_number(body, *path) is None:
             return in_progress(f"the DaemonSet has no {'.'.join(path)} yet")
@@ -146,31 +146,31 @@ def assess_daemon_set(body: Body) -> Readiness:
 
 
 def assess_job(body: Body, *, job_started: bool) -> Readiness:
-    """Return the state of a Job (kstatus jobConditions).
+    """Return the readiness of a Job (kstatus jobConditions).
 
-    Unlike kstatus a started Job is Current only where ``job_started`` asks for no more; by default
-    it must complete. A Job that is suspended, and is to be, is Current as there.
+    Unlike in kstatus, a started Job is Current only with ``job_started``; by default it must
+    complete. As in kstatus, a Job that is suspended as desired is Current.
     """
     succeeded, active = count(body, "status", "succeeded"), count(body, "status", "active")
     lost = count(body, "status", "failed")
     parallel = count(body, "spec", "parallelism", default=1)
     wanted = count(body, "spec", "completions", default=parallel)
     suspend = field(body, "spec", "suspend")
-    for one in conditions(body):
-        if one.status != "True":
+    for item in conditions(body):
+        if item.status != "True":
             continue
-        if one.type == "Complete":
+        if item.type == "Complete":
             return current(f"the Job is complete: {succeeded} of {wanted} succeeded")
-        if one.type == "Failed":
-            return failed(f"the Job has failed: {one.told or f'{lost} Pods failed'}")
-        if one.type == "Suspended" and suspend is not False:
+        if item.type == "Failed":
+            return failed(f"the Job has failed: {item.told or f'{lost} Pods failed'}")
+        if item.type == "Suspended" and suspend is not False:
             return current("the Job is suspended")
     if suspend is True:
         return in_progress("the Job is being suspended")
     if not text(body, "status", "startTime"):
         return in_progress("the Job has not started")
-    told = f"{succeeded} of {wanted} succeeded, active: {active}, failed: {lost}"
-    return current(f"the Job has started: {told}") if job_started else in_progress(told)
+    message = f"{succeeded} of {wanted} succeeded, active: {active}, failed: {lost}"
+    return current(f"the Job has started: {message}") if job_started else in_progress(message)
 
 
 def _less(what: str, have: int, want: int) -> str:
@@ -178,7 +178,7 @@ def _less(what: str, have: int, want: int) -> str:
 
 
 def _extra(have: int, want: int) -> str:
-    return f"Pods still to go: {have - want}" if have > want else ""
+    return f"Pods to remove: {have - want}" if have > want else ""
 
 
 def _first(*shortfalls: str) -> str:

@@ -1,4 +1,4 @@
-"""What a CustomResourceDefinition says of the resources that it brings."""
+"""Read the resources that a CustomResourceDefinition defines."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def defined_resources(definition: Mapping[str, Any]) -> tuple[Resource, ...]:
-    """Return a resource for each served version; a malformed definition has none."""
+    """Return a resource for each served version; none for a malformed definition."""
     spec = mapping(definition.get("spec"))
     names = mapping(spec.get("names"))
     group, kind, plural = spec.get("group"), names.get("kind"), names.get("plural")
@@ -32,12 +32,12 @@ def defined_resources(definition: Mapping[str, Any]) -> tuple[Resource, ...]:
 
 
 def defined_kinds(definition: Mapping[str, Any]) -> frozenset[GroupKind]:
-    """Return the kind that a definition brings; empty for a malformed one."""
+    """Return the kind that a definition defines; empty for a malformed definition."""
     return frozenset(resource.group_kind for resource in defined_resources(definition))
 
 
 def has_status(definition: Mapping[str, Any]) -> bool:
-    """Return whether the objects of a CRD are to have a status."""
+    """Return whether the objects of a CRD have a status."""
     versions = mapping(definition.get("spec")).get("versions")
     for version in versions if isinstance(versions, list) else ():
         facts = mapping(version)
@@ -50,18 +50,18 @@ def has_status(definition: Mapping[str, Any]) -> bool:
 
 
 def schema_of(definition: Mapping[str, Any], version: str) -> Mapping[str, Any] | None:
-    """Return the openAPIV3Schema of one version; None when it has none, or takes unknown fields."""
+    """Return the openAPIV3Schema of a version; None without one, or if it keeps unknown fields."""
     spec = mapping(definition.get("spec"))
     versions = spec.get("versions")
-    for one in versions if isinstance(versions, list) else ():
-        if mapping(one).get("name") == version and spec.get("preserveUnknownFields") is not True:
-            schema = mapping(mapping(one).get("schema")).get("openAPIV3Schema")
+    for item in versions if isinstance(versions, list) else ():
+        if mapping(item).get("name") == version and spec.get("preserveUnknownFields") is not True:
+            schema = mapping(mapping(item).get("schema")).get("openAPIV3Schema")
             return schema if isinstance(schema, dict) else None
     return None
 
 
 def refused_names(definition: Mapping[str, Any]) -> str:
-    """Return why the API server will never take up a live CRD's names; empty when it may."""
+    """Return why the API server rejects the names of a live CRD; empty if it does not."""
     condition = _condition(definition, "NamesAccepted")
     return str(condition.get("message", "")) if condition.get("status") == "False" else ""
 

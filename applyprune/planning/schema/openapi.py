@@ -1,6 +1,6 @@
-"""What an OpenAPI v3 schema knows of the fields of an object.
+"""Find the fields of an object that its OpenAPI v3 schema does not know.
 
-The API server stops at the first field that it does not know; here all of them are found at once.
+The API server stops at the first unknown field; this module finds all of them.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 def unknown_fields(
     body: Mapping[str, Any], schema: Mapping[str, Any], schemas: Mapping[str, Any]
 ) -> Iterator[tuple[Field, tuple[str, ...]]]:
-    """Yield every field of a body that an OpenAPI v3 schema does not know, and the names it knows.
+    """Yield every unknown field of a body, with the names that the schema knows at that place.
 
-    ``schemas`` are those that references lead to, by their names.
+    ``schemas`` maps the names in references to schemas.
     """
     yield from _unknown(body, schema, schemas, ())
 
@@ -32,13 +32,13 @@ def _unknown(
     if facts.get("x-kubernetes-preserve-unknown-fields") or not facts:
         return
     if isinstance(value, list):
-        for index, one in enumerate(value):
-            yield from _unknown(one, facts.get("items"), schemas, (*path, index))
+        for index, inner in enumerate(value):
+            yield from _unknown(inner, facts.get("items"), schemas, (*path, index))
     elif isinstance(value, dict):
         known = mapping(facts.get("properties"))
         others = facts.get("additionalProperties")
         if not known and not others:
-            return  # any object at all
+            return  # the schema allows any object
         for key, inner in value.items():
             if key in known:
                 yield from _unknown(inner, known[key], schemas, (*path, key))
@@ -49,10 +49,10 @@ def _unknown(
 
 
 def _resolved(schema: object, schemas: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a schema with what it refers to; empty for one that says nothing."""
+    """Return a schema with its reference resolved; empty if it says nothing."""
     facts = mapping(schema)
     for part in (facts, *facts.get("allOf", ())):
         if reference := mapping(part).get("$ref"):
-            target = schemas.get(str(reference).rpartition("/")[2])
-            return _resolved(target, schemas)
+            referenced = schemas.get(str(reference).rpartition("/")[2])
+            return _resolved(referenced, schemas)
     return facts

@@ -1,8 +1,8 @@
-"""Which fields of a manifest a server's refusal is about, in the server's several ways to say so.
+"""Find the fields of a manifest that a server error is about.
 
-A 422 names them as causes (``spec.containers[0].image``); the schema errors of server-side apply
-come as a text that holds one path (``.spec.containers[name="c"].image: field not declared …``),
-strict decoding as a text with quoted ones (``unknown field "spec.foo"``).
+A 422 names them as causes (``spec.containers[0].image``). A schema error of server-side apply is a
+text with a path (``.spec.containers[name="c"].image: field not declared …``). Strict decoding
+returns a text with quoted paths (``unknown field "spec.foo"``).
 
 What cannot be changed in place: whether it may be made anew, and how to say that it may not.
 """
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from applyprune.model.problem import Field
     from applyprune.planning.applyset import ApplySetIdentity
 
-# As structured-merge-diff and apimachinery word it.
+# The wording of structured-merge-diff and apimachinery.
 _TYPED = re.compile(
     r"^failed to (?:create typed patch object|convert new object) \([^)]*\)"
     r"(?: to proper version)?: (?:errors: )?"
@@ -54,24 +54,24 @@ _SCHEMA = re.compile(
 _STRICT = re.compile(r'(?P<why>(?:unknown|duplicate) field) "(?P<path>[^"]+)"')
 _GO = re.compile(r"&value\.valueUnstructured\{Value:(.*?)\}|&\{(.*?)\}")
 _DUPLICATE = "duplicate entries for key "
-# apimachinery, resource/quantity.go; and the fields that hold mappings of them.
+# apimachinery, resource/quantity.go; and the fields that hold mappings of quantities.
 _QUANTITY = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[KMGTPE]i|[numkMGTPE]|[eE][+-]?\d+)?")
 _OF_QUANTITIES = frozenset({"limits", "requests", "hard", "capacity", "overhead"})
 _ADVICE = (
-    ("expected string, got", "Quote it: without quotes y, no, on, 1.0 and 0x10 are not text."),
+    ("expected string, got", "Quote it: without quotes, y, no, on, 1.0 and 0x10 are not strings."),
     ("expected numeric", "Write the number without quotes."),
     ("expected boolean", "Write true or false, without quotes."),
-    (_DUPLICATE, "Keep one of them."),
+    (_DUPLICATE, "Remove the duplicate."),
     ("quantities must match", "Quantities look like 100m, 1.5, 256Mi or 2G."),
-    ("illegal base64", "What is in data is base64; plain text goes into stringData."),
-    ("does not match template", "Its template needs the labels that the selector asks for."),
+    ("illegal base64", "Values in data must be base64; put plain text into stringData."),
+    ("does not match template", "The template needs the labels of the selector."),
 )
 _UNKNOWN = frozenset({"field not declared in schema", "unknown field"})
 _LONGEST = 100
 
 
 def clean_message(message: str) -> str:
-    """Return a server's message without what only its authors understand."""
+    """Return a server's message without internal details."""
     bare = message
     for noise in (_TYPED, _CONVERTING, _INVALID, _PATTERN, _UNCHECKED):
         bare = noise.sub("", bare)
@@ -81,39 +81,39 @@ def clean_message(message: str) -> str:
 
 
 def error_fields(error: ApiError, body: Mapping[str, Any]) -> tuple[Mark, ...]:
-    """Return the fields of a manifest that a refusal is about, each with the server's words.
+    """Return the fields of a manifest that an error is about, each with the server's words.
 
-    One that the manifest does not hold is told by the nearest around it that it does hold.
+    A field that the manifest lacks is represented by the nearest field around it.
     """
     marks: dict[Mark, None] = {}
-    for field, why in _said(error):
+    for field, reason in _said(error):
         path, left = parse_path(_as_written(field, body), body)
-        note = f"{field.removeprefix('.')}: {why}" if left else why
-        for one in _twins(path, why, body) or [(*path, *_quoted_entry(path, why, body))]:
-            marks[Mark(one, _short(note))] = None
+        note = f"{field.removeprefix('.')}: {reason}" if left else reason
+        for faulty in _twins(path, reason, body) or [(*path, *_quoted_entry(path, reason, body))]:
+            marks[Mark(faulty, _short(note))] = None
     if not marks:
         marks = dict.fromkeys(_by_value(error.message, body))
     return tuple(mark for mark in marks if mark.field)
 
 
 def is_unknown_field(error: ApiError) -> bool:
-    """Return whether a refusal is about a field that the schema does not know."""
-    return any(why in _UNKNOWN for _, why in _said(error))
+    """Return whether an error is about a field that the schema does not know."""
+    return any(reason in _UNKNOWN for _, reason in _said(error))
 
 
 def advice(error: ApiError) -> str:
-    """Return what to do about a refusal, where its words are of the kind that tell; else nothing.
+    """Return what to do about an error; empty where its text gives no clue.
 
-    Never a value: it may be a Secret's.
+    The text never contains a value, which may belong to a Secret.
     """
     return next((hint for words, hint in _ADVICE if words in error.message), "")
 
 
 def parse_path(text: str, body: object) -> tuple[Field, str]:
-    """Return the path that a server's text means in a body, and what of it the body has not.
+    """Return the path in a body that a server's text means, and the rest that the body lacks.
 
-    Names stand unquoted, their dots too (``.metadata.labels.app.kubernetes.io/name``): only what is
-    there can tell where one ends.
+    Names are not quoted, and may contain dots (``.metadata.labels.app.kubernetes.io/name``): only
+    the names in the body show where each name ends.
     """
     rest = text.removeprefix(".")
     path: list[str | int] = []
@@ -140,7 +140,7 @@ def parse_path(text: str, body: object) -> tuple[Field, str]:
 
 def dotted(path: Field) -> str:
     """Return a path as Kubernetes writes it: ``spec.containers[0].image``."""
-    parts = (f"[{one}]" if isinstance(one, int) or "." in one else f".{one}" for one in path)
+    parts = (f"[{step}]" if isinstance(step, int) or "." in step else f".{step}" for step in path)
     return "".join(parts).removeprefix(".")
 
 
@@ -154,12 +154,12 @@ def _said(error: ApiError) -> Iterator[tuple[str, str]]:
             yield found["path"], found["why"]
 
 
-def _twins(path: Field, why: str, body: object) -> list[Field]:
-    """Return the items of a list that have one key, where that is what is wrong."""
-    if not why.startswith(_DUPLICATE):
+def _twins(path: Field, reason: str, body: object) -> list[Field]:
+    """Return the items of a list with the same key, if the error is about a duplicate."""
+    if not reason.startswith(_DUPLICATE):
         return []
     try:
-        step, _ = bracketed(why.removeprefix(_DUPLICATE))
+        step, _ = bracketed(reason.removeprefix(_DUPLICATE))
     except ValueError:
         return []
     found = _at(path, body)
@@ -167,60 +167,63 @@ def _twins(path: Field, why: str, body: object) -> list[Field]:
     return [(*path, at) for at, item in enumerate(items) if is_at(item, step)]
 
 
-def _quoted_entry(path: Field, why: str, body: object) -> Field:
-    """Return the label, say, whose key or value is quoted where only all of them are named."""
+def _quoted_entry(path: Field, reason: str, body: object) -> Field:
+    """Return the entry whose key or value is quoted, if the error names only the mapping.
+
+    For example, a label when the error is about ``metadata.labels``.
+    """
     found = _at(path, body)
-    quoted = _QUOTED.match(why)
+    quoted = _QUOTED.match(reason)
     if quoted is None or not isinstance(found, dict):
         return ()
     return next(((key,) for key, value in found.items() if quoted[1] in (key, value)), ())
 
 
 def _at(path: Field, body: Any) -> object:
-    for one in path:
-        body = body[one]
+    for step in path:
+        body = body[step]
     return body
 
 
 def _by_value(message: str, body: Mapping[str, Any]) -> Iterator[Mark]:
-    """Yield the fields whose values a refusal must mean that names no field."""
+    """Yield the fields that an error must be about by their values, if it names no field."""
     if "quantities must match" in message:
-        yield from (Mark(path, "no quantity") for path in _no_quantities(body, (), within=False))
+        yield from (Mark(path, "not a quantity") for path in _no_quantities(body, (), within=False))
     elif "illegal base64" in message:
         for key, value in mapping(body.get("data")).items():
             try:
                 base64.b64decode(str(value), validate=True)
             except ValueError:
-                yield Mark(("data", key), "no base64")
+                yield Mark(("data", key), "not base64")
 
 
 def _no_quantities(value: object, path: Field, *, within: bool) -> Iterator[Field]:
     if isinstance(value, list):
-        for at, one in enumerate(value):
-            yield from _no_quantities(one, (*path, at), within=within)
+        for at, inner in enumerate(value):
+            yield from _no_quantities(inner, (*path, at), within=within)
     elif isinstance(value, dict):
-        for key, one in value.items():
+        for key, inner in value.items():
             deeper = within or key in _OF_QUANTITIES
-            yield from _no_quantities(one, (*path, key), within=deeper)
+            yield from _no_quantities(inner, (*path, key), within=deeper)
     elif within and isinstance(value, str) and _QUANTITY.fullmatch(value) is None:
         yield path
 
 
 def _as_written(field: str, body: Mapping[str, Any]) -> str:
-    """Return a path by today's names where the server uses those of its own insides."""
+    """Return a path with the public names where the server uses internal names."""
     if body.get("kind") == "CustomResourceDefinition" and field.startswith("spec.validation."):
         return field.replace("spec.validation.", "spec.versions[0].schema.", 1)
     return field
 
 
 def _name(text: str, body: Mapping[str, Any]) -> tuple[str, str] | None:
-    """Return the longest key of a mapping that a text begins with, and what follows it."""
+    """Return the longest key of a mapping that is a prefix of a text, and what follows it."""
     for key in sorted(body, key=len, reverse=True):
         for written in (key, f"[{key}]"):
             rest = text[len(written) :]
             if text.startswith(written) and (not rest or rest[0] in ".["):
                 return key, rest
-    # A list that the server keeps beside a single value: clusterIPs.
+    # A list that the server derives from a single value: clusterIPs.
     head = re.match(r"(\w+)s\[0\]", text)
     return (head[1], text[head.end() :]) if head and head[1] in body else None
 
@@ -233,12 +236,12 @@ def _index(text: str, body: list[Any]) -> tuple[int, str] | None:
         step, rest = bracketed(text)
     except ValueError:
         return None
-    index = next((at for at, one in enumerate(body) if is_at(one, step)), -1)
+    index = next((at for at, item in enumerate(body) if is_at(item, step)), -1)
     return (index, rest) if index >= 0 else None
 
 
-def _short(why: str) -> str:
-    bare = clean_message(why)
+def _short(reason: str) -> str:
+    bare = clean_message(reason)
     return bare if len(bare) <= _LONGEST else f"{bare[:_LONGEST]}…"
 
 

@@ -1,15 +1,15 @@
-"""A custom resource held against its CRD's own schema, where no server can do that yet.
+"""Validate a custom resource against its CRD's schema, before a server knows the CRD.
 
-A structural schema is close to JSON Schema draft 4; what differs is translated, and what nothing
-here can check is named, so that nobody takes silence for approval. The rules are those of
-apiextensions-apiserver: values as its openAPIV3Schema says, unknown fields refused as by a strict
-field validation, defaults filled in first.
+A structural schema is close to JSON Schema draft 4. The differences are translated, and rules that
+cannot be checked here are reported as unchecked. The rules are those of apiextensions-apiserver:
+defaults are filled in first, values must match the openAPIV3Schema, and unknown fields are errors,
+as in strict field validation.
 
-The CEL rules of a CRD's schema (``x-kubernetes-validations``), where no server judges them yet.
+Check the CEL rules of a CRD's schema (``x-kubernetes-validations``) before a server can.
 
-Only a violation that is certain counts. A rule that cannot be evaluated here, for what Kubernetes
-adds to CEL or for the lack of the library, is named as one that was not checked; a rule about the
-transition from an earlier state does not concern an object that is new.
+Only a certain violation counts. A rule that cannot be evaluated here (it uses Kubernetes' own CEL
+functions, or the library is not installed) is reported as unchecked. A rule about the transition
+from an earlier state does not apply to a new object.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     Schema = Mapping[str, Any]
     Place = tuple[str | int, ...]
 
-# Keywords that mean in draft 4 what they mean in a CRD.
+# Keywords with the same meaning in draft 4 and in a CRD.
 _SAME = frozenset(
     {
         "enum", "exclusiveMaximum", "exclusiveMinimum", "format", "maxItems", "maxLength",
@@ -56,33 +56,37 @@ _SHOWN = 10
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """One thing that the schema does not allow; ``place`` leads to it from the object's root."""
+    """A violation of the schema."""
 
     place: Place
+    """The path from the object's root."""
     what: str
+    """The message."""
 
     def __str__(self) -> str:
         """Return ``spec.ports[0].port: 0 is less than the minimum of 1``."""
-        steps = "".join(f"[{one}]" if isinstance(one, int) else f".{one}" for one in self.place)
+        steps = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in self.place)
         return f"{steps.removeprefix('.')}: {self.what}" if steps else self.what
 
 
 @dataclass(frozen=True, slots=True)
 class SchemaReport:
-    """The object with its defaults, what is wrong with it, and what could not be checked."""
+    """The result of a validation."""
 
     body: Mapping[str, Any] = field(repr=False)
+    """The object with its defaults."""
     violations: tuple[Violation, ...]
     unchecked: tuple[str, ...]
+    """The rules that could not be checked, in words."""
 
     @property
     def told(self) -> str:
-        """Return the violations, one to a line, some of them when there are many."""
+        """Return the violations, each on its own line; only the first if there are many."""
         return and_more(self.violations, _SHOWN, "\n    ")
 
 
 def validate(schema: Schema, body: Mapping[str, Any]) -> SchemaReport:
-    """Return how an object fares by the openAPIV3Schema of its version."""
+    """Validate an object against the openAPIV3Schema of its version."""
     unchecked: dict[str, None] = {}
     whole = {**schema, "properties": {**mapping(schema.get("properties")), **_IDENTITY}}
     filled = _with_defaults(body, whole)
@@ -98,16 +102,17 @@ def validate(schema: Schema, body: Mapping[str, Any]) -> SchemaReport:
     broken, not_judged = broken_rules(whole, filled)
     found += [Violation(place, what) for place, what in broken]
     unchecked.update(dict.fromkeys(not_judged))
-    unique = {(tuple(map(str, one.place)), one.what): one for one in found}
+    unique = {(tuple(map(str, violation.place)), violation.what): violation for violation in found}
     return SchemaReport(
         filled, tuple(unique[key] for key in sorted(unique)), tuple(sorted(unchecked))
     )
 
 
 def _translated(schema: Schema, *, closed: bool) -> dict[str, Any]:
-    """Return the schema for draft 4; ``closed`` outside of logical junctors, which only restrict.
+    """Return the schema for draft 4; ``closed`` is false inside logical junctors.
 
-    A keyword of our own stands for what cannot be translated; no junctor may fail for it.
+    Junctors only restrict. A keyword of our own marks what cannot be translated; a junctor must not
+    fail because of it.
     """
     new = {key: value for key, value in schema.items() if key in _SAME}
     if schema.get(_INT_OR_STRING) is True:
@@ -129,7 +134,7 @@ def _translated(schema: Schema, *, closed: bool) -> dict[str, Any]:
 
 def _junctors(schema: Schema) -> dict[str, Any]:
     new: dict[str, Any] = {
-        key: [_translated(mapping(one), closed=False) for one in schema[key]]
+        key: [_translated(mapping(inner), closed=False) for inner in schema[key]]
         for key in ("allOf", "anyOf", "oneOf")
         if key in schema
     }
@@ -139,12 +144,12 @@ def _junctors(schema: Schema) -> dict[str, Any]:
 
 
 def _or_null(new: Schema) -> dict[str, Any]:
-    """Return type and enumeration with null among them."""
+    """Return the type and the enumeration, extended by null."""
     kinds = new.get("type", [])
     wider: dict[str, Any] = {"type": [*([kinds] if isinstance(kinds, str) else kinds), "null"]}
     if "enum" in new:
         wider["enum"] = [*new["enum"], None]
-    return wider if kinds else {key: one for key, one in wider.items() if key != "type"}
+    return wider if kinds else {key: inner for key, inner in wider.items() if key != "type"}
 
 
 def _members(schema: Schema, *, closed: bool) -> dict[str, Any]:
@@ -153,7 +158,7 @@ def _members(schema: Schema, *, closed: bool) -> dict[str, Any]:
         properties |= _IDENTITY
     new: dict[str, Any] = {
         "properties": {
-            name: _translated(mapping(one), closed=closed) for name, one in properties.items()
+            name: _translated(mapping(inner), closed=closed) for name, inner in properties.items()
         }
     }
     extra = schema.get("additionalProperties")
@@ -170,7 +175,7 @@ def _members(schema: Schema, *, closed: bool) -> dict[str, Any]:
 
 
 def _is_pattern(text: object) -> bool:
-    # The server's patterns are Go's; nearly all of them mean the same here.
+    # The server's patterns are Go's; almost all of them have the same meaning here.
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
@@ -181,28 +186,28 @@ def _is_pattern(text: object) -> bool:
 
 
 def _with_defaults(value: Any, schema: Schema) -> Any:
-    """Return a value with the defaults of its schema, at every depth, as the server fills them in.
+    """Return a value with the defaults of its schema at every depth, as the server fills them in.
 
-    A null where none may be counts as absent when there is a default.
+    A null that the schema does not allow counts as absent if there is a default.
     """
     if isinstance(value, dict):
         known = mapping(schema.get("properties"))
         filled = {
-            name: one
-            for name, one in value.items()
-            if not (one is None and "default" in (own := mapping(known.get(name)))
+            name: inner
+            for name, inner in value.items()
+            if not (inner is None and "default" in (own := mapping(known.get(name)))
                     and own.get("nullable") is not True)
         }  # fmt: skip
-        for name, one in known.items():
-            if name not in filled and "default" in mapping(one):
-                filled[name] = one["default"]
+        for name, inner in known.items():
+            if name not in filled and "default" in mapping(inner):
+                filled[name] = inner["default"]
         extra = mapping(schema.get("additionalProperties"))
         return {
-            name: _with_defaults(one, mapping(known.get(name)) or extra)
-            for name, one in filled.items()
+            name: _with_defaults(inner, mapping(known.get(name)) or extra)
+            for name, inner in filled.items()
         }
     if isinstance(value, list):
-        return [_with_defaults(one, mapping(schema.get("items"))) for one in value]
+        return [_with_defaults(inner, mapping(schema.get("items"))) for inner in value]
     return value
 
 
@@ -211,18 +216,18 @@ def _violations(error: Any) -> Iterator[Violation]:
     if error.validator == "additionalProperties" and error.validator_value is False:
         known = error.schema.get("properties", {})
         for name in sorted(set(error.instance) - set(known)):
-            yield Violation((*place, name), "the schema has no such field")
+            yield Violation((*place, name), "unknown field")
     elif error.validator == "required":
         missing = [name for name in error.validator_value if name not in error.instance]
         for name in missing:
-            yield Violation((*place, name), "a required field is missing")
+            yield Violation((*place, name), "required field is missing")
     else:
         yield Violation(place, one_line(error.message))
 
 
 @cache
 def _validator_class() -> Any:
-    # Imported here: only a dry run of a custom resource without its CRD needs it.
+    # Imported here: only a dry run of a custom resource whose CRD is not installed needs it.
     from jsonschema import Draft4Validator
     from jsonschema.validators import extend
 
@@ -253,17 +258,17 @@ def _is_time(value: object) -> bool:
 
 
 def _list_type(_validator: Any, kind: str, value: Any, schema: Any) -> Iterator[Any]:
-    """Refuse what stands twice in a set or, by its keys, in a map."""
+    """Yield an error for duplicates in a set or, by the keys, in a map."""
     from jsonschema import ValidationError
 
     if not isinstance(value, list) or kind not in {"map", "set"}:
         return
     keys = schema.get("x-kubernetes-list-map-keys") or ()
     seen: list[object] = []
-    for place, one in enumerate(value):
-        name = [one.get(key) for key in keys] if keys and isinstance(one, dict) else one
+    for place, inner in enumerate(value):
+        name = [inner.get(key) for key in keys] if keys and isinstance(inner, dict) else inner
         if name in seen:
-            yield ValidationError(f"stands in the list twice: {name!r}", path=(place,))
+            yield ValidationError(f"duplicate item: {name!r}", path=(place,))
         seen.append(name)
 
 
@@ -274,17 +279,17 @@ def _cannot_check(_validator: Any, what: str, _value: Any, _schema: Any) -> Iter
 
 
 _RULES = "x-kubernetes-validations"
-_NO_LIBRARY = "CEL rules, for which the package cel-expr-python is needed"
-_UNKNOWN = "one of its CEL rules: "
+_NO_LIBRARY = "CEL rules: the package cel-expr-python is not installed"
+_UNKNOWN = "the CEL rule "
 
 
 def broken_rules(
     schema: Mapping[str, Any], body: Mapping[str, Any]
 ) -> tuple[Sequence[tuple[Place, str]], Sequence[str]]:
-    """Return what breaks a rule, with its place, and the words for what could not be judged."""
+    """Return the places and messages of broken rules, and the rules that could not be evaluated."""
     broken, unjudged = [], []
-    for place, one, value in _rules(schema, body, ()):
-        text = str(one.get("rule", ""))
+    for place, rule, value in _rules(schema, body, ()):
+        text = str(rule.get("rule", ""))
         if "oldSelf" in text:
             continue
         try:
@@ -297,7 +302,7 @@ def broken_rules(
         if holds is None:
             unjudged.append(_UNKNOWN + one_line(text))
         elif not holds:
-            message = one.get("message")
+            message = rule.get("message")
             broken.append((place, one_line(str(message)) if message else f"breaks the rule {text}"))
     return broken, unjudged
 
@@ -305,9 +310,9 @@ def broken_rules(
 def _rules(
     schema: Mapping[str, Any], value: Any, place: Place
 ) -> Iterator[tuple[Place, Mapping[str, Any], Any]]:
-    """Yield each rule with the value that is its ``self``."""
-    for one in schema.get(_RULES) or ():
-        yield place, mapping(one), value
+    """Yield each rule with the value of its ``self``."""
+    for rule in schema.get(_RULES) or ():
+        yield place, mapping(rule), value
     if isinstance(value, dict):
         known, extra = mapping(schema.get("properties")), schema.get("additionalProperties")
         for name, inner in value.items():

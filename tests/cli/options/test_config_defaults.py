@@ -132,7 +132,7 @@ REFUSED = {
     "a list of numbers": ("orphan: [1]", "a list of texts"),
     "a mapping": ("orphan: {a: b}", "a list of texts"),
     "no value": ("namespace:", "namespace must be a text"),
-    "a time that is none": ("timeout: soon", ":4:1: timeout is refused: 'soon' is no time"),
+    "a time that is none": ("timeout: soon", ":4:1: timeout is refused: 'soon' must be a duration"),
     "a choice that is none": ("adopt: some", "adopt is refused: 'some' is not one of"),
     "a namespace that is none": ("namespace-override: A", "'A' cannot name a namespace"),
     "standard input": ("filename: ['-']", "filename cannot be standard input"),

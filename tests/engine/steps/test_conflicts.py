@@ -286,7 +286,7 @@ def test_ignored_part_of_an_atomic_mapping_is_refused(stage: Stage, api: Api) ->
     service["spec"]["ports"] = [{"port": 81}]
     story = stage.run(service)
     assert story.exit_code == 3
-    assert "Ignore all of it: /spec/selector" in story.problem("service/web")
+    assert "Ignore the whole value: /spec/selector" in story.problem("service/web")
     service["metadata"]["annotations"] = {IGNORE: "/spec/selector"}
     assert stage.run(service).exit_code == 0
     assert api.get(_path(stage, "web", "services"))["spec"]["selector"] == {
@@ -453,7 +453,7 @@ def test_both_managers_follow_an_orphaned_or_moved_object(stage: Stage, api: Api
 
 @pytest.mark.parametrize(
     ("marks", "what"),
-    [({CONFLICTS: "yes"}, "neither force nor skip"), ({IGNORE: "/data/0x,spec"}, "begins with /")],
+    [({CONFLICTS: "yes"}, "neither force nor skip"), ({IGNORE: "/data/0x,spec"}, "begin with /")],
 )
 def test_invalid_annotation_ends_the_run_before_any_write(
     stage: Stage, marks: dict[str, str], what: str

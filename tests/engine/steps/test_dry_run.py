@@ -315,7 +315,7 @@ def test_diff_checks_a_new_kind_by_its_own_schema(kinds: Stage) -> None:
     assert story.exit_code == 3
     why = story.problem("coming.x.example.com/b")
     assert "set.yaml:3" in why
-    assert "spec.sise: the schema has no such field" in why
+    assert "spec.sise: unknown field" in why
     assert "spec.size: 0 is less than the minimum of 1" in why
     found = compared(story)["coming.x.example.com/a"]
     assert found.after is not None

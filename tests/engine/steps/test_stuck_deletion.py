@@ -88,13 +88,13 @@ def test_finalizer_is_attributed_to_its_controller_and_whether_it_runs(
     assert (story.exit_code, story.outcomes["configmap/held"]) == (5, Outcome.FAILED)
     holder = f"deployment.apps/holder in namespace {stage.namespace}"
     assert _why(story, "configmap/held") == [
-        f"finalizer {HOLD}, put on by holder: {holder} runs (1 of 1 ready)"
+        f"finalizer {HOLD}, set by holder: {holder} runs (1 of 1 ready)"
     ]
 
     kubectl("delete", "deployment/holder", "-n", stage.namespace)
     story = stage.run(config_map("a"), timeout=1.0)
     assert _why(story, "configmap/held") == [
-        f"finalizer {HOLD}, put on by holder: no workload of that name runs"
+        f"finalizer {HOLD}, set by holder: no workload with that name runs"
     ]
     assert api.get(_path(stage, "held"))["metadata"]["finalizers"] == [HOLD]
     assert "configmap/held" in stage.listed()
@@ -117,7 +117,7 @@ def test_finalizer_of_a_controller_pruned_in_the_same_run_is_explained(
     }
     keeper = f"deployment.apps/keeper in namespace {stage.namespace}"
     assert _why(story, "configmap/held") == [
-        f"finalizer {HOLD}, put on by keeper: {keeper} is deleted by this very prune"
+        f"finalizer {HOLD}, set by keeper: {keeper} is also deleted by this prune"
     ]
     assert api.get(_path(stage, "held"))["metadata"]["finalizers"] == [HOLD]
     assert stage.listed() == {"configmap/held"}
@@ -128,7 +128,7 @@ def test_finalizer_of_the_manifest_is_explained(stage: Stage, api: Api) -> None:
     stage.run(config_map("a"), config_map("held", finalizers=[HOLD]))
     story = stage.run(config_map("a"), timeout=1.0)
     assert _why(story, "configmap/held") == [
-        f"finalizer {HOLD}, set by the manifest: nothing says who is to remove it"
+        f"finalizer {HOLD}, set by the manifest: its controller is unknown"
     ]
     assert api.get(_path(stage, "held"))["metadata"]["finalizers"] == [HOLD]
     assert "configmap/held" in stage.listed()
@@ -150,7 +150,7 @@ def test_unreadable_workloads_make_the_explanation_shorter(
     (why,) = _why(story, "configmap/held")
     unread = "deployments.apps: deployments.apps is forbidden"
     assert why.startswith(
-        f"finalizer {HOLD}, put on by holder: whether it runs cannot be told ({unread}"
+        f"finalizer {HOLD}, set by holder: it is unknown whether it runs ({unread}"
     )
 
 
@@ -175,8 +175,8 @@ def test_namespace_names_what_blocks_it(fresh_plane: FreshPlane, kubectl: Kubect
         "finalizer kubernetes: the namespace controller removes it once nothing is left",
         "Some resources are remaining: configmaps. has 1 resource instances",
         f"Some content in the namespace has finalizers remaining: {HOLD} in 1 resource instances",
-        f"it still holds configmap/theirs (finalizer {HOLD})",
-        f"finalizer {HOLD}, put on by holder: no workload of that name runs",
+        f"it still contains configmap/theirs (finalizer {HOLD})",
+        f"finalizer {HOLD}, set by holder: no workload with that name runs",
     ]
     assert api.get(path)["metadata"]["finalizers"] == [HOLD]
     assert stage.listed() == {"namespace/shop"}
@@ -206,8 +206,8 @@ def test_crd_names_the_custom_resource_that_blocks_it(
         "finalizer customresourcecleanup.apiextensions.k8s.io: the API server removes it once "
     )
     assert others == [
-        f"it still holds foo.x.example.com/f in namespace kube-public (finalizer {HOLD})",
-        f"finalizer {HOLD}, put on by foo-operator: no workload of that name runs",
+        f"it still contains foo.x.example.com/f in namespace kube-public (finalizer {HOLD})",
+        f"finalizer {HOLD}, set by foo-operator: no workload with that name runs",
     ]
     assert api.get(path)["metadata"]["finalizers"] == [HOLD]
     _finalize(api, path, manager="foo-operator")

@@ -327,7 +327,7 @@ def test_job_that_failed_and_was_removed_at_once_fails() -> None:
     waiter = ReadinessWaiter(cluster, Cancellation(), target, 60.0)
     for news in (Listed(source, {}), Upserted(source, ref, live), Upserted(source, ref, None)):
         waiter._take_in(news)
-    state = waiter._state(Awaited(ref, resource, 0.0, Origin("a.yaml", 1, 1), once=True))
+    state = waiter._state(Awaited(ref, resource, 0.0, Origin("a.yaml", 1, 1), has_ttl=True))
     assert (state.status, state.message) == (Status.FAILED, "the Job has failed: too often")
 
 
@@ -682,7 +682,7 @@ def test_pods_denied_by_an_admission_policy_fail_their_workload(
         api("DELETE", f"{policies}/{name}")
     assert story.exit_code == 5
     told = complaints(story)[f"{kind.lower()}.apps/web"]
-    assert "its Pods are refused: " in told
+    assert "its Pods are rejected: " in told
     assert "no Pods on a Sunday" in told
     assert verdicts(story)[f"{kind.lower()}.apps/web"].elapsed < 10.0
 

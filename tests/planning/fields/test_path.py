@@ -107,7 +107,7 @@ def test_missing_value_has_no_path(text: str) -> None:
 @pytest.mark.parametrize(
     ("pointer", "why"),
     [
-        ("spec/replicas", "begins with /"),
+        ("spec/replicas", "must begin with /"),
         ("/", "empty"),
         ("//a", "empty"),
         ("/a/", "empty"),
@@ -115,11 +115,11 @@ def test_missing_value_has_no_path(text: str) -> None:
         ("/a~", "~0"),
         ("/a[0]", "by its key"),
         ("/a[", "by its key"),
-        ('/a[name="x"', "lacks a ]"),
-        ("/a[name=]", "is no value"),
-        ('/a[name="x"]b', "unclear"),
+        ('/a[name="x"', "missing ]"),
+        ("/a[name=]", "invalid value"),
+        ('/a[name="x"]b', "unexpected"),
         ('/[name="x"]', "empty"),
-        ("/a]", "unclear"),
+        ("/a]", "unexpected"),
     ],
 )
 def test_invalid_pointer_is_explained(pointer: str, why: str) -> None:

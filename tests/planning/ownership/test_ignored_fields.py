@@ -36,5 +36,5 @@ def test_rule_matches_its_objects(rule: str, ref: Ref, pointer: str) -> None:
 )
 def test_invalid_rule_is_refused(rule: str) -> None:
     """As a mistake of the call."""
-    with pytest.raises(UsageError, match="is no rule"):
+    with pytest.raises(UsageError, match="invalid --ignore rule"):
         parse_rule(rule)

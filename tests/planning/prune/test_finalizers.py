@@ -18,7 +18,7 @@ STUCK = Ref("", "ConfigMap", "home", "a")
 SHOP = Ref("", "Namespace", "", "shop")
 HOLD = "example.com/hold"
 NOTHING = CascadeContents(())
-PUT_ON = f"finalizer {HOLD}, put on by holder: "
+PUT_ON = f"finalizer {HOLD}, set by holder: "
 
 
 def owns(manager: str, *finalizers: str, part: str = "metadata") -> dict[str, Any]:
@@ -96,41 +96,41 @@ def test_object_without_a_finalizer_waits_for_the_server() -> None:
 @pytest.mark.parametrize(
     ("entries", "owner"),
     [
-        ([owns("holder", HOLD)], "put on by holder: no workload of that name runs"),
+        ([owns("holder", HOLD)], "set by holder: no workload with that name runs"),
         # Who owns another finalizer of the same list does not own this one.
         (
             [owns("other", "example.com/other"), owns("holder", HOLD)],
-            "put on by holder: no workload of that name runs",
+            "set by holder: no workload with that name runs",
         ),
         # An atomic list, or one emptied once, is its manager's as a whole.
-        ([owns("holder")], "put on by holder: no workload of that name runs"),
+        ([owns("holder")], "set by holder: no workload with that name runs"),
         (
             [managed("holder", fieldsV1={"f:metadata": {"f:finalizers": {}}})],
-            "put on by holder: no workload of that name runs",
+            "set by holder: no workload with that name runs",
         ),
         (
             [owns("whole"), owns("holder", HOLD)],
-            "put on by holder: no workload of that name runs",
+            "set by holder: no workload with that name runs",
         ),
-        ([owns(TARGET.manager, HOLD)], "set by the manifest: nothing says who is to remove it"),
+        ([owns(TARGET.manager, HOLD)], "set by the manifest: its controller is unknown"),
         (
             [owns("applyprune/elsewhere/db", HOLD)],
-            "set by the manifest: nothing says who is to remove it",
+            "set by the manifest: its controller is unknown",
         ),
-        ([owns("kubectl-edit", HOLD)], "put on by kubectl-edit: nothing says who is to remove it"),
+        ([owns("kubectl-edit", HOLD)], "set by kubectl-edit: its controller is unknown"),
         (
             [owns("kube-controller-manager", HOLD)],
-            "put on by kube-controller-manager: a part of the control plane",
+            "set by kube-controller-manager: part of the control plane",
         ),
-        ([], "owned by no field manager: nothing says who is to remove it"),
+        ([], "owned by no field manager: its controller is unknown"),
         (
             [owns("other", "example.com/other")],
-            "owned by no field manager: nothing says who is to remove it",
+            "owned by no field manager: its controller is unknown",
         ),
         # Malformed: no owner, and no exception.
         (
             [managed("x", fieldsV1={"f:metadata": {"f:finalizers": None}}), {"manager": "y"}],
-            "owned by no field manager: nothing says who is to remove it",
+            "owned by no field manager: its controller is unknown",
         ),
     ],
 )
@@ -144,7 +144,7 @@ def test_every_finalizer_and_every_owner_is_named() -> None:
     entries = [owns("holder", HOLD), owns(TARGET.manager, HOLD)]
     clauses = told(held(HOLD, "orphan", entries=entries)).split("; ")
     assert [clause.partition(":")[0] for clause in clauses] == [
-        f"finalizer {HOLD}, put on by holder",
+        f"finalizer {HOLD}, set by holder",
         f"finalizer {HOLD}, set by the manifest",
         "finalizer orphan",
     ]
@@ -206,9 +206,9 @@ def test_controller_is_dead_or_alive(controller: LiveObject, state: str) -> None
 @pytest.mark.parametrize(
     ("alive", "state"),
     [
-        ((), "is deleted by this very prune"),
-        ((workload(),), "runs (2 of 2 ready) and is deleted by this very prune"),
-        ((workload(deletionTimestamp=TIME),), "is deleted by this very prune"),
+        ((), "is also deleted by this prune"),
+        ((workload(),), "runs (2 of 2 ready) and is also deleted by this prune"),
+        ((workload(deletionTimestamp=TIME),), "is also deleted by this prune"),
     ],
 )
 def test_controller_pruned_in_the_same_run_is_named(
@@ -244,7 +244,7 @@ def test_unread_workloads_are_not_called_missing() -> None:
     """One that was found counts all the same."""
     stuck, unread = held(HOLD, entries=[owns("holder", HOLD)]), "daemonsets.apps: forbidden"
     assert told(stuck, unread=unread) == (
-        f"{PUT_ON}whether it runs cannot be told (daemonsets.apps: forbidden)"
+        f"{PUT_ON}it is unknown whether it runs (daemonsets.apps: forbidden)"
     )
     assert told(stuck, workload(), unread=unread).endswith("runs (2 of 2 ready)")
 
@@ -277,8 +277,8 @@ def test_namespace_lists_its_remaining_content() -> None:
     assert told(stuck, remains=CascadeContents((free, *inside))).split("; ") == [
         "finalizer kubernetes: the namespace controller removes it once nothing is left",
         "Some remain",
-        f"it still holds {held_ones}, secret/free",
-        f"finalizer {HOLD}, put on by holder: no workload of that name runs",
+        f"it still contains {held_ones}, secret/free",
+        f"finalizer {HOLD}, set by holder: no workload with that name runs",
     ]
 
 
@@ -289,7 +289,7 @@ def test_remaining_content_is_cut_and_counted_once() -> None:
     kept = live(Ref("", "Secret", "shop", "z"), uid="z", finalizers=["orphan", HOLD], entries=[])
     said = told(namespace(), remains=CascadeContents((*inside, again, kept)))
     assert said.startswith(
-        f"it still holds secret/z (finalizers orphan, {HOLD}), event/e1, event/e2, event/e3, "
+        f"it still contains secret/z (finalizers orphan, {HOLD}), event/e1, event/e2, event/e3, "
         "event/e4 and 3 more; "
     )
 
@@ -298,10 +298,10 @@ def test_remaining_content_is_cut_and_counted_once() -> None:
     ("remains", "said"),
     [
         (None, "the server has not removed it yet"),
-        (NOTHING, "nothing is left in it"),
+        (NOTHING, "it is empty"),
         (
             CascadeContents((), "pods: forbidden"),
-            "not everything in it could be read (pods: forbidden)",
+            "its contents could not be read completely (pods: forbidden)",
         ),
     ],
 )
@@ -320,8 +320,8 @@ def test_other_finalizers_of_a_namespace_are_named() -> None:
         entries=[owns("holder", HOLD), owns("origin", "example.com/spec", part="spec")],
     )
     assert told(stuck).split("; ") == [
-        f"finalizer {HOLD}, put on by holder: no workload of that name runs",
-        "finalizer example.com/spec, put on by origin: no workload of that name runs",
+        f"finalizer {HOLD}, set by holder: no workload with that name runs",
+        "finalizer example.com/spec, set by origin: no workload with that name runs",
     ]
 
 
@@ -333,6 +333,6 @@ def test_remaining_custom_resources_are_named_with_their_namespace() -> None:
     first, *others = told(held(name, ref=crd), remains=CascadeContents((foo,))).split("; ")
     assert first.startswith(f"finalizer {name}: the API server removes it once ")
     assert others == [
-        f"it still holds foo.x.example.com/f in namespace shop (finalizer {HOLD})",
-        f"finalizer {HOLD}, owned by no field manager: nothing says who is to remove it",
+        f"it still contains foo.x.example.com/f in namespace shop (finalizer {HOLD})",
+        f"finalizer {HOLD}, owned by no field manager: its controller is unknown",
     ]

@@ -164,7 +164,7 @@ KSTATUS = {
     "stsOK": Case(sts(), DONE),
     "stsLessReady": Case(sts(readyReplicas=2), WAITING, "ready: 2 of 4"),
     "stsLessCurrent": Case(sts(currentReplicas=2), WAITING, "current: 2 of 4"),
-    "stsExtraPods": Case(sts(replicas=8), WAITING, "still to go: 4"),
+    "stsExtraPods": Case(sts(replicas=8), WAITING, "Pods to remove: 4"),
     "dsNoStatus": Case(obj(DS), WAITING, "status.observedGeneration"),
     "dsBadStatus": Case(
         obj(DS, {"observedGeneration": 1, "currentReplicas": 1}), WAITING, "desiredNumberScheduled"
@@ -404,7 +404,7 @@ OURS = {
         dep(NEW, cond("Available"), replicas=2, updatedReplicas=0), WAITING, "updated: 0 of 1"
     ),
     "a Deployment with old Pods": Case(
-        dep(NEW, cond("Available"), replicas=2), WAITING, "still to go: 1"
+        dep(NEW, cond("Available"), replicas=2), WAITING, "Pods to remove: 1"
     ),
     "a Deployment of none": Case(dep(NEW, cond("Available"), spec={"replicas": 0}, **EMPTY), DONE),
     "a paused Deployment": Case(
