@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from applyprune.engine.cancellation import Cancellation
     from applyprune.engine.ports import Store
     from applyprune.model.identity import Ref
-    from applyprune.model.inventory import Entry
+    from applyprune.model.inventory import InventoryEntry
     from applyprune.model.options import Mode, Options
 
 DELETE_TIMEOUT = 8.0
@@ -70,7 +70,7 @@ class InventoryLock:
         self._mode = mode
         self._holder = new_holder(run, lease=options.lease, who=who)
         self._stored = Inventory("", "")
-        self._noted: dict[Ref, Entry] = {}
+        self._noted: dict[Ref, InventoryEntry] = {}
         self._lock = Lock()
         self._ended = Event()
         self._renewer: Thread | None = None
@@ -89,7 +89,7 @@ class InventoryLock:
         return self._taken
 
     @property
-    def noted(self) -> Mapping[Ref, Entry]:
+    def noted(self) -> Mapping[Ref, InventoryEntry]:
         """Return the entries that ``note`` has stored."""
         return self._noted
 
@@ -138,14 +138,14 @@ class InventoryLock:
             self._renewer.start()
             return self._recorded(Phase.UNION)
 
-    def record(self, entries: Mapping[Ref, Entry], phase: Phase) -> InventoryWritten:
+    def record(self, entries: Mapping[Ref, InventoryEntry], phase: Phase) -> InventoryWritten:
         """Store ``entries`` and keep the lock; InventoryLocked when another run has taken it."""
         with self._lock:
             self._check()
             self._put(replace(self._stored, entries=dict(entries), holder=self._holder))
             return self._recorded(phase)
 
-    def note(self, entry: Entry) -> None:
+    def note(self, entry: InventoryEntry) -> None:
         """Store one entry, in place of the recorded one of the same object, and keep the lock."""
         with self._lock:
             if not self._taken:
@@ -173,7 +173,7 @@ class InventoryLock:
                     hint="Nothing more was deleted. Run again.",
                 )
 
-    def release(self, entries: Mapping[Ref, Entry], *, exit_code: int) -> InventoryWritten:
+    def release(self, entries: Mapping[Ref, InventoryEntry], *, exit_code: int) -> InventoryWritten:
         """Store ``entries`` and the end of this run, and release the lock."""
         self._stop_renewing()
         with self._lock:

@@ -35,7 +35,7 @@ from applyprune.model.events import (
     Started,
     WarningRaised,
 )
-from applyprune.model.inventory import Entry, Inventory
+from applyprune.model.inventory import Inventory, InventoryEntry
 from applyprune.model.options import DryRun, Mode, Options
 from applyprune.model.plan import Action, Plan
 from applyprune.planning.desired import resolve
@@ -216,7 +216,7 @@ class _Run:
         options = self.context.options
         return options.mode is Mode.DELETE or (options.mode is Mode.ORPHAN and not options.select)
 
-    def _union(self) -> dict[Ref, Entry]:
+    def _union(self) -> dict[Ref, InventoryEntry]:
         """Return what was recorded and what is to be sent; nothing of what is refused."""
         sent = {
             step.desired.ref: step.entry
@@ -230,7 +230,7 @@ class _Run:
             **sent,  # guard: write-ahead
         }
 
-    def _await_ready(self, entries: dict[Ref, Entry], applier: Applier) -> Iterator[Event]:
+    def _await_ready(self, entries: dict[Ref, InventoryEntry], applier: Applier) -> Iterator[Event]:
         """Wait for everything, if that is asked for; what is not ready keeps the prune back."""
         lock, summary = self.context.lock, self.context.summary
         if self.context.options.wait.enabled and not summary.problems:
@@ -240,7 +240,7 @@ class _Run:
             yield from applier.await_ready(step.desired for step in self.plan.applies)
         summary.problems += applier.unready.values()
 
-    def _take_note(self, entries: dict[Ref, Entry], applier: Applier) -> None:
+    def _take_note(self, entries: dict[Ref, InventoryEntry], applier: Applier) -> None:
         """Enter what was confirmed; what was passed over and nobody had listed is not ours."""
         entries.update({**self.context.lock.noted, **applier.confirmed})
         for ref in applier.untouched - self.inventory.entries.keys():
@@ -255,7 +255,7 @@ class _Run:
             pretender=self.pretender,
         )
 
-    def _prune(self, entries: dict[Ref, Entry], applier: Applier) -> Iterator[Event]:
+    def _prune(self, entries: dict[Ref, InventoryEntry], applier: Applier) -> Iterator[Event]:
         options, lock, summary = self.context.options, self.context.lock, self.context.summary
         absent = "not selected" if options.apply.selector else "not in the input"
         for entry in self.plan.recovered:
@@ -309,7 +309,7 @@ class _Run:
             self.context.summary.refusal = self.plan.refusal
             yield PruneBlocked(self.plan.refusal)
 
-    def _record_end(self, entries: dict[Ref, Entry], exit_code: int) -> Iterator[Event]:
+    def _record_end(self, entries: dict[Ref, InventoryEntry], exit_code: int) -> Iterator[Event]:
         lock = self.context.lock
         if not lock.taken:
             return

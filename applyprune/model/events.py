@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from applyprune.model.identity import Ref
-    from applyprune.model.inventory import Entry, LastRun, Mismatch, Ownership
+    from applyprune.model.inventory import InventoryEntry, LastRun, Mismatch, Ownership
     from applyprune.model.manifest import Origin
     from applyprune.model.options import DryRun, Mode
     from applyprune.model.plan import Plan
@@ -251,7 +251,7 @@ class EntryListed:
 
     name: str
     namespace: str
-    entry: Entry
+    entry: InventoryEntry
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,7 +56,7 @@ class ApplyFingerprint:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class InventoryEntry:
     """One object of the set, as it was recorded.
 
     ``uid_before_apply`` is what the union write saw before the apply: the UID that was there, or
@@ -128,7 +128,7 @@ class Inventory:
 
     name: str
     namespace: str
-    entries: Mapping[Ref, Entry] = field(default_factory=dict, hash=False)
+    entries: Mapping[Ref, InventoryEntry] = field(default_factory=dict, hash=False)
     uid: str = ""
     resource_version: str = ""
     generation: int = 0
@@ -208,6 +208,6 @@ class Mismatch:
     repair: Repair
     message: str
     ref: Ref | None = None
-    entry: Entry | None = None
+    entry: InventoryEntry | None = None
     live: LiveObject | None = None
     resource: Resource | None = None

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from applyprune.model.identity import Ref
-    from applyprune.model.inventory import Entry, Wave
+    from applyprune.model.inventory import InventoryEntry, Wave
     from applyprune.model.live import LiveObject
     from applyprune.model.manifest import Origin
     from applyprune.model.problem import Problem
@@ -83,7 +83,7 @@ class ApplyStep:
 
     desired: Desired
     action: Action
-    entry: Entry
+    entry: InventoryEntry
     live: LiveObject | None = None
     reason: str = ""
     problem: Problem | None = None
@@ -96,7 +96,7 @@ class RemoveStep:
     """One entry that has left the set: DELETE, ORPHAN, REMOVE_FROM_INVENTORY, LEAVE
     or REFUSE."""
 
-    entry: Entry
+    entry: InventoryEntry
     resource: Resource | None
     action: Action
     live: LiveObject | None = None
@@ -120,7 +120,7 @@ class Plan:
     removals: tuple[RemoveStep, ...]
     no_prune: str = ""
     refusal: Problem | None = None
-    recovered: tuple[Entry, ...] = ()
+    recovered: tuple[InventoryEntry, ...] = ()
     restored: bool = False
     approval: str = ""
 

@@ -32,7 +32,7 @@ from applyprune.model.events import (
     WarningRaised,
 )
 from applyprune.model.identity import Ref
-from applyprune.model.inventory import Entry, LastRun, Mismatch
+from applyprune.model.inventory import InventoryEntry, LastRun, Mismatch
 from applyprune.model.manifest import Origin
 from applyprune.model.problem import ContestedField, ManagerConflict, Mark, Problem
 
@@ -153,7 +153,7 @@ KEYS: Mapping[type, Mapping[str, str | None]] = MappingProxyType(
             "exit_code": "exitCode",
         },
         EntryListed: {"name": "name", "namespace": "namespace", "entry": "entry"},
-        Entry: {
+        InventoryEntry: {
             "ref": "ref",
             "plural": "plural",
             "version": "version",

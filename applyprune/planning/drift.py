@@ -24,7 +24,7 @@ from applyprune.planning.ownership.owner import SECRET, same_apply_entry
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from applyprune.model.inventory import Entry
+    from applyprune.model.inventory import InventoryEntry
     from applyprune.model.live import LiveObject
     from applyprune.model.plan import Desired
     from applyprune.planning.applyset import ApplySetIdentity
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 def drifted_from_manifest(
-    one: Desired, entry: Entry | None, live: LiveObject | None, manager: str
+    one: Desired, entry: InventoryEntry | None, live: LiveObject | None, manager: str
 ) -> bool:
     """Return whether an object that an apply would change was changed by somebody else.
 
@@ -112,7 +112,7 @@ def _operation(writer: Mapping[str, Any]) -> str:
     return f"{operation} of {subresource}" if subresource else operation
 
 
-def drifted_from_record(entry: Entry, live: LiveObject, manager: str) -> bool | None:
+def drifted_from_record(entry: InventoryEntry, live: LiveObject, manager: str) -> bool | None:
     """Return whether a field of the set's has been changed since its last apply.
 
     None where nothing can tell: no apply of this object was ever confirmed.

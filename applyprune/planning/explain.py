@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from applyprune.model.identity import GroupKind, Ref
-    from applyprune.model.inventory import Entry
+    from applyprune.model.inventory import InventoryEntry
     from applyprune.model.live import State
     from applyprune.model.plan import Desired
     from applyprune.planning.applyset import ApplySetIdentity
@@ -44,7 +44,7 @@ class ExplainInput:
     owner: str = ""
 
     @property
-    def entry(self) -> Entry | None:
+    def entry(self) -> InventoryEntry | None:
         """Return what the inventory records of it."""
         return self.inventory.entries.get(self.ref)
 
@@ -217,7 +217,7 @@ def _verdict(case: ExplainInput) -> str:
     return "No run of this set touches it: it is neither in the input nor listed."
 
 
-def _of_apply(step: ApplyStep, entry: Entry | None) -> str:
+def _of_apply(step: ApplyStep, entry: InventoryEntry | None) -> str:
     match step.action:
         case Action.CREATE:
             return "It would be created."

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from applyprune.errors import RunFailed, as_problem
-from applyprune.model.inventory import Entry, Inventory, Ownership
+from applyprune.model.inventory import Inventory, InventoryEntry, Ownership
 from applyprune.model.live import Absent, LiveObject, Unknown
 from applyprune.model.options import Adopt, Mode, Options
 from applyprune.model.plan import Action, ApplyStep, Desired, Plan, RemoveStep
@@ -79,7 +79,7 @@ def make_plan(
 
 def _apply_steps(
     desired: Sequence[Desired],
-    entries: Mapping[Ref, Entry],
+    entries: Mapping[Ref, InventoryEntry],
     world: ClusterSnapshot,
     target: ApplySetIdentity,
     options: Options,
@@ -107,13 +107,13 @@ def _apply_steps(
 
 def _apply_step(
     one: Desired,
-    entry: Entry | None,
+    entry: InventoryEntry | None,
     world: ClusterSnapshot,
     target: ApplySetIdentity,
     options: Options,
 ) -> ApplyStep:
     state = world.states[one.ref]
-    fresh = Entry(
+    fresh = InventoryEntry(
         ref=one.ref,
         plural=one.resource.plural,
         version=one.resource.version,
@@ -138,14 +138,14 @@ def _apply_step(
     return _existing(one, entry, state, world, target, options)
 
 
-def _has_done_its_work(one: Desired, entry: Entry) -> bool:
+def _has_done_its_work(one: Desired, entry: InventoryEntry) -> bool:
     """Return whether a Job with a TTL that is gone, or going, needs no second run."""
     return one.once and bool(entry.uid) and entry.digest == one.digest
 
 
 def _existing(
     one: Desired,
-    entry: Entry | None,
+    entry: InventoryEntry | None,
     live: LiveObject,
     world: ClusterSnapshot,
     target: ApplySetIdentity,
@@ -154,7 +154,7 @@ def _existing(
     owner = owner_of(live, entry, target)
     known = owner is Owner.RECORDED and entry is not None
     fence = known and entry is not None and entry.deleting
-    union = Entry(
+    union = InventoryEntry(
         ref=one.ref,
         plural=one.resource.plural,
         version=one.resource.version,
@@ -190,7 +190,7 @@ def _existing(
     return ApplyStep(one, Action.UPDATE, union, live, reason=reason, fence=fence, migrate=migrate)
 
 
-def _ownership(entry: Entry | None, *, known: bool) -> Ownership:
+def _ownership(entry: InventoryEntry | None, *, known: bool) -> Ownership:
     if entry is None or not known:
         return Ownership.ADOPTED
     # An entry that has found its object by UID before any reply confirmed it was an adoption.
@@ -244,7 +244,9 @@ def _failed(one: Desired, what: str, *, why: str = "", hint: str = "") -> Proble
     return as_problem(RunFailed(what, reason=why, hint=hint), where=one.origin)
 
 
-def _refused(one: Desired, entry: Entry, problem: Problem, live: LiveObject | None) -> ApplyStep:
+def _refused(
+    one: Desired, entry: InventoryEntry, problem: Problem, live: LiveObject | None
+) -> ApplyStep:
     where = problem.location or str(one.origin)
     return ApplyStep(one, Action.REFUSE, entry, live, problem=replace(problem, location=where))
 

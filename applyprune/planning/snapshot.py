@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from applyprune.errors import InventoryError, PruneRefused, as_problem
 from applyprune.model.display import and_more
-from applyprune.model.inventory import Entry, Ownership
+from applyprune.model.inventory import InventoryEntry, Ownership
 from applyprune.model.live import LiveObject
 from applyprune.planning.annotations import orphan_mark
 from applyprune.planning.applyset import PART_OF
@@ -97,7 +97,7 @@ def restored_problem(inventory: Inventory) -> Problem:
 
 
 def recovered_problem(
-    entries: Sequence[Entry], world: ClusterSnapshot, inventory: Inventory
+    entries: Sequence[InventoryEntry], world: ClusterSnapshot, inventory: Inventory
 ) -> Problem:
     """Return what is to be said of objects that are taken back into a new inventory."""
     seen = ""
@@ -148,7 +148,7 @@ def recorded(
     target: ApplySetIdentity,
     *,
     restored: bool,
-) -> Mapping[Ref, Entry]:
+) -> Mapping[Ref, InventoryEntry]:
     """Return the entry of each desired object, as it is to be understood now.
 
     An object of a restored inventory that bears the set's label is the listed one, under its new
@@ -156,7 +156,7 @@ def recorded(
     UID, is the same object.
     """
     twins = {entry.uid: entry for entry in inventory.entries.values() if entry.uid}
-    found: dict[Ref, Entry] = {}
+    found: dict[Ref, InventoryEntry] = {}
     for one in desired:
         entry = inventory.entries.get(one.ref)
         live = world.states[one.ref]
@@ -179,13 +179,13 @@ def recovered_entries(
     *,
     but: Collection[Ref] = (),
     ownership: Ownership = Ownership.ADOPTED,
-) -> Iterator[Entry]:
+) -> Iterator[InventoryEntry]:
     """Yield an entry for each object that bears the set's marks and is not in ``but``."""
     for live in lives:
         if live.ref in but:
             continue
         resource = resources[live.ref.group_kind]
-        yield Entry(
+        yield InventoryEntry(
             ref=live.ref,
             plural=resource.plural,
             version=resource.version,

@@ -31,7 +31,7 @@ from applyprune.errors import (
 )
 from applyprune.model.events import Event, Finished, ObjectDone, Outcome, ReadinessReported, failed
 from applyprune.model.identity import Ref
-from applyprune.model.inventory import Entry
+from applyprune.model.inventory import InventoryEntry
 from applyprune.model.manifest import Origin
 from applyprune.model.plan import Action, Plan, RemoveStep
 from applyprune.model.problem import Problem, ProblemKind
@@ -130,7 +130,9 @@ def test_lists_are_bounded() -> None:
     plan = Plan(
         (),
         tuple(
-            RemoveStep(Entry(ref(f"r{number}"), "configmaps", "v1", "u"), None, Action.DELETE)
+            RemoveStep(
+                InventoryEntry(ref(f"r{number}"), "configmaps", "v1", "u"), None, Action.DELETE
+            )
             for number in range(100)
         ),
         approval="digest",

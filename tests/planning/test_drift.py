@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from applyprune.model.identity import Ref
-from applyprune.model.inventory import Entry
+from applyprune.model.inventory import InventoryEntry
 from applyprune.model.live import LiveObject
 from applyprune.planning.drift import drifted_from_record, recorded_drift
 from applyprune.planning.ownership.owner import fingerprint_of
@@ -96,7 +96,7 @@ def test_drift_is_detected() -> None:
     """By the evidence of the last apply; a moved generation alone is no drift of ours."""
     applied = live(version="1")
     left = fingerprint_of(applied, MANAGER, None)
-    entry = Entry(REF, "deployments", "v1", None, "uid", fingerprint=left)
+    entry = InventoryEntry(REF, "deployments", "v1", None, "uid", fingerprint=left)
     assert drifted_from_record(entry, applied, MANAGER) is False
     assert drifted_from_record(entry, live(generation=7), MANAGER) is False
     taken = live()

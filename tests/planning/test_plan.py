@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from applyprune.model.identity import Ref
-from applyprune.model.inventory import Entry, Ownership, Wave
+from applyprune.model.inventory import InventoryEntry, Ownership, Wave
 from applyprune.model.live import Absent, State, Unknown
 from applyprune.model.options import Adopt, Mode, Options
 from applyprune.model.plan import Action, ApplyStep, Plan, RemoveStep
@@ -42,24 +42,24 @@ FOREIGN = live(ONE.ref, label="", entries=[managed("kubectl")])
 COPIED_LABEL = live(ONE.ref, entries=[managed("kube-controller-manager", operation="Update")])
 
 
-def _plan(state: State, entry: Entry | None = None, **options: Any) -> Plan:
+def _plan(state: State, entry: InventoryEntry | None = None, **options: Any) -> Plan:
     entries = (entry,) if entry else ()
     world = ClusterSnapshot({ONE.ref: state}, resources={CONFIG_MAPS.group_kind: CONFIG_MAPS})
     wanted = () if options.get("mode") is Mode.DELETE else (ONE,)
     return make_plan(wanted, inventory(*entries), world, TARGET, options_of(**options))
 
 
-def _apply(state: State, entry: Entry | None = None, **options: Any) -> ApplyStep:
+def _apply(state: State, entry: InventoryEntry | None = None, **options: Any) -> ApplyStep:
     (step,) = _plan(state, entry, **options).applies
     return step
 
 
-def _remove(state: State, entry: Entry) -> RemoveStep:
+def _remove(state: State, entry: InventoryEntry) -> RemoveStep:
     (step,) = _plan(state, entry, mode=Mode.DELETE).removals
     return step
 
 
-APPLIES: dict[str, tuple[State, Entry | None, dict[str, Any], Action]] = {
+APPLIES: dict[str, tuple[State, InventoryEntry | None, dict[str, Any], Action]] = {
     "new": (Absent(), None, {}, Action.CREATE),
     "new, proved by a GET": (Absent(proven=True), None, {}, Action.CREATE),
     "ours and as it was": (THERE, ENTRY, {}, Action.NOTHING),
@@ -115,7 +115,7 @@ def test_union_clears_the_fingerprint_of_objects_to_send() -> None:
     assert (entry.fingerprint, entry.digest, entry.uid) == (None, "", "u1")
 
 
-MADE: dict[str, tuple[State, Entry | None, Ownership]] = {
+MADE: dict[str, tuple[State, InventoryEntry | None, Ownership]] = {
     "we create it": (Absent(), None, Ownership.OWNED),
     "it was there": (FOREIGN, None, Ownership.ADOPTED),
     "our own label and manager, but no entry": (THERE, None, Ownership.ADOPTED),
@@ -145,7 +145,7 @@ def test_only_created_objects_count_as_owned(name: str) -> None:
     assert _apply(state, entry).entry.ownership is expected
 
 
-REMOVALS: dict[str, tuple[State, Entry, Action]] = {
+REMOVALS: dict[str, tuple[State, InventoryEntry, Action]] = {
     "created by us": (THERE, ENTRY, Action.DELETE),
     "gone": (Absent(proven=True), ENTRY, Action.REMOVE_FROM_INVENTORY),
     "not in a list, which proves nothing": (Absent(), ENTRY, Action.REFUSE),
@@ -225,7 +225,7 @@ def test_namespace_is_pruned_only_with_pruned_contents(name: str) -> None:
     changes, marks, goes = HELD[name]
     inside = live(INSIDE, **{"uid": "u2", **marks})
     outside = live(HOME.ref, uid="u-ns")
-    entry = Entry(INSIDE, "configmaps", "v1", None, uid="u2", wave=Wave(0, 2), **changes)
+    entry = InventoryEntry(INSIDE, "configmaps", "v1", None, uid="u2", wave=Wave(0, 2), **changes)
     world = ClusterSnapshot(
         {INSIDE: inside, HOME.ref: outside},
         resources={NAMESPACES.group_kind: NAMESPACES, CONFIG_MAPS.group_kind: CONFIG_MAPS},
@@ -304,7 +304,7 @@ def test_finished_job_with_a_ttl_is_not_created_again() -> None:
     job = desired(body("Job", spec={"ttlSecondsAfterFinished": 0}), JOBS)
     entry = recorded(job, live(job.ref))
 
-    def action(state: State, entry: Entry) -> Action:
+    def action(state: State, entry: InventoryEntry) -> Action:
         world = ClusterSnapshot({job.ref: state})
         return make_plan((job,), inventory(entry), world, TARGET, Options()).applies[0].action
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from applyprune.model.identity import Ref
-from applyprune.model.inventory import ApplyFingerprint, Entry, Inventory
+from applyprune.model.inventory import ApplyFingerprint, Inventory, InventoryEntry
 from applyprune.model.live import LiveObject
 from applyprune.model.manifest import Origin
 from applyprune.model.plan import Desired
@@ -93,7 +93,7 @@ def live(  # one keyword for each thing a test may turn
     return LiveObject(ref, uid, version, everything, full)
 
 
-def recorded(one: Desired, state: LiveObject, **changes: Any) -> Entry:
+def recorded(one: Desired, state: LiveObject, **changes: Any) -> InventoryEntry:
     """Return the entry that a confirmed apply of ``one`` left, as ``state`` showed it."""
     facts: dict[str, Any] = {
         "ref": one.ref,
@@ -105,10 +105,10 @@ def recorded(one: Desired, state: LiveObject, **changes: Any) -> Entry:
         "fingerprint": fingerprint_of(state, TARGET.manager, None),
         "wave": one.wave,
     }
-    return Entry(**{**facts, **changes})
+    return InventoryEntry(**{**facts, **changes})
 
 
-def inventory(*entries: Entry, **changes: Any) -> Inventory:
+def inventory(*entries: InventoryEntry, **changes: Any) -> Inventory:
     """Return a stored inventory of these entries."""
     facts: dict[str, Any] = {"uid": "i1", "resource_version": "9", "generation": 3}
     listed = {entry.ref: entry for entry in entries}

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from applyprune.cluster.inventory.packing import Packed
     from applyprune.model.identity import Ref
-    from applyprune.model.inventory import Entry
+    from applyprune.model.inventory import InventoryEntry
 
 SCHEMA = 2
 
@@ -134,7 +134,7 @@ def decode(body: Mapping[str, Any]) -> Root:
         raise _unreadable(target, error) from error
 
 
-def entries_in(root: Root, parts: Sequence[bytes]) -> Mapping[Ref, Entry]:
+def entries_in(root: Root, parts: Sequence[bytes]) -> Mapping[Ref, InventoryEntry]:
     """Return the entries of a root, whose lines are in ``parts``; raises InventoryError."""
     lines = b"".join(parts)
     try:
@@ -149,7 +149,7 @@ def entries_in(root: Root, parts: Sequence[bytes]) -> Mapping[Ref, Entry]:
     return found
 
 
-def entries_left(root: Root, parts: Sequence[bytes]) -> Mapping[Ref, Entry]:
+def entries_left(root: Root, parts: Sequence[bytes]) -> Mapping[Ref, InventoryEntry]:
     """Return the entries in those shards that are left; never the whole inventory."""
     try:
         return {entry.ref: entry for part in parts for entry in entries_of(part)}

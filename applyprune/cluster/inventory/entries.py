@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from applyprune.model.identity import Ref
-from applyprune.model.inventory import ApplyFingerprint, Entry, Ownership, Wave
+from applyprune.model.inventory import ApplyFingerprint, InventoryEntry, Ownership, Wave
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -16,7 +16,7 @@ T = TypeVar("T")
 _TIGHT = (",", ":")
 
 
-def lines_of(entries: Iterable[Entry]) -> list[tuple[Ref, bytes]]:
+def lines_of(entries: Iterable[InventoryEntry]) -> list[tuple[Ref, bytes]]:
     """Return each entry's ref and its line, with the newline, in the order of the refs."""
     # A tuple compares many times faster than a dataclass; there may be 100,000 of them.
     ordered = sorted(
@@ -26,7 +26,7 @@ def lines_of(entries: Iterable[Entry]) -> list[tuple[Ref, bytes]]:
     return [(entry.ref, _line(entry)) for entry in ordered]
 
 
-def entries_of(lines: bytes) -> list[Entry]:
+def entries_of(lines: bytes) -> list[InventoryEntry]:
     """Return the entries; raises ValueError, TypeError or KeyError for anything else."""
     # Only a newline ends a line: names may hold what Python's splitlines takes for an end.
     return [_entry_in(json.loads(line)) for line in lines.split(b"\n") if line]
@@ -39,11 +39,11 @@ def typed(kind: type[T], value: object) -> T:
     return value
 
 
-def _line(entry: Entry) -> bytes:
+def _line(entry: InventoryEntry) -> bytes:
     return f"{json.dumps(_entry_out(entry), ensure_ascii=False, separators=_TIGHT)}\n".encode()
 
 
-def _entry_out(entry: Entry) -> dict[str, Any]:
+def _entry_out(entry: InventoryEntry) -> dict[str, Any]:
     out: dict[str, Any] = {
         **_ref_out(entry.ref),
         "plural": entry.plural,
@@ -70,7 +70,7 @@ def _entry_out(entry: Entry) -> dict[str, Any]:
     return out
 
 
-def _entry_in(raw: Mapping[str, Any]) -> Entry:
+def _entry_in(raw: Mapping[str, Any]) -> InventoryEntry:
     stored = raw["fingerprint"]
     fingerprint = (
         None
@@ -83,7 +83,7 @@ def _entry_in(raw: Mapping[str, Any]) -> Entry:
             schema=_maybe_int(stored["schema"]),
         )
     )
-    return Entry(
+    return InventoryEntry(
         ref=_ref_in(raw),
         plural=typed(str, raw["plural"]),
         version=typed(str, raw["version"]),

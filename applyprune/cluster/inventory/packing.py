@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from applyprune.model.identity import Ref
-    from applyprune.model.inventory import Entry
+    from applyprune.model.inventory import InventoryEntry
 
 READABLE = 64 * 1024
 """Bytes of entries that stand in the root as they are; about 150 objects."""
@@ -60,7 +60,7 @@ class Packed:
     shards: tuple[Shard, ...] = ()
 
 
-def pack(entries: Iterable[Entry]) -> Packed:
+def pack(entries: Iterable[InventoryEntry]) -> Packed:
     """Return entries as they are to be stored; raises InventoryError when they are too many."""
     lines = lines_of(entries)
     if len(lines) > MOST:

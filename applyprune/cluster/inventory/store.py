@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from applyprune.cluster.client import KubernetesClient
     from applyprune.cluster.inventory.packing import Packed, Shard
     from applyprune.model.identity import Ref
-    from applyprune.model.inventory import Entry
+    from applyprune.model.inventory import InventoryEntry
     from applyprune.planning.applyset import ApplySetIdentity
 
 _TRIES = 5
@@ -54,7 +54,7 @@ class ConfigMapStore:
         # The shards that the root names now, and the entries written last: renewals write the same
         # entries again and again.
         self._named: tuple[Shard, ...] = ()
-        self._written: Mapping[Ref, Entry] | None = None
+        self._written: Mapping[Ref, InventoryEntry] | None = None
         self._packed = pack(())
         self._sweeps = False
 

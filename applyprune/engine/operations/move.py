@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from applyprune.engine.cancellation import Cancellation
     from applyprune.engine.ports import Cluster, Store
     from applyprune.model.identity import Ref
-    from applyprune.model.inventory import Entry, Inventory
+    from applyprune.model.inventory import Inventory, InventoryEntry
     from applyprune.model.live import LiveObject, State
     from applyprune.model.problem import Problem
     from applyprune.model.resources import Resource
@@ -49,7 +49,7 @@ _MOVED = "inventory move"
 _LISTED = frozenset({Move.HAND_OVER, Move.DONE})
 
 
-def _on_their_way(inventory: Inventory, steps: Sequence[MoveStep]) -> Mapping[Ref, Entry]:
+def _on_their_way(inventory: Inventory, steps: Sequence[MoveStep]) -> Mapping[Ref, InventoryEntry]:
     """Return what the source is to list while objects leave it: no prune of its own takes them."""
     leaving = {step.entry.ref for step in steps if step.action is Move.HAND_OVER}
     return {
@@ -132,7 +132,7 @@ class _Move:
 
     def _end(
         self,
-        joined: Mapping[Ref, Entry],
+        joined: Mapping[Ref, InventoryEntry],
         leaving: Inventory,
         moved: Collection[Ref],
         exit_code: int,
@@ -184,7 +184,7 @@ class _Move:
             for ref, entry in sorted(entries.items())
         ]
 
-    def _step(self, entry: Entry, resource: Resource | None, state: State) -> MoveStep:
+    def _step(self, entry: InventoryEntry, resource: Resource | None, state: State) -> MoveStep:
         return move_step(entry, resource, state, self.context.applyset, self.target)
 
     @property

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from applyprune.engine.steps.recreate import Recreator
     from applyprune.engine.steps.wait import Expectations
     from applyprune.model.identity import GroupKind, Ref
-    from applyprune.model.inventory import Entry, Wave
+    from applyprune.model.inventory import InventoryEntry, Wave
     from applyprune.model.live import LiveObject
     from applyprune.model.plan import Desired
     from applyprune.model.problem import Problem
@@ -66,7 +66,7 @@ class Applier:
     recreator: Recreator
     expectations: Expectations
     pretender: ServerDryRun
-    confirmed: dict[Ref, Entry] = field(default_factory=dict)
+    confirmed: dict[Ref, InventoryEntry] = field(default_factory=dict)
     failed: dict[Ref, str] = field(default_factory=dict)
     untouched: set[Ref] = field(default_factory=set)
     settled: dict[Ref, float] = field(default_factory=dict)

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from applyprune.engine.ports import Cluster
     from applyprune.model.events import Drift
     from applyprune.model.identity import GVK, Ref
-    from applyprune.model.inventory import Entry
+    from applyprune.model.inventory import InventoryEntry
     from applyprune.model.live import LiveObject
     from applyprune.model.plan import ApplyStep, Desired, RemoveStep
     from applyprune.model.resources import Resource
@@ -70,7 +70,7 @@ class ServerDryRun:
     """
 
     context: RunContext
-    recorded: Mapping[Ref, Entry]
+    recorded: Mapping[Ref, InventoryEntry]
     rules: Sequence[Ignored] = field(init=False)
     _namespaces: frozenset[str] = frozenset()
     _schemas: Mapping[GVK, Mapping[str, Any] | None] = field(default_factory=dict)

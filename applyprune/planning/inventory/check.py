@@ -5,7 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from applyprune.model.inventory import Entry, Inventory, Mismatch, MismatchType, Ownership, Repair
+from applyprune.model.inventory import (
+    Inventory,
+    InventoryEntry,
+    Mismatch,
+    MismatchType,
+    Ownership,
+    Repair,
+)
 from applyprune.model.live import Absent, LiveObject, Unknown
 from applyprune.planning.applyset import MANAGERS, PART_OF
 from applyprune.planning.ownership.managed_fields import own_apply_entry
@@ -51,7 +58,7 @@ def check(
     return tuple(found)
 
 
-def repaired(inventory: Inventory, findings: Sequence[Mismatch]) -> Mapping[Ref, Entry]:
+def repaired(inventory: Inventory, findings: Sequence[Mismatch]) -> Mapping[Ref, InventoryEntry]:
     """Return the entries as they are once every finding has had its remedy."""
     entries = dict(inventory.entries)
     for one in findings:
@@ -86,7 +93,7 @@ def _of_inventory(
 
 
 def _of_entry(
-    entry: Entry, world: ClusterSnapshot, target: ApplySetIdentity, *, restored: bool
+    entry: InventoryEntry, world: ClusterSnapshot, target: ApplySetIdentity, *, restored: bool
 ) -> Iterator[Mismatch]:
     ref, state = entry.ref, world.states[entry.ref]
     resource = world.resources.get(ref.group_kind)
@@ -104,7 +111,7 @@ def _of_entry(
 
 
 def _of_live(
-    entry: Entry,
+    entry: InventoryEntry,
     live: LiveObject,
     world: ClusterSnapshot,
     target: ApplySetIdentity,

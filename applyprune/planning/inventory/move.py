@@ -18,7 +18,7 @@ from applyprune.planning.applyset import PART_OF
 from applyprune.planning.ownership.owner import Owner, owner_of
 
 if TYPE_CHECKING:
-    from applyprune.model.inventory import Entry
+    from applyprune.model.inventory import InventoryEntry
     from applyprune.model.live import State
     from applyprune.model.problem import Problem
     from applyprune.model.resources import Resource
@@ -41,7 +41,7 @@ class MoveStep:
     DONE means that it has the new label already. ``entry`` is what the new set is to list.
     """
 
-    entry: Entry
+    entry: InventoryEntry
     resource: Resource | None
     action: Move
     live: LiveObject | None = None
@@ -50,7 +50,7 @@ class MoveStep:
 
 
 def move_step(
-    entry: Entry,
+    entry: InventoryEntry,
     resource: Resource | None,
     state: State,
     source: ApplySetIdentity,
@@ -86,5 +86,5 @@ def move_step(
     return MoveStep(entry, resource, Move.REFUSE, state, problem=problem)
 
 
-def _failed(entry: Entry, why: str, *, hint: str = "") -> Problem:
+def _failed(entry: InventoryEntry, why: str, *, hint: str = "") -> Problem:
     return as_problem(RunFailed(f"{entry.ref} was not moved", reason=why, hint=hint))

@@ -10,11 +10,11 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
     from applyprune.model.identity import Ref
-    from applyprune.model.inventory import Entry
+    from applyprune.model.inventory import InventoryEntry
     from applyprune.model.label_selector import Selector
 
 
-def chosen(names: Collection[str], entries: Iterable[Entry]) -> Sequence[Entry]:
+def chosen(names: Collection[str], entries: Iterable[InventoryEntry]) -> Sequence[InventoryEntry]:
     """Return the entries with the given names; all entries if there are no names."""
     return [entry for entry in entries if not names or entry.ref.is_among(names)]
 

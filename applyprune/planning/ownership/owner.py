@@ -20,7 +20,7 @@ from applyprune.planning.fields.normalize import digest, sent
 from applyprune.planning.ownership.managed_fields import own_apply_entry
 
 if TYPE_CHECKING:
-    from applyprune.model.inventory import Entry
+    from applyprune.model.inventory import InventoryEntry
     from applyprune.model.live import LiveObject
     from applyprune.model.plan import Desired
     from applyprune.planning.applyset import ApplySetIdentity
@@ -39,7 +39,7 @@ class Owner(StrEnum):
     """Another set's label is on it."""
 
 
-def owner_of(live: LiveObject, entry: Entry | None, target: ApplySetIdentity) -> Owner:
+def owner_of(live: LiveObject, entry: InventoryEntry | None, target: ApplySetIdentity) -> Owner:
     """Return whose a live object is.
 
     A label alone proves nothing: controllers copy labels to what they make (Endpoints of a
@@ -119,7 +119,7 @@ def fingerprint_of(live: LiveObject, manager: str, schema: int | None) -> ApplyF
     )
 
 
-def needs_values(desired: Desired, entry: Entry, live: LiveObject) -> bool:
+def needs_values(desired: Desired, entry: InventoryEntry, live: LiveObject) -> bool:
     """Return whether only the live values can show that nothing has changed.
 
     So it is for every Secret (no digest of its values is kept) and, once its resourceVersion has
@@ -137,7 +137,7 @@ def needs_values(desired: Desired, entry: Entry, live: LiveObject) -> bool:
 
 
 def unchanged(
-    desired: Desired, entry: Entry, live: LiveObject, *, manager: str, schema: int | None
+    desired: Desired, entry: InventoryEntry, live: LiveObject, *, manager: str, schema: int | None
 ) -> bool:
     """Return whether sending the manifest again would move nothing.
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from applyprune.model.identity import Ref
-    from applyprune.model.inventory import Entry
+    from applyprune.model.inventory import InventoryEntry
     from applyprune.model.options import Options
     from applyprune.model.plan import Desired
     from applyprune.model.problem import Problem
@@ -44,7 +44,7 @@ class Removals:
 
 
 def remove_steps(
-    entries: Iterable[Entry],
+    entries: Iterable[InventoryEntry],
     world: ClusterSnapshot,
     target: ApplySetIdentity,
     options: Options,
@@ -120,7 +120,7 @@ def _with_cascade(step: RemoveStep, cascades: Cascades, options: Options) -> Rem
 
 
 def remove_step(
-    entry: Entry, world: ClusterSnapshot, target: ApplySetIdentity, options: Options
+    entry: InventoryEntry, world: ClusterSnapshot, target: ApplySetIdentity, options: Options
 ) -> RemoveStep:
     """Decide about one entry by itself, whatever becomes of the others."""
     state = world.states[entry.ref]
@@ -141,7 +141,7 @@ def remove_step(
 
 
 def _orphan(
-    entry: Entry, resource: Resource | None, live: LiveObject, target: ApplySetIdentity
+    entry: InventoryEntry, resource: Resource | None, live: LiveObject, target: ApplySetIdentity
 ) -> RemoveStep:
     """Orphan what has any of our marks; only remove from the inventory what has none."""
     owner = owner_of(live, entry, target)
@@ -153,7 +153,7 @@ def _orphan(
 
 
 def _of_live(
-    entry: Entry,
+    entry: InventoryEntry,
     resource: Resource | None,
     live: LiveObject,
     world: ClusterSnapshot,
@@ -208,7 +208,7 @@ def _of_live(
 
 
 def _why_left(
-    entry: Entry,
+    entry: InventoryEntry,
     live: LiveObject,
     world: ClusterSnapshot,
     target: ApplySetIdentity,

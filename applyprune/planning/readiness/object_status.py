@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
     from datetime import datetime
 
-    from applyprune.model.inventory import Entry
+    from applyprune.model.inventory import InventoryEntry
     from applyprune.model.live import State
     from applyprune.model.problem import Problem
     from applyprune.planning.applyset import ApplySetIdentity
@@ -29,7 +29,12 @@ _SHOWN = 5
 
 
 def object_status(
-    entry: Entry, state: State, target: ApplySetIdentity, now: datetime, *, fields: bool = False
+    entry: InventoryEntry,
+    state: State,
+    target: ApplySetIdentity,
+    now: datetime,
+    *,
+    fields: bool = False,
 ) -> ObjectStatus:
     """Return how an object stands; ``state`` is of a full read, ``fields`` asks for its drift.
 
@@ -62,7 +67,7 @@ def is_waited_for(state: State) -> bool:
     return not isinstance(state, LiveObject) or state.annotations.get(WAIT) != Wait.SKIP
 
 
-def status_warning(entry: Entry, state: State, target: ApplySetIdentity) -> Problem | None:
+def status_warning(entry: InventoryEntry, state: State, target: ApplySetIdentity) -> Problem | None:
     """Return what is to be warned of: an object that is not there, not known, or not ours now."""
     if isinstance(state, Unknown):
         return as_problem(RunFailed(f"{entry.ref} is not known", reason=str(state.problem)))
@@ -116,7 +121,7 @@ def _names(ones: Sequence[ObjectStatus]) -> str:
     return and_more([one.ref.short for one in ones], _SHOWN)
 
 
-def _absent(entry: Entry, state: Absent) -> Readiness:
+def _absent(entry: InventoryEntry, state: Absent) -> Readiness:
     if not state.proven:
         return Readiness(Status.UNKNOWN, "nothing proves whether it is there")
     if not entry.uid:

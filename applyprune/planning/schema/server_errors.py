@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from applyprune.errors import ApiError, ApplypruneError
-    from applyprune.model.inventory import Entry
+    from applyprune.model.inventory import InventoryEntry
     from applyprune.model.live import LiveObject
     from applyprune.model.manifest import Origin
     from applyprune.model.options import Options
@@ -284,7 +284,11 @@ def is_worth_a_trial(error: ApplypruneError) -> bool:
 
 
 def why_not(
-    one: Desired, entry: Entry, live: LiveObject, target: ApplySetIdentity, options: Options
+    one: Desired,
+    entry: InventoryEntry,
+    live: LiveObject,
+    target: ApplySetIdentity,
+    options: Options,
 ) -> str:
     """Return why an object may not be deleted and created anew; empty when it may."""
     kind = one.ref.group_kind

@@ -24,8 +24,8 @@ from applyprune.errors import InventoryError
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import (
     ApplyFingerprint,
-    Entry,
     Inventory,
+    InventoryEntry,
     LockHolder,
     Ownership,
     Wave,
@@ -43,7 +43,7 @@ FINGERPRINTS = st.builds(
 )
 REFS = st.builds(Ref, st.sampled_from(["", "apps", "x.io"]), NAMES, st.just("") | NAMES, NAMES)
 ENTRIES = st.builds(
-    Entry,
+    InventoryEntry,
     ref=REFS,
     plural=NAMES,
     version=st.just("v1"),
@@ -61,11 +61,13 @@ ENTRIES = st.builds(
 HOLDER = LockHolder("r1", "me@here", "boot/1", "7@99", 15.0, 3)
 
 
-def _entry(number: int) -> Entry:
-    return Entry(Ref("", "ConfigMap", "home", f"c-{number}"), "configmaps", "v1", None, uid="u")
+def _entry(number: int) -> InventoryEntry:
+    return InventoryEntry(
+        Ref("", "ConfigMap", "home", f"c-{number}"), "configmaps", "v1", None, uid="u"
+    )
 
 
-def _inventory(*entries: Entry, **changes: Any) -> Inventory:
+def _inventory(*entries: InventoryEntry, **changes: Any) -> Inventory:
     listed = {entry.ref: entry for entry in entries}
     facts: dict[str, Any] = {"uid": "i1", "resource_version": "5", "generation": 4}
     return Inventory("web", "home", entries=listed, **{**facts, **changes})
@@ -86,7 +88,7 @@ def _read(body: dict[str, Any]) -> Inventory:
 
 @settings(max_examples=150, deadline=None)
 @given(st.lists(ENTRIES, max_size=8), st.none() | st.just(HOLDER))
-def test_inventory_round_trips(entries: list[Entry], holder: LockHolder | None) -> None:
+def test_inventory_round_trips(entries: list[InventoryEntry], holder: LockHolder | None) -> None:
     """For every legal name, and through JSON as the server keeps it."""
     inventory = _inventory(*entries, holder=holder)
     body = _stored(inventory)

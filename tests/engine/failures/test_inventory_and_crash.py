@@ -15,7 +15,7 @@ from applyprune.engine.inventory_lock import new_holder
 from applyprune.errors import InventoryError, InventoryLocked
 from applyprune.model.events import Outcome, Waiting
 from applyprune.model.identity import Ref
-from applyprune.model.inventory import Entry, LockHolder, Ownership
+from applyprune.model.inventory import InventoryEntry, LockHolder, Ownership
 from applyprune.model.options import Mode
 from applyprune.planning.applyset import PART_OF, SET_ID
 from tests.support.fault_proxy import Exchange, FaultProxy, always, faults
@@ -281,7 +281,7 @@ def test_too_large(stage: Stage, api: Api) -> None:
     store = stage.store(transport)
     inventory = store.read()
     refs = (Ref("", "ConfigMap", stage.namespace, f"c-{number}") for number in range(100_001))
-    many = {ref: Entry(ref, "configmaps", "v1", None) for ref in refs}
+    many = {ref: InventoryEntry(ref, "configmaps", "v1", None) for ref in refs}
     with pytest.raises(InventoryError, match="a set may have 100000 objects"):
         store.write(replace(inventory, entries=many))
     transport.close()

@@ -10,7 +10,7 @@ import pytest
 
 from applyprune.model.events import Outcome
 from applyprune.model.identity import Ref
-from applyprune.model.inventory import Entry
+from applyprune.model.inventory import InventoryEntry
 from applyprune.model.options import Adopt, Mode
 from applyprune.planning.applyset import PART_OF, SHARD_OF
 from tests.support.objects import config_map
@@ -26,7 +26,7 @@ FILLING = 6_000
 """So many entries that they are kept in shards."""
 
 
-def _write(stage: Stage, entries: Mapping[Ref, Entry]) -> None:
+def _write(stage: Stage, entries: Mapping[Ref, InventoryEntry]) -> None:
     """Write entries into a set's inventory beside what it lists."""
     transport = stage.transport()
     try:
@@ -37,9 +37,9 @@ def _write(stage: Stage, entries: Mapping[Ref, Entry]) -> None:
         transport.close()
 
 
-def _entry(name: str, namespace: str, uid: str) -> Entry:
+def _entry(name: str, namespace: str, uid: str) -> InventoryEntry:
     ref = Ref("", "ConfigMap", namespace, name)
-    return Entry(ref, "configmaps", "v1", None, uid=uid)
+    return InventoryEntry(ref, "configmaps", "v1", None, uid=uid)
 
 
 def _fill(stage: Stage) -> None:

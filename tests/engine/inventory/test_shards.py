@@ -15,7 +15,13 @@ from applyprune.cluster.inventory.packing import MOST, pack
 from applyprune.errors import InventoryError, InventoryIncomplete, InventoryLocked
 from applyprune.model.events import Outcome
 from applyprune.model.identity import Ref
-from applyprune.model.inventory import ApplyFingerprint, Entry, Inventory, MismatchType, Ownership
+from applyprune.model.inventory import (
+    ApplyFingerprint,
+    Inventory,
+    InventoryEntry,
+    MismatchType,
+    Ownership,
+)
 from applyprune.model.options import Mode
 from applyprune.planning.applyset import SHARD_OF
 from tests.support.objects import config_map
@@ -27,21 +33,23 @@ if TYPE_CHECKING:
     from tests.support.stage import Stage
 
 
-def _entry(ref: Ref) -> Entry:
+def _entry(ref: Ref) -> InventoryEntry:
     """Return an entry of the size that a confirmed apply leaves."""
     mark = hashlib.sha256(repr(ref).encode()).hexdigest()
     fingerprint = ApplyFingerprint(str(int(mark[:6], 16)), 1, mark[:32], "2026-11-21T10:00:00Z")
     uid = str(uuid.UUID(mark[:32]))
-    return Entry(ref, "configmaps", "v1", None, uid=uid, digest=mark[32:], fingerprint=fingerprint)
+    return InventoryEntry(
+        ref, "configmaps", "v1", None, uid=uid, digest=mark[32:], fingerprint=fingerprint
+    )
 
 
-def _dead(count: int) -> dict[Ref, Entry]:
+def _dead(count: int) -> dict[Ref, InventoryEntry]:
     """Return entries of objects in a namespace that sorts before every other and is not there."""
     refs = (Ref("", "ConfigMap", "a-gone", f"c-{number:06}") for number in range(count))
     return {ref: _entry(ref) for ref in refs}
 
 
-def _write(stage: Stage, entries: Mapping[Ref, Entry]) -> Inventory:
+def _write(stage: Stage, entries: Mapping[Ref, InventoryEntry]) -> Inventory:
     """Write these entries into the set's inventory."""
     transport = stage.transport()
     try:

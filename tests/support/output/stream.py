@@ -33,7 +33,7 @@ from applyprune.model.events import (
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import (
     ApplyFingerprint,
-    Entry,
+    InventoryEntry,
     LastRun,
     Mismatch,
     MismatchType,
@@ -86,7 +86,7 @@ _SKIPPED = Problem(
 )
 _BROKEN = Problem(ProblemKind.INVENTORY_ERROR, "it cannot be read", reason="no JSON", exit_code=3)
 
-_ENTRY = Entry(
+_ENTRY = InventoryEntry(
     ref=_CONFIG,
     plural="configmaps",
     version="v1",
