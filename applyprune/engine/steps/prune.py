@@ -10,6 +10,7 @@ from applyprune.engine.inventory_lock import DELETE_TIMEOUT, WRITE_MARGIN
 from applyprune.engine.listing import ContentCounter
 from applyprune.engine.snapshot_reader import SnapshotReader
 from applyprune.engine.steps.failures import diagnoses
+from applyprune.engine.steps.wait_deleted import DeletedObject, DeletionWait, Gone
 from applyprune.errors import (
     ApplypruneError,
     Conflict,
@@ -24,7 +25,7 @@ from applyprune.errors import (
 )
 from applyprune.model.display import and_more
 from applyprune.model.events import Event, ObjectDone, Outcome
-from applyprune.model.live import Absent, LiveObject, Unknown
+from applyprune.model.live import Absent, LiveObject
 from applyprune.model.options import DryRun, Mode
 from applyprune.model.plan import Action, RemoveStep
 from applyprune.model.resources import CRD, NAMESPACE
@@ -32,22 +33,19 @@ from applyprune.planning.ownership.managed_fields import orphan_patch
 from applyprune.planning.prune.cascade import cascade_of
 from applyprune.planning.prune.removal import remove_step
 from applyprune.planning.snapshot import CascadeContents
-from applyprune.planning.summary import waiting
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     from applyprune.engine.context import RunContext
     from applyprune.engine.steps.dry_run import ServerDryRun
     from applyprune.model.identity import Ref
+    from applyprune.model.live import State
     from applyprune.model.problem import Problem
     from applyprune.planning.snapshot import ClusterSnapshot
 
 _SHOWN = 3
 _TRIES = 8
-_FIRST_PAUSE = 0.05
-_LONGEST_PAUSE = 2.0
-_SAY_AFTER = 1.0
 _DISCOVERY_LAG = 15.0
 _SETTLING_PAUSE = 0.5
 
@@ -81,25 +79,25 @@ class Pruner:
             if failed:
                 yield from (self._skipped(step, failed) for step in batch)
                 continue
-            pending: list[RemoveStep] = []
+            deleted: list[DeletedObject] = []
             ordered = self.context.options.diff.enabled
             batch = list(self._recounted(batch))
-            for step, done in self.context.workers.each(self._step, batch, in_order=ordered):
-                if done is None:
-                    pending.append(step)
+            for done in self.context.workers.each(self._step, batch, in_order=ordered):
+                if isinstance(done, DeletedObject):
+                    deleted.append(done)
                     continue
                 yield from self.pretender.take(done.ref)
                 if done.outcome is Outcome.FAILED:
-                    failed = failed or f"{step.entry.ref.short} could not be removed"
+                    failed = failed or f"{done.ref.short} could not be removed"
                 yield done
-            for event in self._await_gone(pending, steps):
+            for event in self._await_gone(deleted, steps):
                 if isinstance(event, ObjectDone) and event.outcome is Outcome.FAILED:
                     failed = failed or f"{event.ref.short} is still there"
                 yield event
             self.context.stop.check()
 
-    def _step(self, step: RemoveStep) -> tuple[RemoveStep, ObjectDone | None]:
-        """Deal with one entry; None when its object has been deleted but is not gone yet."""
+    def _step(self, step: RemoveStep) -> ObjectDone | DeletedObject:
+        """Process one entry; returns its object if that is deleted but not gone yet."""
         try:
             for _ in range(_TRIES):
                 try:
@@ -115,23 +113,25 @@ class Pruner:
         except ApplypruneError as caught:
             error = caught
         problem = as_problem(error, where=str(step.entry.ref))
-        return step, ObjectDone(step.entry.ref, Outcome.FAILED, problem=problem)
+        return ObjectDone(step.entry.ref, Outcome.FAILED, problem=problem)
 
-    def _once(self, step: RemoveStep) -> tuple[RemoveStep, ObjectDone | None]:
+    def _once(self, step: RemoveStep) -> ObjectDone | DeletedObject:
         entry, live = step.entry, step.live
         if step.action is Action.REFUSE:
-            return step, ObjectDone(entry.ref, Outcome.FAILED, problem=step.problem)
+            return ObjectDone(entry.ref, Outcome.FAILED, problem=step.problem)
         if step.action is Action.LEAVE:
-            return step, ObjectDone(entry.ref, Outcome.NOT_PRUNED, reason=step.reason)
+            return ObjectDone(entry.ref, Outcome.NOT_PRUNED, reason=step.reason)
         if live is not None and live.uid in self.applied:
-            return step, self._done(
-                step, Outcome.REMOVED_FROM_INVENTORY, "it is in the set under another group"
+            return self._done(
+                entry.ref,
+                Outcome.REMOVED_FROM_INVENTORY,
+                "it is in the set under another group",
             )
         if step.action is Action.REMOVE_FROM_INVENTORY or live is None or step.resource is None:
-            return step, self._done(step, Outcome.REMOVED_FROM_INVENTORY, step.reason)
+            return self._done(entry.ref, Outcome.REMOVED_FROM_INVENTORY, step.reason)
         if step.action is Action.ORPHAN:
-            return step, self._orphan(step, live)
-        return step, self._delete(step, live)
+            return self._orphan(step, live)
+        return self._delete(step, live)
 
     def _orphan(self, step: RemoveStep, live: LiveObject) -> ObjectDone:
         if self.context.options.dry_run is DryRun.OFF and step.resource is not None:
@@ -146,17 +146,17 @@ class Pruner:
                     orphan_patch(live, self.context.applyset.manager),
                 )
             except NotFound:
-                return self._done(step, Outcome.REMOVED_FROM_INVENTORY, "it is gone")
-        return self._done(step, Outcome.ORPHANED, step.reason)
+                return self._done(step.entry.ref, Outcome.REMOVED_FROM_INVENTORY, "it is gone")
+        return self._done(step.entry.ref, Outcome.ORPHANED, step.reason)
 
     def _still_the_same(self, step: RemoveStep, live: LiveObject) -> None:
         if step.live is not None and live.uid != step.live.uid:
             raise Conflict("it was re-created meanwhile", code=409)
 
-    def _delete(self, step: RemoveStep, live: LiveObject) -> ObjectDone | None:
+    def _delete(self, step: RemoveStep, live: LiveObject) -> ObjectDone | DeletedObject:
         entry, resource = step.entry, step.resource
         if resource is None or self.context.options.dry_run is DryRun.CLIENT:
-            return self._done(step, self._deleted())
+            return self._done(entry.ref, self._deleted())
         dry = self.context.options.dry_run is DryRun.SERVER
         if not live.terminating:
             if not dry:
@@ -181,10 +181,10 @@ class Pruner:
             if dry:
                 self.pretender.leaving(step, live, self._deleted())
             if gone or dry:
-                return self._done(step, self._deleted())
+                return self._done(entry.ref, self._deleted())
         elif dry:
-            return self._done(step, self._deleted(), "it is being deleted already")
-        return None
+            return self._done(entry.ref, self._deleted(), "it is being deleted already")
+        return DeletedObject(resource, entry.ref, live.uid)
 
     @property
     def _reader(self) -> SnapshotReader:
@@ -271,67 +271,37 @@ class Pruner:
         return replace(again, entry=entry)
 
     def _await_gone(
-        self, pending: Sequence[RemoveStep], steps: Sequence[RemoveStep]
+        self, deleted: Sequence[DeletedObject], steps: Sequence[RemoveStep]
     ) -> Iterator[Event]:
-        """Wait until each object is gone, by its UID: the same name again is another object."""
-        began = time.monotonic()
-        pause, said = _FIRST_PAUSE, 0.0
-        last: dict[Ref, LiveObject] = {}
-        while pending:
-            left: list[RemoveStep] = []
-            for step, state in self.context.workers.each(self._look, pending):
-                if isinstance(state, LiveObject) and step.live and state.uid == step.live.uid:
-                    last[step.entry.ref] = state
-                    left.append(step)
-                elif isinstance(state, Unknown):
-                    left.append(step)
-                else:
-                    yield self._done(step, self._deleted())
-            pending = left
-            elapsed = time.monotonic() - began
-            if not pending:
-                return
-            if self.context.stop.requested or elapsed > self.context.options.wait.timeout:
-                break
-            if elapsed - said > _SAY_AFTER:
-                said = elapsed
-                yield waiting(
-                    _holders(pending, last), "gone", elapsed, self.context.options.wait.timeout
-                )
-            self.context.stop.wait(pause)
-            pause = min(pause * 1.5, _LONGEST_PAUSE)
-        stuck = [last[step.entry.ref] for step in pending if step.entry.ref in last]
+        """Wait until each object is gone; yields a failure for each that is not at the timeout."""
+        stop = self.context.stop
+        wait = DeletionWait(deleted, self.context.options.wait.timeout, stop)
+        for event in wait.events(lambda left: self.context.workers.each(self._look, left)):
+            yield self._done(event.ref, self._deleted()) if isinstance(event, Gone) else event
+        if stop.requested:
+            return
         pruning = {step.entry.ref for step in steps if step.action is Action.DELETE}
+        stuck = [wait.last[left.ref] for left in wait.pending if left.ref in wait.last]
         whys = diagnoses(stuck, pruning, self.context.cluster, self.context.workers)
-        for step in pending:
-            ref = step.entry.ref
+        for left in wait.pending:
             error = NotReady(
-                f"{ref} is deleted but not gone yet",
-                reason=whys.get(ref, "its state could not be read"),
+                f"{left.ref} is deleted but not gone yet",
+                reason=whys.get(left.ref, "its state could not be read"),
                 hint="It stays in the inventory; run again to go on.",
             )
-            yield ObjectDone(ref, Outcome.FAILED, problem=as_problem(error))
+            yield ObjectDone(left.ref, Outcome.FAILED, problem=as_problem(error))
 
-    def _look(self, step: RemoveStep) -> tuple[RemoveStep, object]:
-        if step.resource is None:
-            return step, None
-        return step, self._reader.one(step.resource, step.entry.ref, full=True)
+    def _look(self, deleted: DeletedObject) -> tuple[DeletedObject, State]:
+        return deleted, self._reader.one(deleted.resource, deleted.ref, full=True)
 
     def _deleted(self) -> Outcome:
         return Outcome.DELETED if self.context.options.mode is Mode.DELETE else Outcome.PRUNED
 
-    def _done(self, step: RemoveStep, outcome: Outcome, reason: str = "") -> ObjectDone:
+    def _done(self, ref: Ref, outcome: Outcome, reason: str = "") -> ObjectDone:
         if self.context.options.dry_run is DryRun.OFF:
-            self.gone.add(step.entry.ref)
-        return ObjectDone(step.entry.ref, outcome, reason=reason)
+            self.gone.add(ref)
+        return ObjectDone(ref, outcome, reason=reason)
 
     def _skipped(self, step: RemoveStep, why: str) -> ObjectDone:
         problem: Problem = as_problem(RunFailed(f"{step.entry.ref} was not deleted", reason=why))
         return ObjectDone(step.entry.ref, Outcome.SKIPPED, problem=problem)
-
-
-def _holders(pending: Sequence[RemoveStep], last: Mapping[Ref, LiveObject]) -> dict[Ref, str]:
-    """Return what each object that is not gone yet waits for, as far as it tells itself."""
-    finalizers = {ref: ", ".join(live.finalizers) for ref, live in last.items()}
-    refs = [step.entry.ref for step in pending]
-    return {ref: f"held by {held}" if (held := finalizers.get(ref)) else "" for ref in refs}

@@ -7,23 +7,22 @@ create, which can do nothing but create.
 
 from __future__ import annotations
 
-import time
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from applyprune.engine.inventory_lock import DELETE_TIMEOUT
 from applyprune.engine.steps.dry_run import another_name, try_create
+from applyprune.engine.steps.wait_deleted import DeletedObject, DeletionWait, Gone
 from applyprune.errors import ApplypruneError, Invalid, NotFound, NotReady, RunFailed
 from applyprune.model.inventory import Ownership
+from applyprune.model.live import Absent
 from applyprune.planning.schema.server_errors import explained, is_worth_a_trial, why_not
 
 if TYPE_CHECKING:
     from applyprune.engine.context import RunContext
-    from applyprune.model.live import LiveObject
+    from applyprune.model.live import LiveObject, State
     from applyprune.model.plan import ApplyStep, Desired
-
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,25 +86,30 @@ class Recreator:
         return True
 
     def _await_gone(self, one: Desired, live: LiveObject) -> None:
-        began, pause = time.monotonic(), _FIRST_PAUSE
-        while time.monotonic() - began < self.context.options.wait.timeout:
-            try:
-                now = self.context.cluster.get(one.resource, one.ref)
-            except NotFound:
-                return
-            if now.uid != live.uid:
+        stop = self.context.stop
+        deleted = [DeletedObject(one.resource, one.ref, live.uid)]
+        wait = DeletionWait(deleted, self.context.options.wait.timeout, stop)
+        # This is a worker's thread already.
+        for event in wait.events(lambda left: map(self._look, left)):
+            if isinstance(event, Gone) and event.replaced:
                 raise RunFailed(
                     f"{one.ref} was created by somebody else while this run was under way",
                     location=one.origin,
                     hint="Run again to decide about it.",
                 )
-            if self.context.stop.wait(pause):
-                self.context.stop.check()
-            pause = min(pause * 1.5, _LONGEST_PAUSE)
-        held = ", ".join(live.finalizers)
+        if not wait.pending:
+            return
+        stop.check()
+        held = ", ".join(wait.last.get(one.ref, live).finalizers)
         raise NotReady(
-            f"{one.ref} is deleted, to be made anew, but not gone yet",
+            f"{one.ref} is still being deleted; it cannot be re-created yet",
             location=one.origin,
             reason=f"its finalizers have not finished: {held}" if held else "",
             hint="Run again when it is gone.",
         )
+
+    def _look(self, deleted: DeletedObject) -> tuple[DeletedObject, State]:
+        try:
+            return deleted, self.context.cluster.get(deleted.resource, deleted.ref)
+        except NotFound:
+            return deleted, Absent(proven=True)

@@ -1,0 +1,69 @@
+"""The wait for deleted objects: what counts as gone, and when it ends."""
+
+from __future__ import annotations
+
+import signal
+from typing import TYPE_CHECKING
+
+import pytest
+
+from applyprune.engine.cancellation import Cancellation
+from applyprune.engine.steps.wait_deleted import DeletedObject, DeletionWait, Gone
+from applyprune.errors import Forbidden, as_problem
+from applyprune.model.identity import Ref
+from applyprune.model.live import Absent, LiveObject, State, Unknown
+from applyprune.model.resources import CONFIG_MAPS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+REF = Ref("", "ConfigMap", "default", "a")
+OTHER = Ref("", "ConfigMap", "default", "b")
+UNREAD = Unknown(as_problem(Forbidden("no", code=403)))
+
+
+def _live(uid: str, *finalizers: str) -> LiveObject:
+    return LiveObject(REF, uid, "1", {"finalizers": list(finalizers)})
+
+
+def _wait(*refs: Ref, timeout: float = 30.0) -> DeletionWait:
+    deleted = [DeletedObject(CONFIG_MAPS, ref, "uid") for ref in refs]
+    return DeletionWait(deleted, timeout, Cancellation())
+
+
+@pytest.mark.parametrize(
+    ("states", "replaced"),
+    [
+        ([Absent(proven=True)], False),
+        ([_live("uid"), Absent(proven=True)], False),
+        ([UNREAD, _live("uid"), _live("new")], True),
+    ],
+)
+def test_object_is_gone_when_its_uid_is(states: Sequence[State], replaced: bool) -> None:
+    """A state that could not be read proves nothing."""
+    left, wait = iter(states), _wait(REF)
+    events = list(wait.events(lambda pending: [(one, next(left)) for one in pending]))
+    assert events == [Gone(REF, replaced)]
+    assert not wait.pending
+
+
+def test_timeout_leaves_what_is_not_gone_as_it_was_last_read() -> None:
+    """The object that is gone is reported all the same."""
+    states: dict[Ref, State] = {REF: _live("uid", "hold"), OTHER: Absent(proven=True)}
+    wait = _wait(REF, OTHER, timeout=0.0)
+    events = list(wait.events(lambda pending: [(one, states[one.ref]) for one in pending]))
+    assert events == [Gone(OTHER, replaced=False)]
+    assert [one.ref for one in wait.pending] == [REF]
+    assert wait.last[REF].finalizers == ("hold",)
+
+
+def test_end_of_the_run_leaves_what_was_not_looked_at() -> None:
+    """Nothing is known about it, so it is not taken for gone."""
+    wait = _wait(REF)
+
+    def read(_: Sequence[DeletedObject]) -> Iterator[tuple[DeletedObject, State]]:
+        wait.cancellation.request(signal.SIGINT)
+        yield from ()
+
+    assert list(wait.events(read)) == []
+    assert [one.ref for one in wait.pending] == [REF]
