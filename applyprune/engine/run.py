@@ -178,7 +178,12 @@ class _Run:
             # To delete twice is no failure; a mistyped name is to be seen all the same.
             yield WarningRaised(as_problem(no_set(target)))
         self.plan = make_plan(
-            resolved.desired, self.inventory, self.world, target, options, hollow=request.empty
+            resolved.desired,
+            self.inventory,
+            self.world,
+            target,
+            options,
+            empty_inputs=request.empty,
         )
         silent = {ref for ref, _ in self.unknown}
         removals = tuple(step for step in self.plan.removals if step.entry.ref not in silent)

@@ -1,4 +1,4 @@
-"""Annotations by which an object asks not to be deleted: our own, and those of the peers."""
+"""The annotations that applyprune reads: its own, and those of other tools against deletion."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _ARGO_OPTIONS = {"Prune=false", "Delete=false", "Prune=confirm", "Delete=confirm
 
 
 def orphan_mark(metadata: Mapping[str, object]) -> str:
-    """Return ``key: value`` of the first mark that forbids deletion, empty when there is none.
+    """Return ``key: value`` of the first annotation that forbids deletion; empty if there is none.
 
-    Flux reads its mark from labels as well as annotations, so all marks are looked for in both.
+    Flux reads its annotation from labels too, so all annotations are searched in both.
     """
     for part in ("annotations", "labels"):
         marks = metadata.get(part)

@@ -1,6 +1,6 @@
-"""Manifests → desired objects: endpoint, scope and namespace settled, before anything is written.
+"""Turn manifests into desired objects: find endpoint, scope and namespace before any write.
 
-Refs are final here: from discovery or, for a kind that is yet to come, from the CRD in the input.
+The refs are final: they come from discovery or, for a new kind, from the CRD in the input.
 """
 
 from __future__ import annotations
@@ -39,37 +39,36 @@ _NAME = ("metadata", "name")
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """The desired objects in the order of their waves, and what the user should know of them.
-
-    ``unknown`` are those of an API group whose server does not answer: they fail, no other does.
-    """
+    """The result of ``resolve``."""
 
     desired: tuple[Desired, ...]
+    """The desired objects in the order of their waves."""
     warnings: tuple[Problem, ...]
     unknown: tuple[tuple[Ref, Problem], ...] = ()
+    """The objects of an API group whose server does not answer: only these fail."""
 
 
 class _Silent(InputError):
-    """What an object is cannot be told: the server of its API group does not answer."""
+    """The kind of an object is unknown: the server of its API group does not answer."""
 
 
 def resolve(
     manifests: Sequence[Manifest],
     catalogue: ResourceMap,
-    target: ApplySetIdentity,
+    applyset: ApplySetIdentity,
     *,
     namespace: str,
     options: Options = _PLAIN,
     elsewhere: Collection[Ref] = (),
 ) -> Resolved:
-    """Settle every manifest, and return those that the options select.
+    """Resolve every manifest, and return those that the options select.
 
-    ``namespace`` fills in a missing one and never overrides one; that is what the option for it
-    does, and it leaves what manifests name in their own fields as it is. What is not selected must
-    be right all the same: the others may depend on it. They may depend on what is ``elsewhere``,
-    too. Raises InputErrors with everything that is wrong: an unknown kind, one object twice, an
-    ApplySet label that is already there, the set's own inventory, an annotation that cannot be
-    read, a dependency that is missing or goes round in a circle.
+    ``namespace`` is used for objects without a namespace. Only options.namespace_override replaces
+    a namespace; it does not change namespaces in other fields of manifests. An object that is not
+    selected must also be valid, because others may depend on it. Objects may also depend on refs in
+    ``elsewhere``. Raises InputErrors with all errors: an unknown kind, a duplicate object, an
+    ApplySet label in a manifest, the set's own inventory, an invalid annotation, a missing
+    dependency, or a cycle.
     """
     coming = {
         resource.gvk: resource
@@ -86,32 +85,32 @@ def resolve(
     selected: set[Ref] = set()
     moved: dict[Ref, Ref] = {}
     for manifest in manifests:
-        home = override or manifest.namespace or namespace
+        own_namespace = override or manifest.namespace or namespace
         is_selected = selector is None or selector.matches(labels_of(manifest))
         try:
             resource = _resource(manifest, catalogue, coming)
-            one = _settle(manifest, resource, target, home)
-            _check(one, manifest, target, desired, override=override)
+            candidate = _settle(manifest, resource, applyset, own_namespace)
+            _check(candidate, manifest, applyset, desired, override=override)
         except _Silent as error:
             if is_selected:
-                unknown.append((_likely_ref(manifest, home), as_problem(error)))
+                unknown.append((_likely_ref(manifest, own_namespace), as_problem(error)))
             continue
         except InputError as error:
             errors.append(error)
-            # It is in the input all the same: what depends on it lacks nothing.
-            likely = _likely_ref(manifest, home)
+            # It is in the input, so objects that depend on it need no further error.
+            likely = _likely_ref(manifest, own_namespace)
             wrong |= {likely, replace(likely, namespace="")}
             continue
-        desired[one.ref] = one
+        desired[candidate.ref] = candidate
         if is_selected:
-            selected.add(one.ref)
+            selected.add(candidate.ref)
         if override and resource.namespaced:
-            moved[replace(one.ref, namespace=manifest.namespace or namespace)] = one.ref
+            moved[replace(candidate.ref, namespace=manifest.namespace or namespace)] = candidate.ref
         if manifest.namespace and not resource.namespaced:
             warnings.append(
                 Problem(
                     kind=ProblemKind.IGNORED_NAMESPACE,
-                    message=f"{one.ref.short} is cluster-scoped: its namespace is ignored",
+                    message=f"{candidate.ref.short} is cluster-scoped: its namespace is ignored",
                     location=str(manifest.origin),
                     origin=manifest.origin,
                     field=("metadata", "namespace"),
@@ -125,7 +124,7 @@ def resolve(
     except InputError as error:
         errors.append(error)
     raise_all(errors)
-    taken = tuple(one for one in ordered if one.ref in selected)
+    taken = tuple(candidate for candidate in ordered if candidate.ref in selected)
     return Resolved(taken, tuple(warnings), tuple(unknown))
 
 
@@ -134,9 +133,9 @@ def labels_of(manifest: Manifest) -> Mapping[str, Any]:
     return mapping(manifest.body["metadata"].get("labels"))
 
 
-def _likely_ref(manifest: Manifest, home: str) -> Ref:
-    """Return what names an object whose scope is not known."""
-    return Ref(manifest.gvk.group, manifest.gvk.kind, home, manifest.name)
+def _likely_ref(manifest: Manifest, namespace: str) -> Ref:
+    """Return the probable ref of an object whose scope is unknown."""
+    return Ref(manifest.gvk.group, manifest.gvk.kind, namespace, manifest.name)
 
 
 def _resource(
@@ -148,7 +147,7 @@ def _resource(
     gvk = manifest.gvk
     if gvk.group in catalogue.stale:
         raise _Silent(
-            f"cannot tell what {gvk} is",
+            f"the kind {gvk} is unknown",
             location=manifest.origin,
             reason=f"the server of the API group {gvk.group} does not answer",
             hint=f"See `kubectl get apiservice {gvk.version}.{gvk.group}`.",
@@ -157,20 +156,20 @@ def _resource(
     is_kind = any(kind.kind == gvk.kind for kind in kinds)
     is_group = any(kind.group == gvk.group for kind in kinds)
     raise InputError(
-        f"the server knows no kind {gvk.kind} in {gvk.api_version}",
+        f"no matches for kind {gvk.kind} in {gvk.api_version}",
         location=manifest.origin,
         hint=advice_for_kind(gvk, catalogue, coming.values()),
-        # Where the kind is right, the group or version is wrong.
+        # If the kind exists in another group, the group or version is wrong.
         field=("kind",) if is_group and not is_kind else ("apiVersion",),
     )
 
 
 def _settle(
-    manifest: Manifest, resource: Resource, target: ApplySetIdentity, namespace: str
+    manifest: Manifest, resource: Resource, applyset: ApplySetIdentity, namespace: str
 ) -> Desired:
-    home = namespace if resource.namespaced else ""
-    ref = Ref(resource.group, resource.kind, home, manifest.name)
-    body = normalize(manifest.body, namespace=home, set_id=target.id)
+    own_namespace = namespace if resource.namespaced else ""
+    ref = Ref(resource.group, resource.kind, own_namespace, manifest.name)
+    body = normalize(manifest.body, namespace=own_namespace, set_id=applyset.id)
     spec = mapping(body.get("spec"))
     return Desired(
         ref=ref,
@@ -191,35 +190,35 @@ def _settle(
 
 
 def _check(
-    one: Desired,
+    desired: Desired,
     manifest: Manifest,
-    target: ApplySetIdentity,
+    applyset: ApplySetIdentity,
     seen: Mapping[Ref, Desired],
     *,
     override: str,
 ) -> None:
-    if (twin := seen.get(one.ref)) is not None:
-        together = " --namespace-override puts both there." if override else ""
+    if (twin := seen.get(desired.ref)) is not None:
+        together = " --namespace-override gives both the same namespace." if override else ""
         raise InputError(
-            f"{one.ref} is in the set twice",
+            f"{desired.ref} is in the set twice",
             location=manifest.origin,
             reason=f"it is also in {twin.origin}",
-            hint=f"Remove one of the two.{together}",
+            hint=f"Remove the duplicate.{together}",
             marks=(Mark(_NAME, "here"), Mark(_NAME, "and here", twin.origin)),
         )
     labels = labels_of(manifest)
     for label in (PART_OF, SET_ID):
         if label in labels:
             raise InputError(
-                f"{one.ref} already carries the label {label}",
+                f"{desired.ref} already has the label {label}",
                 location=manifest.origin,
-                reason="applyprune sets it: it says which set an object belongs to",
+                reason="applyprune sets this label to the set that owns the object",
                 hint="Remove the label from the manifest.",
                 field=("metadata", "labels", label),
             )
-    if target.records_in(one.ref):
+    if applyset.records_in(desired.ref):
         raise InputError(
-            f"{one.ref} is the inventory of this very set",
+            f"{desired.ref} is the inventory of this set",
             location=manifest.origin,
             hint="Remove it from the input, or choose another name for the set.",
             field=_NAME,

@@ -1,11 +1,10 @@
-"""What somebody else has changed in an object since our last apply of the very same manifest.
+"""Detect drift: what others have changed in an object since our last apply.
 
-What somebody else has changed since the set's last apply, by the server's own bookkeeping.
-
-No manifest is needed, and so nothing can be said of the value that the set wants: managedFields
-holds paths. A change that leaves no manager behind is not seen here: an admission policy that
-rewrites a field of ours during another's write, and an associative list that was put in another
-order. A comparison with the manifests (`diff`) sees these too.
+With the manifest (`diff`), drift is what an apply of the same manifest would set back. Without the
+manifest (`status`), drift is read from managedFields, which contains paths and no values, so the
+desired value is unknown. Two changes are then invisible, because they leave no manager: an
+admission policy rewrites our field during another's write, or an associative list gets another
+order.
 """
 
 from __future__ import annotations
@@ -35,36 +34,35 @@ if TYPE_CHECKING:
 
 
 def drifted_from_manifest(
-    one: Desired, entry: InventoryEntry | None, live: LiveObject | None, manager: str
+    desired: Desired, entry: InventoryEntry | None, live: LiveObject | None, manager: str
 ) -> bool:
-    """Return whether an object that an apply would change was changed by somebody else.
+    """Return whether somebody else has changed an object that an apply would change.
 
-    So it is when its manifest is the one that was applied last. Of a Secret no digest of its values
-    is kept: there our own managedFields entry must have moved as well. An object that is gone has
-    drifted too.
+    This is so if its manifest is the last applied manifest. For a Secret, no digest of its values
+    is stored, so our managedFields entry must have changed too. A missing object has also drifted.
     """
-    if entry is None or not entry.uid or entry.digest != one.digest:
+    if entry is None or not entry.uid or entry.digest != desired.digest:
         return False
-    if live is None or not is_secret(one.body):
+    if live is None or not is_secret(desired.body):
         return True
     return entry.fingerprint is None or not same_apply_entry(entry.fingerprint, live, manager)
 
 
 def manifest_drift(
-    before: LiveObject, after: LiveObject, target: ApplySetIdentity
+    before: LiveObject, after: LiveObject, applyset: ApplySetIdentity
 ) -> tuple[Drift, ...]:
-    """Return each field that our apply would set back, and who has written it.
+    """Return each field that our apply would set back, and its writer.
 
-    ``before`` is the live object and ``after`` the reply to a dry run, both read in full.
+    ``before`` is the live object and ``after`` the response of a dry run, both read in full.
     """
-    ours = own_apply_entry(after, target.manager)
+    ours = own_apply_entry(after, applyset.manager)
     secret = is_secret(before.body or {})
     found = []
     for path in leaves((ours or {}).get("fieldsV1") or {}):
         wanted, there = value_at(after.body, path), value_at(before.body, path)
         if wanted != there:
-            found.append(_drift(path, wanted, there, before, target, secret=secret))
-    return tuple(sorted(found, key=lambda one: one.path))
+            found.append(_drift(path, wanted, there, before, applyset, secret=secret))
+    return tuple(sorted(found, key=lambda drift: drift.path))
 
 
 def _drift(
@@ -72,14 +70,14 @@ def _drift(
     wanted: object,
     there: object,
     live: LiveObject,
-    target: ApplySetIdentity,
+    applyset: ApplySetIdentity,
     *,
     secret: bool,
 ) -> Drift:
-    writer = _writer(live, path, target)
-    # Labels and the like of a Secret are no secret, but which is which no path need decide.
+    writer = _writer(live, path, applyset)
+    # Labels and the like of a Secret are not secret, but masking every field is simple and safe.
     wants, found = (
-        "none" if one is MISSING else shown(one, secret=secret) for one in (wanted, there)
+        "none" if value is MISSING else shown(value, secret=secret) for value in (wanted, there)
     )
     return Drift(
         to_pointer(path),
@@ -91,14 +89,16 @@ def _drift(
     )
 
 
-def _writer(live: LiveObject, path: Path, target: ApplySetIdentity) -> Mapping[str, Any]:
-    """Return the latest foreign entry that owns a field; empty when nobody does: it was removed."""
-    owners = [one for one in _foreign(live, target) if owns(one.get("fieldsV1") or {}, path)]
-    return max(owners, key=lambda one: str(one.get("time", "")), default={})
+def _writer(live: LiveObject, path: Path, applyset: ApplySetIdentity) -> Mapping[str, Any]:
+    """Return the latest foreign entry that owns a field; empty if the field was removed."""
+    owners = [
+        entry for entry in _foreign(live, applyset) if owns(entry.get("fieldsV1") or {}, path)
+    ]
+    return max(owners, key=lambda entry: str(entry.get("time", "")), default={})
 
 
-def _foreign(live: LiveObject, target: ApplySetIdentity) -> Iterator[Mapping[str, Any]]:
-    ours = {target.manager, target.yielded}
+def _foreign(live: LiveObject, applyset: ApplySetIdentity) -> Iterator[Mapping[str, Any]]:
+    ours = {applyset.manager, applyset.yielded}
     for entry in live.managed_fields:
         if entry.get("subresource") != "status" and (
             entry.get("manager") not in ours or entry.get("operation") != "Apply"
@@ -113,26 +113,26 @@ def _operation(writer: Mapping[str, Any]) -> str:
 
 
 def drifted_from_record(entry: InventoryEntry, live: LiveObject, manager: str) -> bool | None:
-    """Return whether a field of the set's has been changed since its last apply.
+    """Return whether a field of the set has been changed since the last apply.
 
-    None where nothing can tell: no apply of this object was ever confirmed.
+    Return None if unknown, because no apply of this object was ever confirmed.
     """
     if not entry.uid or entry.fingerprint is None:
         return None
     if entry.uid != live.uid:
-        return True  # somebody has deleted it and made another one
+        return True  # somebody has deleted and recreated it
     if entry.fingerprint.resource_version == live.resource_version:
         return False
-    # The server alters our entry on every outside change or removal of a field that is ours.
+    # The server changes our entry whenever somebody else changes or removes a field of ours.
     return not same_apply_entry(entry.fingerprint, live, manager)
 
 
 def recorded_drift(live: LiveObject, manager: str) -> tuple[Drift, ...]:
     """Return the fields that others own and have written since the set's last apply.
 
-    Of an object that has drifted these are the fields that the set has lost, and what others have
-    added; a field that was removed has no owner any more and is not among them. ``live`` is read in
-    full; values of Secrets are masked.
+    For a drifted object, these are the fields that the set has lost, and the fields that others
+    have added. A removed field has no owner, so it is not included. ``live`` is read in full.
+    Values of Secrets are masked.
     """
     ours = own_apply_entry(live, manager) or {}
     since, mine = str(ours.get("time", "")), ours.get("fieldsV1") or {}
@@ -140,10 +140,10 @@ def recorded_drift(live: LiveObject, manager: str) -> tuple[Drift, ...]:
     found: dict[str, Drift] = {}
     for entry in live.managed_fields:
         who, time = str(entry.get("manager", "")), str(entry.get("time", ""))
-        # What a controller reports in the status is its own affair.
+        # The status belongs to controllers.
         if who in {manager, yielded_manager(manager)} or entry.get("subresource") == "status":
             continue
-        # The server keeps no time of a write to the scale subresource.
+        # The server stores no time for a write to the scale subresource.
         if time and time < since:
             continue
         for path in leaves(entry.get("fieldsV1") or {}):

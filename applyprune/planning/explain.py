@@ -1,4 +1,4 @@
-"""Why a run would do with one object what it would do: all that it was judged by, in order."""
+"""Explain what a run would do with one object: every fact that decided it, in order."""
 
 from __future__ import annotations
 
@@ -28,42 +28,42 @@ ORPHAN = "applyprune.dev/prune: disabled"
 
 @dataclass(frozen=True, slots=True)
 class ExplainInput:
-    """One object, and everything that a run would know when it decides about it.
-
-    ``by_input`` says that there was an input; without one, ``plan`` is of a prune in which this
-    object alone has left the set. ``owner`` names the other set whose label it bears.
-    """
+    """One object, and all facts that a run has when it decides about the object."""
 
     ref: Ref
     state: State
     plan: Plan
+    """The plan of the run; without an input, of a prune in which only this object left the set."""
     inventory: Inventory
-    target: ApplySetIdentity
+    applyset: ApplySetIdentity
     by_input: bool
+    """Whether an input was given."""
     schemas: Mapping[GroupKind, int | None] = field(default_factory=dict, hash=False)
+    """The generation of the CRD of each custom kind."""
     owner: str = ""
+    """The name of the other set whose label the object has; empty if none or unknown."""
 
     @property
     def entry(self) -> InventoryEntry | None:
-        """Return what the inventory records of it."""
+        """Return the object's entry in the inventory; None if it is not listed."""
         return self.inventory.entries.get(self.ref)
 
     @property
     def step(self) -> ApplyStep | RemoveStep | None:
-        """Return what the plan says of it; None when no run touches it."""
+        """Return the object's step in the plan; None if no run changes it."""
         for applied in self.plan.applies:
             if applied.desired.ref == self.ref:
                 return applied
-        return next((one for one in self.plan.removals if one.entry.ref == self.ref), None)
+        return next((step for step in self.plan.removals if step.entry.ref == self.ref), None)
 
     @property
     def desired(self) -> Desired | None:
-        """Return what the input wants of it."""
+        """Return the desired object of the input; None if it is not in the input."""
         return self.step.desired if isinstance(self.step, ApplyStep) else None
 
 
 def explained(case: ExplainInput) -> Explanation:
-    """Return the verdict and the reasons; no part of them holds a value of the object."""
+    """Return the verdict and the reasons; they contain no values of the object."""
     reasons = (
         *_of_input(case),
         *_of_record(case),
@@ -81,7 +81,7 @@ def _of_input(case: ExplainInput) -> Iterator[str]:
     if not case.by_input and case.entry is None:
         yield "no input was given"
     elif not case.by_input:
-        yield "no input was given: it is judged as if it alone had left the set"
+        yield "no input was given: assume that only this object has left the set"
     elif case.desired is None:
         yield "it is not in the input"
     else:
@@ -94,19 +94,20 @@ def _of_record(case: ExplainInput) -> Iterator[str]:
         yield "the inventory does not list it"
         return
     how = "created" if entry.ownership is Ownership.OWNED else "adopted"
-    uid = f"UID {entry.uid}" if entry.uid else "no apply of it was ever confirmed"
-    before = "was absent before" if entry.uid_before_apply is None else "was there before"
+    uid = f"UID {entry.uid}" if entry.uid else "no apply was ever confirmed"
+    before = "did not exist before" if entry.uid_before_apply is None else "existed before"
     yield f"the inventory lists it: {how} by this set, {uid}; it {before} its last apply"
     if entry.deleting:
-        yield "a run that was cut off meant to delete it"
+        yield "an interrupted run was about to delete it"
     if entry.orphaning:
-        yield "a run that was cut off meant to orphan it"
+        yield "an interrupted run was about to orphan it"
     if case.desired is not None:
         same = entry.digest == case.desired.digest
         if not entry.digest:
-            yield "nothing is recorded of the manifest that was applied last"
+            yield "the last applied manifest is unknown"
         else:
-            yield f"its manifest is {'the one' if same else 'not the one'} that was applied last"
+            relation = "the same as" if same else "different from"
+        yield f"its manifest is {relation} the last applied manifest"
 
 
 def _of_live(case: ExplainInput) -> Iterator[str]:
@@ -115,39 +116,40 @@ def _of_live(case: ExplainInput) -> Iterator[str]:
         yield f"it could not be read: {state.problem}"
         return
     if isinstance(state, Absent):
-        yield "it is not there" + ("" if state.proven else ", as far as a list can tell")
+        yield "it does not exist" + ("" if state.proven else ", according to a list")
         return
-    told = ""
+    recorded = ""
     if entry is not None and entry.uid:
-        told = ", the recorded one" if entry.uid == state.uid else ", not the recorded one"
-    yield f"it is there: UID {state.uid}{told}"
+        same = entry.uid == state.uid
+        recorded = ", as in the inventory" if same else ", but the inventory has another UID"
+    yield f"it exists: UID {state.uid}{recorded}"
     label = state.labels.get(PART_OF, "")
-    if label == case.target.id:
-        yield "it bears this set's label"
+    if label == case.applyset.id:
+        yield "it has this set's label"
     elif label:
-        yield f"it bears the label of another set: {case.owner or label}"
+        yield f"it has the label of another set: {case.owner or label}"
     else:
-        yield "it bears no set's label"
-    applied = own_apply_entry(state, case.target.manager)
+        yield "it has no set's label"
+    applied = own_apply_entry(state, case.applyset.manager)
     if applied is not None:
-        yield f"{case.target.manager} has applied it, {applied.get('time', 'nobody knows when')}"
+        yield f"{case.applyset.manager} has applied it, {applied.get('time', 'time unknown')}"
     else:
-        yield f"{case.target.manager} is not among its field managers"
+        yield f"{case.applyset.manager} is not among its field managers"
     if state.terminating:
-        held = f", held by {', '.join(state.finalizers)}" if state.finalizers else ""
+        held = f", blocked by {', '.join(state.finalizers)}" if state.finalizers else ""
         yield f"it is being deleted{held}"
 
 
 def _of_fingerprint(case: ExplainInput) -> Iterator[str]:
-    """Tell each part of the fingerprint by which a run knows that nothing has changed."""
+    """Yield what has and has not changed since the fingerprint of the last apply."""
     live, entry = case.state, case.entry
     if entry is None or not isinstance(live, LiveObject):
         return
     then = entry.fingerprint
     if then is None:
-        yield "there is no fingerprint of the last apply: it was cut off, or its reply was lost"
+        yield "no fingerprint of the last apply: the run was interrupted, or the response was lost"
         return
-    now = fingerprint_of(live, case.target.manager, case.schemas.get(case.ref.group_kind))
+    now = fingerprint_of(live, case.applyset.manager, case.schemas.get(case.ref.group_kind))
     parts = [("resourceVersion", then.resource_version == live.resource_version)]
     if then.generation is not None or live.generation is not None:
         parts.append(("generation", then.generation == live.generation))
@@ -160,7 +162,10 @@ def _of_fingerprint(case: ExplainInput) -> Iterator[str]:
     parts.append(("the time of its apply", now is not None and now.time == then.time))
     if case.ref.group_kind in case.schemas:
         parts.append(("its CRD's generation", then.schema == case.schemas[case.ref.group_kind]))
-    for holds, words in ((True, "as at the last apply"), (False, "changed since")):
+    for holds, words in (
+        (True, "unchanged since the last apply"),
+        (False, "changed since the last apply"),
+    ):
         named = [name for name, same in parts if same is holds]
         if named:
             yield f"{words}: {', '.join(named)}"
@@ -183,8 +188,8 @@ def _of_orphaning(case: ExplainInput) -> Iterator[str]:
     if isinstance(case.state, LiveObject):
         if (rule := orphan_mark(case.state.metadata)) and rule != recorded:
             yield f"marked to be orphaned: {rule}"
-        if case.entry and (owner := foreign_owner(case.state, case.target.manager)):
-            yield f"it has an owner of somebody else's: {owner}"
+        if case.entry and (owner := foreign_owner(case.state, case.applyset.manager)):
+            yield f"somebody else has set an owner: {owner}"
 
 
 def _of_guards(case: ExplainInput) -> Iterator[str]:
@@ -205,16 +210,18 @@ def _verdict(case: ExplainInput) -> str:
     if isinstance(step, ApplyStep):
         return _of_apply(step, case.entry)
     if isinstance(step, RemoveStep):
-        told = _of_removal(step, case.plan)
-        return told if case.by_input else f"If it left the set: {told[0].lower()}{told[1:]}"
-    if isinstance(case.state, LiveObject) and case.state.labels.get(PART_OF) == case.target.id:
-        check = f"`applyprune inventory check {case.target.arguments}` tells whether it should be."
-        return f"No run touches it: it bears the set's label and is not listed. {check}"
+        verdict = _of_removal(step, case.plan)
+        if case.by_input:
+            return verdict
+        return f"If it left the set: {verdict[0].lower()}{verdict[1:]}"
+    if isinstance(case.state, LiveObject) and case.state.labels.get(PART_OF) == case.applyset.id:
+        check = f"To check: `applyprune inventory check {case.applyset.arguments}`."
+        return f"No run changes it: it has the set's label, but is not in the inventory. {check}"
     if case.owner or (isinstance(case.state, LiveObject) and PART_OF in case.state.labels):
-        return "No run of this set touches it: it is another set's."
+        return "No run of this set changes it: it belongs to another set."
     if isinstance(case.state, Absent):
-        return "There is no such object, neither here nor in this set."
-    return "No run of this set touches it: it is neither in the input nor listed."
+        return "No such object, neither in the cluster nor in this set."
+    return "No run of this set changes it: it is neither in the input nor in the inventory."
 
 
 def _of_apply(step: ApplyStep, entry: InventoryEntry | None) -> str:
@@ -222,20 +229,20 @@ def _of_apply(step: ApplyStep, entry: InventoryEntry | None) -> str:
         case Action.CREATE:
             return "It would be created."
         case Action.NOTHING:
-            why = step.reason or "it is as its last apply left it"
-            return f"Nothing would be sent: {why}. --reapply-all sends it all the same."
+            reason = step.reason or "it is unchanged since the last apply"
+            return f"Nothing would be sent: {reason}. --reapply-all sends it anyway."
         case Action.UPDATE:
             changed = entry is not None and entry.digest not in {"", step.desired.digest}
-            why = "its manifest has changed" if changed else "others may have changed it"
-            return f"It would be applied: {step.reason or why}."
+            reason = "its manifest has changed" if changed else "others may have changed it"
+            return f"It would be applied: {step.reason or reason}."
         case _:
-            return "It would not be applied; why, and what can be done, is said above."
+            return "It would not be applied. The reasons above say why."
 
 
 def _of_removal(step: RemoveStep, plan: Plan) -> str:
     match step.action:
         case Action.DELETE if plan.no_prune:
-            return "It would be deleted, but for what is said above."
+            return "It would be deleted, but the reasons above prevent it."
         case Action.DELETE:
             orphan = f"--orphan {step.entry.ref.short}, or the annotation {ORPHAN}"
             return f"It would be deleted. To orphan it instead: {orphan}."
@@ -248,6 +255,6 @@ def _of_removal(step: RemoveStep, plan: Plan) -> str:
         case Action.REMOVE_FROM_INVENTORY:
             return f"It would only be removed from the inventory: {step.reason}."
         case Action.LEAVE:
-            return f"It would stay, and stay listed: {step.reason}."
+            return f"It would not be pruned, and stay in the inventory: {step.reason}."
         case _:
-            return "It would stay, and stay listed; why, and what can be done, is said above."
+            return "It would not be pruned, and stay in the inventory. The reasons above say why."

@@ -1,9 +1,8 @@
-"""Which objects go before which: waves by kind and dependency; all of a wave goes at once.
+"""Put the objects of a set in order: waves by kind and dependency, whatever the input's order.
 
-Deletion takes the waves in reverse, so custom resources go before their CRD and contents before
-their namespace. The table is by group and kind: a bare kind may belong to anybody's CRD.
-
-The order of a set: each object after what it depends on, whatever order it was read in.
+All objects of a wave are applied in parallel. Deletion uses the reverse order, so that custom
+resources are deleted before their CRD, and contents before their namespace. The table has groups
+and kinds, because a kind alone may belong to any CRD.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ _ADMISSION = "admissionregistration.k8s.io"
 _FIRST: tuple[frozenset[GroupKind], ...] = (
     frozenset({NAMESPACE}),
     frozenset({CRD}),
-    # What others name or are bounded by.
+    # Objects that others refer to or are limited by.
     frozenset(
         {
             GroupKind("", "ConfigMap"),
@@ -94,10 +93,10 @@ _BUILT_IN = frozenset(
     }
 )
 _WORKLOADS = len(_FIRST)
-# After the workloads, and so deleted before them: the controller that must run the finalizers of
-# a custom resource is often a Deployment of the same set.
+# After the workloads, and so deleted before them: the controller that handles the finalizers of a
+# custom resource is often a Deployment of the same set.
 _CUSTOM = _WORKLOADS + 1
-# What routes or refuses other requests comes when everything else is there.
+# Kinds that route or reject other requests come after everything else.
 _LAST = frozenset(
     {
         GroupKind("apiregistration.k8s.io", "APIService"),
@@ -115,7 +114,7 @@ _RANKS = {kind: rank for rank, kinds in enumerate(_FIRST) for kind in kinds} | d
 
 
 def is_built_in(group: str) -> bool:
-    """Return whether the API server serves a group by itself: no CRD stands behind it."""
+    """Return whether the API server itself serves a group, without a CRD."""
     return group in _BUILT_IN
 
 
@@ -125,7 +124,7 @@ def rank_of(group_kind: GroupKind) -> int:
 
 
 def wave_of(group_kind: GroupKind, *, asked: int = 0) -> Wave:
-    """Return the wave of an object without dependencies whose manifest asks for wave ``asked``."""
+    """Return the wave of an object without dependencies; ``asked`` is the annotation's wave."""
     return Wave(asked, rank_of(group_kind))
 
 
@@ -139,36 +138,38 @@ def in_order(
     moved: Mapping[Ref, Ref] = MappingProxyType({}),
     elsewhere: Collection[Ref] = (),
 ) -> tuple[Desired, ...]:
-    """Return the objects with their waves and dependencies, first what goes first.
+    """Return the objects in the order of their waves, with waves and dependencies set.
 
-    An object goes in the wave that it asks for, at the rank of its kind, and after everything that
-    it depends on. ``moved`` tells what became of the refs that the manifests themselves name, and
-    what is ``elsewhere``, or in the input and cannot be used, may be depended on without being in
-    the set. Raises InputErrors for other dependencies that are not in the set, and for cycles.
+    The order is the wave of the annotation, then the rank of the kind, then the dependencies.
+    ``moved`` maps refs in manifests to the refs after a namespace override. Objects may depend on
+    refs in ``elsewhere``, which are not in the set, or are invalid in the input. Raises InputErrors
+    for other dependencies that are not in the set, and for cycles.
     """
     brings = brought(desired)
     errors: list[InputError] = []
     asked: dict[Ref, int] = {}
     settled: dict[Ref, Desired] = {}
-    for ref, one in desired.items():
+    for ref, member in desired.items():
         try:
-            asked[ref] = _wave_asked(one)
+            asked[ref] = _wave_asked(member)
         except InputError as error:
             errors.append(error)
             asked[ref] = 0
         depends_on: tuple[Ref, ...] = ()
         try:
-            named = asked_for(one.body["metadata"], one.origin)
+            named = asked_for(member.body["metadata"], member.origin)
             depends_on = tuple(need if need in desired else moved.get(need, need) for need in named)
-            _refuse_missing(one, depends_on, desired, elsewhere)
+            _refuse_missing(member, depends_on, desired, elsewhere)
         except InputError as error:
             errors.append(error)
-        needs = frozenset(need for need in needed(one, brings) if need in desired and need != ref)
-        settled[ref] = replace(one, depends_on=depends_on, needs=needs)
+        needs = frozenset(
+            need for need in needed(member, brings) if need in desired and need != ref
+        )
+        settled[ref] = replace(member, depends_on=depends_on, needs=needs)
     order, cycles = _sorted(
         {
-            ref: sorted({need for need in (*one.depends_on, *one.needs) if need in settled})
-            for ref, one in sorted(settled.items())
+            ref: sorted({need for need in (*member.depends_on, *member.needs) if need in settled})
+            for ref, member in sorted(settled.items())
         }
     )
     raise_all([*errors, *(_cycle(cycle, settled) for cycle in cycles)])
@@ -180,20 +181,20 @@ def in_order(
             wave = max(wave, earlier._replace(depth=earlier.depth + 1))
         waves[ref] = wave
     done = (replace(settled[ref], wave=wave) for ref, wave in waves.items())
-    return tuple(sorted(done, key=lambda one: (one.wave, one.ref)))
+    return tuple(sorted(done, key=lambda member: (member.wave, member.ref)))
 
 
 def _sorted(
     graph: Mapping[Ref, Sequence[Ref]],
 ) -> tuple[Mapping[Ref, Sequence[Ref]], Sequence[Sequence[Ref]]]:
-    """Return a graph in the order of its dependencies, and the circles that were cut for that."""
+    """Return a graph in the order of its dependencies, and the cycles that were cut for that."""
     left = {ref: list(befores) for ref, befores in graph.items()}
     cycles: list[Sequence[Ref]] = []
     while True:
         try:
             order = tuple(TopologicalSorter(left).static_order())
         except CycleError as error:
-            # The sorter names the first again at the end, each after what depends on it.
+            # The sorter repeats the first node at the end, and lists a node after its dependents.
             cycle = list(reversed(error.args[1]))
             cycles.append(cycle)
             left[cycle[0]].remove(cycle[1])
@@ -201,13 +202,13 @@ def _sorted(
             return {ref: left[ref] for ref in order}, cycles
 
 
-def _wave_asked(one: Desired) -> int:
-    text = str(mapping(one.body["metadata"].get("annotations")).get(WAVE, "0")).strip()
+def _wave_asked(desired: Desired) -> int:
+    text = str(mapping(desired.body["metadata"].get("annotations")).get(WAVE, "0")).strip()
     digits = text.removeprefix("-").removeprefix("+")
     if not (digits.isascii() and digits.isdecimal()) or abs(int(text)) > _FARTHEST:
         raise InputError(
             f"invalid {WAVE}",
-            location=one.origin,
+            location=desired.origin,
             reason=f"{text!r} is not a whole number from -{_FARTHEST} to {_FARTHEST}",
             field=("metadata", "annotations", WAVE),
         )
@@ -215,7 +216,7 @@ def _wave_asked(one: Desired) -> int:
 
 
 def _refuse_missing(
-    one: Desired,
+    dependent: Desired,
     depends_on: tuple[Ref, ...],
     desired: Mapping[Ref, Desired],
     elsewhere: Collection[Ref],
@@ -227,14 +228,15 @@ def _refuse_missing(
     alike = (
         ref
         for ref in desired
-        if ref != one.ref and (ref.group_kind == lacking.group_kind or ref.name == lacking.name)
+        if ref != dependent.ref
+        and (ref.group_kind == lacking.group_kind or ref.name == lacking.name)
     )
     close = closest(str(lacking), map(str, alike))
     meant = f"Did you mean {close}? " if close else ""
     raise InputError(
-        f"{one.ref} depends on what is not in the set: {', '.join(map(str, missing))}",
-        location=one.origin,
-        hint=f"{meant}Add it to the input, or take it out of {DEPENDS_ON}; mind its namespace.",
+        f"{dependent.ref} depends on an object outside the set: {', '.join(map(str, missing))}",
+        location=dependent.origin,
+        hint=f"{meant}Add it to the input, or remove it from {DEPENDS_ON}. Check its namespace.",
         field=_MARKED,
     )
 
@@ -243,13 +245,13 @@ def _cycle(refs: Sequence[Ref], desired: Mapping[Ref, Desired]) -> InputError:
     places = " → ".join(f"{ref.short} ({desired[ref].origin})" for ref in refs)
     marks = []
     for ref, before in pairwise(refs):
-        one = desired[ref]
-        field = _MARKED if before in one.depends_on else ("metadata", "name")
-        marks.append(Mark(field, f"{ref.short} needs {before.short}", one.origin))
+        member = desired[ref]
+        field = _MARKED if before in member.depends_on else ("metadata", "name")
+        marks.append(Mark(field, f"{ref.short} needs {before.short}", member.origin))
     return InputError(
-        "objects depend on each other in a circle",
+        "objects depend on each other in a cycle",
         location=desired[refs[0]].origin,
         reason=places,
-        hint=f"Take one of them out of {DEPENDS_ON}.",
+        hint=f"Remove a dependency from {DEPENDS_ON}.",
         marks=marks,
     )

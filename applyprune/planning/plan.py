@@ -1,4 +1,4 @@
-"""The plan: what the input wants, what the inventory records and what is live, put together."""
+"""Make the plan from the input, the inventory and the state of the cluster."""
 
 from __future__ import annotations
 
@@ -35,20 +35,20 @@ def make_plan(
     desired: Sequence[Desired],
     inventory: Inventory,
     world: ClusterSnapshot,
-    target: ApplySetIdentity,
+    applyset: ApplySetIdentity,
     options: Options,
     *,
-    hollow: Sequence[str] = (),
+    empty_inputs: Sequence[str] = (),
 ) -> Plan:
     """Decide about every object of the input and every entry of the inventory.
 
-    What a selector has picked out is not the set: then nothing has left it. ``hollow`` are the
-    parts of the input that hold no object.
+    With a selector, the input is only a part of the set, so nothing has left the set.
+    ``empty_inputs`` are the parts of the input without an object.
     """
     restored = is_restored(inventory, world)
-    entries = recorded(desired, inventory, world, target, restored=restored)
-    applies = _apply_steps(desired, entries, world, target, options)
-    wanted = {one.ref for one in desired}
+    entries = recorded(desired, inventory, world, applyset, restored=restored)
+    applies = _apply_steps(desired, entries, world, applyset, options)
+    wanted = {member.ref for member in desired}
     left = [
         entry
         for entry in chosen(options.select, inventory.entries.values())
@@ -57,11 +57,11 @@ def make_plan(
     removed = remove_steps(
         left,
         world,
-        target,
+        applyset,
         options,
         desired=desired,
         listed=inventory.entries.keys(),
-        hollow=hollow,
+        empty_inputs=empty_inputs,
     )
     removals, refusal, approval = removed.steps, removed.refusal, removed.approval
     if removals and restored and options.mode is not Mode.ORPHAN:
@@ -81,17 +81,17 @@ def _apply_steps(
     desired: Sequence[Desired],
     entries: Mapping[Ref, InventoryEntry],
     world: ClusterSnapshot,
-    target: ApplySetIdentity,
+    applyset: ApplySetIdentity,
     options: Options,
 ) -> tuple[ApplyStep, ...]:
     if options.mode is not Mode.APPLY:
         return ()
     definitions = {
-        one.ref: _apply_step(one, entries.get(one.ref), world, target, options)
-        for one in desired
-        if one.ref.group_kind == CRD
+        member.ref: _apply_step(member, entries.get(member.ref), world, applyset, options)
+        for member in desired
+        if member.ref.group_kind == CRD
     }
-    # A definition that is about to change may change what its custom resources hold.
+    # A CRD that will change may change the values of its custom resources.
     moving = {
         kind: None
         for step in definitions.values()
@@ -100,79 +100,84 @@ def _apply_steps(
     }
     world = replace(world, schemas={**world.schemas, **moving})
     return tuple(
-        definitions.get(one.ref) or _apply_step(one, entries.get(one.ref), world, target, options)
-        for one in desired
+        definitions.get(member.ref)
+        or _apply_step(member, entries.get(member.ref), world, applyset, options)
+        for member in desired
     )
 
 
 def _apply_step(
-    one: Desired,
+    desired: Desired,
     entry: InventoryEntry | None,
     world: ClusterSnapshot,
-    target: ApplySetIdentity,
+    applyset: ApplySetIdentity,
     options: Options,
 ) -> ApplyStep:
-    state = world.states[one.ref]
+    state = world.states[desired.ref]
     fresh = InventoryEntry(
-        ref=one.ref,
-        plural=one.resource.plural,
-        version=one.resource.version,
+        ref=desired.ref,
+        plural=desired.resource.plural,
+        version=desired.resource.version,
         uid_before_apply=None,
-        wave=one.wave,
-        depends_on=one.depends_on,
-        orphan_reason=one.orphan_reason,
+        wave=desired.wave,
+        depends_on=desired.depends_on,
+        orphan_reason=desired.orphan_reason,
     )
     if isinstance(state, Unknown):
-        return _refused(one, entry or fresh, state.problem, None)
+        return _refused(desired, entry or fresh, state.problem, None)
     if isinstance(state, Absent):
-        if entry is not None and state.proven and _has_done_its_work(one, entry):
-            return ApplyStep(one, Action.NOTHING, entry, reason="finished, and removed by its TTL")
-        return ApplyStep(one, Action.CREATE, fresh)
+        if entry is not None and state.proven and _has_done_its_work(desired, entry):
+            return ApplyStep(
+                desired, Action.NOTHING, entry, reason="finished, and removed by its TTL"
+            )
+        return ApplyStep(desired, Action.CREATE, fresh)
     if (
         entry is not None
         and state.terminating
         and state.uid == entry.uid
-        and _has_done_its_work(one, entry)
+        and _has_done_its_work(desired, entry)
     ):
-        return ApplyStep(one, Action.NOTHING, entry, state, "finished, and going by its TTL")
-    return _existing(one, entry, state, world, target, options)
+        return ApplyStep(
+            desired, Action.NOTHING, entry, state, "finished, and being removed by its TTL"
+        )
+    return _existing(desired, entry, state, world, applyset, options)
 
 
-def _has_done_its_work(one: Desired, entry: InventoryEntry) -> bool:
-    """Return whether a Job with a TTL that is gone, or going, needs no second run."""
-    return one.once and bool(entry.uid) and entry.digest == one.digest
+def _has_done_its_work(desired: Desired, entry: InventoryEntry) -> bool:
+    """Return whether a Job that its TTL has removed, or is removing, needs no second run."""
+    return desired.once and bool(entry.uid) and entry.digest == desired.digest
 
 
 def _existing(
-    one: Desired,
+    desired: Desired,
     entry: InventoryEntry | None,
     live: LiveObject,
     world: ClusterSnapshot,
-    target: ApplySetIdentity,
+    applyset: ApplySetIdentity,
     options: Options,
 ) -> ApplyStep:
-    owner = owner_of(live, entry, target)
+    owner = owner_of(live, entry, applyset)
     known = owner is Owner.RECORDED and entry is not None
     fence = known and entry is not None and entry.deleting
     union = InventoryEntry(
-        ref=one.ref,
-        plural=one.resource.plural,
-        version=one.resource.version,
+        ref=desired.ref,
+        plural=desired.resource.plural,
+        version=desired.resource.version,
         uid_before_apply=live.uid,
         uid=live.uid if known else "",
         ownership=_ownership(entry, known=known),
-        wave=one.wave,
-        depends_on=one.depends_on,
-        orphan_reason=one.orphan_reason,
+        wave=desired.wave,
+        depends_on=desired.depends_on,
+        orphan_reason=desired.orphan_reason,
         deleting=fence,
     )
-    if (problem := _obstacle(one, live, owner, options)) is not None:
-        # What was recorded before stays recorded; what is not ours is not recorded at all.
-        return _refused(one, entry or replace(union, uid_before_apply=live.uid), problem, live)
-    # An adoption is one until a reply has confirmed it.
+    if (problem := _obstacle(desired, live, owner, options)) is not None:
+        # An existing entry stays; an object that is not ours gets no entry.
+        return _refused(desired, entry or replace(union, uid_before_apply=live.uid), problem, live)
+    # An adoption is not complete until a response has confirmed it.
     adopts = not known or entry is None or (not entry.uid and entry.uid_before_apply is not None)
-    # On an object that we created it can only come of wiped managedFields: the server keeps for it
-    # what it finds at the next apply, our own fields among it.
+    # On an object that we created, before-first-apply can only come from cleared managedFields: at
+    # the next apply the server assigns all existing fields to it, including ours.
     asked = options.apply.take_over if adopts else {*options.apply.take_over, "before-first-apply"}
     migrate = foreign_managers(live, asked, adopts=adopts)
     if (
@@ -180,20 +185,24 @@ def _existing(
         and entry is not None
         and not (options.apply.reapply_all or fence or migrate or entry.orphaning)
     ):
-        schema = world.schemas.get(one.ref.group_kind)
-        knows_schema = one.ref.group_kind not in world.schemas or schema is not None
-        if knows_schema and unchanged(one, entry, live, manager=target.manager, schema=schema):
-            # Others may have moved it in the order; that is recorded when anything is.
-            listed = replace(entry, wave=one.wave, depends_on=one.depends_on)
-            return ApplyStep(one, Action.NOTHING, listed, live)
+        schema = world.schemas.get(desired.ref.group_kind)
+        knows_schema = desired.ref.group_kind not in world.schemas or schema is not None
+        if knows_schema and unchanged(
+            desired, entry, live, manager=applyset.manager, schema=schema
+        ):
+            # Other objects may have changed its wave; this is recorded with the next write.
+            listed = replace(entry, wave=desired.wave, depends_on=desired.depends_on)
+            return ApplyStep(desired, Action.NOTHING, listed, live)
     reason = "" if known else f"adopted: it existed and belonged to {_whom(owner)}"
-    return ApplyStep(one, Action.UPDATE, union, live, reason=reason, fence=fence, migrate=migrate)
+    return ApplyStep(
+        desired, Action.UPDATE, union, live, reason=reason, fence=fence, migrate=migrate
+    )
 
 
 def _ownership(entry: InventoryEntry | None, *, known: bool) -> Ownership:
     if entry is None or not known:
         return Ownership.ADOPTED
-    # An entry that has found its object by UID before any reply confirmed it was an adoption.
+    # An entry with a UID from before the apply, and no confirmed UID, was an adoption.
     if not entry.uid and entry.uid_before_apply is not None:
         return Ownership.ADOPTED
     return entry.ownership
@@ -202,57 +211,57 @@ def _ownership(entry: InventoryEntry | None, *, known: bool) -> Ownership:
 def _whom(owner: Owner) -> str:
     return {
         Owner.OTHER: "another set",
-        Owner.CLAIMED: "this set, whose inventory does not list it",
+        Owner.CLAIMED: "this set, but is not in its inventory",
     }.get(owner, "no set")
 
 
-def _obstacle(one: Desired, live: LiveObject, owner: Owner, options: Options) -> Problem | None:
-    """Return why this object may not be applied, None when it may."""
+def _obstacle(desired: Desired, live: LiveObject, owner: Owner, options: Options) -> Problem | None:
+    """Return why an object may not be applied; None if it may."""
     if live.terminating:
         held = ", ".join(live.finalizers)
         return _failed(
-            one,
-            f"{one.ref} is being deleted",
-            why=f"its finalizers have not finished: {held}" if held else "",
-            hint="Run again when it is gone.",
+            desired,
+            f"{desired.ref} is being deleted",
+            reason=f"its finalizers have not finished: {held}" if held else "",
+            hint="Run again after it is deleted.",
         )
     if SET_ID in live.labels or SHARD_OF in live.labels:
         return _failed(
-            one,
-            f"{one.ref} is the inventory of a set",
-            hint="Take it out of the input: a set is handed on by `applyprune inventory move`.",
+            desired,
+            f"{desired.ref} is the inventory of a set",
+            hint="Remove it from the input. To rename a set, use `applyprune inventory move`.",
         )
     if owner is Owner.OTHER and options.apply.adopt is not Adopt.ALL:
         label, named = live.labels[PART_OF], other_set(live)
-        find = f" To see which set it is: kubectl get cm -A -l {SET_ID}={label}"
+        find = f" To find that set: kubectl get cm -A -l {SET_ID}={label}"
         return _failed(
-            one,
-            f"{one.ref} belongs to another set",
-            why=named or f"its label {PART_OF} is {label}",
-            hint=f"--adopt=all takes it from there.{'' if named else find}",
+            desired,
+            f"{desired.ref} belongs to another set",
+            reason=named or f"its label {PART_OF} is {label}",
+            hint=f"To take it over: --adopt=all.{'' if named else find}",
         )
     if owner is Owner.NOBODY and options.apply.adopt is Adopt.NONE:
         return _failed(
-            one,
-            f"{one.ref} exists already and belongs to no set",
-            hint="`--adopt=unowned` takes it into this one.",
+            desired,
+            f"{desired.ref} already exists and belongs to no set",
+            hint="To adopt it into this set: --adopt=unowned.",
         )
     return None
 
 
-def _failed(one: Desired, what: str, *, why: str = "", hint: str = "") -> Problem:
-    return as_problem(RunFailed(what, reason=why, hint=hint), where=one.origin)
+def _failed(desired: Desired, message: str, *, reason: str = "", hint: str = "") -> Problem:
+    return as_problem(RunFailed(message, reason=reason, hint=hint), where=desired.origin)
 
 
 def _refused(
-    one: Desired, entry: InventoryEntry, problem: Problem, live: LiveObject | None
+    desired: Desired, entry: InventoryEntry, problem: Problem, live: LiveObject | None
 ) -> ApplyStep:
-    where = problem.location or str(one.origin)
-    return ApplyStep(one, Action.REFUSE, entry, live, problem=replace(problem, location=where))
+    where = problem.location or str(desired.origin)
+    return ApplyStep(desired, Action.REFUSE, entry, live, problem=replace(problem, location=where))
 
 
 def _with_exit_code(step: _Step) -> _Step:
-    """Return a step whose problem has the exit code of a run that fails for it alone."""
+    """Return a step whose problem has the exit code of a run in which nothing else fails."""
     return step if step.problem is None else replace(step, problem=of_object(step.problem))
 
 
@@ -262,7 +271,7 @@ def _no_prune(
     refusal: Problem | None,
     options: Options,
 ) -> str:
-    """Return why nothing may be pruned in this run; empty when it may."""
+    """Return why this run may not prune; empty if it may."""
     if not removals:
         return ""
     if not options.prune.enabled:
@@ -270,9 +279,9 @@ def _no_prune(
     if refusal is not None:
         return "prune refused"
     if any(step.action is Action.REFUSE for step in applies):
-        return "not everything in the input can be applied"
+        return "some objects in the input cannot be applied"
     if options.mode in {Mode.APPLY, Mode.PRUNE} and any(
         step.problem is not None for step in removals
     ):
-        return "the state of an object to be pruned is not known"
+        return "the state of an object to prune is unknown"
     return ""

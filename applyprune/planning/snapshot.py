@@ -1,10 +1,8 @@
-"""The state of the cluster that a plan is based on.
+"""The state of the cluster that a plan is based on, and recovery from a lost or restored inventory.
 
-When the record and the cluster have lost each other: a restored inventory, or none at all.
-
-What bears a set's label and its manager's Apply entry is the set's, but whether the set created it
-or adopted it nobody can tell any more. So it is taken back as adopted, which is never deleted
-unless somebody says so, and nothing is pruned in the run that takes it back.
+An object with a set's label and its manager's Apply entry belongs to the set, but without the
+inventory it is unknown whether the set created or adopted it. So it is recorded as adopted, and an
+adopted object is never deleted unless the user says so. The run that records it prunes nothing.
 """
 
 from __future__ import annotations
@@ -57,22 +55,23 @@ class ClusterSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class CascadeContents:
-    """What a Namespace or a CRD holds; ``uncounted`` says what could not be read, and why."""
+    """The contents of a Namespace or a CRD."""
 
-    lives: tuple[LiveObject, ...]
+    objects: tuple[LiveObject, ...]
     uncounted: str = ""
+    """What could not be read, and why; empty if all was read."""
 
 
-# One object that somebody re-created says nothing about the others.
+# A single recreated object says nothing about the others.
 _FEWEST = 2
 _SHOWN = 3
 
 
 def is_restored(inventory: Inventory, world: ClusterSnapshot) -> bool:
-    """Return whether the inventory is about other objects than those that are there.
+    """Return whether the inventory lists other objects than the live ones.
 
-    So it is after a restore from a backup, or in a clone of the cluster: the ConfigMap says so
-    itself, or every object that it lists is there under another UID.
+    This happens after a restore from a backup, or in a clone of the cluster. Then the UID in the
+    ConfigMap's header is wrong, or every listed object has another UID.
     """
     if inventory.copied:
         return True
@@ -85,12 +84,12 @@ def is_restored(inventory: Inventory, world: ClusterSnapshot) -> bool:
 
 
 def restored_problem(inventory: Inventory) -> Problem:
-    """Return why a restored inventory prunes nothing, and what to do about it."""
+    """Return the problem that a restored inventory prunes nothing, and what to do."""
     return as_problem(
         PruneRefused(
             "the prune was refused: the inventory is a copy, or was restored from a backup",
-            reason="its ConfigMap, or every object that it lists, has another UID than it says",
-            hint="To take the objects of now for those that it lists: "
+            reason="its ConfigMap's UID, or every listed UID, differs from the recorded UID",
+            hint="To record the current objects instead: "
             f"applyprune inventory repair {inventory.name} -n {inventory.namespace} --dry-run",
         )
     )
@@ -99,16 +98,16 @@ def restored_problem(inventory: Inventory) -> Problem:
 def recovered_problem(
     entries: Sequence[InventoryEntry], world: ClusterSnapshot, inventory: Inventory
 ) -> Problem:
-    """Return what is to be said of objects that are taken back into a new inventory."""
+    """Return the warning about objects that are recorded in a new inventory."""
     seen = ""
     if world.unseen:
-        seen = f"; not all could be looked at: {'; '.join(world.unseen[:_SHOWN])}"
+        seen = f"; some could not be read: {'; '.join(world.unseen[:_SHOWN])}"
     return as_problem(
         InventoryError(
             f"the inventory of the set {inventory.name} is gone, and {len(world.marked)} objects "
-            "bear its marks",
-            reason=f"they are listed again as adopted, and nothing is pruned in this run{seen}",
-            hint=f"{len(entries)} of them are not in the input: a later run orphans these, or "
+            "have its label and field manager",
+            reason=f"they are recorded again as adopted, and this run prunes nothing{seen}",
+            hint=f"{len(entries)} of them are not in the input: the next run orphans these, or "
             "deletes them with --prune-adopted.",
         )
     )
@@ -117,11 +116,11 @@ def recovered_problem(
 def unlisted_problem(
     desired: Sequence[Desired], inventory: Inventory, world: ClusterSnapshot
 ) -> Problem | None:
-    """Return what is to be said of objects that bear the set's marks and are not listed.
+    """Return a warning about unlisted objects with the set's label and field manager.
 
-    So is one whose create came to the server when the run that had sent it was dead and forgotten.
+    For example, a create request may reach the server after its run was killed.
     """
-    known = {one.ref for one in desired} | inventory.entries.keys()
+    known = {member.ref for member in desired} | inventory.entries.keys()
     uids = {entry.uid for entry in inventory.entries.values()}
     strays = sorted(
         ref
@@ -132,10 +131,10 @@ def unlisted_problem(
         return None
     return as_problem(
         InventoryError(
-            f"{len(strays)} objects bear the marks of the set {inventory.name}, and its inventory "
-            "does not list them",
+            f"{len(strays)} objects have the label and field manager of the set {inventory.name}, "
+            "but are not in its inventory",
             reason=and_more(strays, _SHOWN),
-            hint="What to do about them: applyprune inventory repair "
+            hint="To see how to repair this: applyprune inventory repair "
             f"{inventory.name} -n {inventory.namespace} --dry-run",
         )
     )
@@ -145,43 +144,48 @@ def recorded(
     desired: Sequence[Desired],
     inventory: Inventory,
     world: ClusterSnapshot,
-    target: ApplySetIdentity,
+    applyset: ApplySetIdentity,
     *,
     restored: bool,
 ) -> Mapping[Ref, InventoryEntry]:
-    """Return the entry of each desired object, as it is to be understood now.
+    """Return the current entry of each desired object.
 
-    An object of a restored inventory that bears the set's label is the listed one, under its new
-    UID: a restore leaves no managedFields of ours. One that is listed under another group, by its
-    UID, is the same object.
+    With a restored inventory, an object with the set's label is the listed object with a new UID:
+    a restore removes our managedFields. An object that is listed with the same UID under another
+    group is the same object.
     """
     twins = {entry.uid: entry for entry in inventory.entries.values() if entry.uid}
     found: dict[Ref, InventoryEntry] = {}
-    for one in desired:
-        entry = inventory.entries.get(one.ref)
-        live = world.states[one.ref]
+    for member in desired:
+        entry = inventory.entries.get(member.ref)
+        live = world.states[member.ref]
         if isinstance(live, LiveObject):
             if entry is None and (twin := twins.get(live.uid)) is not None:
-                plural, version = one.resource.plural, one.resource.version
+                plural, version = member.resource.plural, member.resource.version
                 entry = replace(
-                    twin, ref=one.ref, plural=plural, version=version, fingerprint=None, digest=""
+                    twin,
+                    ref=member.ref,
+                    plural=plural,
+                    version=version,
+                    fingerprint=None,
+                    digest="",
                 )
-            elif entry is not None and restored and live.labels.get(PART_OF) == target.id:
+            elif entry is not None and restored and live.labels.get(PART_OF) == applyset.id:
                 entry = replace(entry, uid=live.uid, fingerprint=None)
         if entry is not None:
-            found[one.ref] = entry
+            found[member.ref] = entry
     return found
 
 
 def recovered_entries(
-    lives: Iterable[LiveObject],
+    objects: Iterable[LiveObject],
     resources: Mapping[GroupKind, Resource],
     *,
     but: Collection[Ref] = (),
     ownership: Ownership = Ownership.ADOPTED,
 ) -> Iterator[InventoryEntry]:
-    """Yield an entry for each object that bears the set's marks and is not in ``but``."""
-    for live in lives:
+    """Yield an entry for each object in ``objects``, except those in ``but``."""
+    for live in objects:
         if live.ref in but:
             continue
         resource = resources[live.ref.group_kind]

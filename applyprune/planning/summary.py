@@ -1,4 +1,4 @@
-"""How a run ended, from what became of its objects, and what it waits for meanwhile."""
+"""Summarize a run: how it ended, by the outcomes of its objects, and what it waits for."""
 
 from __future__ import annotations
 
@@ -27,7 +27,10 @@ def finished(
     elapsed: float,
     refusal: Problem | None = None,
 ) -> Finished:
-    """Return the event that ends a run; ``elapsed`` in seconds, ``refusal`` of the whole prune."""
+    """Return the event that ends a run.
+
+    ``elapsed`` is in seconds; ``refusal`` is the problem that blocked the whole prune.
+    """
     error = verdict(problems, refusal)
     return Finished(
         counts=dict(counts),
@@ -38,24 +41,27 @@ def finished(
 
 
 def of_object(problem: Problem) -> Problem:
-    """Return the failure of one object with the exit code of a run in which nothing else fails."""
+    """Return an object's problem with the exit code of a run in which nothing else fails."""
     error = verdict((problem,))
     return problem if error is None else replace(problem, exit_code=error.exit_code)
 
 
-def waiting(whys: Mapping[Ref, str], what: str, elapsed: float, timeout: float) -> Waiting:
-    """Return the event that says that each of ``whys``, at least one, is waited for to be so."""
-    # The whole may be 100,000, and this is asked every second.
-    first, *others = nsmallest(_NAMED + 1, whys)
-    named = tuple(Pending(ref, whys[ref]) for ref in others)
-    return Waiting(first, what, elapsed, timeout, whys[first], named, len(whys))
+def waiting(reasons: Mapping[Ref, str], what: str, elapsed: float, timeout: float) -> Waiting:
+    """Return the event for the objects that a run waits for, with a reason for each.
+
+    There is at least one object; ``what`` is the desired state. Times are in seconds.
+    """
+    # There may be 100,000 objects, and this is called every second.
+    first, *others = nsmallest(_NAMED + 1, reasons)
+    named = tuple(Pending(ref, reasons[ref]) for ref in others)
+    return Waiting(first, what, elapsed, timeout, reasons[first], named, len(reasons))
 
 
 def verdict(problems: Iterable[Problem], refusal: Problem | None = None) -> ApplypruneError | None:
-    """Return the error that a run's failures amount to, None when there is none.
+    """Return the error for a run's failures; None if there are none.
 
-    ``problems`` are of an object each, ``refusal`` is of the whole prune. Failures that are all
-    conflicts, all time-outs or all refusals have exit codes of their own.
+    ``problems`` are those of single objects; ``refusal`` is that of the whole prune. There are
+    special exit codes if all failures are conflicts, timeouts or refusals.
     """
     problems = tuple(problems)
     kinds = {problem.kind for problem in (*problems, *([refusal] if refusal else []))}
@@ -65,7 +71,7 @@ def verdict(problems: Iterable[Problem], refusal: Problem | None = None) -> Appl
         return PruneRefused("the prune was refused: nothing was deleted")
     some = f"{len(problems)} of the set's objects"
     if kinds == {ProblemKind.CONFLICT}:
-        return ConflictsFound(f"{some} failed: other field managers own fields of them")
+        return ConflictsFound(f"{some} failed: other field managers own some of their fields")
     if kinds == {ProblemKind.NOT_READY}:
-        return NotReady(f"{some} did not become ready, or did not go, in time")
+        return NotReady(f"{some} were not ready or not deleted before the timeout")
     return RunFailed(f"{some} failed{', and the prune was refused' if refusal else ''}")

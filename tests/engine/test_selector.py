@@ -82,7 +82,7 @@ def test_dependency_may_be_outside_the_selection(stage: Stage) -> None:
     story = stage.run(first, selector=WEB)
     assert story.outcomes == {"configmap/a": Outcome.UNCHANGED}
     lost = {DEPENDS_ON: f"/namespaces/{stage.namespace}/ConfigMap/lost"}
-    with pytest.raises(Exception, match="depends on what is not in the set"):
+    with pytest.raises(Exception, match="depends on an object outside the set"):
         stage.run(labelled("a", "web", annotations=lost), selector=WEB)
 
 
@@ -133,8 +133,9 @@ def test_namespace_override_does_not_empty_a_namespace_silently(stage: Stage, ap
         for mode in (Mode.PRUNE, Mode.APPLY):
             story = stage.run(*bodies, namespace_override=there, mode=mode)
             assert story.exit_code == 6
-            assert f"the input wants elsewhere what is in the namespace {stage.namespace}" in (
-                story.refusal
+            assert (
+                f"the input has the objects of namespace {stage.namespace} in another namespace"
+                in (story.refusal)
             )
             assert "--max-prune 2" in story.refusal
         paths = [

@@ -154,7 +154,7 @@ def test_empty_input_is_refused(stage: Stage, api: Api) -> None:
     stage.run(config_map("a"))
     story = stage.run()
     assert story.exit_code == 6
-    why = "there is no object in the input"
+    why = "no object in the input"
     assert f"the prune was refused: it would delete 1 object: {why}" in story.refusal
     assert stage.listed() == {"configmap/a"}
     api("DELETE", f"/api/v1/namespaces/{stage.namespace}/configmaps/a")

@@ -62,7 +62,7 @@ def test_new_kind_is_taken_from_the_crd_in_the_input(scope: str, namespace: str)
 ERRORS: dict[str, tuple[list[dict[str, Any]], str]] = {
     "an unknown kind": (
         [{"apiVersion": "x.io/v1", "kind": "Foo", "metadata": {"name": "f"}}],
-        "set.yaml:1: the server knows no kind Foo in x.io/v1",
+        "set.yaml:1: no matches for kind Foo in x.io/v1",
     ),
     "a version that is not served": (
         [{"apiVersion": "apps/v1beta1", "kind": "Deployment", "metadata": {"name": "f"}}],
@@ -73,7 +73,7 @@ ERRORS: dict[str, tuple[list[dict[str, Any]], str]] = {
             _definition("v1"),
             {"apiVersion": "x.io/v2", "kind": "Foo", "metadata": {"name": "f"}},
         ],
-        "set.yaml:2: the server knows no kind Foo in x.io/v2",
+        "set.yaml:2: no matches for kind Foo in x.io/v2",
     ),
     "one object twice": (
         [body(), body()],
@@ -85,9 +85,9 @@ ERRORS: dict[str, tuple[list[dict[str, Any]], str]] = {
     ),
     "an ApplySet label": (
         [body(metadata={"labels": {PART_OF: "applyset-x-v1"}})],
-        f"set.yaml:1: configmap/a in namespace home already carries the label {PART_OF}",
+        f"set.yaml:1: configmap/a in namespace home already has the label {PART_OF}",
     ),
-    "the inventory itself": ([body(name="applyprune-web")], "is the inventory of this very set"),
+    "the inventory itself": ([body(name="applyprune-web")], "is the inventory of this set"),
 }
 
 
@@ -146,7 +146,7 @@ def test_override_that_merges_two_objects_is_an_error() -> None:
     text = str(caught.value)
     assert "set.yaml:2: configmap/a in namespace there is in the set twice" in text
     assert "it is also in set.yaml:1" in text
-    assert "--namespace-override puts both there" in text
+    assert "--namespace-override gives both the same namespace" in text
 
 
 ADVICE: dict[str, tuple[str, str, str]] = {
@@ -196,7 +196,7 @@ def test_all_sorts_of_errors_are_reported_at_once() -> None:
         )
     errors = caught.value.errors
     assert [error.message.partition(" ")[0] for error in errors] == [
-        "the", "invalid", "configmap/c", "objects", "objects",
+        "no", "invalid", "configmap/c", "objects", "objects",
     ]  # fmt: skip
     assert [len(error.marks) for error in errors] == [0, 0, 0, 2, 2]
 

@@ -139,7 +139,10 @@ def test_references_of_a_pod_template_come_first(name: str) -> None:
 
 
 ERRORS: dict[str, tuple[Place, str]] = {
-    "a dependency that is not in the set": (_after("nowhere"), "not in the set: configmap/nowhere"),
+    "a dependency that is not in the set": (
+        _after("nowhere"),
+        "outside the set: configmap/nowhere",
+    ),
     "no object": ({DEPENDS_ON: "ConfigMap/b"}, "invalid"),
     "an empty name": ({DEPENDS_ON: "/namespaces/home/ConfigMap/"}, "invalid"),
     "a trailing comma": ({DEPENDS_ON: "/namespaces/home/ConfigMap/b,"}, "invalid"),
@@ -147,7 +150,7 @@ ERRORS: dict[str, tuple[Place, str]] = {
     "a fraction": ({WAVE: "1.5"}, "invalid applyprune.dev/wave"),
     "too far": ({WAVE: "1001"}, "invalid applyprune.dev/wave"),
     "digits of another script": ({WAVE: "٣"}, "invalid applyprune.dev/wave"),
-    "itself": (_after("a"), "in a circle"),
+    "itself": (_after("a"), "in a cycle"),
 }
 
 

@@ -94,7 +94,7 @@ def test_set_of_an_object_is_named_by_its_field_manager() -> None:
     assert named is not None
     assert (named.reason, named.hint) == (
         "web in namespace shop",
-        "--adopt=all takes it from there.",
+        "To take it over: --adopt=all.",
     )
     unknown = _apply(OTHER_SET).problem
     assert unknown is not None

@@ -14,13 +14,13 @@ CASES: dict[str, tuple[tuple[str, ...], Problem | None, int, str]] = {
         ("Conflict", "Conflict"),
         None,
         4,
-        "2 of the set's objects failed: other field managers own fields of them",
+        "2 of the set's objects failed: other field managers own some of their fields",
     ),
     "not in time": (
         ("NotReady",),
         None,
         5,
-        "1 of the set's objects did not become ready, or did not go, in time",
+        "1 of the set's objects were not ready or not deleted before the timeout",
     ),
     "the prune": ((), REFUSAL, 6, "the prune was refused: nothing was deleted"),
     "the prune, for one object": (

@@ -63,7 +63,7 @@ def explain(
             )
         reader = SnapshotReader(cluster, workers, target)
         world = reader.world(resolved.desired, inventory, catalogue, prunes=True)
-        plan = make_plan(resolved.desired, inventory, world, target, options, hollow=hollow)
+        plan = make_plan(resolved.desired, inventory, world, target, options, empty_inputs=hollow)
         known = {one.ref for one in resolved.desired} | inventory.entries.keys()
         states: dict[Ref, State] = {
             ref: world.states[ref] for ref in sorted(known) if ref.is_among({named})
@@ -77,7 +77,7 @@ def explain(
                     state=state,
                     plan=plan,
                     inventory=inventory,
-                    target=target,
+                    applyset=target,
                     by_input=manifests is not None,
                     schemas=world.schemas,
                     owner=_owner(state, target, cluster),

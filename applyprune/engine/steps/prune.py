@@ -228,8 +228,8 @@ class Pruner:
         ref = step.entry.ref
         before = self.world.contents.get(ref, CascadeContents(()))
         # What was there has been judged, and what is on its way out needs no judgement.
-        known = self.going | {live.uid for live in before.lives}
-        here = tuple(live for live in contents.lives if not live.terminating)
+        known = self.going | {live.uid for live in before.objects}
+        here = tuple(live for live in contents.objects if not live.terminating)
         cascade = cascade_of(CascadeContents(here, contents.uncounted), known)
         if not (cascade.foreign or cascade.uncounted):
             return step

@@ -1,4 +1,4 @@
-"""The inventory held against the cluster: what differs, and what mends it."""
+"""Compare an inventory with the cluster: the mismatches, and the repair of each."""
 
 from __future__ import annotations
 
@@ -32,42 +32,43 @@ def check(
     damage: Sequence[str],
     strays: Sequence[str],
     world: ClusterSnapshot,
-    target: ApplySetIdentity,
+    applyset: ApplySetIdentity,
     *,
     ownership: Ownership,
 ) -> tuple[Mismatch, ...]:
-    """Return every difference; ``world.marked`` are all objects that bear the set's marks.
+    """Return every mismatch.
 
-    ``damage`` says what could not be read of the inventory and ``strays`` names shards that it
-    does not. ``ownership`` is how an unlisted object of the set is to be recorded.
+    ``world.marked`` are all objects with the set's label and field manager. ``damage`` are the
+    parts of the inventory that could not be read, in words. ``strays`` are shards that the
+    inventory does not name. ``ownership`` is how to record an unlisted object.
     """
     restored = is_restored(inventory, world)
     found: list[Mismatch] = [*_of_inventory(inventory, damage, strays, world, restored=restored)]
     for _, entry in sorted(inventory.entries.items()):
-        found.extend(_of_entry(entry, world, target, restored=restored))
+        found.extend(_of_entry(entry, world, applyset, restored=restored))
     uids = {entry.uid for entry in inventory.entries.values()}
     unlisted = [live for live in world.marked if live.uid not in uids]
     listed = inventory.entries.keys()
     for entry in recovered_entries(unlisted, world.resources, but=listed, ownership=ownership):
-        what = f"it has the set's label and field manager; it will be recorded as {ownership}"
-        found.append(Mismatch(MismatchType.UNLISTED, Repair.LIST, what, entry.ref, entry))
+        message = f"it has the set's label and field manager; it will be recorded as {ownership}"
+        found.append(Mismatch(MismatchType.UNLISTED, Repair.LIST, message, entry.ref, entry))
     found.extend(
-        Mismatch(MismatchType.UNKNOWN, Repair.NONE, f"could not be looked at: {what}")
-        for what in world.unseen
+        Mismatch(MismatchType.UNKNOWN, Repair.NONE, f"could not be read: {message}")
+        for message in world.unseen
     )
     return tuple(found)
 
 
-def repaired(inventory: Inventory, findings: Sequence[Mismatch]) -> Mapping[Ref, InventoryEntry]:
-    """Return the entries as they are once every finding has had its remedy."""
+def repaired(inventory: Inventory, mismatches: Sequence[Mismatch]) -> Mapping[Ref, InventoryEntry]:
+    """Return the entries after every repair."""
     entries = dict(inventory.entries)
-    for one in findings:
-        if one.ref is None:
+    for mismatch in mismatches:
+        if mismatch.ref is None:
             continue
-        if one.repair is Repair.UNLIST:
-            entries.pop(one.ref, None)
-        elif one.repair is Repair.LIST and one.entry is not None:
-            entries[one.ref] = one.entry
+        if mismatch.repair is Repair.UNLIST:
+            entries.pop(mismatch.ref, None)
+        elif mismatch.repair is Repair.LIST and mismatch.entry is not None:
+            entries[mismatch.ref] = mismatch.entry
     return entries
 
 
@@ -79,21 +80,21 @@ def _of_inventory(
     *,
     restored: bool,
 ) -> Iterator[Mismatch]:
-    for what in damage:
-        yield Mismatch(MismatchType.DAMAGED, Repair.REWRITE, what)
+    for message in damage:
+        yield Mismatch(MismatchType.DAMAGED, Repair.REWRITE, message)
     if not inventory.exists and world.marked:
-        what = f"{len(world.marked)} objects bear its marks"
-        yield Mismatch(MismatchType.LOST, Repair.REWRITE, what)
+        message = f"{len(world.marked)} objects have its label and field manager"
+        yield Mismatch(MismatchType.LOST, Repair.REWRITE, message)
     if restored:
-        what = "its ConfigMap, or every object that it lists, has another UID than it says"
-        yield Mismatch(MismatchType.COPIED, Repair.REWRITE, what)
+        message = "its ConfigMap's UID, or every listed UID, differs from the recorded UID"
+        yield Mismatch(MismatchType.COPIED, Repair.REWRITE, message)
     for name in strays:
-        what = f"configmap/{name} is a shard that the inventory does not name"
-        yield Mismatch(MismatchType.STRAY_SHARD, Repair.REWRITE, what)
+        message = f"configmap/{name} is a shard that the inventory does not name"
+        yield Mismatch(MismatchType.STRAY_SHARD, Repair.REWRITE, message)
 
 
 def _of_entry(
-    entry: InventoryEntry, world: ClusterSnapshot, target: ApplySetIdentity, *, restored: bool
+    entry: InventoryEntry, world: ClusterSnapshot, applyset: ApplySetIdentity, *, restored: bool
 ) -> Iterator[Mismatch]:
     ref, state = entry.ref, world.states[entry.ref]
     resource = world.resources.get(ref.group_kind)
@@ -101,45 +102,47 @@ def _of_entry(
         yield Mismatch(MismatchType.UNKNOWN, Repair.NONE, str(state.problem), ref)
     elif isinstance(state, Absent):
         if resource is None:
-            what = "the server does not know its kind any more, and no CRD defines it"
-            yield Mismatch(MismatchType.KIND_GONE, Repair.UNLIST, what, ref)
+            message = "the server does not serve its kind any more, and no CRD defines it"
+            yield Mismatch(MismatchType.KIND_GONE, Repair.UNLIST, message, ref)
         elif entry.uid:
-            what = "the next run creates it if it is in the input, and otherwise unlists it"
-            yield Mismatch(MismatchType.GONE, Repair.NONE, what, ref)
+            message = (
+                "the next run creates it if it is in the input, or removes it from the inventory"
+            )
+            yield Mismatch(MismatchType.GONE, Repair.NONE, message, ref)
     else:
-        yield from _of_live(entry, state, world, target, restored=restored)
+        yield from _of_live(entry, state, world, applyset, restored=restored)
 
 
 def _of_live(
     entry: InventoryEntry,
     live: LiveObject,
     world: ClusterSnapshot,
-    target: ApplySetIdentity,
+    applyset: ApplySetIdentity,
     *,
     restored: bool,
 ) -> Iterator[Mismatch]:
-    ref, owner = entry.ref, owner_of(live, entry, target)
+    ref, owner = entry.ref, owner_of(live, entry, applyset)
     label = live.labels.get(PART_OF, "")
     resource = world.resources.get(ref.group_kind)
     if owner is Owner.OTHER:
-        what = f"its label names another set: {label}"
-        yield Mismatch(MismatchType.TWO_OWNERS, Repair.UNLIST, what, ref)
+        message = f"its label names another set: {label}"
+        yield Mismatch(MismatchType.TWO_OWNERS, Repair.UNLIST, message, ref)
     elif owner is Owner.RECORDED and not label:
         if not entry.uid:
-            what = "it was to be adopted, and never was"
-            yield Mismatch(MismatchType.UNLABELLED, Repair.UNLIST, what, ref)
-        elif entry.orphaning and own_apply_entry(live, target.manager) is None:
-            what = "it was orphaned, and that was not recorded"
-            yield Mismatch(MismatchType.UNLABELLED, Repair.UNLIST, what, ref)
+            message = "its adoption did not happen"
+            yield Mismatch(MismatchType.UNLABELLED, Repair.UNLIST, message, ref)
+        elif entry.orphaning and own_apply_entry(live, applyset.manager) is None:
+            message = "it was orphaned, but that was not recorded"
+            yield Mismatch(MismatchType.UNLABELLED, Repair.UNLIST, message, ref)
         else:
-            what = f"somebody has taken off its label {PART_OF}"
+            message = f"somebody has removed its label {PART_OF}"
             yield Mismatch(
-                MismatchType.UNLABELLED, Repair.MARK, what, ref, live=live, resource=resource
+                MismatchType.UNLABELLED, Repair.MARK, message, ref, live=live, resource=resource
             )
     elif owner is Owner.RECORDED:
-        for manager in _other_sets(live, target):
-            what = f"it is this set's by its label, and {manager} owns fields of it"
-            yield Mismatch(MismatchType.TWO_OWNERS, Repair.NONE, what, ref)
+        for manager in _other_sets(live, applyset):
+            message = f"it has this set's label, but {manager} owns some of its fields"
+            yield Mismatch(MismatchType.TWO_OWNERS, Repair.NONE, message, ref)
     elif owner is Owner.CLAIMED or (restored and label):
         ownership = entry.ownership if restored else Ownership.ADOPTED
         fresh = replace(
@@ -150,21 +153,21 @@ def _of_live(
             digest="",
             fingerprint=None,
         )
-        what = f"it was created again and has the set's marks; it will be recorded as {ownership}"
+        message = f"it was recreated with the set's marks; it will be recorded as {ownership}"
         yield Mismatch(
-            MismatchType.OTHER_UID, Repair.LIST, what, ref, fresh, live=live, resource=resource
+            MismatchType.OTHER_UID, Repair.LIST, message, ref, fresh, live=live, resource=resource
         )
     elif entry.uid:
-        what = "it was created again by somebody else, and bears no mark of the set"
-        yield Mismatch(MismatchType.OTHER_UID, Repair.UNLIST, what, ref)
+        message = "somebody else has recreated it, without the set's label and field manager"
+        yield Mismatch(MismatchType.OTHER_UID, Repair.UNLIST, message, ref)
 
 
-def _other_sets(live: LiveObject, target: ApplySetIdentity) -> Sequence[str]:
+def _other_sets(live: LiveObject, applyset: ApplySetIdentity) -> Sequence[str]:
     """Return the field managers of other sets that have applied the object."""
     managers = {
-        str(one.get("manager", ""))
-        for one in live.managed_fields
-        if one.get("operation") == "Apply"
+        str(entry.get("manager", ""))
+        for entry in live.managed_fields
+        if entry.get("operation") == "Apply"
     }
-    ours = {target.manager, target.yielded}
-    return sorted(one for one in managers if one.startswith(MANAGERS) and one not in ours)
+    ours = {applyset.manager, applyset.yielded}
+    return sorted(name for name in managers if name.startswith(MANAGERS) and name not in ours)

@@ -1,9 +1,8 @@
-"""Handing objects from one set to another: what each one's live state calls for.
+"""Decide how to move each object from one set to another, by its live state.
 
-The label says whose an object is, at every moment: it is listed by the set that it goes to before
-its label changes, and by the set that it leaves until that is done. So a move that was cut off
-leaves an object in both lists, and whichever set runs next deletes nothing; the same move again
-goes on from there.
+The label shows the owner at every moment. The new set lists the object before the label changes,
+and the old set lists it until the change is done. So after an interrupted move both sets list the
+object, and neither set deletes it in its next run. The same command resumes the move.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Move(StrEnum):
-    """What is to be done about one object that is to change sets."""
+    """What to do with one object in a move."""
 
     HAND_OVER = "hand over"
     DONE = "done"
@@ -36,17 +35,19 @@ class Move(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class MoveStep:
-    """One object: HAND_OVER, DONE, REMOVE_FROM_INVENTORY or REFUSE.
-
-    DONE means that it has the new label already. ``entry`` is what the new set is to list.
-    """
+    """The decision about one object."""
 
     entry: InventoryEntry
+    """The entry for the new set."""
     resource: Resource | None
+    """The endpoint; None if the kind is not served."""
     action: Move
+    """What to do; DONE means that the object already has the new label."""
     live: LiveObject | None = None
     reason: str = ""
+    """Why it is removed from the inventory."""
     problem: Problem | None = None
+    """Why it is refused."""
 
 
 def move_step(
@@ -54,16 +55,16 @@ def move_step(
     resource: Resource | None,
     state: State,
     source: ApplySetIdentity,
-    target: ApplySetIdentity,
+    destination: ApplySetIdentity,
 ) -> MoveStep:
-    """Decide about one entry of the source, from the state that was read."""
+    """Decide about one entry of ``source``, by the state of its object."""
     if isinstance(state, Unknown) or resource is None:
         problem = state.problem if isinstance(state, Unknown) else None
         problem = problem or _failed(entry, "its kind is not served now")
         return MoveStep(entry, resource, Move.REFUSE, problem=problem)
     if isinstance(state, Absent):
         if not state.proven:
-            problem = _failed(entry, "it cannot be told whether it exists")
+            problem = _failed(entry, "it is unknown whether it exists")
             return MoveStep(entry, resource, Move.REFUSE, problem=problem)
         return MoveStep(entry, resource, Move.REMOVE_FROM_INVENTORY, reason="it is gone")
     listed = replace(entry, uid=state.uid, uid_before_apply=state.uid, digest="", fingerprint=None)
@@ -72,7 +73,10 @@ def move_step(
             problem = _failed(entry, "it is being deleted")
             return MoveStep(entry, resource, Move.REFUSE, state, problem=problem)
         return MoveStep(listed, resource, Move.HAND_OVER, state)
-    if owner_of(state, entry, target) is Owner.RECORDED and state.labels.get(PART_OF) == target.id:
+    if (
+        owner_of(state, entry, destination) is Owner.RECORDED
+        and state.labels.get(PART_OF) == destination.id
+    ):
         return MoveStep(listed, resource, Move.DONE, state)
     if owner_of(state, entry, source) is Owner.OTHER:
         return MoveStep(
@@ -80,11 +84,11 @@ def move_step(
         )
     problem = _failed(
         entry,
-        "it is not the object that the set lists, or has lost its label",
-        hint=f"What is wrong: applyprune inventory check {source.arguments}",
+        "it is not the listed object, or has lost its label",
+        hint=f"See: applyprune inventory check {source.arguments}",
     )
     return MoveStep(entry, resource, Move.REFUSE, state, problem=problem)
 
 
-def _failed(entry: InventoryEntry, why: str, *, hint: str = "") -> Problem:
-    return as_problem(RunFailed(f"{entry.ref} was not moved", reason=why, hint=hint))
+def _failed(entry: InventoryEntry, reason: str, *, hint: str = "") -> Problem:
+    return as_problem(RunFailed(f"{entry.ref} was not moved", reason=reason, hint=hint))

@@ -1,4 +1,4 @@
-"""A field conflict in words: which field, what both sides want, whose it is, and what to do."""
+"""Explain a field conflict: the fields, both values, the other managers, and what to do."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from applyprune.model.plan import ApplyStep, Desired
     from applyprune.planning.applyset import ApplySetIdentity
 
-# As apimachinery's managedfields/internal/conflict.go words it; an Update says its version.
+# The wording of apimachinery's managedfields/internal/conflict.go; an Update names its version.
 _CAUSE = re.compile(
     r'conflict with "(?P<manager>(?:[^"\\]|\\.)*)"'
     r'(?: with subresource "(?P<subresource>[^"]*)")?'
@@ -59,20 +59,22 @@ _BY_HAND = re.compile(r"kubectl.*|k9s|Lens|helm|before-first-apply|Mozilla|node-
 
 @dataclass(frozen=True, slots=True)
 class FieldOwner:
-    """Another manager of a field, as the server's refusal tells of it."""
+    """Another manager of a field, as the server's error names it."""
 
     manager: str
     operation: str
+    """``Apply`` or ``Update``; empty if unknown."""
     subresource: str
     time: str
+    """The time of the last write, RFC 3339; empty if unknown."""
 
 
 def contenders(error: Conflict) -> Mapping[str, tuple[FieldOwner, ...]]:
-    """Return the other managers of each field that is contended, by the server's word for it."""
+    """Return the other managers of each field in conflict, by the server's name of the field."""
     found: defaultdict[str, dict[FieldOwner, None]] = defaultdict(dict)
     for cause in error.causes:
         match = _CAUSE.match(cause.get("message", ""))
-        one = (
+        owner = (
             FieldOwner(
                 match["manager"],
                 "Update" if match["update"] else "Apply",
@@ -82,109 +84,116 @@ def contenders(error: Conflict) -> Mapping[str, tuple[FieldOwner, ...]]:
             if match
             else FieldOwner("another manager", "", "", "")
         )
-        found[cause.get("field", "")][one] = None
-    return {name: tuple(ones) for name, ones in sorted(found.items())}
+        found[cause.get("field", "")][owner] = None
+    return {name: tuple(owners) for name, owners in sorted(found.items())}
 
 
 def managers(error: Conflict) -> frozenset[str]:
-    """Return the managers that a conflict is with."""
-    return frozenset(one.manager for ones in contenders(error).values() for one in ones)
+    """Return the other managers in a conflict."""
+    return frozenset(owner.manager for owners in contenders(error).values() for owner in owners)
 
 
 def forces(
-    one: Desired, live: LiveObject | None, options: Options, target: ApplySetIdentity
+    desired: Desired, live: LiveObject | None, options: Options, applyset: ApplySetIdentity
 ) -> bool:
-    """Return whether an object may be sent by force: what its manifest asks for goes first.
+    """Return whether to apply an object with force; its own annotation has priority.
 
-    One that another set has applied and nobody has labelled may still be listed there.
+    An object that another set has applied, and that has no label, may still be listed by that set.
     """
-    if one.conflicts is OnConflict.SKIP:
+    if desired.conflicts is OnConflict.SKIP:
         return False
-    if not (options.apply.force_conflicts or one.conflicts is OnConflict.FORCE):
+    if not (options.apply.force_conflicts or desired.conflicts is OnConflict.FORCE):
         return False
     if live is None or options.apply.adopt is Adopt.ALL or PART_OF in live.labels:
         return True
-    ours = {target.manager, target.yielded}
+    ours = {applyset.manager, applyset.yielded}
     appliers = {entry.get("manager") for entry in live.managed_fields} - ours
     return not any(str(manager).startswith(MANAGERS) for manager in appliers)  # guard: other-set
 
 
-def settled_first(step: ApplyStep, target: ApplySetIdentity) -> frozenset[str]:
-    """Return the managers with whom an apply comes into no conflict: it deals with them before."""
+def settled_first(step: ApplyStep, applyset: ApplySetIdentity) -> frozenset[str]:
+    """Return the managers whose fields are migrated first, so that they cannot conflict."""
     live = step.live
-    taken = live is not None and live.labels.get(PART_OF, target.id) != target.id
+    taken = live is not None and live.labels.get(PART_OF, applyset.id) != applyset.id
     old = {set_manager(live)} if live is not None and taken else set()
-    return frozenset({target.yielded, *step.migrate, *old})
+    return frozenset({applyset.yielded, *step.migrate, *old})
 
 
-def skips(one: Desired, error: ApplypruneError) -> str:
-    """Return why an object is passed over, as its manifest asks; empty when it has failed."""
-    if one.conflicts is not OnConflict.SKIP or not isinstance(error, Conflict) or not error.causes:
+def skips(desired: Desired, error: ApplypruneError) -> str:
+    """Return why an object is skipped, as its manifest asks; empty if it fails instead."""
+    if (
+        desired.conflicts is not OnConflict.SKIP
+        or not isinstance(error, Conflict)
+        or not error.causes
+    ):
         return ""
     return f"{CONFLICTS}: skip, and {contended(error)}"
 
 
 def is_about_scale(error: Conflict) -> bool:
-    """Return whether an autoscaler may be behind a conflict."""
-    return any(_is_scale(name, ones) for name, ones in contenders(error).items())
+    """Return whether an autoscaler may cause a conflict."""
+    return any(_is_scale(name, owners) for name, owners in contenders(error).items())
 
 
 def contended(error: Conflict) -> str:
-    """Return the fields and their managers in a few words."""
+    """Return the fields and their managers in short words."""
     fields = [
-        f"{name} is {_joined([one.manager for one in ones])}'s"
-        for name, ones in contenders(error).items()
+        f"{name} is owned by {_joined([owner.manager for owner in owners])}"
+        for name, owners in contenders(error).items()
     ]
     return and_more(fields, _LINES)
 
 
 def explain(
     error: Conflict,
-    one: Desired,
+    desired: Desired,
     live: LiveObject | None,
     autoscalers: Sequence[Mapping[str, Any]],
     now: datetime,
 ) -> Conflict:
-    """Return the conflict worded for the person who must decide.
+    """Return the conflict, worded for the person who must decide.
 
-    ``live`` is the object in full and ``autoscalers`` are the HorizontalPodAutoscalers of its
-    namespace, as far as either could be read.
+    ``live`` is the object in full; None if it could not be read. ``autoscalers`` are the readable
+    HorizontalPodAutoscalers of its namespace.
     """
     fields = contenders(error)
-    scalers = [_described(scaler, now) for scaler in autoscalers if _targets(scaler, one.ref)]
+    scalers = [_described(scaler, now) for scaler in autoscalers if _targets(scaler, desired.ref)]
     lines, pointers = [], []
-    for name, ones in fields.items():
-        field = _contested(name, one, live)
+    for name, owners in fields.items():
+        field = _contested(name, desired, live)
         if field.path is not None:
             pointers.append(field.path)
         values = [] if field.ours is None else [f"ours {field.ours}"]
         values += [] if field.theirs is None else [f"theirs {field.theirs}"]
-        who = _joined([_who(other, live, now) for other in ones])
-        notes = scalers if scalers and _is_scale(name, ones) else _notes(ones)
+        who = _joined([_who(other, live, now) for other in owners])
+        notes = scalers if scalers and _is_scale(name, owners) else _notes(owners)
         lines.append(f"{name}: {', '.join([*values, f'owned by {who}'])}{_after(notes)}")
-    count = "one of its fields is" if len(fields) == 1 else f"{len(fields)} of its fields are"
+    if len(fields) == 1:
+        count = "another field manager owns this field"
+    else:
+        count = f"other field managers own {len(fields)} of its fields"
     return Conflict(
-        f"{one.ref} is in conflict with another field manager",
+        f"{desired.ref} is in conflict with another field manager",
         code=error.code,
         status_reason=error.status_reason,
         causes=error.causes,
-        location=one.origin,
-        reason=f"{count} not ours to set{_LINE}{and_more(lines, _LINES, _LINE)}",
+        location=desired.origin,
+        reason=f"{count}{_LINE}{and_more(lines, _LINES, _LINE)}",
         hint=_hint(pointers[:_LINES], managers(error)),
     )
 
 
 def conflicts_of(
-    error: Conflict, one: Desired, live: LiveObject | None
+    error: Conflict, desired: Desired, live: LiveObject | None
 ) -> tuple[ManagerConflict, ...]:
-    """Return the conflict as data: each other manager and the fields that it owns.
+    """Return the conflict as data: each other manager with the fields that it owns.
 
-    ``live`` is the object in full, None where it could not be read.
+    ``live`` is the object in full; None if it could not be read.
     """
     owned: defaultdict[FieldOwner, list[ContestedField]] = defaultdict(list)
-    for name, ones in contenders(error).items():
-        field = _contested(name, one, live)
-        for other in ones:
+    for name, owners in contenders(error).items():
+        field = _contested(name, desired, live)
+        for other in owners:
             owned[other].append(field)
     return tuple(
         ManagerConflict(
@@ -198,45 +207,46 @@ def conflicts_of(
     )
 
 
-def _contested(name: str, one: Desired, live: LiveObject | None) -> ContestedField:
-    """Return one field in conflict, with the values of both sides where they are known."""
-    path = from_server(name, one.body)
+def _contested(name: str, desired: Desired, live: LiveObject | None) -> ContestedField:
+    """Return a field in conflict, with both values if they are known."""
+    path = from_server(name, desired.body)
     if path is None:
         return ContestedField(name, None, None, None)
-    secret = is_secret(one.body)
+    secret = is_secret(desired.body)
     body = live.body if live else None
     theirs = shown(value_at(body, path), secret=secret) if body else None
-    ours = shown(value_at(one.body, path), secret=secret)
+    ours = shown(value_at(desired.body, path), secret=secret)
     return ContestedField(name, to_pointer(path), ours, theirs)
 
 
 def _hint(pointers: Sequence[str], others: Collection[str]) -> str:
     fields = ",".join(dict.fromkeys(pointers))
     yielding = f", or annotate the object:\n    {IGNORED}: {fields}" if fields else "."
-    is_sets = any(one.startswith(MANAGERS) for one in others)
-    adopting = "\n  What is another set's is taken with --adopt=all only." if is_sets else ""
+    is_sets = any(other.startswith(MANAGERS) for other in others)
+    adopting = "\n  Fields of another set need --adopt=all." if is_sets else ""
     return (
-        f"To leave it to its owner, take it out of the manifest{yielding}\n"
-        f"  To leave the object alone for as long as it is contended: {CONFLICTS}: skip.\n"
-        f"  To take it: --force-conflicts, or for this object alone {CONFLICTS}: force.{adopting}"
+        f"To leave it to its owner, remove it from the manifest{yielding}\n"
+        f"  To skip this object while the conflict lasts: {CONFLICTS}: skip.\n"
+        f"  To take it over: --force-conflicts, or only for this object {CONFLICTS}: force."
+        f"{adopting}"
     )
 
 
-def _who(one: FieldOwner, live: LiveObject | None, now: datetime) -> str:
-    how = one.operation
-    if one.subresource:
-        how += f" of {one.subresource}"
-    ago = _ago(one.time or _time(one, live), now)
-    told = ", ".join(part for part in (how, ago) if part)
-    return f"{one.manager} ({told})" if told else one.manager
+def _who(owner: FieldOwner, live: LiveObject | None, now: datetime) -> str:
+    how = owner.operation
+    if owner.subresource:
+        how += f" of {owner.subresource}"
+    ago = _ago(owner.time or _time(owner, live), now)
+    detail = ", ".join(part for part in (how, ago) if part)
+    return f"{owner.manager} ({detail})" if detail else owner.manager
 
 
-def _time(one: FieldOwner, live: LiveObject | None) -> str:
+def _time(owner: FieldOwner, live: LiveObject | None) -> str:
     for entry in live.managed_fields if live else ():
         if (
-            entry.get("manager") == one.manager
-            and entry.get("operation") == one.operation
-            and (entry.get("subresource") or "") == one.subresource
+            entry.get("manager") == owner.manager
+            and entry.get("operation") == owner.operation
+            and (entry.get("subresource") or "") == owner.subresource
         ):
             return str(entry.get("time", ""))
     return ""
@@ -247,42 +257,43 @@ def _ago(time: object, now: datetime) -> str:
     return "" if seconds is None else f"{age(seconds)} ago"
 
 
-def _is_scale(name: str, ones: Sequence[FieldOwner]) -> bool:
+def _is_scale(name: str, owners: Sequence[FieldOwner]) -> bool:
     return name == _REPLICAS or any(
-        (one.manager, one.subresource) == ("kube-controller-manager", "scale") for one in ones
+        (owner.manager, owner.subresource) == ("kube-controller-manager", "scale")
+        for owner in owners
     )
 
 
 def _targets(scaler: Mapping[str, Any], ref: Ref) -> bool:
-    target = mapping(mapping(scaler.get("spec")).get("scaleTargetRef"))
-    group = str(target.get("apiVersion", "")).rpartition("/")[0]
-    return (group, target.get("kind"), target.get("name")) == (ref.group, ref.kind, ref.name)
+    scaled = mapping(mapping(scaler.get("spec")).get("scaleTargetRef"))
+    group = str(scaled.get("apiVersion", "")).rpartition("/")[0]
+    return (group, scaled.get("kind"), scaled.get("name")) == (ref.group, ref.kind, ref.name)
 
 
 def _described(scaler: Mapping[str, Any], now: datetime) -> str:
     name = mapping(scaler.get("metadata")).get("name")
     spec, status = mapping(scaler.get("spec")), mapping(scaler.get("status"))
-    # managedFields has no time of a write to the scale subresource.
+    # managedFields has no time for a write to the scale subresource.
     ago = _ago(status.get("lastScaleTime"), now)
     last = f" (last {ago})" if ago else ""
     return (
         f"HorizontalPodAutoscaler {name} scales it between {spec.get('minReplicas', 1)} and "
-        f"{spec.get('maxReplicas')}, and will write it again{last}"
+        f"{spec.get('maxReplicas')}, and will rewrite the field{last}"
     )
 
 
-def _notes(ones: Sequence[FieldOwner]) -> Sequence[str]:
-    return list(dict.fromkeys(note for one in ones if (note := _note(one.manager))))
+def _notes(owners: Sequence[FieldOwner]) -> Sequence[str]:
+    return list(dict.fromkeys(note for owner in owners if (note := _note(owner.manager))))
 
 
 def _note(manager: str) -> str:
     if manager.startswith(MANAGERS):
-        return "another set of applyprune, which sends it with each of its runs"
+        return "another applyprune set, which applies it in each of its runs"
     if _BY_HAND.fullmatch(manager):
-        return "by hand or by a script: nothing writes it again by itself"
+        return "written manually (kubectl); no controller will rewrite it"
     for pattern, words in _KNOWN:
         if pattern.fullmatch(manager):
-            return f"{words}: it may write it again"
+            return f"{words}: it may rewrite the field"
     return ""
 
 

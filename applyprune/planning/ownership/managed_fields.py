@@ -1,9 +1,8 @@
-"""The one editor of managedFields: an object changes hands by a guarded JSON patch.
+"""Edit managedFields by a guarded JSON patch, to transfer or release an object.
 
-Nothing else can take a manager off an object. Applying it stripped to its name would wipe its
-data: fields that we alone own go with our ownership. Every patch tests that the object is still the
-one that was read, and touches labels, managedFields and
-kubectl's own annotation only.
+There is no other way to remove a field manager. An apply of only the name would delete data: the
+server removes fields that only we own when we stop to own them. Every patch tests that the object
+has not changed since it was read. It only changes labels, managedFields and kubectl's annotation.
 """
 
 from __future__ import annotations
@@ -24,38 +23,38 @@ if TYPE_CHECKING:
 
 
 def orphan_patch(live: LiveObject, manager: str) -> Operations:
-    """Return the operations (RFC 6902) that take our label and our manager off ``live``."""
+    """Return the operations (RFC 6902) that remove our label and our manager from ``live``."""
     labels = {key: value for key, value in live.labels.items() if key != PART_OF}
-    # A list of one empty entry is how managedFields is emptied; an empty list is passed over.
+    # A list with one empty entry clears managedFields; the server ignores an empty list.
     managers = _without(live.managed_fields, (manager, yielded_manager(manager)))
     return _patch(live, labels, managers if live.managed_fields else ())
 
 
 def leave_patch(live: LiveObject, manager: str) -> Operations:
-    """Return the operations that take a manager off ``live``: what it owned stays as it is."""
+    """Return the operations that remove a manager from ``live``; its fields keep their values."""
     return _patch(live, live.labels, _without(live.managed_fields, (manager,)))
 
 
 def set_manager(live: LiveObject) -> str:
-    """Return the field manager of the set whose label ``live`` bears; empty when it has none."""
+    """Return the field manager of the set whose label ``live`` has; empty if there is none."""
     managers = (str(entry.get("manager", "")) for entry in live.managed_fields)
-    return next((one for one in managers if set_of(one) == live.labels.get(PART_OF)), "")
+    return next((name for name in managers if set_of(name) == live.labels.get(PART_OF)), "")
 
 
 def release_patch(live: LiveObject) -> Operations:
-    """Return the operations that take a label off ``live`` whose owner is no set of ours.
+    """Return the operations that remove a set's label that another tool owns from ``live``.
 
-    Another tool's manager owns it; without this every take-over would be a conflict about it.
+    Otherwise every take-over would end in a conflict about the label.
     """
     labels = {key: value for key, value in live.labels.items() if key != PART_OF}
     return _patch(live, labels, live.managed_fields)
 
 
 def foreign_managers(live: LiveObject, asked: Collection[str], *, adopts: bool) -> frozenset[str]:
-    """Return the managers whose fields become ours, those that are on ``live``.
+    """Return the managers on ``live`` whose fields become ours.
 
-    At an adoption these are kubectl's and Helm's, by whatever operation: they are how the object's
-    owner has managed it until now. ``asked`` are taken over at any time.
+    In an adoption, these are kubectl's and Helm's managers, with any operation: the object's owner
+    has used them until now. Those in ``asked`` are always taken over.
     """
     return frozenset(
         manager
@@ -69,17 +68,17 @@ def foreign_managers(live: LiveObject, asked: Collection[str], *, adopts: bool) 
 def migrate_patch(
     live: LiveObject, managers: Collection[str], manager: str, api_version: str
 ) -> Operations:
-    """Return the operations that give our manager the fields of others, as its own applies.
+    """Return the operations that make our manager own the fields of other managers.
 
-    A field that they set and our manifest lacks goes with our next apply then; left with them it
-    would stay for ever (kubernetes#99003). The annotation in which client-side apply keeps the
-    whole manifest goes as well. client-go's csaupgrade does the same for kubectl's own managers.
+    Our next apply then removes the fields that our manifest lacks. Otherwise these fields would
+    stay permanently (kubernetes#99003). The last-applied annotation of client-side apply is removed
+    too. client-go's csaupgrade does the same for kubectl's own managers.
     """
-    moved = [one for one in live.managed_fields if _is_of(one, {*managers, manager})]
-    others = [one for one in live.managed_fields if one not in moved]
+    moved = [entry for entry in live.managed_fields if _is_of(entry, {*managers, manager})]
+    others = [entry for entry in live.managed_fields if entry not in moved]
     fields: dict[str, Any] = {}
-    for one in moved:
-        fields = _united(fields, one.get("fieldsV1") or {})
+    for entry in moved:
+        fields = _united(fields, entry.get("fieldsV1") or {})
     ours = {
         "manager": manager,
         "operation": "Apply",
@@ -87,7 +86,7 @@ def migrate_patch(
         "fieldsType": "FieldsV1",
         "fieldsV1": fields,
     }
-    annotations = {key: one for key, one in live.annotations.items() if key != LAST_APPLIED}
+    annotations = {key: text for key, text in live.annotations.items() if key != LAST_APPLIED}
     return _patch(live, live.labels, [*others, ours], annotations)
 
 
@@ -99,64 +98,64 @@ def _is_of(entry: Mapping[str, Any], managers: Collection[str]) -> bool:
     return entry.get("manager") in managers and not entry.get("subresource")
 
 
-def _united(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+def _united(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
     """Return the union of two sets of fields (FieldsV1 is a tree of names)."""
-    both = {**one, **other}
+    both = {**first, **second}
     return {
-        key: _united(one[key], other[key]) if key in one and key in other else value
+        key: _united(first[key], second[key]) if key in first and key in second else value
         for key, value in both.items()
     }
 
 
 def hand_over_patch(live: LiveObject, *, old: str, new: str, label: str) -> Operations:
-    """Return the operations that give ``live`` another set's label, and our fields to its manager.
+    """Return the operations that transfer ``live`` to another set: its label and our fields.
 
-    The server takes the label for a field that the request's own manager has changed; the reply to
-    this patch is what ``settle_patch`` puts right.
+    The server assigns the label to the request's own manager, because the request changes it;
+    ``settle_patch`` then corrects the response of this patch.
     """
     return _patch(live, {**live.labels, PART_OF: label}, _renamed(live.managed_fields, old, new))
 
 
 def settle_patch(after: LiveObject, before: LiveObject, *, old: str, new: str) -> Operations:
-    """Return the operations after which the new manager owns all that the old one did.
+    """Return the operations that make the new manager own all fields of the old manager.
 
-    ``after`` is the object as the hand-over left it, ``before`` as it was.
+    ``before`` and ``after`` are the object before and after the transfer.
     """
     return _patch(after, dict(after.labels), _renamed(before.managed_fields, old, new))
 
 
-def mark_patch(live: LiveObject, api_version: str, target: ApplySetIdentity) -> Operations:
-    """Return the operations that put a set's marks on ``live``, those of the two that it lacks.
+def mark_patch(live: LiveObject, api_version: str, applyset: ApplySetIdentity) -> Operations:
+    """Return the operations that add the set's label and field manager to ``live``, if missing.
 
-    They are the label, and an Apply entry of the set's manager, which then owns that label.
+    The field manager gets an Apply entry that owns the label.
     """
     managers = list(live.managed_fields)
-    if own_apply_entry(live, target.manager) is None:
+    if own_apply_entry(live, applyset.manager) is None:
         managers.append(
             {
-                "manager": target.manager,
+                "manager": applyset.manager,
                 "operation": "Apply",
                 "apiVersion": api_version,
                 "fieldsType": "FieldsV1",
                 "fieldsV1": {"f:metadata": {"f:labels": {f"f:{PART_OF}": {}}}},
             }
         )
-    return _patch(live, {**live.labels, PART_OF: target.id}, managers)
+    return _patch(live, {**live.labels, PART_OF: applyset.id}, managers)
 
 
 def _renamed(managers: Managers, old: str, new: str) -> Managers:
-    # What the new manager had already is part of what it takes over.
+    # The transferred fields include those that the new manager already had.
     names = {old: new, yielded_manager(old): yielded_manager(new)}
-    others = [one for one in managers if one.get("manager") not in names.values()]
+    others = [entry for entry in managers if entry.get("manager") not in names.values()]
     return [
-        {**one, "manager": names[name]} if (name := one.get("manager")) in names else one
-        for one in others
+        {**entry, "manager": names[name]} if (name := entry.get("manager")) in names else entry
+        for entry in others
     ]
 
 
 def _without(managers: Managers, names: Collection[str]) -> Managers:
-    # A list of one empty entry is how managedFields is emptied; an empty list is passed over.
-    return [one for one in managers if one.get("manager") not in names] or [{}]
+    # A list with one empty entry clears managedFields; the server ignores an empty list.
+    return [entry for entry in managers if entry.get("manager") not in names] or [{}]
 
 
 def _patch(
@@ -179,7 +178,7 @@ def _patch(
         "annotations": dict(kept),
         "managedFields": list(managers),
     }
-    # The server leaves out what is empty, so there is nothing to change a part of.
+    # The server omits empty maps, so a patch cannot change a part of an empty map.
     changes = make_patch({"metadata": _filled(before)}, {"metadata": _filled(after)}).patch
     return [
         {"op": "test", "path": "/metadata/uid", "value": live.uid},
@@ -193,7 +192,7 @@ def _filled(metadata: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def own_apply_entry(live: LiveObject, manager: str) -> Mapping[str, Any] | None:
-    """Return our manager's Apply entry of the main resource, None when there is none."""
+    """Return our manager's Apply entry of the main resource; None if there is none."""
     for entry in live.managed_fields:
         if (
             entry.get("manager") == manager

@@ -1,12 +1,12 @@
-"""Whose is it: what an object's label, managedFields and UID say, held against the record.
+"""Decide who owns an object, and whether it is unchanged since our last apply.
 
-Detect no-ops: how a run knows that an object is unchanged since our last apply.
+The owner follows from the object's label, managedFields and UID, compared with the inventory.
 
-The API server alters our manager's managedFields entry on every outside change or removal of a
-field that we own, and leaves it alone for foreign fields and status. The entry holds paths, not
-values, so it is believed only together with an unmoved generation (which any change of a spec
-moves) and the live labels and annotations (which move none), or with all of the live values; an
-unmoved resourceVersion needs neither.
+No-op detection: the API server changes our manager's managedFields entry whenever somebody else
+changes or removes a field that we own. It does not change the entry for foreign fields and status.
+The entry contains paths, not values. So an equal entry is sufficient only together with an equal
+generation (every change of a spec increments it) and equal labels and annotations (which do not
+affect it), or together with all live values. An equal resourceVersion is sufficient alone.
 """
 
 from __future__ import annotations
@@ -27,30 +27,30 @@ if TYPE_CHECKING:
 
 
 class Owner(StrEnum):
-    """What may be said of a live object from the point of view of one set."""
+    """The owner of a live object from the view of one set."""
 
     RECORDED = "recorded"
-    """The very object that the entry records."""
+    """It is the object of the inventory entry."""
     CLAIMED = "claimed"
-    """It bears our label and our manager's Apply entry, but no entry records it."""
+    """It has our label and our manager's Apply entry, but no inventory entry."""
     NOBODY = "nobody"
-    """No set has marked it, and no entry records it."""
+    """It has no set's label and no inventory entry."""
     OTHER = "other"
-    """Another set's label is on it."""
+    """It has another set's label."""
 
 
-def owner_of(live: LiveObject, entry: InventoryEntry | None, target: ApplySetIdentity) -> Owner:
-    """Return whose a live object is.
+def owner_of(live: LiveObject, entry: InventoryEntry | None, applyset: ApplySetIdentity) -> Owner:
+    """Return the owner of a live object.
 
-    A label alone proves nothing: controllers copy labels to what they make (Endpoints of a
-    Service), which never bears our manager's Apply entry. An entry without a UID is the union
-    write's: the object is ours when it was absent then and bears both marks now, or when it is
-    the one that was found then.
+    A label alone proves nothing: controllers copy labels to objects that they create (such as the
+    Endpoints of a Service), but these never have our manager's Apply entry. An entry without a UID
+    comes from the write before the apply. Then the object is ours if it did not exist before and
+    now has our label and field manager, or if its UID is that from before the apply.
     """
     label = live.labels.get(PART_OF, "")
-    if label and label != target.id:
+    if label and label != applyset.id:
         return Owner.OTHER
-    marked = is_marked(live, target)
+    marked = is_marked(live, applyset)
     if entry is not None:
         if entry.uid:
             recorded = entry.uid == live.uid
@@ -63,17 +63,18 @@ def owner_of(live: LiveObject, entry: InventoryEntry | None, target: ApplySetIde
     return Owner.CLAIMED if marked else Owner.NOBODY
 
 
-def is_marked(live: LiveObject, target: ApplySetIdentity) -> bool:
-    """Return whether an object bears both of the set's marks: its label and its Apply entry."""
+def is_marked(live: LiveObject, applyset: ApplySetIdentity) -> bool:
+    """Return whether an object has the set's label and its field manager's Apply entry."""
     return (
-        live.labels.get(PART_OF) == target.id and own_apply_entry(live, target.manager) is not None
+        live.labels.get(PART_OF) == applyset.id
+        and own_apply_entry(live, applyset.manager) is not None
     )
 
 
 def other_set(live: LiveObject) -> str:
-    """Return the set whose label an object bears, as ``web in namespace shop``; empty if unknown.
+    """Return the set whose label an object has, as ``web in namespace shop``; empty if unknown.
 
-    Its field manager tells the name, where it is the one that belongs to the label.
+    The name comes from the field manager that belongs to the label.
     """
     label = live.labels.get(PART_OF, "")
     for entry in live.managed_fields:
@@ -85,10 +86,10 @@ def other_set(live: LiveObject) -> str:
 
 
 def foreign_owner(live: LiveObject, manager: str) -> str:
-    """Return the owner that somebody else has put on an object, as ``Kind/name``; empty for none.
+    """Return the owner that somebody else has set on an object, as ``Kind/name``; empty if none.
 
-    KEP-3659 has a pruner leave such an object alone. An ownerReference that our own manifest holds
-    is ours by managedFields.
+    By KEP-3659, a prune does not delete such an object. An ownerReference of our own manifest is
+    ours by managedFields.
     """
     entry = own_apply_entry(live, manager) or {}
     ours = ((entry.get("fieldsV1") or {}).get("f:metadata") or {}).get("f:ownerReferences") or {}
@@ -99,14 +100,14 @@ def foreign_owner(live: LiveObject, manager: str) -> str:
 
 
 SECRET = ("", "Secret")
-# The one built-in kind with a generation that no change moves.
+# The only built-in kind whose generation never changes.
 _STUCK = ("scheduling.k8s.io", "PriorityClass")
-# What a manifest may say in its metadata; a change of it moves no generation.
+# The metadata that a manifest may set; a change of it does not affect the generation.
 _UNCOUNTED = ("annotations", "finalizers", "labels", "ownerReferences")
 
 
 def fingerprint_of(live: LiveObject, manager: str, schema: int | None) -> ApplyFingerprint | None:
-    """Return the fingerprint of a confirmed reply; None when our entry is not in it."""
+    """Return the fingerprint of a confirmed apply; None if our managedFields entry is missing."""
     entry = own_apply_entry(live, manager)
     if entry is None:
         return None
@@ -122,8 +123,8 @@ def fingerprint_of(live: LiveObject, manager: str, schema: int | None) -> ApplyF
 def needs_values(desired: Desired, entry: InventoryEntry, live: LiveObject) -> bool:
     """Return whether only the live values can show that nothing has changed.
 
-    So it is for every Secret (no digest of its values is kept) and, once its resourceVersion has
-    moved, for an object whose generation has moved too, or of a kind that has none to trust.
+    This is so for every Secret (no digest of its values is stored). It is also so after a change of
+    the resourceVersion, if the generation has changed too, or if the kind has no usable generation.
     """
     recorded = entry.fingerprint
     if entry.digest != desired.digest or recorded is None or entry.uid != live.uid:
@@ -139,11 +140,11 @@ def needs_values(desired: Desired, entry: InventoryEntry, live: LiveObject) -> b
 def unchanged(
     desired: Desired, entry: InventoryEntry, live: LiveObject, *, manager: str, schema: int | None
 ) -> bool:
-    """Return whether sending the manifest again would move nothing.
+    """Return whether another apply of the manifest would change nothing.
 
-    ``schema`` is the CRD's generation for a custom resource (a schema change alters what is read
-    without touching the object), None for everything else. When in doubt the answer is no:
-    a repeated apply is harmless.
+    ``schema`` is the CRD's generation for a custom resource (a new schema changes what is read
+    without a change of the object), and None for any other kind. In doubt, return False: a repeated
+    apply is harmless.
     """
     recorded = entry.fingerprint
     if entry.digest != desired.digest or entry.uid != live.uid or recorded is None:
@@ -162,9 +163,9 @@ def unchanged(
 
 
 def values_match(desired: Desired, live: LiveObject) -> bool:
-    """Return whether the values that we send are there, as far as they were read.
+    """Return whether the live object has the values that we send, as far as it was read.
 
-    Of an object that was not read in full that is its metadata, where others may add to our lists.
+    If the object was not read in full, compare the metadata; others may have added to our lists.
     """
     body = sent(desired)
     if live.body is not None:
@@ -178,12 +179,12 @@ def values_match(desired: Desired, live: LiveObject) -> bool:
 def _includes(wanted: object, live: object) -> bool:
     if isinstance(wanted, list):
         there = live if isinstance(live, list) else []
-        return all(any(holds(one, other) for other in there) for one in wanted)
+        return all(any(holds(item, other) for other in there) for item in wanted)
     return holds(wanted, live)
 
 
 def same_apply_entry(recorded: ApplyFingerprint, live: LiveObject, manager: str) -> bool:
-    """Return whether our manager's Apply entry is the one that the last apply left."""
+    """Return whether our manager's Apply entry is unchanged since the last apply."""
     now = fingerprint_of(live, manager, recorded.schema)
     return now is not None and (now.managed_fields, now.time) == (
         recorded.managed_fields,
@@ -192,10 +193,10 @@ def same_apply_entry(recorded: ApplyFingerprint, live: LiveObject, manager: str)
 
 
 def holds(wanted: object, live: object) -> bool:
-    """Return whether every value of the manifest stands in the live object, lists item by item.
+    """Return whether the live object has every value of the manifest; compare lists item by item.
 
-    Fields that only the server knows are passed over; a list of another length or order is a
-    difference, and so is a value that the server has rewritten: then the manifest is sent.
+    Fields that are only in the live object are ignored. A list of another length or order is a
+    difference, and also a value that the server has rewritten: then the manifest is sent.
     """
     if isinstance(wanted, dict):
         return isinstance(live, dict) and all(
@@ -205,6 +206,6 @@ def holds(wanted: object, live: object) -> bool:
         return (
             isinstance(live, list)
             and len(wanted) == len(live)
-            and all(holds(one, other) for one, other in zip(wanted, live, strict=True))
+            and all(holds(item, other) for item, other in zip(wanted, live, strict=True))
         )
     return type(wanted) is type(live) and wanted == live

@@ -1,7 +1,7 @@
-"""What goes along: the contents of a Namespace, the custom resources of a CRD, and whose they are.
+"""Count cascaded deletions: the contents of a Namespace, the custom resources of a CRD.
 
-The API server asks nobody before it takes them along, so they are counted before the delete, and
-what would not go by itself forbids it unless the user allows exactly that by name.
+The API server deletes them without asking, so they are counted before the delete. Contents that
+this prune does not delete itself forbid the delete, unless the user allows exactly that by name.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from applyprune.model.problem import Problem
 
 _SHOWN = 5
-# What the system keeps in every namespace, or what is worth nothing without what it is about.
+# Objects that the system creates in every namespace, or that are useless without their subject.
 _SYSTEMS_OWN = frozenset({("ServiceAccount", "default"), ("ConfigMap", "kube-root-ca.crt")})
 _PASSING = frozenset(
     {
@@ -37,85 +37,83 @@ _PASSING = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Cascade:
-    """What a delete takes along.
-
-    ``total`` counts everything that matters; ``foreign`` is what would not go by itself: neither
-    an object that this prune deletes anyway, nor what such an object has made. ``uncounted`` says
-    what could not be read.
-    """
+    """The cascaded deletions of one delete."""
 
     total: int
+    """How many objects are deleted, without those that do not matter."""
     foreign: tuple[Ref, ...]
+    """Those that this prune does not delete itself, and that no object in this prune owns."""
     uncounted: str = ""
+    """What could not be read, and why; empty if all was read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cascades:
-    """What each Namespace and CRD that is leaving would take along; ``listed`` is the set's own.
-
-    ``coming`` is what of the input would be in a Namespace, or of a CRD, that is leaving.
-    """
+    """The cascaded deletions of every Namespace and CRD that has left the set."""
 
     found: Mapping[Ref, Cascade] = field(hash=False)
+    """The cascade of each Namespace and CRD."""
     listed: Collection[Ref]
+    """All refs in the set's inventory."""
     coming: Mapping[Ref, frozenset[Ref]] = field(default_factory=dict, hash=False)
+    """The desired objects in each such Namespace, or of each such CRD."""
 
     def foreign(self, ref: Ref) -> tuple[Ref, ...]:
-        """Return what would go along with an object and not by itself."""
+        """Return the objects that only the delete of ``ref`` would delete."""
         cascade = self.found.get(ref)
         there = cascade.foreign if cascade is not None else ()
         return tuple(sorted({*there, *self.coming.get(ref, ())}))
 
     def described(self, ref: Ref) -> str:
-        """Return in words what would go along with an object; empty when nothing would."""
+        """Return the cascaded deletions of an object in words; empty if there are none."""
         cascade = self.found.get(ref)
         if cascade is None or not cascade.total:
             return ""
-        text = f"takes along {cascade.total} objects"
+        text = f"cascade-deletes {cascade.total} objects"
         if not cascade.foreign:
             return text
-        strangers = [one for one in cascade.foreign if one not in self.listed]
+        strangers = [other for other in cascade.foreign if other not in self.listed]
         parts = []
         if strangers:
-            parts.append(f"{len(strangers)} of which are not of this set")
+            parts.append(f"{len(strangers)} of which do not belong to this set")
         if stay := len(cascade.foreign) - len(strangers):
-            parts.append(f"{stay} of which are to stay")
-        names = and_more([_named(one) for one in cascade.foreign], _SHOWN)
+            parts.append(f"{stay} of which must stay")
+        names = and_more([_named(other) for other in cascade.foreign], _SHOWN)
         return f"{text}, {' and '.join(parts)}: {names}"
 
     def refusal(self, ref: Ref, options: Options) -> Problem | None:
-        """Return why an object may not be deleted for what it holds; None when it may."""
+        """Return why an object may not be deleted because of its contents; None if it may."""
         cascade = self.found.get(ref)
         if wanted := self.coming.get(ref):
-            names = ", ".join(_named(one) for one in sorted(wanted)[:_SHOWN])
+            names = ", ".join(_named(other) for other in sorted(wanted)[:_SHOWN])
             return as_problem(
                 PruneRefused(
                     f"{ref.short} was not deleted",
-                    reason=f"it would take along what the input wants: {names}",
-                    hint=f"Put it back into the input, or orphan it: --orphan {ref.short}",
+                    reason=f"it would cascade-delete objects of the input: {names}",
+                    hint=f"Add it to the input again, or orphan it: --orphan {ref.short}",
                 )
             )
         if cascade is None or ref.is_among(options.prune.allow_cascade):
             return None
         if cascade.foreign:
-            why = f"it {self.described(ref)}"
+            reason = f"it {self.described(ref)}"
         elif cascade.uncounted:
-            why = f"what it would take along cannot be counted: {cascade.uncounted}"
+            reason = f"its cascaded deletions cannot be counted: {cascade.uncounted}"
         else:
             return None
-        return as_problem(PruneRefused(f"{ref.short} was not deleted", reason=why))
+        return as_problem(PruneRefused(f"{ref.short} was not deleted", reason=reason))
 
 
-def cascade_of(contents: CascadeContents, going: Collection[str]) -> Cascade:
-    """Return whose the contents are; an object served under two groups counts once, by its UID.
+def cascade_of(contents: CascadeContents, deleting: Collection[str]) -> Cascade:
+    """Return the cascade of a delete; an object that two groups serve counts once, by its UID.
 
-    ``going`` holds the UIDs of what this prune deletes. What the set leaves, orphans or still
-    wants is not among them: it would die with its namespace all the same.
+    ``going`` has the UIDs of the objects that this prune deletes. Objects that the set leaves,
+    orphans or still wants are not in it: their namespace would delete them too.
     """
-    unique = {live.uid: live for live in contents.lives if not _is_passing(live)}
-    ours = set(going)
+    unique = {live.uid: live for live in contents.objects if not _is_passing(live)}
+    ours = set(deleting)
     left = {uid: live for uid, live in unique.items() if uid not in ours}
-    # What an object of ours has made is ours, and so is what that has made.
+    # An object that is owned by an object of ours is ours too, at any depth.
     while made := {uid for uid, live in left.items() if _owners(live) & ours}:
         ours |= made
         left = {uid: live for uid, live in left.items() if uid not in made}

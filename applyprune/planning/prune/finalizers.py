@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _SHOWN = 5
 _CANDIDATES = 3
 _OURS = "applyprune/"
-_WORKLOADS = frozenset(one.group_kind for one in (DEPLOYMENTS, STATEFUL_SETS, DAEMON_SETS))
+_WORKLOADS = frozenset(kind.group_kind for kind in (DEPLOYMENTS, STATEFUL_SETS, DAEMON_SETS))
 _GOING = "is also deleted by this prune"
 _UNRECORDED = "its controller is unknown"
 # The finalizers of Kubernetes itself, by the names in its source (1.36).
@@ -130,7 +130,7 @@ def _owners(live: LiveObject, name: str, part: str) -> Sequence[str]:
 
 def _at_work(manager: str, workloads: CascadeContents, pruning: Collection[Ref]) -> str:
     """Return, in words, whether the controller with a manager's name runs."""
-    objects = {workload.ref: workload for workload in workloads.lives}
+    objects = {workload.ref: workload for workload in workloads.objects}
     named = [
         ref for ref in {*objects, *pruning} if ref.name == manager and ref.group_kind in _WORKLOADS
     ]
@@ -190,7 +190,7 @@ def _conditions(live: LiveObject) -> Iterator[str]:
 
 def _left(remains: CascadeContents) -> Sequence[LiveObject]:
     """Return the remaining objects, with finalizers first; two groups may serve the same object."""
-    unique = {member.uid: member for member in remains.lives}
+    unique = {member.uid: member for member in remains.objects}
     return sorted(unique.values(), key=lambda member: (not member.finalizers, member.ref))
 
 

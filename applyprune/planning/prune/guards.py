@@ -1,9 +1,8 @@
-"""The prune as a whole: how much it may delete, and which kinds, without being told by name.
+"""Check the guards of a prune: how much it may delete, and which kinds.
 
-A source that renders empty, a moved directory, a mistyped selector: each looks just like a wish to
-delete. So a prune beyond a few objects, or one of a kind that holds data or other objects, is the
-user's word and not the input's. ``delete`` is that word already; only what it would take along of
-others is asked about there.
+A source that renders empty, a moved folder or a mistyped selector looks like a request to delete.
+So the user must explicitly allow a prune of more than a few objects, or of kinds that contain data
+or other objects. ``delete`` is explicit already; there only foreign cascaded deletions are checked.
 """
 
 from __future__ import annotations
@@ -40,32 +39,32 @@ def check_guards(
     empty: Sequence[str],
     desired: Collection[Ref] = (),
 ) -> tuple[tuple[RemoveStep, ...], Problem | None]:
-    """Return the steps, those refused for what they take along with their hint, and the refusal.
+    """Return the steps, with hints for those refused because of cascades, and the refusal.
 
-    The hint names every option that this very prune needs, and no wider one. ``listed`` is what
-    the inventory lists, ``desired`` what the input wants, and ``empty`` names what of the input
-    holds nothing.
+    The hint names exactly the options that this prune needs. ``listed`` are the refs in the
+    inventory, ``desired`` those in the input, and ``empty`` names the parts of the input without
+    an object.
     """
-    doomed = [step for step in steps if _is_doomed(step)]
-    taken = {ref for step in doomed for ref in cascades.foreign(step.entry.ref)}
-    count = len(doomed) + len(taken - {step.entry.ref for step in doomed})
+    to_delete = [step for step in steps if _is_doomed(step)]
+    taken = {ref for step in to_delete for ref in cascades.foreign(step.entry.ref)}
+    count = len(to_delete) + len(taken - {step.entry.ref for step in to_delete})
     most = options.prune.max_prune.of(len(listed))
     limited = options.mode in {Mode.APPLY, Mode.PRUNE}
     over = limited and count > most
-    leaves = doomed or any(step.action is Action.ORPHAN for step in steps)
+    leaves = to_delete or any(step.action is Action.ORPHAN for step in steps)
     if not limited or options.prune.allow_empty or (desired and not leaves):
         empty = ()
-    # A namespace that was set wrongly, or not at all; whoever names a number has seen that.
+    # Detect a wrong or missing namespace; a user who gives a number has seen the count.
     left = (
         ()
         if options.prune.max_prune != PruneLimit() or not limited
-        else _left(doomed, desired, options)
+        else _left(to_delete, desired, options)
     )
-    lost = unlisted(options.prune.orphan, listed) if doomed else ()
-    refused = [step.entry.ref for step in doomed if step.action is Action.REFUSE]
+    lost = unlisted(options.prune.orphan, listed) if to_delete else ()
+    refused = [step.entry.ref for step in to_delete if step.action is Action.REFUSE]
     cascading = [ref for ref in refused if ref not in cascades.coming]
     wanted = [ref for ref in refused if ref in cascades.coming]
-    others = [step.entry.ref for step in doomed if step.action is not Action.REFUSE]
+    others = [step.entry.ref for step in to_delete if step.action is not Action.REFUSE]
     kinds = _kinds_in_need(others, options) if limited else []
     needed = [
         *(["--allow-empty"] if empty else []),  # guard: empty-input
@@ -78,50 +77,59 @@ def check_guards(
     hint = f"To allow exactly this: {' '.join(needed)}"
     if wanted:
         names = ", ".join(ref.short for ref in wanted)
-        hint = f"Put {names} back into the input, or orphan it with --orphan."
+        hint = f"Add {names} to the input again, or orphan it with --orphan."
     if lost:
-        hint = f"Correct or drop {' '.join(f'--orphan {name}' for name in lost)}."
+        hint = f"Correct or remove {' '.join(f'--orphan {name}' for name in lost)}."
     reasons = [
-        *([f"there is no object in {', '.join(empty)}"] if empty else []),
-        *(f"the input wants elsewhere what is in the namespace {home}" for home in left),
-        *(f"{ref.short} holds what the input wants" for ref in wanted[:3]),
-        *(f"--orphan {name} names nothing that the set lists" for name in lost),
-        *([f"a prune may delete {most} of the {len(listed)} objects listed"] if over else []),
-        *(f"no {kind} is pruned unless that is allowed" for kind in kinds),
-        *(f"{ref.short} would take along what is to stay" for ref in cascading[:3]),
+        *([f"no object in {', '.join(empty)}"] if empty else []),
+        *(
+            f"the input has the objects of namespace {namespace} in another namespace"
+            for namespace in left
+        ),
+        *(f"{ref.short} contains objects of the input" for ref in wanted[:3]),
+        *(f"--orphan {name} matches no object in the inventory" for name in lost),
+        *(
+            [f"a prune may delete {most} of the {len(listed)} objects in the inventory"]
+            if over
+            else []
+        ),
+        *(f"a {kind} is only pruned if that is allowed" for kind in kinds),
+        *(f"{ref.short} would cascade-delete objects that must stay" for ref in cascading[:3]),
     ]
-    along = f", {count - len(doomed)} of them taken along" if count > len(doomed) else ""
-    # Of what has left the set nothing may be there any more.
+    along = (
+        f", including {count - len(to_delete)} cascaded deletions" if count > len(to_delete) else ""
+    )
+    # The objects that have left the set may all be gone already.
     delete = f": it would delete {count} object{'' if count == 1 else 's'}" if count else ""
     error = PruneRefused(
         f"the prune was refused{delete}{along}",
         reason="; ".join(reasons),
         hint=hint,
     )
-    told = (step if step.entry.ref in wanted else _told(step, hint) for step in steps)
-    return tuple(told), as_problem(error)
+    hinted = (step if step.entry.ref in wanted else _with_hint(step, hint) for step in steps)
+    return tuple(hinted), as_problem(error)
 
 
 def approval_of(steps: Sequence[RemoveStep], cascades: Cascades) -> str:
-    """Return the digest of exactly this prune: each object with its UID, and what goes along."""
-    doomed = [
+    """Return the digest of exactly this prune: each object by UID, and the cascaded deletions."""
+    to_delete = [
         [*astuple(step.entry.ref), step.live.uid if step.live else ""]
         for step in steps
         if _is_doomed(step)
     ]
     along = {astuple(ref) for step in steps for ref in cascades.foreign(step.entry.ref)}
-    return digest([sorted(doomed), sorted(along)])
+    return digest([sorted(to_delete), sorted(along)])
 
 
 def with_approval(options: Options, steps: Sequence[RemoveStep], cascades: Cascades) -> Options:
-    """Return the options with every guard lifted that an approval of this prune can lift.
+    """Return the options without the guards that an approval of this prune lifts.
 
-    What could not be counted was not approved, for the digest does not know it.
+    A cascade that could not be counted is not approved, because the digest does not contain it.
     """
     counted = {
         step.entry.ref.short
         for step in steps
-        if (one := cascades.found.get(step.entry.ref)) is not None and not one.uncounted
+        if (cascade := cascades.found.get(step.entry.ref)) is not None and not cascade.uncounted
     }
     return replace(
         options,
@@ -136,23 +144,25 @@ def with_approval(options: Options, steps: Sequence[RemoveStep], cascades: Casca
 
 
 def _left(
-    doomed: Sequence[RemoveStep],
+    to_delete: Sequence[RemoveStep],
     desired: Collection[Ref],
     options: Options,
 ) -> Sequence[str]:
-    """Return the namespaces that lose objects because the input wants the same ones elsewhere.
+    """Return the namespaces that lose objects because the input has them in another namespace.
 
-    Where an option says where all of it goes, one such object is enough; else there must be two
-    in a namespace where the input wants nothing any more: one may be moved without a question.
+    With --namespace-override, a single such object is enough. Otherwise there must be two in a
+    namespace that the input does not use any more: a single object may move without approval.
     """
-    # Of a large set nothing is looked through when nothing goes.
-    wanted = {(ref.group, ref.kind, ref.name) for ref in desired} if doomed else frozenset()
-    going = [step.entry.ref for step in doomed if step.entry.ref.namespace]
-    moved = Counter(ref.namespace for ref in going if (ref.group, ref.kind, ref.name) in wanted)
+    # Skip the work for a large set if nothing is deleted.
+    wanted = {(ref.group, ref.kind, ref.name) for ref in desired} if to_delete else frozenset()
+    deleting = [step.entry.ref for step in to_delete if step.entry.ref.namespace]
+    moved = Counter(ref.namespace for ref in deleting if (ref.group, ref.kind, ref.name) in wanted)
     if options.apply.namespace_override or not moved:
         return sorted(moved)
-    homes = {ref.namespace for ref in desired}
-    return sorted(home for home, count in moved.items() if count > 1 and home not in homes)
+    namespaces = {ref.namespace for ref in desired}
+    return sorted(
+        namespace for namespace, count in moved.items() if count > 1 and namespace not in namespaces
+    )
 
 
 def _is_doomed(step: RemoveStep) -> bool:
@@ -161,12 +171,12 @@ def _is_doomed(step: RemoveStep) -> bool:
     )
 
 
-def _kinds_in_need(doomed: Sequence[Ref], options: Options) -> list[str]:
-    """Return the guarded kinds among them; an object that is named itself needs no more."""
+def _kinds_in_need(to_delete: Sequence[Ref], options: Options) -> list[str]:
+    """Return the guarded kinds that are not allowed; an object allowed by name does not count."""
     return sorted(
         {
             word
-            for ref in doomed
+            for ref in to_delete
             if (word := GUARDED_KINDS.get(ref.group_kind, ""))
             and word not in options.prune.allow_kinds
             and not ref.is_among(options.prune.allow_cascade)
@@ -174,7 +184,7 @@ def _kinds_in_need(doomed: Sequence[Ref], options: Options) -> list[str]:
     )
 
 
-def _told(step: RemoveStep, hint: str) -> RemoveStep:
+def _with_hint(step: RemoveStep, hint: str) -> RemoveStep:
     if step.problem is None or step.problem.kind is not ProblemKind.PRUNE_REFUSED:
         return step
     hint = f"{hint}. To orphan it instead: --orphan {step.entry.ref.short}"

@@ -1,4 +1,4 @@
-"""What becomes of an entry whose object has left the set."""
+"""Decide what to do with entries whose objects have left the set."""
 
 from __future__ import annotations
 
@@ -36,45 +36,48 @@ _SYSTEM_NAMESPACES = frozenset({"default", "kube-system", "kube-public", "kube-n
 
 @dataclass(frozen=True, slots=True)
 class Removals:
-    """What becomes of what has left the set; ``approval`` is the plan's, set with ``refusal``."""
+    """The decisions about entries that have left the set."""
 
     steps: tuple[RemoveStep, ...]
+    """The steps in the order of deletion."""
     refusal: Problem | None = None
+    """The problem that blocks the whole prune."""
     approval: str = ""
+    """The digest that would approve this prune; empty unless it is blocked."""
 
 
 def remove_steps(
     entries: Iterable[InventoryEntry],
     world: ClusterSnapshot,
-    target: ApplySetIdentity,
+    applyset: ApplySetIdentity,
     options: Options,
     *,
     desired: Sequence[Desired],
     listed: Collection[Ref],
-    hollow: Sequence[str] = (),
+    empty_inputs: Sequence[str] = (),
 ) -> Removals:
-    """Decide about what has left the set, in the order of deletion, and about the prune itself.
+    """Decide about the entries that have left the set, and about the prune as a whole.
 
-    ``desired`` is what the set still wants: one object may be served under two groups, and none may
-    go with its Namespace or CRD. ``listed`` is all that the inventory lists, ``hollow`` the parts
-    of the input without an object. A Namespace or CRD is refused for what it holds and this prune
-    does not delete by itself.
+    ``desired`` are the objects of the input: two groups may serve the same object, and a desired
+    object must not be deleted with its Namespace or CRD. ``listed`` are all refs in the inventory.
+    ``empty_inputs`` are the parts of the input without an object. A Namespace or CRD is refused if
+    it contains objects that this prune does not delete itself.
     """
-    states = (world.states[one.ref] for one in desired)
+    states = (world.states[member.ref] for member in desired)
     wanted = {state.uid for state in states if isinstance(state, LiveObject)}
-    # Only an apply lists it under its new group; until then the old entry is what lists it.
+    # Only an apply lists the object under its new group; until then the old entry must stay.
     action = Action.REMOVE_FROM_INVENTORY if options.mode is Mode.APPLY else Action.LEAVE
-    decided = (remove_step(entry, world, target, options) for entry in entries)
+    decided = (remove_step(entry, world, applyset, options) for entry in entries)
     steps = [_unless_wanted(step, wanted, action) for step in decided]
-    going = {
+    deleting = {
         step.live.uid for step in steps if step.action is Action.DELETE and step.live is not None
     }
-    found = {ref: cascade_of(contents, going) for ref, contents in world.contents.items()}
+    found = {ref: cascade_of(contents, deleting) for ref, contents in world.contents.items()}
     cascades = Cascades(found, listed, _coming(desired, steps))
     steps.sort(key=lambda step: step.entry.ref)
     steps.sort(key=lambda step: step.entry.wave, reverse=True)
-    empty = hollow if desired else ("the input",)
-    refs = [one.ref for one in desired]
+    empty = empty_inputs if desired else ("the input",)
+    refs = [member.ref for member in desired]
 
     def judged(options: Options) -> tuple[tuple[RemoveStep, ...], Problem | None]:
         with_cascades = [_with_cascade(step, cascades, options) for step in steps]
@@ -92,22 +95,22 @@ def remove_steps(
 def _coming(
     desired: Iterable[Desired], steps: Iterable[RemoveStep]
 ) -> Mapping[Ref, frozenset[Ref]]:
-    """Return what of the input would go with each Namespace and CRD that is to be deleted."""
-    going = {step.entry.ref for step in steps if step.action is Action.DELETE}
-    homes = {ref.name: ref for ref in going if ref.group_kind == NAMESPACE}
-    kinds = {ref.name: ref for ref in going if ref.group_kind == CRD}
+    """Return the desired objects that would be deleted with each Namespace and CRD."""
+    deleting = {step.entry.ref for step in steps if step.action is Action.DELETE}
+    namespaces = {ref.name: ref for ref in deleting if ref.group_kind == NAMESPACE}
+    kinds = {ref.name: ref for ref in deleting if ref.group_kind == CRD}
     found: dict[Ref, set[Ref]] = {}
-    for one in desired if homes or kinds else ():
-        for place in (homes.get(one.ref.namespace), kinds.get(one.resource.full_plural)):
+    for member in desired if namespaces or kinds else ():
+        for place in (namespaces.get(member.ref.namespace), kinds.get(member.resource.full_plural)):
             if place is not None:
-                found.setdefault(place, set()).add(one.ref)
+                found.setdefault(place, set()).add(member.ref)
     return {ref: frozenset(inside) for ref, inside in found.items()}
 
 
 def _unless_wanted(step: RemoveStep, wanted: Collection[str], action: Action) -> RemoveStep:
     if step.live is None or step.live.uid not in wanted:
         return step
-    reason = "it is in the set under another group"
+    reason = "it is in the set, served by another group"
     return replace(step, action=action, reason=reason, problem=None)
 
 
@@ -120,9 +123,9 @@ def _with_cascade(step: RemoveStep, cascades: Cascades, options: Options) -> Rem
 
 
 def remove_step(
-    entry: InventoryEntry, world: ClusterSnapshot, target: ApplySetIdentity, options: Options
+    entry: InventoryEntry, world: ClusterSnapshot, applyset: ApplySetIdentity, options: Options
 ) -> RemoveStep:
-    """Decide about one entry by itself, whatever becomes of the others."""
+    """Decide about one entry, independent of the other entries."""
     state = world.states[entry.ref]
     resource = world.resources.get(entry.ref.group_kind)
     if isinstance(state, Unknown):
@@ -130,24 +133,26 @@ def remove_step(
     if isinstance(state, Absent):
         if state.proven:
             return RemoveStep(entry, resource, Action.REMOVE_FROM_INVENTORY, reason="it is gone")
-        doubt = as_problem(RunFailed(f"cannot tell whether {entry.ref} exists"))
+        doubt = as_problem(RunFailed(f"it is unknown whether {entry.ref} exists"))
         return RemoveStep(entry, resource, Action.REFUSE, problem=doubt)
     if options.mode is Mode.ORPHAN:
-        return _orphan(entry, resource, state, target)
-    step = _of_live(entry, resource, state, world, target, options)
+        return _orphan(entry, resource, state, applyset)
+    step = _of_live(entry, resource, state, world, applyset, options)
     if step.action is Action.DELETE and entry.ref.is_among(options.prune.orphan):
         return replace(step, action=Action.ORPHAN, reason="--orphan")
     return step
 
 
 def _orphan(
-    entry: InventoryEntry, resource: Resource | None, live: LiveObject, target: ApplySetIdentity
+    entry: InventoryEntry, resource: Resource | None, live: LiveObject, applyset: ApplySetIdentity
 ) -> RemoveStep:
-    """Orphan what has any of our marks; only remove from the inventory what has none."""
-    owner = owner_of(live, entry, target)
-    marked = live.labels.get(PART_OF) == target.id or own_apply_entry(live, target.manager)
+    """Orphan an object with our label or field manager; else only remove it from the inventory."""
+    owner = owner_of(live, entry, applyset)
+    marked = live.labels.get(PART_OF) == applyset.id or own_apply_entry(live, applyset.manager)
     if owner is Owner.OTHER or not marked:
-        reason = "it is another set's" if owner is Owner.OTHER else "it bears no mark of this set"
+        reason = "it has neither this set's label nor its field manager"
+        if owner is Owner.OTHER:
+            reason = "it belongs to another set"
         return RemoveStep(entry, resource, Action.REMOVE_FROM_INVENTORY, live, reason)
     return RemoveStep(entry, resource, Action.ORPHAN, live, ORPHANED)
 
@@ -157,25 +162,25 @@ def _of_live(
     resource: Resource | None,
     live: LiveObject,
     world: ClusterSnapshot,
-    target: ApplySetIdentity,
+    applyset: ApplySetIdentity,
     options: Options,
 ) -> RemoveStep:
-    owner = owner_of(live, entry, target)
+    owner = owner_of(live, entry, applyset)
     if owner is Owner.OTHER:
         reason = "it belongs to another set now"
         return RemoveStep(entry, resource, Action.REMOVE_FROM_INVENTORY, live, reason)
     if owner is Owner.CLAIMED and entry.uid:
         problem = RunFailed(
-            f"{entry.ref} was created again, and bears this set's marks",
-            reason="it has another UID than the inventory says",
-            hint=f"To list it as it is now: applyprune inventory repair {target.arguments}",
+            f"{entry.ref} was recreated with this set's label and field manager",
+            reason="its UID differs from the UID in the inventory",
+            hint=f"To record the current object: applyprune inventory repair {applyset.arguments}",
         )
         return RemoveStep(entry, resource, Action.REFUSE, live, problem=as_problem(problem))
     if owner is not Owner.RECORDED:
-        reason = "it was re-created by somebody else" if entry.uid else "this set did not create it"
+        reason = "somebody else has recreated it" if entry.uid else "this set did not create it"
         return RemoveStep(entry, resource, Action.REMOVE_FROM_INVENTORY, live, reason)
-    if live.labels.get(PART_OF) != target.id:
-        # Orphaned already, by a run that was cut off before it could record that.
+    if live.labels.get(PART_OF) != applyset.id:
+        # An interrupted run may have orphaned it without recording that.
         if (
             entry.ownership is Ownership.ADOPTED
             or not entry.uid
@@ -183,25 +188,25 @@ def _of_live(
             or entry.orphaning
         ):
             return RemoveStep(
-                entry, resource, Action.REMOVE_FROM_INVENTORY, live, "the set's label is off it"
+                entry, resource, Action.REMOVE_FROM_INVENTORY, live, "it has lost the set's label"
             )
         problem = RunFailed(
             f"{entry.ref} has lost the set's label",
-            reason="without it nothing but the inventory says that it is ours",
-            hint=f"To have it deleted: kubectl label {entry.ref.short}"
+            reason="without the label, only the inventory shows that this set owns it",
+            hint=f"To let the next run delete it: kubectl label {entry.ref.short}"
             + (f" -n {entry.ref.namespace}" if entry.ref.namespace else "")
-            + f" {PART_OF}={target.id}",
+            + f" {PART_OF}={applyset.id}",
         )
         return RemoveStep(entry, resource, Action.REFUSE, live, problem=as_problem(problem))
-    if reason := _why_left(entry, live, world, target, options):
+    if reason := _why_left(entry, live, world, applyset, options):
         return RemoveStep(entry, resource, Action.ORPHAN, live, reason)
-    if own_apply_entry(live, target.manager) is None:
-        # An inventory that somebody has edited, and a label that anybody may set, are no proof.
+    if own_apply_entry(live, applyset.manager) is None:
+        # An edited inventory, and a label that anybody may set, prove nothing.
         problem = RunFailed(
-            f"{entry.ref} shows no trace of an apply by this set",
-            reason=f"{target.manager} is not among its field managers",
-            hint="Put it into the input once more, or orphan it: "
-            f"applyprune inventory orphan {target.arguments} {entry.ref.short}",
+            f"{entry.ref} was not applied by this set",
+            reason=f"{applyset.manager} is not among its field managers",
+            hint="Add it to the input again, or orphan it: "
+            f"applyprune inventory orphan {applyset.arguments} {entry.ref.short}",
         )
         return RemoveStep(entry, resource, Action.REFUSE, live, problem=as_problem(problem))
     return RemoveStep(entry, resource, Action.DELETE, live)
@@ -211,24 +216,24 @@ def _why_left(
     entry: InventoryEntry,
     live: LiveObject,
     world: ClusterSnapshot,
-    target: ApplySetIdentity,
+    applyset: ApplySetIdentity,
     options: Options,
 ) -> str:
-    """Return why an object of ours is orphaned; empty when it may be deleted."""
+    """Return why an object of ours is orphaned; empty if it may be deleted."""
     if rule := entry.orphan_reason or orphan_mark(live.metadata):
         return f"marked {rule}"
     if entry.ownership is Ownership.ADOPTED and not options.prune.prune_adopted:
         return "it was adopted, not created, by this set"
     if SET_ID in live.labels or SHARD_OF in live.labels:
         return "it is the inventory of a set"
-    if owner := foreign_owner(live, target.manager):
+    if owner := foreign_owner(live, applyset.manager):
         return f"it belongs to {owner} now, by its ownerReferences"
     if entry.ref.group_kind == NAMESPACE:
         name = entry.ref.name
         if name in _SYSTEM_NAMESPACES:
-            return "a namespace of the system is never deleted"
-        if name == target.namespace:
-            return "it holds this set's inventory"
+            return "a system namespace is never deleted"
+        if name == applyset.namespace:
+            return "it contains this set's inventory"
         if name in world.occupied:
-            return "it holds another set's inventory"
+            return "it contains another set's inventory"
     return ""

@@ -1,4 +1,4 @@
-"""How an object of a set is now: its readiness, its age, and whether it is what was applied."""
+"""Determine the status of an object of a set: its readiness, its age and its drift."""
 
 from __future__ import annotations
 
@@ -31,101 +31,105 @@ _SHOWN = 5
 def object_status(
     entry: InventoryEntry,
     state: State,
-    target: ApplySetIdentity,
+    applyset: ApplySetIdentity,
     now: datetime,
     *,
     fields: bool = False,
 ) -> ObjectStatus:
-    """Return how an object stands; ``state`` is of a full read, ``fields`` asks for its drift.
+    """Return the status of an object; ``state`` is from a full read.
 
-    The age is by the clock of ``now``, which need not be the server's.
+    With ``fields``, include the drifted fields. The age uses the clock of ``now``, which may differ
+    from the server's clock.
     """
     if isinstance(state, Unknown):
-        told = f"it could not be looked at: {state.problem.kind}"
-        readiness = Readiness(Status.UNKNOWN, told)
+        readiness = Readiness(Status.UNKNOWN, f"it could not be read: {state.problem.kind}")
         return ObjectStatus(entry.ref, readiness, entry.ownership, None)
     if isinstance(state, Absent):
         return ObjectStatus(entry.ref, _absent(entry, state), entry.ownership, None)
-    if owner_of(state, entry, target) is Owner.OTHER:
+    if owner_of(state, entry, applyset) is Owner.OTHER:
         named = other_set(state)
-        told = f"what is there belongs to another set{f': {named}' if named else ''}"
-        return ObjectStatus(entry.ref, Readiness(Status.NOT_FOUND, told), entry.ownership, None)
+        message = f"it belongs to another set{f': {named}' if named else ''}"
+        return ObjectStatus(entry.ref, Readiness(Status.NOT_FOUND, message), entry.ownership, None)
     age = _age(state, now)
-    drifted = drifted_from_record(entry, state, target.manager)
+    drifted = drifted_from_record(entry, state, applyset.manager)
     return ObjectStatus(
         ref=entry.ref,
         readiness=_readiness(state, age),
         ownership=entry.ownership,
         age=age,
         drifted=drifted,
-        drift=recorded_drift(state, target.manager) if fields and drifted else (),
+        drift=recorded_drift(state, applyset.manager) if fields and drifted else (),
     )
 
 
 def is_waited_for(state: State) -> bool:
-    """Return whether an object counts for the set's being ready; its annotation may say no."""
+    """Return whether an object counts for the set's readiness; its annotation may exclude it."""
     return not isinstance(state, LiveObject) or state.annotations.get(WAIT) != Wait.SKIP
 
 
-def status_warning(entry: InventoryEntry, state: State, target: ApplySetIdentity) -> Problem | None:
-    """Return what is to be warned of: an object that is not there, not known, or not ours now."""
+def status_warning(
+    entry: InventoryEntry, state: State, applyset: ApplySetIdentity
+) -> Problem | None:
+    """Return a warning about an object that is missing, unknown, or not ours any more."""
     if isinstance(state, Unknown):
-        return as_problem(RunFailed(f"{entry.ref} is not known", reason=str(state.problem)))
+        return as_problem(
+            RunFailed(f"the state of {entry.ref} is unknown", reason=str(state.problem))
+        )
     if isinstance(state, Absent):
         return as_problem(
-            RunFailed(f"{entry.ref} is not there", reason=_absent(entry, state).message)
+            RunFailed(f"{entry.ref} does not exist", reason=_absent(entry, state).message)
         )
-    owner = owner_of(state, entry, target)
+    owner = owner_of(state, entry, applyset)
     if owner is Owner.OTHER:
         return as_problem(RunFailed(f"{entry.ref} belongs to another set now"))
     if owner is not Owner.RECORDED and entry.uid:
         return as_problem(
             RunFailed(
                 f"{entry.ref} is not the object that the set has applied",
-                reason="it was deleted and created again: its UID is another",
-                hint=f"See: applyprune inventory check {target.arguments}",
+                reason="it was deleted and recreated: its UID has changed",
+                hint=f"See: applyprune inventory check {applyset.arguments}",
             )
         )
     return None
 
 
-def unattributed_drift(one: ObjectStatus) -> Problem | None:
-    """Return what is to be said of an object that has drifted in fields that nothing names."""
-    if not one.drifted or one.drift:
+def unattributed_drift(status: ObjectStatus) -> Problem | None:
+    """Return a warning for drift that cannot be attributed to any field."""
+    if not status.drifted or status.drift:
         return None
     return as_problem(
         RunFailed(
-            f"{one.ref} has drifted, and nothing tells in which fields",
-            reason="what somebody removes, or applies in the set's own name, leaves no other owner",
-            hint="The next apply puts it right.",
+            f"{status.ref} has drifted, in unknown fields",
+            reason="a removed field, or a field applied by the set's manager, has no other owner",
+            hint="The next apply restores it.",
         )
     )
 
 
 def verdict(counted: Collection[ObjectStatus]) -> ApplypruneError | None:
-    """Return what objects that count amount to: RunFailed, NotReady, or None when all are ready."""
-    unknown = [one for one in counted if one.readiness.status is Status.UNKNOWN]
+    """Return the error for the counted objects: RunFailed, NotReady, or None if all are ready."""
+    unknown = [status for status in counted if status.readiness.status is Status.UNKNOWN]
     if unknown:
-        return RunFailed(f"{_count(unknown, counted)} not known: {_names(unknown)}")
-    unready = [one for one in counted if one.readiness.status is not Status.CURRENT]
+        return RunFailed(f"{_count(unknown, counted)} unknown: {_names(unknown)}")
+    unready = [status for status in counted if status.readiness.status is not Status.CURRENT]
     if unready:
         return NotReady(f"{_count(unready, counted)} not ready: {_names(unready)}")
     return None
 
 
-def _count(ones: Sequence[ObjectStatus], of: Collection[ObjectStatus]) -> str:
-    return f"{len(ones)} of the set's {len(of)} objects {'is' if len(ones) == 1 else 'are'}"
+def _count(statuses: Sequence[ObjectStatus], of: Collection[ObjectStatus]) -> str:
+    return f"{len(statuses)} of the set's {len(of)} objects {'is' if len(statuses) == 1 else 'are'}"
 
 
-def _names(ones: Sequence[ObjectStatus]) -> str:
-    return and_more([one.ref.short for one in ones], _SHOWN)
+def _names(statuses: Sequence[ObjectStatus]) -> str:
+    return and_more([status.ref.short for status in statuses], _SHOWN)
 
 
 def _absent(entry: InventoryEntry, state: Absent) -> Readiness:
     if not state.proven:
-        return Readiness(Status.UNKNOWN, "nothing proves whether it is there")
+        return Readiness(Status.UNKNOWN, "it is unknown whether it exists")
     if not entry.uid:
-        return Readiness(Status.NOT_FOUND, "no apply of it was ever confirmed; apply again")
+        return Readiness(Status.NOT_FOUND, "no apply was ever confirmed; apply again")
     return Readiness(Status.NOT_FOUND, "somebody has deleted it, or its TTL has removed it")
 
 

@@ -259,23 +259,23 @@ _NEVER = frozenset(
 
 
 def is_recreation_allowed(metadata: Mapping[str, object], origin: Origin) -> bool:
-    """Return whether the manifest itself allows it; raises InputError for a word it cannot mean."""
+    """Return whether the manifest allows its recreation; raises InputError if it is invalid."""
     word = mapping(metadata.get("annotations")).get(RECREATE)
     if word not in {None, "allowed"}:
         raise InputError(
-            f"{RECREATE} is {word!r}",
+            f"invalid {RECREATE}: {word!r}",
             location=origin,
-            hint='It may be "allowed".',
+            hint='Use "allowed".',
             field=("metadata", "annotations", RECREATE),
         )
     return word is not None
 
 
 def is_worth_a_trial(error: ApplypruneError) -> bool:
-    """Return whether a refused update may be about a field that cannot be changed.
+    """Return whether a rejected update may be about an immutable field.
 
-    Neither the code nor the text says so by itself: the trial is a server dry run of a create. A
-    refusal about metadata is never one.
+    Neither the code nor the text proves it, so a trial is needed: a server dry run of a create. An
+    error about metadata never needs a trial.
     """
     if not isinstance(error, Invalid) or error.code != _UNPROCESSABLE:
         return False
@@ -284,43 +284,43 @@ def is_worth_a_trial(error: ApplypruneError) -> bool:
 
 
 def why_not(
-    one: Desired,
+    desired: Desired,
     entry: InventoryEntry,
     live: LiveObject,
-    target: ApplySetIdentity,
+    applyset: ApplySetIdentity,
     options: Options,
 ) -> str:
-    """Return why an object may not be deleted and created anew; empty when it may."""
-    kind = one.ref.group_kind
+    """Return why an object may not be recreated; empty if it may."""
+    kind = desired.ref.group_kind
     if kind in _NEVER:
-        return f"a {kind.kind} is never deleted to be made anew"
-    if rule := orphan_mark(live.metadata) or one.orphan_reason:
+        return f"a {kind.kind} is never recreated"
+    if rule := orphan_mark(live.metadata) or desired.orphan_reason:
         return f"it is marked {rule}"
     if entry.ownership is Ownership.ADOPTED and not options.prune.prune_adopted:
         return "it was adopted, not created, by this set (--prune-adopted)"
-    if owner_of(live, entry, target) is not Owner.RECORDED or not is_marked(live, target):
-        return "it does not bear the marks of this set any more"
-    if owner := foreign_owner(live, target.manager):
+    if owner_of(live, entry, applyset) is not Owner.RECORDED or not is_marked(live, applyset):
+        return "it does not have this set's label and field manager any more"
+    if owner := foreign_owner(live, applyset.manager):
         return f"it belongs to {owner}, by its ownerReferences"
-    if not (options.apply.recreate or one.recreate):
+    if not (options.apply.recreate or desired.recreate):
         return "that is not allowed"
     return ""
 
 
-def explained(one: Desired, error: Invalid, why: str) -> RunFailed:
-    """Return the failure of an object that is refused a change; it names the fields."""
+def explained(desired: Desired, error: Invalid, obstacle: str) -> RunFailed:
+    """Return the failure for a rejected change of immutable fields; it names the fields."""
     fields = sorted({cause["field"] for cause in error.causes if cause.get("field")})
-    why_so = clean_message(error.message)
-    named = f": {', '.join(fields)}" if fields and not why_so.startswith(fields[0]) else ""
+    reason = clean_message(error.message)
+    named = f": {', '.join(fields)}" if fields and not reason.startswith(fields[0]) else ""
     hint = (
-        f"To delete it and create it anew: --recreate, or the annotation {RECREATE}: allowed."
-        if why == "that is not allowed"
-        else f"It cannot be made anew: {why}."
+        f"To delete and recreate it: --recreate, or the annotation {RECREATE}: allowed."
+        if obstacle == "that is not allowed"
+        else f"It cannot be recreated: {obstacle}."
     )
     return RunFailed(
-        f"{one.ref} cannot be changed in place{named}",
-        location=one.origin,
-        reason=why_so,
+        f"{desired.ref} cannot be changed in place{named}",
+        location=desired.origin,
+        reason=reason,
         hint=hint,
-        marks=error_fields(error, one.body),
+        marks=error_fields(error, desired.body),
     )

@@ -180,7 +180,7 @@ def test_api_service_breaks_a_kind_of_another_set(stage: Stage, poisoned: Api) -
     (told,) = {
         str(one.problem) for one in held.events if isinstance(one, ObjectDone) and one.problem
     }
-    assert "cannot tell what x.example.com/v1 Foo is" in told
+    assert "the kind x.example.com/v1 Foo is unknown" in told
     assert "kubectl get apiservice v1.x.example.com" in told
     story = stage.run(config_map("a", "new"), config_map("b"))
     assert story.outcomes == {

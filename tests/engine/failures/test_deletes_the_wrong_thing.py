@@ -282,9 +282,11 @@ def test_crd_pruned_takes_all_custom_resources(fresh_plane: FreshPlane) -> None:
     for dry_run in (DryRun.SERVER, DryRun.CLIENT, DryRun.OFF):
         story = stage.run(config_map("a"), dry_run=dry_run)
         assert story.exit_code == 6
-        assert "takes along 30 objects, 20 of which are not of this set" in story.problem(CRD)
+        assert "cascade-deletes 30 objects, 20 of which do not belong to this set" in story.problem(
+            CRD
+        )
         # Ours and the CRD are 11, and with them go 20 that are not ours.
-        assert "it would delete 31 objects, 20 of them taken along" in story.refusal
+        assert "it would delete 31 objects, including 20 cascaded deletions" in story.refusal
         needed = f"--max-prune 31 --allow-cascade {CRD}"
         assert story.refusal.endswith(f"To allow exactly this: {needed}")
         assert story.outcomes["foo.x.example.com/ours-0"] is Outcome.NOT_PRUNED

@@ -179,7 +179,10 @@ def test_inventory_deleted_with_the_objects_left(stage: Stage, api: Api, kubectl
         "configmap/c": Outcome.NOT_PRUNED,
     }
     (warning,) = story.warnings
-    assert "the inventory of the set web is gone, and 3 objects bear its marks" in warning
+    assert (
+        "the inventory of the set web is gone, and 3 objects have its label and field manager"
+        in warning
+    )
     assert stage.listed() == {"configmap/a", "configmap/b", "configmap/c"}
     # Nobody can say any more who created them: the word for deleting them is the user's.
     later = stage.run(config_map("a"), config_map("c"))
@@ -361,7 +364,7 @@ def test_hand_edited_inventory_is_a_confused_deputy(
     story = stage.run(config_map("a"))
     assert Outcome.PRUNED not in story.outcomes.values()
     assert "has lost the set's label" in story.problem("configmap/plain")
-    assert "shows no trace of an apply by this set" in story.problem("configmap/forged")
+    assert "was not applied by this set" in story.problem("configmap/forged")
     for name in ("theirs", "plain", "forged"):
         assert api.exists(_path(stage, name)), name
 

@@ -176,7 +176,7 @@ def test_orphan_option_that_matches_nothing_blocks_the_prune(
     story = stage.run(*left, mode=mode, orphan=keep)
     assert story.exit_code == 6, story.events
     assert not {Outcome.PRUNED, Outcome.DELETED, Outcome.ORPHANED} & set(story.outcomes.values())
-    assert f"--orphan {lost} names nothing that the set lists" in story.refusal
+    assert f"--orphan {lost} matches no object in the inventory" in story.refusal
     assert "configmap/b names nothing" not in story.refusal
     assert stage.listed() == listed
     kubectl("get", "configmap/b", "role/App.Reader", "-n", stage.namespace)

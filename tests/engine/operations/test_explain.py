@@ -45,13 +45,13 @@ def test_explain_says_what_an_apply_would_do(stage: Stage, kubectl: Kubectl) -> 
     a, b, c = config_map("a"), config_map("b"), config_map("c")
     stage.run(a, b, c)
     same = explain(stage, "configmap/a", a)
-    assert same.verdict.startswith("Nothing would be sent: it is as its last apply left it")
+    assert same.verdict.startswith("Nothing would be sent: it is unchanged since the last apply")
     assert same.origin is not None
     assert same.reasons[0] == "it is in the input: set.yaml:1"
-    assert "its manifest is the one that was applied last" in same.reasons
-    assert "it bears this set's label" in same.reasons
+    assert "its manifest is the same as the last applied manifest" in same.reasons
+    assert "it has this set's label" in same.reasons
     assert (
-        "as at the last apply: resourceVersion, the fields that the set owns, "
+        "unchanged since the last apply:  resourceVersion, the fields that the set owns, "
         "the time of its apply" in same.reasons
     )
     other = explain(stage, "configmap/a", config_map("a", "other"))
@@ -59,7 +59,10 @@ def test_explain_says_what_an_apply_would_do(stage: Stage, kubectl: Kubectl) -> 
     kubectl("patch", "configmap/b", "-n", stage.namespace, "-p", '{"data":{"key":"w"}}')
     moved = explain(stage, "configmap/b", a, b)
     assert moved.verdict == "It would be applied: others may have changed it."
-    assert "changed since: resourceVersion, the fields that the set owns" in moved.reasons
+    assert (
+        "changed since the last apply:  resourceVersion, the fields that the set owns"
+        in moved.reasons
+    )
     new = explain(stage, "configmap/new", a, b, c, config_map("new"))
     assert new.verdict == "It would be created."
     assert "the inventory does not list it" in new.reasons
@@ -104,7 +107,7 @@ def test_explain_names_a_guard_with_its_option(stage: Stage) -> None:
     bodies = [config_map(f"c{number}") for number in range(9)]
     stage.run(*bodies)
     told = explain(stage, "configmap/c3", bodies[0])
-    assert told.verdict == "It would be deleted, but for what is said above."
+    assert told.verdict == "It would be deleted, but the reasons above prevent it."
     assert any("--max-prune 8" in reason for reason in told.reasons)
 
 
@@ -113,17 +116,17 @@ def test_explain_recognises_an_object_outside_the_set(stage: Stage, kubectl: Kub
     stage.run(config_map("a"))
     Stage(stage.kubeconfig, stage.namespace, name="shop").run(config_map("s"))
     theirs = alone(stage, "configmap/s")
-    assert theirs.verdict == "No run of this set touches it: it is another set's."
+    assert theirs.verdict == "No run of this set changes it: it belongs to another set."
     where = f"shop in namespace {stage.namespace}"
-    assert f"it bears the label of another set: {where}" in theirs.reasons
+    assert f"it has the label of another set:  {where}" in theirs.reasons
     nobody = alone(stage, f"{stage.namespace}/configmaps/kube-root-ca.crt")
-    assert nobody.verdict.endswith("it is neither in the input nor listed.")
-    assert alone(stage, "clusterrole/nix").verdict.startswith("There is no such object")
+    assert nobody.verdict.endswith("it is neither in the input nor in the inventory.")
+    assert alone(stage, "clusterrole/nix").verdict.startswith("No such object")
     label = f"applyset.kubernetes.io/part-of={stage.target.id}"
     kubectl("create", "configmap", "copied", "-n", stage.namespace)
     kubectl("label", "configmap/copied", "-n", stage.namespace, label)
     copied = alone(stage, "configmap/copied")
-    assert "it bears the set's label and is not listed" in copied.verdict
+    assert "it has the set's label, but is not in the inventory" in copied.verdict
 
 
 def test_explain_writes_nothing_and_shows_no_secret(stage: Stage, audit: AuditTrail) -> None:

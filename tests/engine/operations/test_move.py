@@ -185,7 +185,7 @@ def _unlabelled(stage: Stage, kubectl: Kubectl) -> None:
 # What happened to it, what becomes of it, why, whether the old set lists it after.
 ODD = {
     "gone": (_gone, Outcome.REMOVED_FROM_INVENTORY, "it is gone", False),
-    "made anew": (_made_anew, Outcome.FAILED, "it is not the object that the set lists", True),
+    "made anew": (_made_anew, Outcome.FAILED, "it is not the listed object", True),
     "being deleted": (_going, Outcome.FAILED, "it is being deleted", True),
     "a third set's": (
         _a_third_sets,

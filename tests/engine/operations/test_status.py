@@ -143,7 +143,7 @@ def test_status_shows_changes_by_others(stage: Stage, kubectl: Kubectl) -> None:
     warned = [str(event.problem) for event in events if isinstance(event, WarningRaised)]
     assert len(warned) == 1
     assert "configmap/c" in warned[0]
-    assert "nothing tells in which fields" in warned[0]
+    assert "in unknown fields" in warned[0]
     assert ended(look(stage, wait=True)).exit_code == 0
     assert ended(look(stage, fail_on_drift=True)).exit_code == 1
     assert all(one.drift == () for one in standings(look(stage)).values())
@@ -166,11 +166,11 @@ def test_status_shows_missing_and_replaced_objects(stage: Stage, kubectl: Kubect
     )
     # What another set keeps running says nothing of this one.
     assert told["configmap/c"].readiness.status is Status.NOT_FOUND
-    assert told["configmap/c"].readiness.message == "what is there belongs to another set"
+    assert told["configmap/c"].readiness.message == "it belongs to another set"
     warned = sorted(event.problem.message for event in events if isinstance(event, WarningRaised))
     place = f"in namespace {stage.namespace}"
     assert warned == [
-        f"configmap/a {place} is not there",
+        f"configmap/a {place} does not exist",
         f"configmap/b {place} is not the object that the set has applied",
         f"configmap/c {place} belongs to another set now",
     ]

@@ -159,7 +159,10 @@ def test_autoscaled_deployment_fails_with_an_explanation_and_applies_with_the_an
     assert refused.exit_code == 4
     told = refused.problem("deployment.apps/web")
     assert ".spec.replicas: ours 3, theirs 5, owned by kube-controller-manager (Update of" in told
-    assert "HorizontalPodAutoscaler web-hpa scales it between 2 and 10, and will write it" in told
+    assert (
+        "HorizontalPodAutoscaler web-hpa scales it between 2 and 10, and will rewrite the field"
+        in told
+    )
     assert f"{IGNORE}: /spec/replicas" in told
 
     applied = stage.run(deployment(SCALED, image="web:2"), config_map("a"))

@@ -144,7 +144,7 @@ def test_claim_is_never_recreated(stage: Stage, api: Api) -> None:
     problem = story.problem("persistentvolumeclaim/data")
     assert story.exit_code == 3
     assert "spec" in problem
-    assert "never deleted to be made anew" in problem
+    assert "is never recreated" in problem
     now = api.get(path)["metadata"]
     assert (now["uid"], now.get("deletionTimestamp")) == (uid, None)
 
@@ -187,7 +187,7 @@ def test_foreign_object_is_not_recreated(
     uid = api.get(f"{path}/fixed")["metadata"]["uid"]
     story = stage.run(after, config_map("a"), recreate=True)
     assert story.outcomes["configmap/fixed"] is Outcome.FAILED
-    assert "It cannot be made anew" in story.problem("configmap/fixed")
+    assert "It cannot be recreated" in story.problem("configmap/fixed")
     assert api.get(f"{path}/fixed")["metadata"]["uid"] == uid
 
 

@@ -101,7 +101,10 @@ def test_crd_with_foreign_custom_resources_is_not_deleted(crd_stage: Stage) -> N
         name: Outcome.FAILED,
     }
     problem = story.problem(name)
-    assert "2 objects, 1 of which are not of this set: default/foo.x.example.com/theirs" in problem
+    assert (
+        "2 objects, 1 of which do not belong to this set: default/foo.x.example.com/theirs"
+        in problem
+    )
     assert f"To allow exactly this: --allow-cascade {name}." in problem
     allowed = crd_stage.run(config_map("a"), allow_cascade=frozenset({name}))
     assert (allowed.exit_code, allowed.outcomes[name]) == (0, Outcome.PRUNED)
@@ -115,7 +118,7 @@ def test_namespace_with_foreign_contents_is_not_deleted(stage: Stage, shop: str)
     other.run(config_map("theirs", namespace=shop))
     refused = stage.run(mode=Mode.DELETE)
     assert refused.exit_code == 6
-    assert f"1 of which are not of this set: {shop}/configmap/theirs" in refused.problem(
+    assert f"1 of which do not belong to this set: {shop}/configmap/theirs" in refused.problem(
         f"namespace/{shop}"
     )
     assert refused.outcomes["configmap/ours"] is Outcome.NOT_PRUNED

@@ -92,8 +92,8 @@ LINES: dict[str, tuple[dict[str, str], tuple[dict[str, Any], ...], str]] = {
         (scaler(),),
         (
             ".spec.replicas: ours 3, theirs 5, owned by kube-controller-manager (Update of scale, "
-            "12s ago); HorizontalPodAutoscaler a-hpa scales it between 2 and 10, and will write "
-            "it again"
+            "12s ago); HorizontalPodAutoscaler a-hpa scales it between 2 and 10, and will rewrite "
+            "the field"
         ),
     ),
     "an autoscaler of another object": (
@@ -101,7 +101,7 @@ LINES: dict[str, tuple[dict[str, str], tuple[dict[str, Any], ...], str]] = {
         (scaler(name="b"), scaler(kind="StatefulSet"), scaler(version="x.io/v1")),
         (
             "owned by kube-controller-manager (Update of scale, 12s ago); Kubernetes: it may "
-            "write it again"
+            "rewrite the field"
         ),
     ),
     "an autoscaler that has not written yet": (
@@ -121,8 +121,8 @@ LINES: dict[str, tuple[dict[str, str], tuple[dict[str, Any], ...], str]] = {
         cause(IMAGE, "kubectl-edit", " using apps/v1 at 2026-11-20T11:00:00Z"),
         (scaler(),),
         (
-            f'{IMAGE}: ours "web:1", theirs "web:1", owned by kubectl-edit (Update, 25h ago); by '
-            "hand or by a script: nothing writes it again by itself"
+            f'{IMAGE}: ours "web:1", theirs "web:1", owned by kubectl-edit (Update, 25h ago); '
+            "written manually (kubectl); no controller will rewrite it"
         ),
     ),
     "an Apply, whose time is in managedFields": (
@@ -143,7 +143,7 @@ LINES: dict[str, tuple[dict[str, str], tuple[dict[str, Any], ...], str]] = {
     "a controller by its name": (
         cause(".spec.replicas", "my-operator", " using v1"),
         (),
-        "owned by my-operator (Update); a controller by its name: it may write it again",
+        "owned by my-operator (Update); a controller by its name: it may rewrite the field",
     ),
     "a webhook by its name": (
         cause(".spec.replicas", "sidecar-injector"),
@@ -153,7 +153,7 @@ LINES: dict[str, tuple[dict[str, str], tuple[dict[str, Any], ...], str]] = {
     "another set": (
         cause(".spec.replicas", SHOP.manager),
         (),
-        f"{SHOP.manager} (Apply); another set of applyprune",
+        f"{SHOP.manager} (Apply); another applyprune set",
     ),
     "a message in other words": (
         {"reason": "FieldManagerConflict", "field": ".spec.replicas", "message": "no"},
@@ -184,7 +184,7 @@ def test_two_fields_and_two_managers_are_one_problem() -> None:
     """Sorted by field; a field of two managers is one line."""
     why = _told(SCALE, cause(IMAGE, "b"), cause(IMAGE, "a"))
     first, *lines = why.splitlines()
-    assert first == "2 of its fields are not ours to set"
+    assert first == "other field managers own 2 of its fields"
     assert len(lines) == 2
     assert "owned by kube-controller-manager" in lines[0]
     assert "owned by b (Apply) and a (Apply)" in lines[1]
@@ -197,7 +197,7 @@ def test_hint_names_the_options() -> None:
     pointers = '/spec/replicas,/spec/template/spec/containers[name="c"]/image'
     assert f"    applyprune.dev/ignore-fields: {pointers}\n" in hint
     assert "applyprune.dev/conflicts: skip" in hint
-    assert "--force-conflicts, or for this object alone applyprune.dev/conflicts: force" in hint
+    assert "--force-conflicts, or only for this object applyprune.dev/conflicts: force" in hint
     assert "--adopt=all" not in hint
     taken = conflict(cause(IMAGE, SHOP.manager))
     assert "--adopt=all" in explain(taken, DEPLOYMENT, None, (), NOW).hint
@@ -254,7 +254,7 @@ def test_short_form_names_the_managers() -> None:
     """What a line of a skipped object says."""
     error = conflict(SCALE, cause(IMAGE, 'a \\"b\\"'))
     assert managers(error) == {"kube-controller-manager", 'a \\"b\\"'}
-    assert contended(conflict(SCALE)) == ".spec.replicas is kube-controller-manager's"
+    assert contended(conflict(SCALE)) == ".spec.replicas is owned by kube-controller-manager"
 
 
 def test_skip_is_decided() -> None:
