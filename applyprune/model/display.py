@@ -1,11 +1,9 @@
-r"""Text that others wrote, as characters that can be shown anywhere: the one home of that rule.
+r"""Make foreign text safe to print, shorten lists, and format ages.
 
-Names, annotations, server messages and file names may hold what a terminal obeys (C0, C1, DEL, the
-escape sequences that begin with them) or what makes it show something else than is there (bidi
-controls, characters without width). Each is shown as an escape: ``\x1b``, ``\u202e``. Beyond C0,
-which JSON holds as escapes already, these are JSON's own, so that JSON stays what it is.
-
-Several lines of text that others wrote, each fit to be shown.
+Names, annotations, server messages and file names may contain control characters (C0, C1, DEL and
+escape sequences) or misleading characters (bidi controls, characters without width). Each is shown
+as an escape: ``\x1b``, ``\u202e``. Beyond C0, which JSON escapes anyway, the escapes are those of
+JSON, so that JSON stays valid. No other module has this rule.
 """
 
 from __future__ import annotations
@@ -21,16 +19,16 @@ _TWICE = 2
 
 
 def visible(text: str) -> str:
-    """Return the text on one line, whatever is not printable in it as an escape."""
+    """Return the text on one line, with escapes for what is not printable."""
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() else _escape(char) for char in text)
 
 
 def and_more(things: Sequence[object], limit: int, separator: str = ", ") -> str:
-    """Return the first things and how many more there are: ``a, b and 3 more``.
+    """Return the first things and the number of the others: ``a, b and 3 more``.
 
-    A separator that begins a new line also separates the number of the others.
+    A separator that begins with a line end also precedes the number of the others.
     """
     first, others = separator.join(str(thing) for thing in things[:limit]), len(things) - limit
     if others <= 0:
@@ -40,7 +38,7 @@ def and_more(things: Sequence[object], limit: int, separator: str = ", ") -> str
 
 
 def time_of(text: object) -> datetime | None:
-    """Return the time in an RFC 3339 text, in UTC when it names no zone; None if it is no time."""
+    """Return the time of an RFC 3339 text, in UTC by default; None if the text is invalid."""
     try:
         time = datetime.fromisoformat(str(text))
     except ValueError:
@@ -49,16 +47,16 @@ def time_of(text: object) -> datetime | None:
 
 
 def seconds_since(text: object, now: datetime) -> float | None:
-    """Return how long ago an RFC 3339 time is, never less than 0; None for what is no time.
+    """Return the seconds since an RFC 3339 time, at least 0; None if the text is invalid.
 
-    The clock that wrote the text may run ahead of the clock of ``now``.
+    The clock that wrote the text may be ahead of the clock of ``now``.
     """
     time = time_of(text)
     return None if time is None else max(0.0, (now - time).total_seconds())
 
 
 def age(seconds: float | None) -> str:
-    """Return ``45s``, ``90m`` or ``3d``: whole units, at least two of the larger ones; ``-``."""
+    """Return ``45s``, ``90m`` or ``3d``: at least 2 of the unit, except seconds; ``-`` for None."""
     if seconds is None:
         return "-"
     for length, unit in _UNITS:
@@ -68,7 +66,7 @@ def age(seconds: float | None) -> str:
 
 
 def age_of(text: str) -> str:
-    """Return how long ago an RFC 3339 time is, by this machine's clock; itself if it is none."""
+    """Return the age of an RFC 3339 time by the local clock; the text itself if it is invalid."""
     seconds = seconds_since(text, datetime.now(UTC))
     return text if seconds is None else age(seconds)
 
@@ -81,5 +79,5 @@ def _escape(char: str) -> str:
 
 
 def shown(text: str) -> str:
-    """Return the text with its line ends; whatever else is not printable as an escape."""
+    """Return the text with its line ends, and escapes for what else is not printable."""
     return "\n".join(visible(line) for line in text.split("\n"))

@@ -1,11 +1,9 @@
-"""What a run says while it goes: its only output, read by printers, reports and conditions alike.
+"""The events of a run: its only output, for printers, reports and conditions.
 
-A run begins with Started, goes on with Planned before anything is written, then one event a step,
-and ends with Finished, unless an error that concerns the run as a whole is raised: whoever prints
-the stream makes Failed and Finished of that. Verbs that only look tell what they see in events too;
-their end, where it is a good one, may be left to whoever prints.
-
-How far an object has come since it was applied, in the words of kstatus.
+A run yields Started, then Planned before any write, then an event for each step, and at last
+Finished. If the run as a whole fails, it raises an error instead, and the printer turns the error
+into ErrorRaised and Finished. Read-only verbs yield events too; on success, the printer may add
+their end. Readiness uses the words of kstatus.
 """
 
 from __future__ import annotations
@@ -26,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Outcome(StrEnum):
-    """What became of one object."""
+    """The result for one object."""
 
     CREATED = "created"
     CONFIGURED = "configured"
@@ -44,12 +42,12 @@ class Outcome(StrEnum):
 
     @property
     def text(self) -> str:
-        """Return the outcome as text says it: ``not pruned``."""
+        """Return the outcome for text output: ``not pruned``."""
         return self.value.replace("-", " ")
 
     @property
     def forecast(self) -> str:
-        """Return what a diff says of an object for which this is the outcome to come."""
+        """Return the words of a diff for an object with this outcome: ``will be created``."""
         return _FORECASTS.get(self, self.text)
 
 
@@ -67,7 +65,7 @@ _FORECASTS: Mapping[Outcome, str] = {
 
 
 class Phase(StrEnum):
-    """Which of its writes a run made to the inventory."""
+    """Which of its inventory writes a run made."""
 
     UNION = "before-apply"
     APPLIED = "applied"
@@ -78,9 +76,10 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """A run began; ``run`` is its id, which its holder in the inventory bears too."""
+    """A run began."""
 
     run: str
+    """The ID of the run, also in the inventory's lock."""
     mode: Mode
     name: str
     namespace: str
@@ -89,47 +88,51 @@ class Started:
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """The plan is made; nothing has been written yet."""
+    """The plan is complete; nothing has been written yet."""
 
     plan: Plan
 
 
 @dataclass(frozen=True, slots=True)
 class InventoryWritten:
-    """The inventory was written; ``entries`` is how many it holds now."""
+    """The inventory was written."""
 
     phase: Phase
     entries: int
+    """The number of its entries."""
     generation: int
+    """How often it was written."""
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectDone:
-    """One object is dealt with; ``problem`` is set when it FAILED, or was SKIPPED for a failure."""
+    """An object was processed."""
 
     ref: Ref
     outcome: Outcome
     origin: Origin | None = None
+    """The place of its manifest; None if it is not in the input."""
     reason: str = ""
+    """Why this is the outcome, in words; may be empty."""
     problem: Problem | None = None
+    """The problem if it failed, or was skipped because of a failure."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadinessReported:
-    """The wait for one object is over: it is ready, or ``problem`` says why it is not.
-
-    ``elapsed`` in seconds since the wait began.
-    """
+    """The wait for an object has ended."""
 
     ref: Ref
     readiness: Readiness
     elapsed: float
+    """Seconds since the wait began."""
     problem: Problem | None = None
+    """Why it is not ready; None if it is ready."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """One object that is waited for, and why it is not as it should be yet."""
+    """An object that a run waits for, and the reason why it is not done."""
 
     ref: Ref
     reason: str
@@ -137,117 +140,123 @@ class Pending:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """The run waits; ``elapsed`` in seconds since that wait began, of ``timeout``.
-
-    It waits until ``ref`` is ``what``: ready, gone, served; without a ref for ``what`` itself.
-    ``why`` says why that is not so yet. ``others`` are the next few that are waited for as well,
-    each with its reason, and ``count`` is how many there are in all.
-    """
+    """The run waits."""
 
     ref: Ref | None
+    """The object that it waits for; None to wait for ``what`` itself."""
     what: str
+    """The state that it waits for: ready, gone, served."""
     elapsed: float
+    """Seconds since this wait began."""
     timeout: float
+    """Seconds after which it ends."""
     reason: str = ""
+    """Why the object is not in that state yet."""
     others: tuple[Pending, ...] = ()
+    """The next few objects that it waits for."""
     count: int = 1
+    """How many objects it waits for in total."""
 
 
 @dataclass(frozen=True, slots=True)
 class WarningRaised:
-    """Something that the user should know and that fails nothing."""
+    """A warning, which fails nothing."""
 
     problem: Problem
 
 
 @dataclass(frozen=True, slots=True)
 class MismatchFound:
-    """A check found a difference between the record and the cluster."""
+    """A check found a mismatch between the inventory and the cluster."""
 
     mismatch: Mismatch
 
 
 @dataclass(frozen=True, slots=True)
 class PruneBlocked:
-    """A guard refused the prune as a whole; nothing was deleted."""
+    """A guard blocked the whole prune; nothing was deleted."""
 
     problem: Problem
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectDiff:
-    """How one object would change, as far as the server could tell in a dry run.
+    """How an object would change, according to a dry run.
 
-    ``before`` is None for one that would be created, ``after`` for one that would be deleted. Both
-    are fit to be shown: the server's own bookkeeping is left out, Secret values are masked, and one
-    that changes is masked in two ways. ``weaker`` says which checks could not be made. ``drifted``
-    says that the manifest is the one applied last, so that somebody else has changed the object or
-    removed it; ``drift`` names the fields of it that can be told.
+    Both states are safe to print: without the server's own metadata, and with Secret values masked.
     """
 
     ref: Ref
     outcome: Outcome
     before: Mapping[str, Any] | None = field(hash=False, repr=False)
+    """The state before; None if the object would be created."""
     after: Mapping[str, Any] | None = field(hash=False, repr=False)
+    """The state after; None if the object would be deleted."""
     origin: Origin | None = None
     not_checked: str = ""
+    """The checks that the server could not make, in words."""
     drifted: bool = False
+    """Whether somebody else has changed or deleted the object since the same manifest's apply."""
     drift: tuple[Drift, ...] = ()
+    """The drifted fields that are known."""
 
 
 @dataclass(frozen=True, slots=True)
 class Drift:
-    """One field that differs from what the set's last apply left; ``path`` is a JSON pointer.
-
-    ``manager``, ``operation`` and ``time`` (RFC 3339) say who wrote it, empty where that cannot be
-    told. Secret values are masked.
-    """
+    """A field that differs from the set's last apply; Secret values are masked."""
 
     path: str
+    """The JSON pointer of the field."""
     wanted: str
+    """The desired value; empty if unknown."""
     found: str
+    """The live value."""
     manager: str = ""
+    """The field manager that wrote it; empty if unknown."""
     operation: str = ""
+    """The operation of that write; empty if unknown."""
     time: str = ""
+    """The time of that write, RFC 3339; empty if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectStatus:
-    """How one object of a set is now; ``age`` in seconds since it was created, None if unknown.
-
-    ``drifted`` is None where nothing can tell whether it drifted; ``drift`` names the fields, where
-    they were asked for.
-    """
+    """The status of an object of a set."""
 
     ref: Ref
     readiness: Readiness
     ownership: Ownership
     age: float | None
+    """Seconds since its creation; None if unknown."""
     drifted: bool | None = None
+    """Whether it has drifted; None if unknown."""
     drift: tuple[Drift, ...] = ()
+    """The drifted fields, if they were requested."""
 
 
 @dataclass(frozen=True, slots=True)
 class ApplySetListed:
-    """One set of the cluster; ``problem`` is set, and the rest empty, when it cannot be read.
-
-    ``ready`` counts the objects that are Current, None where that was not asked for. ``owner`` is
-    the Bundle that owns it, ``holder`` who works on it now.
-    """
+    """A set in the cluster."""
 
     name: str
     namespace: str
     objects: int | None = None
+    """The number of its objects; None if unknown."""
     ready: int | None = None
+    """How many of them are Current; None if that was not requested."""
     last: LastRun | None = None
+    """The last run that changed the inventory."""
     owner: str = ""
+    """The Bundle that owns the set; empty if none."""
     holder: str = ""
+    """Who holds the inventory lock; empty if nobody."""
     problem: Problem | None = None
+    """Why the set cannot be read; then the other fields are empty."""
 
 
 @dataclass(frozen=True, slots=True)
 class EntryListed:
-    """One object that the inventory of the set ``name`` in ``namespace`` lists."""
+    """An entry in the inventory of the set ``name`` in ``namespace``."""
 
     name: str
     namespace: str
@@ -256,42 +265,46 @@ class EntryListed:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """What a run would do about one object, and everything that it was judged by, in order."""
+    """What a run would do with an object, and every fact that decided it, in order."""
 
     ref: Ref
     verdict: str
+    """What a run would do, as a sentence."""
     reasons: tuple[str, ...]
+    """The facts that decided it."""
     origin: Origin | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class VersionReport:
-    """What runs here, and what answers there; ``server`` is empty where none was asked or answered.
-
-    ``platform`` is the operating system and the processor.
-    """
+    """The versions of the client and the server."""
 
     client: str
     python: str
     platform: str
+    """The operating system and the processor."""
     server: str = ""
+    """The version of the server; empty if it was not requested, or did not answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class ErrorRaised:
-    """An error that ended the run as a whole; several errors in the input are an event each."""
+    """An error that ended the whole run; each of several input errors is an event."""
 
     problem: Problem
 
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """The run came to its end; ``problem`` says what keeps it from being a success."""
+    """The run has ended."""
 
     counts: Mapping[Outcome, int] = field(hash=False)
+    """The number of objects with each outcome."""
     exit_code: int
     elapsed: float
+    """Seconds since the run began."""
     problem: Problem | None = None
+    """Why the run has failed; None if it has not."""
 
 
 Event: TypeAlias = (
@@ -327,28 +340,29 @@ class Status(StrEnum):
 
     @property
     def text(self) -> str:
-        """Return the state as text says it: ``Ready`` for Current."""
+        """Return the state for text output: ``Ready`` for Current."""
         return "Ready" if self is Status.CURRENT else self.value
 
 
 @dataclass(frozen=True, slots=True)
 class Readiness:
-    """What is known of one object: its state, and in ``message`` why that is its state."""
+    """The readiness of an object."""
 
     status: Status
     message: str
+    """The reason for the status."""
 
 
 def in_progress(message: str) -> Readiness:
-    """Return that the object is on its way."""
+    """Return the readiness of an object that is not ready yet."""
     return Readiness(Status.IN_PROGRESS, message)
 
 
 def current(message: str) -> Readiness:
-    """Return that the object is as its specification says."""
+    """Return the readiness of an object that matches its spec."""
     return Readiness(Status.CURRENT, message)
 
 
 def failed(message: str) -> Readiness:
-    """Return that the object will not become what its specification says by itself."""
+    """Return the readiness of an object that will not become ready without a change."""
     return Readiness(Status.FAILED, message)

@@ -1,11 +1,8 @@
-"""What names an object: group, kind, namespace, name. The version is not identity.
+"""The identity of objects: group, kind, namespace, name; the rules for names; refs in text.
 
-The same object is served under every version of its group, so two manifests that differ only in
-version are one object, and a stored inventory survives a version bump.
-
-What Kubernetes takes for a name: the one home of the DNS rules.
-
-How an object is called in text.
+The version is not part of the identity. The server serves the same object in every version of its
+group, so two manifests that differ only in the version are the same object, and a stored inventory
+survives a version bump. No other module has the DNS rules for names.
 """
 
 from __future__ import annotations
@@ -40,18 +37,18 @@ class GVK:
 
     @classmethod
     def parse(cls, api_version: str, kind: str) -> GVK:
-        """Split ``apps/v1`` or ``v1``; the caller has checked that it is well-formed."""
+        """Return the GVK of ``apps/v1`` or ``v1``; the caller has validated the text."""
         group, _, version = api_version.rpartition("/")
         return cls(group, version, kind)
 
     @property
     def api_version(self) -> str:
-        """Return ``group/version``, or ``version`` alone for the core group."""
+        """Return ``group/version``, or only ``version`` for the core group."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
     @property
     def group_kind(self) -> GroupKind:
-        """Return the part of it that is identity."""
+        """Return the group and kind, which are part of the identity."""
         return GroupKind(self.group, self.kind)
 
     def __str__(self) -> str:
@@ -61,7 +58,7 @@ class GVK:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Ref:
-    """The identity of one object in a cluster; ``namespace`` is empty for cluster scope."""
+    """The identity of an object in a cluster; ``namespace`` is empty for cluster scope."""
 
     group: str
     kind: str
@@ -70,20 +67,20 @@ class Ref:
 
     @property
     def group_kind(self) -> GroupKind:
-        """Return group and kind."""
+        """Return the group and kind."""
         return GroupKind(self.group, self.kind)
 
     @property
     def short(self) -> str:
-        """Return ``deployment.apps/web``, the form that kubectl prints; no namespace."""
+        """Return ``deployment.apps/web``, as kubectl prints it, without the namespace."""
         kind = self.kind.lower()
         return f"{kind}.{self.group}/{self.name}" if self.group else f"{kind}/{self.name}"
 
     def is_among(self, names: Collection[str]) -> bool:
-        """Return whether the object is named: ``kind/name`` or ``kind.group/name``.
+        """Return whether the object is in ``names``, as ``kind/name`` or ``kind.group/name``.
 
-        The kind may be in any case, the name may not: names of RBAC know upper and lower. A
-        namespace and a slash may stand before it; without them it is meant in every namespace.
+        The kind may have any case, the name may not: names of RBAC objects are case-sensitive. A
+        prefix ``namespace/`` is allowed; without it the name matches in every namespace.
         """
         if not names:
             return False
@@ -92,7 +89,7 @@ class Ref:
         return any(_with_kind_lowered(name) in forms for name in names)
 
     def __str__(self) -> str:
-        """Return ``deployment.apps/web`` and, where there is one, ``in namespace shop``."""
+        """Return ``deployment.apps/web``, with ``in namespace shop`` if it has a namespace."""
         return f"{self.short} in namespace {self.namespace}" if self.namespace else self.short
 
 
@@ -102,29 +99,28 @@ def _with_kind_lowered(text: str) -> str:
 
 
 DNS_LABEL = r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?"
-"""The pattern of RFC 1123's label."""
+"""The pattern of an RFC 1123 label."""
 
 _LABEL = re.compile(DNS_LABEL)
-# As a whole a subdomain is bounded, its labels are not: a name of 200 letters is one.
+# Only the length of the whole subdomain is limited: a label may have 200 letters.
 _PART = r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
 _SUBDOMAIN = re.compile(rf"{_PART}(?:\.{_PART})*")
 _LONGEST_SUBDOMAIN = 253
 
 
 def is_dns_label(text: str) -> bool:
-    """Return whether a text can name a namespace, or a set: RFC 1123's label."""
+    """Return whether a text can name a namespace or a set: an RFC 1123 label."""
     return _LABEL.fullmatch(text) is not None
 
 
 def is_dns_subdomain(text: str) -> bool:
-    """Return whether a text can name most objects: RFC 1123's subdomain."""
+    """Return whether a text can name most objects: an RFC 1123 subdomain."""
     return len(text) <= _LONGEST_SUBDOMAIN and _SUBDOMAIN.fullmatch(text) is not None
 
 
-def called(ref: Ref, home: str) -> str:
-    """Return ``deployment.apps/web``, and its namespace where that is not ``home``: ``-n shop``.
+def called(ref: Ref, namespace: str) -> str:
+    """Return ``deployment.apps/web``, with ``-n shop`` if its namespace is not ``namespace``.
 
-    In kubectl's words, so that it can be handed to kubectl. Unlike kubectl it never leaves open
-    which of two objects of one name is meant.
+    The text is valid input for kubectl. Unlike kubectl's output, it is never ambiguous.
     """
-    return f"{ref.short} -n {ref.namespace}" if ref.namespace not in {"", home} else ref.short
+    return f"{ref.short} -n {ref.namespace}" if ref.namespace not in {"", namespace} else ref.short

@@ -1,7 +1,4 @@
-"""The record of one set: a header, and an entry for each object that the set may own.
-
-What a check of an inventory against the cluster finds, one value each.
-"""
+"""The inventory of a set: a header and an entry for each object; and the mismatches of a check."""
 
 from __future__ import annotations
 
@@ -18,133 +15,139 @@ if TYPE_CHECKING:
 
 
 class Ownership(StrEnum):
-    """Whether the set created an object or adopted it; only an owned one is ever pruned."""
+    """Whether the set created an object or adopted it; by default only owned objects are pruned."""
 
     OWNED = "owned"
     ADOPTED = "adopted"
 
 
 class Wave(NamedTuple):
-    """When an object is applied; tuples order the objects of different runs as well.
-
-    ``wave`` is what the manifest asks for, ``rank`` comes from the kind, and ``depth`` from the
-    chain of dependencies within that rank.
-    """
+    """When an object is applied; the tuples also order objects of different runs."""
 
     wave: int = 0
+    """The wave of the annotation."""
     rank: int = 0
+    """The rank of the kind."""
     depth: int = 0
+    """The depth in the chain of dependencies within the rank."""
 
 
 FIRST_WAVE = Wave()
-"""The wave of an object that no plan has put in order yet."""
+"""The wave of an object before the plan puts it in order."""
 
 
 @dataclass(frozen=True, slots=True)
 class ApplyFingerprint:
-    """What a confirmed apply left behind: by it a later run detects that nothing has changed.
-
-    ``managed_fields`` is the digest of our own manager's Apply entry in ``metadata.managedFields``
-    and ``time`` that entry's time; ``schema`` is the generation of the CRD, for a custom resource.
-    """
+    """The fingerprint of a confirmed apply, by which a later run detects a no-op."""
 
     resource_version: str
     generation: int | None
     managed_fields: str
+    """The digest of our manager's Apply entry in ``metadata.managedFields``."""
     time: str
+    """The time of that entry."""
     schema: int | None = None
+    """The generation of the CRD, for a custom resource."""
 
 
 @dataclass(frozen=True, slots=True)
 class InventoryEntry:
-    """One object of the set, as it was recorded.
-
-    ``uid_before_apply`` is what the union write saw before the apply: the UID that was there, or
-    None when there was no object; then the apply may only create.
-    ``uid`` is empty until a reply confirmed the apply. ``digest`` (of the manifest, without Secret
-    values) and ``fingerprint`` are empty from the union write until the confirmed reply.
-    ``deleting`` is the recorded intent to delete, ``orphaning`` that to orphan. ``wave``,
-    ``depends_on`` and ``orphan_reason`` are as they were at the apply: when the object is pruned
-    its manifest is gone.
-    """
+    """The record of one object in the inventory."""
 
     ref: Ref
     plural: str
+    """The plural of its kind, for the URL."""
     version: str
+    """The API version of its last apply."""
     uid_before_apply: str | None
+    """The UID of the object before the apply; None if it did not exist.
+
+    With None, the apply may only create.
+    """
     uid: str = ""
+    """The UID of the object; empty until a response has confirmed the apply."""
     ownership: Ownership = Ownership.OWNED
     digest: str = ""
+    """The digest of the manifest without Secret values; empty until the apply is confirmed."""
     fingerprint: ApplyFingerprint | None = None
+    """The fingerprint of the apply; None until it is confirmed."""
     wave: Wave = FIRST_WAVE
+    """Its wave at the apply: at a prune, the manifest no longer exists."""
     depends_on: tuple[Ref, ...] = ()
+    """Its dependencies at the apply."""
     orphan_reason: str = ""
+    """The annotation at the apply that forbids its deletion; empty if there was none."""
     deleting: bool = False
+    """Whether a run intends to delete it."""
     orphaning: bool = False
+    """Whether a run intends to orphan it."""
 
 
 @dataclass(frozen=True, slots=True)
 class LockHolder:
-    """Who works on the set now.
+    """The run that holds the inventory lock.
 
-    A holder is live while ``renewals`` moves; an observer that has seen it stand still for
-    ``lease`` seconds of its own monotonic clock may take over. Clocks of two machines are never
-    compared. ``process`` identifies a process on its host beyond reuse of its number.
+    A holder is alive while ``renewals`` changes. An observer may take the lock after ``renewals``
+    did not change for ``lease`` seconds of its own monotonic clock. Clocks of two machines are
+    never compared.
     """
 
     run: str
+    """The ID of the run."""
     who: str
+    """The user of the run."""
     host: str
     process: str
+    """Identifies the process on its host, even if its pid is reused."""
     lease: float
+    """Seconds without a renewal after which another run may take the lock."""
     renewals: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class LastRun:
-    """The last run that wrote the inventory; ``at`` is its end, RFC 3339 in UTC, ``who`` ran it.
-
-    ``exit_code`` is what the run came to. A run that found nothing to do writes nothing, so it is
-    not the one named here.
-    """
+    """The last run that wrote the inventory; a run without changes writes nothing."""
 
     run: str
+    """The ID of the run."""
     mode: str
     who: str
+    """The user of the run."""
     at: str
+    """The end of the run, RFC 3339 in UTC."""
     exit_code: int
 
 
 @dataclass(frozen=True, slots=True)
 class Inventory:
-    """The inventory of one set as read, or as it is to be written.
-
-    ``owner`` names the Bundle that owns the set (``Bundle NAMESPACE/NAME``), empty for one that the
-    command line applies. ``last`` is the last run that wrote anything. ``uid`` and
-    ``resource_version`` are the ConfigMap's, empty when it does not exist yet. ``copied`` says that
-    the header names another UID than the ConfigMap has: a restored backup or a copy.
-    ``generation`` counts writes.
-    """
+    """The inventory of a set, as read or as it will be written."""
 
     name: str
     namespace: str
     entries: Mapping[Ref, InventoryEntry] = field(default_factory=dict, hash=False)
     uid: str = ""
+    """The UID of the ConfigMap; empty if it does not exist."""
     resource_version: str = ""
+    """The resourceVersion of the ConfigMap; empty if it does not exist."""
     generation: int = 0
+    """The number of writes."""
     holder: LockHolder | None = None
+    """The run that holds the lock."""
     copied: bool = False
+    """Whether the header has another UID than the ConfigMap: a restored backup or a copy."""
     last: LastRun | None = None
+    """The last run that changed something."""
     owner: str = ""
+    """The Bundle that owns the set, as ``Bundle NAMESPACE/NAME``; empty for the command line."""
 
     @property
     def exists(self) -> bool:
-        """Return whether the ConfigMap is there."""
+        """Return whether the ConfigMap exists."""
         return bool(self.uid)
 
 
 class MismatchType(StrEnum):
-    """In what the record and the cluster differ."""
+    """The type of a mismatch between the inventory and the cluster."""
 
     DAMAGED = "damaged-inventory"
     COPIED = "copied-inventory"
@@ -160,7 +163,7 @@ class MismatchType(StrEnum):
 
     @property
     def text(self) -> str:
-        """Return the mismatch as text says it: ``labelled but not listed``."""
+        """Return the mismatch for text output: ``labelled but not listed``."""
         return _FAULTS.get(self, self.value.replace("-", " "))
 
 
@@ -173,7 +176,7 @@ _FAULTS: Mapping[MismatchType, str] = {
 
 
 class Repair(StrEnum):
-    """What a repair does about a finding."""
+    """What a repair does about a mismatch."""
 
     NONE = "none"
     REWRITE = "rewrite-inventory"
@@ -183,7 +186,7 @@ class Repair(StrEnum):
 
     @property
     def text(self) -> str:
-        """Return the repair as text says it: ``restore the set's label``."""
+        """Return the repair for text output: ``restore the set's label``."""
         return _REMEDIES[self]
 
 
@@ -198,16 +201,17 @@ _REMEDIES: Mapping[Repair, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Mismatch:
-    """One difference: about an object, or about the inventory itself when there is no ``ref``.
-
-    ``entry`` is what LIST is to write. Where there are ``live`` and ``resource``, the object is to
-    get the set's marks back.
-    """
+    """A mismatch between the inventory and the cluster."""
 
     type: MismatchType
     repair: Repair
     message: str
+    """What differs, in words."""
     ref: Ref | None = None
+    """The object; None if the mismatch is about the inventory itself."""
     entry: InventoryEntry | None = None
+    """The entry that the repair LIST writes."""
     live: LiveObject | None = None
+    """The object that gets its label and field manager back."""
     resource: Resource | None = None
+    """The endpoint of that object."""

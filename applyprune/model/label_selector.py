@@ -1,6 +1,4 @@
-"""A label selector, as the API server knows it: every requirement must hold.
-
-Parse a label selector by the grammar of Kubernetes' own parser.
+"""Parse and match label selectors by the rules of Kubernetes: every requirement must match.
 
 The grammar is that of ``k8s.io/apimachinery/pkg/labels``: ``a=b``, ``a==b``, ``a!=b``, ``a``,
 ``!a``, ``a in (b,c)``, ``a notin (b,c)``, ``a>1``, ``a<1``, separated by commas.
@@ -20,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Operator(StrEnum):
-    """What a requirement asks of a label; ``=`` and ``!=`` are IN and NOT_IN with one value."""
+    """The operator of a requirement; ``=`` and ``!=`` are IN and NOT_IN with a single value."""
 
     IN = "in"
     NOT_IN = "notin"
@@ -32,14 +30,14 @@ class Operator(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """What one label must be; GREATER and LESS have one value, a whole number."""
+    """A requirement for one label; GREATER and LESS have a single value, a whole number."""
 
     key: str
     operator: Operator
     values: frozenset[str] = frozenset()
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Return whether it holds; a label that is missing satisfies NOT_IN and ABSENT only."""
+        """Return whether labels match; a missing label matches only NOT_IN and ABSENT."""
         value = labels.get(self.key)
         match self.operator:
             case Operator.IN:
@@ -62,14 +60,16 @@ class Requirement:
 
 @dataclass(frozen=True, slots=True)
 class Selector:
-    """Requirements, at least one, that must all hold; ``text`` is how the user wrote them."""
+    """A label selector: all requirements must match."""
 
     text: str
+    """The selector as the user wrote it."""
     requirements: tuple[Requirement, ...]
+    """At least one requirement."""
 
     def matches(self, labels: Mapping[str, str]) -> bool:
         """Return whether an object with these labels is selected."""
-        return all(one.matches(labels) for one in self.requirements)
+        return all(requirement.matches(labels) for requirement in self.requirements)
 
 
 _WORD = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")

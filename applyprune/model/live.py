@@ -1,4 +1,4 @@
-"""The side of the cluster: what a read said of one object."""
+"""The state of an object in the cluster, as a read returned it."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class LiveObject:
-    """An object that exists, by its metadata; ``body`` is there only when it was read in full."""
+    """An object that exists."""
 
     ref: Ref
     uid: str
     resource_version: str
     metadata: Mapping[str, Any] = field(hash=False, repr=False)
     body: Mapping[str, Any] | None = field(default=None, hash=False, repr=False)
+    """The whole object; None if only its metadata was read."""
 
     @property
     def generation(self) -> int | None:
@@ -34,73 +35,76 @@ class LiveObject:
 
     @property
     def labels(self) -> Mapping[str, str]:
-        """Return the labels, empty when there are none."""
+        """Return the labels; empty if there are none."""
         return self.metadata.get("labels") or {}
 
     @property
     def annotations(self) -> Mapping[str, str]:
-        """Return the annotations, empty when there are none."""
+        """Return the annotations; empty if there are none."""
         return self.metadata.get("annotations") or {}
 
     @property
     def terminating(self) -> bool:
-        """Return whether somebody has deleted it already and finalizers hold it."""
+        """Return whether it was deleted and only its finalizers keep it."""
         return bool(self.metadata.get("deletionTimestamp"))
 
     @property
     def finalizers(self) -> tuple[str, ...]:
-        """Return what a deletion waits for."""
+        """Return the finalizers, which a deletion waits for."""
         return tuple(self.metadata.get("finalizers") or ())
 
     @property
     def managed_fields(self) -> tuple[Mapping[str, Any], ...]:
-        """Return the managedFields entries as the server gave them."""
+        """Return the managedFields entries in the server's order."""
         return tuple(self.metadata.get("managedFields") or ())
 
 
 class WatchEventType(StrEnum):
-    """What a watch says of an object."""
+    """The type of a watch event."""
 
     ADDED = "ADDED"
     MODIFIED = "MODIFIED"
-    # Deleted, or left the watch's selection: then the object is there, and its labels are others.
+    # Deleted, or no longer selected by the watch: then the object exists, but its labels changed.
     DELETED = "DELETED"
-    # Of no object: how far the watch has come.
+    # The progress of the watch, without an object.
     BOOKMARK = "BOOKMARK"
 
 
 @dataclass(frozen=True, slots=True)
 class WatchEvent:
-    """One event of a watch, with the object read in full; of a deleted one its last state.
-
-    The ``live`` of a BOOKMARK has no name and no UID: only its resourceVersion says something.
-    """
+    """One event of a watch."""
 
     kind: WatchEventType
     live: LiveObject
+    """The object, read in full, or its last state before the deletion.
+
+    For a BOOKMARK, only its resourceVersion is valid: name and UID are empty.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Absent:
-    """Nothing of that name.
-
-    ``proven`` tells a Status NotFound that named the object, the one proof of absence, from a list
-    that did not hold it: enough to try a create-only apply, never enough to forget an entry.
-    """
+    """No object with that name."""
 
     proven: bool = False
+    """Whether a Status NotFound named the object, which is the only proof of absence.
+
+    Otherwise a list did not contain it. That is enough for a create-only apply, but never enough to
+    remove an entry from the inventory.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """The read failed, so nothing is known; ``problem`` says why."""
+    """The read failed, so the state is unknown."""
 
     problem: Problem
+    """Why the read failed."""
 
 
 State: TypeAlias = LiveObject | Absent | Unknown
 
 
 def deleted_at(live: LiveObject) -> datetime | None:
-    """Return when an object was deleted, by the server's clock; None when it was not."""
+    """Return when an object was deleted, by the server's clock; None if it was not deleted."""
     return time_of(live.metadata.get("deletionTimestamp"))

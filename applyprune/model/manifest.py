@@ -1,4 +1,4 @@
-"""The desired side: one manifest, and where it was read."""
+"""A manifest, and where it was read."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ JSONObject: TypeAlias = "dict[str, Any]"
 
 @dataclass(frozen=True, slots=True, order=True)
 class Origin:
-    """Where a manifest, or an error in one, stands.
+    """The place of a manifest, or of an error in it.
 
-    ``document``, ``line`` and ``column`` count from 1; 0 means that the place has none (a whole
-    file, say).
-    ``path`` is as the user wrote it, ``<stdin>`` for standard input.
+    ``document``, ``line`` and ``column`` count from 1; 0 means that the place has none, for example
+    a whole file.
     """
 
     path: str
+    """The path as the user wrote it; ``<stdin>`` for standard input."""
     document: int = 0
     line: int = 0
     column: int = 0
 
     def __str__(self) -> str:
-        """Return ``web.yaml:12:3``, or ``web.yaml:12:3 (document 3)`` past the first document."""
+        """Return ``web.yaml:12:3``, or ``web.yaml:12:3 (document 3)`` after the first document."""
         numbers = (number for number in (self.line, self.column) if number)
         place = ":".join((self.path, *map(str, numbers)))
         return f"{place} (document {self.document})" if self.document > 1 else place
@@ -36,14 +36,12 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """One object as the user wants it.
-
-    ``body`` is plain JSON data and is never changed after this value is made; ``namespace`` is what
-    the text says, empty where it says nothing. Equality leaves the origin out.
-    """
+    """One object as the user wants it; equality ignores the origin."""
 
     gvk: GVK
     namespace: str
+    """The namespace in the text; empty if it has none."""
     name: str
     body: Mapping[str, Any] = field(hash=False)
+    """Plain JSON data; never changed after this value was created."""
     origin: Origin = field(compare=False)

@@ -1,7 +1,4 @@
-"""What the user decides about a run, in one value.
-
-Parse durations as Go and Kubernetes write them: 90s, 5m, 1h30m.
-"""
+"""The options of a run, and durations as Go and Kubernetes write them: 90s, 5m, 1h30m."""
 
 from __future__ import annotations
 
@@ -36,7 +33,7 @@ class Adopt(StrEnum):
 
 
 class DryRun(StrEnum):
-    """Whether, and where, a run only pretends."""
+    """Whether a run is a dry run, and where it is computed."""
 
     OFF = "none"
     CLIENT = "client"
@@ -44,7 +41,7 @@ class DryRun(StrEnum):
 
 
 class Propagation(StrEnum):
-    """What becomes of an object's dependents; the server's word for it."""
+    """What happens to an object's dependents, in the server's words."""
 
     BACKGROUND = "Background"
     FOREGROUND = "Foreground"
@@ -60,7 +57,7 @@ class PruneLimit:
 
     @classmethod
     def parse(cls, text: str) -> PruneLimit:
-        """Return what ``N`` or ``N%`` says; raises ValueError, worded to follow the text."""
+        """Return the limit of ``N`` or ``N%``; raises ValueError, worded to follow the text."""
         number = text.removesuffix("%")
         is_number = number.isascii() and number.isdecimal() and len(number) < _DIGITS
         if not is_number or (number != text and int(number) > _WHOLE):
@@ -70,7 +67,7 @@ class PruneLimit:
         return cls(count=int(number), percent=0.0)
 
     def of(self, listed: int) -> int:
-        """Return the number for a set that lists so many objects."""
+        """Return the limit for a set with ``listed`` objects."""
         return max(self.count, int(listed * self.percent / 100))
 
 
@@ -81,13 +78,13 @@ class ApplyOptions:
     adopt: Adopt = Adopt.UNOWNED
     """Which existing objects the set may take in."""
     force_conflicts: bool = False
-    """Take fields that other field managers own."""
+    """Take over fields that other field managers own."""
     take_over: frozenset[str] = frozenset()
     """Field managers whose fields become the set's own."""
     reapply_all: bool = False
     """Send every object, changed or not."""
     recreate: bool = False
-    """Delete and create again what cannot be changed in place."""
+    """Delete and recreate objects whose immutable fields have changed."""
     create_namespace: bool = False
     """Create the namespace of the inventory if it does not exist."""
     namespace_override: str = ""
@@ -116,9 +113,9 @@ class PruneOptions:
     prune_adopted: bool = False
     """Delete adopted objects as if the set had created them."""
     propagation: Propagation = Propagation.BACKGROUND
-    """What becomes of the dependents of a deleted object."""
+    """What happens to the dependents of a deleted object."""
     approved: str = ""
-    """The ``Plan.approval`` of the one refused prune that may be carried out nevertheless."""
+    """The ``Plan.approval`` of the only blocked prune that may run nevertheless."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,19 +135,19 @@ class DiffOptions:
     """What a server dry run compares."""
 
     enabled: bool = False
-    """Compare each object that would change with what it is now."""
+    """Compare each object that would change with its live state."""
     ignore: tuple[str, ...] = ()
-    """The rules of what it leaves out, as ``planning.ownership.ignored_fields`` reads them."""
+    """The rules for ignored fields, as ``planning.ownership.ignored_fields`` parses them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Everything that the user decides about one run."""
+    """All options of a run."""
 
     mode: Mode = Mode.APPLY
     """What the run does with the set."""
     dry_run: DryRun = DryRun.OFF
-    """Whether, and where, the run only pretends."""
+    """Whether the run is a dry run, and where it is computed."""
     select: frozenset[str] = frozenset()
     """The objects that a move or ``Mode.ORPHAN`` works on, named as ``Ref.is_among`` takes them;
     empty for all objects of the set."""
@@ -169,7 +166,7 @@ class Options:
     lease: float = 15.0
     """How many seconds this run holds the inventory after its last renewal."""
     concurrency: int = 16
-    """How many requests are sent side by side."""
+    """How many requests are sent in parallel."""
 
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}

@@ -1,4 +1,4 @@
-"""What a run is going to do, decided before it does any of it."""
+"""The plan of a run: all decisions, made before any write."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class OnConflict(StrEnum):
-    """What a manifest asks for where other managers own its fields."""
+    """What a manifest asks for if other managers own its fields."""
 
     FAIL = "fail"
     FORCE = "force"
@@ -28,105 +28,119 @@ class OnConflict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Desired:
-    """A manifest with every question about it answered: endpoint, namespace, label, wave.
-
-    ``body`` is what is sent, but for the guard; ``digest`` stands for it in the inventory.
-    ``once`` marks a Job with a TTL, which may be gone because it has done its work. ``depends_on``
-    are the objects of the set that its manifest says it depends on, ``needs`` those that it names.
-    ``recreate`` says that its manifest lets it be deleted and created anew. ``ignored`` are the
-    JSON pointers of what is sent at creation only. ``wait`` is "skip" or "started", and
-    ``ready_when`` a CEL expression by which it is ready.
-    """
+    """A desired object: a manifest with its endpoint, namespace, label and wave resolved."""
 
     ref: Ref
     resource: Resource
+    """The endpoint that serves the object."""
     body: Mapping[str, Any] = field(hash=False, repr=False)
+    """The body to send, without preconditions."""
     digest: str
+    """The digest of the body in the inventory."""
     wave: Wave
+    """When the object is applied."""
     orphan_reason: str
-    once: bool
+    """The annotation that forbids its deletion; empty if there is none."""
+    has_ttl: bool
+    """Whether it is a Job with a TTL, which may be gone because it has finished."""
     origin: Origin
+    """The place of the manifest in the input."""
     depends_on: tuple[Ref, ...] = ()
+    """The objects of the set in its depends-on annotation."""
     needs: frozenset[Ref] = frozenset()
+    """The objects of the set that its fields name."""
     recreate: bool = False
+    """Whether its manifest allows to delete and recreate it."""
     conflicts: OnConflict = OnConflict.FAIL
+    """What to do on a field conflict."""
     ignored: tuple[str, ...] = ()
+    """The JSON pointers of fields that are only sent at creation."""
     wait: str = ""
+    """The wait annotation: ``skip``, ``started`` or empty."""
     ready_when: str = ""
+    """The CEL expression that is true if the object is ready; empty for the rule of its kind."""
 
 
 class Action(StrEnum):
-    """What is to be done about one object.
-
-    An orphaned object stays in the cluster without the set's marks. One that is only removed from
-    the inventory is not touched at all. One that is left stays, and stays listed.
-    """
+    """What to do with one object."""
 
     CREATE = "create"
     UPDATE = "update"
     NOTHING = "nothing"
     DELETE = "delete"
     ORPHAN = "orphan"
+    """Keep it in the cluster, without the set's label and field manager."""
     REMOVE_FROM_INVENTORY = "remove-from-inventory"
+    """Only remove its entry; do not change the object."""
     LEAVE = "leave"
+    """Change neither the object nor its entry."""
     REFUSE = "refuse"
+    """Do nothing, and report a problem."""
 
 
 @dataclass(frozen=True, slots=True)
 class ApplyStep:
-    """One object of the input: CREATE, UPDATE, NOTHING or REFUSE.
-
-    ``entry`` is what the union write records of it; ``live`` what the read found. ``fence`` says
-    that a run which was cut off may have sent a delete that is still on its way; ``migrate`` names
-    the field managers whose fields are to become ours first.
-    """
+    """The step for one object of the input: CREATE, UPDATE, NOTHING or REFUSE."""
 
     desired: Desired
     action: Action
     entry: InventoryEntry
+    """The entry that the inventory gets before the apply."""
     live: LiveObject | None = None
+    """The live object; None if it does not exist or could not be read."""
     reason: str = ""
+    """Why this is the action, in words; may be empty."""
     problem: Problem | None = None
+    """Why the object is refused."""
     fence: bool = False
+    """Whether an interrupted run may have sent a delete that has not arrived yet."""
     migrate: frozenset[str] = frozenset()
+    """The field managers whose fields become ours first."""
 
 
 @dataclass(frozen=True, slots=True)
 class RemoveStep:
-    """One entry that has left the set: DELETE, ORPHAN, REMOVE_FROM_INVENTORY, LEAVE
-    or REFUSE."""
+    """The step for an entry that has left the set.
+
+    Its action is DELETE, ORPHAN, REMOVE_FROM_INVENTORY, LEAVE or REFUSE.
+    """
 
     entry: InventoryEntry
     resource: Resource | None
+    """The endpoint; None if the kind is not served."""
     action: Action
     live: LiveObject | None = None
+    """The live object; None if it does not exist or could not be read."""
     reason: str = ""
+    """Why this is the action, in words; may be empty."""
     problem: Problem | None = None
+    """Why the object is refused."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Everything that one run means to do, in order.
-
-    ``removals`` are in the order of deletion. ``no_prune`` says why nothing of them may be done
-    in this run, empty when they may; ``refusal`` is the guard's word when one forbids it.
-    ``recovered`` are entries for what bears the set's marks and no inventory lists. ``restored``
-    says that the inventory is a copy, or lists other objects than those that are there.
-    ``approval`` stands for a prune that was refused, and for no other: each object by its UID, and
-    what it takes along. Empty where nothing was refused, or where nobody may approve it.
-    """
+    """All steps of a run, in order."""
 
     applies: tuple[ApplyStep, ...]
     removals: tuple[RemoveStep, ...]
+    """The steps for entries that have left the set, in the order of deletion."""
     no_prune: str = ""
+    """Why this run may not prune; empty if it may."""
     refusal: Problem | None = None
+    """The problem if a guard blocks the prune."""
     recovered: tuple[InventoryEntry, ...] = ()
+    """Entries for unlisted objects with the set's label and field manager."""
     restored: bool = False
+    """Whether the inventory is a copy, or lists other objects than the live ones."""
     approval: str = ""
+    """The digest that approves exactly this blocked prune, with UIDs and cascaded deletions.
+
+    Empty if the prune is not blocked, or if it cannot be approved.
+    """
 
     @property
     def writes(self) -> bool:
-        """Return whether any of it needs a request that changes something."""
+        """Return whether any step needs a request that changes something."""
         return (
             bool(self.recovered)
             or any(step.action in {Action.CREATE, Action.UPDATE} for step in self.applies)

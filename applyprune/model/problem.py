@@ -1,4 +1,4 @@
-"""An error as a value, for events and plans."""
+"""Problems: errors and warnings as values, for events and plans."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ if TYPE_CHECKING:
     from applyprune.model.manifest import Origin
 
 Field: TypeAlias = "tuple[str | int, ...]"
-"""The path of a field within an object: names of fields and indices of items."""
+"""The path of a field in an object: names of fields and indices of items."""
 
 
 class ProblemKind(StrEnum):
-    """What sort of problem it is: the word for it in every output, and what code compares."""
+    """The kind of a problem; its value is the word in every output."""
 
     ERROR = "Error"
     USAGE_ERROR = "UsageError"
@@ -47,7 +47,7 @@ class ProblemKind(StrEnum):
     INVALID_SPEC = "InvalidSpec"
     SOURCE_MISSING = "SourceMissing"
     LEASE_LOST = "LeaseLost"
-    # Warnings that no error class stands for.
+    # Warnings without an error class.
     IGNORED_NAMESPACE = "IgnoredNamespace"
     PART_OF_THE_SET = "PartOfTheSet"
     KUSTOMIZE = "Kustomize"
@@ -56,66 +56,70 @@ class ProblemKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """One field that a problem is about, and in a few words what is wrong there.
-
-    ``origin`` is the object that the field is in where that is not the problem's own.
-    """
+    """A field that a problem is about."""
 
     field: Field
     note: str = ""
+    """What is wrong with the field, in a few words."""
     origin: Origin | None = None
+    """The object that contains the field; None for the problem's own object."""
 
 
 @dataclass(frozen=True, slots=True)
 class ContestedField:
-    """One field in conflict, with the values of both sides; those of a Secret are masked."""
+    """A field in conflict, with both values; the values of a Secret are masked."""
 
     field: str
     """The field as the server names it: ``.spec.replicas``."""
     path: str | None
-    """Its path as ``ignore-fields`` takes it, None where the manifest has no such field."""
+    """Its path as in ``ignore-fields``; None if the manifest has no such field."""
     ours: str | None
-    """The manifest's value, None where it is not known."""
+    """The manifest's value; None if it is unknown."""
     theirs: str | None
-    """The live value, None where it could not be read."""
+    """The live value; None if it could not be read."""
 
 
 @dataclass(frozen=True, slots=True)
 class ManagerConflict:
-    """Another field manager, and the fields that it owns and a manifest sets differently."""
+    """Another field manager, with the fields that it owns and a manifest sets differently."""
 
     manager: str
     operation: str
-    """``Apply`` or ``Update``; empty where the server does not name the manager."""
+    """``Apply`` or ``Update``; empty if the server does not name the manager."""
     subresource: str
     time: str
-    """When it last wrote, RFC 3339; empty where that is not known."""
+    """The time of its last write, RFC 3339; empty if unknown."""
     fields: tuple[ContestedField, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What happened, where, why, what to do.
+    """A problem: what happened, where, why, and what to do.
 
-    Empty parts are parts that there are not. ``origin`` is the place in the input, where there is
-    one, and ``field`` the path of the field that it is about, within the object at that place.
-    ``marks`` are all the fields that it is about, where there are more. ``conflicts`` are the field
-    managers that it is in conflict with. ``excerpt`` is the line of
-    the input and a line with a caret below it, for each of them. No part ever holds a Secret's
-    value.
+    A part that does not apply is empty. No part ever contains a Secret's value.
     """
 
     kind: ProblemKind
     message: str
+    """What happened."""
     location: str = ""
+    """The place in words: a file and line, or a ref."""
     reason: str = ""
+    """Why it happened."""
     hint: str = ""
+    """What to do about it."""
     exit_code: int = 3
+    """The exit code of a run that ends with this problem."""
     origin: Origin | None = None
+    """The place in the input; None if there is none."""
     field: Field = ()
+    """The path of the field that it is about, in the object at ``origin``."""
     excerpt: str = ""
+    """Lines of the input, each with a caret line below it."""
     marks: tuple[Mark, ...] = ()
+    """All fields that it is about, if there are several."""
     conflicts: tuple[ManagerConflict, ...] = ()
+    """The field managers that it is in conflict with."""
 
     def __str__(self) -> str:
         """Return ``where: what: why``; below it the excerpt, indented, and the hint."""

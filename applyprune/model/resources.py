@@ -1,7 +1,4 @@
-"""What the API server serves: one resource for each kind and version, as discovery told it.
-
-The few endpoints that the program itself needs, whatever discovery says.
-"""
+"""The resources that the API server serves, and those that applyprune itself needs."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """One endpoint: a kind in one version, its plural and its scope."""
+    """An endpoint: a kind in one version, its plural and its scope."""
 
     group: str
     version: str
@@ -26,12 +23,12 @@ class Resource:
 
     @property
     def gvk(self) -> GVK:
-        """Return group, version and kind."""
+        """Return the group, version and kind."""
         return GVK(self.group, self.version, self.kind)
 
     @property
     def group_kind(self) -> GroupKind:
-        """Return group and kind."""
+        """Return the group and kind."""
         return GroupKind(self.group, self.kind)
 
     @property
@@ -42,23 +39,24 @@ class Resource:
 
 @dataclass(frozen=True, slots=True)
 class ResourceMap:
-    """Every resource that discovery named.
-
-    ``preferred`` holds, for each kind, the resource in the version that the server prefers.
-    ``stale`` holds the groups for which the server could not say (an aggregated API that is down):
-    a kind missing from such a group may well exist.
-    """
+    """All resources of the server."""
 
     served: Mapping[GVK, Resource] = field(hash=False)
+    """Every resource in every version."""
     preferred: Mapping[GroupKind, Resource] = field(hash=False)
+    """The resource of each kind in the server's preferred version."""
     stale: frozenset[str] = frozenset()
+    """The groups that discovery could not read, because an aggregated API is down.
+
+    A kind that is missing in such a group may exist.
+    """
 
     def find(self, gvk: GVK) -> Resource | None:
-        """Return the resource that serves this very version."""
+        """Return the resource of exactly this version; None if it is not served."""
         return self.served.get(gvk)
 
     def find_kind(self, group_kind: GroupKind) -> Resource | None:
-        """Return the resource of a kind in whatever version the server prefers."""
+        """Return the resource of a kind in the server's preferred version."""
         return self.preferred.get(group_kind)
 
 

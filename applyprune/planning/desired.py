@@ -178,7 +178,7 @@ def _settle(
         digest=manifest_digest(body),
         wave=FIRST_WAVE,
         orphan_reason=orphan_mark(body["metadata"]),
-        once=(ref.group, ref.kind) == ("batch", "Job")
+        has_ttl=(ref.group, ref.kind) == ("batch", "Job")
         and spec.get("ttlSecondsAfterFinished") is not None,
         origin=manifest.origin,
         recreate=is_recreation_allowed(body["metadata"], manifest.origin),

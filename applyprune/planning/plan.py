@@ -145,7 +145,7 @@ def _apply_step(
 
 def _has_done_its_work(desired: Desired, entry: InventoryEntry) -> bool:
     """Return whether a Job that its TTL has removed, or is removing, needs no second run."""
-    return desired.once and bool(entry.uid) and entry.digest == desired.digest
+    return desired.has_ttl and bool(entry.uid) and entry.digest == desired.digest
 
 
 def _existing(

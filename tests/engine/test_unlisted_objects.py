@@ -67,7 +67,7 @@ def test_namespace_prune_with_a_new_object_in_it_is_refused(
     assert Outcome.PRUNED not in story.outcomes.values()
     assert f"namespace/{home} contains objects of the input" in story.refusal
     problem = story.problem(f"namespace/{home}")
-    assert f"objects of the input:  {home}/configmap/new" in problem
+    assert f"objects of the input: {home}/configmap/new" in problem
     assert _lives(api, f"/api/v1/namespaces/{home}")
     assert api.exists(f"/api/v1/namespaces/{stage.namespace}/configmaps/b")
     there = api.exists(f"/api/v1/namespaces/{home}/configmaps/new")
@@ -83,7 +83,7 @@ def test_crd_prune_with_a_new_custom_resource_is_refused(running: Plane, crds: A
     assert story.exit_code == 6, story.events
     assert f"{crd_name('Comer')} contains objects of the input" in story.refusal
     problem = story.problem(crd_name("Comer"))
-    assert "objects of the input:  default/comer.x.example.com/new" in problem
+    assert "objects of the input: default/comer.x.example.com/new" in problem
     assert _lives(crds, f"{CRDS}/comers.x.example.com")
     assert crds.exists(_path("Comer", "new"))
 
@@ -133,7 +133,7 @@ def test_unserved_kind_is_not_taken_for_empty(running: Plane, crds: Api, kubectl
         story = stage.run(config_map("hidden"), allow_kinds=kinds)
         assert story.exit_code == 6, story.events
         problem = story.problem(crd_name("Hidden"))
-        assert "its cascaded deletions cannot be counted:  its kind is not served" in problem
+        assert "its cascaded deletions cannot be counted: its kind is not served" in problem
         assert f"--allow-cascade {crd_name('Hidden')}" in problem
         assert _lives(crds, f"{CRDS}/hiddens.x.example.com")
     allowed = frozenset({crd_name("Hidden")})

@@ -59,7 +59,7 @@ def desired(raw: dict[str, Any] | None = None, resource: Resource = CONFIG_MAPS)
         digest=manifest_digest(sent),
         wave=wave_of(resource.group_kind),
         orphan_reason="",
-        once=resource is JOBS,
+        has_ttl=resource is JOBS,
         origin=Origin("set.yaml", 1, 1),
     )
 

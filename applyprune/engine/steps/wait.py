@@ -328,7 +328,7 @@ class Expectations:
                 resource=one.resource,
                 since=since[one.ref],
                 origin=one.origin,
-                has_ttl=one.once,
+                has_ttl=one.has_ttl,
                 has_status=self._has_status(one),
                 job_started=one.wait == Wait.STARTED,
                 rule=self._texts.get(one.ready_when) or self._kinds.get(self._key(one)),

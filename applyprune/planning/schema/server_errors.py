@@ -1,10 +1,8 @@
-"""Find the fields of a manifest that a server error is about.
+"""Find the fields of a manifest that a server error is about, and handle immutable fields.
 
 A 422 names them as causes (``spec.containers[0].image``). A schema error of server-side apply is a
 text with a path (``.spec.containers[name="c"].image: field not declared …``). Strict decoding
 returns a text with quoted paths (``unknown field "spec.foo"``).
-
-What cannot be changed in place: whether it may be made anew, and how to say that it may not.
 """
 
 from __future__ import annotations

@@ -68,7 +68,7 @@ def test_repair_does_not_lose_kinds_it_cannot_list(
         where=lambda seen: seen.method == "GET" and seen.path.endswith("/serviceaccounts"),
     )
     (unseen,) = _unseen(spoiled.check())
-    assert unseen.startswith("could not be read:  serviceaccounts")
+    assert unseen.startswith("could not be read: serviceaccounts")
     with pytest.raises(InventoryError, match="was not rebuilt") as caught:
         spoiled.repair()
     assert "serviceaccounts" in caught.value.reason
@@ -118,7 +118,7 @@ def test_repair_does_not_lose_an_unavailable_group(fresh_plane: FreshPlane) -> N
     while not (unseen := _unseen(stage.check())):
         assert time.monotonic() < deadline, "the group was never found silent"
         time.sleep(0.2)
-    assert unseen == ["could not be read:  the API group silent.example.com does not answer"]
+    assert unseen == ["could not be read: the API group silent.example.com does not answer"]
     damaged = _damage(stage, api)
     with pytest.raises(InventoryError, match="was not rebuilt") as caught:
         stage.repair()

@@ -408,7 +408,7 @@ def test_conflicts_of_an_object_are_one_problem(stage: Stage, api: Api, kubectl:
     kubectl("set", "image", "deployment/web", "c=web:9", "-n", stage.namespace)
     story = stage.run(deployment(image="web:2", minReadySeconds=1))
     lines = story.problem("deployment.apps/web").splitlines()
-    assert lines[0].endswith("2 of its fields are not ours to set")
+    assert lines[0].endswith("other field managers own 2 of its fields")
     assert ".spec.replicas: ours 3, theirs 5, owned by kube-controller-manager" in lines[1]
     assert (
         '.spec.template.spec.containers[name="c"].image: ours "web:2", theirs "web:9", owned by '

@@ -114,7 +114,7 @@ LINES: dict[str, tuple[dict[str, str], tuple[dict[str, Any], ...], str]] = {
         ({**scaler(), "status": {"lastScaleTime": "2026-11-21T11:55:00Z"}},),
         (
             "(Update of scale); HorizontalPodAutoscaler a-hpa scales it between 2 and 10, and will "
-            "write it again (last 5m ago)"
+            "rewrite the field (last 5m ago)"
         ),
     ),
     "an autoscaler, and another field": (
