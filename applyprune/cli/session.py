@@ -131,7 +131,7 @@ def run_set(
     given = yield from read_input(read)
     with open_session(where) as work:
         target = applyset_identity(name, work.namespace)
-        request = RunRequest(target, given, work.namespace, options, empty=given.empty)
+        request = RunRequest(target, given, work.namespace, options, empty_inputs=given.empty)
         yield from with_excerpt(run(request, work.cluster, work.store(target), work.stop), given)
 
 

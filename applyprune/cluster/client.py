@@ -59,7 +59,7 @@ class KubernetesClient:
         self._cache = cache
         self.schema = schemas_of(transport)
 
-    def catalogue(self) -> ResourceMap:
+    def resource_map(self) -> ResourceMap:
         """Return what the server serves now."""
         return discover(self._transport, self._server, self._cache)
 

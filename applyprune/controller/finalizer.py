@@ -25,7 +25,7 @@ from applyprune.controller.runtime.event_recorder import EventType
 from applyprune.controller.runtime.impersonation import AccountMissing
 from applyprune.controller.status import ConditionStatus, ReconcileResult
 from applyprune.engine.context import WorkerPool
-from applyprune.engine.listing import search_all
+from applyprune.engine.listing import all_labelled_objects
 from applyprune.engine.operations.release import release
 from applyprune.engine.run import RunRequest, run
 from applyprune.errors import ApplypruneError, problems_of
@@ -203,24 +203,24 @@ class Finalizer:
         this account can no longer list.
         """
         with WorkerPool(4, self.stop) as workers:
-            catalogue = account_client.cluster.catalogue()
-            marked = search_all(account_client.cluster, workers, catalogue, bundle.target)
+            catalogue = account_client.cluster.resource_map()
+            marked = all_labelled_objects(account_client.cluster, workers, catalogue, bundle.target)
         self.stop.check()
         # A lost inventory is never restored in a terminating namespace: retry, then give up.
         reason = Reason.REMOVAL_FAILED if lost else Reason.INVENTORY_UNREADABLE
-        if not marked.lives and lost and marked.unseen:
+        if not marked.objects and lost and marked.unseen:
             message = f"the inventory is gone, and the search was incomplete: {marked.unseen[0]}"
             return ReconcileResult(ConditionStatus.NOT_READY, reason, message, retries=True)
-        if not marked.lives:
+        if not marked.objects:
             return ReconcileResult(
                 ConditionStatus.SAME,
                 Reason.REMOVED,
                 "there is no inventory, and no object has its label",
                 done=True,
             )
-        first = ", ".join(str(live.ref) for live in marked.lives[:3])
+        first = ", ".join(str(live.ref) for live in marked.objects[:3])
         message = (
-            f"the inventory is gone, and {len(marked.lives)} objects have the set's label: "
+            f"the inventory is gone, and {len(marked.objects)} objects have the set's label: "
             f"{first}. To rebuild it: applyprune inventory repair {bundle.target.arguments}"
         )
         return ReconcileResult(ConditionStatus.NOT_READY, reason, message, retries=True)

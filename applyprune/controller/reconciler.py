@@ -229,7 +229,7 @@ class Reconciler:
         run_result: RunResult,
         stop: Cancellation,
     ) -> None:
-        events = run(request, account_client.cluster, account_client.store(request.target), stop)
+        events = run(request, account_client.cluster, account_client.store(request.applyset), stop)
         follow(events, run_result, lambda event: _log_event(request, run_result, event))
 
     def _error_result(
@@ -366,7 +366,7 @@ def _log_event(request: RunRequest, run_result: RunResult, event: Event) -> None
         "object processed",
         extra=fields(
             run=run_result.run,
-            set=f"{request.target.namespace}/{request.target.name}",
+            set=f"{request.applyset.namespace}/{request.applyset.name}",
             object=event.ref.short,
             object_namespace=event.ref.namespace,
             outcome=str(event.outcome),

@@ -31,10 +31,10 @@ R = TypeVar("R")
 class WorkerPool:
     """Runs calls on at most ``size`` threads."""
 
-    def __init__(self, size: int, stop: Cancellation) -> None:
+    def __init__(self, size: int, cancellation: Cancellation) -> None:
         """Start no thread before there is work."""
         self._pool = ThreadPoolExecutor(max_workers=size, thread_name_prefix="applyprune")
-        self._stop = stop
+        self._cancellation = cancellation
 
     def __enter__(self) -> Self:
         """Return the pool itself."""
@@ -53,7 +53,7 @@ class WorkerPool:
 
         The first exception of a call is raised here after the calls in flight have ended.
         """
-        futures = [self._pool.submit(self._one, call, item) for item in items]
+        futures = [self._pool.submit(self._call, call, item) for item in items]
         try:
             for future in futures if in_order else as_completed(futures):
                 if (result := future.result()) is not None:
@@ -64,10 +64,10 @@ class WorkerPool:
 
     def check(self) -> None:
         """Raise Interrupted when the run was asked to end, and results are missing for it."""
-        self._stop.check()
+        self._cancellation.check()
 
-    def _one(self, call: Callable[[T], R], item: T) -> tuple[R] | None:
-        return None if self._stop.requested else (call(item),)
+    def _call(self, call: Callable[[T], R], item: T) -> tuple[R] | None:
+        return None if self._cancellation.requested else (call(item),)
 
 
 @dataclass(slots=True)
@@ -122,7 +122,7 @@ class RunContext:
     """The set that the run works on."""
     options: Options
     """What the user has decided about the run."""
-    stop: Cancellation
+    cancellation: Cancellation
     """The request that the run should end."""
     workers: WorkerPool
     """The threads for requests side by side."""
@@ -138,7 +138,7 @@ def run_context(
     store: Store,
     applyset: ApplySetIdentity,
     options: Options,
-    stop: Cancellation,
+    cancellation: Cancellation,
     *,
     mode: Mode,
     who: str = "",
@@ -149,7 +149,7 @@ def run_context(
     """
     summary = RunSummary()
     with (
-        inventory_lock(store, options, stop, run=summary.run, mode=mode, who=who) as lock,
-        WorkerPool(options.concurrency, stop) as workers,
+        inventory_lock(store, options, cancellation, run=summary.run, mode=mode, who=who) as lock,
+        WorkerPool(options.concurrency, cancellation) as workers,
     ):
-        yield RunContext(cluster, applyset, options, stop, workers, lock, summary)
+        yield RunContext(cluster, applyset, options, cancellation, workers, lock, summary)

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from applyprune.model.live import LiveObject
     from applyprune.model.resources import Resource
 
-_WATCH = 300.0
-_PAUSE = 1.0
-_BREATH = 0.2
-_PATIENCE = 1.0
+_WATCH_SECONDS = 300.0
+_RETRY_PAUSE = 1.0
+_BETWEEN_WATCHES = 0.2
+_CLOSE_TIMEOUT = 1.0
 _FEW_NAMESPACES = 3
 
 
@@ -46,7 +46,7 @@ class Listed:
     """Everything that there is of a source now; what was there before and is not in it is gone."""
 
     source: WatchScope
-    lives: Mapping[Ref, LiveObject]
+    objects: Mapping[Ref, LiveObject]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class WatchFailed:
 Change: TypeAlias = Listed | Upserted | WatchFailed
 
 
-def sources(wanted: Iterable[tuple[Resource, Ref]], selector: str) -> Iterator[WatchScope]:
+def watch_scopes(wanted: Iterable[tuple[Resource, Ref]], selector: str) -> Iterator[WatchScope]:
     """Yield one source for each kind, or for each of its namespaces while these are few.
 
     A ``selector`` of our own label keeps what is not the set's out of it.
@@ -82,15 +82,15 @@ def sources(wanted: Iterable[tuple[Resource, Ref]], selector: str) -> Iterator[W
             yield WatchScope(resource, home, selector)
 
 
-def narrower(news: Change, refs: Iterable[Ref]) -> Iterator[WatchScope]:
+def namespace_scopes(change: Change, refs: Iterable[Ref]) -> Iterator[WatchScope]:
     """Yield a source for each namespace where one for all of them is not allowed."""
-    if not isinstance(news, WatchFailed) or not isinstance(news.error, Forbidden):
+    if not isinstance(change, WatchFailed) or not isinstance(change.error, Forbidden):
         return
-    source = news.source
+    source = change.source
     if source.resource.namespaced and not source.namespace:
         kind = source.resource.group_kind
-        for home in sorted({ref.namespace for ref in refs if ref.group_kind == kind}):
-            yield replace(source, namespace=home)
+        for namespace in sorted({ref.namespace for ref in refs if ref.group_kind == kind}):
+            yield replace(source, namespace=namespace)
 
 
 @dataclass(slots=True)
@@ -99,18 +99,18 @@ class Informer:
 
     cluster: Cluster
     queue: SimpleQueue[Change] = field(default_factory=SimpleQueue)
-    _over: Flag = field(default_factory=Flag)
+    _closed: Flag = field(default_factory=Flag)
     _threads: dict[WatchScope, Thread] = field(default_factory=dict)
 
     def open(self, source: WatchScope) -> None:
         """Begin to read and watch a source; one that is open already stays as it is."""
         if source in self._threads:
             return
-        thread = Thread(target=self._feed, args=(source,), name="applyprune-watch", daemon=True)
+        thread = Thread(target=self._run, args=(source,), name="applyprune-watch", daemon=True)
         self._threads[source] = thread
         thread.start()
 
-    def news(self, seconds: float) -> Iterator[Change]:
+    def changes(self, seconds: float) -> Iterator[Change]:
         """Yield what has come in, after waiting so long for the first of it at the most."""
         try:
             yield self.queue.get(timeout=seconds)
@@ -119,37 +119,39 @@ class Informer:
         except Empty:
             return
 
-    def close(self, patience: float = _PATIENCE) -> None:
+    def close(self, timeout: float = _CLOSE_TIMEOUT) -> None:
         """End every watch; it takes a moment, for which ``patience`` seconds are waited.
 
         A list that does not come is not waited for: its thread ends with it, or with the process.
         """
-        self._over.set()
-        until = time.monotonic() + patience
+        self._closed.set()
+        until = time.monotonic() + timeout
         for thread in self._threads.values():
             thread.join(max(0.0, until - time.monotonic()))
 
-    def _feed(self, source: WatchScope) -> None:
-        while not self._over.is_set():
+    def _run(self, source: WatchScope) -> None:
+        while not self._closed.is_set():
             try:
-                self._follow(source)
+                self._list_and_watch(source)
             except Expired:
-                self._over.wait(_PAUSE)  # and list again
+                self._closed.wait(_RETRY_PAUSE)  # and list again
             except ApplypruneError as error:
                 self.queue.put(WatchFailed(source, error))
                 # Without the right to watch this is what becomes of a watch: a list now and then.
-                self._over.wait(5 * _PAUSE if isinstance(error, Forbidden) else _PAUSE)
+                self._closed.wait(
+                    5 * _RETRY_PAUSE if isinstance(error, Forbidden) else _RETRY_PAUSE
+                )
 
-    def _follow(self, source: WatchScope) -> None:
-        lives, version = self.cluster.list_at(
+    def _list_and_watch(self, source: WatchScope) -> None:
+        objects, version = self.cluster.list_at(
             source.resource,
             namespace=source.namespace,
             selector=source.selector,
             name=source.name,
             full=source.full,
         )
-        self.queue.put(Listed(source, {live.ref: live for live in lives}))
-        while not self._over.is_set():
+        self.queue.put(Listed(source, {live.ref: live for live in objects}))
+        while not self._closed.is_set():
             began, silent = time.monotonic(), True
             for change in self.cluster.watch(
                 source.resource,
@@ -158,22 +160,22 @@ class Informer:
                 name=source.name,
                 full=source.full,
                 resource_version=version,
-                stop=self._over.is_set,
-                seconds=_WATCH,
+                stop=self._closed.is_set,
+                seconds=_WATCH_SECONDS,
             ):
                 silent = False
                 version = change.live.resource_version or version
                 if change.kind is WatchEventType.DELETED:
-                    self.queue.put(self._left(source, change.live.ref))
+                    self.queue.put(self._after_deletion(source, change.live.ref))
                 elif change.kind is not WatchEventType.BOOKMARK:
                     self.queue.put(Upserted(source, change.live.ref, change.live))
-            if silent and time.monotonic() - began < _PAUSE:
+            if silent and time.monotonic() - began < _RETRY_PAUSE:
                 # Something ends every watch at once: only a list tells then what happens.
-                self._over.wait(_PAUSE)
+                self._closed.wait(_RETRY_PAUSE)
                 return
-            self._over.wait(_BREATH)
+            self._closed.wait(_BETWEEN_WATCHES)
 
-    def _left(self, source: WatchScope, ref: Ref) -> Change:
+    def _after_deletion(self, source: WatchScope, ref: Ref) -> Change:
         """Tell an object that is gone from one that has only left the selection."""
         try:
             return Upserted(source, ref, self.cluster.get(source.resource, ref, full=source.full))

@@ -43,14 +43,20 @@ _PROC = Path("/proc")
 
 @contextmanager
 def inventory_lock(
-    store: Store, options: Options, stop: Cancellation, *, run: str, mode: Mode, who: str = ""
+    store: Store,
+    options: Options,
+    cancellation: Cancellation,
+    *,
+    run: str,
+    mode: Mode,
+    who: str = "",
 ) -> Iterator[InventoryLock]:
     """Yield the lock of one set, not taken yet; release it at the end if it is still held.
 
     ``run`` is the run's id, ``mode`` what the inventory records as the mode of its last run, and
     ``who`` the name that other runs see; default: the user and the host.
     """
-    lock = InventoryLock(store, options, stop, run=run, mode=mode, who=who)
+    lock = InventoryLock(store, options, cancellation, run=run, mode=mode, who=who)
     try:
         yield lock
     finally:
@@ -61,16 +67,23 @@ class InventoryLock:
     """The inventory of one set, and the right to write it; thread-safe once it is taken."""
 
     def __init__(
-        self, store: Store, options: Options, stop: Cancellation, *, run: str, mode: Mode, who: str
+        self,
+        store: Store,
+        options: Options,
+        cancellation: Cancellation,
+        *,
+        run: str,
+        mode: Mode,
+        who: str,
     ) -> None:
         """Take the values of ``inventory_lock``; nothing is read or held yet."""
         self._store = store
-        self._stop = stop
+        self._cancellation = cancellation
         self._timeout = options.lock_timeout
         self._mode = mode
         self._holder = new_holder(run, lease=options.lease, who=who)
         self._stored = Inventory("", "")
-        self._noted: dict[Ref, InventoryEntry] = {}
+        self._recorded_entries: dict[Ref, InventoryEntry] = {}
         self._lock = Lock()
         self._ended = Event()
         self._renewer: Thread | None = None
@@ -89,9 +102,9 @@ class InventoryLock:
         return self._taken
 
     @property
-    def noted(self) -> Mapping[Ref, InventoryEntry]:
+    def recorded_entries(self) -> Mapping[Ref, InventoryEntry]:
         """Return the entries that ``note`` has stored."""
-        return self._noted
+        return self._recorded_entries
 
     def wait(self, read: Callable[[], Inventory] | None = None) -> Iterator[Waiting]:
         """Wait until no other run holds the set; ``inventory`` is then what was read last.
@@ -122,8 +135,8 @@ class InventoryLock:
                     hint="Wait for it to end, or give it longer with --lock-timeout.",
                 )
             yield Waiting(None, name, now - began, self._timeout, f"{holder.who} works on it")
-            if self._stop.wait(_POLL):
-                self._stop.check()
+            if self._cancellation.wait(_POLL):
+                self._cancellation.check()
             self._stored = read()
 
     def take(self, inventory: Inventory) -> InventoryWritten:
@@ -145,7 +158,7 @@ class InventoryLock:
             self._put(replace(self._stored, entries=dict(entries), holder=self._holder))
             return self._recorded(phase)
 
-    def note(self, entry: InventoryEntry) -> None:
+    def record_entry(self, entry: InventoryEntry) -> None:
         """Store one entry, in place of the recorded one of the same object, and keep the lock."""
         with self._lock:
             if not self._taken:
@@ -153,7 +166,7 @@ class InventoryLock:
             self._check()
             entries = {**self._stored.entries, entry.ref: entry}
             self._put(replace(self._stored, entries=entries, holder=self._holder))
-            self._noted[entry.ref] = entry
+            self._recorded_entries[entry.ref] = entry
 
     def ensure(self, seconds: float) -> None:
         """Return when the lease lasts that long, renew it first if necessary.

@@ -31,21 +31,21 @@ _NAMED = 3
 class LabelledObjects:
     """What was found; ``unseen`` says what could not be looked at, and why."""
 
-    lives: tuple[LiveObject, ...]
+    objects: tuple[LiveObject, ...]
     unseen: tuple[str, ...]
 
 
-def search_all(
-    cluster: Cluster, workers: WorkerPool, catalogue: ResourceMap, target: ApplySetIdentity
+def all_labelled_objects(
+    cluster: Cluster, workers: WorkerPool, resource_map: ResourceMap, applyset: ApplySetIdentity
 ) -> LabelledObjects:
     """Return the objects of every kind that bear the set's marks."""
-    marked = search(cluster, workers, catalogue.preferred.values(), target)
-    silent = (f"the API group {group} does not answer" for group in sorted(catalogue.stale))
-    return LabelledObjects(marked.lives, (*marked.unseen, *silent))
+    found = labelled_objects(cluster, workers, resource_map.preferred.values(), applyset)
+    silent = (f"the API group {group} does not answer" for group in sorted(resource_map.stale))
+    return LabelledObjects(found.objects, (*found.unseen, *silent))
 
 
-def search(
-    cluster: Cluster, workers: WorkerPool, kinds: Iterable[Resource], target: ApplySetIdentity
+def labelled_objects(
+    cluster: Cluster, workers: WorkerPool, kinds: Iterable[Resource], applyset: ApplySetIdentity
 ) -> LabelledObjects:
     """Return the objects of some kinds that bear the set's label and its manager's Apply entry.
 
@@ -54,59 +54,61 @@ def search(
     once, by its UID.
     """
 
-    def read(resource: Resource) -> tuple[Sequence[LiveObject], _Unseen | None]:
-        selector, plural = f"{PART_OF}={target.id}", resource.full_plural
+    def read(resource: Resource) -> tuple[Sequence[LiveObject], _Unlisted | None]:
+        selector, plural = f"{PART_OF}={applyset.id}", resource.full_plural
         try:
             return cluster.list(resource, selector=selector), None
         except Forbidden as error:
-            refused = _Unseen(plural, error.message, is_refused=True)
+            refused = _Unlisted(plural, error.message, is_refused=True)
             if not resource.namespaced:
                 return (), refused
             try:
-                lives = cluster.list(resource, namespace=target.namespace, selector=selector)
+                objects = cluster.list(resource, namespace=applyset.namespace, selector=selector)
             except ApplypruneError:
                 return (), refused
-            return lives, replace(refused, but=f", but for the namespace {target.namespace}")
+            return objects, replace(
+                refused, except_where=f", but for the namespace {applyset.namespace}"
+            )
         except ApplypruneError as error:
-            return (), _Unseen(plural, error.message)
+            return (), _Unlisted(plural, error.message)
 
     found: dict[str, LiveObject] = {}
-    unseen: list[_Unseen] = []
-    for lives, failure in workers.each(read, kinds):
-        found |= {live.uid: live for live in lives if own_apply_entry(live, target.manager)}
+    unseen: list[_Unlisted] = []
+    for objects, failure in workers.each(read, kinds):
+        found |= {live.uid: live for live in objects if own_apply_entry(live, applyset.manager)}
         if failure is not None:
             unseen.append(failure)
     workers.check()
     return LabelledObjects(
-        tuple(sorted(found.values(), key=lambda live: live.ref)), tuple(_told(unseen))
+        tuple(sorted(found.values(), key=lambda live: live.ref)), tuple(_lines(unseen))
     )
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class _Unseen:
+class _Unlisted:
     """A kind that could not be listed; ``but`` says where it could."""
 
     plural: str
-    why: str
+    reason: str
     is_refused: bool = False
-    but: str = ""
+    except_where: str = ""
 
 
-def _told(unseen: Iterable[_Unseen]) -> Iterator[str]:
+def _lines(unseen: Iterable[_Unlisted]) -> Iterator[str]:
     """Yield a line for each kind, and one for many that the same rights are missing for."""
-    by_rights: dict[str, list[_Unseen]] = {}
-    for one in sorted(unseen):
-        if one.is_refused:
-            by_rights.setdefault(one.but, []).append(one)
+    by_rights: dict[str, list[_Unlisted]] = {}
+    for failure in sorted(unseen):
+        if failure.is_refused:
+            by_rights.setdefault(failure.except_where, []).append(failure)
         else:
-            yield f"{one.plural}: {one.why}"
-    for but, alike in by_rights.items():
+            yield f"{failure.plural}: {failure.reason}"
+    for except_where, alike in by_rights.items():
         named, more = alike[:_NAMED], len(alike) - _NAMED
         if more < _NAMED:
-            yield from (f"{one.plural}: {one.why}{but}" for one in alike)
+            yield from (f"{failure.plural}: {failure.reason}{except_where}" for failure in alike)
         else:
-            names = ", ".join(one.plural for one in named)
-            yield f"{names} and {more} kinds more: {named[0].why}{but}"
+            names = ", ".join(failure.plural for failure in named)
+            yield f"{names} and {more} kinds more: {named[0].reason}{except_where}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,10 +117,10 @@ class ContentCounter:
 
     cluster: Cluster
     workers: WorkerPool
-    catalogue: ResourceMap
+    resource_map: ResourceMap
     leaving: frozenset[Ref]
 
-    def take(self) -> Mapping[Ref, CascadeContents]:
+    def contents_of_leaving(self) -> Mapping[Ref, CascadeContents]:
         """Return the contents of each Namespace and CRD that is leaving."""
         return {
             ref: self.contents(ref)
@@ -131,10 +133,10 @@ class ContentCounter:
         return self._namespace(ref) if ref.group_kind == NAMESPACE else self._definition(ref)
 
     def _namespace(self, ref: Ref) -> CascadeContents:
-        kinds = [one for one in self.catalogue.preferred.values() if one.namespaced]
-        contents, failures = list_all(self.cluster, self.workers, kinds, namespace=ref.name)
+        kinds = [kind for kind in self.resource_map.preferred.values() if kind.namespaced]
+        contents, failures = list_kinds(self.cluster, self.workers, kinds, namespace=ref.name)
         # The groups whose server is down, unless that APIService goes in this very run.
-        unseen = self.catalogue.stale - {
+        unseen = self.resource_map.stale - {
             gone.name.partition(".")[2]
             for gone in self.leaving
             if gone.group_kind == API_SERVICES.group_kind
@@ -145,19 +147,19 @@ class ContentCounter:
     def _definition(self, ref: Ref) -> CascadeContents:
         plural, _, group = ref.name.partition(".")
         kinds = [
-            one
-            for one in self.catalogue.preferred.values()
-            if (one.plural, one.group) == (plural, group)
+            kind
+            for kind in self.resource_map.preferred.values()
+            if (kind.plural, kind.group) == (plural, group)
         ]
-        contents, failures = list_all(self.cluster, self.workers, kinds)
+        contents, failures = list_kinds(self.cluster, self.workers, kinds)
         if not kinds:
             # It may hold objects all the same: a version that is not served hides them.
             what = f"the API group {group} does not answer"
-            failures.append(what if group in self.catalogue.stale else "its kind is not served")
+            failures.append(what if group in self.resource_map.stale else "its kind is not served")
         return CascadeContents(tuple(contents), "; ".join(failures[:3]))
 
 
-def list_all(
+def list_kinds(
     cluster: Cluster,
     workers: WorkerPool,
     kinds: Iterable[Resource],

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class Cluster(Protocol):
     """An API server; every call raises the errors of ``applyprune.errors`` and is thread-safe."""
 
-    def catalogue(self) -> ResourceMap:
+    def resource_map(self) -> ResourceMap:
         """Return what the server serves now."""
 
     def list(

@@ -40,7 +40,7 @@ def refuse_empty(inventory: Inventory, options: Options, manifests: Sequence[Man
     if not manifests and not inventory.entries:
         raise EmptyInput("there is no object in the input", hint="If that is meant: --allow-empty.")
     selector = options.apply.selector
-    if selector and not any(selector.matches(labels_of(one)) for one in manifests):
+    if selector and not any(selector.matches(labels_of(manifest)) for manifest in manifests):
         raise EmptyInput(
             f"-l {selector.text} picks out none of the {len(manifests)} objects in the input",
             reason="it looks at metadata.labels of the manifests",
@@ -75,61 +75,63 @@ def refuse_owned(
 
 
 def refuse_unlisted(
-    names: Collection[str], refs: Collection[Ref], target: ApplySetIdentity
+    names: Collection[str], refs: Collection[Ref], applyset: ApplySetIdentity
 ) -> None:
     """Refuse names that a set does not list: a typing error must not pass for done."""
     if missing := unlisted(names, refs):
         if not refs:
-            raise no_set(target)
+            raise no_such_set(applyset)
         raise UsageError(
-            f"the set {target.name} does not list {', '.join(missing)}",
-            hint=f"What it lists: applyprune inventory show {target.arguments}",
+            f"the set {applyset.name} does not list {', '.join(missing)}",
+            hint=f"What it lists: applyprune inventory show {applyset.arguments}",
         )
 
 
-def refuse_unrecorded(world: ClusterSnapshot, target: ApplySetIdentity, mode: Mode) -> None:
+def refuse_without_inventory(
+    snapshot: ClusterSnapshot, applyset: ApplySetIdentity, mode: Mode
+) -> None:
     """Refuse to remove objects of a set that has no inventory, or to prune a set that is not."""
     if mode is Mode.APPLY:
         return
-    if world.marked:
+    if snapshot.marked:
         raise InventoryError(
-            f"the set {target.name} has no inventory, and {len(world.marked)} objects bear its "
-            "marks",
-            reason="without it nobody can say which of them the set created",
-            hint="Make it anew, dry run first: "
-            f"applyprune inventory repair {target.arguments} --dry-run",
+            f"the set {applyset.name} has no inventory, but {len(snapshot.marked)} objects have "
+            "its label and field manager",
+            reason="without an inventory, nobody can know which of them the set created",
+            hint="Rebuild it, with a dry run first: "
+            f"applyprune inventory repair {applyset.arguments} --dry-run",
         )
     if mode is not Mode.DELETE:
-        raise no_set(target)
+        raise no_such_set(applyset)
 
 
-def no_set(target: ApplySetIdentity) -> UsageError:
+def no_such_set(applyset: ApplySetIdentity) -> UsageError:
     """Return what is to be said of a set that is not there."""
     return UsageError(
-        f"there is no set {target.name} in namespace {target.namespace}",
+        f"there is no set {applyset.name} in namespace {applyset.namespace}",
         hint="`applyprune inventory list -A` lists those that there are.",
     )
 
 
-def ensure_home(cluster: Cluster, target: ApplySetIdentity, options: Options) -> None:
+def ensure_namespace(cluster: Cluster, applyset: ApplySetIdentity, options: Options) -> None:
     """See that the namespace of a new inventory is there."""
-    if has_home(cluster, target):
+    if namespace_exists(cluster, applyset):
         return
     if not options.apply.create_namespace:
         raise UsageError(
-            f"the namespace {target.namespace} does not exist",
+            f"the namespace {applyset.namespace} does not exist",
             reason="it is to hold the inventory of the set",
             hint="Create it with --create-namespace (deleting the set keeps it), "
             "or name another one with -n.",
         )
     if options.dry_run is DryRun.OFF:
-        cluster.create_namespace(target.namespace)
+        cluster.create_namespace(applyset.namespace)
 
 
-def has_home(cluster: Cluster, target: ApplySetIdentity) -> bool:
+def namespace_exists(cluster: Cluster, applyset: ApplySetIdentity) -> bool:
     """Return whether the namespace of an inventory is there, as far as one may look."""
     try:
-        cluster.get(NAMESPACES, Ref("", "Namespace", "", target.namespace))
+        cluster.get(NAMESPACES, Ref("", "Namespace", "", applyset.namespace))
     except NotFound:
         return False
     except Forbidden:

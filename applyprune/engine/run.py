@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING
 
 from applyprune.engine.context import RunContext, run_context
 from applyprune.engine.preflight import (
-    ensure_home,
-    no_set,
+    ensure_namespace,
+    no_such_set,
     refuse_empty,
     refuse_owned,
     refuse_unlisted,
-    refuse_unrecorded,
+    refuse_without_inventory,
 )
 from applyprune.engine.snapshot_reader import SnapshotReader
 from applyprune.engine.steps.apply import Applier
 from applyprune.engine.steps.dry_run import ServerDryRun
 from applyprune.engine.steps.prune import Pruner
 from applyprune.engine.steps.recreate import Recreator
-from applyprune.engine.steps.wait import Expectations
+from applyprune.engine.steps.wait import ReadinessRules
 from applyprune.errors import (
     ApplypruneError,
     InventoryLocked,
@@ -69,17 +69,19 @@ class RunRequest:
     the user has named them.
     """
 
-    target: ApplySetIdentity
+    applyset: ApplySetIdentity
     manifests: Sequence[Manifest]
     namespace: str
     options: Options
     who: str = ""
     owner: str = ""
     takes_over: bool = False
-    empty: Sequence[str] = ()
+    empty_inputs: Sequence[str] = ()
 
 
-def run(request: RunRequest, cluster: Cluster, store: Store, stop: Cancellation) -> Iterator[Event]:
+def run(
+    request: RunRequest, cluster: Cluster, store: Store, cancellation: Cancellation
+) -> Iterator[Event]:
     """Make the cluster match the request; yield what happens, as it happens.
 
     Failures of single objects are events, and Finished says what they amount to. What concerns the
@@ -87,7 +89,7 @@ def run(request: RunRequest, cluster: Cluster, store: Store, stop: Cancellation)
     """
     options = request.options
     with run_context(
-        cluster, store, request.target, options, stop, mode=options.mode, who=request.who
+        cluster, store, request.applyset, options, cancellation, mode=options.mode, who=request.who
     ) as context:
         yield from _Run(request, context).events()
 
@@ -99,19 +101,19 @@ class _Run:
     unknown: Sequence[tuple[Ref, Problem]] = ()
     inventory: Inventory = field(default_factory=lambda: Inventory("", ""))
     plan: Plan = field(default_factory=lambda: Plan((), ()))
-    world: ClusterSnapshot = field(default_factory=lambda: ClusterSnapshot({}))
-    expectations: Expectations = field(init=False)
-    pretender: ServerDryRun = field(init=False)
+    snapshot: ClusterSnapshot = field(default_factory=lambda: ClusterSnapshot({}))
+    readiness_rules: ReadinessRules = field(init=False)
+    dry_run: ServerDryRun = field(init=False)
 
     def events(self) -> Iterator[Event]:
         """Go through the run; the straight line that everything else serves."""
-        target, options = self.context.applyset, self.context.options
+        applyset, options = self.context.applyset, self.context.options
         summary = self.context.summary
-        yield Started(summary.run, options.mode, target.name, target.namespace, options.dry_run)
+        yield Started(summary.run, options.mode, applyset.name, applyset.namespace, options.dry_run)
         while True:
             yield from self._read_and_plan()
             try:
-                yield from self._record_union()
+                yield from self._write_union()
                 break
             except InventoryLocked:
                 # Somebody was first: wait for their end, and plan again on what they left.
@@ -120,36 +122,38 @@ class _Run:
         entries = self._union()
         try:
             applier = self._applier()
-            unknown = (ObjectDone(ref, Outcome.FAILED, problem=why) for ref, why in self.unknown)
-            yield from summary.counted(unknown)
+            failed = (
+                ObjectDone(ref, Outcome.FAILED, problem=problem) for ref, problem in self.unknown
+            )
+            yield from summary.counted(failed)
             yield from summary.counted(applier.run(self.plan.applies))
-            self._take_note(entries, applier)
+            self._update_entries(entries, applier)
             yield from self._await_ready(entries, applier)
             yield from self._prune(entries, applier)
         except InventoryLocked:
             raise
         except ApplypruneError as error:
             # What was done is recorded however the run ends.
-            self._take_note(entries, applier)
-            yield from self._record_end(entries, error.exit_code)
+            self._update_entries(entries, applier)
+            yield from self._write_end(entries, error.exit_code)
             raise
-        yield from self._record_end(entries, summary.exit_code)
+        yield from self._write_end(entries, summary.exit_code)
         yield summary.finished()
 
     def _read_and_plan(self) -> Iterator[Event]:
         request, context = self.request, self.context
-        cluster, target, options = context.cluster, context.applyset, context.options
+        cluster, applyset, options = context.cluster, context.applyset, context.options
         yield from context.lock.wait()
         self.inventory = context.lock.inventory
         # guard: set-owner
         refuse_owned(self.inventory, request.owner, options, takes_over=request.takes_over)
         refuse_empty(self.inventory, options, request.manifests)
-        refuse_unlisted(options.select, self.inventory.entries, target)
-        catalogue = cluster.catalogue()
+        refuse_unlisted(options.select, self.inventory.entries, applyset)
+        resource_map = cluster.resource_map()
         resolved = resolve(
             request.manifests,
-            catalogue,
-            target,
+            resource_map,
+            applyset,
             namespace=request.namespace,
             options=options,
             elsewhere=self.inventory.entries.keys() if options.apply.selector else (),
@@ -157,52 +161,57 @@ class _Run:
         self.unknown = resolved.unknown
         yield from (WarningRaised(warning) for warning in resolved.warnings)
         if options.apply.selector:
-            picked = [*(one.ref for one in resolved.desired), *(ref for ref, _ in self.unknown)]
+            picked = [
+                *(desired.ref for desired in resolved.desired),
+                *(ref for ref, _ in self.unknown),
+            ]
             yield WarningRaised(
                 partial_problem(options.apply.selector, picked, self.inventory.entries)
             )
         if not self.inventory.exists and options.mode is Mode.APPLY:
-            ensure_home(cluster, target, options)
-        self.world = SnapshotReader(cluster, context.workers, target).world(
+            ensure_namespace(cluster, applyset, options)
+        self.snapshot = SnapshotReader(cluster, context.workers, applyset).read(
             resolved.desired,
             self.inventory,
-            catalogue,
+            resource_map,
             prunes=options.prune.enabled
             and not options.apply.selector
             and options.mode is not Mode.ORPHAN,
         )
-        context.stop.check()
+        context.cancellation.check()
         if not self.inventory.exists:
-            refuse_unrecorded(self.world, target, options.mode)
+            refuse_without_inventory(self.snapshot, applyset, options.mode)
         if not self.inventory.exists and options.mode is Mode.DELETE:
             # To delete twice is no failure; a mistyped name is to be seen all the same.
-            yield WarningRaised(as_problem(no_set(target)))
+            yield WarningRaised(as_problem(no_such_set(applyset)))
         self.plan = make_plan(
             resolved.desired,
             self.inventory,
-            self.world,
-            target,
+            self.snapshot,
+            applyset,
             options,
-            empty_inputs=request.empty,
+            empty_inputs=request.empty_inputs,
         )
         silent = {ref for ref, _ in self.unknown}
         removals = tuple(step for step in self.plan.removals if step.entry.ref not in silent)
         self.plan = replace(self.plan, removals=removals)
         self.inventory = replace(self.inventory, copied=self.plan.restored)
-        if (stray := unlisted_problem(resolved.desired, self.inventory, self.world)) is not None:
+        if (stray := unlisted_problem(resolved.desired, self.inventory, self.snapshot)) is not None:
             yield WarningRaised(stray)
         if self.plan.restored:
             yield WarningRaised(restored_problem(self.inventory))
         if self.plan.recovered:
-            yield WarningRaised(recovered_problem(self.plan.recovered, self.world, self.inventory))
+            yield WarningRaised(
+                recovered_problem(self.plan.recovered, self.snapshot, self.inventory)
+            )
         # A rule that is none ends the run here, before anything is written.
         applied = [step.desired for step in self.plan.applies]
-        self.expectations = Expectations(cluster, applied, options)
-        self.pretender = ServerDryRun(context, self.inventory.entries)
-        self.pretender.expect(self.plan.applies)
+        self.readiness_rules = ReadinessRules(cluster, applied, options)
+        self.dry_run = ServerDryRun(context, self.inventory.entries)
+        self.dry_run.set_plan(self.plan.applies)
         yield Planned(self.plan)
 
-    def _record_union(self) -> Iterator[Event]:
+    def _write_union(self) -> Iterator[Event]:
         if self.context.options.dry_run is DryRun.OFF and self._has_work():
             owned = replace(self.inventory, entries=self._union(), owner=self.request.owner)
             yield self.context.lock.take(owned)
@@ -245,19 +254,19 @@ class _Run:
             yield from applier.await_ready(step.desired for step in self.plan.applies)
         summary.problems += applier.unready.values()
 
-    def _take_note(self, entries: dict[Ref, InventoryEntry], applier: Applier) -> None:
+    def _update_entries(self, entries: dict[Ref, InventoryEntry], applier: Applier) -> None:
         """Enter what was confirmed; what was passed over and nobody had listed is not ours."""
-        entries.update({**self.context.lock.noted, **applier.confirmed})
-        for ref in applier.untouched - self.inventory.entries.keys():
+        entries.update({**self.context.lock.recorded_entries, **applier.confirmed})
+        for ref in applier.skipped - self.inventory.entries.keys():
             entries.pop(ref, None)
 
     def _applier(self) -> Applier:
         return Applier(
             self.context,
-            schemas=dict(self.world.schemas),
+            schemas=dict(self.snapshot.schemas),
             recreator=Recreator(self.context),
-            expectations=self.expectations,
-            pretender=self.pretender,
+            readiness_rules=self.readiness_rules,
+            dry_run=self.dry_run,
         )
 
     def _prune(self, entries: dict[Ref, InventoryEntry], applier: Applier) -> Iterator[Event]:
@@ -272,7 +281,7 @@ class _Run:
         failed = "not everything is ready" if applier.unready else "not everything was applied"
         refused = self.plan.no_prune or (failed if summary.problems else "")
         if refused:
-            yield from self._leave(refused)
+            yield from self._report_not_pruned(refused)
             return
         if lock.taken:
             for step in steps:
@@ -288,33 +297,33 @@ class _Run:
                     reason = entry.orphan_reason or ("inventory orphan" if asked else "")
                     entries[entry.ref] = replace(entry, orphaning=True, orphan_reason=reason)
             yield lock.record(entries, Phase.INTENT)
-        remover = Pruner(
+        pruner = Pruner(
             self.context,
-            world=self.world,
+            snapshot=self.snapshot,
             applied=frozenset(entry.uid for entry in applier.confirmed.values()),
-            pretender=self.pretender,
+            dry_run=self.dry_run,
         )
         try:
-            yield from summary.counted(remover.run(steps))
+            yield from summary.counted(pruner.run(steps))
         finally:
-            for ref in remover.gone:  # guard: delete-confirmed
+            for ref in pruner.gone:  # guard: delete-confirmed
                 entries.pop(ref, None)
 
-    def _leave(self, why: str) -> Iterator[Event]:
+    def _report_not_pruned(self, reason: str) -> Iterator[Event]:
         """Say of everything that has left the set that it stays, and why."""
         for step in self.plan.removals:
             if step.action is Action.REFUSE and step.problem is not None:
                 done = ObjectDone(step.entry.ref, Outcome.FAILED, problem=step.problem)
             else:
                 # Where the object would only be orphaned there is no delete to mention.
-                reason = f"not deleted: {why}" if step.action is Action.DELETE else why
+                reason = f"not deleted: {reason}" if step.action is Action.DELETE else reason
                 done = ObjectDone(step.entry.ref, Outcome.NOT_PRUNED, reason=reason)
             yield from self.context.summary.counted((done,))
         if self.plan.refusal is not None and self.context.options.prune.enabled:
             self.context.summary.refusal = self.plan.refusal
             yield PruneBlocked(self.plan.refusal)
 
-    def _record_end(self, entries: dict[Ref, InventoryEntry], exit_code: int) -> Iterator[Event]:
+    def _write_end(self, entries: dict[Ref, InventoryEntry], exit_code: int) -> Iterator[Event]:
         lock = self.context.lock
         if not lock.taken:
             return

@@ -11,7 +11,12 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
-from applyprune.engine.listing import ContentCounter, LabelledObjects, search, search_all
+from applyprune.engine.listing import (
+    ContentCounter,
+    LabelledObjects,
+    all_labelled_objects,
+    labelled_objects,
+)
 from applyprune.errors import ApplypruneError, Forbidden, NotFound, as_problem
 from applyprune.model.identity import GroupKind, Ref
 from applyprune.model.live import Absent, LiveObject, State, Unknown
@@ -51,13 +56,13 @@ class SnapshotReader:
 
     cluster: Cluster
     workers: WorkerPool
-    target: ApplySetIdentity
+    applyset: ApplySetIdentity
 
-    def world(
+    def read(
         self,
         desired: Sequence[Desired],
         inventory: Inventory,
-        catalogue: ResourceMap,
+        resource_map: ResourceMap,
         *,
         prunes: bool,
         proves: bool = True,
@@ -71,8 +76,8 @@ class SnapshotReader:
         What the inventory lists is read with its bodies when ``full`` asks for them. Where there is
         no inventory, ``searches`` asks for what bears the set's marks all the same.
         """
-        wanted = {one.ref: one for one in desired}
-        resources = _resources(inventory, catalogue)
+        wanted = {manifest.ref: manifest for manifest in desired}
+        resources = _resources(inventory, resource_map)
         tasks: list[Callable[[], States]] = []
         states: States = {}
         for kind, refs in _by_kind(inventory.entries).items():
@@ -82,9 +87,9 @@ class SnapshotReader:
                 plural = inventory.entries[refs[0]].plural
                 version = inventory.entries[refs[0]].version
                 lost = Resource(kind.group, version, kind.kind, plural, namespaced=False)
-                tasks.append(partial(self._vanished, lost, refs, catalogue))
+                tasks.append(partial(self._vanished, lost, refs, resource_map))
         for kind, refs in _by_kind(set(wanted) - set(inventory.entries)).items():
-            if (resource := catalogue.find_kind(kind)) is None:
+            if (resource := resource_map.find_kind(kind)) is None:
                 states.update(dict.fromkeys(refs, Absent()))  # its CRD is in the input
             else:
                 tasks.extend(
@@ -95,22 +100,22 @@ class SnapshotReader:
         self.workers.check()
         self._values(wanted, inventory, resources, states)
         leaving = frozenset(set(inventory.entries) - set(wanted) if prunes else ())
-        census = ContentCounter(self.cluster, self.workers, catalogue, leaving)
+        counter = ContentCounter(self.cluster, self.workers, resource_map, leaving)
         no_record = searches and not inventory.exists
-        marked = self._marked(desired, catalogue) if no_record else LabelledObjects((), ())
-        kinds = {live.ref.group_kind for live in marked.lives}
-        found = {kind: catalogue.preferred[kind] for kind in kinds}
+        marked = self._marked(desired, resource_map) if no_record else LabelledObjects((), ())
+        kinds = {live.ref.group_kind for live in marked.objects}
+        found = {kind: resource_map.preferred[kind] for kind in kinds}
         return ClusterSnapshot(
             states=states,
             schemas=self._schemas(desired),
             resources={**resources, **found},
             occupied=self._occupied(leaving),
-            contents=census.take(),
-            marked=marked.lives,
+            contents=counter.contents_of_leaving(),
+            marked=marked.objects,
             unseen=marked.unseen,
         )
 
-    def one(self, resource: Resource, ref: Ref, *, full: bool = False) -> State:
+    def read_object(self, resource: Resource, ref: Ref, *, full: bool = False) -> State:
         """Return the state of one object, proved by a GET."""
         try:
             return self.cluster.get(resource, ref, full=full)
@@ -119,13 +124,13 @@ class SnapshotReader:
         except ApplypruneError as error:
             return _unread(error, resource)
 
-    def _marked(self, desired: Sequence[Desired], catalogue: ResourceMap) -> LabelledObjects:
+    def _marked(self, desired: Sequence[Desired], resource_map: ResourceMap) -> LabelledObjects:
         """Look for what a lost inventory listed: everywhere, once the input's kinds show any."""
-        kinds = {one.ref.group_kind for one in desired}
-        own = [catalogue.preferred[kind] for kind in kinds if kind in catalogue.preferred]
-        if own and not search(self.cluster, self.workers, own, self.target).lives:
+        kinds = {desired.ref.group_kind for desired in desired}
+        own = [resource_map.preferred[kind] for kind in kinds if kind in resource_map.preferred]
+        if own and not labelled_objects(self.cluster, self.workers, own, self.applyset).objects:
             return LabelledObjects((), ())
-        return search_all(self.cluster, self.workers, catalogue, self.target)
+        return all_labelled_objects(self.cluster, self.workers, resource_map, self.applyset)
 
     def _recorded(
         self, resource: Resource, refs: Sequence[Ref], *, proves: bool, full: bool
@@ -141,12 +146,12 @@ class SnapshotReader:
         states: States = {
             ref: live
             for ref, live in found.items()
-            if own_apply_entry(live, self.target.manager) is not None
+            if own_apply_entry(live, self.applyset.manager) is not None
         }
         states.update((ref, found[ref]) for ref in refs if ref in found)
         missing = [ref for ref in refs if ref not in found]
         if proves:
-            states.update((ref, self.one(resource, ref, full=full)) for ref in missing)
+            states.update((ref, self.read_object(resource, ref, full=full)) for ref in missing)
         else:
             for part in _by_namespace(missing):
                 states.update(self._unrecorded(resource, part))
@@ -155,43 +160,45 @@ class SnapshotReader:
     def _labelled(
         self, resource: Resource, refs: Sequence[Ref], *, full: bool
     ) -> Mapping[Ref, LiveObject]:
-        selector = f"{PART_OF}={self.target.id}"
+        selector = f"{PART_OF}={self.applyset.id}"
         try:
-            lives = self.cluster.list(resource, selector=selector, full=full)
+            objects = self.cluster.list(resource, selector=selector, full=full)
         except Forbidden:
             if not resource.namespaced:
                 raise
             namespaces = sorted({ref.namespace for ref in refs})
-            lives = [
+            objects = [
                 live
                 for namespace in namespaces
                 for live in self.cluster.list(
                     resource, namespace=namespace, selector=selector, full=full
                 )
             ]
-        return {live.ref: live for live in lives}
+        return {live.ref: live for live in objects}
 
     def _unrecorded(self, resource: Resource, refs: Sequence[Ref]) -> States:
         """Read objects of one kind and namespace that no entry lists."""
         if len(refs) > _FEW:
             try:
-                lives = self.cluster.list(resource, namespace=refs[0].namespace)
+                objects = self.cluster.list(resource, namespace=refs[0].namespace)
             except Forbidden:
                 pass
             except ApplypruneError as error:
                 return dict.fromkeys(refs, _unread(error, resource))
             else:
-                found = {live.ref: live for live in lives}
+                found = {live.ref: live for live in objects}
                 return {ref: found.get(ref, Absent()) for ref in refs}
-        return {ref: self.one(resource, ref) for ref in refs}
+        return {ref: self.read_object(resource, ref) for ref in refs}
 
-    def _vanished(self, resource: Resource, refs: Sequence[Ref], catalogue: ResourceMap) -> States:
+    def _vanished(
+        self, resource: Resource, refs: Sequence[Ref], resource_map: ResourceMap
+    ) -> States:
         """Judge entries of a kind that the server no longer names.
 
         The kind is gone, and every object of it, only when its group answers, and neither a CRD
         nor an APIService of that name is left.
         """
-        if resource.group in catalogue.stale:
+        if resource.group in resource_map.stale:
             problem = Problem(
                 kind=ProblemKind.UNAVAILABLE,
                 message=f"the server of the API group {resource.group} does not answer",
@@ -200,8 +207,8 @@ class SnapshotReader:
             return dict.fromkeys(refs, Unknown(problem))
         service = f"{resource.version}.{resource.group}"
         proofs = (
-            self.one(DEFINITIONS, Ref(CRD.group, CRD.kind, "", resource.full_plural)),
-            self.one(API_SERVICES, Ref(API_SERVICES.group, API_SERVICES.kind, "", service)),
+            self.read_object(DEFINITIONS, Ref(CRD.group, CRD.kind, "", resource.full_plural)),
+            self.read_object(API_SERVICES, Ref(API_SERVICES.group, API_SERVICES.kind, "", service)),
         )
         for proof in proofs:
             if isinstance(proof, Unknown):
@@ -236,7 +243,7 @@ class SnapshotReader:
         ]
 
         def read(want: tuple[Resource, Ref]) -> tuple[Ref, State]:
-            return want[1], self.one(*want, full=True)
+            return want[1], self.read_object(*want, full=True)
 
         states.update(dict(self.workers.each(read, wants)))
 
@@ -246,9 +253,9 @@ class SnapshotReader:
         A kind that no CRD stands behind (an aggregated API's) is left out.
         """
         names = {
-            one.resource.full_plural: one.ref.group_kind
-            for one in wanted
-            if not is_built_in(one.ref.group)
+            desired.resource.full_plural: desired.ref.group_kind
+            for desired in wanted
+            if not is_built_in(desired.ref.group)
         }
         if not names:
             return {}
@@ -289,9 +296,9 @@ def _is_aggregated(live: LiveObject, cluster: Cluster) -> bool:
     return bool(((full.body or {}).get("spec") or {}).get("service"))
 
 
-def _resources(inventory: Inventory, catalogue: ResourceMap) -> Mapping[GroupKind, Resource]:
+def _resources(inventory: Inventory, resource_map: ResourceMap) -> Mapping[GroupKind, Resource]:
     kinds = {ref.group_kind for ref in inventory.entries}
-    found = {kind: catalogue.find_kind(kind) for kind in kinds}
+    found = {kind: resource_map.find_kind(kind) for kind in kinds}
     return {kind: resource for kind, resource in found.items() if resource is not None}
 
 

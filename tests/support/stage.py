@@ -126,7 +126,7 @@ class Stage:
             options_of(**options),
             owner=self.owner,
             takes_over=self.takes_over,
-            empty=empty,
+            empty_inputs=empty,
         )
         with self._at_work() as (_, cluster):
             store = ConfigMapStore(cluster, self.target)

@@ -96,7 +96,7 @@ class Watches:
         """Turn watch events into keys of the queue until ``is_over``."""
         feeds = Informer(self.cluster, self._news)
         while not is_over():
-            for news in feeds.news(_TICK):
+            for news in feeds.changes(_TICK):
                 self._on_news(news)
 
     def follow(
@@ -160,7 +160,7 @@ class Watches:
             self._on_bundles(news)
         elif isinstance(news, Listed):
             for ref in [ref for ref in self._users if _is_of(ref, news.source)]:
-                self._on_source(ref, news.lives.get(ref))
+                self._on_source(ref, news.objects.get(ref))
         else:
             self._on_source(news.ref, news.live)
 
@@ -168,9 +168,9 @@ class Watches:
         if isinstance(news, Upserted):
             self._on_bundle((news.ref.namespace, news.ref.name), news.live)
             return
-        for ref, live in news.lives.items():
+        for ref, live in news.objects.items():
             self._on_bundle((ref.namespace, ref.name), live)
-        existing = {(ref.namespace, ref.name) for ref in news.lives}
+        existing = {(ref.namespace, ref.name) for ref in news.objects}
         with self._lock:
             namespace = news.source.namespace
             gone = [key for key in self._marks if key not in existing and namespace in {"", key[0]}]

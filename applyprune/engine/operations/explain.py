@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from applyprune.engine.context import WorkerPool
-from applyprune.engine.preflight import no_set
+from applyprune.engine.preflight import no_such_set
 from applyprune.engine.snapshot_reader import SnapshotReader
 from applyprune.errors import ApplypruneError, UsageError
 from applyprune.model.events import Event, WarningRaised
@@ -30,15 +30,15 @@ if TYPE_CHECKING:
 
 
 def explain(
-    target: ApplySetIdentity,
+    applyset: ApplySetIdentity,
     manifests: Sequence[Manifest] | None,
     named: str,
     cluster: Cluster,
     store: Readable,
-    stop: Cancellation,
+    cancellation: Cancellation,
     *,
     namespace: str,
-    hollow: Sequence[str] = (),
+    empty_inputs: Sequence[str] = (),
 ) -> Iterator[Event]:
     """Yield an Explained for each object that ``named`` names, as ``Ref.is_among`` takes it.
 
@@ -48,28 +48,30 @@ def explain(
     input that hold no object. Raises UsageError for a kind that
     is not served, or a set that there is not; InputError, InventoryError and AccessError.
     """
-    with WorkerPool(16, stop) as workers:
+    with WorkerPool(16, cancellation) as workers:
         inventory = store.read()
         if manifests is None and not inventory.exists:
-            raise no_set(target)
-        catalogue = cluster.catalogue()
-        named = _by_kind(named, catalogue)
-        resolved = resolve(manifests or (), catalogue, target, namespace=namespace)
+            raise no_such_set(applyset)
+        resource_map = cluster.resource_map()
+        named = _by_kind(named, resource_map)
+        resolved = resolve(manifests or (), resource_map, applyset, namespace=namespace)
         yield from (WarningRaised(warning) for warning in resolved.warnings)
         options = Options()
         if manifests is None:
             options = Options(
                 mode=Mode.PRUNE, select=frozenset({named}), prune=PruneOptions(allow_empty=True)
             )
-        reader = SnapshotReader(cluster, workers, target)
-        world = reader.world(resolved.desired, inventory, catalogue, prunes=True)
-        plan = make_plan(resolved.desired, inventory, world, target, options, empty_inputs=hollow)
-        known = {one.ref for one in resolved.desired} | inventory.entries.keys()
+        reader = SnapshotReader(cluster, workers, applyset)
+        snapshot = reader.read(resolved.desired, inventory, resource_map, prunes=True)
+        plan = make_plan(
+            resolved.desired, inventory, snapshot, applyset, options, empty_inputs=empty_inputs
+        )
+        known = {desired.ref for desired in resolved.desired} | inventory.entries.keys()
         states: dict[Ref, State] = {
-            ref: world.states[ref] for ref in sorted(known) if ref.is_among({named})
+            ref: snapshot.states[ref] for ref in sorted(known) if ref.is_among({named})
         }
-        for resource, ref in () if states else _unknown(named, catalogue, namespace):
-            states[ref] = reader.one(resource, ref)
+        for resource, ref in () if states else _unknown(named, resource_map, namespace):
+            states[ref] = reader.read_object(resource, ref)
         for ref, state in states.items():
             yield explained(
                 ExplainInput(
@@ -77,38 +79,40 @@ def explain(
                     state=state,
                     plan=plan,
                     inventory=inventory,
-                    applyset=target,
+                    applyset=applyset,
                     by_input=manifests is not None,
-                    schemas=world.schemas,
-                    owner=_owner(state, target, cluster),
+                    schemas=snapshot.schemas,
+                    owner=_owner(state, applyset, cluster),
                 )
             )
 
 
-def _by_kind(named: str, catalogue: ResourceMap) -> str:
+def _by_kind(named: str, resource_map: ResourceMap) -> str:
     """Return a name whose kind is a plural, as kubectl takes it too, with the kind itself."""
-    *home, kind, name = named.split("/") if "/" in named else ("", named)
+    *namespace_part, kind, name = named.split("/") if "/" in named else ("", named)
     wanted, dot, group = kind.lower().partition(".")
-    served = catalogue.preferred.values()
-    if not any(one.kind.lower() == wanted for one in served):
-        for one in served:
-            if one.plural == wanted and group in {"", one.group}:
-                return "/".join((*home, f"{one.kind}{dot}{group}", name))
+    served = resource_map.preferred.values()
+    if not any(resource.kind.lower() == wanted for resource in served):
+        for resource in served:
+            if resource.plural == wanted and group in {"", resource.group}:
+                return "/".join((*namespace_part, f"{resource.kind}{dot}{group}", name))
     return named
 
 
-def _unknown(named: str, catalogue: ResourceMap, namespace: str) -> Iterable[tuple[Resource, Ref]]:
+def _unknown(
+    named: str, resource_map: ResourceMap, namespace: str
+) -> Iterable[tuple[Resource, Ref]]:
     """Return where an object may be that neither input nor inventory knows."""
-    *home, kind, name = named.split("/") if "/" in named else ("", named)
+    *namespace_part, kind, name = named.split("/") if "/" in named else ("", named)
     wanted, _, group = kind.lower().partition(".")
     found = sorted(
         {
             resource.full_plural: resource
-            for resource in catalogue.preferred.values()
+            for resource in resource_map.preferred.values()
             if wanted == resource.kind.lower() and group in {"", resource.group}
         }.items()
     )
-    if not found or not name or len(home) > 1:
+    if not found or not name or len(namespace_part) > 1:
         raise UsageError(
             f"{named!r} names no object",
             reason=f"the server serves no kind {kind!r}" if kind and name else "",
@@ -116,14 +120,14 @@ def _unknown(named: str, catalogue: ResourceMap, namespace: str) -> Iterable[tup
         )
     # One kind may be served by several groups: the first by name, unless a group was said.
     _, resource = found[0]
-    where = (home[0] if home else namespace) if resource.namespaced else ""
+    where = (namespace_part[0] if namespace_part else namespace) if resource.namespaced else ""
     return [(resource, Ref(resource.group, resource.kind, where, name))]
 
 
-def _owner(state: State, target: ApplySetIdentity, cluster: Cluster) -> str:
+def _owner(state: State, applyset: ApplySetIdentity, cluster: Cluster) -> str:
     """Return the other set whose label an object bears, as far as one can look for it."""
     label = state.labels.get(PART_OF, "") if isinstance(state, LiveObject) else ""
-    if not label or label == target.id:
+    if not label or label == applyset.id:
         return ""
     try:
         roots = cluster.list(CONFIG_MAPS, selector=f"{SET_ID}={label}")

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 from applyprune.engine.context import RunContext, RunSummary, WorkerPool
 from applyprune.engine.inventory_lock import WRITE_MARGIN, InventoryLock, inventory_lock
-from applyprune.engine.preflight import has_home, no_set, refuse_owned, refuse_unlisted
+from applyprune.engine.preflight import namespace_exists, no_such_set, refuse_owned, refuse_unlisted
 from applyprune.engine.snapshot_reader import SnapshotReader
-from applyprune.engine.steps.field_transfer import hand_over
+from applyprune.engine.steps.field_transfer import transfer
 from applyprune.errors import (
     ApplypruneError,
     Conflict,
@@ -49,7 +49,9 @@ _MOVED = "inventory move"
 _LISTED = frozenset({Move.HAND_OVER, Move.DONE})
 
 
-def _on_their_way(inventory: Inventory, steps: Sequence[MoveStep]) -> Mapping[Ref, InventoryEntry]:
+def _marked_as_leaving(
+    inventory: Inventory, steps: Sequence[MoveStep]
+) -> Mapping[Ref, InventoryEntry]:
     """Return what the source is to list while objects leave it: no prune of its own takes them."""
     leaving = {step.entry.ref for step in steps if step.action is Move.HAND_OVER}
     return {
@@ -69,7 +71,7 @@ class Side:
 
 
 def move(
-    source: Side, target: Side, options: Options, cluster: Cluster, stop: Cancellation
+    source: Side, target: Side, options: Options, cluster: Cluster, cancellation: Cancellation
 ) -> Iterator[Event]:
     """Hand the objects that ``options.select`` names (all when it is empty) to the target set.
 
@@ -80,11 +82,17 @@ def move(
         raise UsageError("a set cannot be moved into itself")
     summary = RunSummary()
     with (
-        inventory_lock(source.store, options, stop, run=summary.run, mode=Mode.MOVE) as leaving,
-        inventory_lock(target.store, options, stop, run=summary.run, mode=Mode.MOVE) as joining,
-        WorkerPool(options.concurrency, stop) as workers,
+        inventory_lock(
+            source.store, options, cancellation, run=summary.run, mode=Mode.MOVE
+        ) as leaving,
+        inventory_lock(
+            target.store, options, cancellation, run=summary.run, mode=Mode.MOVE
+        ) as joining,
+        WorkerPool(options.concurrency, cancellation) as workers,
     ):
-        context = RunContext(cluster, source.target, options, stop, workers, leaving, summary)
+        context = RunContext(
+            cluster, source.target, options, cancellation, workers, leaving, summary
+        )
         yield from _Move(context, target.target, joining).events()
 
 
@@ -113,11 +121,11 @@ class _Move:
         joined = dict(joining.entries)
         joined |= {step.entry.ref: step.entry for step in steps if step.action in _LISTED}
         for lock in self._in_order():
-            entries = joined if lock is self.joining else _on_their_way(leaving, steps)
+            entries = joined if lock is self.joining else _marked_as_leaving(leaving, steps)
             yield lock.take(replace(lock.inventory, entries=entries))
         moved: set[Ref] = set()
         try:
-            for step, problem in context.workers.each(self._carry_out, steps):
+            for step, problem in context.workers.each(self._move, steps):
                 if problem is None:
                     moved.add(step.entry.ref)
                 yield from summary.counted((self._done(step, problem),))
@@ -125,9 +133,9 @@ class _Move:
             if not isinstance(error, InventoryLocked):
                 self._end(joined, leaving, moved, error.exit_code)
             raise
-        came_to = context.stop.exit_code or summary.exit_code
-        yield from self._end(joined, leaving, moved, came_to)
-        context.stop.check()
+        exit_code = context.cancellation.exit_code or summary.exit_code
+        yield from self._end(joined, leaving, moved, exit_code)
+        context.cancellation.check()
         yield summary.finished()
 
     def _end(
@@ -162,8 +170,8 @@ class _Move:
                     f"{inventory.name} -n {inventory.namespace} --dry-run",
                 )
         if not leaving.exists:
-            raise no_set(self.context.applyset)
-        if not (joining.exists or has_home(self.context.cluster, self.target)):
+            raise no_such_set(self.context.applyset)
+        if not (joining.exists or namespace_exists(self.context.cluster, self.target)):
             raise UsageError(
                 f"the namespace {joining.namespace} does not exist",
                 reason=f"it is to hold the inventory of the set {joining.name}",
@@ -176,11 +184,13 @@ class _Move:
     def _steps(self, leaving: Inventory) -> Sequence[MoveStep]:
         """Read the objects that are to move, and decide about each."""
         select = self.context.options.select
-        entries = {one.ref: one for one in chosen(select, leaving.entries.values())}
-        catalogue = self.context.cluster.catalogue()
-        world = self._reader.world((), replace(leaving, entries=entries), catalogue, prunes=False)
+        entries = {entry.ref: entry for entry in chosen(select, leaving.entries.values())}
+        resource_map = self.context.cluster.resource_map()
+        snapshot = self._reader.read(
+            (), replace(leaving, entries=entries), resource_map, prunes=False
+        )
         return [
-            self._step(entry, world.resources.get(ref.group_kind), world.states[ref])
+            self._step(entry, snapshot.resources.get(ref.group_kind), snapshot.states[ref])
             for ref, entry in sorted(entries.items())
         ]
 
@@ -191,7 +201,7 @@ class _Move:
     def _reader(self) -> SnapshotReader:
         return SnapshotReader(self.context.cluster, self.context.workers, self.context.applyset)
 
-    def _carry_out(self, step: MoveStep) -> tuple[MoveStep, Problem | None]:
+    def _move(self, step: MoveStep) -> tuple[MoveStep, Problem | None]:
         for _ in range(_TRIES):
             if step.live is None or step.resource is None:
                 return step, step.problem
@@ -204,14 +214,14 @@ class _Move:
                 for lock in (self.context.lock, self.joining):
                     lock.ensure(WRITE_MARGIN)
                 cluster, old = self.context.cluster, self.context.applyset.manager
-                hand_over(cluster, step.resource, step.live, old=old, target=self.target)
+                transfer(cluster, step.resource, step.live, old=old, applyset=self.target)
             except InventoryLocked:
                 raise
             except NotFound:
                 return replace(step, action=Move.REMOVE_FROM_INVENTORY, reason="it is gone"), None
             except (Conflict, Unavailable, Unreachable):
                 # It has moved since it was read, or only the reply is lost: look again.
-                state = self._reader.one(step.resource, step.entry.ref)
+                state = self._reader.read_object(step.resource, step.entry.ref)
                 step = self._step(step.entry, step.resource, state)
             except ApplypruneError as error:
                 return step, as_problem(error, where=str(step.entry.ref))

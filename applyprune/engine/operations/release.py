@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from applyprune.engine.context import RunSummary
 from applyprune.engine.inventory_lock import inventory_lock
-from applyprune.engine.preflight import no_set
+from applyprune.engine.preflight import no_such_set
 from applyprune.errors import UsageError
 from applyprune.model.events import Event, ObjectDone, Outcome, Started
 from applyprune.model.options import DryRun, Mode, Options
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 
 def release(
-    target: ApplySetIdentity,
+    applyset: ApplySetIdentity,
     options: Options,
     store: Store,
-    stop: Cancellation,
+    cancellation: Cancellation,
     *,
     is_active: Callable[[str], bool],
 ) -> Iterator[Event]:
@@ -33,24 +33,24 @@ def release(
     Raises UsageError while it would, for it would take the set over again at once, InventoryError,
     AccessError, InventoryLocked and Interrupted.
     """
-    tally = RunSummary()
-    yield Started(tally.run, Mode.REPAIR, target.name, target.namespace, options.dry_run)
-    with inventory_lock(store, options, stop, run=tally.run, mode=Mode.REPAIR) as lock:
+    summary = RunSummary()
+    yield Started(summary.run, Mode.REPAIR, applyset.name, applyset.namespace, options.dry_run)
+    with inventory_lock(store, options, cancellation, run=summary.run, mode=Mode.REPAIR) as lock:
         yield from lock.wait()
         if not lock.inventory.exists:
-            raise no_set(target)
-        ref = target.inventory
+            raise no_such_set(applyset)
+        ref = applyset.inventory
         if not (owner := lock.inventory.owner):
             done = ObjectDone(ref, Outcome.UNCHANGED, reason="it belongs to no Bundle")
         else:
             if is_active(owner):
                 raise UsageError(
-                    f"the set {target.name} was not released",
+                    f"the set {applyset.name} was not released",
                     reason=f"{owner} is at work, and would take it over again",
                     hint="Suspend the Bundle first: spec.suspend: true",
                 )
             if options.dry_run is DryRun.OFF:
                 yield lock.write_once(replace(lock.inventory, owner=""))
             done = ObjectDone(ref, Outcome.CONFIGURED, reason=f"released from {owner}")
-    yield from tally.counted((done,))
-    yield tally.finished()
+    yield from summary.counted((done,))
+    yield summary.finished()

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from applyprune.engine.context import RunContext, run_context
 from applyprune.engine.inventory_lock import WRITE_MARGIN
-from applyprune.engine.listing import search_all
-from applyprune.engine.preflight import no_set
+from applyprune.engine.listing import all_labelled_objects
+from applyprune.engine.preflight import no_such_set
 from applyprune.engine.snapshot_reader import SnapshotReader
 from applyprune.errors import ApplypruneError, InventoryError, as_problem
 from applyprune.model.events import Event, MismatchFound, ObjectDone, Outcome, Started
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 
 
 def repair(
-    target: ApplySetIdentity,
+    applyset: ApplySetIdentity,
     options: Options,
     ownership: Ownership,
     cluster: Cluster,
     store: DamagedStore,
-    stop: Cancellation,
+    cancellation: Cancellation,
 ) -> Iterator[Event]:
     """Yield what is found; mend it unless ``options.dry_run`` says to look only.
 
@@ -41,7 +41,7 @@ def repair(
     Raises AccessError, InventoryLocked and Interrupted; InventoryError when it is no inventory at
     all.
     """
-    with run_context(cluster, store, target, options, stop, mode=Mode.REPAIR) as context:
+    with run_context(cluster, store, applyset, options, cancellation, mode=Mode.REPAIR) as context:
         yield from _Repair(context, store, ownership).events()
 
 
@@ -55,18 +55,22 @@ class _Repair:
 
     def events(self) -> Iterator[Event]:
         """Read, compare, say, write, put the labels back, write again."""
-        options, target, summary = self.context.options, self.context.applyset, self.context.summary
-        yield Started(summary.run, Mode.REPAIR, target.name, target.namespace, options.dry_run)
+        options, applyset, summary = (
+            self.context.options,
+            self.context.applyset,
+            self.context.summary,
+        )
+        yield Started(summary.run, Mode.REPAIR, applyset.name, applyset.namespace, options.dry_run)
         if options.dry_run is DryRun.OFF:
             yield from self.context.lock.wait(self._salvage)
             inventory = self.context.lock.inventory
         else:
             inventory = self._salvage()
-        findings = self._findings(inventory)
-        yield from (MismatchFound(finding) for finding in findings)
-        mends = [one for one in findings if one.repair is not Repair.NONE]
-        if mends and options.dry_run is DryRun.OFF:
-            yield from self._mend(inventory, mends)
+        mismatches = self._mismatches(inventory)
+        yield from (MismatchFound(mismatch) for mismatch in mismatches)
+        repairs = [mismatch for mismatch in mismatches if mismatch.repair is not Repair.NONE]
+        if repairs and options.dry_run is DryRun.OFF:
+            yield from self._repair(inventory, repairs)
         yield summary.finished()
 
     def _salvage(self) -> Inventory:
@@ -74,38 +78,42 @@ class _Repair:
         inventory, self.damage = self.store.salvage()
         return inventory
 
-    def _findings(self, inventory: Inventory) -> Sequence[Mismatch]:
+    def _mismatches(self, inventory: Inventory) -> Sequence[Mismatch]:
         cluster, workers = self.context.cluster, self.context.workers
-        target, catalogue = self.context.applyset, cluster.catalogue()
-        reader = SnapshotReader(cluster, workers, target)
-        world = reader.world((), inventory, catalogue, prunes=False, proves=False, searches=False)
-        marked = search_all(cluster, workers, catalogue, target)
-        self.context.stop.check()
-        if not (inventory.exists or marked.lives):
-            raise no_set(target)
-        world = replace(
-            world,
-            marked=marked.lives,
+        applyset, resource_map = self.context.applyset, cluster.resource_map()
+        reader = SnapshotReader(cluster, workers, applyset)
+        snapshot = reader.read(
+            (), inventory, resource_map, prunes=False, proves=False, searches=False
+        )
+        marked = all_labelled_objects(cluster, workers, resource_map, applyset)
+        self.context.cancellation.check()
+        if not (inventory.exists or marked.objects):
+            raise no_such_set(applyset)
+        snapshot = replace(
+            snapshot,
+            marked=marked.objects,
             unseen=marked.unseen,
-            resources={**catalogue.preferred, **world.resources},
+            resources={**resource_map.preferred, **snapshot.resources},
         )
         self.unseen = marked.unseen
         strays = self.store.strays()
-        return check(inventory, self.damage, strays, world, target, ownership=self.ownership)
+        return check(inventory, self.damage, strays, snapshot, applyset, ownership=self.ownership)
 
-    def _mend(self, inventory: Inventory, findings: Sequence[Mismatch]) -> Iterator[Event]:
-        self._refuse_partial(findings)
-        entries = repaired(inventory, findings)
+    def _repair(self, inventory: Inventory, mismatches: Sequence[Mismatch]) -> Iterator[Event]:
+        self._refuse_partial(mismatches)
+        entries = repaired(inventory, mismatches)
         yield self.context.lock.take(replace(inventory, entries=entries, copied=False))
-        for finding, problem in self.context.workers.each(self._mark, findings):
-            yield from self._done(finding, problem)
-        came_to = self.context.stop.exit_code or self.context.summary.exit_code
-        yield self.context.lock.release(entries, exit_code=came_to)
-        self.context.stop.check()
+        for mismatch, problem in self.context.workers.each(self._mark, mismatches):
+            yield from self._done(mismatch, problem)
+        exit_code = self.context.cancellation.exit_code or self.context.summary.exit_code
+        yield self.context.lock.release(entries, exit_code=exit_code)
+        self.context.cancellation.check()
 
-    def _refuse_partial(self, findings: Sequence[Mismatch]) -> None:
+    def _refuse_partial(self, mismatches: Sequence[Mismatch]) -> None:
         """Refuse to write half of what was lost in the place of what is left of the record."""
-        rebuilt = any(one.type in {MismatchType.DAMAGED, MismatchType.LOST} for one in findings)
+        rebuilt = any(
+            mismatch.type in {MismatchType.DAMAGED, MismatchType.LOST} for mismatch in mismatches
+        )
         if rebuilt and self.unseen and not self.context.options.allow_partial:
             raise InventoryError(
                 f"the inventory of the set {self.context.applyset.name} was not rebuilt",
@@ -114,26 +122,26 @@ class _Repair:
                 "with more permissions, or accept that with --allow-partial.",
             )
 
-    def _mark(self, finding: Mismatch) -> tuple[Mismatch, Problem | None]:
-        if finding.live is None or finding.resource is None or finding.ref is None:
-            return finding, None
+    def _mark(self, mismatch: Mismatch) -> tuple[Mismatch, Problem | None]:
+        if mismatch.live is None or mismatch.resource is None or mismatch.ref is None:
+            return mismatch, None
         self.context.lock.ensure(WRITE_MARGIN)
         try:
-            version, live = finding.resource.gvk.api_version, finding.live
+            version, live = mismatch.resource.gvk.api_version, mismatch.live
             # The server gives a label that comes with a patch to the patch's own manager: where it
             # was all that ours owned, a second one has to give it back.
             for _ in range(2):
                 operations = mark_patch(live, version, self.context.applyset)
-                live = self.context.cluster.patch(finding.resource, finding.ref, operations)
+                live = self.context.cluster.patch(mismatch.resource, mismatch.ref, operations)
                 if own_apply_entry(live, self.context.applyset.manager) is not None:
                     break
         except ApplypruneError as error:
-            return finding, as_problem(error, where=str(finding.ref))
-        return finding, None
+            return mismatch, as_problem(error, where=str(mismatch.ref))
+        return mismatch, None
 
-    def _done(self, finding: Mismatch, problem: Problem | None) -> Iterator[Event]:
-        if finding.ref is None:
+    def _done(self, mismatch: Mismatch, problem: Problem | None) -> Iterator[Event]:
+        if mismatch.ref is None:
             return  # about the inventory itself, which is written anew as a whole
         outcome = Outcome.FAILED if problem else Outcome.REPAIRED
-        done = ObjectDone(finding.ref, outcome, reason=finding.repair.text, problem=problem)
+        done = ObjectDone(mismatch.ref, outcome, reason=mismatch.repair.text, problem=problem)
         yield from self.context.summary.counted((done,))

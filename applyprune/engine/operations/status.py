@@ -15,10 +15,10 @@ from applyprune.engine.informer import (
     Upserted,
     WatchFailed,
     WatchScope,
-    narrower,
-    sources,
+    namespace_scopes,
+    watch_scopes,
 )
-from applyprune.engine.preflight import no_set
+from applyprune.engine.preflight import no_such_set
 from applyprune.engine.snapshot_reader import SnapshotReader
 from applyprune.errors import Forbidden, as_problem
 from applyprune.model.events import (
@@ -72,22 +72,26 @@ class StatusOptions:
     timeout: float = 300.0
 
 
-def survey(
-    target: ApplySetIdentity,
-    asked: StatusOptions,
+def status(
+    applyset: ApplySetIdentity,
+    options: StatusOptions,
     cluster: Cluster,
     store: Readable,
-    stop: Cancellation,
+    cancellation: Cancellation,
 ) -> Iterator[Event]:
     """Yield a Standing for each object of a set, then the set itself, then what changes.
 
     Raises UsageError for a set that there is not, InventoryError, AccessError and Interrupted.
     """
-    with WorkerPool(16, stop) as workers, closing(Informer(cluster)) as feeds:
-        yield from _Surveyor(target, asked, cluster, store, stop, workers, feeds).events()
+    with WorkerPool(16, cancellation) as workers, closing(Informer(cluster)) as informer:
+        yield from _StatusReader(
+            applyset, options, cluster, store, cancellation, workers, informer
+        ).events()
 
 
-def enrolled(inventory: Inventory, *, objects: int, ready: int | None = None) -> ApplySetListed:
+def applyset_listed(
+    inventory: Inventory, *, objects: int, ready: int | None = None
+) -> ApplySetListed:
     """Return what is told of a set as a whole."""
     return ApplySetListed(
         name=inventory.name,
@@ -101,52 +105,52 @@ def enrolled(inventory: Inventory, *, objects: int, ready: int | None = None) ->
 
 
 @dataclass(slots=True)
-class _Surveyor:
-    target: ApplySetIdentity
-    asked: StatusOptions
+class _StatusReader:
+    applyset: ApplySetIdentity
+    options: StatusOptions
     cluster: Cluster
     store: Readable
-    stop: Cancellation
+    cancellation: Cancellation
     workers: WorkerPool
-    feeds: Informer
+    informer: Informer
     inventory: Inventory = field(init=False)
-    world: ClusterSnapshot = field(default_factory=lambda: ClusterSnapshot({}))
+    snapshot: ClusterSnapshot = field(default_factory=lambda: ClusterSnapshot({}))
     states: dict[Ref, State] = field(default_factory=dict)
-    standings: dict[Ref, ObjectStatus] = field(default_factory=dict)
+    statuses: dict[Ref, ObjectStatus] = field(default_factory=dict)
 
     def events(self) -> Iterator[Event]:
         began = time.monotonic()
-        self._look()
-        if is_restored(self.inventory, self.world):
+        self._read()
+        if is_restored(self.inventory, self.snapshot):
             yield WarningRaised(restored_problem(self.inventory))
         for ref, entry in self.inventory.entries.items():
-            if (problem := status_warning(entry, self.states[ref], self.target)) is not None:
+            if (problem := status_warning(entry, self.states[ref], self.applyset)) is not None:
                 yield WarningRaised(problem)
-        standings = list(self._changed())
-        for one in standings if self.asked.drift else ():
-            if (problem := unattributed_drift(one)) is not None:
+        statuses = list(self._changed())
+        for status in statuses if self.options.drift else ():
+            if (problem := unattributed_drift(status)) is not None:
                 yield WarningRaised(problem)
-        yield from standings
-        yield self._enrolled()
-        if self.asked.watch or self.asked.wait:
-            yield from self._go_on(began)
+        yield from statuses
+        yield self._applyset_listed()
+        if self.options.watch or self.options.wait:
+            yield from self._follow(began)
         yield self._finished(began)
 
-    def _look(self) -> None:
+    def _read(self) -> None:
         """Read the inventory, and every object that it lists."""
         self.inventory = self.store.read()
         if not self.inventory.exists:
-            raise no_set(self.target)
-        catalogue = self.cluster.catalogue()
-        self.world = self._reader.world((), self.inventory, catalogue, prunes=False, full=True)
-        self.stop.check()
+            raise no_such_set(self.applyset)
+        resource_map = self.cluster.resource_map()
+        self.snapshot = self._reader.read((), self.inventory, resource_map, prunes=False, full=True)
+        self.cancellation.check()
         listed = self.inventory.entries
-        self.states = {ref: self.world.states[ref] for ref in listed}
-        self.standings = {ref: one for ref, one in self.standings.items() if ref in listed}
+        self.states = {ref: self.snapshot.states[ref] for ref in listed}
+        self.statuses = {ref: status for ref, status in self.statuses.items() if ref in listed}
 
     @property
     def _reader(self) -> SnapshotReader:
-        return SnapshotReader(self.cluster, self.workers, self.target)
+        return SnapshotReader(self.cluster, self.workers, self.applyset)
 
     def _changed(self) -> Iterator[ObjectStatus]:
         """Yield how each object stands that stands otherwise than when it was told last."""
@@ -154,81 +158,87 @@ class _Surveyor:
         entries = self.inventory.entries
         for ref in sorted(entries, key=lambda ref: (entries[ref].wave, ref.namespace, ref)):
             fresh = object_status(
-                entries[ref], self.states[ref], self.target, now, fields=self.asked.drift
+                entries[ref], self.states[ref], self.applyset, now, fields=self.options.drift
             )
-            told = self.standings.get(ref)
-            self.standings[ref] = fresh
-            if told is None or replace(told, age=None) != replace(fresh, age=None):
+            last = self.statuses.get(ref)
+            self.statuses[ref] = fresh
+            if last is None or replace(last, age=None) != replace(fresh, age=None):
                 yield fresh
 
-    def _enrolled(self) -> ApplySetListed:
-        ready = sum(one.readiness.status is Status.CURRENT for one in self.standings.values())
-        return enrolled(self.inventory, objects=len(self.standings), ready=ready)
+    def _applyset_listed(self) -> ApplySetListed:
+        ready = sum(status.readiness.status is Status.CURRENT for status in self.statuses.values())
+        return applyset_listed(self.inventory, objects=len(self.statuses), ready=ready)
 
     def _counted(self) -> list[ObjectStatus]:
         """Return how those objects stand that count for the set's being ready."""
-        return [one for ref, one in self.standings.items() if is_waited_for(self.states[ref])]
+        return [status for ref, status in self.statuses.items() if is_waited_for(self.states[ref])]
 
     def _finished(self, began: float) -> Finished:
         elapsed = time.monotonic() - began
-        if self.stop.requested:
-            return Finished({}, self.stop.exit_code, elapsed)
+        if self.cancellation.requested:
+            return Finished({}, self.cancellation.exit_code, elapsed)
         if (error := verdict(self._counted())) is not None:
             return Finished({}, error.exit_code, elapsed, as_problem(error))
-        drifted = any(one.drifted for one in self.standings.values())
-        return Finished({}, _DRIFTED if self.asked.fail_on_drift and drifted else 0, elapsed)
+        drifted = any(status.drifted for status in self.statuses.values())
+        return Finished({}, _DRIFTED if self.options.fail_on_drift and drifted else 0, elapsed)
 
-    def _go_on(self, began: float) -> Iterator[Event]:
+    def _follow(self, began: float) -> Iterator[Event]:
         """Yield what changes, until it is time to end."""
-        root = WatchScope(CONFIG_MAPS, self.target.namespace, f"{SET_ID}={self.target.id}")
-        self.feeds.open(root)
+        root = WatchScope(CONFIG_MAPS, self.applyset.namespace, f"{SET_ID}={self.applyset.id}")
+        self.informer.open(root)
         self._open()
-        while not self.stop.requested and not self._is_over(time.monotonic() - began):
-            for news in self.feeds.news(_TURN):
-                if news.source == root:
-                    self._take_in_record(news)
+        while not self.cancellation.requested and not self._is_over(time.monotonic() - began):
+            for change in self.informer.changes(_TURN):
+                if change.source == root:
+                    self._update_inventory(change)
                 else:
-                    self._take_in(news)
+                    self._update(change)
             changed = list(self._changed())
             yield from changed
             if changed:
-                yield self._enrolled()
+                yield self._applyset_listed()
 
     def _is_over(self, elapsed: float) -> bool:
-        if not self.asked.wait:
+        if not self.options.wait:
             return False
-        states = {one.readiness.status for one in self._counted()}
-        return states <= {Status.CURRENT} or Status.FAILED in states or elapsed > self.asked.timeout
+        states = {status.readiness.status for status in self._counted()}
+        return (
+            states <= {Status.CURRENT} or Status.FAILED in states or elapsed > self.options.timeout
+        )
 
     def _open(self) -> None:
-        resources = self.world.resources
+        resources = self.snapshot.resources
         wanted = [
             (resources[ref.group_kind], ref)
             for ref in self.inventory.entries
             if ref.group_kind in resources
         ]
-        for source in sources(wanted, f"{PART_OF}={self.target.id}"):
-            self.feeds.open(source)
+        for source in watch_scopes(wanted, f"{PART_OF}={self.applyset.id}"):
+            self.informer.open(source)
 
-    def _take_in_record(self, news: Change) -> None:
+    def _update_inventory(self, change: Change) -> None:
         """Read everything again when another run has written the inventory."""
-        if isinstance(news, WatchFailed):
+        if isinstance(change, WatchFailed):
             return
-        live = news.live if isinstance(news, Upserted) else news.lives.get(self.target.inventory)
+        live = (
+            change.live
+            if isinstance(change, Upserted)
+            else change.objects.get(self.applyset.inventory)
+        )
         if live is None or live.resource_version != self.inventory.resource_version:
             before = self.inventory
             fresh = self.store.read()
             if fresh.exists and fresh.entries == before.entries:
                 self.inventory = fresh  # held, renewed or let go of: no object is another
                 return
-            self._look()
+            self._read()
             self._open()
 
-    def _take_in(self, news: Change) -> None:
-        source, entries = news.source, self.inventory.entries
-        if isinstance(news, Upserted):
-            if news.ref in entries:
-                self.states[news.ref] = news.live or Absent(proven=True)
+    def _update(self, change: Change) -> None:
+        source, entries = change.source, self.inventory.entries
+        if isinstance(change, Upserted):
+            if change.ref in entries:
+                self.states[change.ref] = change.live or Absent(proven=True)
             return
         concerned = [
             ref
@@ -236,12 +246,14 @@ class _Surveyor:
             if ref.group_kind == source.resource.group_kind
             and source.namespace in {"", ref.namespace}
         ]
-        if isinstance(news, Listed):
+        if isinstance(change, Listed):
             for ref in concerned:
-                found = news.lives.get(ref)
-                self.states[ref] = found or self._reader.one(source.resource, ref, full=True)
+                found = change.objects.get(ref)
+                self.states[ref] = found or self._reader.read_object(
+                    source.resource, ref, full=True
+                )
             return
-        for one in narrower(news, concerned):
-            self.feeds.open(one)
-        if not (isinstance(news.error, Forbidden) and source.resource.namespaced):
-            self.states.update(dict.fromkeys(concerned, Unknown(as_problem(news.error))))
+        for status in namespace_scopes(change, concerned):
+            self.informer.open(status)
+        if not (isinstance(change.error, Forbidden) and source.resource.namespaced):
+            self.states.update(dict.fromkeys(concerned, Unknown(as_problem(change.error))))

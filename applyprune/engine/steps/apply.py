@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from applyprune.engine.inventory_lock import WRITE_MARGIN
-from applyprune.engine.steps.dry_run import CHANGING_HANDS
-from applyprune.engine.steps.failures import explained_problem
-from applyprune.engine.steps.field_transfer import FieldReleaser, is_anothers, take_in
+from applyprune.engine.steps.dry_run import FIELDS_TRANSFERRED
+from applyprune.engine.steps.failures import apply_problem
+from applyprune.engine.steps.field_transfer import FieldReleaser, has_other_label, take_over
 from applyprune.engine.steps.wait import ReadinessWaiter
 from applyprune.engine.steps.wait_crds import CrdWaiter
 from applyprune.errors import (
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from applyprune.engine.context import RunContext
     from applyprune.engine.steps.dry_run import ServerDryRun
     from applyprune.engine.steps.recreate import Recreator
-    from applyprune.engine.steps.wait import Expectations
+    from applyprune.engine.steps.wait import ReadinessRules
     from applyprune.model.identity import GroupKind, Ref
     from applyprune.model.inventory import InventoryEntry, Wave
     from applyprune.model.live import LiveObject
@@ -64,17 +64,17 @@ class Applier:
     context: RunContext
     schemas: dict[GroupKind, int | None]
     recreator: Recreator
-    expectations: Expectations
-    pretender: ServerDryRun
+    readiness_rules: ReadinessRules
+    dry_run: ServerDryRun
     confirmed: dict[Ref, InventoryEntry] = field(default_factory=dict)
     failed: dict[Ref, str] = field(default_factory=dict)
-    untouched: set[Ref] = field(default_factory=set)
-    settled: dict[Ref, float] = field(default_factory=dict)
+    skipped: set[Ref] = field(default_factory=set)
+    applied_at: dict[Ref, float] = field(default_factory=dict)
     awaited: set[Ref] = field(default_factory=set)
     unready: dict[Ref, Problem] = field(default_factory=dict)
-    behind: Ref | None = None
-    coming: set[GroupKind] = field(default_factory=set)
-    lost: Unreachable | None = None
+    unready_before: Ref | None = None
+    new_kinds: set[GroupKind] = field(default_factory=set)
+    connection_lost: Unreachable | None = None
 
     def run(self, steps: Sequence[ApplyStep]) -> Iterator[Event]:
         """Yield an event for each step; a failed one blocks only what cannot be without it."""
@@ -83,44 +83,50 @@ class Applier:
         for wave in sorted({step.desired.wave for step in steps}):
             if self.context.options.wait.enabled and before is not None and wave.wave > before.wave:
                 yield from self.await_ready(step.desired for step in steps)
-                self.behind = min(self.unready, default=None)
+                self.unready_before = min(self.unready, default=None)
             before = wave
             batch = [step for step in steps if step.desired.wave == wave]
             changed: list[ApplyStep] = []
             ordered = self.context.options.diff.enabled
             for step, done in self.context.workers.each(self._step, batch, in_order=ordered):
-                yield from self.pretender.take(done.ref)
+                yield from self.dry_run.take_diff(done.ref)
                 if done.problem is not None:
-                    self._block(step)
+                    self._block_dependents(step)
                 else:
-                    self.settled[done.ref] = time.monotonic()
+                    self.applied_at[done.ref] = time.monotonic()
                     if done.outcome in _WRITTEN:
                         changed.append(step)
                 yield done
-            self.context.stop.check()
+            self.context.cancellation.check()
             if self.context.options.dry_run is DryRun.OFF:
-                yield from self._establish([s for s in changed if _is_definition(s)])
+                yield from self._wait_for_crds([s for s in changed if _is_definition(s)])
                 yield from self.await_ready(
                     (step.desired for step in batch if step.desired.ref in depended_on),
                     patient=not self.context.options.wait.enabled,
                 )
 
-    def await_ready(self, ones: Iterable[Desired], *, patient: bool = False) -> Iterator[Event]:
-        """Wait for those of ``ones`` that were applied and have not been waited for yet.
+    def await_ready(
+        self, candidates: Iterable[Desired], *, patient: bool = False
+    ) -> Iterator[Event]:
+        """Wait for those of ``candidates`` that were applied and have not been waited for yet.
 
         One that does not become ready keeps back what depends on it; ``patient`` waits on for the
         others then.
         """
         if self.context.options.dry_run is not DryRun.OFF:
             return
-        left = self.settled.keys() - self.untouched - self.awaited
-        waiting = self.expectations.of((one for one in ones if one.ref in left), self.settled)
+        left = self.applied_at.keys() - self.skipped - self.awaited
+        waiting = self.readiness_rules.of(
+            (desired for desired in candidates if desired.ref in left), self.applied_at
+        )
         context, timeout = self.context, self.context.options.wait.timeout
-        waiter = ReadinessWaiter(context.cluster, context.stop, context.applyset, timeout, patient)
+        waiter = ReadinessWaiter(
+            context.cluster, context.cancellation, context.applyset, timeout, patient
+        )
         yield from waiter.run(waiting)
-        self.awaited.update(one.ref for one in waiting)
+        self.awaited.update(desired.ref for desired in waiting)
         self.unready.update(waiter.problems)
-        self.failed.update(dict.fromkeys(waiter.left, _UNREADY))
+        self.failed.update(dict.fromkeys(waiter.not_ready, _UNREADY))
 
     def _step(self, step: ApplyStep) -> tuple[ApplyStep, ObjectDone]:
         if step.action is Action.NOTHING:
@@ -141,53 +147,53 @@ class Applier:
             raise
         except ApplypruneError as error:
             if isinstance(error, Unreachable):
-                self.lost = error
+                self.connection_lost = error
             if reason := skips(step.desired, error):
                 return step, self._done(step, Outcome.SKIPPED, reason=reason)
             return step, self._done(
                 step,
                 Outcome.FAILED,
-                problem=explained_problem(error, step.desired, self.context.cluster),
+                problem=apply_problem(error, step.desired, self.context.cluster),
             )
 
     def _send(self, step: ApplyStep) -> ObjectDone:
         dry = self.context.options.dry_run is DryRun.SERVER
         if step.desired.conflicts is OnConflict.SKIP and step.live is not None and not dry:
-            self._try_first(step)  # guard: dry-run-before-skip
+            self._dry_run_first(step)  # guard: dry-run-before-skip
         taken = step.live is not None and (
-            bool(step.migrate) or is_anothers(step.live, self.context.applyset)
+            bool(step.migrate) or has_other_label(step.live, self.context.applyset)
         )
         if taken and not dry:
-            step = take_in(self.context.cluster, step, self.context.applyset)
+            step = take_over(self.context.cluster, step, self.context.applyset)
         try:
-            yielder = FieldReleaser(self.context.cluster, self.context.applyset)
-            step = yielder.prepare(step, forced=self._forces(step), dry_run=dry)
+            releaser = FieldReleaser(self.context.cluster, self.context.applyset)
+            step = releaser.prepare(step, forced=self._forces(step), dry_run=dry)
             if step.fence and not dry:
                 step = replace(step, live=self._fenced(step))
             live, created = self._apply(step, dry_run=dry)
         except (NotFound, NotServed):
-            if dry and (reason := self.pretender.to_come(step)):
+            if dry and (reason := self.dry_run.check_new_kind_or_namespace(step)):
                 return self._done(step, Outcome.CREATED, reason=reason)
             raise
         except (Conflict, Invalid) as error:
             if isinstance(error, Conflict) and error.causes:
                 if dry and managers(error) <= settled_first(step, self.context.applyset):
-                    self.pretender.changing_hands(step, self._guarded(step))
-                    return self._done(step, Outcome.CONFIGURED, reason=CHANGING_HANDS)
+                    self.dry_run.diff_field_transfer(step, self._guarded(step))
+                    return self._done(step, Outcome.CONFIGURED, reason=FIELDS_TRANSFERRED)
                 raise  # another manager's fields: nothing has moved
-            if dry and (reason := self.pretender.by_new_schema(step, error)):
+            if dry and (reason := self.dry_run.check_by_new_schema(step, error)):
                 outcome = Outcome.CREATED if step.live is None else Outcome.CONFIGURED
                 return self._done(step, outcome, reason=reason)
-            return self._after_guard(step, error)
+            return self._explain_refused_guard(step, error)
         return self._confirm(step, live, created=created, taken=taken)
 
-    def _try_first(self, step: ApplyStep) -> None:
+    def _dry_run_first(self, step: ApplyStep) -> None:
         """Raise the conflict for which an object is to be passed over, before any of it changes."""
         try:
             self._apply(step, dry_run=True)
         except Conflict as error:
             if error.causes and not managers(error) <= settled_first(step, self.context.applyset):
-                self.untouched.add(step.desired.ref)
+                self.skipped.add(step.desired.ref)
                 raise
         except ApplypruneError:
             return  # what is wrong is said when it is sent
@@ -201,32 +207,32 @@ class Applier:
         That delete may still be on its way, and a repeated apply alone moves nothing. Its
         precondition does not hold any more then.
         """
-        one = step.desired
-        metadata = one.body["metadata"]
+        desired = step.desired
+        metadata = desired.body["metadata"]
         annotations = {**(metadata.get("annotations") or {}), WANTED: uuid.uuid4().hex}
-        body = {**one.body, "metadata": {**metadata, "annotations": annotations}}
-        live, _ = self._apply(replace(step, desired=replace(one, body=body)), dry_run=False)
+        body = {**desired.body, "metadata": {**metadata, "annotations": annotations}}
+        live, _ = self._apply(replace(step, desired=replace(desired, body=body)), dry_run=False)
         return live
 
     def _apply(self, step: ApplyStep, *, dry_run: bool) -> tuple[LiveObject, bool]:
         """Send one manifest; a kind whose CRD has just come is given a moment to be served."""
-        one = step.desired
+        desired = step.desired
         body = self._guarded(step)
         deadline = time.monotonic() + _SERVED_SOON
         while True:
             try:
                 return self.context.cluster.apply(
-                    one.resource,
-                    one.ref,
+                    desired.resource,
+                    desired.ref,
                     body,
                     manager=self.context.applyset.manager,
                     force=self._forces(step),
                     dry_run=dry_run,
                 )
             except NotServed:
-                if one.ref.group_kind not in self.coming or time.monotonic() > deadline:
+                if desired.ref.group_kind not in self.new_kinds or time.monotonic() > deadline:
                     raise
-                if self.context.stop.wait(_POLL):
+                if self.context.cancellation.wait(_POLL):
                     raise
 
     def _guarded(self, step: ApplyStep) -> Mapping[str, Any]:
@@ -244,17 +250,17 @@ class Applier:
         body = step.desired.body if step.live is None else sent(step.desired)
         return {**body, "metadata": {**body["metadata"], **guard}}
 
-    def _after_guard(self, step: ApplyStep, error: ApplypruneError) -> ObjectDone:
+    def _explain_refused_guard(self, step: ApplyStep, error: ApplypruneError) -> ObjectDone:
         """Find out what a refused guard means: our own lost reply, or somebody else at work."""
-        one = step.desired
+        desired = step.desired
         try:
-            live = self.context.cluster.get(one.resource, one.ref)
+            live = self.context.cluster.get(desired.resource, desired.ref)
         except NotFound:
             if step.live is None:
                 raise error from None
             raise RunFailed(
-                f"{one.ref} vanished while this run was under way",
-                location=one.origin,
+                f"{desired.ref} vanished while this run was under way",
+                location=desired.origin,
                 hint="Run again to create it anew.",
             ) from error
         if (
@@ -264,53 +270,53 @@ class Applier:
             return self._confirm(step, live, created=True)
         if step.live is None or live.uid != step.live.uid:
             raise RunFailed(
-                f"{one.ref} was created by somebody else while this run was under way",
-                location=one.origin,
+                f"{desired.ref} was created by somebody else while this run was under way",
+                location=desired.origin,
                 hint="Run again to decide about it.",
             ) from error
         if self._forces(step) and live.resource_version != step.live.resource_version:
             raise RunFailed(
-                f"{one.ref} changed while this run was under way, and force was judged on what "
+                f"{desired.ref} changed while this run was under way, and force was judged on what "
                 "it was before",
-                location=one.origin,
+                location=desired.origin,
                 hint="Run again.",
             ) from error
-        self.recreator.judge(step, live, error)
+        self.recreator.check(step, live, error)
         if self.context.options.dry_run is DryRun.OFF:
-            self._send(self.recreator.clear(step, live))
+            self._send(self.recreator.delete(step, live))
         else:
-            self.pretender.recreated(step)
+            self.dry_run.diff_recreate(step)
         return self._done(step, Outcome.RECREATED, reason="it cannot be changed in place")
 
     def _confirm(
         self, step: ApplyStep, live: LiveObject, *, created: bool, taken: bool = False
     ) -> ObjectDone:
         """Believe a reply only when it is about a live object that is the one we meant."""
-        one = step.desired
+        desired = step.desired
         if step.live is not None and live.uid != step.live.uid:
             raise RunFailed(
-                f"{one.ref} is another object than this run has read",
-                location=one.origin,
+                f"{desired.ref} is another object than this run has read",
+                location=desired.origin,
                 hint="Run again to decide about it.",
             )
         if live.terminating:
             raise RunFailed(
-                f"{one.ref} is being deleted",
-                location=one.origin,
+                f"{desired.ref} is being deleted",
+                location=desired.origin,
                 reason="the apply was answered, but the object will go",
                 hint="Run again when it is gone.",
             )
         if self.context.options.dry_run is not DryRun.OFF:
-            outcome = self.pretender.outcome(step, live, created=created, taken=taken)
+            outcome = self.dry_run.outcome(step, live, created=created, taken=taken)
             return self._done(step, outcome, reason=step.reason)
         if _is_definition(step):
-            self.schemas.update(dict.fromkeys(defined_kinds(one.body), live.generation))
-        schema = self.schemas.get(one.ref.group_kind)
+            self.schemas.update(dict.fromkeys(defined_kinds(desired.body), live.generation))
+        schema = self.schemas.get(desired.ref.group_kind)
         fingerprint = fingerprint_of(live, self.context.applyset.manager, schema)
-        if one.ref.group_kind in self.schemas and schema is None:
+        if desired.ref.group_kind in self.schemas and schema is None:
             fingerprint = None
-        self.confirmed[one.ref] = replace(
-            step.entry, uid=live.uid, digest=one.digest, fingerprint=fingerprint, deleting=False
+        self.confirmed[desired.ref] = replace(
+            step.entry, uid=live.uid, digest=desired.digest, fingerprint=fingerprint, deleting=False
         )
         if created:
             return self._done(step, Outcome.CREATED, reason=step.reason)
@@ -335,16 +341,16 @@ class Applier:
             or not values_match(step.desired, before)
         )
 
-    def _establish(self, steps: Sequence[ApplyStep]) -> Iterator[Event]:
+    def _wait_for_crds(self, steps: Sequence[ApplyStep]) -> Iterator[Event]:
         """Wait until the kinds of new or changed CRDs are served, before anything needs them."""
-        establisher = CrdWaiter(self.context)
-        yield from establisher.run([step.desired for step in steps])
+        waiter = CrdWaiter(self.context)
+        yield from waiter.run([step.desired for step in steps])
         for step in steps:
-            self.coming.update(defined_kinds(step.desired.body))
-            if (problem := establisher.failed.get(step.desired.ref)) is not None:
+            self.new_kinds.update(defined_kinds(step.desired.body))
+            if (problem := waiter.failed.get(step.desired.ref)) is not None:
                 self.failed[step.desired.ref] = f"is not served: {problem.reason}"
 
-    def _block(self, step: ApplyStep) -> None:
+    def _block_dependents(self, step: ApplyStep) -> None:
         """Keep back what depends on an object that was not applied."""
         if step.live is not None and step.desired.ref.group_kind in {NAMESPACE, CRD}:
             return  # it is there: what is in it, or of it, can be applied all the same
@@ -352,17 +358,21 @@ class Applier:
 
     def _blocked(self, step: ApplyStep) -> RunFailed | None:
         """Return why an object is kept back; what lacks readiness is no failure of another sort."""
-        one = step.desired
-        what = f"{one.ref} was not applied"
-        if self.lost is not None:
+        desired = step.desired
+        message = f"{desired.ref} was not applied"
+        if self.connection_lost is not None:
             # One request has used up its patience; a thousand need not do so one by one.
-            return RunFailed(what, reason=f"the server has stopped answering: {self.lost.message}")
-        if self.behind is not None:
-            return NotReady(what, reason=f"{self.behind}, of an earlier wave, is not ready")
-        for ref in (*one.depends_on, *sorted(one.needs)):
+            return RunFailed(
+                message, reason=f"the server has stopped answering: {self.connection_lost.message}"
+            )
+        if self.unready_before is not None:
+            return NotReady(
+                message, reason=f"{self.unready_before}, of an earlier wave, is not ready"
+            )
+        for ref in (*desired.depends_on, *sorted(desired.needs)):
             if ref in self.failed:
                 kind = NotReady if self.failed[ref] == _UNREADY else RunFailed
-                return kind(what, reason=f"{ref}, on which it depends, {self.failed[ref]}")
+                return kind(message, reason=f"{ref}, on which it depends, {self.failed[ref]}")
         return None
 
     def _done(

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from applyprune.planning.ownership.ignored_fields import Ignored
 
 NOT_CHECKED = "not checked by the server: its namespace or kind is not there yet"
-CHANGING_HANDS = "not checked by the server in full: some fields have to change hands"
+FIELDS_TRANSFERRED = "not checked by the server in full: some fields have to change hands"
 _NO_KIND = "its kind is not there yet: checked by the schema in its CRD, not by the server"
 _NEW_SCHEMA = (
     "its CRD is about to change: checked by the new schema, merged here, not by the server"
@@ -76,13 +76,13 @@ class ServerDryRun:
     _schemas: Mapping[GVK, Mapping[str, Any] | None] = field(default_factory=dict)
     _changing: frozenset[GVK] = frozenset()
     _served: dict[GVK, bool] = field(default_factory=dict)
-    _compared: dict[Ref, ObjectDiff] = field(default_factory=dict)
+    _diffs: dict[Ref, ObjectDiff] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Read the rules of what is left out; raises UsageError for one that is none."""
         self.rules = [parse_rule(text) for text in self.context.options.diff.ignore]
 
-    def expect(self, steps: Sequence[ApplyStep]) -> None:
+    def set_plan(self, steps: Sequence[ApplyStep]) -> None:
         """Learn which namespaces and kinds the plan itself brings."""
         home = (
             {self.context.applyset.namespace}
@@ -107,13 +107,19 @@ class ServerDryRun:
             for resource in defined_resources(step.desired.body)
         )
 
-    def take(self, ref: Ref) -> Iterator[ObjectDiff]:
+    def take_diff(self, ref: Ref) -> Iterator[ObjectDiff]:
         """Yield the comparison of one object, if there is one, and forget it."""
-        if (compared := self._compared.pop(ref, None)) is not None:
-            yield compared
+        if (diff := self._diffs.pop(ref, None)) is not None:
+            yield diff
 
     def outcome(
-        self, step: ApplyStep, after: LiveObject, *, created: bool, taken: bool, weaker: str = ""
+        self,
+        step: ApplyStep,
+        after: LiveObject,
+        *,
+        created: bool,
+        taken: bool,
+        not_checked: str = "",
     ) -> Outcome:
         """Return what an apply would come to, by the reply to its dry run.
 
@@ -121,84 +127,84 @@ class ServerDryRun:
         then.
         """
         if created or step.live is None:
-            self._compare(step, Outcome.CREATED, None, after.body)
+            self._add_diff(step, Outcome.CREATED, None, after.body)
             return Outcome.CREATED
         if taken and not self.context.options.diff.enabled:
             return Outcome.CONFIGURED
-        one = step.desired
-        before = self.context.cluster.get(one.resource, one.ref, full=True)
+        desired = step.desired
+        before = self.context.cluster.get(desired.resource, desired.ref, full=True)
         body = after.body or {}
         if taken:
             gone = dropped(
                 after, settled_first(step, self.context.applyset), self.context.applyset.manager
             )
             body = without(body, gone)
-            if gone and not weaker:
-                weaker = CHANGING_HANDS
-        status = "status" in one.body
+            if gone and not not_checked:
+                not_checked = FIELDS_TRANSFERRED
+        status = "status" in desired.body
         then, now = (substance(each, status=status) for each in (before.body or {}, body))
         if then == now and not taken:
             return Outcome.UNCHANGED
-        paths = ignored_of(self.rules, one.ref)
-        if then != now and left_out(then, paths) == left_out(now, paths):
+        ignored = ignored_of(self.rules, desired.ref)
+        if then != now and left_out(then, ignored) == left_out(now, ignored):
             return Outcome.UNCHANGED
-        self._compare(step, Outcome.CONFIGURED, before, body, after=after, weaker=weaker)
+        self._add_diff(step, Outcome.CONFIGURED, before, body, after=after, not_checked=not_checked)
         return Outcome.CONFIGURED
 
-    def changing_hands(self, step: ApplyStep, body: Mapping[str, Any]) -> None:
+    def diff_field_transfer(self, step: ApplyStep, body: Mapping[str, Any]) -> None:
         """Compare an object of which some fields are others' until the apply has taken them."""
         if not self.context.options.diff.enabled:
             return
-        one = step.desired
+        desired = step.desired
         after, _ = self.context.cluster.apply(
-            one.resource,
-            one.ref,
+            desired.resource,
+            desired.ref,
             body,
             manager=self.context.applyset.manager,
             force=True,
             dry_run=True,
         )
-        self.outcome(step, after, created=False, taken=True, weaker=CHANGING_HANDS)
+        self.outcome(step, after, created=False, taken=True, not_checked=FIELDS_TRANSFERRED)
 
-    def recreated(self, step: ApplyStep) -> None:
+    def diff_recreate(self, step: ApplyStep) -> None:
         """Compare an object that would be deleted and created anew."""
         if self.context.options.diff.enabled:
-            one = step.desired
-            before = self.context.cluster.get(one.resource, one.ref, full=True)
-            name, namespace = another_name(one.ref.name), one.ref.namespace
+            desired = step.desired
+            before = self.context.cluster.get(desired.resource, desired.ref, full=True)
+            name, namespace = random_name(desired.ref.name), desired.ref.namespace
             body = try_create(
-                self.context.cluster, self.context.applyset, one, name=name, namespace=namespace
+                self.context.cluster, self.context.applyset, desired, name=name, namespace=namespace
             )
-            weaker = "tried under another name"
-            self._compare(step, Outcome.RECREATED, before, body, weaker=weaker)
+            not_checked = "tried under another name"
+            self._add_diff(step, Outcome.RECREATED, before, body, not_checked=not_checked)
 
-    def leaving(self, step: RemoveStep, live: LiveObject, outcome: Outcome) -> None:
+    def diff_delete(self, step: RemoveStep, live: LiveObject, outcome: Outcome) -> None:
         """Compare an object that would be deleted."""
         if not self.context.options.diff.enabled or step.resource is None:
             return
-        weaker = ""
+        not_checked = ""
         try:
             live = self.context.cluster.get(step.resource, step.entry.ref, full=True)
         except ApplypruneError as error:
-            weaker = f"only its metadata could be read: {error.message}"
+            not_checked = f"only its metadata could be read: {error.message}"
         body, _ = masked(substance(live.body or {"metadata": live.metadata}), None)
         ref = step.entry.ref
-        self._compared[ref] = ObjectDiff(ref, outcome, body, None, not_checked=weaker)
+        self._diffs[ref] = ObjectDiff(ref, outcome, body, None, not_checked=not_checked)
 
-    def to_come(self, step: ApplyStep) -> str:
+    def check_new_kind_or_namespace(self, step: ApplyStep) -> str:
         """Return how an object was checked whose namespace or kind the plan itself brings.
 
         Empty when that is not why the server does not know it. Raises the Invalid of a server, or
         RunFailed, when the object cannot be created as it is.
         """
-        one = step.desired
+        desired = step.desired
         if step.action is not Action.CREATE:
             return ""
-        if one.resource.gvk in self._schemas and not self._is_served(one.resource):
+        if desired.resource.gvk in self._schemas and not self._is_served(desired.resource):
             return self._by_schema(step, _NO_KIND)
-        return self._elsewhere(step) if one.ref.namespace in self._namespaces else ""
+        return self._try_other_namespaces(step) if desired.ref.namespace in self._namespaces else ""
 
-    def by_new_schema(self, step: ApplyStep, error: Conflict | Invalid) -> str:
+    def check_by_new_schema(self, step: ApplyStep, error: Conflict | Invalid) -> str:
         """Return how a custom resource was checked that only its CRD of today refuses.
 
         Empty when its CRD is not about to change. Raises RunFailed when it does not fit the new
@@ -214,26 +220,26 @@ class ServerDryRun:
         return self._served[resource.gvk]
 
     def _by_schema(self, step: ApplyStep, how: str) -> str:
-        one = step.desired
+        desired = step.desired
         outcome = Outcome.CREATED if step.live is None else Outcome.CONFIGURED
         before = self._before(step)
-        body = one.body if before is None else sent(one)
-        schema = self._schemas[one.resource.gvk]
+        body = desired.body if before is None else sent(desired)
+        schema = self._schemas[desired.resource.gvk]
         if schema is None:
-            self._compare(step, outcome, before, overlaid(before, body), weaker=NOT_CHECKED)
+            self._add_diff(step, outcome, before, overlaid(before, body), not_checked=NOT_CHECKED)
             return NOT_CHECKED
-        verdict = validate(schema, body)
-        if verdict.violations:
+        report = validate(schema, body)
+        if report.violations:
             error = RunFailed(
-                f"{one.ref} does not fit the schema of its CRD",
-                location=one.origin,
-                reason=verdict.told,
+                f"{desired.ref} does not fit the schema of its CRD",
+                location=desired.origin,
+                reason=report.told,
             )
-            error.field = verdict.violations[0].place
+            error.field = report.violations[0].place
             raise error
-        if verdict.unchecked:
-            how += f"; not checked: {and_more(verdict.unchecked, _SHOWN)}"
-        self._compare(step, outcome, before, overlaid(before, verdict.body), weaker=how)
+        if report.unchecked:
+            how += f"; not checked: {and_more(report.unchecked, _SHOWN)}"
+        self._add_diff(step, outcome, before, overlaid(before, report.body), not_checked=how)
         return how
 
     def _before(self, step: ApplyStep) -> LiveObject | None:
@@ -241,13 +247,13 @@ class ServerDryRun:
             return step.live
         return self.context.cluster.get(step.desired.resource, step.desired.ref, full=True)
 
-    def _elsewhere(self, step: ApplyStep) -> str:
+    def _try_other_namespaces(self, step: ApplyStep) -> str:
         """Try to create the object in a namespace that is there: the set's own, or default."""
-        one = step.desired
-        how, body = NOT_CHECKED, one.body
+        desired = step.desired
+        how, body = NOT_CHECKED, desired.body
         for namespace in dict.fromkeys((self.context.applyset.namespace, "default")):
             try:
-                body = self._try_in(namespace, one)
+                body = self._try_in(namespace, desired)
             except (NotFound, NotServed):
                 continue
             except (Forbidden, Invalid) as error:
@@ -261,22 +267,22 @@ class ServerDryRun:
                     "and policies of its own"
                 )
             break
-        self._compare(step, Outcome.CREATED, None, body, weaker=how)
+        self._add_diff(step, Outcome.CREATED, None, body, not_checked=how)
         return how
 
-    def _try_in(self, namespace: str, one: Desired) -> Mapping[str, Any]:
-        name = one.ref.name
+    def _try_in(self, namespace: str, desired: Desired) -> Mapping[str, Any]:
+        name = desired.ref.name
         try:
             return try_create(
-                self.context.cluster, self.context.applyset, one, name=name, namespace=namespace
+                self.context.cluster, self.context.applyset, desired, name=name, namespace=namespace
             )
         except (AlreadyExists, Conflict):
-            name = another_name(name)
+            name = random_name(name)
             return try_create(
-                self.context.cluster, self.context.applyset, one, name=name, namespace=namespace
+                self.context.cluster, self.context.applyset, desired, name=name, namespace=namespace
             )
 
-    def _compare(
+    def _add_diff(
         self,
         step: ApplyStep,
         outcome: Outcome,
@@ -284,33 +290,37 @@ class ServerDryRun:
         body: Mapping[str, Any] | None,
         *,
         after: LiveObject | None = None,
-        weaker: str = "",
+        not_checked: str = "",
     ) -> None:
         if not self.context.options.diff.enabled:
             return
-        one = step.desired
-        ref, status, paths = one.ref, "status" in one.body, ignored_of(self.rules, one.ref)
+        desired = step.desired
+        ref, status, ignored = (
+            desired.ref,
+            "status" in desired.body,
+            ignored_of(self.rules, desired.ref),
+        )
 
         def fit(state: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
             return None if state is None else substance(state, status=status)
 
         # Masked as a whole: a rule that leaves out the kind, say, must not make it no Secret.
         then, now = (
-            None if state is None else left_out(state, paths)
+            None if state is None else left_out(state, ignored)
             for state in masked(fit(before.body if before else None), fit(body))
         )
         drifted = drifted_from_manifest(
-            one, self.recorded.get(ref), before, self.context.applyset.manager
+            desired, self.recorded.get(ref), before, self.context.applyset.manager
         )
         drift: tuple[Drift, ...] = ()
         if drifted and before is not None and after is not None:
             drift = tuple(
                 drift
                 for drift in manifest_drift(before, after, self.context.applyset)
-                if not any(is_under(from_pointer(drift.path), path) for path in paths)
+                if not any(is_under(from_pointer(drift.path), path) for path in ignored)
             )
-        self._compared[ref] = ObjectDiff(
-            ref, outcome, then, now, one.origin, weaker, drifted=drifted, drift=drift
+        self._diffs[ref] = ObjectDiff(
+            ref, outcome, then, now, desired.origin, not_checked, drifted=drifted, drift=drift
         )
 
 
@@ -318,25 +328,25 @@ _NAME = 40
 
 
 def try_create(
-    cluster: Cluster, target: ApplySetIdentity, one: Desired, *, name: str, namespace: str
+    cluster: Cluster, applyset: ApplySetIdentity, desired: Desired, *, name: str, namespace: str
 ) -> Mapping[str, Any]:
     """Return the object as the server would create it there, with its own name and namespace.
 
     Raises the errors of an apply; a Conflict when something of that name is there.
     """
-    where = renamed(one.body, name=name, namespace=namespace)
+    where = renamed(desired.body, name=name, namespace=namespace)
     body = {**where, "metadata": {**where["metadata"], "resourceVersion": "1"}}
     live, _ = cluster.apply(
-        one.resource,
-        replace(one.ref, name=name, namespace=namespace),
+        desired.resource,
+        replace(desired.ref, name=name, namespace=namespace),
         body,
-        manager=target.manager,
+        manager=applyset.manager,
         force=False,
         dry_run=True,
     )
-    return renamed(live.body or {}, name=one.ref.name, namespace=one.ref.namespace)
+    return renamed(live.body or {}, name=desired.ref.name, namespace=desired.ref.namespace)
 
 
-def another_name(name: str) -> str:
+def random_name(name: str) -> str:
     """Return a name that nobody has."""
     return f"{name[:_NAME].rstrip('-.')}-{secrets.token_hex(4)}"

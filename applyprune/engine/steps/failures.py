@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from applyprune.engine.listing import ContentCounter, list_all
+from applyprune.engine.listing import ContentCounter, list_kinds
 from applyprune.errors import ApplypruneError, Conflict, Invalid, NotServed, as_problem
 from applyprune.model.display import and_more
 from applyprune.model.problem import Mark
@@ -50,79 +50,79 @@ _NO_HOME = 'namespaces "{}" not found'
 _DEAD_VERSION = "to an invalid group/version"
 
 
-def _explained(
-    error: Conflict, one: Desired, cluster: Cluster
+def _explain_conflict(
+    error: Conflict, desired: Desired, cluster: Cluster
 ) -> tuple[Conflict, tuple[ManagerConflict, ...]]:
     """Return a conflict in words and as data, with the values of both sides."""
-    scalers = _autoscalers(one, cluster) if is_about_scale(error) else ()
-    live = _live(one, cluster)
-    conflicts = conflicts_of(error, one, live)
-    return explain(error, one, live, scalers, datetime.now(UTC)), conflicts
+    scalers = _autoscalers(desired, cluster) if is_about_scale(error) else ()
+    live = _live(desired, cluster)
+    conflicts = conflicts_of(error, desired, live)
+    return explain(error, desired, live, scalers, datetime.now(UTC)), conflicts
 
 
-def _live(one: Desired, cluster: Cluster) -> LiveObject | None:
+def _live(desired: Desired, cluster: Cluster) -> LiveObject | None:
     try:
-        return cluster.get(one.resource, one.ref, full=True)
+        return cluster.get(desired.resource, desired.ref, full=True)
     except ApplypruneError:
         return None
 
 
-def _autoscalers(one: Desired, cluster: Cluster) -> Sequence[Mapping[str, Any]]:
+def _autoscalers(desired: Desired, cluster: Cluster) -> Sequence[Mapping[str, Any]]:
     try:
-        found = cluster.list(AUTOSCALERS, namespace=one.ref.namespace, full=True)
+        found = cluster.list(AUTOSCALERS, namespace=desired.ref.namespace, full=True)
     except ApplypruneError:
         return ()
     return [live.body for live in found if live.body is not None]
 
 
-def explained_problem(error: ApplypruneError, one: Desired, cluster: Cluster) -> Problem:
+def apply_problem(error: ApplypruneError, desired: Desired, cluster: Cluster) -> Problem:
     """Return the failure of one object as a value that names it, and the fields it is about.
 
     A conflict is told in full, and with one field that the schema does not know all others.
     """
     conflicts: tuple[ManagerConflict, ...] = ()
     if isinstance(error, Conflict) and error.causes:
-        error, conflicts = _explained(error, one, cluster)
-    problem = replace(as_problem(error, where=one.origin), conflicts=conflicts)
+        error, conflicts = _explain_conflict(error, desired, cluster)
+    problem = replace(as_problem(error, where=desired.origin), conflicts=conflicts)
     if isinstance(error, Conflict | Invalid):
-        problem = _about_fields(problem, error, one, cluster)
-    elif isinstance(error, NotServed) and error.message == _NO_HOME.format(one.ref.namespace):
+        problem = _about_fields(problem, error, desired, cluster)
+    elif isinstance(error, NotServed) and error.message == _NO_HOME.format(desired.ref.namespace):
         problem = replace(
             problem,
-            message=f"{one.ref}: there is no namespace {one.ref.namespace}",
+            message=f"{desired.ref}: there is no namespace {desired.ref.namespace}",
             reason="",
             hint="Add the Namespace to the manifests, or create it first: "
-            f"kubectl create namespace {one.ref.namespace}",
+            f"kubectl create namespace {desired.ref.namespace}",
             field=("metadata", "namespace"),
         )
     if _DEAD_VERSION in problem.message and not problem.hint:
         hint = (
             "A field manager's entry names a version that is not served any more. To clear them "
-            f"all: kubectl patch {one.ref.short} --type=json -p "
+            f"all: kubectl patch {desired.ref.short} --type=json -p "
             """'[{"op":"replace","path":"/metadata/managedFields","value":[{}]}]'"""
         )
         problem = replace(problem, hint=hint)
-    if not error.location and str(one.ref) not in problem.message:
-        problem = replace(problem, message=f"{one.ref}: {problem.message}")
+    if not error.location and str(desired.ref) not in problem.message:
+        problem = replace(problem, message=f"{desired.ref}: {problem.message}")
     return problem
 
 
 def _about_fields(
-    problem: Problem, error: Conflict | Invalid, one: Desired, cluster: Cluster
+    problem: Problem, error: Conflict | Invalid, desired: Desired, cluster: Cluster
 ) -> Problem:
-    marks = error_fields(error, one.body)
-    what, hint = clean_message(problem.message), problem.hint or advice(error)
+    marks = error_fields(error, desired.body)
+    message, hint = clean_message(problem.message), problem.hint or advice(error)
     if is_unknown_field(error):
-        unknown = _unknown_fields(one, cluster)
+        unknown = _unknown_fields(desired, cluster)
         if len(unknown) > 1:
             marks = unknown
             names = and_more([dotted(mark.field) for mark in unknown], _NAMED)
-            what = f"{len(unknown)} fields that {one.resource.gvk} does not have: {names}"
+            message = f"{len(unknown)} fields that {desired.resource.gvk} does not have: {names}"
         elif unknown and unknown[0].note:
             hint = unknown[0].note
     return replace(
         problem,
-        message=what,
+        message=message,
         # Where the field is known, the request that it was sent by tells nothing more.
         reason="" if marks and isinstance(error, Invalid) else problem.reason,
         hint=hint,
@@ -131,44 +131,44 @@ def _about_fields(
     )
 
 
-def _unknown_fields(one: Desired, cluster: Cluster) -> tuple[Mark, ...]:
+def _unknown_fields(desired: Desired, cluster: Cluster) -> tuple[Mark, ...]:
     """Return the fields that the server does not know, each with what may have been meant."""
     try:
-        schema, schemas = cluster.schema(one.resource)
+        schema, schemas = cluster.schema(desired.resource)
     except ApplypruneError:
         return ()
     return tuple(
         Mark(path, did_you_mean(str(path[-1]), known))
-        for path, known in unknown_fields(one.body, schema, schemas)
+        for path, known in unknown_fields(desired.body, schema, schemas)
     )
 
 
 _COUNTED = 5
 
 
-def diagnoses(
-    lives: Sequence[LiveObject], pruning: Collection[Ref], cluster: Cluster, workers: WorkerPool
+def stuck_deletions(
+    objects: Sequence[LiveObject], pruning: Collection[Ref], cluster: Cluster, workers: WorkerPool
 ) -> Mapping[Ref, str]:
     """Return what holds each object that is deleted but not gone, as it was last read in full.
 
     Only the first few Namespaces and CRDs are looked into: each costs a LIST a kind.
     """
-    if not lives:
+    if not objects:
         return {}
     workloads = _workloads(cluster, workers)
-    holders = [live for live in lives if live.ref.group_kind in {NAMESPACE, CRD}][:_COUNTED]
+    holders = [live for live in objects if live.ref.group_kind in {NAMESPACE, CRD}][:_COUNTED]
     remains = {live.ref: _remains(live.ref, cluster, workers) for live in holders}
     return {
         live.ref: diagnose(
             live, workloads=workloads, pruning=pruning, remains=remains.get(live.ref)
         )
-        for live in lives
+        for live in objects
     }
 
 
 def _workloads(cluster: Cluster, workers: WorkerPool) -> CascadeContents:
     try:
-        found, failures = list_all(
+        found, failures = list_kinds(
             cluster, workers, (DEPLOYMENTS, STATEFUL_SETS, DAEMON_SETS), full=True
         )
         workers.check()
@@ -180,7 +180,9 @@ def _workloads(cluster: Cluster, workers: WorkerPool) -> CascadeContents:
 def _remains(ref: Ref, cluster: Cluster, workers: WorkerPool) -> CascadeContents:
     try:
         workers.check()
-        contents = ContentCounter(cluster, workers, cluster.catalogue(), frozenset()).contents(ref)
+        contents = ContentCounter(cluster, workers, cluster.resource_map(), frozenset()).contents(
+            ref
+        )
         workers.check()
     except ApplypruneError as error:
         return CascadeContents((), error.message)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from applyprune.engine.inventory_lock import DELETE_TIMEOUT, WRITE_MARGIN
 from applyprune.engine.listing import ContentCounter
 from applyprune.engine.snapshot_reader import SnapshotReader
-from applyprune.engine.steps.failures import diagnoses
+from applyprune.engine.steps.failures import stuck_deletions
 from applyprune.engine.steps.wait_deleted import DeletedObject, DeletionWait, Gone
 from applyprune.errors import (
     ApplypruneError,
@@ -59,16 +59,16 @@ class Pruner:
     """
 
     context: RunContext
-    world: ClusterSnapshot
+    snapshot: ClusterSnapshot
     applied: frozenset[str]
-    pretender: ServerDryRun
+    dry_run: ServerDryRun
     gone: set[Ref] = field(default_factory=set)
-    going: frozenset[str] = frozenset()
+    deleting: frozenset[str] = frozenset()
     leaving: frozenset[Ref] = frozenset()
 
     def run(self, steps: Sequence[RemoveStep]) -> Iterator[Event]:
         """Yield an event for each step; a wave that fails keeps every wave below it."""
-        self.going = frozenset(
+        self.deleting = frozenset(
             step.live.uid for step in steps if step.action is Action.DELETE and step.live
         )
         self.leaving = frozenset(step.entry.ref for step in steps)
@@ -81,12 +81,12 @@ class Pruner:
                 continue
             deleted: list[DeletedObject] = []
             ordered = self.context.options.diff.enabled
-            batch = list(self._recounted(batch))
+            batch = list(self._recount(batch))
             for done in self.context.workers.each(self._step, batch, in_order=ordered):
                 if isinstance(done, DeletedObject):
                     deleted.append(done)
                     continue
-                yield from self.pretender.take(done.ref)
+                yield from self.dry_run.take_diff(done.ref)
                 if done.outcome is Outcome.FAILED:
                     failed = failed or f"{done.ref.short} could not be removed"
                 yield done
@@ -94,7 +94,7 @@ class Pruner:
                 if isinstance(event, ObjectDone) and event.outcome is Outcome.FAILED:
                     failed = failed or f"{event.ref.short} is still there"
                 yield event
-            self.context.stop.check()
+            self.context.cancellation.check()
 
     def _step(self, step: RemoveStep) -> ObjectDone | DeletedObject:
         """Process one entry; returns its object if that is deleted but not gone yet."""
@@ -138,7 +138,7 @@ class Pruner:
             self.context.lock.ensure(WRITE_MARGIN)
             cluster = self.context.cluster
             live = cluster.get(step.resource, step.entry.ref)
-            self._still_the_same(step, live)
+            self._check_uid(step, live)
             try:
                 cluster.patch(
                     step.resource,
@@ -149,7 +149,7 @@ class Pruner:
                 return self._done(step.entry.ref, Outcome.REMOVED_FROM_INVENTORY, "it is gone")
         return self._done(step.entry.ref, Outcome.ORPHANED, step.reason)
 
-    def _still_the_same(self, step: RemoveStep, live: LiveObject) -> None:
+    def _check_uid(self, step: RemoveStep, live: LiveObject) -> None:
         if step.live is not None and live.uid != step.live.uid:
             raise Conflict("it was re-created meanwhile", code=409)
 
@@ -175,11 +175,11 @@ class Pruner:
                 gone = True
             except (Unreachable, Unavailable):
                 # The reply is lost, the delete perhaps not.
-                if dry or not self._is_going(step, live):
+                if dry or not self._is_deleting(step, live):
                     raise
                 gone = False
             if dry:
-                self.pretender.leaving(step, live, self._deleted())
+                self.dry_run.diff_delete(step, live, self._deleted())
             if gone or dry:
                 return self._done(entry.ref, self._deleted())
         elif dry:
@@ -190,64 +190,64 @@ class Pruner:
     def _reader(self) -> SnapshotReader:
         return SnapshotReader(self.context.cluster, self.context.workers, self.context.applyset)
 
-    def _census(self) -> ContentCounter:
+    def _counter(self) -> ContentCounter:
         """Return what counts once more, by what the server serves now."""
         cluster, workers = self.context.cluster, self.context.workers
-        return ContentCounter(cluster, workers, cluster.catalogue(), self.leaving)
+        return ContentCounter(cluster, workers, cluster.resource_map(), self.leaving)
 
-    def _recounted(self, batch: Sequence[RemoveStep]) -> Sequence[RemoveStep]:
+    def _recount(self, batch: Sequence[RemoveStep]) -> Sequence[RemoveStep]:
         """Refuse a Namespace or CRD that has come to hold more since its contents were counted."""
-        doubtful = {
+        to_recount = {
             step.entry.ref
             for step in batch
             if step.action is Action.DELETE
             and step.entry.ref.group_kind in {NAMESPACE, CRD}
             and not step.entry.ref.is_among(self.context.options.prune.allow_cascade)
         }
-        if not doubtful or self.context.options.dry_run is not DryRun.OFF:
+        if not to_recount or self.context.options.dry_run is not DryRun.OFF:
             return batch
         # Discovery follows a CRD that this run has just deleted by seconds, and till then lists a
         # kind that cannot be read.
         deadline = time.monotonic() + _DISCOVERY_LAG
         while True:
-            census = self._census()
-            contents = {ref: census.contents(ref) for ref in sorted(doubtful)}
-            if not any(one.uncounted for one in contents.values()):
+            counter = self._counter()
+            contents = {ref: counter.contents(ref) for ref in sorted(to_recount)}
+            if not any(counted.uncounted for counted in contents.values()):
                 break
-            if self.context.stop.requested or time.monotonic() > deadline:
+            if self.context.cancellation.requested or time.monotonic() > deadline:
                 break
-            self.context.stop.wait(_SETTLING_PAUSE)
+            self.context.cancellation.wait(_SETTLING_PAUSE)
         return [
-            self._unless_grown(step, contents[step.entry.ref])
-            if step.entry.ref in doubtful
+            self._refuse_if_grown(step, contents[step.entry.ref])
+            if step.entry.ref in to_recount
             else step
             for step in batch
         ]
 
-    def _unless_grown(self, step: RemoveStep, contents: CascadeContents) -> RemoveStep:
+    def _refuse_if_grown(self, step: RemoveStep, contents: CascadeContents) -> RemoveStep:
         ref = step.entry.ref
-        before = self.world.contents.get(ref, CascadeContents(()))
+        before = self.snapshot.contents.get(ref, CascadeContents(()))
         # What was there has been judged, and what is on its way out needs no judgement.
-        known = self.going | {live.uid for live in before.objects}
+        known = self.deleting | {live.uid for live in before.objects}
         here = tuple(live for live in contents.objects if not live.terminating)
         cascade = cascade_of(CascadeContents(here, contents.uncounted), known)
         if not (cascade.foreign or cascade.uncounted):
             return step
-        why = f"cannot be counted: {cascade.uncounted}"
+        reason = f"cannot be counted: {cascade.uncounted}"
         if cascade.foreign:
-            why = and_more(cascade.foreign, _SHOWN)
+            reason = and_more(cascade.foreign, _SHOWN)
         problem = PruneRefused(
             f"{ref.short} was not deleted",
-            reason=f"since the plan was made there is more that it would take along: {why}",
+            reason=f"since the plan was made there is more that it would take along: {reason}",
             hint="Run again to decide about it.",
         )
         return replace(step, action=Action.REFUSE, problem=as_problem(problem))
 
-    def _is_going(self, step: RemoveStep, live: LiveObject) -> bool:
+    def _is_deleting(self, step: RemoveStep, live: LiveObject) -> bool:
         """Return whether the object is gone, or on its way."""
         if step.resource is None:
             return False
-        state = self._reader.one(step.resource, step.entry.ref)
+        state = self._reader.read_object(step.resource, step.entry.ref)
         if isinstance(state, LiveObject):
             return state.uid == live.uid and state.terminating
         return isinstance(state, Absent) and state.proven
@@ -255,13 +255,13 @@ class Pruner:
     def _decide_again(self, step: RemoveStep) -> RemoveStep:
         if step.resource is None:
             return step
-        state = self._reader.one(step.resource, step.entry.ref)
-        world = replace(self.world, states={**self.world.states, step.entry.ref: state})
+        state = self._reader.read_object(step.resource, step.entry.ref)
+        snapshot = replace(self.snapshot, states={**self.snapshot.states, step.entry.ref: state})
         # An entry that no reply had confirmed is bound to the object that the plan saw.
         entry = step.entry
         if not entry.uid and step.live is not None:
             entry = replace(entry, uid=step.live.uid)
-        again = remove_step(entry, world, self.context.applyset, self.context.options)
+        again = remove_step(entry, snapshot, self.context.applyset, self.context.options)
         if again.action is Action.DELETE and step.action is not Action.DELETE:
             # Only the plan, as a whole, may say that something is deleted.
             raise RunFailed(
@@ -274,25 +274,25 @@ class Pruner:
         self, deleted: Sequence[DeletedObject], steps: Sequence[RemoveStep]
     ) -> Iterator[Event]:
         """Wait until each object is gone; yields a failure for each that is not at the timeout."""
-        stop = self.context.stop
-        wait = DeletionWait(deleted, self.context.options.wait.timeout, stop)
+        cancellation = self.context.cancellation
+        wait = DeletionWait(deleted, self.context.options.wait.timeout, cancellation)
         for event in wait.events(lambda left: self.context.workers.each(self._look, left)):
             yield self._done(event.ref, self._deleted()) if isinstance(event, Gone) else event
-        if stop.requested:
+        if cancellation.requested:
             return
         pruning = {step.entry.ref for step in steps if step.action is Action.DELETE}
         stuck = [wait.last[left.ref] for left in wait.pending if left.ref in wait.last]
-        whys = diagnoses(stuck, pruning, self.context.cluster, self.context.workers)
+        reasons = stuck_deletions(stuck, pruning, self.context.cluster, self.context.workers)
         for left in wait.pending:
             error = NotReady(
                 f"{left.ref} is deleted but not gone yet",
-                reason=whys.get(left.ref, "its state could not be read"),
+                reason=reasons.get(left.ref, "its state could not be read"),
                 hint="It stays in the inventory; run again to go on.",
             )
             yield ObjectDone(left.ref, Outcome.FAILED, problem=as_problem(error))
 
     def _look(self, deleted: DeletedObject) -> tuple[DeletedObject, State]:
-        return deleted, self._reader.one(deleted.resource, deleted.ref, full=True)
+        return deleted, self._reader.read_object(deleted.resource, deleted.ref, full=True)
 
     def _deleted(self) -> Outcome:
         return Outcome.DELETED if self.context.options.mode is Mode.DELETE else Outcome.PRUNED
@@ -302,6 +302,6 @@ class Pruner:
             self.gone.add(ref)
         return ObjectDone(ref, outcome, reason=reason)
 
-    def _skipped(self, step: RemoveStep, why: str) -> ObjectDone:
-        problem: Problem = as_problem(RunFailed(f"{step.entry.ref} was not deleted", reason=why))
+    def _skipped(self, step: RemoveStep, reason: str) -> ObjectDone:
+        problem: Problem = as_problem(RunFailed(f"{step.entry.ref} was not deleted", reason=reason))
         return ObjectDone(step.entry.ref, Outcome.SKIPPED, problem=problem)

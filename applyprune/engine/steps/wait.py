@@ -18,8 +18,8 @@ from applyprune.engine.informer import (
     Upserted,
     WatchFailed,
     WatchScope,
-    narrower,
-    sources,
+    namespace_scopes,
+    watch_scopes,
 )
 from applyprune.errors import (
     ApplypruneError,
@@ -68,7 +68,7 @@ if TYPE_CHECKING:
     Body = Mapping[str, Any]
 
 _TURN = 0.5
-_LOOK_CLOSER_AFTER = 2.0
+_WATCH_RELATED_AFTER = 2.0
 _SAY_EVERY = 1.0
 _SHOWN = 5
 
@@ -81,121 +81,121 @@ class ReadinessWaiter:
     """
 
     cluster: Cluster
-    stop: Cancellation
-    target: ApplySetIdentity
+    cancellation: Cancellation
+    applyset: ApplySetIdentity
     timeout: float
     patient: bool = False
     problems: dict[Ref, Problem] = field(default_factory=dict)
-    left: set[Ref] = field(default_factory=set)
+    not_ready: set[Ref] = field(default_factory=set)
     _live: dict[Ref, LiveObject | None] = field(default_factory=dict)
     _uids: dict[Ref, str] = field(default_factory=dict)
     _last: dict[Ref, LiveObject] = field(default_factory=dict)
-    _around: dict[WatchScope, dict[Ref, LiveObject]] = field(default_factory=dict)
+    _related: dict[WatchScope, dict[Ref, LiveObject]] = field(default_factory=dict)
     _by_uid: dict[WatchScope, dict[str, list[Body]]] = field(default_factory=dict)
     _unread: dict[WatchScope, str] = field(default_factory=dict)
 
-    def run(self, awaited: Sequence[Awaited]) -> Iterator[Event]:
+    def run(self, objects: Sequence[Awaited]) -> Iterator[Event]:
         """Yield who is ready and what is waited for; return when all are, or it is no use."""
-        pending = {one.ref: one for one in awaited}
-        self.left.update(pending)
+        pending = {awaited.ref: awaited for awaited in objects}
+        self.not_ready.update(pending)
         if not pending:
             return
-        feeds = Informer(self.cluster)
+        informer = Informer(self.cluster)
         try:
-            wanted = [(one.resource, one.ref) for one in awaited]
-            for source in sources(wanted, f"{PART_OF}={self.target.id}"):
-                feeds.open(source)
-            yield from self._watch(pending, feeds)
+            wanted = [(awaited.resource, awaited.ref) for awaited in objects]
+            for source in watch_scopes(wanted, f"{PART_OF}={self.applyset.id}"):
+                informer.open(source)
+            yield from self._watch(pending, informer)
         finally:
-            feeds.close()
+            informer.close()
 
-    def _watch(self, pending: dict[Ref, Awaited], feeds: Informer) -> Iterator[Event]:
+    def _watch(self, pending: dict[Ref, Awaited], informer: Informer) -> Iterator[Event]:
         began = time.monotonic()
-        said = 0.0
+        reported_at = 0.0
         while pending:
-            for news in feeds.news(_TURN):
-                self._take_in(news)
-                for source in narrower(news, pending):
-                    feeds.open(source)
-            self.stop.check()
+            for change in informer.changes(_TURN):
+                self._update(change)
+                for source in namespace_scopes(change, pending):
+                    informer.open(source)
+            self.cancellation.check()
             elapsed = time.monotonic() - began
-            states = {ref: self._state(one) for ref, one in pending.items()}
+            states = {ref: self._state(awaited) for ref, awaited in pending.items()}
             for ref, state in states.items():
                 if state.status is Status.CURRENT:
                     del pending[ref]
-                    self.left.discard(ref)
+                    self.not_ready.discard(ref)
                     yield ReadinessReported(ref, state, elapsed)
             lost = [ref for ref in pending if states[ref].status is Status.FAILED]
             late = elapsed > self.timeout
             if lost or (pending and late):
-                yield from self._give_up(lost or list(pending), pending, states, elapsed)
+                yield from self._report_not_ready(lost or list(pending), pending, states, elapsed)
                 if late or not self.patient:
                     return
                 for ref in lost:
                     del pending[ref]
-            if elapsed > _LOOK_CLOSER_AFTER:
-                self._look_closer(pending, feeds)
-            if pending and elapsed - said > _SAY_EVERY:
-                said = elapsed
-                whys = {ref: states[ref].message for ref in pending}
-                yield waiting(whys, "ready", elapsed, self.timeout)
+            if elapsed > _WATCH_RELATED_AFTER:
+                self._watch_related(pending, informer)
+            if pending and elapsed - reported_at > _SAY_EVERY:
+                reported_at = elapsed
+                reasons = {ref: states[ref].message for ref in pending}
+                yield waiting(reasons, "ready", elapsed, self.timeout)
 
-    def _look_closer(self, pending: Mapping[Ref, Awaited], feeds: Informer) -> None:
+    def _watch_related(self, pending: Mapping[Ref, Awaited], informer: Informer) -> None:
         """Watch the Pods and warnings around workloads that are not ready at once."""
         for ref in pending:
             if ref.group_kind in WITH_PODS:
                 for resource in (PODS, REPLICA_SETS, EVENTS):
-                    feeds.open(WatchScope(resource, ref.namespace))
+                    informer.open(WatchScope(resource, ref.namespace))
 
-    def _take_in(self, news: Change) -> None:
-        source = news.source
-        if isinstance(news, WatchFailed):
-            self._unread[source] = str(news.error)
+    def _update(self, change: Change) -> None:
+        source = change.source
+        if isinstance(change, WatchFailed):
+            self._unread[source] = str(change.error)
             return
         self._unread.pop(source, None)
         if not source.selector:
             self._by_uid.pop(source, None)
-            known = self._around.setdefault(source, {})
-            if isinstance(news, Listed):
+            known = self._related.setdefault(source, {})
+            if isinstance(change, Listed):
                 known.clear()
-                known.update(news.lives)
-            elif news.live is None:
-                known.pop(news.ref, None)
+                known.update(change.objects)
+            elif change.live is None:
+                known.pop(change.ref, None)
             else:
-                known[news.ref] = news.live
+                known[change.ref] = change.live
             return
-        if isinstance(news, Upserted):
-            self._live[news.ref] = news.live
-            if news.live is not None:
-                self._last[news.ref] = news.live
+        if isinstance(change, Upserted):
+            self._live[change.ref] = change.live
+            if change.live is not None:
+                self._last[change.ref] = change.live
             return
         here = (source.resource.group_kind, source.namespace)
         for ref in list(self._live):
             if (ref.group_kind, source.namespace and ref.namespace) == here:
                 self._live[ref] = None
-        self._live.update(news.lives)
-        self._last.update(news.lives)
+        self._live.update(change.objects)
+        self._last.update(change.objects)
         # From now on what the list does not name is known to be gone.
-        self._around.setdefault(source, {})
+        self._related.setdefault(source, {})
 
-    def _state(self, one: Awaited) -> Readiness:
-        live = self._live.get(one.ref)
-        waited = time.monotonic() - one.since
+    def _state(self, awaited: Awaited) -> Readiness:
+        live = self._live.get(awaited.ref)
+        waited = time.monotonic() - awaited.since
         if live is None or live.body is None:
-            return self._absent(one)
-        if live.uid != self._uids.setdefault(one.ref, live.uid):
+            return self._absent(awaited)
+        if live.uid != self._uids.setdefault(awaited.ref, live.uid):
             return Readiness(Status.FAILED, "somebody has deleted it, and made another one")
-        if live.labels.get(PART_OF) != self.target.id:
+        if live.labels.get(PART_OF) != self.applyset.id:
             # No watch of the set's objects tells of it any more.
             return Readiness(Status.FAILED, "somebody has taken the set's label from it")
         state = assess(
             live.body,
             waited=waited,
-            has_status=one.has_status,
-            rule=one.rule,
-            job_started=one.job_started,
+            has_status=awaited.has_status,
+            rule=awaited.rule,
+            job_started=awaited.job_started,
         )
-        if state.status is not Status.IN_PROGRESS or one.ref.group_kind not in WITH_PODS:
+        if state.status is not Status.IN_PROGRESS or awaited.ref.group_kind not in WITH_PODS:
             return state
         if problem := pods_problem(self._pods(live), waited=waited):
             return problem
@@ -203,17 +203,17 @@ class ReadinessWaiter:
             return Readiness(Status.FAILED, f"its Pods are refused: {refused}")
         return state
 
-    def _absent(self, one: Awaited) -> Readiness:
+    def _absent(self, awaited: Awaited) -> Readiness:
         places = [
-            WatchScope(one.resource, home, f"{PART_OF}={self.target.id}")
-            for home in (one.ref.namespace, "")
+            WatchScope(awaited.resource, namespace, f"{PART_OF}={self.applyset.id}")
+            for namespace in (awaited.ref.namespace, "")
         ]
-        if not any(place in self._around and place not in self._unread for place in places):
+        if not any(place in self._related and place not in self._unread for place in places):
             unread = [self._unread[place] for place in places if place in self._unread]
             return Readiness(Status.UNKNOWN, (unread or ["it has not been read yet"])[0])
-        if one.has_ttl:
-            last = self._last.get(one.ref)
-            state = assess(last.body, rule=one.rule) if last and last.body else None
+        if awaited.has_ttl:
+            last = self._last.get(awaited.ref)
+            state = assess(last.body, rule=awaited.rule) if last and last.body else None
             if state is not None and state.status is Status.FAILED:
                 return state  # what removed it does so to failed ones as well
             return Readiness(Status.CURRENT, "it has finished, and its TTL removed it")
@@ -238,12 +238,12 @@ class ReadinessWaiter:
         found = self._by_uid.get(source)
         if found is None:
             found = self._by_uid[source] = {}
-            for live in self._around.get(source, {}).values():
+            for live in self._related.get(source, {}).values():
                 if live.body is not None:
                     found.setdefault(_subject(live.body), []).append(live.body)
         return found.get(uid, ())
 
-    def _give_up(
+    def _report_not_ready(
         self,
         lost: Sequence[Ref],
         pending: Mapping[Ref, Awaited],
@@ -253,20 +253,20 @@ class ReadinessWaiter:
         """Say why each is not ready, with its last warnings; the others were still on their way."""
         others = sorted(set(pending) - set(lost))
         for ref in sorted(lost):
-            state, one = states[ref], pending[ref]
+            state, awaited = states[ref], pending[ref]
             told = "will not be ready" if state.status is Status.FAILED else "is not ready in time"
             hint = f"Not ready yet either: {and_more(others, _SHOWN)}" if others else ""
-            words = (state.message, *self._last_words(ref, state.message))
+            words = (state.message, *self._new_warnings(ref, state.message))
             error = NotReady(
                 f"{ref} {told}",
-                location=one.origin,
+                location=awaited.origin,
                 reason="; ".join(part for part in words if part),
                 hint=hint,
             )
             self.problems[ref] = as_problem(error)
             yield ReadinessReported(ref, state, elapsed, self.problems[ref])
 
-    def _last_words(self, ref: Ref, told: str) -> Sequence[str]:
+    def _new_warnings(self, ref: Ref, told: str) -> Sequence[str]:
         """Return the newest warnings about an object and its Pods that were not told already."""
         live = self._live.get(ref)
         if live is None or live.body is None:
@@ -290,7 +290,7 @@ def _subject(body: Body) -> str:
 
 
 @dataclass(slots=True)
-class Expectations:
+class ReadinessRules:
     """The rules of one run; making it compiles them all, before anything is written."""
 
     cluster: Cluster
@@ -305,48 +305,50 @@ class Expectations:
         errors: list[InputError] = []
         for name, text in self.options.wait.ready_when:
             self._kinds[_kind_of(name)] = compile_rule(text, where=f"--ready-when {name}")
-        for one in self.desired:
-            if one.ready_when and one.ready_when not in self._texts:
+        for desired in self.desired:
+            if desired.ready_when and desired.ready_when not in self._texts:
                 try:
-                    rule = compile_rule(one.ready_when, where=str(one.origin))
+                    rule = compile_rule(desired.ready_when, where=str(desired.origin))
                 except InputError as error:
-                    error.origin = one.origin
+                    error.origin = desired.origin
                     error.field = ("metadata", "annotations", READY_WHEN)
                     errors.append(error)
                 else:
-                    self._texts[one.ready_when] = rule
-            if one.ref.group_kind == CRD:
-                for kind in defined_kinds(one.body):
-                    self._statuses[kind] = has_status(one.body)
+                    self._texts[desired.ready_when] = rule
+            if desired.ref.group_kind == CRD:
+                for kind in defined_kinds(desired.body):
+                    self._statuses[kind] = has_status(desired.body)
         raise_all(errors)
 
     def of(self, ones: Iterable[Desired], since: Mapping[Ref, float]) -> Sequence[Awaited]:
         """Return those of ``ones`` that there is anything to wait for, applied at ``since``."""
         return [
             Awaited(
-                ref=one.ref,
-                resource=one.resource,
-                since=since[one.ref],
-                origin=one.origin,
-                has_ttl=one.has_ttl,
-                has_status=self._has_status(one),
-                job_started=one.wait == Wait.STARTED,
-                rule=self._texts.get(one.ready_when) or self._kinds.get(self._key(one)),
+                ref=desired.ref,
+                resource=desired.resource,
+                since=since[desired.ref],
+                origin=desired.origin,
+                has_ttl=desired.has_ttl,
+                has_status=self._has_status(desired),
+                job_started=desired.wait == Wait.STARTED,
+                rule=self._texts.get(desired.ready_when) or self._kinds.get(self._key(desired)),
             )
-            for one in ones
-            if is_awaited(one, has_rule=bool(one.ready_when) or self._key(one) in self._kinds)
+            for desired in ones
+            if is_awaited(
+                desired, has_rule=bool(desired.ready_when) or self._key(desired) in self._kinds
+            )
         ]
 
-    def _key(self, one: Desired) -> GroupKind:
-        kind = one.ref.group_kind
+    def _key(self, desired: Desired) -> GroupKind:
+        kind = desired.ref.group_kind
         return GroupKind(kind.group, kind.kind.lower())
 
-    def _has_status(self, one: Desired) -> bool:
-        kind = one.ref.group_kind
+    def _has_status(self, desired: Desired) -> bool:
+        kind = desired.ref.group_kind
         if is_built_in(kind.group):
             return False
         if kind not in self._statuses:
-            name = Ref(CRD.group, CRD.kind, "", one.resource.full_plural)
+            name = Ref(CRD.group, CRD.kind, "", desired.resource.full_plural)
             try:
                 body = self.cluster.get(DEFINITIONS, name, full=True).body or {}
             except ApplypruneError:

@@ -37,50 +37,50 @@ class CrdWaiter:
     context: RunContext
     failed: dict[Ref, Problem] = field(default_factory=dict)
 
-    def run(self, definitions: Sequence[Desired]) -> Iterator[Event]:
+    def run(self, crds: Sequence[Desired]) -> Iterator[Event]:
         """Yield what is waited for; return when all are served or the time is up."""
         began = time.monotonic()
-        pending = list(definitions)
+        pending = list(crds)
         pause, timeout = _FIRST_PAUSE, self.context.options.wait.timeout
-        said = 0.0
+        reported_at = 0.0
         while pending:
             ready = dict(self.context.workers.each(self._served, pending))
-            self.context.stop.check()
-            pending = [one for one in pending if not ready[one.ref] and one.ref not in self.failed]
+            self.context.cancellation.check()
+            pending = [crd for crd in pending if not ready[crd.ref] and crd.ref not in self.failed]
             if not pending:
                 break
             elapsed = time.monotonic() - began
             if elapsed > timeout:
-                for one in pending:
-                    self._fail(one, "it was not Established and served in time")
+                for crd in pending:
+                    self._fail(crd, "it was not Established and served in time")
                 break
-            if elapsed - said > _SAY_AFTER:
-                said = elapsed
+            if elapsed - reported_at > _SAY_AFTER:
+                reported_at = elapsed
                 self._find_refused(pending)
-                whys = dict.fromkeys((one.ref for one in pending), "")
-                yield waiting(whys, "served", elapsed, timeout)
-            self.context.stop.wait(pause)
+                reasons = dict.fromkeys((crd.ref for crd in pending), "")
+                yield waiting(reasons, "served", elapsed, timeout)
+            self.context.cancellation.wait(pause)
             pause = min(pause * 1.5, _LONGEST_PAUSE)
         for problem in self.failed.values():
             yield WarningRaised(problem)
 
-    def _served(self, one: Desired) -> tuple[Ref, bool]:
+    def _served(self, crd: Desired) -> tuple[Ref, bool]:
         try:
-            resources = defined_resources(one.body)
-            return one.ref, all(self.context.cluster.serves(resource) for resource in resources)
+            resources = defined_resources(crd.body)
+            return crd.ref, all(self.context.cluster.serves(resource) for resource in resources)
         except ApplypruneError:
-            return one.ref, False
+            return crd.ref, False
 
     def _find_refused(self, pending: Sequence[Desired]) -> None:
         """Give up on CRDs whose names another one has already."""
-        for one in pending:
+        for crd in pending:
             try:
-                body = self.context.cluster.get(DEFINITIONS, one.ref, full=True).body or {}
+                body = self.context.cluster.get(DEFINITIONS, crd.ref, full=True).body or {}
             except ApplypruneError:
                 continue
-            if why := refused_names(body):
-                self._fail(one, why)
+            if reason := refused_names(body):
+                self._fail(crd, reason)
 
-    def _fail(self, one: Desired, why: str) -> None:
-        error = NotReady(f"{one.ref.name} is not served", reason=why)
-        self.failed[one.ref] = as_problem(error, where=one.origin)
+    def _fail(self, crd: Desired, reason: str) -> None:
+        error = NotReady(f"{crd.ref.name} is not served", reason=reason)
+        self.failed[crd.ref] = as_problem(error, where=crd.origin)

@@ -11,7 +11,7 @@ import pytest
 
 from applyprune.cluster.client import KubernetesClient
 from applyprune.cluster.inventory.store import ConfigMapStore
-from applyprune.engine.operations.status import StatusOptions, survey
+from applyprune.engine.operations.status import StatusOptions, status
 from applyprune.errors import UsageError
 from applyprune.model.events import (
     ApplySetListed,
@@ -51,13 +51,13 @@ def deployment(replicas: int = 1, annotations: dict[str, str] | None = None) -> 
 def look(
     stage: Stage, seen: Callable[[Event], None] = lambda _: None, **asked: Any
 ) -> tuple[Event, ...]:
-    """Return what a survey of the set tells."""
+    """Return what `status` reports about the set."""
     transport = stage.transport()
     said = []
     try:
         cluster = KubernetesClient(transport, "test")
         store = ConfigMapStore(cluster, stage.target)
-        for event in survey(stage.target, StatusOptions(**asked), cluster, store, stage.stop):
+        for event in status(stage.target, StatusOptions(**asked), cluster, store, stage.stop):
             said.append(event)
             seen(event)
     finally:
@@ -71,7 +71,7 @@ def standings(events: tuple[Event, ...]) -> dict[str, ObjectStatus]:
 
 
 def ended(events: tuple[Event, ...]) -> Finished:
-    """Return the survey's end."""
+    """Return how `status` ended."""
     assert isinstance(events[-1], Finished)
     return events[-1]
 

@@ -326,7 +326,7 @@ def test_job_that_failed_and_was_removed_at_once_fails() -> None:
     cluster: Any = None
     waiter = ReadinessWaiter(cluster, Cancellation(), target, 60.0)
     for news in (Listed(source, {}), Upserted(source, ref, live), Upserted(source, ref, None)):
-        waiter._take_in(news)
+        waiter._update(news)
     state = waiter._state(Awaited(ref, resource, 0.0, Origin("a.yaml", 1, 1), has_ttl=True))
     assert (state.status, state.message) == (Status.FAILED, "the Job has failed: too often")
 

@@ -68,6 +68,6 @@ def _judged(
             work.store(target),
             work.stop,
             namespace=work.namespace,
-            hollow=given.empty if given is not None else (),
+            empty_inputs=given.empty if given is not None else (),
         )
         yield from events if given is None else with_excerpt(events, given)

@@ -281,7 +281,7 @@ def _is_active(cluster: KubernetesClient, owner: str) -> bool:
 def _sets(where: ClusterTarget, *, everywhere: bool, count_ready: bool) -> Iterator[Event]:
     from applyprune.cli.session import open_session
     from applyprune.cluster.inventory.store import list_inventories
-    from applyprune.engine.operations.status import enrolled
+    from applyprune.engine.operations.status import applyset_listed
 
     with open_session(where) as work:
         found = list_inventories(work.cluster, "" if everywhere else work.namespace)
@@ -292,7 +292,7 @@ def _sets(where: ClusterTarget, *, everywhere: bool, count_ready: bool) -> Itera
             if one.root is not None and count_ready:
                 yield from _counted(work, one.name, one.namespace)
             elif one.root is not None:
-                yield enrolled(one.root.inventory, objects=one.root.count)
+                yield applyset_listed(one.root.inventory, objects=one.root.count)
             else:
                 error = InventoryError(
                     f"the inventory of {one.name} in namespace {one.namespace} cannot be read",
@@ -304,11 +304,11 @@ def _sets(where: ClusterTarget, *, everywhere: bool, count_ready: bool) -> Itera
 
 def _counted(work: Session, name: str, namespace: str) -> Iterator[Event]:
     """Yield a set with how much of it is ready; one that cannot be looked at hides no other."""
-    from applyprune.engine.operations.status import StatusOptions, survey
+    from applyprune.engine.operations.status import StatusOptions, status
     from applyprune.planning.applyset import applyset_identity
 
     target = applyset_identity(name, namespace)
-    events = survey(target, StatusOptions(), work.cluster, work.store(target), work.stop)
+    events = status(target, StatusOptions(), work.cluster, work.store(target), work.stop)
     try:
         yield from (event for event in events if isinstance(event, ApplySetListed))
     except (AccessError, InventoryError, UsageError) as error:
@@ -319,14 +319,14 @@ def _listed(where: ClusterTarget, name: str) -> Iterator[Event]:
     from applyprune.cli.session import transport_to
     from applyprune.cluster.client import KubernetesClient
     from applyprune.cluster.inventory.store import ConfigMapStore
-    from applyprune.engine.preflight import no_set
+    from applyprune.engine.preflight import no_such_set
     from applyprune.planning.applyset import applyset_identity
 
     with transport_to(where) as (transport, server, home):
         target = applyset_identity(name, home)
         found = ConfigMapStore(KubernetesClient(transport, server), target).read()
     if not found.exists:
-        raise no_set(target)
+        raise no_such_set(target)
     yield from (EntryListed(name, home, entry) for entry in found.entries.values())
 
 

@@ -70,9 +70,9 @@ def status(
 
 def _surveyed(where: ClusterTarget, name: str, asked: StatusOptions) -> Iterator[Event]:
     from applyprune.cli.session import open_session
-    from applyprune.engine.operations.status import survey
+    from applyprune.engine.operations.status import status
     from applyprune.planning.applyset import applyset_identity
 
     with open_session(where) as work:
         target = applyset_identity(name, work.namespace)
-        yield from survey(target, asked, work.cluster, work.store(target), work.stop)
+        yield from status(target, asked, work.cluster, work.store(target), work.stop)
