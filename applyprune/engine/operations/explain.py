@@ -114,7 +114,7 @@ def _unknown(
     )
     if not found or not name or len(namespace_part) > 1:
         raise UsageError(
-            f"{named!r} names no object",
+            f"{named!r} does not name an object",
             reason=f"the server serves no kind {kind!r}" if kind and name else "",
             hint="Write KIND/NAME or KIND.GROUP/NAME: deployment.apps/web.",
         )
