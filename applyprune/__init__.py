@@ -1,5 +1,181 @@
-"""applyprune makes a Kubernetes cluster match a set of YAML: apply, record, prune."""
+"""Apply a set of Kubernetes manifests, record what was created, prune what left the set.
+
+The names below are the Python API; each is imported when it is first used.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 from applyprune._version import __version__
 
-__all__ = ["__version__"]
+if TYPE_CHECKING:
+    from applyprune.api.apply_set import ApplySet
+    from applyprune.api.cluster_connection import ClusterConnection, connect
+    from applyprune.api.manifests import load
+    from applyprune.cluster.auth.kubeconfig import ClusterAccess
+    from applyprune.engine.cancellation import Cancellation
+    from applyprune.errors import (
+        AccessError,
+        ApplypruneError,
+        ConflictsFound,
+        Forbidden,
+        InputError,
+        Interrupted,
+        InventoryError,
+        InventoryLocked,
+        NotReady,
+        PruneRefused,
+        RunFailed,
+        Unauthorized,
+        UsageError,
+    )
+    from applyprune.model.events import (
+        Event,
+        Explanation,
+        ObjectDiff,
+        ObjectDone,
+        ObjectStatus,
+        Outcome,
+        Readiness,
+        Status,
+    )
+    from applyprune.model.identity import Ref
+    from applyprune.model.inventory import Inventory, InventoryEntry
+    from applyprune.model.manifest import Manifest
+    from applyprune.model.options import (
+        Adopt,
+        ApplyOptions,
+        DryRun,
+        Mode,
+        Options,
+        Propagation,
+        PruneLimit,
+        PruneOptions,
+        StatusOptions,
+        WaitOptions,
+    )
+    from applyprune.model.plan import Plan
+    from applyprune.model.problem import Problem
+    from applyprune.output.collector import ObjectReport, RunReport
+    from applyprune.sources.load import Input
+
+__all__ = [
+    "AccessError",
+    "Adopt",
+    "ApplyOptions",
+    "ApplySet",
+    "ApplypruneError",
+    "Cancellation",
+    "ClusterAccess",
+    "ClusterConnection",
+    "ConflictsFound",
+    "DryRun",
+    "Event",
+    "Explanation",
+    "Forbidden",
+    "Input",
+    "InputError",
+    "Interrupted",
+    "Inventory",
+    "InventoryEntry",
+    "InventoryError",
+    "InventoryLocked",
+    "Manifest",
+    "Mode",
+    "NotReady",
+    "ObjectDiff",
+    "ObjectDone",
+    "ObjectReport",
+    "ObjectStatus",
+    "Options",
+    "Outcome",
+    "Plan",
+    "Problem",
+    "Propagation",
+    "PruneLimit",
+    "PruneOptions",
+    "PruneRefused",
+    "Readiness",
+    "Ref",
+    "RunFailed",
+    "RunReport",
+    "Status",
+    "StatusOptions",
+    "Unauthorized",
+    "UsageError",
+    "WaitOptions",
+    "__version__",
+    "connect",
+    "load",
+]
+
+_MODULES = {
+    "api.apply_set": ("ApplySet",),
+    "api.cluster_connection": ("ClusterConnection", "connect"),
+    "api.manifests": ("load",),
+    "cluster.auth.kubeconfig": ("ClusterAccess",),
+    "engine.cancellation": ("Cancellation",),
+    "errors": (
+        "AccessError",
+        "ApplypruneError",
+        "ConflictsFound",
+        "Forbidden",
+        "InputError",
+        "Interrupted",
+        "InventoryError",
+        "InventoryLocked",
+        "NotReady",
+        "PruneRefused",
+        "RunFailed",
+        "Unauthorized",
+        "UsageError",
+    ),
+    "model.events": (
+        "Event",
+        "Explanation",
+        "ObjectDiff",
+        "ObjectDone",
+        "ObjectStatus",
+        "Outcome",
+        "Readiness",
+        "Status",
+    ),
+    "model.identity": ("Ref",),
+    "model.inventory": ("Inventory", "InventoryEntry"),
+    "model.manifest": ("Manifest",),
+    "model.options": (
+        "Adopt",
+        "ApplyOptions",
+        "DryRun",
+        "Mode",
+        "Options",
+        "Propagation",
+        "PruneLimit",
+        "PruneOptions",
+        "StatusOptions",
+        "WaitOptions",
+    ),
+    "model.plan": ("Plan",),
+    "model.problem": ("Problem",),
+    "output.collector": ("ObjectReport", "RunReport"),
+    "sources.load": ("Input",),
+}
+_WHERE = {name: module for module, names in _MODULES.items() for name in names}
+"""The module of each public name."""
+
+
+def __getattr__(name: str) -> object:
+    """Import the module of a public name, and return the name's value."""
+    if name not in _WHERE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)
+    from importlib import import_module
+
+    value: object = getattr(import_module(f"{__name__}.{_WHERE[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    """Return the public names, imported or not."""
+    return sorted({*globals(), *__all__})

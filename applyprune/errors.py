@@ -281,7 +281,7 @@ class LeaseLost(ApplypruneError):
 
 
 class Interrupted(ApplypruneError):
-    """A signal ended the run, after it finished and recorded the requests in flight."""
+    """A signal or a cancellation ended the run, after the requests in flight were recorded."""
 
     kind = ProblemKind.INTERRUPTED
 

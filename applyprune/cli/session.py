@@ -1,6 +1,4 @@
-"""Where the parts are put together for one call: access, transport, store, run, printer.
-
-Problems get their place in the input, in the one spot that every event and error passes.
+"""One call of the command line on the API: the cluster it is about, signals, a question.
 
 The question that stands before what cannot be taken back.
 """
@@ -11,42 +9,28 @@ import os
 import signal
 import sys
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 import click
 
-from applyprune.cluster.auth.kubeconfig import connect
-from applyprune.cluster.client import KubernetesClient
-from applyprune.cluster.discovery import cache_folder
-from applyprune.cluster.inventory.store import ConfigMapStore
-from applyprune.cluster.transport.transport import Transport
+from applyprune.api.apply_set import ApplySet
+from applyprune.api.cluster_connection import ClusterConnection, connect
+from applyprune.api.manifests import load
 from applyprune.engine.cancellation import Cancellation
-from applyprune.engine.run import RunRequest, run
-from applyprune.errors import ApplypruneError, InputErrors, UsageError, as_problem
+from applyprune.errors import ApplypruneError, UsageError
 from applyprune.model.display import visible
-from applyprune.model.events import (
-    ErrorRaised,
-    Finished,
-    ObjectDone,
-    Planned,
-    PruneBlocked,
-    ReadinessReported,
-    WarningRaised,
-)
-from applyprune.planning.applyset import applyset_identity
+from applyprune.model.events import WarningRaised
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Generator, Iterator, Sequence
     from types import FrameType
 
     from applyprune.cli.target import ClusterTarget
     from applyprune.model.events import Event
     from applyprune.model.options import Options
-    from applyprune.model.plan import Plan
     from applyprune.model.problem import Problem
-    from applyprune.planning.applyset import ApplySetIdentity
     from applyprune.sources import Input, Overlay
 
 
@@ -57,51 +41,45 @@ class InputReader(Protocol):
         """Raise InputError for what cannot be read."""
 
 
-@contextmanager
-def transport_to(where: ClusterTarget) -> Iterator[tuple[Transport, str, str]]:
-    """Yield a transport, the server's URL, and the namespace that ``-n`` or the context names."""
-    access = connect(kubeconfig=where.kubeconfig, context=where.context, environ=os.environ)
-    if where.expected not in {"", access.context}:
+def connection_to(where: ClusterTarget) -> ClusterConnection:
+    """Return a connection to the cluster; raises UsageError if its context is not the expected."""
+    cluster = connect(
+        where.context,
+        kubeconfig=where.kubeconfig,
+        namespace=where.namespace,
+        trace=where.listener.trace if where.listener else None,
+    )
+    if where.expected not in {"", cluster.context}:
         raise UsageError(
-            f"the context in use is {access.context or 'none'}, and the configuration is for "
+            f"the context in use is {cluster.context or 'none'}, and the configuration is for "
             f"{where.expected}",
             hint=f"Give --context {where.expected}, or name another one if that is meant.",
         )
-    transport = Transport(access, trace=where.listener.trace if where.listener else None)
-    try:
-        yield transport, access.server, where.namespace or access.namespace
-    finally:
-        transport.close()
+    return cluster
 
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """One call's connection; ``namespace`` is the one that ``-n`` or the context names."""
+    """What one call works with: its cluster, and the stop that a signal requests."""
 
-    transport: Transport
-    cluster: KubernetesClient
-    namespace: str
+    cluster: ClusterConnection
     stop: Cancellation
 
-    def store(self, target: ApplySetIdentity) -> ConfigMapStore:
-        """Return the store of one set's inventory."""
-        return ConfigMapStore(self.cluster, target)
+    def applyset(self, name: str, namespace: str = "") -> ApplySet:
+        """Return a set of the cluster, by default in the namespace of ``-n`` or the context."""
+        return ApplySet(name, namespace, cluster=self.cluster)
 
 
 @contextmanager
 def open_session(where: ClusterTarget) -> Iterator[Session]:
     """Yield what a run needs; SIGINT and SIGTERM ask it to stop meanwhile."""
-    with transport_to(where) as (transport, server, namespace), stopping(where) as stop:
-        cluster = KubernetesClient(transport, server, cache=cache_folder())
-        yield Session(transport, cluster, namespace, stop)
+    with connection_to(where) as cluster, stopping(where) as stop:
+        yield Session(cluster, stop)
 
 
 def input_reader(paths: Sequence[str | Overlay]) -> InputReader:
     """Return what reads these paths, ``-`` from standard input."""
-    from applyprune.sources import read
-
-    # A process may have been started without it.
-    return partial(read, paths, stdin=getattr(sys.stdin, "buffer", None))
+    return partial(load, *paths)
 
 
 def read_input(read: InputReader) -> Generator[Event, None, Input]:
@@ -127,12 +105,10 @@ def no_input(*, warn: Callable[[Problem], None]) -> Input:
 def run_set(
     where: ClusterTarget, name: str, read: InputReader, options: Options
 ) -> Iterator[Event]:
-    """Read the input, run once, and yield what happens; what is about the input points into it."""
+    """Read the input, run once, and yield what happens."""
     given = yield from read_input(read)
     with open_session(where) as work:
-        target = applyset_identity(name, work.namespace)
-        request = RunRequest(target, given, work.namespace, options, empty_inputs=given.empty)
-        yield from with_excerpt(run(request, work.cluster, work.store(target), work.stop), given)
+        yield from work.applyset(name).iter_run(given, options, cancellation=work.stop)
 
 
 @contextmanager
@@ -160,62 +136,14 @@ def stopping(where: ClusterTarget) -> Iterator[Cancellation]:
 
 def describe(where: ClusterTarget, name: str) -> str:
     """Return the question that stands before the deletion of a whole set."""
-    with transport_to(where) as (transport, server, namespace):
-        client = KubernetesClient(transport, server)
-        inventory = ConfigMapStore(client, applyset_identity(name, namespace)).read()
-    count, place = len(inventory.entries), f"(namespace {namespace}, server {server})"
+    with connection_to(where) as cluster:
+        inventory = ApplySet(name, cluster=cluster).inventory()
+    count = len(inventory.entries)
+    place = f"(namespace {cluster.namespace}, server {cluster.server})"
     if not count:
         return f"Delete the set {name}, which lists no object {place}?"
     objects = "one object" if count == 1 else f"{count} objects"
     return f"Delete the {objects} of the set {name} {place}?"
-
-
-def with_excerpt(events: Iterable[Event], given: Input) -> Iterator[Event]:
-    """Yield the events, and raise the error that ends them, with line, column and excerpt."""
-    try:
-        for event in events:
-            yield _event(event, given)
-    except InputErrors as several:
-        for error in several.errors:
-            _place(error, given)
-        raise
-    except ApplypruneError as error:
-        _place(error, given)
-        raise
-
-
-def _event(event: Event, given: Input) -> Event:
-    if isinstance(event, Planned):
-        return replace(event, plan=_plan(event.plan, given))
-    match event:
-        case (
-            ObjectDone()
-            | ReadinessReported()
-            | WarningRaised()
-            | PruneBlocked()
-            | ErrorRaised()
-            | Finished()
-        ):
-            if event.problem is not None:
-                return replace(event, problem=given.pointed(event.problem))
-        case _:
-            pass
-    return event
-
-
-def _plan(plan: Plan, given: Input) -> Plan:
-    if all(step.problem is None for step in plan.applies):
-        return plan
-    applies = tuple(
-        step if step.problem is None else replace(step, problem=given.pointed(step.problem))
-        for step in plan.applies
-    )
-    return replace(plan, applies=applies)
-
-
-def _place(error: ApplypruneError, given: Input) -> None:
-    told = given.pointed(as_problem(error))
-    error.location, error.origin, error.excerpt = told.location, told.origin, told.excerpt
 
 
 def ask(doing: str, question: Callable[[], str]) -> None:

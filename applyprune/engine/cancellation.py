@@ -1,8 +1,9 @@
-"""The request that a run should end: a signal handler sets it, the run obeys it."""
+"""The request that a run should end: a signal handler or a thread sets it, the run obeys it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from signal import SIGINT
 from threading import Event as Flag
 
 from applyprune.errors import Interrupted
@@ -10,13 +11,16 @@ from applyprune.errors import Interrupted
 
 @dataclass(slots=True)
 class Cancellation:
-    """Set from a signal handler; a run starts nothing more once it is set."""
+    """Set from a signal handler or another thread; a run starts nothing more once it is set."""
 
     _flag: Flag = field(default_factory=Flag)
     _signal: int = 0
 
-    def request(self, signal_number: int) -> None:
-        """Ask the run to finish what is in flight, record and end."""
+    def request(self, signal_number: int = SIGINT) -> None:
+        """Ask the run to finish what is in flight, record and end.
+
+        The exit code will be 128 plus the number, by default that of Ctrl-C.
+        """
         self._signal = self._signal or signal_number
         self._flag.set()
 

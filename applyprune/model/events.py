@@ -46,11 +46,28 @@ class Outcome(StrEnum):
         return self.value.replace("-", " ")
 
     @property
+    def is_change(self) -> bool:
+        """Return whether the object itself was changed, created or deleted."""
+        return self in _CHANGES
+
+    @property
     def forecast(self) -> str:
         """Return the words of a diff for an object with this outcome: ``will be created``."""
         return _FORECASTS.get(self, self.text)
 
 
+_CHANGES = frozenset(
+    {
+        Outcome.CREATED,
+        Outcome.CONFIGURED,
+        Outcome.RECREATED,
+        Outcome.PRUNED,
+        Outcome.DELETED,
+        Outcome.ORPHANED,
+        Outcome.MOVED,
+        Outcome.REPAIRED,
+    }
+)
 _FORECASTS: Mapping[Outcome, str] = {
     Outcome.CREATED: "will be created",
     Outcome.CONFIGURED: "will be updated",

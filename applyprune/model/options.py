@@ -141,6 +141,22 @@ class DiffOptions:
 
 
 @dataclass(frozen=True, slots=True)
+class StatusOptions:
+    """What a status reports, and for how long."""
+
+    drift: bool = False
+    """Name the fields that have drifted, and who wrote them."""
+    fail_on_drift: bool = False
+    """End with exit code 1 if an object has drifted."""
+    watch: bool = False
+    """Go on until it is cancelled, and report what changes."""
+    wait: bool = False
+    """Go on until every object is ready, or one can never become ready."""
+    timeout: float = 300.0
+    """How many seconds to wait at most."""
+
+
+@dataclass(frozen=True, slots=True)
 class Options:
     """All options of a run."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from applyprune.errors import RunFailed
 from applyprune.model.events import (
     ApplySetListed,
     EntryListed,
@@ -23,14 +24,17 @@ from applyprune.model.events import (
     VersionReport,
     WarningRaised,
 )
+from applyprune.planning.summary import verdict
 
 if TYPE_CHECKING:
-    from applyprune.model.events import Event, Readiness
+    from applyprune.model.events import Event, Outcome, Readiness
     from applyprune.model.identity import Ref
     from applyprune.model.inventory import Mismatch
     from applyprune.model.manifest import Origin
     from applyprune.model.plan import Plan
     from applyprune.model.problem import Problem
+
+_NOTES = 10
 
 UNREADY = frozenset({Status.FAILED, Status.NOT_FOUND})
 """States that are failures where a run waits for nothing: the others may come right by waiting."""
@@ -67,6 +71,11 @@ class ObjectReport:
         return part.readiness if part else None
 
     @property
+    def outcome(self) -> Outcome | None:
+        """Return what became of it, None if a run did not get to it."""
+        return self.result.outcome if self.result else None
+
+    @property
     def is_unready(self) -> bool:
         """Return whether a look at it found it failed or missing."""
         return self.status is not None and self.status.readiness.status in UNREADY
@@ -98,6 +107,35 @@ class RunReport:
             # Objects were looked at, so it is they that the set was told for.
             named += self.sets.values()
         return next(((one.name, one.namespace) for one in named), ("", ""))
+
+    @property
+    def changed(self) -> list[ObjectReport]:
+        """Return the objects that were changed, created or deleted; in a dry run, would be."""
+        return [one for one in self.objects if one.outcome is not None and one.outcome.is_change]
+
+    @property
+    def problems(self) -> list[Problem]:
+        """Return what failed: objects, the prune as a whole, the run as a whole."""
+        failed = [one.problem for one in self.objects if one.problem is not None]
+        blocked = [] if self.prune_blocked is None else [self.prune_blocked]
+        return [*failed, *blocked, *self.errors]
+
+    @property
+    def exit_code(self) -> int:
+        """Return the exit code of the command line for this end: 0 for a success."""
+        return RunFailed.exit_code if self.finished is None else self.finished.exit_code
+
+    def raise_for_failures(self) -> None:
+        """Raise RunFailed, ConflictsFound, NotReady or PruneRefused if anything failed.
+
+        The error has a note for each failure, at most ten.
+        """
+        failed = [one.problem for one in self.objects if one.problem is not None]
+        error = verdict(failed, self.prune_blocked)
+        if error is not None:
+            for problem in self.problems[:_NOTES]:
+                error.add_note(str(problem))
+            raise error
 
     @property
     def verdict(self) -> Problem | None:

@@ -8,6 +8,7 @@ The input of a run: the manifests, and the texts that messages can quote.
 from __future__ import annotations
 
 import gc
+import json
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import contextmanager
@@ -27,7 +28,7 @@ from applyprune.sources.yaml.locate import item_lines, locate
 from applyprune.sources.yaml.parser import Document
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from applyprune.model.problem import Field, Problem
     from applyprune.sources.kustomize import Overlay
@@ -73,6 +74,29 @@ def read(
     raise_all(errors)
     empty = tuple(shown_given(path) for path in dict.fromkeys(paths) if path not in filled)
     return Input(tuple(manifests), texts, empty)
+
+
+def read_objects(objects: Iterable[Mapping[str, Any]]) -> tuple[Manifest, ...]:
+    """Return the manifests of objects that are plain JSON data; lists are expanded.
+
+    Raises InputError, or InputErrors with all errors.
+    """
+    found: list[Manifest | InputError] = []
+    for number, value in enumerate(objects):
+        origin = Origin(f"objects[{number}]")
+        try:
+            # A copy: a manifest never changes, and the caller's objects may.
+            document = Document(json.loads(json.dumps(value, allow_nan=False)), 0)
+        except (TypeError, ValueError) as error:
+            found.append(InputError("not plain JSON data", location=origin, reason=str(error)))
+            continue
+        for each in expand(document, lambda _: []):
+            if isinstance(each, YAMLFault):
+                found.append(_faulty(StructureFault(("items",), each.problem), origin, ""))
+            else:
+                found += _read_object(each, origin, "")
+    raise_all([one for one in found if isinstance(one, InputError)])
+    return tuple(one for one in found if isinstance(one, Manifest))
 
 
 def text_of(source: Source) -> str:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from applyprune.cluster.auth.kubeconfig import connect
+from applyprune import ApplySet, Input, connect
+from applyprune.cluster.auth.kubeconfig import connect as choose_access
 from applyprune.cluster.client import KubernetesClient
 from applyprune.cluster.inventory.store import ConfigMapStore
 from applyprune.cluster.transport.transport import Transport
@@ -32,9 +32,10 @@ from tests.support.objects import manifest
 from tests.support.options import options_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable
     from pathlib import Path
 
+    from applyprune import ClusterConnection
     from applyprune.model.inventory import Inventory, MismatchType
     from applyprune.planning.applyset import ApplySetIdentity
 
@@ -118,19 +119,23 @@ class Stage:
         Beside the options, ``empty`` are parts of the input that hold nothing.
         """
         empty = options.pop("empty", ())
-        manifests = [manifest(raw, line) for line, raw in enumerate(bodies, 1)]
-        request = RunRequest(
-            self.target,
-            manifests,
-            self.namespace,
-            options_of(**options),
-            owner=self.owner,
-            takes_over=self.takes_over,
-            empty_inputs=empty,
-        )
-        with self._at_work() as (_, cluster):
-            store = ConfigMapStore(cluster, self.target)
-            return self._story(run(request, cluster, store, self.stop))
+        manifests = tuple(manifest(raw, line) for line, raw in enumerate(bodies, 1))
+        given, decided = Input(manifests, empty=tuple(empty)), options_of(**options)
+        with self.connection() as cluster:
+            applyset = self.applyset(cluster)
+            if not self.owner:
+                return self._story(applyset.iter_run(given, decided, cancellation=self.stop))
+            # As the controller does: the API has no owner.
+            request = RunRequest(
+                self.target,
+                given,
+                self.namespace,
+                decided,
+                owner=self.owner,
+                takes_over=self.takes_over,
+                empty_inputs=given.empty,
+            )
+            return self._story(run(request, cluster.client, applyset.store(), self.stop))
 
     @staticmethod
     def most(count: int) -> PruneLimit:
@@ -139,10 +144,11 @@ class Stage:
 
     def move(self, to: Stage, *names: str, **options: Any) -> Story:
         """Hand objects to another set, all of them when none is named."""
-        with self._at_work() as (_, cluster):
-            sides = [Side(one.target, ConfigMapStore(cluster, one.target)) for one in (self, to)]
+        with self.connection() as cluster:
+            sets = self.applyset(cluster), to.applyset(cluster)
+            leaving, joining = (Side(one.identity, one.store()) for one in sets)
             chosen = options_of(select=frozenset(names), **options)
-            return self._story(move(sides[0], sides[1], chosen, cluster, self.stop))
+            return self._story(move(leaving, joining, chosen, cluster.client, self.stop))
 
     def orphan(self, *names: str, **options: Any) -> Story:
         """Orphan objects, all of them when none is named."""
@@ -154,26 +160,23 @@ class Stage:
 
     def repair(self, ownership: Ownership = Ownership.ADOPTED, **options: Any) -> Story:
         """Make the record fit what is there."""
-        with self._at_work() as (_, cluster):
-            store = ConfigMapStore(cluster, self.target)
-            chosen = options_of(**options)
-            return self._story(repair(self.target, chosen, ownership, cluster, store, self.stop))
+        with self.connection() as cluster:
+            store, chosen = self.applyset(cluster).store(), options_of(**options)
+            events = repair(self.target, chosen, ownership, cluster.client, store, self.stop)
+            return self._story(events)
 
     def inventory(self) -> Inventory:
         """Return the inventory as it is stored."""
-        transport = self.transport()
-        try:
-            return self.store(transport).read()
-        finally:
-            transport.close()
+        with self.connection() as cluster:
+            return self.applyset(cluster).inventory()
 
-    @contextmanager
-    def _at_work(self) -> Iterator[tuple[Transport, KubernetesClient]]:
-        transport = self.transport()
-        try:
-            yield transport, KubernetesClient(transport, "test")
-        finally:
-            transport.close()
+    def connection(self) -> ClusterConnection:
+        """Return a connection of the stage's own, as a program would open it."""
+        return connect(kubeconfig=self.kubeconfig, retry_budget=self.budget, cache=False)
+
+    def applyset(self, cluster: ClusterConnection) -> ApplySet:
+        """Return the set, as a program would name it."""
+        return ApplySet(self.name, self.namespace, cluster=cluster)
 
     def _story(self, events: Iterable[Event]) -> Story:
         said: list[Event] = []
@@ -192,5 +195,5 @@ class Stage:
 
     def transport(self) -> Transport:
         """Return a transport of one's own."""
-        access = connect(kubeconfig=str(self.kubeconfig), environ=os.environ)
+        access = choose_access(kubeconfig=str(self.kubeconfig), environ=os.environ)
         return Transport(access, retry_budget=self.budget)

@@ -16,11 +16,10 @@ import click
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
-    from contextlib import AbstractContextManager
 
     from click.shell_completion import CompletionItem
 
-    from applyprune.cluster.transport.transport import Transport
+    from applyprune.api.cluster_connection import ClusterConnection
 
 if TYPE_CHECKING:
     _Text = click.ParamType[str]
@@ -42,13 +41,13 @@ class Typed:
         """Return an argument that is text; empty when it is not on the line."""
         return str(self.said.get(name) or "")
 
-    def transport(self) -> AbstractContextManager[tuple[Transport, str, str]]:
-        """Return a transport to the cluster that is named on the line, as ``transport_to`` does."""
-        from applyprune.cli.session import transport_to
+    def connection(self) -> ClusterConnection:
+        """Return a connection to the cluster that is named on the line."""
+        from applyprune.cli.session import connection_to
         from applyprune.cli.target import ClusterTarget
 
         kubeconfig, context, namespace = map(self.text, ("kubeconfig", "context", "namespace"))
-        return transport_to(ClusterTarget(kubeconfig, context, namespace))
+        return connection_to(ClusterTarget(kubeconfig, context, namespace))
 
 
 class Offered(_Text):
@@ -96,15 +95,14 @@ class _File(_Text):
 
 
 def _sets(typed: Typed) -> Iterable[str]:
-    from applyprune.cluster.client import KubernetesClient
     from applyprune.errors import UsageError
     from applyprune.model.resources import CONFIG_MAPS
     from applyprune.planning.applyset import SET_ID, applyset_identity, set_name
 
-    with typed.transport() as (transport, server, home):
+    with typed.connection() as cluster:
         other = typed.text("to_namespace") if typed.at == "to" else ""
-        cluster = KubernetesClient(transport, server)
-        roots = cluster.list(CONFIG_MAPS, namespace=other or home, selector=SET_ID)
+        home = other or cluster.namespace
+        roots = cluster.client.list(CONFIG_MAPS, namespace=home, selector=SET_ID)
     for root in roots:
         with suppress(UsageError):  # another tool's ApplySet parent
             target = applyset_identity(set_name(root.ref.name), root.ref.namespace)
@@ -113,14 +111,11 @@ def _sets(typed: Typed) -> Iterable[str]:
 
 
 def _objects(typed: Typed) -> Iterable[str]:
-    from applyprune.cluster.client import KubernetesClient
-    from applyprune.cluster.inventory.store import ConfigMapStore
-    from applyprune.planning.applyset import applyset_identity
+    from applyprune.api.apply_set import ApplySet
 
     name = typed.text("name") or typed.text("source")
-    with typed.transport() as (transport, server, home):
-        client = KubernetesClient(transport, server)
-        refs = ConfigMapStore(client, applyset_identity(name, home)).read().entries
+    with typed.connection() as cluster:
+        refs = ApplySet(name, cluster=cluster).inventory().entries
     for ref in refs:
         yield ref.short
         if ref.namespace and typed.begun:  # a second form of each, only for who has begun with it
@@ -128,11 +123,10 @@ def _objects(typed: Typed) -> Iterable[str]:
 
 
 def _namespaces(typed: Typed) -> Iterable[str]:
-    from applyprune.cluster.client import KubernetesClient
     from applyprune.model.resources import NAMESPACES
 
-    with typed.transport() as (transport, server, _):
-        return [live.ref.name for live in KubernetesClient(transport, server).list(NAMESPACES)]
+    with typed.connection() as cluster:
+        return [live.ref.name for live in cluster.client.list(NAMESPACES)]
 
 
 def _contexts(typed: Typed) -> Iterable[str]:

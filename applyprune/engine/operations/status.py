@@ -50,26 +50,11 @@ if TYPE_CHECKING:
     from applyprune.model.identity import Ref
     from applyprune.model.inventory import Inventory
     from applyprune.model.live import State
+    from applyprune.model.options import StatusOptions
     from applyprune.planning.applyset import ApplySetIdentity
 
 _TURN = 0.5
 _DRIFTED = 1
-
-
-@dataclass(frozen=True, slots=True)
-class StatusOptions:
-    """What is to be told of a set, and for how long.
-
-    ``drift`` asks for the fields that have drifted; ``fail_on_drift`` makes drift the exit code 1.
-    ``watch`` goes on until it is stopped, ``wait`` until everything is ready, something never will
-    be, or ``timeout`` seconds are over.
-    """
-
-    drift: bool = False
-    fail_on_drift: bool = False
-    watch: bool = False
-    wait: bool = False
-    timeout: float = 300.0
 
 
 def status(

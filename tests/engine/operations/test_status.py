@@ -11,7 +11,7 @@ import pytest
 
 from applyprune.cluster.client import KubernetesClient
 from applyprune.cluster.inventory.store import ConfigMapStore
-from applyprune.engine.operations.status import StatusOptions, status
+from applyprune.engine.operations.status import status
 from applyprune.errors import UsageError
 from applyprune.model.events import (
     ApplySetListed,
@@ -22,6 +22,7 @@ from applyprune.model.events import (
     WarningRaised,
 )
 from applyprune.model.inventory import Ownership
+from applyprune.model.options import StatusOptions
 from applyprune.planning.applyset import PART_OF
 from tests.support.objects import SECRET, SERVICE, config_map
 

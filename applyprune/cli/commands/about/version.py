@@ -48,14 +48,13 @@ def version(where: ClusterTarget, reporting: Reporting, client: bool) -> int:
 
 
 def _asked(where: ClusterTarget, here: tuple[str, str, str], *, client: bool) -> Iterator[Event]:
-    from applyprune.cli.session import transport_to
-    from applyprune.cluster.client import KubernetesClient
+    from applyprune.cli.session import connection_to
     from applyprune.model.events import VersionReport
 
     server = ""
     try:
         if not client:
-            with transport_to(where) as (transport, url, _):
-                server = KubernetesClient(transport, url).version()
+            with connection_to(where) as cluster:
+                server = cluster.client.version()
     finally:
         yield VersionReport(*here, server)

@@ -30,7 +30,7 @@ from applyprune.cli.options.run_options import (
     selection_option,
 )
 from applyprune.errors import RunFailed, UsageError
-from applyprune.model.events import Finished, ObjectDiff, Outcome
+from applyprune.model.events import Finished, ObjectDiff
 from applyprune.model.options import DryRun, Mode
 from applyprune.output.text.yaml_object import as_yaml
 
@@ -42,16 +42,6 @@ if TYPE_CHECKING:
     from applyprune.model.events import Event
     from applyprune.model.options import Options
     from applyprune.sources import Overlay
-
-_CHANGES = frozenset(
-    {
-        Outcome.CREATED,
-        Outcome.CONFIGURED,
-        Outcome.RECREATED,
-        Outcome.PRUNED,
-        Outcome.ORPHANED,
-    }
-)
 
 
 @click.command(cls=Command)
@@ -136,7 +126,7 @@ def judged(events: Iterable[Event], *, drift_only: bool) -> Iterator[Event]:
         if isinstance(event, ObjectDiff):
             drifted = drifted or event.drifted
         if isinstance(event, Finished) and event.exit_code == 0:
-            changed = any(event.counts.get(outcome) for outcome in _CHANGES)
+            changed = any(count and outcome.is_change for outcome, count in event.counts.items())
             yield replace(event, exit_code=int(drifted if drift_only else changed))
         else:
             yield event

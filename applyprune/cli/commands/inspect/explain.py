@@ -51,23 +51,10 @@ def explain(
 def _judged(
     where: ClusterTarget, name: str, ref: str, paths: tuple[str | Overlay, ...]
 ) -> Iterator[Event]:
-    from applyprune.cli.session import input_reader, open_session, read_input, with_excerpt
-    from applyprune.engine.operations.explain import explain as judge
-    from applyprune.planning.applyset import applyset_identity
+    from applyprune.cli.session import input_reader, open_session, read_input
 
     given = None
     if paths:
         given = yield from read_input(input_reader(paths))
     with open_session(where) as work:
-        target = applyset_identity(name, work.namespace)
-        events = judge(
-            target,
-            given,
-            ref,
-            work.cluster,
-            work.store(target),
-            work.stop,
-            namespace=work.namespace,
-            empty_inputs=given.empty if given is not None else (),
-        )
-        yield from events if given is None else with_excerpt(events, given)
+        yield from work.applyset(name).iter_explain(ref, given, cancellation=work.stop)

@@ -216,16 +216,14 @@ def move(
     from applyprune.cli.session import open_session
     from applyprune.engine.operations.move import Side
     from applyprune.engine.operations.move import move as hand_on
-    from applyprune.planning.applyset import applyset_identity
 
     decided = replace(options, select=_selected(objects, everything=everything))
 
     def events() -> Iterator[Event]:
         with open_session(where) as work:
-            leaving = applyset_identity(source, work.namespace)
-            joining = applyset_identity(to, to_namespace or work.namespace)
-            sides = Side(leaving, work.store(leaving)), Side(joining, work.store(joining))
-            yield from hand_on(*sides, decided, work.cluster, work.stop)
+            sets = work.applyset(source), work.applyset(to, to_namespace)
+            leaving, joining = (Side(one.identity, one.store()) for one in sets)
+            yield from hand_on(leaving, joining, decided, work.cluster.client, work.stop)
 
     return reporting.follow(events())
 
@@ -248,17 +246,16 @@ def release(name: str, where: ClusterTarget, reporting: Reporting, options: Opti
     """
     from applyprune.cli.session import open_session
     from applyprune.engine.operations.release import release as let_go
-    from applyprune.planning.applyset import applyset_identity
 
     def events() -> Iterator[Event]:
         with open_session(where) as work:
-            target = applyset_identity(name, work.namespace)
+            applyset = work.applyset(name)
             yield from let_go(
-                target,
+                applyset.identity,
                 options,
-                work.store(target),
+                applyset.store(),
                 work.stop,
-                is_active=lambda owner: _is_active(work.cluster, owner),
+                is_active=lambda owner: _is_active(work.cluster.client, owner),
             )
 
     return reporting.follow(events())
@@ -284,9 +281,10 @@ def _sets(where: ClusterTarget, *, everywhere: bool, count_ready: bool) -> Itera
     from applyprune.engine.operations.status import applyset_listed
 
     with open_session(where) as work:
-        found = list_inventories(work.cluster, "" if everywhere else work.namespace)
+        home = work.cluster.namespace
+        found = list_inventories(work.cluster.client, "" if everywhere else home)
         if not found:
-            place = "any namespace" if everywhere else work.namespace
+            place = "any namespace" if everywhere else home
             yield WarningRaised(as_problem(UsageError(f"no sets in {place}")))
         for one in found:
             if one.root is not None and count_ready:
@@ -304,11 +302,7 @@ def _sets(where: ClusterTarget, *, everywhere: bool, count_ready: bool) -> Itera
 
 def _counted(work: Session, name: str, namespace: str) -> Iterator[Event]:
     """Yield a set with how much of it is ready; one that cannot be looked at hides no other."""
-    from applyprune.engine.operations.status import StatusOptions, status
-    from applyprune.planning.applyset import applyset_identity
-
-    target = applyset_identity(name, namespace)
-    events = status(target, StatusOptions(), work.cluster, work.store(target), work.stop)
+    events = work.applyset(name, namespace).iter_status(cancellation=work.stop)
     try:
         yield from (event for event in events if isinstance(event, ApplySetListed))
     except (AccessError, InventoryError, UsageError) as error:
@@ -316,18 +310,18 @@ def _counted(work: Session, name: str, namespace: str) -> Iterator[Event]:
 
 
 def _listed(where: ClusterTarget, name: str) -> Iterator[Event]:
-    from applyprune.cli.session import transport_to
-    from applyprune.cluster.client import KubernetesClient
-    from applyprune.cluster.inventory.store import ConfigMapStore
+    from applyprune.api.apply_set import ApplySet
+    from applyprune.cli.session import connection_to
     from applyprune.engine.preflight import no_such_set
-    from applyprune.planning.applyset import applyset_identity
 
-    with transport_to(where) as (transport, server, home):
-        target = applyset_identity(name, home)
-        found = ConfigMapStore(KubernetesClient(transport, server), target).read()
+    with connection_to(where) as cluster:
+        applyset = ApplySet(name, cluster=cluster)
+        found = applyset.inventory()
     if not found.exists:
-        raise no_such_set(target)
-    yield from (EntryListed(name, home, entry) for entry in found.entries.values())
+        raise no_such_set(applyset.identity)
+    yield from (
+        EntryListed(applyset.name, applyset.namespace, entry) for entry in found.entries.values()
+    )
 
 
 def _mend(
@@ -335,11 +329,17 @@ def _mend(
 ) -> Iterator[Event]:
     from applyprune.cli.session import open_session
     from applyprune.engine.operations.repair import repair as mend
-    from applyprune.planning.applyset import applyset_identity
 
     with open_session(where) as work:
-        target = applyset_identity(name, work.namespace)
-        yield from mend(target, options, ownership, work.cluster, work.store(target), work.stop)
+        applyset = work.applyset(name)
+        yield from mend(
+            applyset.identity,
+            options,
+            ownership,
+            work.cluster.client,
+            applyset.store(),
+            work.stop,
+        )
 
 
 def _selected(objects: tuple[str, ...], *, everything: bool) -> frozenset[str]:

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from applyprune.cli.options.reporting import Reporting
     from applyprune.cli.target import ClusterTarget
-    from applyprune.engine.operations.status import StatusOptions
     from applyprune.model.events import Event
+    from applyprune.model.options import StatusOptions
 
 
 @click.command(cls=Command)
@@ -60,7 +60,7 @@ def status(
       applyprune status web --wait --timeout 2m
       applyprune status web --fail-on-drift -q        # for a nightly job
     """
-    from applyprune.engine.operations.status import StatusOptions
+    from applyprune.model.options import StatusOptions
 
     asked = StatusOptions(
         drift=drift, fail_on_drift=fail_on_drift, watch=watch, wait=wait, timeout=timeout
@@ -70,9 +70,6 @@ def status(
 
 def _surveyed(where: ClusterTarget, name: str, asked: StatusOptions) -> Iterator[Event]:
     from applyprune.cli.session import open_session
-    from applyprune.engine.operations.status import status
-    from applyprune.planning.applyset import applyset_identity
 
     with open_session(where) as work:
-        target = applyset_identity(name, work.namespace)
-        yield from status(target, asked, work.cluster, work.store(target), work.stop)
+        yield from work.applyset(name).iter_status(asked, cancellation=work.stop)

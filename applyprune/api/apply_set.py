@@ -1,0 +1,300 @@
+"""Work on one set: apply, diff, prune, delete, status, explain.
+
+Nothing here prints, asks, or touches signal handlers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from applyprune.cluster.inventory.store import ConfigMapStore
+from applyprune.engine.cancellation import Cancellation
+from applyprune.engine.operations.explain import explain
+from applyprune.engine.operations.status import status
+from applyprune.engine.run import RunRequest, run
+from applyprune.model.events import Event, Explanation, ObjectDiff, ObjectStatus
+from applyprune.model.options import (
+    ApplyOptions,
+    DiffOptions,
+    DryRun,
+    Mode,
+    Options,
+    PruneOptions,
+    StatusOptions,
+    WaitOptions,
+)
+from applyprune.output.collector import RunReport
+from applyprune.planning.applyset import applyset_identity
+from applyprune.sources import Input
+from applyprune.sources.event_locations import with_excerpt
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from applyprune.api.cluster_connection import ClusterConnection
+    from applyprune.model.inventory import Inventory
+    from applyprune.model.manifest import Manifest
+
+
+class ApplySet:
+    """One set of objects: its name, the namespace of its inventory, and its cluster.
+
+    The methods ``iter_…`` yield the events of a run as it goes, and start it when the first event
+    is asked for. The others return the result. All of them raise what ends a run as a whole:
+    InputError, AccessError, InventoryError, InventoryLocked, and Interrupted after
+    ``cancellation.request()``. What fails a single object does not end the run: it is in the
+    report, and ``RunReport.raise_for_failures`` raises it.
+    """
+
+    def __init__(self, name: str, namespace: str = "", *, cluster: ClusterConnection) -> None:
+        """Name a set; it need not exist. Raises UsageError for an invalid name."""
+        self.identity = applyset_identity(name, namespace or cluster.namespace)
+        """The name and the namespace, and the labels and field manager that follow from them."""
+        self.cluster = cluster
+        """The connection that the set uses."""
+
+    def __repr__(self) -> str:
+        """Return the name and the namespace."""
+        return f"<ApplySet {self.name} -n {self.namespace}>"
+
+    @property
+    def name(self) -> str:
+        """Return the name of the set."""
+        return self.identity.name
+
+    @property
+    def namespace(self) -> str:
+        """Return the namespace of the inventory, and of manifests that name none."""
+        return self.identity.namespace
+
+    def store(self) -> ConfigMapStore:
+        """Return a store of the inventory, for one run or one read."""
+        return ConfigMapStore(self.cluster.client, self.identity)
+
+    def apply(
+        self,
+        manifests: Sequence[Manifest],
+        *,
+        wait: bool | WaitOptions = False,
+        timeout: float | None = None,
+        options: ApplyOptions = ApplyOptions(),
+        prune: PruneOptions = PruneOptions(),
+        dry_run: DryRun = DryRun.OFF,
+        lock_timeout: float = 60.0,
+        cancellation: Cancellation | None = None,
+    ) -> RunReport:
+        """Apply the manifests, then prune what has left the set.
+
+        ``wait`` waits until every object is ready before anything is pruned; WaitOptions say more
+        about it. ``timeout`` limits each wait, in seconds: for readiness, CRDs and deletions.
+        ``lock_timeout`` limits the wait for another run on the same set.
+        """
+        events = self.iter_apply(
+            manifests,
+            wait=wait,
+            timeout=timeout,
+            options=options,
+            prune=prune,
+            dry_run=dry_run,
+            lock_timeout=lock_timeout,
+            cancellation=cancellation,
+        )
+        return _report(events)
+
+    def iter_apply(
+        self,
+        manifests: Sequence[Manifest],
+        *,
+        wait: bool | WaitOptions = False,
+        timeout: float | None = None,
+        options: ApplyOptions = ApplyOptions(),
+        prune: PruneOptions = PruneOptions(),
+        dry_run: DryRun = DryRun.OFF,
+        lock_timeout: float = 60.0,
+        cancellation: Cancellation | None = None,
+    ) -> Iterator[Event]:
+        """Do what ``apply`` does, and yield the events."""
+        decided = Options(
+            Mode.APPLY,
+            dry_run,
+            apply=options,
+            prune=prune,
+            wait=_wait(timeout, wait),
+            lock_timeout=lock_timeout,
+        )
+        return self.iter_run(manifests, decided, cancellation=cancellation)
+
+    def diff(
+        self,
+        manifests: Sequence[Manifest],
+        *,
+        ignore: Sequence[str] = (),
+        options: ApplyOptions = ApplyOptions(),
+        prune: PruneOptions = PruneOptions(),
+        cancellation: Cancellation | None = None,
+    ) -> list[ObjectDiff]:
+        """Return what ``apply`` would change, prunes included; change nothing.
+
+        The server computes it in a dry run. ``ignore`` are rules ``KIND[/NAME]:/json/pointer``.
+        Raises RunFailed or PruneRefused if the apply would fail.
+        """
+        decided = Options(
+            Mode.APPLY,
+            DryRun.SERVER,
+            apply=options,
+            prune=prune,
+            diff=DiffOptions(enabled=True, ignore=tuple(ignore)),
+        )
+        report = _report(self.iter_run(manifests, decided, cancellation=cancellation))
+        report.raise_for_failures()
+        return [one.diff for one in report.objects if one.diff is not None]
+
+    def prune(
+        self,
+        manifests: Sequence[Manifest],
+        *,
+        timeout: float | None = None,
+        options: ApplyOptions = ApplyOptions(),
+        prune: PruneOptions = PruneOptions(),
+        dry_run: DryRun = DryRun.OFF,
+        lock_timeout: float = 60.0,
+        cancellation: Cancellation | None = None,
+    ) -> RunReport:
+        """Delete what the set created and the manifests no longer contain; apply nothing."""
+        decided = Options(
+            Mode.PRUNE,
+            dry_run,
+            apply=options,
+            prune=prune,
+            wait=_wait(timeout),
+            lock_timeout=lock_timeout,
+        )
+        return _report(self.iter_run(manifests, decided, cancellation=cancellation))
+
+    def delete(
+        self,
+        *,
+        timeout: float | None = None,
+        prune: PruneOptions = PruneOptions(),
+        dry_run: DryRun = DryRun.OFF,
+        lock_timeout: float = 60.0,
+        cancellation: Cancellation | None = None,
+    ) -> RunReport:
+        """Delete everything that the set created, then its inventory. It does not ask.
+
+        Adopted objects, and objects with a keep annotation, are orphaned: they stay in the cluster.
+        """
+        decided = Options(
+            Mode.DELETE, dry_run, prune=prune, wait=_wait(timeout), lock_timeout=lock_timeout
+        )
+        return _report(self.iter_run((), decided, cancellation=cancellation))
+
+    def iter_run(
+        self,
+        manifests: Sequence[Manifest],
+        options: Options,
+        *,
+        cancellation: Cancellation | None = None,
+    ) -> Iterator[Event]:
+        """Run once with all options in one value, and yield the events."""
+        given = manifests if isinstance(manifests, Input) else Input(tuple(manifests))
+        request = RunRequest(
+            self.identity, given, self.namespace, options, empty_inputs=given.empty
+        )
+        return with_excerpt(
+            run(request, self.cluster.client, self.store(), _given(cancellation)), given
+        )
+
+    def status(
+        self,
+        *,
+        drift: bool = False,
+        wait: bool = False,
+        timeout: float = 300.0,
+        cancellation: Cancellation | None = None,
+    ) -> list[ObjectStatus]:
+        """Return the health of each object of the set.
+
+        ``drift`` also names the fields that others have changed. ``wait`` waits until every object
+        is ready or one can never become ready, at most ``timeout`` seconds. What is not ready is in
+        the result, and is not raised.
+        """
+        stop = _given(cancellation)
+        options = StatusOptions(drift=drift, wait=wait, timeout=timeout)
+        events = self.iter_status(options, cancellation=stop)
+        # An object is reported again when it has changed.
+        latest = {event.ref: event for event in events if isinstance(event, ObjectStatus)}
+        stop.check()
+        return list(latest.values())
+
+    def iter_status(
+        self,
+        options: StatusOptions = StatusOptions(),
+        *,
+        cancellation: Cancellation | None = None,
+    ) -> Iterator[Event]:
+        """Do what ``status`` does, and yield the events."""
+        return status(
+            self.identity, options, self.cluster.client, self.store(), _given(cancellation)
+        )
+
+    def inventory(self) -> Inventory:
+        """Return what the set records; ``exists`` is False if there is no such set."""
+        return self.store().read()
+
+    def explain(
+        self,
+        name: str,
+        manifests: Sequence[Manifest] | None = None,
+        *,
+        cancellation: Cancellation | None = None,
+    ) -> list[Explanation]:
+        """Return what ``apply`` would do with the objects of one name, and why; change nothing.
+
+        ``name`` is ``deployment/web``, ``deployment.apps/web`` or ``shop/deployment/web``. Without
+        manifests, each object is judged as if it alone had left the set.
+        """
+        events = self.iter_explain(name, manifests, cancellation=cancellation)
+        return [event for event in events if isinstance(event, Explanation)]
+
+    def iter_explain(
+        self,
+        name: str,
+        manifests: Sequence[Manifest] | None = None,
+        *,
+        cancellation: Cancellation | None = None,
+    ) -> Iterator[Event]:
+        """Do what ``explain`` does, and yield the events, warnings included."""
+        given = manifests if isinstance(manifests, Input) else Input(tuple(manifests or ()))
+        events = explain(
+            self.identity,
+            None if manifests is None else given,
+            name,
+            self.cluster.client,
+            self.store(),
+            _given(cancellation),
+            namespace=self.namespace,
+            empty_inputs=given.empty,
+        )
+        return with_excerpt(events, given)
+
+
+def _wait(timeout: float | None, wait: bool | WaitOptions = False) -> WaitOptions:
+    """Return the options of a wait; who gives WaitOptions wants to wait."""
+    if isinstance(wait, WaitOptions):
+        options = replace(wait, enabled=True)
+    else:
+        options = WaitOptions(enabled=wait)
+    return options if timeout is None else replace(options, timeout=timeout)
+
+
+def _given(cancellation: Cancellation | None) -> Cancellation:
+    return Cancellation() if cancellation is None else cancellation
+
+
+def _report(events: Iterable[Event]) -> RunReport:
+    report = RunReport()
+    for event in events:
+        report.take(event)
+    return report
