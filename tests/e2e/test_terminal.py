@@ -87,7 +87,7 @@ def test_narrowed_window_keeps_no_live_lines(plane: Plane, namespace: str, tmp_p
             terminal.wait(lambda one: "\n  interrupted: what is" in one)
             go_on.set()
             screen = terminal.wait(is_idle)
-            assert screen.startswith("error: interrupted\n  Run it again")
+            assert screen.startswith("error: interrupted\n  Run the same command again")
             assert "applying" not in screen
     assert (tmp_path / "data").read_text().startswith("configmap/a created\nweb: 1 created in ")
 

@@ -63,7 +63,7 @@ def test_wheel_contains_data_beside_the_code(wheel: Path) -> None:
     for source, target in (
         ("fixtures/demo", "applyprune/_data/demo"),
         ("deploy", "applyprune/_data/deploy"),
-        ("applyprune/localplane/gomodule", "applyprune/localplane/gomodule"),
+        ("applyprune/localplane/program/gomodule", "applyprune/localplane/program/gomodule"),
     ):
         folder = ROOT / source
         files = [path for path in folder.rglob("*") if path.is_file()]
