@@ -38,6 +38,7 @@ from applyprune.model.options import (
 from applyprune.model.problem import ProblemKind
 from applyprune.model.resources import BUNDLES
 from applyprune.planning.applyset import ApplySetIdentity, applyset_identity
+from applyprune.planning.fields.ignore_rule import IgnoreRule, split_pointers
 from applyprune.planning.readiness.cel import compile_rule
 
 if TYPE_CHECKING:
@@ -99,8 +100,12 @@ def _name(text: str) -> str:
 
 
 def _pointer(text: str) -> str:
-    if not text.startswith("/") or "," in text:
-        raise ValueError(f"{text!r} is not a JSON pointer")
+    if split_pointers(text) != (text,):
+        raise ValueError(f"{text!r} is not a single JSON pointer")
+    try:
+        IgnoreRule(text)
+    except ValueError as error:
+        raise ValueError(f"{text!r}: {error}") from None
     return text
 
 
@@ -216,6 +221,15 @@ class Bundle:
     def target(self) -> ApplySetIdentity:
         """Return the set that it applies; raises UsageError when there can be no such set."""
         return applyset_identity(self.spec.inventory_name or self.name, self.namespace)
+
+    @property
+    def ignore_rules(self) -> tuple[IgnoreRule, ...]:
+        """Return the rules of ``spec.ignoreFields``, one for each pointer."""
+        return tuple(
+            IgnoreRule(pointer, fields.kind)
+            for fields in self.spec.ignore_fields
+            for pointer in fields.fields
+        )
 
     def options(self, mode: Mode, *, approved: str = "") -> Options:
         """Return the decisions of one run for it; ``approved`` is the digest of a prune."""

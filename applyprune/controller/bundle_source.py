@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import binascii
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from applyprune.errors import ApplypruneError, InputError, NotFound, raise_all
 from applyprune.model.identity import Ref
@@ -17,18 +17,19 @@ from applyprune.model.manifest import Manifest
 from applyprune.model.problem import ProblemKind
 from applyprune.model.resources import CONFIG_MAPS, SECRETS
 from applyprune.planning.fields.normalize import digest, manifest_digest
-from applyprune.planning.ownership.ignored_fields import IGNORED
+from applyprune.planning.ownership.ignored_fields import with_ignored_fields
 from applyprune.sources.load import read_source, text_of
 from applyprune.sources.source import MAX_BYTES
 from applyprune.sources.source import Source as Text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
-    from applyprune.controller.bundle import Bundle, IgnoreFields, SourceRef
+    from applyprune.controller.bundle import Bundle, SourceRef
     from applyprune.engine.ports import Cluster
     from applyprune.model.live import LiveObject
     from applyprune.model.resources import Resource
+    from applyprune.planning.fields.ignore_rule import IgnoreRule
 
 Uses = dict[Ref, str]
 _SECRET = f"{SECRETS.kind.lower()}/"
@@ -74,7 +75,7 @@ def load_source(bundle: Bundle, cluster: Cluster, uses: Uses) -> LoadedSource:
         texts = [text for ref, live in zip(refs, lives, strict=True) for text in _texts(ref, live)]
     if sum(len(text.data) for text in texts) > MAX_BYTES:
         raise InputError(f"the source is larger than {MAX_BYTES >> 20} MiB")
-    manifests = _manifests(texts, bundle.spec.ignore_fields)
+    manifests = _manifests(texts, bundle.ignore_rules)
     # Only the resourceVersion shows that a value in a Secret has changed.
     secret = {ref.name: version for ref, version in uses.items() if ref.kind == SECRETS.kind}
     bodies = [[manifest.namespace, manifest_digest(manifest.body)] for manifest in manifests]
@@ -122,7 +123,7 @@ def _bytes(value: object, *, encoded: bool, where: Ref) -> bytes:
         raise InputError(f"{where.short} has a value that is not base64") from None
 
 
-def _manifests(texts: Sequence[Text], rules: Sequence[IgnoreFields]) -> tuple[Manifest, ...]:
+def _manifests(texts: Sequence[Text], rules: Sequence[IgnoreRule]) -> tuple[Manifest, ...]:
     manifests: list[Manifest] = []
     errors: list[InputError] = []
     for text in texts:
@@ -144,18 +145,13 @@ def _silenced(error: InputError) -> InputError:
     )
 
 
-def _ignoring(manifest: Manifest, rules: Sequence[IgnoreFields]) -> Manifest:
+def _ignoring(manifest: Manifest, rules: Sequence[IgnoreRule]) -> Manifest:
     """Return a manifest with the annotation that lists the fields left to other managers.
 
     So anyone who reads the object sees why the set does not own a field.
     """
-    kinds = {"", manifest.gvk.kind, str(manifest.gvk.group_kind)}
-    pointers = [pointer for rule in rules if rule.kind in kinds for pointer in rule.fields]
+    kind, name = manifest.gvk.group_kind, manifest.name
+    pointers = [rule.pointer for rule in rules if rule.matches(kind, name)]
     if not pointers:
         return manifest
-    metadata: Mapping[str, Any] = manifest.body["metadata"]
-    annotations = dict(metadata.get("annotations") or {})
-    given = annotations.get(IGNORED)
-    annotations[IGNORED] = ",".join(map(str, (*([given] if given else ()), *pointers)))
-    body = {**manifest.body, "metadata": {**metadata, "annotations": annotations}}
-    return replace(manifest, body=body)
+    return replace(manifest, body=with_ignored_fields(manifest.body, pointers))

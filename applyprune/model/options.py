@@ -137,7 +137,7 @@ class DiffOptions:
     enabled: bool = False
     """Compare each object that would change with its live state."""
     ignore: tuple[str, ...] = ()
-    """The rules for ignored fields, as ``planning.ownership.ignored_fields`` parses them."""
+    """The rules for ignored fields, as ``planning.fields.ignore_rule`` parses them."""
 
 
 @dataclass(frozen=True, slots=True)

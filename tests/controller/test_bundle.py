@@ -18,6 +18,7 @@ from applyprune.controller.bundle import (
 from applyprune.model.identity import Ref
 from applyprune.model.live import LiveObject
 from applyprune.model.options import Adopt, Mode, PruneLimit
+from applyprune.planning.fields.ignore_rule import IgnoreRule
 
 INLINE = {"source": {"inline": ""}}
 
@@ -57,6 +58,7 @@ def test_full_spec_is_read() -> None:
     assert spec.depends_on == (Dependency("db", "self.status.ok"), Dependency("net"))
     assert spec.deletion_policy is DeletionPolicy.ORPHAN
     assert spec.ignore_fields == (IgnoreFields(("/spec/replicas",), "Deployment.apps"),)
+    assert found.ignore_rules == (IgnoreRule("/spec/replicas", "Deployment.apps"),)
     assert (spec.suspend, spec.target_namespace) == (True, "elsewhere")
     assert spec.service_account_name == "deployer"
     assert (found.target.name, found.target.namespace) == ("old", "shop")
@@ -133,6 +135,14 @@ WRONG: dict[str, tuple[Any, str]] = {
         "spec.dependsOn db: the rule",
     ),
     "a pointer that is none": ({**INLINE, "ignoreFields": [{"fields": ["x"]}]}, "JSON pointer"),
+    "a pointer that is not closed": (
+        {**INLINE, "ignoreFields": [{"fields": ["/spec/a[b=1"]}]},
+        "spec.ignoreFields[0].fields[0]: '/spec/a[b=1': missing ]",
+    ),
+    "two pointers in one": (
+        {**INLINE, "ignoreFields": [{"fields": ["/a,/b"]}]},
+        "'/a,/b' is not a single JSON pointer",
+    ),
     "pointers of numbers": (
         {**INLINE, "ignoreFields": [{"fields": [1]}]},
         "fields[0]: must be text",

@@ -29,11 +29,11 @@ from applyprune.model.plan import Action
 from applyprune.model.resources import CRD, NAMESPACE
 from applyprune.planning.diff import dropped, overlaid, renamed, substance, without
 from applyprune.planning.drift import drifted_from_manifest, manifest_drift
+from applyprune.planning.fields.ignore_rule import ignored_paths, parse_rule
 from applyprune.planning.fields.normalize import sent
 from applyprune.planning.fields.path import from_pointer, is_under, left_out
 from applyprune.planning.fields.redact import masked
 from applyprune.planning.ownership.conflicts import settled_first
-from applyprune.planning.ownership.ignored_fields import ignored_of, parse_rule
 from applyprune.planning.readiness.pods import is_denial
 from applyprune.planning.schema.crd import defined_resources, schema_of
 from applyprune.planning.schema.structural import validate
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from applyprune.model.plan import ApplyStep, Desired, RemoveStep
     from applyprune.model.resources import Resource
     from applyprune.planning.applyset import ApplySetIdentity
-    from applyprune.planning.ownership.ignored_fields import Ignored
+    from applyprune.planning.fields.ignore_rule import IgnoreRule
 
 NOT_CHECKED = "not checked by the server: its namespace or kind is not there yet"
 FIELDS_TRANSFERRED = "not checked by the server in full: some fields have to change hands"
@@ -71,7 +71,7 @@ class ServerDryRun:
 
     context: RunContext
     recorded: Mapping[Ref, InventoryEntry]
-    rules: Sequence[Ignored] = field(init=False)
+    rules: Sequence[IgnoreRule] = field(init=False)
     _namespaces: frozenset[str] = frozenset()
     _schemas: Mapping[GVK, Mapping[str, Any] | None] = field(default_factory=dict)
     _changing: frozenset[GVK] = frozenset()
@@ -145,7 +145,7 @@ class ServerDryRun:
         then, now = (substance(each, status=status) for each in (before.body or {}, body))
         if then == now and not taken:
             return Outcome.UNCHANGED
-        ignored = ignored_of(self.rules, desired.ref)
+        ignored = ignored_paths(self.rules, desired.ref)
         if then != now and left_out(then, ignored) == left_out(now, ignored):
             return Outcome.UNCHANGED
         self._add_diff(step, Outcome.CONFIGURED, before, body, after=after, not_checked=not_checked)
@@ -298,7 +298,7 @@ class ServerDryRun:
         ref, status, ignored = (
             desired.ref,
             "status" in desired.body,
-            ignored_of(self.rules, desired.ref),
+            ignored_paths(self.rules, desired.ref),
         )
 
         def fit(state: Mapping[str, Any] | None) -> Mapping[str, Any] | None:

@@ -4,22 +4,19 @@ If we omit a field that only we own, the server resets it (replicas 5 → 1). So
 manager of the set owns the field first, with its current value, and only then is it omitted. The
 second manager is removed when another manager also owns the field, or when the manifest sets the
 field again. Each of these steps is a patch of managedFields, which changes no value.
-
-Parse ``diff --ignore``: fields that a comparison ignores.
 """
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
-from applyprune.errors import InputError, RunFailed, UsageError
+from applyprune.errors import InputError, RunFailed
 from applyprune.model.json_access import mapping
 from applyprune.model.plan import OnConflict
 from applyprune.planning.applyset import PART_OF
 from applyprune.planning.fields.fieldsv1 import is_split, leaves, owns, whole_above
+from applyprune.planning.fields.ignore_rule import IgnoreRule, split_pointers
 from applyprune.planning.fields.path import (
     MISSING,
     from_pointer,
@@ -33,7 +30,6 @@ from applyprune.planning.ownership.managed_fields import own_apply_entry
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from applyprune.model.identity import Ref
     from applyprune.model.live import LiveObject
     from applyprune.model.manifest import Origin
     from applyprune.model.plan import Desired
@@ -51,8 +47,6 @@ _OURS: tuple[Path, ...] = (
     ("metadata", "namespace"),
     ("metadata", "labels", PART_OF),
 )
-# Up to a comma or a space outside of brackets; an unclosed bracket is an error in the pointer.
-_POINTER = re.compile(r"""(?:\[(?:"(?:[^"\\]|\\.)*"|[^\]"])*\]|[^\s,\[]|\[)+""")
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,11 +78,10 @@ def conflict_rule(body: Mapping[str, Any], origin: Origin) -> OnConflict:
 def ignored_fields(body: Mapping[str, Any], origin: Origin) -> tuple[str, ...]:
     """Return the pointers of the annotation; raises InputError for an invalid pointer."""
     text = str(mapping(body["metadata"].get("annotations")).get(IGNORED, ""))
-    found = _POINTER.findall(text)
+    found = split_pointers(text)
     for pointer in found:
         try:
-            path = from_pointer(pointer)
-            _check(body, path)
+            _check(body, IgnoreRule(pointer).path)
         except ValueError as error:
             raise InputError(
                 f"invalid {IGNORED}",
@@ -98,7 +91,16 @@ def ignored_fields(body: Mapping[str, Any], origin: Origin) -> tuple[str, ...]:
                 'or /spec/template/spec/containers[name="web"]/image for an item of a list.',
                 field=("metadata", "annotations", IGNORED),
             ) from error
-    return tuple(found)
+    return found
+
+
+def with_ignored_fields(body: Mapping[str, Any], pointers: Sequence[str]) -> Mapping[str, Any]:
+    """Return a manifest whose annotation lists these pointers too."""
+    metadata = body["metadata"]
+    annotations = mapping(metadata.get("annotations"))
+    given = annotations.get(IGNORED)
+    text = ",".join(map(str, (*([given] if given else ()), *pointers)))
+    return {**body, "metadata": {**metadata, "annotations": {**annotations, IGNORED: text}}}
 
 
 def _check(body: Mapping[str, Any], path: Path) -> None:
@@ -189,49 +191,3 @@ def _leaves(entries: Iterable[Mapping[str, Any]]) -> Iterable[Path]:
 
 def _is_owned(leaf: Path, entries: Iterable[Mapping[str, Any]]) -> bool:
     return any(owns(entry.get("fieldsV1") or {}, leaf) for entry in entries)
-
-
-@dataclass(frozen=True, slots=True)
-class Ignored:
-    """A rule that ignores a field of some objects."""
-
-    kind: str
-    """``deployment``, ``deployment.apps`` or ``*``."""
-    name: str
-    """A glob for the name of the object."""
-    path: Path
-    """The path of the field."""
-
-    def is_about(self, ref: Ref) -> bool:
-        """Return whether the rule applies to an object."""
-        kind = ref.kind.lower()
-        kinds = {"*", kind, f"{kind}.{ref.group}" if ref.group else kind}
-        return self.kind in kinds and fnmatchcase(ref.name, self.name)
-
-
-def parse_rule(text: str) -> Ignored:
-    """Parse ``KIND[/NAME]:/json/pointer``; raises UsageError if it is invalid."""
-    # A name of an RBAC object may contain colons; no name contains a slash.
-    about, _, pointer = text.partition(":/")
-    kind, slash, name = about.partition("/")
-    try:
-        path = from_pointer(f"/{pointer}")
-    except ValueError as error:
-        raise _refused(text, str(error)) from error
-    if not kind or (slash and not name):
-        raise _refused(text, "the kind, or the name after the slash, is missing")
-    return Ignored(kind.lower(), name or "*", path)
-
-
-def _refused(text: str, reason: str) -> UsageError:
-    return UsageError(
-        f"invalid --ignore rule {text!r}",
-        reason=reason,
-        hint="Write KIND[/NAME]:/json/pointer, as in deployment:/spec/replicas or "
-        """'deployment.apps/web-*:/spec/template/spec/containers[name="web"]/image'.""",
-    )
-
-
-def ignored_of(rules: Iterable[Ignored], ref: Ref) -> tuple[Path, ...]:
-    """Return the paths of the fields of an object that the rules ignore."""
-    return tuple(rule.path for rule in rules if rule.is_about(ref))

@@ -1,4 +1,4 @@
-"""The rules of ``diff --ignore``."""
+"""The rules that ignore fields: which objects they match, and how ``--ignore`` writes them."""
 
 from __future__ import annotations
 
@@ -6,8 +6,13 @@ import pytest
 
 from applyprune.errors import UsageError
 from applyprune.model.identity import Ref
+from applyprune.planning.fields.ignore_rule import (
+    IgnoreRule,
+    ignored_paths,
+    parse_rule,
+    split_pointers,
+)
 from applyprune.planning.fields.path import to_pointer
-from applyprune.planning.ownership.ignored_fields import ignored_of, parse_rule
 
 WEB = Ref("apps", "Deployment", "shop", "web-1")
 ROLE = Ref("rbac.authorization.k8s.io", "ClusterRole", "", "system:node")
@@ -28,7 +33,7 @@ ROLE = Ref("rbac.authorization.k8s.io", "ClusterRole", "", "system:node")
 )
 def test_rule_matches_its_objects(rule: str, ref: Ref, pointer: str) -> None:
     """By kind with or without its group, and by a glob of the name."""
-    assert "".join(map(to_pointer, ignored_of([parse_rule(rule)], ref))) == pointer
+    assert "".join(map(to_pointer, ignored_paths([parse_rule(rule)], ref))) == pointer
 
 
 @pytest.mark.parametrize(
@@ -38,3 +43,31 @@ def test_invalid_rule_is_refused(rule: str) -> None:
     """As a mistake of the call."""
     with pytest.raises(UsageError, match="invalid --ignore rule"):
         parse_rule(rule)
+
+
+@pytest.mark.parametrize(
+    ("kind", "matched"),
+    [
+        ("", True),
+        ("*", True),
+        ("Deployment", True),
+        ("deployment.apps", True),
+        ("Deployment.extensions", False),
+        ("Role", False),
+    ],
+)
+def test_rule_without_a_name_matches_by_kind(kind: str, matched: bool) -> None:
+    """As in ``spec.ignoreFields`` of a Bundle."""
+    assert IgnoreRule("/spec", kind).matches(WEB.group_kind, WEB.name) is matched
+
+
+def test_rule_with_an_invalid_pointer_cannot_exist() -> None:
+    """So no user of a rule has to check it."""
+    with pytest.raises(ValueError, match="must begin with /"):
+        IgnoreRule("spec")
+
+
+def test_list_of_pointers_is_split_outside_of_brackets() -> None:
+    """At commas and spaces."""
+    pointers = ("/spec/a", '/spec/c[name="x, y",port=1]/image', "/spec/b")
+    assert split_pointers(" , ".join(pointers)) == pointers

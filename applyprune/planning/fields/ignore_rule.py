@@ -1,0 +1,87 @@
+"""Rules that ignore a field of some objects.
+
+Three inputs give such rules: ``diff --ignore``, ``spec.ignoreFields`` of a Bundle, and the
+annotation ``applyprune.dev/ignore-fields``, whose rules are only for the object that has it.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
+
+from applyprune.errors import UsageError
+from applyprune.planning.fields.path import from_pointer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from applyprune.model.identity import GroupKind, Ref
+    from applyprune.planning.fields.path import Path
+
+_ALL = "*"
+# Up to a comma or a space outside of brackets; an unclosed bracket is an error in the pointer.
+_POINTER = re.compile(r"""(?:\[(?:"(?:[^"\\]|\\.)*"|[^\]"])*\]|[^\s,\[]|\[)+""")
+
+
+@dataclass(frozen=True, slots=True)
+class IgnoreRule:
+    """A field to ignore in the objects that the rule matches.
+
+    Raises ValueError with the reason if the pointer is invalid.
+    """
+
+    pointer: str
+    """The JSON pointer of the field; it names items of a list by their keys."""
+    kind: str = _ALL
+    """KIND or KIND.GROUP, in upper or lower case; ``*`` or empty for all kinds."""
+    name: str = _ALL
+    """A glob for the name of the object."""
+
+    def __post_init__(self) -> None:
+        """Check the pointer."""
+        from_pointer(self.pointer)
+
+    @property
+    def path(self) -> Path:
+        """Return the path of the field."""
+        return from_pointer(self.pointer)
+
+    def matches(self, group_kind: GroupKind, name: str) -> bool:
+        """Return whether the rule is for an object."""
+        kinds = {"", _ALL, group_kind.kind.lower(), str(group_kind).lower()}
+        return self.kind.lower() in kinds and fnmatchcase(name, self.name)
+
+
+def split_pointers(text: str) -> tuple[str, ...]:
+    """Return the pointers of a list separated by commas or spaces, not yet checked."""
+    return tuple(_POINTER.findall(text))
+
+
+def parse_rule(text: str) -> IgnoreRule:
+    """Parse ``KIND[/NAME]:/json/pointer``; raises UsageError if it is invalid."""
+    # A name of an RBAC object may contain colons; no name contains a slash.
+    about, _, pointer = text.partition(":/")
+    kind, slash, name = about.partition("/")
+    try:
+        rule = IgnoreRule(f"/{pointer}", kind, name or _ALL)
+    except ValueError as error:
+        raise _refused(text, str(error)) from error
+    if not kind or (slash and not name):
+        raise _refused(text, "the kind, or the name after the slash, is missing")
+    return rule
+
+
+def ignored_paths(rules: Iterable[IgnoreRule], ref: Ref) -> tuple[Path, ...]:
+    """Return the paths of the fields of an object that the rules ignore."""
+    return tuple(rule.path for rule in rules if rule.matches(ref.group_kind, ref.name))
+
+
+def _refused(text: str, reason: str) -> UsageError:
+    return UsageError(
+        f"invalid --ignore rule {text!r}",
+        reason=reason,
+        hint="Write KIND[/NAME]:/json/pointer, as in deployment:/spec/replicas or "
+        """'deployment.apps/web-*:/spec/template/spec/containers[name="web"]/image'.""",
+    )
