@@ -27,7 +27,7 @@ def managed(
     """Return one entry of managedFields."""
     found = {
         "manager": manager,
-        "operation": "Apply" if manager == MANAGER else "Update",
+        "operation": "Apply" if manager.startswith(MANAGER) else "Update",
         "apiVersion": "apps/v1",
         "time": time,
         "fieldsType": "FieldsV1",
@@ -67,6 +67,10 @@ CASES: dict[str, tuple[tuple[dict[str, Any], ...], list[tuple[str, str]]]] = {
     "the status": ((managed("controller", {"f:status": {"f:replicas": {}}}),), []),
     "by the status subresource": ((managed("controller", REPLICAS, subresource="status"),), []),
     "what we have yielded": ((managed(f"{MANAGER}-yielded", REPLICAS),), []),
+    "written in our name, not applied": (
+        ({**managed(MANAGER, REPLICAS), "operation": "Update"},),
+        [("/spec/replicas", "5")],
+    ),
     "what is still ours": ((managed("kubectl-edit", OURS),), []),
     "what is gone meanwhile": (
         (managed("kubectl-edit", {"f:spec": {"f:gone": {}}}),),

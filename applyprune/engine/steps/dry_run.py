@@ -316,7 +316,7 @@ class ServerDryRun:
         if drifted and before is not None and after is not None:
             drift = tuple(
                 drift
-                for drift in manifest_drift(before, after, self.context.applyset)
+                for drift in manifest_drift(before, after, self.context.applyset.manager)
                 if not any(is_under(from_pointer(drift.path), path) for path in ignored)
             )
         self._diffs[ref] = ObjectDiff(
