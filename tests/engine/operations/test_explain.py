@@ -151,7 +151,7 @@ def test_explain_writes_nothing_and_shows_no_secret(stage: Stage, audit: AuditTr
 def test_explain_of_no_object_is_an_error(stage: Stage, named: str) -> None:
     """A usage error, with how to name one."""
     stage.run(config_map("a"))
-    with pytest.raises(UsageError, match=r"names no object|cannot be"):
+    with pytest.raises(UsageError, match=r"does not name an object|cannot be"):
         alone(stage, named)
 
 
