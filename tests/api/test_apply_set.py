@@ -1,0 +1,378 @@
+"""The calls of an ApplySet on a real API server."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+from dataclasses import replace
+from threading import Event as Flag
+from threading import Thread
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from applyprune import (
+    ApplyOptions,
+    ApplySet,
+    Cancellation,
+    ConflictsFound,
+    DryRun,
+    Forbidden,
+    InputError,
+    Interrupted,
+    Mode,
+    NotReady,
+    ObjectDone,
+    Options,
+    Outcome,
+    PruneLimit,
+    PruneOptions,
+    PruneRefused,
+    RunFailed,
+    Status,
+    StatusOptions,
+    UsageError,
+    WaitOptions,
+    connect,
+    load,
+)
+from applyprune.cluster.auth.kubeconfig import connect as choose_access
+from applyprune.model.events import ApplySetListed, Event, Finished
+from applyprune.output.printers import OutputTarget, nowhere, printer
+from tests.support.command import applyprune
+from tests.support.objects import DEPLOYMENT, config_map, text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from applyprune import ClusterConnection, Input
+    from applyprune.localplane import Plane
+    from tests.support.plane import Kubectl
+
+
+def settings(*names: str, value: str = "v") -> Input:
+    """Return ConfigMaps."""
+    return load(objects=[config_map(name, value) for name in names])
+
+
+def test_apply_reports_every_object(web: ApplySet) -> None:
+    """Once as created, then as unchanged."""
+    report = web.apply(settings("a", "b"))
+    assert {one.ref.short: one.outcome for one in report.objects} == {
+        "configmap/a": Outcome.CREATED,
+        "configmap/b": Outcome.CREATED,
+    }
+    assert (len(report.changed), report.exit_code, report.problems) == (2, 0, [])
+    report.raise_for_failures()
+    again = web.apply(settings("a", "b"))
+    assert (len(again.objects), again.changed, again.exit_code) == (2, [], 0)
+
+
+def test_apply_waits_until_everything_is_ready(web: ApplySet) -> None:
+    """WaitOptions mean yes, too."""
+    report = web.apply(load(objects=[DEPLOYMENT]), wait=WaitOptions(timeout=60))
+    (deployment,) = report.objects
+    assert deployment.readiness is not None
+    assert deployment.readiness.status is Status.CURRENT
+    assert [one.readiness.status for one in web.status()] == [Status.CURRENT]
+
+
+def test_timeout_limits_the_wait_and_failure_is_raised_on_demand(web: ApplySet) -> None:
+    """Not ready in time: the report says so, and ``raise_for_failures`` raises it."""
+    never = config_map("never", annotations={"applyprune.dev/ready-when": "false"})
+    report = web.apply(load(objects=[never]), wait=True, timeout=0.5)
+    assert report.exit_code == 5
+    with pytest.raises(NotReady, match="not ready or not deleted before the timeout") as caught:
+        report.raise_for_failures()
+    assert caught.value.exit_code == report.exit_code
+    assert any("configmap/never" in note for note in caught.value.__notes__)
+
+
+def test_apply_prunes_what_left_the_input(web: ApplySet, kubectl: Kubectl) -> None:
+    """And not more than it may."""
+    web.apply(settings(*"abcdefgh"))
+    refused = web.apply(settings("a", "b"), prune=PruneOptions(max_prune=PruneLimit(2, 0)))
+    assert refused.exit_code == 6
+    assert refused.changed == []
+    with pytest.raises(PruneRefused, match="nothing was deleted"):
+        refused.raise_for_failures()
+    pruned = web.apply(settings("a", "b"), prune=PruneOptions(max_prune=PruneLimit(6, 0)))
+    assert {one.outcome for one in pruned.changed} == {Outcome.PRUNED}
+    assert len(pruned.changed) == 6
+    left = kubectl("get", "configmap", "-n", web.namespace, "-o", "name").split()
+    assert set(left) >= {"configmap/a", "configmap/b"}
+    assert "configmap/c" not in left
+
+
+def test_prune_applies_nothing(web: ApplySet) -> None:
+    """Only what left the input goes."""
+    web.apply(settings("a", "b"))
+    report = web.prune(settings("a", value="other"))
+    assert {one.ref.short: one.outcome for one in report.changed} == {"configmap/b": Outcome.PRUNED}
+
+
+def test_dry_run_changes_nothing(web: ApplySet) -> None:
+    """Its report says what would happen."""
+    report = web.apply(settings("a"), dry_run=DryRun.SERVER)
+    assert [one.outcome for one in report.changed] == [Outcome.CREATED]
+    assert not web.inventory().exists
+
+
+def test_diff_shows_what_an_apply_would_change(web: ApplySet) -> None:
+    """Prunes included, and without what is ignored."""
+    web.apply(settings("a", "b"))
+    fresh = settings("a", value="new")
+    changed = {one.ref.short: one for one in web.diff(fresh)}
+    assert changed.keys() == {"configmap/a", "configmap/b"}
+    before, after = changed["configmap/a"].before, changed["configmap/a"].after
+    assert (before or {})["data"] == {"key": "v"}
+    assert (after or {})["data"] == {"key": "new"}
+    assert changed["configmap/b"].outcome is Outcome.PRUNED
+    rest = web.diff(fresh, ignore=["configmap:/data/key"])
+    assert [one.ref.short for one in rest] == ["configmap/b"]
+    assert web.apply(settings("a", "b")).changed == []
+
+
+def test_diff_raises_what_would_fail(web: ApplySet) -> None:
+    """The caller must not take it for a complete answer."""
+    web.apply(settings("a"))
+    with pytest.raises(RunFailed) as caught:
+        web.diff(load(objects=[config_map("Not-A-Name")]))
+    assert "configmap/Not-A-Name" in "".join(caught.value.__notes__)
+
+
+def test_status_names_what_has_drifted(web: ApplySet, kubectl: Kubectl) -> None:
+    """Each object once, in its latest state."""
+    web.apply(settings("a", "b"))
+    patch = '{"data": {"key": "theirs"}}'
+    kubectl("patch", "configmap", "a", "-n", web.namespace, "--type=merge", f"-p={patch}")
+    found = {one.ref.short: one for one in web.status(drift=True, wait=True, timeout=10)}
+    assert {name: one.drifted for name, one in found.items()} == {
+        "configmap/a": True,
+        "configmap/b": False,
+    }
+    assert [one.path for one in found["configmap/a"].drift] == ["/data/key"]
+
+
+def test_delete_removes_set_and_inventory_without_asking(web: ApplySet) -> None:
+    """It is explicit already; to delete twice is no failure."""
+    web.apply(settings("a"))
+    assert {one.outcome for one in web.delete().changed} == {Outcome.DELETED}
+    assert not web.inventory().exists
+    assert web.delete().exit_code == 0
+
+
+def test_inventory_lists_the_entries(web: ApplySet) -> None:
+    """By their refs."""
+    web.apply(settings("a"))
+    inventory = web.inventory()
+    assert inventory.exists
+    assert [ref.short for ref in inventory.entries] == ["configmap/a"]
+    assert inventory.last is not None
+    assert inventory.last.exit_code == 0
+
+
+def test_explain_says_what_an_apply_would_do(web: ApplySet) -> None:
+    """With an input, and without one."""
+    web.apply(settings("a"))
+    (kept,) = web.explain("configmap/a", settings("a"))
+    (left,) = web.explain("configmap/a")
+    assert "unchanged" in kept.verdict
+    assert "it would be deleted" in left.verdict
+
+
+def test_every_option_can_be_given_to_a_run(web: ApplySet) -> None:
+    """For what has no method of its own."""
+    web.apply(settings("a", "b"))
+    options = Options(Mode.ORPHAN, select=frozenset({"configmap/a"}))
+    done = [one for one in web.iter_run((), options) if isinstance(one, ObjectDone)]
+    assert [(one.ref.short, one.outcome) for one in done] == [("configmap/a", Outcome.ORPHANED)]
+    assert [ref.short for ref in web.inventory().entries] == ["configmap/b"]
+
+
+def test_conflict_is_raised_with_its_own_class(web: ApplySet, kubectl: Kubectl) -> None:
+    """And the field manager is named in the problem."""
+    web.apply(settings("a"))
+    theirs = json.dumps(config_map("a", "theirs"))
+    arguments = ("--server-side", "--force-conflicts", "--field-manager=other", "-n", web.namespace)
+    kubectl("apply", *arguments, "-f", "-", stdin=theirs)
+    report = web.apply(settings("a", value="ours"))
+    with pytest.raises(ConflictsFound):
+        report.raise_for_failures()
+    (problem,) = report.problems
+    assert [one.manager for one in problem.conflicts] == ["other"]
+    forced = web.apply(settings("a", value="ours"), options=ApplyOptions(force_conflicts=True))
+    assert forced.exit_code == 0
+
+
+def test_error_points_into_the_file(web: ApplySet, plane: Plane, tmp_path: Path) -> None:
+    """File, line, column and the line itself, as the command shows them."""
+    file = tmp_path / "deployment.yaml"
+    file.write_text("apiVersion: v1\nkind: ConfgMap\nmetadata:\n  name: web\n")
+    shown = applyprune("apply", "web", "-f", file, kubeconfig=plane.kubeconfig).err
+    with pytest.raises(InputError) as caught:
+        web.apply(load(file))
+    assert str(caught.value).startswith(f"{file}:2:")
+    assert "2 | kind: ConfgMap" in str(caught.value)
+    for line in str(caught.value).splitlines():
+        assert line.strip() in shown
+
+
+def test_problem_of_an_object_points_into_the_file(web: ApplySet, tmp_path: Path) -> None:
+    """What the server refuses is found in the file as well."""
+    file = tmp_path / "service.yaml"
+    file.write_text(
+        "apiVersion: v1\nkind: Service\nmetadata:\n  name: web\nspec:\n  ports: [{port: 99999}]\n"
+    )
+    report = web.apply(load(file))
+    (problem,) = report.problems
+    assert problem.origin is not None
+    assert (problem.origin.path, problem.origin.line) == (str(file), 6)
+    assert "6 |" in problem.excerpt
+
+
+def test_missing_right_is_raised(plane: Plane, namespace: str) -> None:
+    """As the class that a caller may catch; the access is of the caller's own making."""
+    admin = choose_access(kubeconfig=str(plane.kubeconfig), environ={})
+    access = replace(admin, impersonation=(("Impersonate-User", "nobody"),))
+    with connect(access=access, namespace=namespace, cache=False) as cluster:
+        assert cluster.server == plane.server
+        with pytest.raises(Forbidden) as caught:
+            ApplySet("web", cluster=cluster).apply(settings("a"))
+        assert caught.value.exit_code == 7
+
+
+def test_access_excludes_a_context(plane: Plane) -> None:
+    """One of them would be ignored."""
+    access = choose_access(kubeconfig=str(plane.kubeconfig), environ={})
+    with pytest.raises(UsageError, match="takes either an access, or a context"):
+        connect("prod", access=access)
+
+
+def test_objects_that_are_no_manifests_are_refused() -> None:
+    """All errors at once, each with the place of its object."""
+    with pytest.raises(InputError, match="not plain JSON data"):
+        load(objects=[{"apiVersion": "v1", "kind": "ConfigMap", "data": {"time": object()}}])
+    with pytest.raises(InputError, match=r"objects\[1\]: not a Kubernetes object"):
+        load(objects=[config_map("a"), {"a": 1}])
+
+
+def test_invalid_set_name_is_refused(cluster: ClusterConnection) -> None:
+    """When the set is named."""
+    with pytest.raises(UsageError, match="invalid set name 'Web'"):
+        ApplySet("Web", cluster=cluster)
+
+
+def test_objects_are_copied_and_lists_expanded() -> None:
+    """Who changes an object later changes no manifest."""
+    body = config_map("a")
+    given = load(objects=[{"apiVersion": "v1", "kind": "List", "items": [body, config_map("b")]}])
+    body["metadata"]["name"] = "changed"
+    assert [one.name for one in given] == ["a", "b"]
+
+
+def test_load_reads_paths_and_builds(tmp_path: Path) -> None:
+    """In the order that they are given."""
+    (tmp_path / "one.yaml").write_text(text(config_map("one")))
+    (tmp_path / "two.yaml").write_text(text(config_map("two")))
+    given = load(tmp_path / "two.yaml", str(tmp_path / "one.yaml"), objects=[config_map("three")])
+    assert [one.name for one in given] == ["two", "one", "three"]
+
+
+def test_calls_print_nothing_and_leave_signals_alone(
+    web: ApplySet, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Even when they fail, even in the middle of a run."""
+    before = _handlers()
+    seen = {_handlers() for _ in web.iter_apply(settings("a"), wait=True)}
+    web.apply(load(objects=[config_map("Bad")]))
+    web.diff(settings("a"))
+    web.status(drift=True)
+    web.delete()
+    assert seen == {before}
+    assert capfd.readouterr() == ("", "")
+
+
+def _handlers() -> tuple[object, ...]:
+    return tuple(signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM))
+
+
+def test_calls_work_in_any_thread(web: ApplySet) -> None:
+    """Only the main thread could install a signal handler."""
+    reports = []
+    worker = Thread(target=lambda: reports.append(web.apply(settings("a"))))
+    worker.start()
+    worker.join(60)
+    assert [one.exit_code for one in reports] == [0]
+
+
+def test_cancellation_ends_a_run_from_another_thread(web: ApplySet) -> None:
+    """As Ctrl-C does; the next run goes on from there."""
+    cancellation, begun = Cancellation(), Flag()
+
+    def cancel() -> None:
+        assert begun.wait(30)
+        cancellation.request()
+
+    canceller = Thread(target=cancel)
+    canceller.start()
+    names = [f"c{number}" for number in range(300)]
+    done: list[ObjectDone] = []
+
+    def follow() -> None:
+        for event in web.iter_apply(settings(*names), cancellation=cancellation):
+            if isinstance(event, ObjectDone):
+                done.append(event)
+                begun.set()
+                canceller.join(30)
+
+    with pytest.raises(Interrupted) as caught:
+        follow()
+    assert caught.value.exit_code == 130
+    assert 0 < len(done) < len(names)
+    assert len(web.inventory().entries) == len(names)
+    again = web.apply(settings(*names))
+    assert (again.exit_code, len(again.objects)) == (0, len(names))
+    assert web.apply(settings(*names)).changed == []
+
+
+def test_cancellation_ends_a_status_that_waits(web: ApplySet) -> None:
+    """A watch ends quietly; a wait that did not get its answer does not."""
+    web.apply(load(objects=[config_map("a", annotations={"applyprune.dev/ready-when": "false"})]))
+    cancellation = Cancellation()
+    events: list[Event] = []
+    for event in web.iter_status(StatusOptions(watch=True), cancellation=cancellation):
+        events.append(event)
+        if isinstance(event, ApplySetListed):
+            cancellation.request()
+    assert isinstance(events[-1], Finished)
+    with pytest.raises(Interrupted):
+        web.status(wait=True, cancellation=cancellation)
+
+
+def test_stream_is_that_of_the_command(web: ApplySet, plane: Plane, tmp_path: Path) -> None:
+    """Line by line, but for the run's id and the time that it took."""
+    file = tmp_path / "set.yaml"
+    file.write_text(text(config_map("a")))
+    ours = _lines(web.iter_apply(load(file)))
+    web.delete()
+    arguments = ("apply", "web", "-n", web.namespace, "-f", file, "-o", "jsonl")
+    theirs = applyprune(*arguments, kubeconfig=plane.kubeconfig)
+    assert theirs.code == 0
+    assert ours == [_plain(line) for line in theirs.out.splitlines()]
+    assert {"started", "object", "finished"} <= {one["event"] for one in ours}
+
+
+def _lines(events: Iterable[Event]) -> list[Any]:
+    lines: list[str] = []
+    shown = printer("jsonl", OutputTarget(out=lines.append, err=nowhere))
+    for event in events:
+        shown.show(event)
+    shown.close()
+    return [_plain(line) for line in lines]
+
+
+def _plain(line: str) -> Any:
+    return json.loads(re.sub(r'"(run|elapsed)": ?("[^"]*"|[0-9.]+)', r'"\1": 0', line))
