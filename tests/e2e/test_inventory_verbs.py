@@ -159,8 +159,8 @@ def test_check_and_repair_find_and_mend(desk: Desk, kubectl: Kubectl) -> None:
     assert well.out.startswith("web: no mismatches in ")
     kubectl("label", "configmap/b", "-n", desk.namespace, f"{PART_OF}-")
     told = (
-        f"listed but not labelled: configmap/b: somebody has taken "
-        f"off its label {PART_OF} → restore the set's label"
+        f"listed but not labelled: configmap/b: somebody has removed "
+        f"its label {PART_OF} → restore the set's label"
     )
     wrong = desk("check", "web")
     assert (wrong.code, wrong.err) == (1, "")
