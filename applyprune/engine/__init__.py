@@ -1,1 +1,1 @@
-"""The one run: read → plan → record → apply → wait → prune → record, as a stream of events."""
+"""The engine of a run: read, plan, record, apply, wait, prune, record, as a stream of events."""

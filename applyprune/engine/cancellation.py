@@ -1,4 +1,4 @@
-"""The request that a run should end: a signal handler or a thread sets it, the run obeys it."""
+"""Cancel a run: a signal handler or another thread requests it, and the run checks for it."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from applyprune.errors import Interrupted
 
 @dataclass(slots=True)
 class Cancellation:
-    """Set from a signal handler or another thread; a run starts nothing more once it is set."""
+    """A request to end the run; once it is made, the run starts nothing more."""
 
     _flag: Flag = field(default_factory=Flag)
     _signal: int = 0
 
     def request(self, signal_number: int = SIGINT) -> None:
-        """Ask the run to finish what is in flight, record and end.
+        """Ask the run to finish the requests in flight, write the inventory and end.
 
         The exit code will be 128 plus the number, by default that of Ctrl-C.
         """
@@ -26,19 +26,19 @@ class Cancellation:
 
     @property
     def requested(self) -> bool:
-        """Return whether the run was asked to end."""
+        """Return whether the run is cancelled."""
         return self._flag.is_set()
 
     @property
     def exit_code(self) -> int:
-        """Return the exit code of a run that was asked to end; 0 when it was not."""
+        """Return 128 plus the signal's number if the run is cancelled, otherwise 0."""
         return 128 + self._signal if self.requested else 0
 
     def wait(self, seconds: float) -> bool:
-        """Sleep, less when the run is asked to end; return whether it is."""
+        """Sleep, but wake up if the run is cancelled; return whether it is."""
         return self._flag.wait(seconds)
 
     def check(self) -> None:
-        """Raise Interrupted when the run was asked to end."""
+        """Raise Interrupted if the run is cancelled."""
         if self.requested:
             raise Interrupted(self._signal)

@@ -32,7 +32,7 @@ class WorkerPool:
     """Runs calls on at most ``size`` threads."""
 
     def __init__(self, size: int, cancellation: Cancellation) -> None:
-        """Start no thread before there is work."""
+        """Create the pool; a thread starts with the first call that needs it."""
         self._pool = ThreadPoolExecutor(max_workers=size, thread_name_prefix="applyprune")
         self._cancellation = cancellation
 
@@ -41,17 +41,17 @@ class WorkerPool:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Wait for what is in flight and end the threads."""
+        """Wait for the calls in flight and end the threads."""
         self._pool.shutdown(wait=True, cancel_futures=True)
 
     def each(
         self, call: Callable[[T], R], items: Iterable[T], *, in_order: bool = False
     ) -> Iterator[R]:
-        """Yield the results as they come; once the run is asked to end, no further call begins.
+        """Call ``call`` with each item, in parallel, and yield the results as they come.
 
-        ``in_order`` yields them in the order of the items.
-
-        The first exception of a call is raised here after the calls in flight have ended.
+        With ``in_order``, yield them in the order of the items. Once the run is cancelled, no
+        further call starts. The first exception of a call is raised here, after the calls in
+        flight have ended.
         """
         futures = [self._pool.submit(self._call, call, item) for item in items]
         try:
@@ -63,7 +63,7 @@ class WorkerPool:
                 future.cancel()
 
     def check(self) -> None:
-        """Raise Interrupted when the run was asked to end, and results are missing for it."""
+        """Raise Interrupted if the run is cancelled: some results may be missing."""
         self._cancellation.check()
 
     def _call(self, call: Callable[[T], R], item: T) -> tuple[R] | None:
@@ -72,7 +72,7 @@ class WorkerPool:
 
 @dataclass(slots=True)
 class RunSummary:
-    """What one run has come to so far: its id, what became of each object, what failed."""
+    """The result of one run so far: its id, its outcomes and its problems."""
 
     run: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
     """The run's id."""
@@ -89,7 +89,7 @@ class RunSummary:
         return time.monotonic() - self._began
 
     def counted(self, events: Iterable[Event]) -> Iterator[Event]:
-        """Pass events on and count them; a problem gets the exit code that it gives the run."""
+        """Yield the events and count them; give each problem the exit code that it causes."""
         for event in events:
             if not isinstance(event, ObjectDone):
                 yield event
@@ -104,7 +104,7 @@ class RunSummary:
 
     @property
     def exit_code(self) -> int:
-        """Return the exit code of what has happened so far."""
+        """Return the exit code for everything that has happened so far."""
         return self.finished().exit_code
 
     def finished(self) -> Finished:
@@ -121,15 +121,15 @@ class RunContext:
     applyset: ApplySetIdentity
     """The set that the run works on."""
     options: Options
-    """What the user has decided about the run."""
+    """The options of the run."""
     cancellation: Cancellation
-    """The request that the run should end."""
+    """The request to end the run."""
     workers: WorkerPool
-    """The threads for requests side by side."""
+    """The threads for parallel requests."""
     lock: InventoryLock
     """The lock on the set's inventory; a dry run never takes it."""
     summary: RunSummary
-    """What the run has come to so far."""
+    """The result of the run so far."""
 
 
 @contextmanager
@@ -145,7 +145,7 @@ def run_context(
 ) -> Iterator[RunContext]:
     """Yield the context of a new run; at the end close the worker pool, then release the lock.
 
-    ``mode`` and ``who`` are those of ``inventory_lock``.
+    See ``inventory_lock`` for ``mode`` and ``who``.
     """
     summary = RunSummary()
     with (

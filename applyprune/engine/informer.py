@@ -1,4 +1,4 @@
-"""Objects as they change: a list and a watch on a thread of its own, for those who wait."""
+"""List and watch objects, each scope on a thread of its own, and queue the changes."""
 
 from __future__ import annotations
 
@@ -29,21 +29,23 @@ _FEW_NAMESPACES = 3
 
 @dataclass(frozen=True, slots=True)
 class WatchScope:
-    """What is watched: a resource, in one namespace or in all, all of it or a selection.
-
-    ``name`` selects one object; with ``full`` off it is watched by its metadata only.
-    """
+    """The objects that one watch covers."""
 
     resource: Resource
+    """The resource to watch."""
     namespace: str = ""
+    """The namespace to watch; empty for all namespaces."""
     selector: str = ""
+    """The label selector; empty for all objects."""
     name: str = ""
+    """The name of a single object; empty for all objects."""
     full: bool = True
+    """Whether to watch whole objects; otherwise only their metadata."""
 
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """Everything that there is of a source now; what was there before and is not in it is gone."""
+    """All objects of a source; an object that is missing here does not exist any more."""
 
     source: WatchScope
     objects: Mapping[Ref, LiveObject]
@@ -51,7 +53,7 @@ class Listed:
 
 @dataclass(frozen=True, slots=True)
 class Upserted:
-    """One object of a source as it is now; None when it is gone."""
+    """One object of a source that has changed; ``live`` is None if it is gone."""
 
     source: WatchScope
     ref: Ref
@@ -60,7 +62,7 @@ class Upserted:
 
 @dataclass(frozen=True, slots=True)
 class WatchFailed:
-    """A source cannot be read or watched now; it is tried again."""
+    """A source that cannot be listed or watched now; the informer retries it."""
 
     source: WatchScope
     error: ApplypruneError
@@ -70,20 +72,20 @@ Change: TypeAlias = Listed | Upserted | WatchFailed
 
 
 def watch_scopes(wanted: Iterable[tuple[Resource, Ref]], selector: str) -> Iterator[WatchScope]:
-    """Yield one source for each kind, or for each of its namespaces while these are few.
+    """Yield one source for each kind, or one for each of its namespaces if these are few.
 
-    A ``selector`` of our own label keeps what is not the set's out of it.
+    With a ``selector`` for the set's label, other objects are not watched.
     """
-    namespaces: dict[Resource, set[str]] = {}
+    by_resource: dict[Resource, set[str]] = {}
     for resource, ref in wanted:
-        namespaces.setdefault(resource, set()).add(ref.namespace)
-    for resource, homes in namespaces.items():
-        for home in sorted(homes) if len(homes) <= _FEW_NAMESPACES else [""]:
-            yield WatchScope(resource, home, selector)
+        by_resource.setdefault(resource, set()).add(ref.namespace)
+    for resource, namespaces in by_resource.items():
+        for namespace in sorted(namespaces) if len(namespaces) <= _FEW_NAMESPACES else [""]:
+            yield WatchScope(resource, namespace, selector)
 
 
 def namespace_scopes(change: Change, refs: Iterable[Ref]) -> Iterator[WatchScope]:
-    """Yield a source for each namespace where one for all of them is not allowed."""
+    """Yield one source for each namespace if watching all namespaces is forbidden."""
     if not isinstance(change, WatchFailed) or not isinstance(change.error, Forbidden):
         return
     source = change.source
@@ -95,7 +97,7 @@ def namespace_scopes(change: Change, refs: Iterable[Ref]) -> Iterator[WatchScope
 
 @dataclass(slots=True)
 class Informer:
-    """Any number of sources, their news in one queue; ``close`` ends their threads."""
+    """Watches any number of sources and queues their changes; ``close`` ends the threads."""
 
     cluster: Cluster
     queue: SimpleQueue[Change] = field(default_factory=SimpleQueue)
@@ -103,7 +105,7 @@ class Informer:
     _threads: dict[WatchScope, Thread] = field(default_factory=dict)
 
     def open(self, source: WatchScope) -> None:
-        """Begin to read and watch a source; one that is open already stays as it is."""
+        """Start to list and watch a source, unless it is open already."""
         if source in self._threads:
             return
         thread = Thread(target=self._run, args=(source,), name="applyprune-watch", daemon=True)
@@ -111,7 +113,7 @@ class Informer:
         thread.start()
 
     def changes(self, seconds: float) -> Iterator[Change]:
-        """Yield what has come in, after waiting so long for the first of it at the most."""
+        """Wait up to ``seconds`` for a change, then yield all changes in the queue."""
         try:
             yield self.queue.get(timeout=seconds)
             while True:
@@ -120,9 +122,9 @@ class Informer:
             return
 
     def close(self, timeout: float = _CLOSE_TIMEOUT) -> None:
-        """End every watch; it takes a moment, for which ``patience`` seconds are waited.
+        """Stop all watches, waiting up to ``timeout`` seconds for their threads.
 
-        A list that does not come is not waited for: its thread ends with it, or with the process.
+        A thread that is waiting for a list ends when the list does, or with the process.
         """
         self._closed.set()
         until = time.monotonic() + timeout
@@ -137,7 +139,7 @@ class Informer:
                 self._closed.wait(_RETRY_PAUSE)  # and list again
             except ApplypruneError as error:
                 self.queue.put(WatchFailed(source, error))
-                # Without the right to watch this is what becomes of a watch: a list now and then.
+                # Without the right to watch, this amounts to polling: a list every few seconds.
                 self._closed.wait(
                     5 * _RETRY_PAUSE if isinstance(error, Forbidden) else _RETRY_PAUSE
                 )
@@ -170,13 +172,13 @@ class Informer:
                 elif change.kind is not WatchEventType.BOOKMARK:
                     self.queue.put(Upserted(source, change.live.ref, change.live))
             if silent and time.monotonic() - began < _RETRY_PAUSE:
-                # Something ends every watch at once: only a list tells then what happens.
+                # Something ends every watch at once: only a list can show the changes.
                 self._closed.wait(_RETRY_PAUSE)
                 return
             self._closed.wait(_BETWEEN_WATCHES)
 
     def _after_deletion(self, source: WatchScope, ref: Ref) -> Change:
-        """Tell an object that is gone from one that has only left the selection."""
+        """Read the object: it may be gone, or may only have left the selection."""
         try:
             return Upserted(source, ref, self.cluster.get(source.resource, ref, full=source.full))
         except NotFound:

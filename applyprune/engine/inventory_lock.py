@@ -1,7 +1,8 @@
 """The lock on a set's inventory: one run waits for it, takes it, renews it, and releases it.
 
-A holder lives by its renewals. Another run times them on its own monotonic clock. Every write is
-compare-and-swap, so a run that another one has replaced learns it at its next write at the latest.
+A holder proves that it is alive by renewing the lock. Another run times the renewals on its own
+monotonic clock. Every write is compare-and-swap, so a run that has lost the lock to another one
+notices it at its next write at the latest.
 No delete starts unless it fits in the rest of the lease.
 """
 
@@ -53,8 +54,8 @@ def inventory_lock(
 ) -> Iterator[InventoryLock]:
     """Yield the lock of one set, not taken yet; release it at the end if it is still held.
 
-    ``run`` is the run's id, ``mode`` what the inventory records as the mode of its last run, and
-    ``who`` the name that other runs see; default: the user and the host.
+    ``run`` is the run's id. ``mode`` is recorded as the mode of the last run. ``who`` is the name
+    that other runs see; by default the user and the host.
     """
     lock = InventoryLock(store, options, cancellation, run=run, mode=mode, who=who)
     try:
@@ -76,7 +77,7 @@ class InventoryLock:
         mode: Mode,
         who: str,
     ) -> None:
-        """Take the values of ``inventory_lock``; nothing is read or held yet."""
+        """Keep the arguments of ``inventory_lock``; nothing is read or held yet."""
         self._store = store
         self._cancellation = cancellation
         self._timeout = options.lock_timeout
@@ -107,12 +108,12 @@ class InventoryLock:
         return self._recorded_entries
 
     def wait(self, read: Callable[[], Inventory] | None = None) -> Iterator[Waiting]:
-        """Wait until no other run holds the set; ``inventory`` is then what was read last.
+        """Wait until no other run holds the lock; ``inventory`` is then as last read.
 
-        ``read`` replaces the store's own way to read the inventory. A holder that has not moved
-        for the length of its lease has crashed. One that is known to be dead (a process of this
-        very machine) gets two seconds. Raises InventoryLocked when the holder is still alive after
-        ``lock_timeout`` seconds. May be called again when ``take`` has failed.
+        ``read`` replaces the store's own ``read``. A holder that has not renewed for the length of
+        its lease has crashed. A holder that is known to be dead (a process on this machine) gets
+        two seconds. Raises InventoryLocked if the holder is still alive after ``lock_timeout``
+        seconds. Call it again if ``take`` has failed.
         """
         read = read or self._store.read
         self._lost = None
@@ -123,7 +124,7 @@ class InventoryLock:
             now = time.monotonic()
             if holder != seen:
                 seen, since = holder, now
-            # What a dead process has sent may still be on its way to the server.
+            # A request of the dead process may still be on its way to the server.
             dead = now - since >= _SETTLE and is_dead(holder)
             if dead or now - since >= holder.lease:
                 return
@@ -132,7 +133,7 @@ class InventoryLock:
                 raise InventoryLocked(
                     f"{name} is locked by another run",
                     reason=f"{holder.who}, run {holder.run}, is alive",
-                    hint="Wait for it to end, or give it longer with --lock-timeout.",
+                    hint="Wait for it to end, or wait longer with --lock-timeout.",
                 )
             yield Waiting(None, name, now - began, self._timeout, f"{holder.who} works on it")
             if self._cancellation.wait(_POLL):
@@ -140,9 +141,9 @@ class InventoryLock:
             self._stored = read()
 
     def take(self, inventory: Inventory) -> InventoryWritten:
-        """Store ``inventory`` and hold the set from now on.
+        """Store ``inventory`` and hold the lock from now on.
 
-        Raises InventoryLocked when another run has written the inventory since it was read.
+        Raises InventoryLocked if another run has written the inventory since it was read.
         """
         with self._lock:
             self._put(replace(inventory, holder=self._holder))
@@ -152,14 +153,14 @@ class InventoryLock:
             return self._recorded(Phase.UNION)
 
     def record(self, entries: Mapping[Ref, InventoryEntry], phase: Phase) -> InventoryWritten:
-        """Store ``entries`` and keep the lock; InventoryLocked when another run has taken it."""
+        """Store ``entries`` and keep the lock; InventoryLocked if another run has taken it."""
         with self._lock:
             self._check()
             self._put(replace(self._stored, entries=dict(entries), holder=self._holder))
             return self._recorded(phase)
 
     def record_entry(self, entry: InventoryEntry) -> None:
-        """Store one entry, in place of the recorded one of the same object, and keep the lock."""
+        """Store one entry in place of the object's recorded one, and keep the lock."""
         with self._lock:
             if not self._taken:
                 raise InventoryLocked("nothing is recorded in this run, so nothing may be deleted")
@@ -169,10 +170,10 @@ class InventoryLock:
             self._recorded_entries[entry.ref] = entry
 
     def ensure(self, seconds: float) -> None:
-        """Return when the lease lasts that long, renew it first if necessary.
+        """Make sure that the lease lasts ``seconds`` more; renew it if necessary.
 
-        A run that has not taken the lock writes nothing that needs it: return at once. Raises
-        InventoryLocked when the lease cannot be renewed: then nothing may be written any more.
+        Return at once if this run has not taken the lock: then it writes nothing that needs it.
+        Raises InventoryLocked if the lease cannot be renewed: then nothing more may be written.
         """
         if not self._taken:
             return
@@ -182,7 +183,7 @@ class InventoryLock:
                 self._put(replace(self._stored, holder=self._renewed()))
             if self._left() < seconds:
                 raise InventoryLocked(
-                    "the hold on the inventory could not be renewed in time",
+                    "the lock on the inventory could not be renewed in time",
                     hint="Nothing more was deleted. Run again.",
                 )
 
@@ -196,13 +197,13 @@ class InventoryLock:
             return self._recorded(Phase.SHRUNK)
 
     def write_once(self, inventory: Inventory) -> InventoryWritten:
-        """Store ``inventory`` without holding the set before or after: one write is all."""
+        """Store ``inventory`` in a single write, without holding the lock before or after."""
         with self._lock:
             self._put(replace(inventory, holder=None))
             return self._recorded(Phase.SHRUNK)
 
     def remove(self) -> InventoryWritten:
-        """Delete the inventory itself, once it lists nothing more."""
+        """Delete the inventory, once it lists no object any more."""
         self._stop_renewing()
         with self._lock:
             self._check()
@@ -211,7 +212,7 @@ class InventoryLock:
             return InventoryWritten(Phase.REMOVED, 0, self._stored.generation)
 
     def close(self) -> None:
-        """Release a lock that is still held, and record nothing else: the run ended by an error.
+        """Release the lock if it is still held, and record nothing else: an error ended the run.
 
         A lock that cannot be released expires by itself.
         """
@@ -235,7 +236,7 @@ class InventoryLock:
         return self._holder
 
     def _put(self, inventory: Inventory) -> None:
-        # The lease counts from before the request: the reply may have been long on its way.
+        # The lease starts before the request: the reply may have taken long.
         since = time.monotonic()
         try:
             self._stored = self._store.write(inventory)
@@ -256,8 +257,7 @@ class InventoryLock:
                 try:
                     self._put(replace(self._stored, holder=self._renewed()))
                 except ApplypruneError:
-                    # A failed renewal is tried again at the next turn; `ensure` is what stops
-                    # deletes when none comes through.
+                    # Retry at the next turn. If no renewal succeeds, `ensure` stops the deletes.
                     continue
 
     def _stop_renewing(self) -> None:
@@ -268,9 +268,9 @@ class InventoryLock:
 
 
 def new_holder(run: str, *, lease: float, who: str = "") -> LockHolder:
-    """Return the holder that this process is, for one run; ``lease`` in seconds.
+    """Return this process as the lock holder of one run; ``lease`` is in seconds.
 
-    ``who`` is told to those who ask who runs; default: the user and the host.
+    ``who`` is the name that other runs see; by default the user and the host.
     """
     return LockHolder(
         run=run,
@@ -282,15 +282,15 @@ def new_holder(run: str, *, lease: float, who: str = "") -> LockHolder:
 
 
 def last_run(holder: LockHolder, mode: str, exit_code: int) -> LastRun:
-    """Return what is kept of a holder's run, which ends now."""
+    """Return the record of a holder's run, which ends now."""
     at = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     return LastRun(run=holder.run, mode=mode, who=holder.who, at=at, exit_code=exit_code)
 
 
 def is_dead(holder: LockHolder) -> bool:
-    """Return whether a holder is surely gone: it ran on this very machine, and runs no more.
+    """Return whether a holder is certainly dead: it ran on this machine and no longer runs.
 
-    False when that cannot be told; then only its lease can run out.
+    False if that is unknown: then only its lease can expire.
     """
     if not holder.host or holder.host != _host_mark():
         return False
@@ -306,7 +306,7 @@ def _user() -> str:
 
 
 def _host_mark() -> str:
-    """Return a mark of this boot and this space of process numbers; empty where there is none."""
+    """Return an id of this boot and this PID namespace; empty if the system has none."""
     try:
         boot = (_PROC / "sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
         return f"{boot}/{(_PROC / 'self/ns/pid').stat().st_ino}"
@@ -315,10 +315,11 @@ def _host_mark() -> str:
 
 
 def _process_mark(pid: int) -> str:
-    """Return the number and start time of a process, which together are never used again."""
+    """Return the PID and the start time of a process; together they are never reused."""
     try:
         stat = (_PROC / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return f"{pid}@"
-    # The command's name, in parentheses, may hold anything; the 20th field after it is the start.
+    # The command's name, in parentheses, may contain anything; the start time is the 20th field
+    # after it.
     return f"{pid}@{stat.rpartition(')')[2].split()[19]}"

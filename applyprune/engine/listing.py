@@ -1,7 +1,4 @@
-"""Finding what bears a set's marks, whether the inventory lists it or not.
-
-Counting what the delete of a Namespace or a CRD would take along.
-"""
+"""Find the objects of a set by its label, and count what a cascading delete would remove."""
 
 from __future__ import annotations
 
@@ -29,7 +26,7 @@ _NAMED = 3
 
 @dataclass(frozen=True, slots=True)
 class LabelledObjects:
-    """What was found; ``unseen`` says what could not be looked at, and why."""
+    """The objects found; ``unseen`` names what could not be listed, and why."""
 
     objects: tuple[LiveObject, ...]
     unseen: tuple[str, ...]
@@ -38,7 +35,7 @@ class LabelledObjects:
 def all_labelled_objects(
     cluster: Cluster, workers: WorkerPool, resource_map: ResourceMap, applyset: ApplySetIdentity
 ) -> LabelledObjects:
-    """Return the objects of every kind that bear the set's marks."""
+    """Return the objects of every kind that have the set's label and field manager."""
     found = labelled_objects(cluster, workers, resource_map.preferred.values(), applyset)
     silent = (f"the API group {group} does not answer" for group in sorted(resource_map.stale))
     return LabelledObjects(found.objects, (*found.unseen, *silent))
@@ -47,11 +44,11 @@ def all_labelled_objects(
 def labelled_objects(
     cluster: Cluster, workers: WorkerPool, kinds: Iterable[Resource], applyset: ApplySetIdentity
 ) -> LabelledObjects:
-    """Return the objects of some kinds that bear the set's label and its manager's Apply entry.
+    """Return the objects of some kinds with the set's label and its manager's Apply entry.
 
-    The label alone is no mark: controllers copy it to what they make. Where a whole cluster may
-    not be listed, the namespace of the inventory is. An object served under two groups is found
-    once, by its UID.
+    The label alone proves nothing: controllers copy it to the objects that they create. If
+    listing the whole cluster is forbidden, list the namespace of the inventory. An object that is
+    served under two groups is returned once, by its UID.
     """
 
     def read(resource: Resource) -> tuple[Sequence[LiveObject], _Unlisted | None]:
@@ -67,7 +64,7 @@ def labelled_objects(
             except ApplypruneError:
                 return (), refused
             return objects, replace(
-                refused, except_where=f", but for the namespace {applyset.namespace}"
+                refused, except_where=f", except in the namespace {applyset.namespace}"
             )
         except ApplypruneError as error:
             return (), _Unlisted(plural, error.message)
@@ -86,7 +83,7 @@ def labelled_objects(
 
 @dataclass(frozen=True, slots=True, order=True)
 class _Unlisted:
-    """A kind that could not be listed; ``but`` says where it could."""
+    """A kind that could not be listed; ``except_where`` names where it could."""
 
     plural: str
     reason: str
@@ -95,7 +92,7 @@ class _Unlisted:
 
 
 def _lines(unseen: Iterable[_Unlisted]) -> Iterator[str]:
-    """Yield a line for each kind, and one for many that the same rights are missing for."""
+    """Yield a line for each kind; join many kinds for which the same right is missing."""
     by_rights: dict[str, list[_Unlisted]] = {}
     for failure in sorted(unseen):
         if failure.is_refused:
@@ -108,12 +105,12 @@ def _lines(unseen: Iterable[_Unlisted]) -> Iterator[str]:
             yield from (f"{failure.plural}: {failure.reason}{except_where}" for failure in alike)
         else:
             names = ", ".join(failure.plural for failure in named)
-            yield f"{names} and {more} kinds more: {named[0].reason}{except_where}"
+            yield f"{names} and {more} more kinds: {named[0].reason}{except_where}"
 
 
 @dataclass(frozen=True, slots=True)
 class ContentCounter:
-    """Counts for one run; ``leaving`` is everything that has left the set."""
+    """Counts the contents of Namespaces and CRDs; ``leaving`` is everything that left the set."""
 
     cluster: Cluster
     workers: WorkerPool
@@ -135,7 +132,7 @@ class ContentCounter:
     def _namespace(self, ref: Ref) -> CascadeContents:
         kinds = [kind for kind in self.resource_map.preferred.values() if kind.namespaced]
         contents, failures = list_kinds(self.cluster, self.workers, kinds, namespace=ref.name)
-        # The groups whose server is down, unless that APIService goes in this very run.
+        # The groups whose server is down, unless this run deletes their APIService.
         unseen = self.resource_map.stale - {
             gone.name.partition(".")[2]
             for gone in self.leaving
@@ -153,7 +150,7 @@ class ContentCounter:
         ]
         contents, failures = list_kinds(self.cluster, self.workers, kinds)
         if not kinds:
-            # It may hold objects all the same: a version that is not served hides them.
+            # Objects may still exist: a version that is not served hides them.
             what = f"the API group {group} does not answer"
             failures.append(what if group in self.resource_map.stale else "its kind is not served")
         return CascadeContents(tuple(contents), "; ".join(failures[:3]))
@@ -168,7 +165,7 @@ def list_kinds(
     selector: str = "",
     full: bool = False,
 ) -> tuple[list[LiveObject], list[str]]:
-    """Return every object of some kinds, and for each kind that could not be read why."""
+    """Return every object of some kinds, and the reason for each kind that cannot be read."""
     contents: list[LiveObject] = []
     failures: list[str] = []
 

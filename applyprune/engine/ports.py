@@ -1,4 +1,4 @@
-"""The API server and the inventory's store, as small as the run needs them."""
+"""The interfaces that the engine needs: an API server and the store of an inventory."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ class Cluster(Protocol):
     """An API server; every call raises the errors of ``applyprune.errors`` and is thread-safe."""
 
     def resource_map(self) -> ResourceMap:
-        """Return what the server serves now."""
+        """Return the resources that the server serves now."""
 
     def list(
         self, resource: Resource, *, namespace: str = "", selector: str = "", full: bool = False
     ) -> Sequence[LiveObject]:
-        """Return all objects, complete or an error; metadata only unless ``full``."""
+        """Return all objects, never an incomplete list; metadata only unless ``full``."""
 
     def list_at(
         self,
@@ -34,7 +34,7 @@ class Cluster(Protocol):
         name: str = "",
         full: bool = False,
     ) -> tuple[Sequence[LiveObject], str]:
-        """Return what ``list`` does, and the resourceVersion from which to watch on."""
+        """Return what ``list`` returns, and the resourceVersion to watch from."""
 
     def watch(
         self,
@@ -48,10 +48,10 @@ class Cluster(Protocol):
         stop: Callable[[], bool],
         seconds: float,
     ) -> Iterator[WatchEvent]:
-        """Yield what happens from a resourceVersion on, until server, ``stop`` or time ends it."""
+        """Yield the changes after a resourceVersion until server, ``stop`` or time ends it."""
 
     def get(self, resource: Resource, ref: Ref, *, full: bool = False) -> LiveObject:
-        """Return one object; NotFound is the proof that there is none."""
+        """Return one object; NotFound proves that it does not exist."""
 
     def apply(
         self,
@@ -63,7 +63,7 @@ class Cluster(Protocol):
         force: bool,
         dry_run: bool,
     ) -> tuple[LiveObject, bool]:
-        """Server-side apply; return the object as replied, and whether it was created."""
+        """Send a server-side apply; return the object in the reply, and whether it was created."""
 
     def delete(
         self,
@@ -76,12 +76,12 @@ class Cluster(Protocol):
         dry_run: bool,
         timeout: float,
     ) -> bool:
-        """Delete this very object in this very state; return whether it is gone already."""
+        """Delete exactly this object in exactly this state; return whether it is gone already."""
 
     def patch(
         self, resource: Resource, ref: Ref, operations: Sequence[Mapping[str, Any]]
     ) -> LiveObject:
-        """Apply a JSON patch, whose test operations guard it."""
+        """Send a JSON patch; its test operations guard it."""
 
     def serves(self, resource: Resource) -> bool:
         """Return whether the endpoint of a resource answers."""
@@ -94,27 +94,27 @@ class Cluster(Protocol):
 
 
 class Readable(Protocol):
-    """What an inventory can be read from."""
+    """A source of an inventory."""
 
     def read(self) -> Inventory:
-        """Return the inventory, an empty one that does not exist when there is none."""
+        """Return the inventory; if none exists, an empty one whose ``exists`` is false."""
 
 
 class Store(Readable, Protocol):
-    """Where the inventory of one set is kept; every write is compare-and-swap."""
+    """The store of one set's inventory; every write is compare-and-swap."""
 
     def write(self, inventory: Inventory) -> Inventory:
-        """Replace what was read, return it as stored; InventoryLocked when that has changed."""
+        """Replace the inventory and return it as stored; InventoryLocked if it has changed."""
 
     def remove(self, inventory: Inventory) -> None:
-        """Delete the ConfigMap, as read."""
+        """Delete the inventory if it has not changed since it was read."""
 
 
 class DamagedStore(Store, Protocol):
     """A store whose inventory may be damaged."""
 
     def salvage(self) -> tuple[Inventory, Sequence[str]]:
-        """Return what can be read of the inventory, and what cannot."""
+        """Return the readable part of the inventory, and what is unreadable."""
 
     def strays(self) -> Sequence[str]:
-        """Return the names of parts that the inventory, as read, does not name."""
+        """Return the names of stored parts that the inventory, as read, does not name."""

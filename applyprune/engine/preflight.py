@@ -1,4 +1,4 @@
-"""What must hold before a run plans anything: an input, a set that there is, a home for it."""
+"""Check the preconditions of a run: an input, an existing set, a namespace for its inventory."""
 
 from __future__ import annotations
 
@@ -30,21 +30,23 @@ if TYPE_CHECKING:
 
 
 def refuse_empty(inventory: Inventory, options: Options, manifests: Sequence[Manifest]) -> None:
-    """Refuse an input without objects for a set without any: a missing mount looks just like it.
+    """Refuse an empty input for a set without objects: a missing mount looks just like it.
 
-    Where the set lists objects, the plan tells which would go, and the guard refuses it. A selector
-    that picks out nothing is refused for any set: a typing error looks just like it.
+    If the set lists objects, the plan names those that would be pruned, and its guard refuses it.
+    A selector that matches nothing is refused for any set: a typing error looks just like it.
     """
     if options.mode not in {Mode.APPLY, Mode.PRUNE} or options.prune.allow_empty:
         return
     if not manifests and not inventory.entries:
-        raise EmptyInput("there is no object in the input", hint="If that is meant: --allow-empty.")
+        raise EmptyInput(
+            "there is no object in the input", hint="If this is intended, use --allow-empty."
+        )
     selector = options.apply.selector
     if selector and not any(selector.matches(labels_of(manifest)) for manifest in manifests):
         raise EmptyInput(
-            f"-l {selector.text} picks out none of the {len(manifests)} objects in the input",
-            reason="it looks at metadata.labels of the manifests",
-            hint="If that is meant: --allow-empty.",
+            f"-l {selector.text} matches none of the {len(manifests)} objects in the input",
+            reason="it is compared with metadata.labels of the manifests",
+            hint="If this is intended, use --allow-empty.",
         )
 
 
@@ -53,23 +55,23 @@ def refuse_owned(
 ) -> None:
     """Refuse to change a set that belongs to a Bundle, unless the run is that Bundle's own.
 
-    Two that apply one set undo each other's work; to look, in a dry run, is everybody's right. A
-    Bundle takes over a set of nobody's only if it is told to, when it applies it, and never to
-    remove it: to have the same name is no consent.
+    Two appliers of one set would undo each other's work. A dry run is always allowed. A Bundle
+    takes over a set without an owner only if ``takes_over`` is set, only to apply it, and never to
+    remove it: having the same name is not consent.
     """
     if inventory.owner == owner or options.dry_run is not DryRun.OFF:
         return
     if inventory.owner:
         raise OwnedByBundle(
             f"the set {inventory.name} belongs to {inventory.owner}",
-            reason="the controller applies it, and would undo what anybody else does",
+            reason="the controller applies it, and would undo all other changes",
             hint="Change the Bundle. To take the set back, suspend the Bundle first, then: "
             f"applyprune inventory release {inventory.name} -n {inventory.namespace}",
         )
     if inventory.exists and not (takes_over and options.mode is Mode.APPLY):
         raise OwnedByBundle(
             f"the set {inventory.name} does not belong to {owner}",
-            reason="the command line has applied it, or has taken it back; with "
+            reason="it was applied, or released from a Bundle, on the command line; with "
             f"spec.inventoryName: {inventory.name} the Bundle would take it over",
         )
 
@@ -77,20 +79,20 @@ def refuse_owned(
 def refuse_unlisted(
     names: Collection[str], refs: Collection[Ref], applyset: ApplySetIdentity
 ) -> None:
-    """Refuse names that a set does not list: a typing error must not pass for done."""
+    """Refuse names that a set does not list: a typing error must not look like success."""
     if missing := unlisted(names, refs):
         if not refs:
             raise no_such_set(applyset)
         raise UsageError(
             f"the set {applyset.name} does not list {', '.join(missing)}",
-            hint=f"What it lists: applyprune inventory show {applyset.arguments}",
+            hint=f"To see what it lists: applyprune inventory show {applyset.arguments}",
         )
 
 
 def refuse_without_inventory(
     snapshot: ClusterSnapshot, applyset: ApplySetIdentity, mode: Mode
 ) -> None:
-    """Refuse to remove objects of a set that has no inventory, or to prune a set that is not."""
+    """Refuse to remove objects without an inventory, and to prune a set that does not exist."""
     if mode is Mode.APPLY:
         return
     if snapshot.marked:
@@ -106,21 +108,21 @@ def refuse_without_inventory(
 
 
 def no_such_set(applyset: ApplySetIdentity) -> UsageError:
-    """Return what is to be said of a set that is not there."""
+    """Return the error for a set that does not exist."""
     return UsageError(
         f"there is no set {applyset.name} in namespace {applyset.namespace}",
-        hint="`applyprune inventory list -A` lists those that there are.",
+        hint="To list all sets: applyprune inventory list -A",
     )
 
 
 def ensure_namespace(cluster: Cluster, applyset: ApplySetIdentity, options: Options) -> None:
-    """See that the namespace of a new inventory is there."""
+    """Make sure that the namespace of a new inventory exists."""
     if namespace_exists(cluster, applyset):
         return
     if not options.apply.create_namespace:
         raise UsageError(
             f"the namespace {applyset.namespace} does not exist",
-            reason="it is to hold the inventory of the set",
+            reason="the inventory of the set belongs there",
             hint="Create it with --create-namespace (deleting the set keeps it), "
             "or name another one with -n.",
         )
@@ -129,11 +131,11 @@ def ensure_namespace(cluster: Cluster, applyset: ApplySetIdentity, options: Opti
 
 
 def namespace_exists(cluster: Cluster, applyset: ApplySetIdentity) -> bool:
-    """Return whether the namespace of an inventory is there, as far as one may look."""
+    """Return whether the namespace of an inventory exists; true if it must not be read."""
     try:
         cluster.get(NAMESPACES, Ref("", "Namespace", "", applyset.namespace))
     except NotFound:
         return False
     except Forbidden:
-        return True  # without the right to look, the write of the inventory will tell
+        return True  # unknown; if it is missing, the write of the inventory fails
     return True

@@ -1,4 +1,4 @@
-"""The whole run, once: the command line and the controller both call it and read its events."""
+"""The run: the command line and the controller both call it and read its events."""
 
 from __future__ import annotations
 
@@ -61,31 +61,34 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RunRequest:
-    """What one run is asked to do; ``namespace`` is where manifests without one go.
-
-    ``who`` runs it, as others are told; default: the user and the host. ``owner`` is the Bundle
-    that asks (``Bundle NAMESPACE/NAME``), and ``takes_over`` says whether it may take over a set
-    that is there and belongs to none. ``empty`` are the parts of the input that hold no object, as
-    the user has named them.
-    """
+    """The input of one run."""
 
     applyset: ApplySetIdentity
+    """The set to work on."""
     manifests: Sequence[Manifest]
+    """The desired objects."""
     namespace: str
+    """The namespace of manifests that name none."""
     options: Options
+    """The options of the run."""
     who: str = ""
+    """Who runs it, as other runs see it; by default the user and the host."""
     owner: str = ""
+    """The Bundle that the run is for (``Bundle NAMESPACE/NAME``); empty for the command line."""
     takes_over: bool = False
+    """Whether the Bundle may take over an existing set that no Bundle owns."""
     empty_inputs: Sequence[str] = ()
+    """The parts of the input without objects, as the user has named them."""
 
 
 def run(
     request: RunRequest, cluster: Cluster, store: Store, cancellation: Cancellation
 ) -> Iterator[Event]:
-    """Make the cluster match the request; yield what happens, as it happens.
+    """Make the cluster match the request; yield each event as it happens.
 
-    Failures of single objects are events, and Finished says what they amount to. What concerns the
-    run as a whole is raised: InputError, AccessError, InventoryError, InventoryLocked, Interrupted.
+    A failure of a single object is an event, and Finished has the exit code for all of them. A
+    failure of the whole run is raised: InputError, AccessError, InventoryError, InventoryLocked,
+    Interrupted.
     """
     options = request.options
     with run_context(
@@ -106,7 +109,7 @@ class _Run:
     dry_run: ServerDryRun = field(init=False)
 
     def events(self) -> Iterator[Event]:
-        """Go through the run; the straight line that everything else serves."""
+        """Run all phases, in order."""
         applyset, options = self.context.applyset, self.context.options
         summary = self.context.summary
         yield Started(summary.run, options.mode, applyset.name, applyset.namespace, options.dry_run)
@@ -116,7 +119,7 @@ class _Run:
                 yield from self._write_union()
                 break
             except InventoryLocked:
-                # Somebody was first: wait for their end, and plan again on what they left.
+                # Another run was first: wait for it to end, and plan again.
                 if summary.elapsed > options.lock_timeout:
                     raise
         entries = self._union()
@@ -133,7 +136,7 @@ class _Run:
         except InventoryLocked:
             raise
         except ApplypruneError as error:
-            # What was done is recorded however the run ends.
+            # Record what was done, however the run ends.
             self._update_entries(entries, applier)
             yield from self._write_end(entries, error.exit_code)
             raise
@@ -182,7 +185,7 @@ class _Run:
         if not self.inventory.exists:
             refuse_without_inventory(self.snapshot, applyset, options.mode)
         if not self.inventory.exists and options.mode is Mode.DELETE:
-            # To delete twice is no failure; a mistyped name is to be seen all the same.
+            # To delete a set twice is not a failure, but a mistyped name must be visible.
             yield WarningRaised(as_problem(no_such_set(applyset)))
         self.plan = make_plan(
             resolved.desired,
@@ -204,7 +207,7 @@ class _Run:
             yield WarningRaised(
                 recovered_problem(self.plan.recovered, self.snapshot, self.inventory)
             )
-        # A rule that is none ends the run here, before anything is written.
+        # An invalid rule ends the run here, before anything is written.
         applied = [step.desired for step in self.plan.applies]
         self.readiness_rules = ReadinessRules(cluster, applied, options)
         self.dry_run = ServerDryRun(context, self.inventory.entries)
@@ -231,7 +234,7 @@ class _Run:
         return options.mode is Mode.DELETE or (options.mode is Mode.ORPHAN and not options.select)
 
     def _union(self) -> dict[Ref, InventoryEntry]:
-        """Return what was recorded and what is to be sent; nothing of what is refused."""
+        """Return the recorded entries and those of all steps to send; no refused ones."""
         sent = {
             step.desired.ref: step.entry
             for step in self.plan.applies
@@ -245,17 +248,17 @@ class _Run:
         }
 
     def _await_ready(self, entries: dict[Ref, InventoryEntry], applier: Applier) -> Iterator[Event]:
-        """Wait for everything, if that is asked for; what is not ready keeps the prune back."""
+        """Wait until all objects are ready, if requested; unready ones prevent the prune."""
         lock, summary = self.context.lock, self.context.summary
         if self.context.options.wait.enabled and not summary.problems:
             if lock.taken:
-                # The wait may be long: what has been confirmed is recorded before it.
+                # The wait may be long: record what is confirmed before it.
                 yield lock.record(entries, Phase.APPLIED)
             yield from applier.await_ready(step.desired for step in self.plan.applies)
         summary.problems += applier.unready.values()
 
     def _update_entries(self, entries: dict[Ref, InventoryEntry], applier: Applier) -> None:
-        """Enter what was confirmed; what was passed over and nobody had listed is not ours."""
+        """Add the confirmed entries; remove those of skipped objects that were not listed."""
         entries.update({**self.context.lock.recorded_entries, **applier.confirmed})
         for ref in applier.skipped - self.inventory.entries.keys():
             entries.pop(ref, None)
@@ -287,12 +290,12 @@ class _Run:
             for step in steps:
                 if step.live is None:
                     continue
-                # From here on the record says which very object is meant to go, or to be orphaned.
+                # From now on the inventory names the UID of each object to delete or orphan.
                 entry = replace(step.entry, uid=step.entry.uid or step.live.uid)
                 if step.action is Action.DELETE:
                     entries[entry.ref] = replace(entry, deleting=True)
                 elif step.action is Action.ORPHAN:
-                    # What the user asked to orphan stays so, wherever this run is cut off.
+                    # If this run is interrupted, the next one still orphans it.
                     asked = options.mode is Mode.ORPHAN
                     reason = entry.orphan_reason or ("inventory orphan" if asked else "")
                     entries[entry.ref] = replace(entry, orphaning=True, orphan_reason=reason)
@@ -310,12 +313,12 @@ class _Run:
                 entries.pop(ref, None)
 
     def _report_not_pruned(self, reason: str) -> Iterator[Event]:
-        """Say of everything that has left the set that it stays, and why."""
+        """Report everything that has left the set as not pruned, with the reason."""
         for step in self.plan.removals:
             if step.action is Action.REFUSE and step.problem is not None:
                 done = ObjectDone(step.entry.ref, Outcome.FAILED, problem=step.problem)
             else:
-                # Where the object would only be orphaned there is no delete to mention.
+                # Do not mention a delete for an object that would only be orphaned.
                 reason = f"not deleted: {reason}" if step.action is Action.DELETE else reason
                 done = ObjectDone(step.entry.ref, Outcome.NOT_PRUNED, reason=reason)
             yield from self.context.summary.counted((done,))

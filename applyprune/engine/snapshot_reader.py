@@ -1,7 +1,7 @@
-"""Reading the cluster before the plan, with as few requests as can answer for every object.
+"""Read the cluster before the plan, with as few requests as possible.
 
-One metadata-only LIST by label for each kind answers for what is recorded. What is new is looked
-for by a LIST of its namespace once there are more than a few, by a GET each below that.
+One metadata-only LIST by label for each kind reads the recorded objects. New objects are read by a
+LIST of their namespace if they are more than a few, otherwise by a GET each.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _FEW = 4
 
 @dataclass(frozen=True, slots=True)
 class SnapshotReader:
-    """Reads for one run; nothing is remembered between calls."""
+    """Reads the cluster for one run; nothing is cached between calls."""
 
     cluster: Cluster
     workers: WorkerPool
@@ -71,10 +71,9 @@ class SnapshotReader:
     ) -> ClusterSnapshot:
         """Return the state of every desired object and of every entry.
 
-        What a prune would take along is counted only when ``prunes`` says that it may happen. A
-        listed object that is gone is proved so, with a look at each, when ``proves`` asks for it.
-        What the inventory lists is read with its bodies when ``full`` asks for them. Where there is
-        no inventory, ``searches`` asks for what bears the set's marks all the same.
+        ``prunes`` counts what a prune would cascade-delete. ``proves`` proves with a GET each that
+        missing listed objects are gone. ``full`` reads the listed objects with their bodies. If no
+        inventory exists, ``searches`` finds the objects with the set's label and field manager.
         """
         wanted = {manifest.ref: manifest for manifest in desired}
         resources = _resources(inventory, resource_map)
@@ -116,7 +115,7 @@ class SnapshotReader:
         )
 
     def read_object(self, resource: Resource, ref: Ref, *, full: bool = False) -> State:
-        """Return the state of one object, proved by a GET."""
+        """Return the state of one object, proven by a GET."""
         try:
             return self.cluster.get(resource, ref, full=full)
         except NotFound:
@@ -125,8 +124,8 @@ class SnapshotReader:
             return _unread(error, resource)
 
     def _marked(self, desired: Sequence[Desired], resource_map: ResourceMap) -> LabelledObjects:
-        """Look for what a lost inventory listed: everywhere, once the input's kinds show any."""
-        kinds = {desired.ref.group_kind for desired in desired}
+        """Find what a lost inventory listed; search all kinds only if the input's have any."""
+        kinds = {manifest.ref.group_kind for manifest in desired}
         own = [resource_map.preferred[kind] for kind in kinds if kind in resource_map.preferred]
         if own and not labelled_objects(self.cluster, self.workers, own, self.applyset).objects:
             return LabelledObjects((), ())
@@ -135,7 +134,7 @@ class SnapshotReader:
     def _recorded(
         self, resource: Resource, refs: Sequence[Ref], *, proves: bool, full: bool
     ) -> States:
-        """Read what the inventory lists of one kind: by label, and what that misses one by one."""
+        """Read the listed objects of one kind: by label, and the missing ones one by one."""
         full = full or (resource.group, resource.kind) == SECRET
         try:
             found = self._labelled(resource, refs, full=full)
@@ -177,7 +176,7 @@ class SnapshotReader:
         return {live.ref: live for live in objects}
 
     def _unrecorded(self, resource: Resource, refs: Sequence[Ref]) -> States:
-        """Read objects of one kind and namespace that no entry lists."""
+        """Read objects of one kind and namespace: many by a LIST, a few by a GET each."""
         if len(refs) > _FEW:
             try:
                 objects = self.cluster.list(resource, namespace=refs[0].namespace)
@@ -193,10 +192,10 @@ class SnapshotReader:
     def _vanished(
         self, resource: Resource, refs: Sequence[Ref], resource_map: ResourceMap
     ) -> States:
-        """Judge entries of a kind that the server no longer names.
+        """Return the states of entries whose kind the server no longer lists.
 
-        The kind is gone, and every object of it, only when its group answers, and neither a CRD
-        nor an APIService of that name is left.
+        The kind and all its objects are gone only if its API group answers, and neither its CRD
+        nor its APIService exists.
         """
         if resource.group in resource_map.stale:
             problem = Problem(
@@ -213,7 +212,7 @@ class SnapshotReader:
         for proof in proofs:
             if isinstance(proof, Unknown):
                 return dict.fromkeys(refs, proof)
-        # The APIService of a built-in or CRD-backed group version may outlive one kind of it.
+        # The APIService of a built-in or CRD-backed group version may outlive one of its kinds.
         if isinstance(proofs[0], LiveObject) or (
             isinstance(proofs[1], LiveObject) and _is_aggregated(proofs[1], self.cluster)
         ):
@@ -232,7 +231,7 @@ class SnapshotReader:
         resources: Mapping[GroupKind, Resource],
         states: States,
     ) -> None:
-        """Read in full the objects of which only the values can tell whether they changed."""
+        """Read in full the objects for which only the values show whether they changed."""
         wants = [
             (resources[ref.group_kind], ref)
             for ref, entry in inventory.entries.items()
@@ -248,9 +247,9 @@ class SnapshotReader:
         states.update(dict(self.workers.each(read, wants)))
 
     def _schemas(self, wanted: Iterable[Desired]) -> Mapping[GroupKind, int | None]:
-        """Return the CRD generation behind each custom resource; None where it cannot be read.
+        """Return the CRD generation behind each custom resource; None if it cannot be read.
 
-        A kind that no CRD stands behind (an aggregated API's) is left out.
+        A kind without a CRD (of an aggregated API) is left out.
         """
         names = {
             desired.resource.full_plural: desired.ref.group_kind
@@ -268,9 +267,9 @@ class SnapshotReader:
         }
 
     def _occupied(self, leaving: Iterable[Ref]) -> frozenset[str]:
-        """Return which Namespaces that have left the set hold an inventory.
+        """Return which Namespaces that have left the set contain an inventory.
 
-        A namespace about which that cannot be found out counts as one.
+        A namespace that cannot be read counts as one.
         """
 
         def holds(name: str) -> tuple[str, bool]:
@@ -291,7 +290,7 @@ def _unread(error: ApplypruneError, resource: Resource) -> Unknown:
 
 
 def _is_aggregated(live: LiveObject, cluster: Cluster) -> bool:
-    """Return whether an APIService is served by a backend of its own."""
+    """Return whether an APIService has a backend of its own."""
     full = cluster.get(API_SERVICES, live.ref, full=True)
     return bool(((full.body or {}).get("spec") or {}).get("service"))
 

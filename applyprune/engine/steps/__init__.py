@@ -1,1 +1,1 @@
-"""The steps of a run: apply, wait, prune, and their dry runs."""
+"""The steps of a run: apply, wait, prune, and the dry run of each."""

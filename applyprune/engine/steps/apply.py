@@ -1,4 +1,4 @@
-"""Sending the manifests, wave by wave, each under the guard that its plan calls for."""
+"""Apply the manifests, wave by wave, each with the guard that the plan requires."""
 
 from __future__ import annotations
 
@@ -56,28 +56,35 @@ _WRITTEN = frozenset({Outcome.CREATED, Outcome.CONFIGURED, Outcome.RECREATED})
 
 @dataclass(slots=True)
 class Applier:
-    """Applies one plan; ``confirmed`` grows as replies come in.
-
-    ``untouched`` is what was passed over before anything of it was changed.
-    """
+    """Applies one plan and keeps the results."""
 
     context: RunContext
     schemas: dict[GroupKind, int | None]
+    """The generation of each custom resource's CRD; None if it could not be read."""
     recreator: Recreator
     readiness_rules: ReadinessRules
     dry_run: ServerDryRun
     confirmed: dict[Ref, InventoryEntry] = field(default_factory=dict)
+    """The entries of the objects whose apply the server has confirmed."""
     failed: dict[Ref, str] = field(default_factory=dict)
+    """Why what depends on an object is blocked: ``was not applied``, for example."""
     skipped: set[Ref] = field(default_factory=set)
+    """The objects that were skipped because of a conflict, before anything was written."""
     applied_at: dict[Ref, float] = field(default_factory=dict)
+    """When each object was applied, on the monotonic clock."""
     awaited: set[Ref] = field(default_factory=set)
+    """The objects that have been waited for already."""
     unready: dict[Ref, Problem] = field(default_factory=dict)
+    """The objects that did not become ready."""
     unready_before: Ref | None = None
+    """An unready object of an earlier wave; it blocks everything else."""
     new_kinds: set[GroupKind] = field(default_factory=set)
+    """The kinds of the CRDs that this run has applied."""
     connection_lost: Unreachable | None = None
+    """Set once the server has stopped answering."""
 
     def run(self, steps: Sequence[ApplyStep]) -> Iterator[Event]:
-        """Yield an event for each step; a failed one blocks only what cannot be without it."""
+        """Yield an event for each step; a failed step blocks only what depends on it."""
         depended_on = {ref for step in steps for ref in step.desired.depends_on}
         before: Wave | None = None
         for wave in sorted({step.desired.wave for step in steps}):
@@ -108,10 +115,10 @@ class Applier:
     def await_ready(
         self, candidates: Iterable[Desired], *, patient: bool = False
     ) -> Iterator[Event]:
-        """Wait for those of ``candidates`` that were applied and have not been waited for yet.
+        """Wait for those of ``candidates`` that were applied and not waited for yet.
 
-        One that does not become ready keeps back what depends on it; ``patient`` waits on for the
-        others then.
+        An object that does not become ready blocks what depends on it. With ``patient``, continue
+        to wait for the others.
         """
         if self.context.options.dry_run is not DryRun.OFF:
             return
@@ -140,7 +147,7 @@ class Applier:
             outcome = Outcome.CREATED if step.action is Action.CREATE else Outcome.CONFIGURED
             return step, self._done(step, outcome, reason=step.reason)
         try:
-            # A run that was stopped for a while may have been taken over meanwhile.
+            # While this process was suspended, another run may have taken the lock.
             self.context.lock.ensure(WRITE_MARGIN)
             return step, self._send(step)
         except InventoryLocked:
@@ -180,7 +187,7 @@ class Applier:
                 if dry and managers(error) <= settled_first(step, self.context.applyset):
                     self.dry_run.diff_field_transfer(step, self._guarded(step))
                     return self._done(step, Outcome.CONFIGURED, reason=FIELDS_TRANSFERRED)
-                raise  # another manager's fields: nothing has moved
+                raise  # a conflict with another field manager: nothing has changed
             if dry and (reason := self.dry_run.check_by_new_schema(step, error)):
                 outcome = Outcome.CREATED if step.live is None else Outcome.CONFIGURED
                 return self._done(step, outcome, reason=reason)
@@ -188,7 +195,7 @@ class Applier:
         return self._confirm(step, live, created=created, taken=taken)
 
     def _dry_run_first(self, step: ApplyStep) -> None:
-        """Raise the conflict for which an object is to be passed over, before any of it changes."""
+        """Raise the conflict that makes the run skip an object, before anything is changed."""
         try:
             self._apply(step, dry_run=True)
         except Conflict as error:
@@ -196,16 +203,16 @@ class Applier:
                 self.skipped.add(step.desired.ref)
                 raise
         except ApplypruneError:
-            return  # what is wrong is said when it is sent
+            return  # the real apply will report the error
 
     def _forces(self, step: ApplyStep) -> bool:
         return forces(step.desired, step.live, self.context.options, self.context.applyset)
 
     def _fenced(self, step: ApplyStep) -> LiveObject:
-        """Move the resourceVersion of an object that a run which was cut off meant to delete.
+        """Change the resourceVersion of an object that an interrupted run was about to delete.
 
-        That delete may still be on its way, and a repeated apply alone moves nothing. Its
-        precondition does not hold any more then.
+        That delete may still be on its way. A new resourceVersion makes its precondition fail. A
+        repeated apply alone would not change it.
         """
         desired = step.desired
         metadata = desired.body["metadata"]
@@ -215,7 +222,7 @@ class Applier:
         return live
 
     def _apply(self, step: ApplyStep, *, dry_run: bool) -> tuple[LiveObject, bool]:
-        """Send one manifest; a kind whose CRD has just come is given a moment to be served."""
+        """Send one manifest; wait a moment for a kind whose CRD has just been applied."""
         desired = step.desired
         body = self._guarded(step)
         deadline = time.monotonic() + _SERVED_SOON
@@ -238,9 +245,9 @@ class Applier:
     def _guarded(self, step: ApplyStep) -> Mapping[str, Any]:
         """Return the body with the guard of safety rule 2.
 
-        An apply with ``resourceVersion: "1"`` creates or answers 409, whatever is there; one with a
-        UID answers 409 when the object is missing and 422 when it is another one. A forced apply
-        carries the resourceVersion on which force was judged.
+        An apply with ``resourceVersion: "1"`` either creates the object or fails with 409. An
+        apply with a UID fails with 409 if the object is missing, and with 422 if it is another
+        one. A forced apply has the resourceVersion for which force was decided.
         """
         guard: dict[str, str] = {"resourceVersion": "1"}  # guard: create-only
         if step.live is not None:
@@ -251,7 +258,7 @@ class Applier:
         return {**body, "metadata": {**body["metadata"], **guard}}
 
     def _explain_refused_guard(self, step: ApplyStep, error: ApplypruneError) -> ObjectDone:
-        """Find out what a refused guard means: our own lost reply, or somebody else at work."""
+        """Find out why a guard failed: our own reply was lost, or somebody changed the object."""
         desired = step.desired
         try:
             live = self.context.cluster.get(desired.resource, desired.ref)
@@ -259,9 +266,9 @@ class Applier:
             if step.live is None:
                 raise error from None
             raise RunFailed(
-                f"{desired.ref} vanished while this run was under way",
+                f"{desired.ref} was deleted by somebody else during this run",
                 location=desired.origin,
-                hint="Run again to create it anew.",
+                hint="Run again to re-create it.",
             ) from error
         if (
             step.live is None
@@ -270,14 +277,13 @@ class Applier:
             return self._confirm(step, live, created=True)
         if step.live is None or live.uid != step.live.uid:
             raise RunFailed(
-                f"{desired.ref} was created by somebody else while this run was under way",
+                f"{desired.ref} was created by somebody else during this run",
                 location=desired.origin,
-                hint="Run again to decide about it.",
+                hint="Run again.",
             ) from error
         if self._forces(step) and live.resource_version != step.live.resource_version:
             raise RunFailed(
-                f"{desired.ref} changed while this run was under way, and force was judged on what "
-                "it was before",
+                f"{desired.ref} changed during this run, after force was decided",
                 location=desired.origin,
                 hint="Run again.",
             ) from error
@@ -291,19 +297,19 @@ class Applier:
     def _confirm(
         self, step: ApplyStep, live: LiveObject, *, created: bool, taken: bool = False
     ) -> ObjectDone:
-        """Believe a reply only when it is about a live object that is the one we meant."""
+        """Accept a reply only if it is about the expected object, and that is not being deleted."""
         desired = step.desired
         if step.live is not None and live.uid != step.live.uid:
             raise RunFailed(
-                f"{desired.ref} is another object than this run has read",
+                f"{desired.ref} was deleted and re-created by somebody else during this run",
                 location=desired.origin,
-                hint="Run again to decide about it.",
+                hint="Run again.",
             )
         if live.terminating:
             raise RunFailed(
                 f"{desired.ref} is being deleted",
                 location=desired.origin,
-                reason="the apply was answered, but the object will go",
+                reason="the apply succeeded, but the object will be removed",
                 hint="Run again when it is gone.",
             )
         if self.context.options.dry_run is not DryRun.OFF:
@@ -326,7 +332,7 @@ class Applier:
         )
 
     def _moved(self, step: ApplyStep, before: LiveObject, after: LiveObject) -> bool:
-        """Return whether our apply changed the object, and not merely somebody its status."""
+        """Return whether our apply changed the object, rather than somebody else its status."""
         if before.resource_version == after.resource_version:
             return False
         if before.generation is None or before.generation != after.generation:
@@ -337,12 +343,12 @@ class Applier:
             then is None
             or now_taken is None
             or (then.managed_fields, then.time) != (now_taken.managed_fields, now_taken.time)
-            # Under our own manager's name, and within the second that the time is good for.
+            # Somebody may write as our field manager, within the same second of the entry's time.
             or not values_match(step.desired, before)
         )
 
     def _wait_for_crds(self, steps: Sequence[ApplyStep]) -> Iterator[Event]:
-        """Wait until the kinds of new or changed CRDs are served, before anything needs them."""
+        """Wait until the kinds of new or changed CRDs are served."""
         waiter = CrdWaiter(self.context)
         yield from waiter.run([step.desired for step in steps])
         for step in steps:
@@ -351,17 +357,17 @@ class Applier:
                 self.failed[step.desired.ref] = f"is not served: {problem.reason}"
 
     def _block_dependents(self, step: ApplyStep) -> None:
-        """Keep back what depends on an object that was not applied."""
+        """Block what depends on an object that was not applied."""
         if step.live is not None and step.desired.ref.group_kind in {NAMESPACE, CRD}:
-            return  # it is there: what is in it, or of it, can be applied all the same
+            return  # it exists, so its contents can still be applied
         self.failed[step.desired.ref] = "was not applied"
 
     def _blocked(self, step: ApplyStep) -> RunFailed | None:
-        """Return why an object is kept back; what lacks readiness is no failure of another sort."""
+        """Return why an object is blocked; NotReady if it waits for another object's readiness."""
         desired = step.desired
         message = f"{desired.ref} was not applied"
         if self.connection_lost is not None:
-            # One request has used up its patience; a thousand need not do so one by one.
+            # One request has used up all its retries; do not repeat that for each object.
             return RunFailed(
                 message, reason=f"the server has stopped answering: {self.connection_lost.message}"
             )
@@ -372,7 +378,7 @@ class Applier:
         for ref in (*desired.depends_on, *sorted(desired.needs)):
             if ref in self.failed:
                 kind = NotReady if self.failed[ref] == _UNREADY else RunFailed
-                return kind(message, reason=f"{ref}, on which it depends, {self.failed[ref]}")
+                return kind(message, reason=f"it depends on {ref}, which {self.failed[ref]}")
         return None
 
     def _done(

@@ -1,7 +1,4 @@
-"""Telling why one object failed; a read that fails makes the explanation poorer.
-
-Reading what tells why a deletion is stuck; a read that fails makes the diagnosis poorer.
-"""
+"""Explain why an apply failed or a deletion is stuck; if a read fails, explain less."""
 
 from __future__ import annotations
 
@@ -53,7 +50,7 @@ _DEAD_VERSION = "to an invalid group/version"
 def _explain_conflict(
     error: Conflict, desired: Desired, cluster: Cluster
 ) -> tuple[Conflict, tuple[ManagerConflict, ...]]:
-    """Return a conflict in words and as data, with the values of both sides."""
+    """Return a conflict as text and as data, with the values of both sides."""
     scalers = _autoscalers(desired, cluster) if is_about_scale(error) else ()
     live = _live(desired, cluster)
     conflicts = conflicts_of(error, desired, live)
@@ -76,9 +73,9 @@ def _autoscalers(desired: Desired, cluster: Cluster) -> Sequence[Mapping[str, An
 
 
 def apply_problem(error: ApplypruneError, desired: Desired, cluster: Cluster) -> Problem:
-    """Return the failure of one object as a value that names it, and the fields it is about.
+    """Return the failure of one object as a problem that names the object and its fields.
 
-    A conflict is told in full, and with one field that the schema does not know all others.
+    A conflict is explained in full. If one field is unknown to the schema, name all unknown ones.
     """
     conflicts: tuple[ManagerConflict, ...] = ()
     if isinstance(error, Conflict) and error.causes:
@@ -97,8 +94,8 @@ def apply_problem(error: ApplypruneError, desired: Desired, cluster: Cluster) ->
         )
     if _DEAD_VERSION in problem.message and not problem.hint:
         hint = (
-            "A field manager's entry names a version that is not served any more. To clear them "
-            f"all: kubectl patch {desired.ref.short} --type=json -p "
+            "A field manager's entry names a version that is no longer served. To clear all "
+            f"entries: kubectl patch {desired.ref.short} --type=json -p "
             """'[{"op":"replace","path":"/metadata/managedFields","value":[{}]}]'"""
         )
         problem = replace(problem, hint=hint)
@@ -123,7 +120,7 @@ def _about_fields(
     return replace(
         problem,
         message=message,
-        # Where the field is known, the request that it was sent by tells nothing more.
+        # If the field is known, the request adds nothing.
         reason="" if marks and isinstance(error, Invalid) else problem.reason,
         hint=hint,
         field=marks[0].field if marks else (),
@@ -132,7 +129,7 @@ def _about_fields(
 
 
 def _unknown_fields(desired: Desired, cluster: Cluster) -> tuple[Mark, ...]:
-    """Return the fields that the server does not know, each with what may have been meant."""
+    """Return the fields that the server does not know, each with a suggestion."""
     try:
         schema, schemas = cluster.schema(desired.resource)
     except ApplypruneError:
@@ -149,9 +146,9 @@ _COUNTED = 5
 def stuck_deletions(
     objects: Sequence[LiveObject], pruning: Collection[Ref], cluster: Cluster, workers: WorkerPool
 ) -> Mapping[Ref, str]:
-    """Return what holds each object that is deleted but not gone, as it was last read in full.
+    """Return why each object is deleted but not gone; ``objects`` are as last read in full.
 
-    Only the first few Namespaces and CRDs are looked into: each costs a LIST a kind.
+    Only the contents of the first few Namespaces and CRDs are read: each costs a LIST per kind.
     """
     if not objects:
         return {}

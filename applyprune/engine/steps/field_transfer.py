@@ -1,8 +1,6 @@
-"""Carrying out a change of hands: from set to set, and from other managers to ours.
+"""Transfer field ownership: between sets, from other managers to ours, and from ours to others.
 
-Each is a guarded patch; one that finds the object changed is made again from what it is now.
-
-Handing fields to others before a manifest goes without them.
+Each transfer is a guarded patch. If the object has changed, read it and build the patch again.
 """
 
 from __future__ import annotations
@@ -40,17 +38,16 @@ _TRIES = 8
 
 
 def has_other_label(live: LiveObject, applyset: ApplySetIdentity) -> bool:
-    """Return whether an object bears the label of another set."""
+    """Return whether an object has the label of another set."""
     return live.labels.get(PART_OF, applyset.id) != applyset.id
 
 
 def take_over(cluster: Cluster, step: ApplyStep, applyset: ApplySetIdentity) -> ApplyStep:
-    """Make an object ours before its apply, as its step says; return the step as it is then.
+    """Take over an object before its apply, as its step says; return the step with the result.
 
-    The manager of another set becomes ours, and so do the fields of the managers that are to be
-    migrated: what our manifest lacks goes with our apply. Where another set's manager is not
-    known, for it is another tool's, only its label comes off. Raises RunFailed when the object
-    never stands still.
+    The field manager of another set becomes ours, and so do those in ``step.migrate``: our apply
+    then removes the fields that the manifest lacks. If the other set's manager is unknown, because
+    it is another tool's, only remove its label. Raises RunFailed if the object keeps changing.
     """
     desired, live = step.desired, step.live
     for _ in range(_TRIES):
@@ -83,10 +80,10 @@ def _released(
 def transfer(
     cluster: Cluster, resource: Resource, live: LiveObject, *, old: str, applyset: ApplySetIdentity
 ) -> LiveObject:
-    """Give an object, as it was read, to another set; return it as it is then.
+    """Transfer an object, as it was read, to another set; return it as stored.
 
-    Raises Conflict when it has changed since. What the second patch would settle is harmless: the
-    new set's next apply owns its label's field as well.
+    Raises Conflict if it has changed since. The second patch may fail: the new set's next apply
+    will own the label's field as well.
     """
     patch = hand_over_patch(live, old=old, new=applyset.manager, label=applyset.id)
     after = cluster.patch(resource, live.ref, patch)
@@ -102,16 +99,16 @@ _RELEASE_TRIES = 8
 
 @dataclass(frozen=True, slots=True)
 class FieldReleaser:
-    """Sees to the set's second field manager, on one object after the other."""
+    """Gives the ignored fields of an object to the set's second field manager."""
 
     cluster: Cluster
     applyset: ApplySetIdentity
 
     def prepare(self, step: ApplyStep, *, forced: bool, dry_run: bool) -> ApplyStep:
-        """Return the step on the object as it is when all that it ignores has another owner.
+        """Make sure that every ignored field has another owner; return the step with the result.
 
-        A dry run sends what we alone own with the value that it has. Raises Conflict when another
-        object has come in its place or, ``forced``, when anything has changed since it was read.
+        A dry run sends the fields that only we own with their live values instead. Raises Conflict
+        if the object was re-created or, if ``forced``, if it has changed since it was read.
         """
         desired, live = step.desired, step.live
         if live is None:
@@ -164,7 +161,7 @@ class FieldReleaser:
         full = self.cluster.get(desired.resource, desired.ref, full=True)
         if (full.uid, full.resource_version) != (live.uid, live.resource_version):
             raise Conflict(f"{desired.ref} has changed since it was read", code=409)
-        # Both guards are of the very state that the values are of.
+        # The UID and resourceVersion in both guards belong to the state that has these values.
         body = kept(full, stub(desired, full), yields(desired, full, self.applyset).fields)
         after, _ = self.cluster.apply(
             desired.resource,

@@ -1,4 +1,4 @@
-"""Pruning: what has left the set goes, in the reverse order of its apply, each under two guards."""
+"""Prune what has left the set, in the reverse order of the apply, each with two guards."""
 
 from __future__ import annotations
 
@@ -52,22 +52,23 @@ _SETTLING_PAUSE = 0.5
 
 @dataclass(slots=True)
 class Pruner:
-    """Carries out the removals of one plan; ``gone`` grows with what is confirmed.
-
-    ``applied`` holds the UIDs of everything that this run applied: one object may be served under
-    two groups.
-    """
+    """Executes the removals of one plan."""
 
     context: RunContext
     snapshot: ClusterSnapshot
+    """The cluster as the plan saw it."""
     applied: frozenset[str]
+    """The UIDs of all objects that this run applied: an object may be served under two groups."""
     dry_run: ServerDryRun
     gone: set[Ref] = field(default_factory=set)
+    """The entries whose removal is confirmed."""
     deleting: frozenset[str] = frozenset()
+    """The UIDs of all objects to delete."""
     leaving: frozenset[Ref] = frozenset()
+    """All entries that have left the set."""
 
     def run(self, steps: Sequence[RemoveStep]) -> Iterator[Event]:
-        """Yield an event for each step; a wave that fails keeps every wave below it."""
+        """Yield an event for each step; if a wave fails, skip all lower waves."""
         self.deleting = frozenset(
             step.live.uid for step in steps if step.action is Action.DELETE and step.live
         )
@@ -97,13 +98,13 @@ class Pruner:
             self.context.cancellation.check()
 
     def _step(self, step: RemoveStep) -> ObjectDone | DeletedObject:
-        """Process one entry; returns its object if that is deleted but not gone yet."""
+        """Process one entry; return its object if that is deleted but not gone yet."""
         try:
             for _ in range(_TRIES):
                 try:
                     return self._once(step)
                 except Conflict:
-                    # It changed since it was read: read again, and decide again.
+                    # It has changed since it was read: read it and decide again.
                     step = self._decide_again(step)
             error: ApplypruneError = RunFailed(
                 f"{step.entry.ref} changes faster than it can be deleted", hint="Run again."
@@ -125,7 +126,7 @@ class Pruner:
             return self._done(
                 entry.ref,
                 Outcome.REMOVED_FROM_INVENTORY,
-                "it is in the set under another group",
+                "it belongs to the set under another API group",
             )
         if step.action is Action.REMOVE_FROM_INVENTORY or live is None or step.resource is None:
             return self._done(entry.ref, Outcome.REMOVED_FROM_INVENTORY, step.reason)
@@ -174,7 +175,7 @@ class Pruner:
             except NotFound:
                 gone = True
             except (Unreachable, Unavailable):
-                # The reply is lost, the delete perhaps not.
+                # The reply is lost, but the delete may have succeeded.
                 if dry or not self._is_deleting(step, live):
                     raise
                 gone = False
@@ -191,12 +192,12 @@ class Pruner:
         return SnapshotReader(self.context.cluster, self.context.workers, self.context.applyset)
 
     def _counter(self) -> ContentCounter:
-        """Return what counts once more, by what the server serves now."""
+        """Return a counter for the kinds that the server serves now."""
         cluster, workers = self.context.cluster, self.context.workers
         return ContentCounter(cluster, workers, cluster.resource_map(), self.leaving)
 
     def _recount(self, batch: Sequence[RemoveStep]) -> Sequence[RemoveStep]:
-        """Refuse a Namespace or CRD that has come to hold more since its contents were counted."""
+        """Refuse to delete a Namespace or CRD whose contents have grown since they were counted."""
         to_recount = {
             step.entry.ref
             for step in batch
@@ -206,8 +207,8 @@ class Pruner:
         }
         if not to_recount or self.context.options.dry_run is not DryRun.OFF:
             return batch
-        # Discovery follows a CRD that this run has just deleted by seconds, and till then lists a
-        # kind that cannot be read.
+        # After this run has deleted a CRD, discovery still lists its kind for some seconds, and
+        # that kind cannot be read.
         deadline = time.monotonic() + _DISCOVERY_LAG
         while True:
             counter = self._counter()
@@ -227,7 +228,7 @@ class Pruner:
     def _refuse_if_grown(self, step: RemoveStep, contents: CascadeContents) -> RemoveStep:
         ref = step.entry.ref
         before = self.snapshot.contents.get(ref, CascadeContents(()))
-        # What was there has been judged, and what is on its way out needs no judgement.
+        # The plan has checked the earlier contents; objects that are being deleted do not count.
         known = self.deleting | {live.uid for live in before.objects}
         here = tuple(live for live in contents.objects if not live.terminating)
         cascade = cascade_of(CascadeContents(here, contents.uncounted), known)
@@ -238,13 +239,13 @@ class Pruner:
             reason = and_more(cascade.foreign, _SHOWN)
         problem = PruneRefused(
             f"{ref.short} was not deleted",
-            reason=f"since the plan was made there is more that it would take along: {reason}",
-            hint="Run again to decide about it.",
+            reason=f"its deletion would now cascade to more objects than planned: {reason}",
+            hint="Run again.",
         )
         return replace(step, action=Action.REFUSE, problem=as_problem(problem))
 
     def _is_deleting(self, step: RemoveStep, live: LiveObject) -> bool:
-        """Return whether the object is gone, or on its way."""
+        """Return whether the object is gone or being deleted."""
         if step.resource is None:
             return False
         state = self._reader.read_object(step.resource, step.entry.ref)
@@ -257,23 +258,23 @@ class Pruner:
             return step
         state = self._reader.read_object(step.resource, step.entry.ref)
         snapshot = replace(self.snapshot, states={**self.snapshot.states, step.entry.ref: state})
-        # An entry that no reply had confirmed is bound to the object that the plan saw.
+        # Bind an entry without a confirmed UID to the object that the plan saw.
         entry = step.entry
         if not entry.uid and step.live is not None:
             entry = replace(entry, uid=step.live.uid)
         again = remove_step(entry, snapshot, self.context.applyset, self.context.options)
         if again.action is Action.DELETE and step.action is not Action.DELETE:
-            # Only the plan, as a whole, may say that something is deleted.
+            # Only the plan as a whole may decide a delete.
             raise RunFailed(
-                f"{entry.ref} changed while this run was under way, and could be deleted now",
-                hint="Run again to decide about it.",
+                f"{entry.ref} changed during this run, and could be deleted now",
+                hint="Run again.",
             )
         return replace(again, entry=entry)
 
     def _await_gone(
         self, deleted: Sequence[DeletedObject], steps: Sequence[RemoveStep]
     ) -> Iterator[Event]:
-        """Wait until each object is gone; yields a failure for each that is not at the timeout."""
+        """Wait until each object is gone; yield a failure for each that is not at the timeout."""
         cancellation = self.context.cancellation
         wait = DeletionWait(deleted, self.context.options.wait.timeout, cancellation)
         for event in wait.events(lambda left: self.context.workers.each(self._look, left)):
@@ -287,7 +288,7 @@ class Pruner:
             error = NotReady(
                 f"{left.ref} is deleted but not gone yet",
                 reason=reasons.get(left.ref, "its state could not be read"),
-                hint="It stays in the inventory; run again to go on.",
+                hint="It stays in the inventory. Run again to continue.",
             )
             yield ObjectDone(left.ref, Outcome.FAILED, problem=as_problem(error))
 

@@ -1,8 +1,8 @@
-"""Deleting an object and creating it anew, where it cannot be changed and that is allowed.
+"""Delete and re-create an object, if it cannot be changed in place and that is allowed.
 
-Each step is recorded before it is taken, so that a run that is cut off leaves an entry that is
-true: first the intent to delete this very object, then that there is none, and only then comes the
-create, which can do nothing but create.
+Each step is recorded before it is taken, so the entry stays true if the run is interrupted: first
+the intent to delete exactly this object, then that no object exists. Only then comes the create,
+whose guard allows nothing but a create.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ class Recreator:
     context: RunContext
 
     def check(self, step: ApplyStep, live: LiveObject, error: ApplypruneError) -> None:
-        """Return when the object may be made anew.
+        """Return if the object may be re-created.
 
-        Raises ``error`` itself when it is about anything but a field that cannot be changed, and
-        RunFailed, which names the field, when the object may not be made anew.
+        Raises ``error`` itself if it is not about an immutable field. Raises RunFailed, which
+        names the field, if the object may not be re-created.
         """
         desired = step.desired
         if not (isinstance(error, Invalid) and is_worth_a_trial(error) and self._is_valid(desired)):
@@ -48,7 +48,7 @@ class Recreator:
     def delete(self, step: ApplyStep, live: LiveObject) -> ApplyStep:
         """Delete the object, wait until it is gone, and return the step that creates it.
 
-        Raises NotReady when it does not go in time.
+        Raises NotReady if it is not gone before the timeout.
         """
         desired = step.desired
         self.context.lock.record_entry(replace(step.entry, uid=live.uid, deleting=True))
@@ -91,13 +91,13 @@ class Recreator:
         cancellation = self.context.cancellation
         deleted = [DeletedObject(desired.resource, desired.ref, live.uid)]
         wait = DeletionWait(deleted, self.context.options.wait.timeout, cancellation)
-        # This is a worker's thread already.
+        # This thread is a worker already.
         for event in wait.events(lambda left: map(self._look, left)):
             if isinstance(event, Gone) and event.replaced:
                 raise RunFailed(
-                    f"{desired.ref} was created by somebody else while this run was under way",
+                    f"{desired.ref} was created by somebody else during this run",
                     location=desired.origin,
-                    hint="Run again to decide about it.",
+                    hint="Run again.",
                 )
         if not wait.pending:
             return

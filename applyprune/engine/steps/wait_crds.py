@@ -1,8 +1,8 @@
-"""Waiting for CRDs: a kind may be used as soon as the API server answers for it.
+"""Wait for CRDs: a kind can be used as soon as the API server serves it.
 
 The endpoint of a kind answers only once its CRD is Established (apiextensions-apiserver's
-crdHandler), so a list of one says all; a CRD itself may be of 700 kB and is read only when the
-wait grows long, to learn why.
+crdHandler), so a list with a limit of one is enough. A CRD can be 700 kB large, so it is read only
+if the wait takes long, to find out why.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ _SAY_AFTER = 2.0
 
 @dataclass(slots=True)
 class CrdWaiter:
-    """Waits for one wave's CRDs; ``failed`` holds those that did not come."""
+    """Waits for the CRDs of one wave; ``failed`` has those that are not served."""
 
     context: RunContext
     failed: dict[Ref, Problem] = field(default_factory=dict)
 
     def run(self, crds: Sequence[Desired]) -> Iterator[Event]:
-        """Yield what is waited for; return when all are served or the time is up."""
+        """Yield what is waited for; return when all are served or at the timeout."""
         began = time.monotonic()
         pending = list(crds)
         pause, timeout = _FIRST_PAUSE, self.context.options.wait.timeout
@@ -52,7 +52,7 @@ class CrdWaiter:
             elapsed = time.monotonic() - began
             if elapsed > timeout:
                 for crd in pending:
-                    self._fail(crd, "it was not Established and served in time")
+                    self._fail(crd, "it was not Established and served before the timeout")
                 break
             if elapsed - reported_at > _SAY_AFTER:
                 reported_at = elapsed
@@ -72,7 +72,7 @@ class CrdWaiter:
             return crd.ref, False
 
     def _find_refused(self, pending: Sequence[Desired]) -> None:
-        """Give up on CRDs whose names another one has already."""
+        """Give up on CRDs whose names another CRD already has."""
         for crd in pending:
             try:
                 body = self.context.cluster.get(DEFINITIONS, crd.ref, full=True).body or {}

@@ -827,7 +827,7 @@ def test_dependent_is_held_back_while_its_dependency_is_not_ready(stage: Stage, 
     }
     told = story.problem("configmap/back")
     assert "pod/never in namespace" in told
-    assert "on which it depends, is not ready" in told
+    assert "which is not ready" in told
     assert complaints(story).keys() == {"pod/never"}
 
 
