@@ -46,7 +46,7 @@ def test_deployment_does_not_become_ready(plane: Plane, namespace: str) -> None:
     assert ended.code == 5
     assert "deployment.apps/web created" in ended.out
     assert " ready (" not in ended.out
-    assert " will not be ready: the progress deadline is exceeded" in ended.err
+    assert " will not become ready: the progress deadline is exceeded" in ended.err
     assert "FailedScheduling: 0/1 nodes are available" in ended.err
     shown = applyprune("inventory", "show", "web", "-n", namespace, kubeconfig=plane.kubeconfig)
     assert "deployment.apps/web" in shown.out

@@ -1,10 +1,8 @@
-"""What a server dry run knows of each object: whether it would change, and how, when that is asked.
+"""Find out by a server dry run whether an object would change and, if a diff is wanted, how.
 
-A dry run of the server cannot do what an apply does in several steps. Where one stands in for them
-(a namespace or a CRD that is still to come, fields that change hands first) the comparison says
-which checks it could not make.
-
-Asking the server whether it would create an object: a dry run, and nothing is there after it.
+A server dry run is a single request and cannot show what an apply does in several steps: in a
+namespace or kind that does not exist yet, or with fields that are transferred first. Then another
+check takes its place, and the diff says what was not checked.
 """
 
 from __future__ import annotations
@@ -53,24 +51,22 @@ if TYPE_CHECKING:
     from applyprune.planning.applyset import ApplySetIdentity
     from applyprune.planning.fields.ignore_rule import IgnoreRule
 
-NOT_CHECKED = "not checked by the server: its namespace or kind is not there yet"
-FIELDS_TRANSFERRED = "not checked by the server in full: some fields have to change hands"
-_NO_KIND = "its kind is not there yet: checked by the schema in its CRD, not by the server"
+NOT_CHECKED = "not checked by the server: its namespace or kind does not exist yet"
+FIELDS_TRANSFERRED = "not fully checked by the server: some fields must be transferred first"
+_NO_KIND = "its kind does not exist yet: checked by the schema in its CRD, not by the server"
 _NEW_SCHEMA = (
-    "its CRD is about to change: checked by the new schema, merged here, not by the server"
+    "its CRD is about to change: checked by the new schema and merged locally, not by the server"
 )
 _SHOWN = 3
 
 
 @dataclass(slots=True)
 class ServerDryRun:
-    """Judges the dry run of one plan; ``take`` gives a comparison away, once.
-
-    ``recorded`` are the entries of the inventory as read. Thread-safe but for ``expect``.
-    """
+    """Interprets the dry run of one plan; thread-safe except for ``set_plan``."""
 
     context: RunContext
     recorded: Mapping[Ref, InventoryEntry]
+    """The entries of the inventory as read."""
     rules: Sequence[IgnoreRule] = field(init=False)
     _namespaces: frozenset[str] = frozenset()
     _schemas: Mapping[GVK, Mapping[str, Any] | None] = field(default_factory=dict)
@@ -79,12 +75,12 @@ class ServerDryRun:
     _diffs: dict[Ref, ObjectDiff] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Read the rules of what is left out; raises UsageError for one that is none."""
+        """Parse the rules for ignored fields; raise UsageError for an invalid one."""
         self.rules = [parse_rule(text) for text in self.context.options.diff.ignore]
 
     def set_plan(self, steps: Sequence[ApplyStep]) -> None:
-        """Learn which namespaces and kinds the plan itself brings."""
-        home = (
+        """Remember the namespaces and kinds that the plan itself will create or change."""
+        own = (
             {self.context.applyset.namespace}
             if self.context.options.apply.create_namespace
             else set()
@@ -93,7 +89,7 @@ class ServerDryRun:
             step.desired.ref.name
             for step in steps
             if step.desired.ref.group_kind == NAMESPACE and step.action is Action.CREATE
-        ) | frozenset(home)
+        ) | frozenset(own)
         self._schemas = {
             resource.gvk: schema_of(step.desired.body, resource.version)
             for step in steps
@@ -108,7 +104,7 @@ class ServerDryRun:
         )
 
     def take_diff(self, ref: Ref) -> Iterator[ObjectDiff]:
-        """Yield the comparison of one object, if there is one, and forget it."""
+        """Yield the diff of one object, if it exists, and remove it."""
         if (diff := self._diffs.pop(ref, None)) is not None:
             yield diff
 
@@ -121,10 +117,9 @@ class ServerDryRun:
         taken: bool,
         not_checked: str = "",
     ) -> Outcome:
-        """Return what an apply would come to, by the reply to its dry run.
+        """Return the outcome that an apply would have, from the reply to its dry run.
 
-        ``taken`` says that fields change hands first; whoever wants no comparison knows enough
-        then.
+        ``taken`` says that fields are transferred first: then the object changes in any case.
         """
         if created or step.live is None:
             self._add_diff(step, Outcome.CREATED, None, after.body)
@@ -152,7 +147,7 @@ class ServerDryRun:
         return Outcome.CONFIGURED
 
     def diff_field_transfer(self, step: ApplyStep, body: Mapping[str, Any]) -> None:
-        """Compare an object of which some fields are others' until the apply has taken them."""
+        """Diff an object whose apply must first take fields from other managers."""
         if not self.context.options.diff.enabled:
             return
         desired = step.desired
@@ -167,7 +162,7 @@ class ServerDryRun:
         self.outcome(step, after, created=False, taken=True, not_checked=FIELDS_TRANSFERRED)
 
     def diff_recreate(self, step: ApplyStep) -> None:
-        """Compare an object that would be deleted and created anew."""
+        """Diff an object that would be deleted and re-created."""
         if self.context.options.diff.enabled:
             desired = step.desired
             before = self.context.cluster.get(desired.resource, desired.ref, full=True)
@@ -179,7 +174,7 @@ class ServerDryRun:
             self._add_diff(step, Outcome.RECREATED, before, body, not_checked=not_checked)
 
     def diff_delete(self, step: RemoveStep, live: LiveObject, outcome: Outcome) -> None:
-        """Compare an object that would be deleted."""
+        """Diff an object that would be deleted."""
         if not self.context.options.diff.enabled or step.resource is None:
             return
         not_checked = ""
@@ -192,10 +187,10 @@ class ServerDryRun:
         self._diffs[ref] = ObjectDiff(ref, outcome, body, None, not_checked=not_checked)
 
     def check_new_kind_or_namespace(self, step: ApplyStep) -> str:
-        """Return how an object was checked whose namespace or kind the plan itself brings.
+        """Check an object whose namespace or kind the plan itself will create; return how.
 
-        Empty when that is not why the server does not know it. Raises the Invalid of a server, or
-        RunFailed, when the object cannot be created as it is.
+        Return an empty text if the server failed for another reason. Raises Invalid or RunFailed
+        if the object cannot be created as it is.
         """
         desired = step.desired
         if step.action is not Action.CREATE:
@@ -205,10 +200,10 @@ class ServerDryRun:
         return self._try_other_namespaces(step) if desired.ref.namespace in self._namespaces else ""
 
     def check_by_new_schema(self, step: ApplyStep, error: Conflict | Invalid) -> str:
-        """Return how a custom resource was checked that only its CRD of today refuses.
+        """Check a custom resource that its current CRD rejects by the new schema; return how.
 
-        Empty when its CRD is not about to change. Raises RunFailed when it does not fit the new
-        schema either.
+        Return an empty text if the plan does not change its CRD. Raises RunFailed if the new
+        schema rejects it too.
         """
         if step.desired.resource.gvk not in self._changing or not isinstance(error, Invalid):
             return ""
@@ -248,7 +243,7 @@ class ServerDryRun:
         return self.context.cluster.get(step.desired.resource, step.desired.ref, full=True)
 
     def _try_other_namespaces(self, step: ApplyStep) -> str:
-        """Try to create the object in a namespace that is there: the set's own, or default."""
+        """Try to create the object in an existing namespace: the set's own, or default."""
         desired = step.desired
         how, body = NOT_CHECKED, desired.body
         for namespace in dict.fromkeys((self.context.applyset.namespace, "default")):
@@ -257,14 +252,14 @@ class ServerDryRun:
             except (NotFound, NotServed):
                 continue
             except (Forbidden, Invalid) as error:
-                # What stands there only, a quota or a policy, says nothing of the other namespace.
+                # A quota or policy of that namespace says nothing about the object's own one.
                 if isinstance(error, Invalid) and not is_denial(error.message):
                     raise
-                how = f"{NOT_CHECKED} (the namespace {namespace}, tried instead, would refuse it)"
+                how = f"{NOT_CHECKED} (the namespace {namespace}, tried instead, would reject it)"
             else:
                 how = (
-                    f"its namespace is not there yet: checked in {namespace}, without the quotas "
-                    "and policies of its own"
+                    f"its namespace does not exist yet: checked in {namespace}, without the quotas "
+                    "and policies of its own namespace"
                 )
             break
         self._add_diff(step, Outcome.CREATED, None, body, not_checked=how)
@@ -304,7 +299,7 @@ class ServerDryRun:
         def fit(state: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
             return None if state is None else substance(state, status=status)
 
-        # Masked as a whole: a rule that leaves out the kind, say, must not make it no Secret.
+        # Mask the whole object first: a rule that ignores the kind must not unmask a Secret.
         then, now = (
             None if state is None else left_out(state, ignored)
             for state in masked(fit(before.body if before else None), fit(body))
@@ -330,9 +325,10 @@ _NAME = 40
 def try_create(
     cluster: Cluster, applyset: ApplySetIdentity, desired: Desired, *, name: str, namespace: str
 ) -> Mapping[str, Any]:
-    """Return the object as the server would create it there, with its own name and namespace.
+    """Return the object as the server would create it, by a dry run under another name.
 
-    Raises the errors of an apply; a Conflict when something of that name is there.
+    The result has the object's own name and namespace. Raises the errors of an apply; Conflict if
+    an object of that other name exists.
     """
     where = renamed(desired.body, name=name, namespace=namespace)
     body = {**where, "metadata": {**where["metadata"], "resourceVersion": "1"}}
@@ -348,5 +344,5 @@ def try_create(
 
 
 def random_name(name: str) -> str:
-    """Return a name that nobody has."""
+    """Return a name that no object has."""
     return f"{name[:_NAME].rstrip('-.')}-{secrets.token_hex(4)}"

@@ -1,9 +1,7 @@
-"""Waiting until objects are ready, by watches; it ends early when one of them never will be.
+"""Wait until objects are ready; end early if one of them can never become ready.
 
-Whose Pods do not start is found out by their Pods and by the warnings of the last minutes, which
-are watched only in the namespaces of what is not ready at once.
-
-What a run waits for: each object with the rule by which it is ready, found out once.
+The wait uses watches. If a workload is not ready soon, its namespace's Pods and recent warning
+events are watched too, to find out why its Pods do not start.
 """
 
 from __future__ import annotations
@@ -75,18 +73,19 @@ _SHOWN = 5
 
 @dataclass(slots=True)
 class ReadinessWaiter:
-    """One wait; ``problems`` says why something did not become ready, ``left`` is all that is not.
-
-    One that is ``patient`` goes on for the others when something has failed.
-    """
+    """Waits for a number of objects."""
 
     cluster: Cluster
     cancellation: Cancellation
     applyset: ApplySetIdentity
     timeout: float
+    """Seconds."""
     patient: bool = False
+    """Whether to wait for the other objects after one has failed."""
     problems: dict[Ref, Problem] = field(default_factory=dict)
+    """Why an object did not become ready."""
     not_ready: set[Ref] = field(default_factory=set)
+    """All objects that are not ready."""
     _live: dict[Ref, LiveObject | None] = field(default_factory=dict)
     _uids: dict[Ref, str] = field(default_factory=dict)
     _last: dict[Ref, LiveObject] = field(default_factory=dict)
@@ -95,7 +94,7 @@ class ReadinessWaiter:
     _unread: dict[WatchScope, str] = field(default_factory=dict)
 
     def run(self, objects: Sequence[Awaited]) -> Iterator[Event]:
-        """Yield who is ready and what is waited for; return when all are, or it is no use."""
+        """Yield progress; return when all objects are ready, or one cannot become ready."""
         pending = {awaited.ref: awaited for awaited in objects}
         self.not_ready.update(pending)
         if not pending:
@@ -125,13 +124,13 @@ class ReadinessWaiter:
                     del pending[ref]
                     self.not_ready.discard(ref)
                     yield ReadinessReported(ref, state, elapsed)
-            lost = [ref for ref in pending if states[ref].status is Status.FAILED]
+            failed = [ref for ref in pending if states[ref].status is Status.FAILED]
             late = elapsed > self.timeout
-            if lost or (pending and late):
-                yield from self._report_not_ready(lost or list(pending), pending, states, elapsed)
+            if failed or (pending and late):
+                yield from self._report_not_ready(failed or list(pending), pending, states, elapsed)
                 if late or not self.patient:
                     return
-                for ref in lost:
+                for ref in failed:
                     del pending[ref]
             if elapsed > _WATCH_RELATED_AFTER:
                 self._watch_related(pending, informer)
@@ -141,7 +140,7 @@ class ReadinessWaiter:
                 yield waiting(reasons, "ready", elapsed, self.timeout)
 
     def _watch_related(self, pending: Mapping[Ref, Awaited], informer: Informer) -> None:
-        """Watch the Pods and warnings around workloads that are not ready at once."""
+        """Watch the Pods, ReplicaSets and events of workloads that are not ready yet."""
         for ref in pending:
             if ref.group_kind in WITH_PODS:
                 for resource in (PODS, REPLICA_SETS, EVENTS):
@@ -175,7 +174,7 @@ class ReadinessWaiter:
                 self._live[ref] = None
         self._live.update(change.objects)
         self._last.update(change.objects)
-        # From now on what the list does not name is known to be gone.
+        # From now on, an object that is not in the list is known to be gone.
         self._related.setdefault(source, {})
 
     def _state(self, awaited: Awaited) -> Readiness:
@@ -184,10 +183,10 @@ class ReadinessWaiter:
         if live is None or live.body is None:
             return self._absent(awaited)
         if live.uid != self._uids.setdefault(awaited.ref, live.uid):
-            return Readiness(Status.FAILED, "somebody has deleted it, and made another one")
+            return Readiness(Status.FAILED, "somebody has deleted and re-created it")
         if live.labels.get(PART_OF) != self.applyset.id:
-            # No watch of the set's objects tells of it any more.
-            return Readiness(Status.FAILED, "somebody has taken the set's label from it")
+            # The watches of the set's objects no longer include it.
+            return Readiness(Status.FAILED, "somebody has removed the set's label")
         state = assess(
             live.body,
             waited=waited,
@@ -200,31 +199,31 @@ class ReadinessWaiter:
         if problem := pods_problem(self._pods(live), waited=waited):
             return problem
         if refused := refused_creation(self._warnings(live, ()), waited=waited):
-            return Readiness(Status.FAILED, f"its Pods are refused: {refused}")
+            return Readiness(Status.FAILED, f"its Pods are rejected: {refused}")
         return state
 
     def _absent(self, awaited: Awaited) -> Readiness:
-        places = [
+        sources = [
             WatchScope(awaited.resource, namespace, f"{PART_OF}={self.applyset.id}")
             for namespace in (awaited.ref.namespace, "")
         ]
-        if not any(place in self._related and place not in self._unread for place in places):
-            unread = [self._unread[place] for place in places if place in self._unread]
+        if not any(source in self._related and source not in self._unread for source in sources):
+            unread = [self._unread[source] for source in sources if source in self._unread]
             return Readiness(Status.UNKNOWN, (unread or ["it has not been read yet"])[0])
         if awaited.has_ttl:
             last = self._last.get(awaited.ref)
             state = assess(last.body, rule=awaited.rule) if last and last.body else None
             if state is not None and state.status is Status.FAILED:
-                return state  # what removed it does so to failed ones as well
+                return state  # the TTL removes failed objects too
             return Readiness(Status.CURRENT, "it has finished, and its TTL removed it")
-        return Readiness(Status.FAILED, "it is gone: somebody has deleted it, or taken its label")
+        return Readiness(Status.FAILED, "it is gone: somebody has deleted it, or removed its label")
 
     def _pods(self, live: LiveObject) -> Sequence[Body]:
-        """Return the Pods of a workload's present template."""
+        """Return the Pods of a workload's current template."""
         if live.body is None:
             return ()
         sets = self._about(REPLICA_SETS, live.ref, live.uid)
-        owners = [live.uid, *(str(one["metadata"]["uid"]) for one in sets)]
+        owners = [live.uid, *(str(replica_set["metadata"]["uid"]) for replica_set in sets)]
         pods = [pod for owner in owners for pod in self._about(PODS, live.ref, owner)]
         return current_pods(live.body, pods, sets)
 
@@ -233,7 +232,7 @@ class ReadinessWaiter:
         return [event for uid in uids for event in self._about(EVENTS, live.ref, uid)]
 
     def _about(self, resource: Resource, ref: Ref, uid: str) -> Sequence[Body]:
-        """Return what an object controls, or the events about it: looked up, for there are many."""
+        """Return the objects that an object controls, or the events about it, from an index."""
         source = WatchScope(resource, ref.namespace)
         found = self._by_uid.get(source)
         if found is None:
@@ -245,53 +244,60 @@ class ReadinessWaiter:
 
     def _report_not_ready(
         self,
-        lost: Sequence[Ref],
+        failed: Sequence[Ref],
         pending: Mapping[Ref, Awaited],
         states: Mapping[Ref, Readiness],
         elapsed: float,
     ) -> Iterator[Event]:
-        """Say why each is not ready, with its last warnings; the others were still on their way."""
-        others = sorted(set(pending) - set(lost))
-        for ref in sorted(lost):
+        """Report why each of ``failed`` is not ready, with its last warnings; name the others."""
+        others = sorted(set(pending) - set(failed))
+        for ref in sorted(failed):
             state, awaited = states[ref], pending[ref]
-            told = "will not be ready" if state.status is Status.FAILED else "is not ready in time"
+            message = f"timed out waiting for {ref}"
+            if state.status is Status.FAILED:
+                message = f"{ref} will not become ready"
             hint = f"Not ready yet either: {and_more(others, _SHOWN)}" if others else ""
-            words = (state.message, *self._new_warnings(ref, state.message))
+            reasons = (state.message, *self._new_warnings(ref, state.message))
             error = NotReady(
-                f"{ref} {told}",
+                message,
                 location=awaited.origin,
-                reason="; ".join(part for part in words if part),
+                reason="; ".join(part for part in reasons if part),
                 hint=hint,
             )
             self.problems[ref] = as_problem(error)
             yield ReadinessReported(ref, state, elapsed, self.problems[ref])
 
-    def _new_warnings(self, ref: Ref, told: str) -> Sequence[str]:
-        """Return the newest warnings about an object and its Pods that were not told already."""
+    def _new_warnings(self, ref: Ref, message: str) -> Sequence[str]:
+        """Return the newest warnings about an object and its Pods that ``message`` lacks."""
         live = self._live.get(ref)
         if live is None or live.body is None:
             return ()
-        words = events_problem(self._warnings(live, self._pods(live))).splitlines()
-        return [word for word in words if _message(word) not in told]
+        warnings = events_problem(self._warnings(live, self._pods(live))).splitlines()
+        return [warning for warning in warnings if _message(warning) not in message]
 
 
 def _message(warning: str) -> str:
-    """Return the message of a warning, without its reason and how often it came."""
+    """Return the message of a warning, without its reason and count."""
     return warning.partition(": ")[2].partition(" (×")[0]
 
 
 def _subject(body: Body) -> str:
-    """Return the UID of what an event is about, or of an object's controller; empty for none."""
+    """Return the UID of an event's object, or of an object's controller; empty if none."""
     about = body.get("involvedObject")
     if isinstance(about, dict):
         return str(about.get("uid", ""))
     owners = body["metadata"].get("ownerReferences") or ()
-    return next((str(one.get("uid", "")) for one in owners if one.get("controller") is True), "")
+    return next(
+        (str(owner.get("uid", "")) for owner in owners if owner.get("controller") is True), ""
+    )
 
 
 @dataclass(slots=True)
 class ReadinessRules:
-    """The rules of one run; making it compiles them all, before anything is written."""
+    """The rules by which the objects of one run are ready.
+
+    The constructor compiles all rules, before anything is written.
+    """
 
     cluster: Cluster
     desired: Sequence[Desired]
@@ -301,7 +307,7 @@ class ReadinessRules:
     _statuses: dict[GroupKind, bool] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Compile every rule; raises InputErrors for those that are none, UsageError for a kind."""
+        """Compile every rule; raise InputErrors for invalid ones, UsageError for an empty kind."""
         errors: list[InputError] = []
         for name, text in self.options.wait.ready_when:
             self._kinds[_kind_of(name)] = compile_rule(text, where=f"--ready-when {name}")
@@ -320,8 +326,8 @@ class ReadinessRules:
                     self._statuses[kind] = has_status(desired.body)
         raise_all(errors)
 
-    def of(self, ones: Iterable[Desired], since: Mapping[Ref, float]) -> Sequence[Awaited]:
-        """Return those of ``ones`` that there is anything to wait for, applied at ``since``."""
+    def of(self, candidates: Iterable[Desired], since: Mapping[Ref, float]) -> Sequence[Awaited]:
+        """Return those of ``candidates`` that need a wait; ``since`` is when they were applied."""
         return [
             Awaited(
                 ref=desired.ref,
@@ -333,7 +339,7 @@ class ReadinessRules:
                 job_started=desired.wait == Wait.STARTED,
                 rule=self._texts.get(desired.ready_when) or self._kinds.get(self._key(desired)),
             )
-            for desired in ones
+            for desired in candidates
             if is_awaited(
                 desired, has_rule=bool(desired.ready_when) or self._key(desired) in self._kinds
             )
@@ -352,7 +358,7 @@ class ReadinessRules:
             try:
                 body = self.cluster.get(DEFINITIONS, name, full=True).body or {}
             except ApplypruneError:
-                body = {}  # an aggregated API's kind, or no right to look: the object alone tells
+                body = {}  # an aggregated API, or forbidden: go by the object alone
             self._statuses[kind] = has_status(body)
         return self._statuses[kind]
 
@@ -360,5 +366,5 @@ class ReadinessRules:
 def _kind_of(text: str) -> GroupKind:
     kind, _, group = text.partition(".")
     if not kind:
-        raise UsageError(f"{text!r} names no kind", hint="Write KIND.GROUP=EXPRESSION.")
+        raise UsageError(f"{text!r} does not name a kind", hint="Write KIND.GROUP=EXPRESSION.")
     return GroupKind(group, kind.lower())

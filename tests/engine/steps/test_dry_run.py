@@ -198,7 +198,7 @@ def test_diff_shows_what_an_adoption_removes(stage: Stage, kubectl: Kubectl) -> 
     wanted = {**config_map("a"), "data": {"key": "v", "changed": "new"}}
     (found,) = compared(compare(stage, wanted)).values()
     assert found.after is not None
-    assert "change hands" in found.not_checked
+    assert "must be transferred first" in found.not_checked
     stage.run(wanted)
     live = stage.run(wanted, reapply_all=True, dry_run=DryRun.SERVER, diff=True)
     assert live.outcomes == {"configmap/a": "unchanged"}
@@ -287,7 +287,7 @@ def test_diff_ignores_policies_of_the_substitute_namespace(stage: Stage, api: Ap
     assert (story.exit_code, story.outcomes["pod/p"]) == (0, Outcome.CREATED)
     weaker = compared(story)["pod/p"].not_checked
     assert "not checked by the server" in weaker
-    assert f"{stage.namespace}, tried instead, would refuse it" in weaker
+    assert f"{stage.namespace}, tried instead, would reject it" in weaker
 
 
 @pytest.fixture
