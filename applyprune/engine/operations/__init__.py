@@ -1,1 +1,1 @@
-"""The verbs that are no run: status, explain, and work on an inventory."""
+"""The operations beside the run: status, explain, move, repair and release."""

@@ -1,4 +1,4 @@
-"""What a run would do about single objects, found out by reading and planning as a run does."""
+"""Explain what a run would do with single objects, by reading and planning like a run."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ def explain(
     namespace: str,
     empty_inputs: Sequence[str] = (),
 ) -> Iterator[Event]:
-    """Yield an Explained for each object that ``named`` names, as ``Ref.is_among`` takes it.
+    """Yield an Explained for each object that ``named`` names, in the form of ``Ref.is_among``.
 
-    ``manifests`` is the input, None for none: then the inventory alone tells what would become of
-    the object if it left the set. ``namespace`` is where manifests without one go, and where an
-    object is looked for that neither input nor inventory knows. ``hollow`` are the parts of the
-    input that hold no object. Raises UsageError for a kind that
-    is not served, or a set that there is not; InputError, InventoryError and AccessError.
+    ``manifests`` is the input. If it is None, explain by the inventory alone what would happen to
+    the object if it left the set. ``namespace`` is the namespace of manifests without one, and of
+    an object that is in neither input nor inventory. ``empty_inputs`` are the parts of the input
+    without objects. Raises UsageError for a kind that is not served or a set that does not exist,
+    InputError, InventoryError and AccessError.
     """
     with WorkerPool(16, cancellation) as workers:
         inventory = store.read()
@@ -88,7 +88,7 @@ def explain(
 
 
 def _by_kind(named: str, resource_map: ResourceMap) -> str:
-    """Return a name whose kind is a plural, as kubectl takes it too, with the kind itself."""
+    """Return a name with its kind in the singular; like kubectl, accept the plural too."""
     *namespace_part, kind, name = named.split("/") if "/" in named else ("", named)
     wanted, dot, group = kind.lower().partition(".")
     served = resource_map.preferred.values()
@@ -102,7 +102,7 @@ def _by_kind(named: str, resource_map: ResourceMap) -> str:
 def _unknown(
     named: str, resource_map: ResourceMap, namespace: str
 ) -> Iterable[tuple[Resource, Ref]]:
-    """Return where an object may be that neither input nor inventory knows."""
+    """Return the resource and ref of an object that is in neither input nor inventory."""
     *namespace_part, kind, name = named.split("/") if "/" in named else ("", named)
     wanted, _, group = kind.lower().partition(".")
     found = sorted(
@@ -118,14 +118,14 @@ def _unknown(
             reason=f"the server serves no kind {kind!r}" if kind and name else "",
             hint="Write KIND/NAME or KIND.GROUP/NAME: deployment.apps/web.",
         )
-    # One kind may be served by several groups: the first by name, unless a group was said.
+    # Several groups may serve a kind: take the first by name, unless the user named a group.
     _, resource = found[0]
     where = (namespace_part[0] if namespace_part else namespace) if resource.namespaced else ""
     return [(resource, Ref(resource.group, resource.kind, where, name))]
 
 
 def _owner(state: State, applyset: ApplySetIdentity, cluster: Cluster) -> str:
-    """Return the other set whose label an object bears, as far as one can look for it."""
+    """Return the other set whose label an object has; empty if it cannot be found."""
     label = state.labels.get(PART_OF, "") if isinstance(state, LiveObject) else ""
     if not label or label == applyset.id:
         return ""

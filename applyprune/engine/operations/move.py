@@ -1,7 +1,7 @@
-"""Moving objects from one set to another without deleting or re-creating any (safety rule 12).
+"""Move objects from one set to another without deleting or re-creating any (safety rule 12).
 
-Both sets are held from the first write to the last. The set that gets an object lists it before its
-label changes; the set that loses it, until after.
+Both inventories are locked from the first write to the last. The destination lists an object before
+its label changes; the source lists it until after that.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _LISTED = frozenset({Move.HAND_OVER, Move.DONE})
 def _marked_as_leaving(
     inventory: Inventory, steps: Sequence[MoveStep]
 ) -> Mapping[Ref, InventoryEntry]:
-    """Return what the source is to list while objects leave it: no prune of its own takes them."""
+    """Return the source's entries during the move, marked so that its prune deletes none."""
     leaving = {step.entry.ref for step in steps if step.action is Move.HAND_OVER}
     return {
         ref: replace(entry, orphan_reason=entry.orphan_reason or _MOVED, orphaning=True)
@@ -64,64 +64,73 @@ def _marked_as_leaving(
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One of the two sets, and where its inventory is kept."""
+    """One of the two sets, and the store of its inventory."""
 
-    target: ApplySetIdentity
+    applyset: ApplySetIdentity
     store: Store
 
 
 def move(
-    source: Side, target: Side, options: Options, cluster: Cluster, cancellation: Cancellation
+    source: Side, destination: Side, options: Options, cluster: Cluster, cancellation: Cancellation
 ) -> Iterator[Event]:
-    """Hand the objects that ``options.select`` names (all when it is empty) to the target set.
+    """Move the objects that ``options.select`` names (all if it is empty) to the destination.
 
     Failures of single objects are events; UsageError, InventoryError, AccessError,
     InventoryLocked and Interrupted are raised.
     """
-    if source.target == target.target:
+    if source.applyset == destination.applyset:
         raise UsageError("a set cannot be moved into itself")
     summary = RunSummary()
     with (
         inventory_lock(
             source.store, options, cancellation, run=summary.run, mode=Mode.MOVE
-        ) as leaving,
+        ) as source_lock,
         inventory_lock(
-            target.store, options, cancellation, run=summary.run, mode=Mode.MOVE
-        ) as joining,
+            destination.store, options, cancellation, run=summary.run, mode=Mode.MOVE
+        ) as destination_lock,
         WorkerPool(options.concurrency, cancellation) as workers,
     ):
         context = RunContext(
-            cluster, source.target, options, cancellation, workers, leaving, summary
+            cluster, source.applyset, options, cancellation, workers, source_lock, summary
         )
-        yield from _Move(context, target.target, joining).events()
+        yield from _Move(context, destination.applyset, destination_lock).events()
 
 
 @dataclass(slots=True)
 class _Move:
-    """The context's set and lock are those of the source."""
+    """One move; the context's set and lock are those of the source."""
 
     context: RunContext
-    target: ApplySetIdentity
-    joining: InventoryLock
+    destination: ApplySetIdentity
+    destination_lock: InventoryLock
 
     def events(self) -> Iterator[Event]:
-        """Read both inventories, hold both, list, hand over, and take off the old list."""
+        """Lock both inventories, list the objects, transfer them, and unlist them in the source."""
         context, summary = self.context, self.context.summary
         source, dry = context.applyset, context.options.dry_run
         yield Started(summary.run, Mode.MOVE, source.name, source.namespace, dry)
         for lock in self._in_order():
             yield from lock.wait()
-        leaving, joining = context.lock.inventory, self.joining.inventory
-        self._refuse(leaving, joining)
-        steps = self._steps(leaving)
+        source_inventory, destination_inventory = (
+            context.lock.inventory,
+            self.destination_lock.inventory,
+        )
+        self._refuse(source_inventory, destination_inventory)
+        steps = self._steps(source_inventory)
         if dry is not DryRun.OFF:
             yield from summary.counted(self._done(step, step.problem) for step in steps)
             yield summary.finished()
             return
-        joined = dict(joining.entries)
-        joined |= {step.entry.ref: step.entry for step in steps if step.action in _LISTED}
+        destination_entries = dict(destination_inventory.entries)
+        destination_entries |= {
+            step.entry.ref: step.entry for step in steps if step.action in _LISTED
+        }
         for lock in self._in_order():
-            entries = joined if lock is self.joining else _marked_as_leaving(leaving, steps)
+            entries = (
+                destination_entries
+                if lock is self.destination_lock
+                else _marked_as_leaving(source_inventory, steps)
+            )
             yield lock.take(replace(lock.inventory, entries=entries))
         moved: set[Ref] = set()
         try:
@@ -131,37 +140,39 @@ class _Move:
                 yield from summary.counted((self._done(step, problem),))
         except ApplypruneError as error:
             if not isinstance(error, InventoryLocked):
-                self._end(joined, leaving, moved, error.exit_code)
+                self._end(destination_entries, source_inventory, moved, error.exit_code)
             raise
         exit_code = context.cancellation.exit_code or summary.exit_code
-        yield from self._end(joined, leaving, moved, exit_code)
+        yield from self._end(destination_entries, source_inventory, moved, exit_code)
         context.cancellation.check()
         yield summary.finished()
 
     def _end(
         self,
-        joined: Mapping[Ref, InventoryEntry],
-        leaving: Inventory,
+        destination_entries: Mapping[Ref, InventoryEntry],
+        source_inventory: Inventory,
         moved: Collection[Ref],
         exit_code: int,
     ) -> Sequence[Event]:
-        """Record the end, the new set first: an object that did not move may stay in both."""
-        first = self.joining.release(joined, exit_code=exit_code)
-        left = {ref: entry for ref, entry in leaving.entries.items() if ref not in moved}
-        if left or self.context.options.select:
-            return first, self.context.lock.release(left, exit_code=exit_code)
-        self.context.lock.record(left, Phase.UNION)
+        """Record the end, the destination first; an object that did not move may stay in both."""
+        first = self.destination_lock.release(destination_entries, exit_code=exit_code)
+        source_entries = {
+            ref: entry for ref, entry in source_inventory.entries.items() if ref not in moved
+        }
+        if source_entries or self.context.options.select:
+            return first, self.context.lock.release(source_entries, exit_code=exit_code)
+        self.context.lock.record(source_entries, Phase.UNION)
         return first, self.context.lock.remove()
 
     def _in_order(self) -> Sequence[InventoryLock]:
-        """Return the two locks in the one order in which all moves take their sets."""
-        source, target = self.context.applyset, self.target
-        if (source.namespace, source.name) < (target.namespace, target.name):
-            return self.context.lock, self.joining
-        return self.joining, self.context.lock
+        """Return the locks in the one order in which all moves take them."""
+        source, destination = self.context.applyset, self.destination
+        if (source.namespace, source.name) < (destination.namespace, destination.name):
+            return self.context.lock, self.destination_lock
+        return self.destination_lock, self.context.lock
 
-    def _refuse(self, leaving: Inventory, joining: Inventory) -> None:
-        for inventory in (leaving, joining):
+    def _refuse(self, source_inventory: Inventory, destination_inventory: Inventory) -> None:
+        for inventory in (source_inventory, destination_inventory):
             refuse_owned(inventory, "", self.context.options)
             if inventory.copied:
                 raise RunFailed(
@@ -169,25 +180,27 @@ class _Move:
                     hint="First: applyprune inventory repair "
                     f"{inventory.name} -n {inventory.namespace} --dry-run",
                 )
-        if not leaving.exists:
+        if not source_inventory.exists:
             raise no_such_set(self.context.applyset)
-        if not (joining.exists or namespace_exists(self.context.cluster, self.target)):
+        if not (
+            destination_inventory.exists or namespace_exists(self.context.cluster, self.destination)
+        ):
             raise UsageError(
-                f"the namespace {joining.namespace} does not exist",
-                reason=f"it is to hold the inventory of the set {joining.name}",
+                f"the namespace {destination_inventory.namespace} does not exist",
+                reason=f"the inventory of the set {destination_inventory.name} belongs there",
                 hint="Create it first, or name another one with --to-namespace.",
             )
-        # What has been moved already is listed by the other set.
-        known = {**leaving.entries, **joining.entries}
+        # The destination lists what has been moved already.
+        known = {**source_inventory.entries, **destination_inventory.entries}
         refuse_unlisted(self.context.options.select, known, self.context.applyset)
 
-    def _steps(self, leaving: Inventory) -> Sequence[MoveStep]:
-        """Read the objects that are to move, and decide about each."""
+    def _steps(self, source_inventory: Inventory) -> Sequence[MoveStep]:
+        """Read the objects to move, and decide each step."""
         select = self.context.options.select
-        entries = {entry.ref: entry for entry in chosen(select, leaving.entries.values())}
+        entries = {entry.ref: entry for entry in chosen(select, source_inventory.entries.values())}
         resource_map = self.context.cluster.resource_map()
         snapshot = self._reader.read(
-            (), replace(leaving, entries=entries), resource_map, prunes=False
+            (), replace(source_inventory, entries=entries), resource_map, prunes=False
         )
         return [
             self._step(entry, snapshot.resources.get(ref.group_kind), snapshot.states[ref])
@@ -195,7 +208,7 @@ class _Move:
         ]
 
     def _step(self, entry: InventoryEntry, resource: Resource | None, state: State) -> MoveStep:
-        return move_step(entry, resource, state, self.context.applyset, self.target)
+        return move_step(entry, resource, state, self.context.applyset, self.destination)
 
     @property
     def _reader(self) -> SnapshotReader:
@@ -210,17 +223,17 @@ class _Move:
             if step.action is not Move.HAND_OVER:
                 return step, step.problem
             try:
-                # A move that was stopped for a while may have lost either set meanwhile.
-                for lock in (self.context.lock, self.joining):
+                # While this process was suspended, another run may have taken either lock.
+                for lock in (self.context.lock, self.destination_lock):
                     lock.ensure(WRITE_MARGIN)
                 cluster, old = self.context.cluster, self.context.applyset.manager
-                transfer(cluster, step.resource, step.live, old=old, applyset=self.target)
+                transfer(cluster, step.resource, step.live, old=old, applyset=self.destination)
             except InventoryLocked:
                 raise
             except NotFound:
                 return replace(step, action=Move.REMOVE_FROM_INVENTORY, reason="it is gone"), None
             except (Conflict, Unavailable, Unreachable):
-                # It has moved since it was read, or only the reply is lost: look again.
+                # It has changed since it was read, or only the reply is lost: read it again.
                 state = self._reader.read_object(step.resource, step.entry.ref)
                 step = self._step(step.entry, step.resource, state)
             except ApplypruneError as error:
@@ -230,10 +243,10 @@ class _Move:
         return step, as_problem(RunFailed(f"{step.entry.ref} changes faster than it can be moved"))
 
     def _settle(self, resource: Resource, live: LiveObject) -> None:
-        """Give the new set its Apply entry, where the move was cut off before it had one."""
-        if own_apply_entry(live, self.target.manager) is None:
+        """Create the destination's Apply entry, if an interrupted move has not done so."""
+        if own_apply_entry(live, self.destination.manager) is None:
             with suppress(ApplypruneError):
-                patch = mark_patch(live, resource.gvk.api_version, self.target)
+                patch = mark_patch(live, resource.gvk.api_version, self.destination)
                 self.context.cluster.patch(resource, live.ref, patch)
 
     def _done(self, step: MoveStep, problem: Problem | None) -> ObjectDone:
@@ -244,7 +257,7 @@ class _Move:
         )
         if problem is not None:
             outcome = Outcome.FAILED
-        reason = step.reason or f"to the set {self.target.name}"
+        reason = step.reason or f"to the set {self.destination.name}"
         return ObjectDone(
             step.entry.ref, outcome, reason="" if problem else reason, problem=problem
         )

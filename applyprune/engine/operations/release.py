@@ -1,4 +1,4 @@
-"""Taking a set back from the Bundle that owns it: one write of its inventory, of nothing else."""
+"""Release a set from the Bundle that owns it, by a single write of its inventory."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ def release(
     *,
     is_active: Callable[[str], bool],
 ) -> Iterator[Event]:
-    """Record that a set belongs to no Bundle; ``is_active`` tells whether its owner would act.
+    """Record that no Bundle owns a set; ``is_active`` says whether the controller runs its owner.
 
-    Raises UsageError while it would, for it would take the set over again at once, InventoryError,
-    AccessError, InventoryLocked and Interrupted.
+    Raises UsageError if it does, because the Bundle would take the set over again at once. Also
+    raises InventoryError, AccessError, InventoryLocked and Interrupted.
     """
     summary = RunSummary()
     yield Started(summary.run, Mode.REPAIR, applyset.name, applyset.namespace, options.dry_run)
@@ -46,7 +46,7 @@ def release(
             if is_active(owner):
                 raise UsageError(
                     f"the set {applyset.name} was not released",
-                    reason=f"{owner} is at work, and would take it over again",
+                    reason=f"{owner} is active, and would take it over again",
                     hint="Suspend the Bundle first: spec.suspend: true",
                 )
             if options.dry_run is DryRun.OFF:

@@ -1,4 +1,4 @@
-"""Checking an inventory against the cluster, and mending it: no object is created or deleted."""
+"""Check an inventory against the cluster and repair it, without creating or deleting objects."""
 
 from __future__ import annotations
 
@@ -35,11 +35,10 @@ def repair(
     store: DamagedStore,
     cancellation: Cancellation,
 ) -> Iterator[Event]:
-    """Yield what is found; mend it unless ``options.dry_run`` says to look only.
+    """Yield every mismatch and repair it; with ``options.dry_run``, repair nothing.
 
-    ``ownership`` is how an unlisted object of the set is recorded.
-    Raises AccessError, InventoryLocked and Interrupted; InventoryError when it is no inventory at
-    all.
+    ``ownership`` is how an unlisted object of the set is recorded. Raises AccessError,
+    InventoryLocked and Interrupted; InventoryError if the ConfigMap is not an inventory.
     """
     with run_context(cluster, store, applyset, options, cancellation, mode=Mode.REPAIR) as context:
         yield from _Repair(context, store, ownership).events()
@@ -54,7 +53,7 @@ class _Repair:
     unseen: Sequence[str] = ()
 
     def events(self) -> Iterator[Event]:
-        """Read, compare, say, write, put the labels back, write again."""
+        """Read, compare, report, write, restore the labels, write again."""
         options, applyset, summary = (
             self.context.options,
             self.context.applyset,
@@ -74,7 +73,7 @@ class _Repair:
         yield summary.finished()
 
     def _salvage(self) -> Inventory:
-        """Read what can be read, and keep in mind what cannot."""
+        """Read the readable part of the inventory, and remember the damage."""
         inventory, self.damage = self.store.salvage()
         return inventory
 
@@ -110,7 +109,7 @@ class _Repair:
         self.context.cancellation.check()
 
     def _refuse_partial(self, mismatches: Sequence[Mismatch]) -> None:
-        """Refuse to write half of what was lost in the place of what is left of the record."""
+        """Refuse to replace a damaged inventory with an incomplete one."""
         rebuilt = any(
             mismatch.type in {MismatchType.DAMAGED, MismatchType.LOST} for mismatch in mismatches
         )
@@ -128,8 +127,8 @@ class _Repair:
         self.context.lock.ensure(WRITE_MARGIN)
         try:
             version, live = mismatch.resource.gvk.api_version, mismatch.live
-            # The server gives a label that comes with a patch to the patch's own manager: where it
-            # was all that ours owned, a second one has to give it back.
+            # The server makes the patch's manager the owner of a patched label. If the label was
+            # all that our manager owned, a second patch must return it.
             for _ in range(2):
                 operations = mark_patch(live, version, self.context.applyset)
                 live = self.context.cluster.patch(mismatch.resource, mismatch.ref, operations)
@@ -141,7 +140,7 @@ class _Repair:
 
     def _done(self, mismatch: Mismatch, problem: Problem | None) -> Iterator[Event]:
         if mismatch.ref is None:
-            return  # about the inventory itself, which is written anew as a whole
+            return  # about the inventory itself, which is rewritten as a whole
         outcome = Outcome.FAILED if problem else Outcome.REPAIRED
         done = ObjectDone(mismatch.ref, outcome, reason=mismatch.repair.text, problem=problem)
         yield from self.context.summary.counted((done,))

@@ -1,4 +1,4 @@
-"""How a whole set is now, with one full LIST for each kind; and how it goes on, by watches."""
+"""Report the status of a whole set, by one full LIST for each kind, and follow it by watches."""
 
 from __future__ import annotations
 
@@ -64,9 +64,9 @@ def status(
     store: Readable,
     cancellation: Cancellation,
 ) -> Iterator[Event]:
-    """Yield a Standing for each object of a set, then the set itself, then what changes.
+    """Yield an ObjectStatus for each object of a set, then the set itself, then changes.
 
-    Raises UsageError for a set that there is not, InventoryError, AccessError and Interrupted.
+    Raises UsageError for a set that does not exist, InventoryError, AccessError and Interrupted.
     """
     with WorkerPool(16, cancellation) as workers, closing(Informer(cluster)) as informer:
         yield from _StatusReader(
@@ -77,7 +77,7 @@ def status(
 def applyset_listed(
     inventory: Inventory, *, objects: int, ready: int | None = None
 ) -> ApplySetListed:
-    """Return what is told of a set as a whole."""
+    """Return the event about a set as a whole."""
     return ApplySetListed(
         name=inventory.name,
         namespace=inventory.namespace,
@@ -122,7 +122,7 @@ class _StatusReader:
         yield self._finished(began)
 
     def _read(self) -> None:
-        """Read the inventory, and every object that it lists."""
+        """Read the inventory and every object that it lists."""
         self.inventory = self.store.read()
         if not self.inventory.exists:
             raise no_such_set(self.applyset)
@@ -138,7 +138,7 @@ class _StatusReader:
         return SnapshotReader(self.cluster, self.workers, self.applyset)
 
     def _changed(self) -> Iterator[ObjectStatus]:
-        """Yield how each object stands that stands otherwise than when it was told last."""
+        """Yield the status of each object whose status has changed since the last report."""
         now = datetime.now(UTC)
         entries = self.inventory.entries
         for ref in sorted(entries, key=lambda ref: (entries[ref].wave, ref.namespace, ref)):
@@ -155,7 +155,7 @@ class _StatusReader:
         return applyset_listed(self.inventory, objects=len(self.statuses), ready=ready)
 
     def _counted(self) -> list[ObjectStatus]:
-        """Return how those objects stand that count for the set's being ready."""
+        """Return the status of each object that counts for the readiness of the set."""
         return [status for ref, status in self.statuses.items() if is_waited_for(self.states[ref])]
 
     def _finished(self, began: float) -> Finished:
@@ -168,7 +168,7 @@ class _StatusReader:
         return Finished({}, _DRIFTED if self.options.fail_on_drift and drifted else 0, elapsed)
 
     def _follow(self, began: float) -> Iterator[Event]:
-        """Yield what changes, until it is time to end."""
+        """Yield changes until the run is cancelled, or the wait is over."""
         root = WatchScope(CONFIG_MAPS, self.applyset.namespace, f"{SET_ID}={self.applyset.id}")
         self.informer.open(root)
         self._open()
@@ -202,7 +202,7 @@ class _StatusReader:
             self.informer.open(source)
 
     def _update_inventory(self, change: Change) -> None:
-        """Read everything again when another run has written the inventory."""
+        """Read everything again if another run has changed the inventory."""
         if isinstance(change, WatchFailed):
             return
         live = (
@@ -214,7 +214,7 @@ class _StatusReader:
             before = self.inventory
             fresh = self.store.read()
             if fresh.exists and fresh.entries == before.entries:
-                self.inventory = fresh  # held, renewed or let go of: no object is another
+                self.inventory = fresh  # only the lock has changed: the objects are the same
                 return
             self._read()
             self._open()
@@ -238,7 +238,7 @@ class _StatusReader:
                     source.resource, ref, full=True
                 )
             return
-        for status in namespace_scopes(change, concerned):
-            self.informer.open(status)
+        for scope in namespace_scopes(change, concerned):
+            self.informer.open(scope)
         if not (isinstance(change.error, Forbidden) and source.resource.namespaced):
             self.states.update(dict.fromkeys(concerned, Unknown(as_problem(change.error))))
