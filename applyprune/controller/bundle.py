@@ -1,7 +1,7 @@
-"""A Bundle's spec as a value, and the reading of it: whatever the CRD lets through is judged here.
+"""Parse and validate a Bundle's spec, including everything that its CRD cannot check.
 
-pydantic checks the types. It names every fault at once, by the path of the field, and gives the
-schema that a test compares with that of the CRD (``deploy/crd.yaml``), in both directions.
+pydantic checks the types. It reports all faults at once, each with the path of its field. It also
+generates the schema that a test compares with the CRD (``deploy/crd.yaml``) in both directions.
 """
 
 from __future__ import annotations
@@ -51,18 +51,18 @@ _LOCK_TIMEOUT = 10.0
 _CONCURRENCY = 8
 _LONGEST = 30 * 24 * 3600.0
 _CAMEL = ConfigDict(alias_generator=to_camel, hide_input_in_errors=True)
-_FAULTS = {
+_MESSAGES = {
     "bool_type": "must be true or false",
     "dataclass_type": "must be an object",
     "missing": "is required",
     "string_type": "must be text",
     "tuple_type": "must be a list",
 }
-"""What pydantic calls a fault, and what we call it."""
+"""Our message for each of pydantic's error types."""
 
 
 class InvalidSpec(UsageError):
-    """A Bundle whose spec cannot be carried out; ``why`` lists everything that is wrong."""
+    """An invalid spec; ``reason`` lists every fault."""
 
     kind = ProblemKind.INVALID_SPEC
 
@@ -93,7 +93,7 @@ def _label(text: str) -> str:
 
 
 def _name(text: str) -> str:
-    # It becomes part of a path.
+    # It becomes part of a URL path.
     if not is_dns_subdomain(text):
         raise ValueError(f"{text!r} is not a valid name")
     return text
@@ -121,7 +121,7 @@ Pointer = Annotated[str, AfterValidator(_pointer)]
 
 
 class DeletionPolicy(StrEnum):
-    """What becomes of the objects when the Bundle is deleted."""
+    """What happens to the objects when the Bundle is deleted."""
 
     DELETE = "Delete"
     WAIT = "WaitForTermination"
@@ -130,7 +130,7 @@ class DeletionPolicy(StrEnum):
 
 @checked(config=_CAMEL, frozen=True, slots=True)
 class SourceRef:
-    """A ConfigMap or Secret whose values are manifests; all of its keys when none is named."""
+    """A ConfigMap or Secret whose values are manifests; without ``keys``, all values."""
 
     name: Name
     keys: tuple[str, ...] = ()
@@ -138,7 +138,7 @@ class SourceRef:
 
 @checked(config=_CAMEL, frozen=True, slots=True)
 class Source:
-    """Where the manifests are: exactly one of the three is given."""
+    """The source of the manifests: exactly one of the three fields is set."""
 
     inline: str | None = field(default=None, repr=False)
     config_map_refs: tuple[SourceRef, ...] = ()
@@ -154,7 +154,7 @@ class Source:
 
 @checked(config=_CAMEL, frozen=True, slots=True)
 class Prune:
-    """What becomes of what has left the source."""
+    """What happens to objects that have left the source."""
 
     enabled: StrictBool = True
     max_prune: MaxPrune = _DEFAULT_MAX_PRUNE
@@ -163,23 +163,26 @@ class Prune:
 
 @checked(config=_CAMEL, frozen=True, slots=True)
 class Dependency:
-    """A Bundle of the same namespace to be ready first; ``ready_when`` is CEL, empty for Ready."""
+    """A Bundle of the same namespace that must be ready first."""
 
     name: Name
     ready_when: str = ""
+    """A CEL expression; if it is empty, the condition Ready must be true."""
 
 
 @checked(config=_CAMEL, frozen=True, slots=True)
 class IgnoreFields:
-    """JSON pointers of fields to be left to others; ``kind`` is KIND or KIND.GROUP, or empty."""
+    """Fields that are left to other field managers."""
 
     fields: tuple[Pointer, ...]
+    """JSON pointers."""
     kind: str = ""
+    """KIND or KIND.GROUP; empty for all kinds."""
 
 
 @checked(config=_CAMEL, frozen=True, slots=True)
 class Spec:
-    """What a Bundle asks for; times in seconds."""
+    """The spec of a Bundle; times are in seconds."""
 
     source: Source
     interval: Seconds = 600.0
@@ -200,26 +203,27 @@ class Spec:
 
 
 SPEC: TypeAdapter[Spec] = TypeAdapter(Spec)
-"""Reads a spec, and gives its schema."""
+"""Parses a spec and generates its schema."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """One Bundle as it was read; ``timeout`` is how long each wait of this pass may take."""
+    """One Bundle as it was read."""
 
     namespace: str
     name: str
     spec: Spec
     timeout: float
+    """How many seconds each wait of this reconcile may take."""
 
     @property
     def owner(self) -> str:
-        """Return how the inventory names it."""
+        """Return the Bundle's name as the owner in an inventory."""
         return owner_name(self.namespace, self.name)
 
     @property
     def target(self) -> ApplySetIdentity:
-        """Return the set that it applies; raises UsageError when there can be no such set."""
+        """Return the set that it applies; raise UsageError if its name is invalid."""
         return applyset_identity(self.spec.inventory_name or self.name, self.namespace)
 
     @property
@@ -232,7 +236,7 @@ class Bundle:
         )
 
     def options(self, mode: Mode, *, approved: str = "") -> Options:
-        """Return the decisions of one run for it; ``approved`` is the digest of a prune."""
+        """Return the options of a run; ``approved`` is the digest of an approved prune."""
         spec = self.spec
         return Options(
             mode=mode,
@@ -252,14 +256,14 @@ class Bundle:
 
 
 def owner_name(namespace: str, name: str) -> str:
-    """Return what an inventory records of the Bundle that owns it."""
+    """Return the name of a Bundle as the owner in an inventory."""
     return f"{BUNDLES.kind} {namespace}/{name}"
 
 
 def read_bundle(live: LiveObject) -> Bundle:
-    """Return the Bundle that an object read in full is.
+    """Return the Bundle in an object that was read in full.
 
-    Raises InvalidSpec with everything that is wrong with it, not the first fault only.
+    Raises InvalidSpec with all faults, not only the first one.
     """
     raw = (live.body or {}).get("spec")
     faults: list[str] = []
@@ -271,46 +275,46 @@ def read_bundle(live: LiveObject) -> Bundle:
         bundle = Bundle(live.ref.namespace, live.ref.name, spec, spec.timeout)
         faults += _faults(bundle)
     if faults:
-        raise InvalidSpec("the spec cannot be carried out", reason="; ".join(faults))
+        raise InvalidSpec("the spec is invalid", reason="; ".join(faults))
     return bundle
 
 
 def _without_nulls(value: Any) -> Any:
-    """Return a value without the fields that are null: each of them is at its default."""
+    """Return a value without its null fields, so that they get their defaults."""
     if isinstance(value, dict):
-        return {key: _without_nulls(one) for key, one in value.items() if one is not None}
-    return [_without_nulls(one) for one in value] if isinstance(value, list) else value
+        return {key: _without_nulls(item) for key, item in value.items() if item is not None}
+    return [_without_nulls(item) for item in value] if isinstance(value, list) else value
 
 
 def _fault(error: ErrorDetails) -> str:
     """Return ``spec.dependsOn[0].name: is required``, without a value that may be confidential."""
-    where = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in error["loc"])
-    words = _FAULTS.get(error["type"], error["msg"])
+    path = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in error["loc"])
+    message = _MESSAGES.get(error["type"], error["msg"])
     if error["type"] == "value_error":
-        words = str(error["ctx"]["error"])
+        message = str(error["ctx"]["error"])
     elif error["type"] == "enum":
-        words = f"must be {error['ctx']['expected']}, not {error['input']!r}"
-    return f"spec{where}: {words}"
+        message = f"must be {error['ctx']['expected']}, not {error['input']!r}"
+    return f"spec{path}: {message}"
 
 
 def _faults(bundle: Bundle) -> list[str]:
-    """Return what is wrong beyond single fields."""
+    """Return the faults that concern more than the type of a field."""
     faults = []
     try:
         _ = bundle.target
     except UsageError as error:
         faults.append(f"{error.message}: {error.reason}")
-    for one in bundle.spec.depends_on:
-        if one.name == bundle.name:
+    for dependency in bundle.spec.depends_on:
+        if dependency.name == bundle.name:
             faults.append("spec.dependsOn: a Bundle cannot depend on itself")
-        if one.ready_when:
-            faults += _rule_fault(one)
+        if dependency.ready_when:
+            faults += _rule_fault(dependency)
     return faults
 
 
-def _rule_fault(one: Dependency) -> list[str]:
+def _rule_fault(dependency: Dependency) -> list[str]:
     try:
-        compile_rule(one.ready_when, where=f"spec.dependsOn {one.name}")
+        compile_rule(dependency.ready_when, where=f"spec.dependsOn {dependency.name}")
     except ApplypruneError as error:
         return [
             f"{error.location}: {error.message}" + (f": {error.reason}" if error.reason else "")

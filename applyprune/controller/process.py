@@ -23,7 +23,7 @@ from applyprune.controller.runtime.impersonation import Impersonation, refuse_im
 from applyprune.controller.runtime.leader_election import LeaderElection
 from applyprune.controller.runtime.logging import LOG, fields
 from applyprune.controller.runtime.metrics import Metrics
-from applyprune.controller.runtime.server import answering
+from applyprune.controller.runtime.server import serving
 from applyprune.controller.runtime.watches import Watches
 from applyprune.controller.runtime.workqueue import WorkQueue
 from applyprune.errors import ApplypruneError, Interrupted, LeaseLost, NotServed, UsageError
@@ -40,24 +40,26 @@ _STUCK = 3600.0
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The settings of one controller; times are in seconds.
-
-    ``namespaces`` restricts the Bundles; empty means all namespaces. ``listen`` is an address and a
-    port. ``lease`` is the duration of the Lease; 0 means no leader election. ``home`` is the
-    namespace of the Lease. ``grace`` is how long a shutdown may take.
-    """
+    """The settings of one controller; times are in seconds."""
 
     access: ClusterAccess
+    """The API server."""
     listen: tuple[str, int]
-    home: str
+    """The address and port of the probes and metrics."""
+    lease_namespace: str
+    """The namespace of the Lease."""
     namespaces: tuple[str, ...] = ()
+    """The namespaces of the Bundles; empty for all namespaces."""
     workers: int = 8
+    """The number of Bundles to reconcile in parallel."""
     lease: float = 15.0
+    """The duration of the Lease; 0 means no leader election."""
     grace: float = 25.0
+    """How long a shutdown may take."""
 
 
-def serve(settings: Settings, stop: Cancellation) -> int:
-    """Run until ``stop`` or until the Lease is lost; return the exit code.
+def serve(settings: Settings, cancellation: Cancellation) -> int:
+    """Run until the process is cancelled or the Lease is lost; return the exit code.
 
     Raises AccessError without a server or without the right to its Bundles, UsageError without the
     CRD, and LeaseLost when another replica has taken over.
@@ -77,9 +79,9 @@ def serve(settings: Settings, stop: Cancellation) -> int:
         cache = _cache(ends)
         client = KubernetesClient(transport, settings.access.server, cache=cache)
         _check_crd(client, settings)
-        service = _Process(settings, identity, stop, metrics, client, cache)
+        service = _Process(settings, identity, cancellation, metrics, client, cache)
         address = ends.enter_context(
-            answering(settings.listen, metrics, is_well=service.is_well, is_ready=service.is_ready)
+            serving(settings.listen, metrics, is_well=service.is_well, is_ready=service.is_ready)
         )
         LOG.info("controller started", extra=fields(listen=f"{address[0]}:{address[1]}"))
         return service.run()
@@ -108,7 +110,7 @@ def _check_crd(client: KubernetesClient, settings: Settings) -> None:
 class _Process:
     settings: Settings
     identity: str
-    stop: Cancellation
+    cancellation: Cancellation
     metrics: Metrics
     client: KubernetesClient
     cache: Path | None
@@ -132,25 +134,25 @@ class _Process:
             watches=self.watches,
             recorder=EventRecorder(self.client),
             metrics=self.metrics,
-            stop=self.stop,
+            stop=self.cancellation,
         )
         self.watches.moved = self.reconciler.cut_off
         self.metrics.watch_queue(self.queue)
 
     def is_well(self) -> bool:
-        """Return whether all threads live, and no worker has spent an hour on one Bundle."""
+        """Return whether all threads are alive, and no worker has spent an hour on one Bundle."""
         now = time.monotonic()
         stuck = any(now - since > _STUCK for since in list(self.busy_since.values()))
         return not stuck and all(thread.is_alive() for thread in self.threads)
 
     def is_ready(self) -> bool:
         """Return whether it is working, or waiting to become the leader."""
-        return not self.stop.requested and (not self.leading or self.watches.synced)
+        return not self.cancellation.requested and (not self.leading or self.watches.synced)
 
     def run(self) -> int:
         """Wait for leadership, work, and shut down in order."""
         election = self._election()
-        if election is not None and not election.acquire(self.stop, _log_lease_error):
+        if election is not None and not election.acquire(self.cancellation, _log_lease_error):
             return 0
         self.leading = True
         self.metrics.leader.set(1)
@@ -158,13 +160,13 @@ class _Process:
         self._start()
         try:
             if election is None:
-                while not self.stop.wait(_STUCK):
+                while not self.cancellation.wait(_STUCK):
                     pass
             else:
-                election.keep(self.stop, _log_lease_error)
+                election.keep(self.cancellation, _log_lease_error)
         except LeaseLost as error:
             LOG.error("leadership lost", extra=fields(error=error.message))
-            self.stop.request(0)
+            self.cancellation.request(0)
             self._end()
             raise
         if self._end() and election is not None:
@@ -175,7 +177,7 @@ class _Process:
     def _election(self) -> LeaderElection | None:
         if not self.settings.lease:
             return None
-        ref = Ref(LEASES.group, LEASES.kind, self.settings.home, COMPONENT)
+        ref = Ref(LEASES.group, LEASES.kind, self.settings.lease_namespace, COMPONENT)
         # A separate transport: a renewal must not wait for a connection that a reconcile uses.
         access = self.settings.access
         transport = Transport(
@@ -188,7 +190,7 @@ class _Process:
         self.watches.open()
         attend = threading.Thread(
             target=self.watches.attend,
-            args=(lambda: self.stop.requested,),
+            args=(lambda: self.cancellation.requested,),
             name="applyprune-news",
             daemon=True,
         )

@@ -1,8 +1,9 @@
-"""An inventory ⇄ its root ConfigMap. Decoding is strict: what cannot be read is never empty.
+"""Encode an inventory as its root ConfigMap, and decode it.
 
-The header, one line of JSON, says how many entries there are and what their digest is, so half of
-a record is never taken for the whole. The entries stand beside it, readable with ``kubectl get
--o yaml`` while they are few, or in the shards that the header names.
+Decoding is strict: an unreadable inventory is never taken for an empty one. The header, one line of
+JSON, has the number of entries and their digest, so part of an inventory is never taken for the
+whole. The entries are stored beside it, readable with ``kubectl get -o yaml`` while they are few,
+or in the shards that the header names.
 """
 
 from __future__ import annotations
@@ -41,23 +42,25 @@ _HEADER, _ENTRIES, _STREAM = "header", "entries", "entries.gz"
 
 @dataclass(frozen=True, slots=True)
 class Root:
-    """A root ConfigMap as it was read: all of an inventory but the entries that are in shards.
-
-    ``write`` is the mark of the write that made it so, ``inline`` the lines that stand in it,
-    None when there are ``shards``. ``inventory`` lists nothing yet.
-    """
+    """A root ConfigMap as it was read: an inventory without the entries that are in shards."""
 
     inventory: Inventory
+    """The inventory, without any entry."""
     write: str
+    """The id of the last write."""
     count: int
+    """The number of entries."""
     digest: str
+    """The digest of all lines."""
     inline: bytes | None
+    """The lines in the ConfigMap; None if they are in ``shards``."""
     shards: tuple[Shard, ...]
+    """The shards that the header names."""
 
 
 def encode(inventory: Inventory, packed: Packed, *, write: str) -> dict[str, Any]:
-    """Return the root ConfigMap; ``packed`` are its entries and ``write`` marks this one write."""
-    target = applyset_identity(inventory.name, inventory.namespace)
+    """Return the root ConfigMap; ``packed`` are its entries, ``write`` is the id of the write."""
+    applyset = applyset_identity(inventory.name, inventory.namespace)
     header = {
         "schema": SCHEMA,
         "generation": inventory.generation,
@@ -72,9 +75,9 @@ def encode(inventory: Inventory, packed: Packed, *, write: str) -> dict[str, Any
         "owner": inventory.owner,
     }
     metadata: dict[str, Any] = {
-        "name": target.inventory.name,
+        "name": applyset.inventory.name,
         "namespace": inventory.namespace,
-        "labels": {SET_ID: target.id},
+        "labels": {SET_ID: applyset.id},
         "annotations": dict(
             applyset_annotations(
                 inventory.entries,
@@ -100,24 +103,24 @@ def encode(inventory: Inventory, packed: Packed, *, write: str) -> dict[str, Any
 
 
 def decode(body: Mapping[str, Any]) -> Root:
-    """Return the root in a ConfigMap as the server gave it; raises InventoryError."""
+    """Return the root that a ConfigMap contains; raise InventoryError if it is unreadable."""
     metadata = body["metadata"]
-    target = ApplySetIdentity(set_name(metadata["name"]), metadata["namespace"])
+    applyset = ApplySetIdentity(set_name(metadata["name"]), metadata["namespace"])
     try:
         header = json.loads((body.get("data") or {})[_HEADER])
         if (schema := typed(int, header["schema"])) != SCHEMA:
-            raise _other_format(target, schema)
+            raise _other_format(applyset, schema)
         shards = tuple(
             Shard(_hexadecimal(digest), typed(int, count)) for digest, count in header["shards"]
         )
         inventory = Inventory(
-            name=target.name,
-            namespace=target.namespace,
+            name=applyset.name,
+            namespace=applyset.namespace,
             uid=metadata["uid"],
             resource_version=metadata["resourceVersion"],
             generation=typed(int, header["generation"]),
             holder=_holder_in(header["holder"]),
-            # The first write cannot know its own UID; every later one names it.
+            # The first write cannot know the UID; every later one has it.
             copied=typed(bool, header["copied"]) or header["uid"] not in {"", metadata["uid"]},
             last=_last_in(header["last"]),
             owner=typed(str, header["owner"]),
@@ -131,30 +134,30 @@ def decode(body: Mapping[str, Any]) -> Root:
             shards=shards,
         )
     except _UNREADABLE as error:
-        raise _unreadable(target, error) from error
+        raise _unreadable(applyset, error) from error
 
 
 def entries_in(root: Root, parts: Sequence[bytes]) -> Mapping[Ref, InventoryEntry]:
-    """Return the entries of a root, whose lines are in ``parts``; raises InventoryError."""
+    """Return the entries of a root from the lines in ``parts``; raise InventoryError."""
     lines = b"".join(parts)
     try:
         if digest_of(lines) != root.digest:
-            raise ValueError("its digest does not fit its entries")
+            raise ValueError("its digest does not match its entries")
         entries = entries_of(lines)
         found = {entry.ref: entry for entry in entries}
         if not len(found) == len(entries) == root.count:
             raise ValueError(f"it should list {root.count} objects")
     except _UNREADABLE as error:
-        raise _unreadable(_set_of(root), error) from error
+        raise _unreadable(_applyset_of(root), error) from error
     return found
 
 
 def entries_left(root: Root, parts: Sequence[bytes]) -> Mapping[Ref, InventoryEntry]:
-    """Return the entries in those shards that are left; never the whole inventory."""
+    """Return the entries in the remaining shards; never the whole inventory."""
     try:
         return {entry.ref: entry for part in parts for entry in entries_of(part)}
     except _UNREADABLE as error:
-        raise _unreadable(_set_of(root), error) from error
+        raise _unreadable(_applyset_of(root), error) from error
 
 
 def encode_shard(inventory: Inventory, shard: Shard) -> dict[str, Any]:
@@ -174,46 +177,46 @@ def encode_shard(inventory: Inventory, shard: Shard) -> dict[str, Any]:
 
 
 def decode_shard(body: Mapping[str, Any], shard: Shard) -> bytes:
-    """Return the lines of a shard; raises ValueError when they are not what the root names."""
+    """Return the lines of a shard; raise ValueError if they do not match its digest."""
     stream = (body.get("binaryData") or {}).get(_STREAM)
     if not isinstance(stream, str):
-        raise ValueError("it holds no entries")  # noqa: TRY004 - what is stored, not a call
+        raise ValueError("it has no entries")  # noqa: TRY004 - what is stored, not a call
     lines = unpack(stream)
     if digest_of(lines) != shard.digest:
-        raise ValueError("it does not hold what its name says")
+        raise ValueError("its contents do not match its name")
     return lines
 
 
-def _set_of(root: Root) -> ApplySetIdentity:
+def _applyset_of(root: Root) -> ApplySetIdentity:
     return ApplySetIdentity(root.inventory.name, root.inventory.namespace)
 
 
-def _other_format(target: ApplySetIdentity, schema: int) -> InventoryError:
+def _other_format(applyset: ApplySetIdentity, schema: int) -> InventoryError:
     if schema > SCHEMA:
         return InventoryTooNew(
             f"the inventory has format {schema}",
-            location=str(target.inventory),
+            location=str(applyset.inventory),
             reason=f"this applyprune {__version__} reads format {SCHEMA}",
             hint="Use the version of applyprune that wrote it, or a newer one.",
         )
-    # Not of a class of its own: like one that is damaged, it may be written over by a repair.
+    # No class of its own: like a damaged inventory, a repair may overwrite it.
     return InventoryError(
         "the inventory was written by a development version of applyprune",
-        location=str(target.inventory),
+        location=str(applyset.inventory),
         reason=f"it has format {schema}, and applyprune {__version__} reads format {SCHEMA}",
         hint="Nothing was applied or pruned. Rebuild it from the objects that have the set's "
-        f"label: applyprune inventory repair {target.arguments}. They are recorded as adopted, and "
-        "no prune deletes them; if the set created all of them, add --record-as owned.",
+        f"label: applyprune inventory repair {applyset.arguments}. They are recorded as adopted, "
+        "and no prune deletes them; if the set created all of them, add --record-as owned.",
     )
 
 
-def _unreadable(target: ApplySetIdentity, error: Exception) -> InventoryError:
+def _unreadable(applyset: ApplySetIdentity, error: Exception) -> InventoryError:
     return InventoryError(
         "the inventory cannot be read",
-        location=str(target.inventory),
+        location=str(applyset.inventory),
         reason=f"it has no {error}" if isinstance(error, KeyError) else str(error),
-        hint="Nothing was applied or pruned. Restore the ConfigMap from a backup, or make it anew "
-        f"from what is live: applyprune inventory repair {target.arguments}",
+        hint="Nothing was applied or pruned. Restore the ConfigMap from a backup, or rebuild it "
+        f"from the live objects: applyprune inventory repair {applyset.arguments}",
     )
 
 
@@ -221,16 +224,16 @@ _UNREADABLE = (KeyError, TypeError, ValueError, EOFError, OSError, RecursionErro
 
 
 def _hexadecimal(digest: object) -> str:
-    # It becomes part of a name, and so of a path.
+    # It becomes part of a name, and so of a URL path.
     if not re.fullmatch(r"[0-9a-f]{64}", text := typed(str, digest)):
-        raise ValueError("a shard is named by no digest")
+        raise ValueError("the name of a shard is not a digest")
     return text
 
 
 def _inline(body: Mapping[str, Any]) -> bytes:
     data, binary = body.get("data") or {}, body.get("binaryData") or {}
     if (_ENTRIES in data) == (_STREAM in binary):
-        raise ValueError("it needs either entries or entries.gz")
+        raise ValueError("it must have either entries or entries.gz")
     if _ENTRIES in data:
         return typed(str, data[_ENTRIES]).encode()
     return unpack(typed(str, binary[_STREAM]))

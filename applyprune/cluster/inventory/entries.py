@@ -1,4 +1,4 @@
-"""Entries ⇄ lines: one line of JSON for each object of a set, read back strictly."""
+"""Encode entries as lines of JSON, one for each object, and decode them strictly."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ _TIGHT = (",", ":")
 
 def lines_of(entries: Iterable[InventoryEntry]) -> list[tuple[Ref, bytes]]:
     """Return each entry's ref and its line, with the newline, in the order of the refs."""
-    # A tuple compares many times faster than a dataclass; there may be 100,000 of them.
+    # A tuple compares many times faster than a dataclass, and a set may have 100,000 entries.
     ordered = sorted(
         entries,
-        key=lambda one: (one.ref.group, one.ref.kind, one.ref.namespace, one.ref.name),
+        key=lambda entry: (entry.ref.group, entry.ref.kind, entry.ref.namespace, entry.ref.name),
     )
     return [(entry.ref, _line(entry)) for entry in ordered]
 
 
 def entries_of(lines: bytes) -> list[InventoryEntry]:
-    """Return the entries; raises ValueError, TypeError or KeyError for anything else."""
-    # Only a newline ends a line: names may hold what Python's splitlines takes for an end.
+    """Return the entries; raise ValueError, TypeError or KeyError for anything else."""
+    # Only a newline ends a line: splitlines would also split at other characters in names.
     return [_entry_in(json.loads(line)) for line in lines.split(b"\n") if line]
 
 
 def typed(kind: type[T], value: object) -> T:
-    """Return the value when it is of exactly that type; raises TypeError."""
+    """Return the value if it has exactly that type; raise TypeError otherwise."""
     if type(value) is not kind:
         raise TypeError(f"{value!r} is not of type {kind.__name__}")
     return value
@@ -93,7 +93,7 @@ def _entry_in(raw: Mapping[str, Any]) -> InventoryEntry:
         digest=typed(str, raw["digest"]),
         fingerprint=fingerprint,
         wave=_wave_in(raw["wave"]),
-        depends_on=tuple(_ref_in(one) for one in raw["dependsOn"]),
+        depends_on=tuple(_ref_in(ref) for ref in raw["dependsOn"]),
         orphan_reason=typed(str, raw["orphanReason"]),
         deleting=typed(bool, raw["deleting"]),
         orphaning=typed(bool, raw["orphaning"]),
@@ -107,7 +107,7 @@ def _ref_out(ref: Ref) -> dict[str, str]:
 def _ref_in(raw: Mapping[str, Any]) -> Ref:
     ref = Ref(*(typed(str, raw[key]) for key in ("group", "kind", "namespace", "name")))
     if not ref.kind or not ref.name:
-        raise ValueError("an entry names no object")
+        raise ValueError("an entry does not name an object")
     return ref
 
 

@@ -1,9 +1,9 @@
-"""How the entries of an inventory are stored: readable, packed, or cut into shards.
+"""Pack the entries of an inventory: as text, as a gzip stream, or in shards.
 
-Few entries stand in the root ConfigMap as they are, more of them as one gzip stream there, and many
-in shards: immutable ConfigMaps that are named by the digest of what they hold, so that one cannot
-be half written, changed, or taken for another. A cut between two shards depends on the entry
-before it alone: one more or one less entry makes one new shard, and every other one stays.
+The root ConfigMap stores few entries as text and more entries as one gzip stream. Many entries are
+stored in shards: immutable ConfigMaps that are named by the digest of their contents, so that a
+shard cannot be half written, changed, or taken for another. Each cut between two shards depends
+only on the entry before it: adding or removing an entry creates one new shard and keeps the others.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ if TYPE_CHECKING:
     from applyprune.model.inventory import InventoryEntry
 
 READABLE = 64 * 1024
-"""Bytes of entries that stand in the root as they are; about 150 objects."""
+"""Bytes of entries that the root stores as text; about 150 objects."""
 PACKED = 256 * 1024
-"""Bytes of a packed stream that the root holds: it is written again at every renewal."""
+"""Bytes of a gzip stream that the root stores; every renewal of the lock writes it again."""
 LIMIT = 1_000_000
-"""Bytes that a shard may hold; the server's own limit for one ConfigMap is 1,048,576."""
+"""Bytes that a shard may have; the server's own limit for one ConfigMap is 1,048,576."""
 MOST = 100_000
 """Objects that one set may have."""
 
 _UNPACKED_LIMIT = 64 * 1024 * 1024
-# One shard in so many entries on average, and never more than four times that.
+# A shard has this many entries on average, and at most four times as many.
 _PER_SHARD = 2048
 
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """A part of the entries; ``digest`` is that of its lines, ``packed`` its gzip stream."""
+    """A part of the entries: the digest of its lines, their number, and their gzip stream."""
 
     digest: str
     count: int
@@ -51,7 +51,7 @@ class Shard:
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """The entries in the one form that they are stored in; ``digest`` is that of all lines."""
+    """The entries in one of the three forms; ``digest`` is the digest of all lines."""
 
     count: int
     digest: str
@@ -61,19 +61,19 @@ class Packed:
 
 
 def pack(entries: Iterable[InventoryEntry]) -> Packed:
-    """Return entries as they are to be stored; raises InventoryError when they are too many."""
+    """Return entries in the form to store; raise InventoryError if they are too many."""
     lines = lines_of(entries)
     if len(lines) > MOST:
         raise InventoryError(
-            f"an inventory of {len(lines)} objects does not fit",
-            reason=f"a set may have {MOST} objects",
+            f"an inventory of {len(lines)} objects is too large",
+            reason=f"a set may have at most {MOST} objects",
             hint="Split the set in two.",
         )
     whole = b"".join(line for _, line in lines)
     digest = digest_of(whole)
     if len(whole) <= READABLE:
         return Packed(len(lines), digest, readable=whole.decode())
-    # Only when it may fit: packing all of a large one would be for nothing.
+    # Only if it may fit: compressing all of a large inventory would be wasted.
     if len(lines) <= 2 * _PER_SHARD and len(stream := _packed(whole)) <= PACKED:
         return Packed(len(lines), digest, stream=stream)
     shards = [shard for part in _cut(lines) for shard in _shards(part)]
@@ -81,7 +81,7 @@ def pack(entries: Iterable[InventoryEntry]) -> Packed:
 
 
 def unpack(stream: str) -> bytes:
-    """Return the lines in a stream; raises ValueError when it is none, or unpacks to too much."""
+    """Return the lines in a stream; raise ValueError if it is invalid or unpacks to too much."""
     try:
         with gzip.GzipFile(fileobj=BytesIO(base64.b64decode(stream, validate=True))) as opened:
             lines = opened.read(_UNPACKED_LIMIT + 1)
@@ -90,12 +90,12 @@ def unpack(stream: str) -> bytes:
     except (zlib.error, EOFError, OSError) as error:
         raise ValueError("its entries cannot be unpacked") from error
     if len(lines) > _UNPACKED_LIMIT:
-        raise ValueError("its entries unpack to more than they may")
+        raise ValueError("its unpacked entries are too large")
     return lines
 
 
 def digest_of(lines: bytes) -> str:
-    """Return the digest by which lines are known again."""
+    """Return the digest of lines."""
     return hashlib.sha256(lines).hexdigest()
 
 
@@ -112,7 +112,7 @@ def _cut(lines: Sequence[tuple[Ref, bytes]]) -> Iterator[Sequence[bytes]]:
 
 
 def _shards(part: Sequence[bytes]) -> Iterator[Shard]:
-    """Make one shard of a part, or as many as it takes when its names do not compress."""
+    """Yield one shard for a part, or more if it does not compress well enough."""
     lines = b"".join(part)
     stream = _packed(lines) if len(lines) <= _UNPACKED_LIMIT else ""
     if stream and len(stream) <= LIMIT:

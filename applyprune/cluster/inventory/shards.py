@@ -1,9 +1,9 @@
-"""The shards of an inventory in the cluster: written before the root that names them.
+"""Store the shards of an inventory: they are written before the root that names them.
 
 No run can lose a shard that it still needs. Shards to remove are listed before the root is
-replaced: a run that has created one of them, and has not committed it yet, loses the race for the
-root. A shard is removed only in the state in which it was listed: a run that needs it again changes
-it first.
+replaced: a run that has created one of them, but has not committed it yet, will fail to write the
+root. A shard is removed only in the state in which it was listed: a run that needs it again first
+changes it.
 """
 
 from __future__ import annotations
@@ -35,33 +35,33 @@ class Shards:
     """The shards of one set."""
 
     client: KubernetesClient
-    target: ApplySetIdentity
+    applyset: ApplySetIdentity
 
     def read(self, shard: Shard) -> bytes:
-        """Return the lines of one shard; raises NotFound, and ValueError if it is damaged."""
+        """Return the lines of one shard; raise NotFound, or ValueError if it is damaged."""
         live = self.client.get(CONFIG_MAPS, self._ref(shard), full=True)
         return decode_shard(live.body or {}, shard)
 
     def listed(self) -> Mapping[str, LiveObject]:
         """Return every existing shard of the set by its name, whether a root names it or not."""
-        lives = self.client.list(
+        objects = self.client.list(
             CONFIG_MAPS,
-            namespace=self.target.namespace,
-            selector=f"{SHARD_OF}={self.target.name}",
+            namespace=self.applyset.namespace,
+            selector=f"{SHARD_OF}={self.applyset.name}",
         )
-        prefix = f"{self.target.inventory.name}."
-        return {live.ref.name: live for live in lives if live.ref.name.startswith(prefix)}
+        prefix = f"{self.applyset.inventory.name}."
+        return {live.ref.name: live for live in objects if live.ref.name.startswith(prefix)}
 
     def put(
-        self, inventory: Inventory, shards: Iterable[Shard], there: Mapping[str, LiveObject]
+        self, inventory: Inventory, shards: Iterable[Shard], existing: Mapping[str, LiveObject]
     ) -> None:
-        """Make each of ``shards`` exist, and keep every run that has listed it from removing it."""
+        """Make sure that each shard exists, and that no run that has listed it removes it."""
         for shard in shards:
-            known = self._ref(shard).name in there
+            exists = self._ref(shard).name in existing
             for _ in range(_TRIES):
-                if (known and self._claimed(shard)) or self._created(inventory, shard):
+                if (exists and self._reserve(shard)) or self._create(inventory, shard):
                     break
-                known = True
+                exists = True
             else:
                 raise Unavailable(
                     f"{self._ref(shard)} is created and deleted again and again", code=409
@@ -73,27 +73,27 @@ class Shards:
             try:
                 self._delete(shard)
             except AccessError:
-                continue  # gone, needed again, or not deletable now: a later write finds it
+                continue  # gone, needed again, or not deletable now: a later write removes it
 
     def unneeded(
-        self, there: Mapping[str, LiveObject], needed: Iterable[Shard]
+        self, existing: Mapping[str, LiveObject], needed: Iterable[Shard]
     ) -> Sequence[LiveObject]:
-        """Return the shards that are ``there`` and not ``needed``."""
+        """Return the ``existing`` shards that are not ``needed``."""
         names = {self._ref(shard).name for shard in needed}
-        return [live for name, live in there.items() if name not in names]
+        return [live for name, live in existing.items() if name not in names]
 
-    def _created(self, inventory: Inventory, shard: Shard) -> bool:
+    def _create(self, inventory: Inventory, shard: Shard) -> bool:
         try:
             self.client.create(CONFIG_MAPS, self._ref(shard), encode_shard(inventory, shard))
         except AlreadyExists:
             return False
         return True
 
-    def _claimed(self, shard: Shard) -> bool:
+    def _reserve(self, shard: Shard) -> bool:
         """Change the resourceVersion of a shard; False when it is missing or damaged."""
-        mark = {"metadata": {"annotations": {WANTED: uuid.uuid4().hex}}}
+        annotation = {"metadata": {"annotations": {WANTED: uuid.uuid4().hex}}}
         try:
-            live = self.client.merge_patch(CONFIG_MAPS, self._ref(shard), mark)
+            live = self.client.merge_patch(CONFIG_MAPS, self._ref(shard), annotation)
         except NotFound:
             return False
         try:
@@ -109,4 +109,4 @@ class Shards:
         )
 
     def _ref(self, shard: Shard) -> Ref:
-        return shard_ref(self.target.name, self.target.namespace, shard.digest)
+        return shard_ref(self.applyset.name, self.applyset.namespace, shard.digest)

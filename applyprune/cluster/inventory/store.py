@@ -1,4 +1,4 @@
-"""Store an inventory: created once, then replaced by compare-and-swap, never upserted."""
+"""Store an inventory: create it once, then replace it by compare-and-swap, never upsert it."""
 
 from __future__ import annotations
 
@@ -46,32 +46,33 @@ class ConfigMapStore:
     One run uses one store; a store is not thread-safe.
     """
 
-    def __init__(self, client: KubernetesClient, target: ApplySetIdentity) -> None:
+    def __init__(self, client: KubernetesClient, applyset: ApplySetIdentity) -> None:
         """Keep the client and the set; nothing is read yet."""
         self._client = client
-        self._target = target
-        self._shards = Shards(client, target)
-        # The shards that the root names now, and the entries written last: renewals write the same
-        # entries again and again.
-        self._named: tuple[Shard, ...] = ()
+        self._applyset = applyset
+        self._shards = Shards(client, applyset)
+        # The shards that the root names now, and the entries as last written: renewals write the
+        # same entries again and again.
+        self._stored_shards: tuple[Shard, ...] = ()
         self._written: Mapping[Ref, InventoryEntry] | None = None
         self._packed = pack(())
-        self._sweeps = False
+        self._remove_strays = False
 
     def read(self) -> Inventory:
-        """Return the inventory; an empty one, with ``exists`` false, when there is none.
+        """Return the inventory; if none exists, an empty one whose ``exists`` is false.
 
-        Raises InventoryError when it cannot be read, InventoryIncomplete when a shard is missing or
+        Raises InventoryError if it cannot be read, InventoryIncomplete if a shard is missing or
         damaged.
         """
         inventory, missing = self._read()
         if missing:
             raise InventoryIncomplete(
                 f"{len(missing)} of the inventory's shards cannot be used",
-                location=str(self._target.inventory),
+                location=str(self._applyset.inventory),
                 reason="; ".join(missing[:3]),
-                hint="Nothing was applied or pruned. Restore the ConfigMap, or take what it listed "
-                f"from the labels: applyprune inventory repair {self._target.arguments}",
+                hint="Nothing was applied or pruned. Restore the ConfigMap, or rebuild it "
+                "from the objects with the set's label: "
+                f"applyprune inventory repair {self._applyset.arguments}",
             )
         return inventory
 
@@ -88,8 +89,8 @@ class ConfigMapStore:
             metadata = body["metadata"]
             # Just enough to overwrite it.
             empty = Inventory(
-                self._target.name,
-                self._target.namespace,
+                self._applyset.name,
+                self._applyset.namespace,
                 uid=metadata["uid"],
                 resource_version=metadata["resourceVersion"],
             )
@@ -100,38 +101,39 @@ class ConfigMapStore:
 
         The next write removes them.
         """
-        self._sweeps = True
-        there = self._shards.listed()
-        return [live.ref.name for live in self._shards.unneeded(there, self._named)]
+        self._remove_strays = True
+        existing = self._shards.listed()
+        return [live.ref.name for live in self._shards.unneeded(existing, self._stored_shards)]
 
     def write(self, inventory: Inventory) -> Inventory:
         """Replace the inventory that was read and return it as stored now.
 
-        The shards go first; the root, which names them, commits them all at once. Raises
-        InventoryLocked when the root is no longer as it was read, InventoryError when there are too
-        many entries.
-        A reply that got lost is found again by the mark that each write leaves.
+        The shards are written first; the root, which names them, commits them all at once. Raises
+        InventoryLocked if the root has changed since it was read, InventoryError if there are too
+        many entries. If the reply is lost, the write is recognized by its id.
         """
         if inventory.entries is not self._written:
             self._packed = pack(inventory.entries.values())
             self._written = inventory.entries
         packed = self._packed
-        named = {shard.digest for shard in self._named}
+        stored_digests = {shard.digest for shard in self._stored_shards}
         wanted = {shard.digest for shard in packed.shards}
-        there = self._shards.listed() if wanted != named or self._sweeps else {}
+        existing = self._shards.listed() if wanted != stored_digests or self._remove_strays else {}
         self._shards.put(
-            inventory, (shard for shard in packed.shards if shard.digest not in named), there
+            inventory,
+            (shard for shard in packed.shards if shard.digest not in stored_digests),
+            existing,
         )
         stored = self._commit(inventory, packed)
-        self._named, self._sweeps = packed.shards, False
-        self._shards.remove(self._shards.unneeded(there, packed.shards))
+        self._stored_shards, self._remove_strays = packed.shards, False
+        self._shards.remove(self._shards.unneeded(existing, packed.shards))
         return stored
 
     def _commit(self, inventory: Inventory, packed: Packed) -> Inventory:
-        mark = uuid.uuid4().hex
+        write_id = uuid.uuid4().hex
         fresh = replace(inventory, generation=inventory.generation + 1)
-        sent = encode(fresh, packed, write=mark)
-        ref = self._target.inventory
+        sent = encode(fresh, packed, write=write_id)
+        ref = self._applyset.inventory
         try:
             response = (
                 self._client.replace(CONFIG_MAPS, ref, sent)
@@ -141,14 +143,14 @@ class ConfigMapStore:
             reply: Mapping[str, Any] = response.body or {}
         except (AlreadyExists, Conflict, NotFound, Unavailable, Unreachable) as error:
             stored = self._body()
-            if stored is None or not _is_ours(stored, mark):
+            if stored is None or not _is_ours(stored, write_id):
                 if isinstance(error, AlreadyExists | Conflict | NotFound):
-                    raise self._lost() from error
+                    raise self._locked_error() from error
                 raise
             reply = stored
         if reply.get("data") != sent["data"] or reply.get("binaryData") != sent.get("binaryData"):
             raise Unavailable(
-                f"{self._target.inventory}: invalid response from the server",
+                f"{self._applyset.inventory}: invalid response from the server",
                 code=200,
                 reason="it differs from what was written",
             )
@@ -158,38 +160,38 @@ class ConfigMapStore:
     def remove(self, inventory: Inventory) -> None:
         """Delete the root, then every shard; InventoryLocked when the root has changed."""
         try:
-            there = self._shards.listed()
+            existing = self._shards.listed()
         except AccessError:
-            there = {}  # a shard that is left behind does no harm
+            existing = {}  # a leftover shard does no harm
         try:
             self._client.delete(
                 CONFIG_MAPS,
-                self._target.inventory,
+                self._applyset.inventory,
                 uid=inventory.uid,
                 resource_version=inventory.resource_version,
             )
         except NotFound:
             pass
         except Conflict as error:
-            raise self._lost() from error
-        self._shards.remove(there.values())
+            raise self._locked_error() from error
+        self._shards.remove(existing.values())
 
     def _read(self) -> tuple[Inventory, Sequence[str]]:
         """Return the readable part, and for each unreadable shard the reason."""
         for _ in range(_TRIES):
             body = self._body()
             if body is None:
-                self._named, self._written = (), None
-                return Inventory(self._target.name, self._target.namespace), ()
+                self._stored_shards, self._written = (), None
+                return Inventory(self._applyset.name, self._applyset.namespace), ()
             root = decode(body)
-            self._named, self._written = root.shards, None
+            self._stored_shards, self._written = root.shards, None
             parts: list[bytes] = [root.inline] if root.inline is not None else []
-            good: list[Shard] = []
+            readable: list[Shard] = []
             missing: list[str] = []
             for shard in root.shards:
                 try:
                     parts.append(self._shards.read(shard))
-                    good.append(shard)
+                    readable.append(shard)
                 except NotFound:
                     missing.append(f"the shard {shard.digest[:32]} ({shard.count} objects) is gone")
                 except ValueError as error:
@@ -199,42 +201,42 @@ class ConfigMapStore:
             # Another run may have replaced the root and then removed the shards of the old one.
             now = self._body()
             if now is not None and decode(now).write == root.write:
-                self._named = tuple(good)
+                self._stored_shards = tuple(readable)
                 return replace(root.inventory, entries=entries_left(root, parts)), missing
-        raise InventoryLocked(f"{self._target.inventory} changes faster than it can be read")
+        raise InventoryLocked(f"{self._applyset.inventory} changes faster than it can be read")
 
     def _body(self) -> Mapping[str, Any] | None:
         try:
-            live = self._client.get(CONFIG_MAPS, self._target.inventory, full=True)
+            live = self._client.get(CONFIG_MAPS, self._applyset.inventory, full=True)
         except NotFound:
             return None
-        if live.labels.get(SET_ID) != self._target.id:
+        if live.labels.get(SET_ID) != self._applyset.id:
             raise InventoryError(
-                f"{self._target.inventory} is not this set's inventory",
+                f"{self._applyset.inventory} is not this set's inventory",
                 reason=f"its label {SET_ID} is {live.labels.get(SET_ID)!r}, and should be "
-                f"{self._target.id!r}",
-                hint="Was it copied from another set, or made by something else? "
-                "Choose another name for this set, or remove that ConfigMap.",
+                f"{self._applyset.id!r}",
+                hint="It may be a copy of another set's inventory, or another tool's. "
+                "Choose another name for this set, or delete that ConfigMap.",
             )
         return live.body
 
-    def _lost(self) -> InventoryLocked:
+    def _locked_error(self) -> InventoryLocked:
         return InventoryLocked(
-            f"the inventory of the set {self._target.name} was changed by another run",
+            f"the inventory of the set {self._applyset.name} was changed by another run",
             hint="Run again: the next run continues from the state that the other run left.",
         )
 
 
-def _is_ours(body: Mapping[str, Any], mark: str) -> bool:
+def _is_ours(body: Mapping[str, Any], write_id: str) -> bool:
     try:
-        return decode(body).write == mark
+        return decode(body).write == write_id
     except InventoryError:
         return False
 
 
 @dataclass(frozen=True, slots=True)
-class Entered:
-    """One inventory of a list; ``root`` is None when it cannot be read, for ``reason``."""
+class ListedInventory:
+    """One inventory of a list; ``root`` is None if it cannot be read, for ``reason``."""
 
     namespace: str
     name: str
@@ -242,13 +244,13 @@ class Entered:
     reason: str = ""
 
 
-def list_inventories(client: KubernetesClient, namespace: str = "") -> Sequence[Entered]:
-    """Return every inventory in one namespace or in all, also those that cannot be read."""
-    found: list[Entered] = []
-    lives = client.list(
+def list_inventories(client: KubernetesClient, namespace: str = "") -> Sequence[ListedInventory]:
+    """Return every inventory in one namespace or in all, including unreadable ones."""
+    found: list[ListedInventory] = []
+    objects = client.list(
         CONFIG_MAPS, namespace=namespace, selector=SET_ID, full=True, page=_INVENTORIES_PER_PAGE
     )
-    for live in lives:
+    for live in objects:
         try:
             owner = applyset_identity(set_name(live.ref.name), live.ref.namespace)
         except UsageError:
@@ -256,8 +258,8 @@ def list_inventories(client: KubernetesClient, namespace: str = "") -> Sequence[
         if live.ref != owner.inventory or live.labels[SET_ID] != owner.id:
             continue
         try:
-            found.append(Entered(owner.namespace, owner.name, decode(live.body or {})))
+            found.append(ListedInventory(owner.namespace, owner.name, decode(live.body or {})))
         except InventoryError as error:
             reason = error.reason or error.message
-            found.append(Entered(owner.namespace, owner.name, None, reason))
+            found.append(ListedInventory(owner.namespace, owner.name, None, reason))
     return found

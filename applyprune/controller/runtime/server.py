@@ -1,4 +1,4 @@
-"""``/healthz``, ``/readyz`` and ``/metrics`` over plain HTTP: one WSGI application, one server."""
+"""Serve ``/healthz``, ``/readyz`` and ``/metrics`` over plain HTTP."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _TIMEOUT = 5.0
 def application(
     metrics: Metrics, *, is_well: Callable[[], bool], is_ready: Callable[[], bool]
 ) -> WSGIApplication:
-    """Return what answers each path; the library answers for the metrics."""
+    """Return the WSGI application; prometheus_client's own one serves the metrics."""
     exposition: WSGIApplication = make_wsgi_app(metrics.registry)
     probes = {"/healthz": is_well, "/readyz": is_ready}
 
@@ -40,7 +40,7 @@ def application(
             good = probes[path]()
             status = "200 OK" if good else "503 Service Unavailable"
             body = b"ok\n" if good else b"not ok\n"
-        # A list of its own: the server adds to it.
+        # A new list each time: the server adds headers to it.
         start_response(status, [("Content-Type", "text/plain")])
         return [body]
 
@@ -51,22 +51,21 @@ class _Handler(WSGIRequestHandler):
     timeout = _TIMEOUT
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the library's
-        """Keep silent: a probe comes every few seconds."""
+        """Log nothing: a probe arrives every few seconds."""
 
 
 @contextmanager
-def answering(
+def serving(
     address: tuple[str, int],
     metrics: Metrics,
     *,
     is_well: Callable[[], bool],
     is_ready: Callable[[], bool],
 ) -> Iterator[tuple[str, int]]:
-    """Answer until the block ends; yield the address, with the port that port 0 came to.
+    """Serve until the block ends; yield the address, with the real port instead of port 0.
 
-    An empty host is every address, of IPv4 and IPv6.
-
-    Raises UsageError when the address cannot be had.
+    An empty host means every IPv4 and IPv6 address. Raises UsageError if the address cannot be
+    used.
     """
     dual = not address[0] and socket.has_dualstack_ipv6()
 
@@ -75,7 +74,7 @@ def answering(
 
         def server_bind(self) -> None:
             if dual:
-                # Whatever the cluster gives to its Pods, a probe gets here.
+                # Probes arrive over IPv4 or IPv6, depending on the cluster.
                 self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
             super().server_bind()
 

@@ -8,7 +8,7 @@ import pytest
 import urllib3
 
 from applyprune.controller.runtime.metrics import Metrics
-from applyprune.controller.runtime.server import answering
+from applyprune.controller.runtime.server import serving
 
 IPV6 = pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="this machine has no IPv6")
 
@@ -25,7 +25,7 @@ IPV6 = pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="this machine 
 def test_health_endpoint_answers(listen: str, asked: str) -> None:
     """A probe comes by the address that the cluster gives to its Pods."""
     well = {"healthz": True, "readyz": False}
-    with answering(
+    with serving(
         (listen, 0), Metrics(), is_well=lambda: well["healthz"], is_ready=lambda: well["readyz"]
     ) as (host, port):
         assert port > 0
@@ -52,7 +52,7 @@ def test_health_endpoint_answers(listen: str, asked: str) -> None:
 )
 def test_health_endpoint_answers_each_path(method: str, path: str, code: int, word: str) -> None:
     """Only the metrics are the library's business."""
-    with answering(("127.0.0.1", 0), Metrics(), is_well=lambda: True, is_ready=lambda: True) as (
+    with serving(("127.0.0.1", 0), Metrics(), is_well=lambda: True, is_ready=lambda: True) as (
         host,
         port,
     ):
@@ -63,7 +63,7 @@ def test_health_endpoint_answers_each_path(method: str, path: str, code: int, wo
 
 def test_health_endpoint_is_closed_at_the_end() -> None:
     """The port is free again, so that another process can have it."""
-    with answering(("127.0.0.1", 0), Metrics(), is_well=bool, is_ready=bool) as (host, port):
+    with serving(("127.0.0.1", 0), Metrics(), is_well=bool, is_ready=bool) as (host, port):
         pass
-    with answering((host, port), Metrics(), is_well=bool, is_ready=bool) as again:
+    with serving((host, port), Metrics(), is_well=bool, is_ready=bool) as again:
         assert again == (host, port)

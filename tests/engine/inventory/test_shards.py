@@ -88,7 +88,7 @@ def test_hundred_thousand_entries_are_written_read_and_checked_in_seconds(
     # No race against the clock: only that it is seconds, and not minutes, on any machine.
     assert (written < 60.0, read < 60.0) == (True, True)
     one_more = Ref("", "ConfigMap", "a-gone", "one-more")
-    with pytest.raises(InventoryError, match="does not fit"):
+    with pytest.raises(InventoryError, match="is too large"):
         _write(stage, {**entries, one_more: _entry(one_more)})
     assert _shards(api, stage) == shards
 

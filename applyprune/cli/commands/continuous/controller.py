@@ -99,7 +99,7 @@ def controller(
     settings = Settings(
         access=access,
         listen=_address(listen),
-        home=where.namespace or access.namespace,
+        lease_namespace=where.namespace or access.namespace,
         namespaces=watch_namespaces,
         workers=workers,
         lease=lease_duration if leader_elect else 0.0,
