@@ -187,6 +187,6 @@ def test_field_has_only_its_name_of_the_api() -> None:
 @pytest.mark.parametrize("name", ["web.example", "a" * 64, "web-yielded"])
 def test_name_that_is_no_set_name_needs_an_inventory_name(name: str) -> None:
     """The name becomes that of the inventory."""
-    with pytest.raises(InvalidSpec, match="cannot be carried out"):
+    with pytest.raises(InvalidSpec, match="the spec is invalid"):
         bundle(INLINE, name)
     assert bundle({**INLINE, "inventoryName": "web"}, name).target.name == "web"
