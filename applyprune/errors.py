@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 class ApplypruneError(Exception):
     """An error that ends a run or fails an object, worded for the person who must act.
 
-    ``what`` is what happened, ``where`` is the place (file and line, or a ref), ``why`` is the
+    ``message`` is what happened, ``location`` the place (file and line, or a ref), ``reason`` the
     reason, and ``hint`` is what to do.
     """
 
@@ -65,7 +65,7 @@ class ApplypruneError(Exception):
     ) -> None:
         """Store the parts of the message; no part may contain a Secret's value.
 
-        ``field`` is the field of the object at ``where``; ``marks`` are all fields, if several.
+        ``field`` is the field of the object at ``location``; ``marks`` are all fields, if several.
         """
         super().__init__(message)
         self.message = message
@@ -96,7 +96,7 @@ class OwnedByBundle(UsageError):
 
 
 class InputError(UsageError):
-    """A manifest or its file is invalid; ``where`` names the file."""
+    """A manifest or its file is invalid; ``location`` names the file."""
 
     kind = ProblemKind.INPUT_ERROR
 

@@ -42,7 +42,11 @@ UNREADY = frozenset({Status.FAILED, Status.NOT_FOUND})
 
 @dataclass(slots=True)
 class ObjectReport:
-    """Everything that was said of one object; a part is None when nothing was."""
+    """The result for one object.
+
+    ``ref`` names it. ``result``, ``wait_result``, ``diff``, ``status``, ``entry`` and
+    ``explanation`` are the events about it, None where there was none.
+    """
 
     ref: Ref
     result: ObjectDone | None = None
@@ -54,25 +58,25 @@ class ObjectReport:
 
     @property
     def origin(self) -> Origin | None:
-        """Return where its manifest stands."""
+        """Return the place of its manifest in the input."""
         parts = (self.result, self.diff, self.explanation)
         return next((one.origin for one in parts if one is not None and one.origin), None)
 
     @property
     def problem(self) -> Problem | None:
-        """Return what went wrong with it: when it was dealt with, or in the wait for it."""
+        """Return what failed: the work on it, or the wait for it."""
         done = self.result.problem if self.result else None
         return done or (self.wait_result.problem if self.wait_result else None)
 
     @property
     def readiness(self) -> Readiness | None:
-        """Return how far it has come, by whatever has looked last: the wait for it, or a look."""
+        """Return its readiness as it was last seen: by a status, or by the wait for it."""
         part = self.status or self.wait_result
         return part.readiness if part else None
 
     @property
     def outcome(self) -> Outcome | None:
-        """Return what became of it, None if a run did not get to it."""
+        """Return the outcome of the run, None if the run did not reach the object."""
         return self.result.outcome if self.result else None
 
     @property
@@ -83,7 +87,11 @@ class ObjectReport:
 
 @dataclass(slots=True)
 class RunReport:
-    """What a stream has said so far; ``finished`` is None when it was cut off."""
+    """The result of a run.
+
+    ``objects`` has a report for each object, ``plan`` is the plan, and ``warnings`` is what the
+    user should know and fails nothing. ``finished`` is None while there is no end of the run.
+    """
 
     started: Started | None = None
     plan: Plan | None = None

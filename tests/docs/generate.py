@@ -7,6 +7,8 @@ A generated part is between the comments ``<!-- generated: NAME -->`` and ``<!--
 
 from __future__ import annotations
 
+import ast
+import copy
 import inspect
 import json
 import re
@@ -17,10 +19,12 @@ from typing import TYPE_CHECKING, Any
 import click
 import yaml  # type: ignore[import-untyped]
 
+import applyprune
 from applyprune import errors
 from applyprune.cli.main import cli
 from tests.docs import words
 from tests.docs.pages import PAGES, ROOT
+from tests.support.package import tree
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -30,6 +34,8 @@ _SCHEMA = ROOT / "applyprune/output/schemas/events.json"
 _SHARED_BY = 8
 """Options that so many commands have in the same words are described once."""
 
+_Definition = ast.FunctionDef | ast.ClassDef
+_WIDTH = 88
 Row = tuple[str, str]
 """An option as it is written, and what it does."""
 
@@ -224,12 +230,128 @@ def _meaning(schema: Mapping[str, Any]) -> str:
     return _cell(_markdown(schema.get("description", "")))
 
 
+CALLS = (
+    ("applyprune.api.cluster_connection", ("connect", "ClusterConnection")),
+    ("applyprune.api.manifests", ("load",)),
+    ("applyprune.api.apply_set", ("ApplySet",)),
+    ("applyprune.output.collector", ("RunReport", "ObjectReport")),
+    ("applyprune.engine.cancellation", ("Cancellation",)),
+)
+"""What has a section of its own in the reference of the Python API, by module."""
+_INTERNAL = {"take", "store", "is_unready", "verdict", "name", "wait"}
+"""Methods that the command line and the engine use."""
+_ALSO = {"ApplySet": {"name"}}
+
+
+def python_calls() -> str:
+    """Return a section for each function and class: signatures and docstrings, from the source."""
+    parts = []
+    for module, names in CALLS:
+        nodes = {one.name: one for one in tree(module).body if isinstance(one, _Definition)}
+        for name in names:
+            parts += [f"### {name}\n", *_definition(nodes[name])]
+    return "\n".join(parts).rstrip()
+
+
+def _definition(node: _Definition, of: str = "") -> Iterator[str]:
+    if isinstance(node, ast.FunctionDef):
+        yield f"```python\n{_signature(node, of)}\n```\n"
+        yield _prose(node)
+        return
+    yield _prose(node)
+    for child in node.body:
+        if isinstance(child, ast.FunctionDef) and _is_shown(child, node.name):
+            yield from _definition(child, node.name)
+
+
+def _is_shown(node: ast.FunctionDef, of: str) -> bool:
+    hidden = _INTERNAL - _ALSO.get(of, set())
+    made_by_others = of == "ClusterConnection" and node.name == "__init__"
+    return (
+        not made_by_others
+        and node.name not in hidden
+        and not (node.name.startswith("_") and node.name != "__init__")
+    )
+
+
+def _signature(node: ast.FunctionDef, of: str) -> str:
+    if any(isinstance(one, ast.Name) and one.id == "property" for one in node.decorator_list):
+        return f"{of}.{node.name}: {ast.unparse(node.returns or ast.Constant(None))}"
+    given = copy.deepcopy(node.args)
+    if of:
+        given.args.pop(0)
+    name = of if node.name == "__init__" else f"{of}.{node.name}" if of else node.name
+    returns = (
+        "" if node.name == "__init__" else f" -> {ast.unparse(node.returns or ast.Constant(None))}"
+    )
+    line = f"{name}({', '.join(_arguments(given))}){returns}"
+    if len(line) <= _WIDTH:
+        return line
+    return f"{name}(\n" + "".join(f"    {one},\n" for one in _arguments(given)) + f"){returns}"
+
+
+def _arguments(given: ast.arguments) -> Iterator[str]:
+    """Yield each argument as the source has it, with its type and default."""
+
+    def one(argument: ast.arg, default: ast.expr | None) -> str:
+        return ast.unparse(argument) + ("" if default is None else f" = {ast.unparse(default)}")
+
+    missing = len(given.args) - len(given.defaults)
+    defaults = [None] * missing + list(given.defaults)
+    yield from (one(*pair) for pair in zip(given.args, defaults, strict=True))
+    if given.vararg:
+        yield f"*{ast.unparse(given.vararg)}"
+    elif given.kwonlyargs:
+        yield "*"
+    yield from (one(*pair) for pair in zip(given.kwonlyargs, given.kw_defaults, strict=True))
+
+
+def _prose(node: _Definition) -> str:
+    text = (ast.get_docstring(node) or "").replace("``", "`")
+    return "\n\n".join(" ".join(one.split()) for one in re.split(r"\n\s*\n", text)) + "\n"
+
+
+def python_options() -> str:
+    """Return a table of the fields of each public class of options."""
+    parts = []
+    for node in tree("applyprune.model.options").body:
+        if isinstance(node, ast.ClassDef) and node.name in applyprune.__all__:
+            fields = [one for one in node.body if isinstance(one, ast.AnnAssign)]
+            if not fields or not node.name.endswith("Options"):
+                continue
+            parts.append(f"### {node.name}\n\n{_prose(node)}")
+            rows = ["| field | default | meaning |", "|---|---|---|"]
+            for one in fields:
+                after = node.body[node.body.index(one) + 1]
+                assert isinstance(after, ast.Expr)
+                assert isinstance(after.value, ast.Constant)
+                default = "" if one.value is None else f"`{ast.unparse(one.value)}`"
+                kind = ast.unparse(one.annotation).replace("|", "\\|")
+                meaning = _cell(_markdown(str(after.value.value).replace("``", "`")))
+                rows.append(f"| `{ast.unparse(one.target)}: {kind}` | {default} | {meaning} |")
+            parts.append("\n".join(rows) + "\n")
+    return "\n".join(parts).rstrip()
+
+
+def python_names() -> str:
+    """Return every public name with the first line of its docstring."""
+    lines = ["| name | meaning |", "|---|---|"]
+    for name in applyprune.__all__:
+        text = {"__version__": "The version.", "Event": "One event of a run."}.get(name)
+        text = text or (inspect.getdoc(getattr(applyprune, name)) or "").partition("\n")[0]
+        lines.append(f"| `{name}` | {_cell(_markdown(text.replace('``', '`')))} |")
+    return "\n".join(lines)
+
+
 PARTS: Mapping[str, Callable[[], str]] = {
     "commands": command_sections,
     "errors": errors_table,
     "events": events_table,
     "bundle spec": bundle_spec,
     "bundle status": bundle_status,
+    "python calls": python_calls,
+    "python options": python_options,
+    "python names": python_names,
 }
 
 

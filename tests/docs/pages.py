@@ -9,6 +9,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 _TOP = ("README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "deploy/README.md")
+DOWN = "applyprune local down"
+"""All pages share one control plane, so this runs at the end of the last page only."""
 _FENCED = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _HEADING = re.compile(r"^(#+) (.*)$", re.MULTILINE)
 
@@ -73,3 +75,14 @@ README = PAGES[0]
 def page(name: str) -> Page:
     """Return the page of a path."""
     return next(one for one in PAGES if one.name == name)
+
+
+def yaml_files(one: Page) -> dict[str, str]:
+    """Return the YAML blocks by the path that their first line, a comment, names."""
+    found = {}
+    for language, block in one.blocks:
+        head, _, content = block.partition("\n")
+        if language == "yaml":
+            assert head.startswith("# "), f"{one.name}: a YAML block names its file"
+            found[head.removeprefix("# ")] = content
+    return found

@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-import os
 import re
-import shlex
 import subprocess
-import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pytest
 
 from applyprune import __version__
-from tests.docs.pages import PAGES, README, ROOT, Page, page
+from tests.docs.pages import DOWN, PAGES, README, ROOT, Page, page, yaml_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from applyprune.localplane import Binaries
 
 ELSEWHERE = ("make ", "pip install ", "applyprune demo", ".venv/bin/python -m pytest ")
 """What begins so runs in tests of its own, or would run the tests in themselves."""
-DOWN = "applyprune local down"
-"""All pages share one control plane, so this runs at the end of the last page only."""
 PROMISE = "# → "
 """Before what a command's output must hold; any other comment is for the reader only."""
 PROMPT = "$ "
@@ -68,41 +62,7 @@ def _pattern(output: str) -> str:
     return "\n".join(lines)
 
 
-def files(one: Page) -> Mapping[str, str]:
-    """Return the YAML blocks by the path that their first line, a comment, names."""
-    found = {}
-    for language, block in one.blocks:
-        head, _, content = block.partition("\n")
-        if language == "yaml":
-            assert head.startswith("# "), f"{one.name}: a YAML block names its file"
-            found[head.removeprefix("# ")] = content
-    return found
-
-
 RUN = [one for one in PAGES if any(command.runs_here for command in commands(one))]
-
-
-@pytest.fixture(scope="module")
-def environment(
-    binaries: Binaries, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Mapping[str, str]]:
-    """An environment with applyprune and kubectl, whose planes are the test's own."""
-    folder = tmp_path_factory.mktemp("docs")
-    programs = folder / "bin"
-    programs.mkdir()
-    (programs / "kubectl").symlink_to(binaries.kubectl)
-    script = programs / "applyprune"
-    script.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m applyprune "$@"\n')
-    script.chmod(0o755)
-    own = {key: value for key, value in os.environ.items() if key != "KUBECONFIG"}
-    own["PATH"] = f"{programs}:{own['PATH']}"
-    own["XDG_STATE_HOME"] = str(folder / "state")
-    up = subprocess.run(
-        [script, "local", "up"], env=own, check=True, capture_output=True, text=True
-    )
-    own["KUBECONFIG"] = up.stdout.strip().partition("=")[2]
-    yield own
-    subprocess.run(DOWN.split(), env=own, check=True, executable=script)
 
 
 @pytest.mark.parametrize("one", RUN, ids=lambda one: one.name)
@@ -110,7 +70,7 @@ def test_commands_print_what_the_page_shows(
     one: Page, environment: Mapping[str, str], tmp_path: Path
 ) -> None:
     """In order and in one shell, as a reader would type them."""
-    for name, content in files(one).items():
+    for name, content in yaml_files(one).items():
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(content)

@@ -227,7 +227,7 @@ SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
 def pod_access(
-    environ: Mapping[str, str], service_account: Path = SERVICE_ACCOUNT
+    environ: Mapping[str, str], service_account: Path | None = None
 ) -> ClusterAccess | None:
     """Return the access of the pod that we run in; None outside a pod, or without a token.
 
@@ -235,6 +235,7 @@ def pod_access(
     """
     host = environ.get("KUBERNETES_SERVICE_HOST", "")
     port = environ.get("KUBERNETES_SERVICE_PORT", "")
+    service_account = service_account or SERVICE_ACCOUNT
     token = service_account / "token"
     if not host or not port or not token.exists():
         return None
