@@ -3,7 +3,7 @@
 The cache holds the last response for each URL. An ETag is a hash of the content, so a 304 means
 that the content is the same, whichever cluster it came from.
 
-OpenAPI v3 schemas of kinds: about 1 MB per API group, so they are read only on failure.
+The OpenAPI v3 schemas of kinds are about 1 MB per API group, so they are read only on failure.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Turn items of responses into objects; refuse responses that are not what was asked for.
+"""Objects in URLs and in responses: build their paths, and read them from items of responses.
 
-Build URL paths from names. Each name is checked first (safety rule 10).
+Each name is checked before it becomes part of a path (safety rule 10).
 """
 
 from __future__ import annotations

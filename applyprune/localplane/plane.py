@@ -1,7 +1,4 @@
-"""The components of a plane.
-
-The client's view of a running plane.
-"""
+"""A plane, as its clients see it: the components to start, and the address and credentials."""
 
 from __future__ import annotations
 

@@ -23,12 +23,14 @@ FAILURE_HOLDS = 5.0
 class Identity:
     """The credentials of one request: a bearer token, a client certificate, both or neither.
 
-    ``certificate`` and ``key`` are PEM. None of the three may be shown.
+    None of them may be shown.
     """
 
     token: str = field(default="", repr=False)
     certificate: bytes = field(default=b"", repr=False)
+    """PEM."""
     key: bytes = field(default=b"", repr=False)
+    """PEM."""
 
 
 class Credentials(Protocol):
@@ -59,10 +61,11 @@ class FixedCredentials:
 
 @dataclass(frozen=True, slots=True)
 class Issued:
-    """An identity, and for how many seconds it may be used."""
+    """An identity that a source has issued."""
 
     identity: Identity
     seconds: float = math.inf
+    """How long it may be used."""
 
 
 class RenewableCredentials:
@@ -112,15 +115,16 @@ class RenewableCredentials:
 class CredentialFiles:
     """Files that are rotated by others: the token, the client certificate and its key.
 
-    ``fixed`` holds the kubeconfig's inline values. A readable token file takes precedence over the
-    inline token, as in client-go.
+    A readable token file takes precedence over the inline token, as in client-go.
     """
 
     token: Path | None = None
     certificate: Path | None = None
     key: Path | None = None
     fixed: Identity = Identity()
+    """The kubeconfig's inline values."""
     max_age: float = FILE_MAX_AGE
+    """Seconds until the files are read again."""
     _last: Identity | None = field(default=None, init=False, repr=False)
 
     def issue(self) -> Issued:

@@ -1,8 +1,7 @@
-"""Choose the API server and the credentials, by kubectl's rules for kubeconfigs and pods.
+"""Choose the API server and the credentials for it, by kubectl's rules.
 
-Access from inside a pod: two environment variables and a mounted service account.
-
-How to reach one API server: its address, how to trust it, and our credentials.
+They come from a kubeconfig. Without one, and inside a pod, they come from two environment variables
+and the mounted service account.
 """
 
 from __future__ import annotations
@@ -260,31 +259,31 @@ def _namespace(service_account: Path) -> str:
 
 @dataclass(frozen=True, slots=True)
 class TLSTrust:
-    """How the server's certificate is checked.
-
-    ``authorities`` is PEM text, empty for the system's authorities. ``server_name`` replaces the
-    host in SNI and in the check of the certificate's name. ``skip_verify`` turns every check off.
-    """
+    """How the server's certificate is checked."""
 
     authorities: str = ""
+    """The trusted certificates as PEM text; empty for the system's authorities."""
     server_name: str = ""
+    """Replaces the host in SNI and in the check of the certificate's name."""
     skip_verify: bool = False
+    """Whether every check is turned off."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterAccess:
-    """One API server, as a kubeconfig context or the pod that we run in describes it.
-
-    ``server`` is a URL without a trailing slash, possibly with a path. ``namespace`` is the
-    context's, or ``default``. ``context`` and ``user`` are names for messages only. ``proxy`` is a
-    URL, empty for none. ``impersonation`` holds headers that go with every request.
-    """
+    """How to reach one API server: its address, how to trust it, and our credentials."""
 
     server: str
+    """A URL without a trailing slash, possibly with a path."""
     namespace: str
+    """The context's namespace, or ``default``."""
     context: str
+    """The context's name, for messages."""
     user: str
+    """The user's name in the kubeconfig, for messages."""
     credentials: Credentials = field(repr=False)
     trust: TLSTrust = field(default=TLSTrust(), repr=False)
     proxy: str = field(default="", repr=False)
+    """The URL of a proxy; empty for none."""
     impersonation: tuple[tuple[str, str], ...] = ()
+    """Headers that are sent with every request."""

@@ -6,7 +6,7 @@ import os
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ruamel.yaml import YAML
 from ruamel.yaml.constructor import DuplicateKeyError
@@ -18,6 +18,8 @@ from applyprune.errors import AccessError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+T = TypeVar("T")
+
 # How YAML spells null and true; every scalar is read as text.
 _NOTHING = frozenset({"", "~", "null", "Null", "NULL"})
 _YES = frozenset({"true", "yes", "on", "y", "1", "t"})
@@ -25,19 +27,18 @@ _YES = frozenset({"true", "yes", "on", "y", "1", "t"})
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One named cluster, user or context; relative paths in it start at the folder ``base``."""
+    """One named cluster, user or context."""
 
     name: str
     fields: Mapping[str, Any] = field(repr=False)
     base: Path
+    """The folder at which its relative paths start."""
 
     def text(self, key: str) -> str:
         """Return a text field; empty when it is missing or null."""
         value = self.fields.get(key, "")
         if not isinstance(value, str):
-            raise AccessError(
-                "the kubeconfig is malformed", location=self.name, reason=f"{key} must be text"
-            )
+            raise _malformed(self.name, f"{key} must be text")
         return "" if value in _NOTHING else value
 
     def flag(self, key: str) -> bool:
@@ -51,29 +52,11 @@ class Entry:
 
     def texts(self, key: str) -> list[str]:
         """Return a list of texts; empty when it is missing or null."""
-        value = self.fields.get(key, [])
-        if isinstance(value, str) and value in _NOTHING:
-            return []
-        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-            raise AccessError(
-                "the kubeconfig is malformed",
-                location=self.name,
-                reason=f"{key} must be a list of texts",
-            )
-        return value
+        return self._list(key, str, "texts")
 
     def items(self, key: str) -> list[Mapping[str, Any]]:
         """Return a list of mappings; empty when it is missing or null."""
-        value = self.fields.get(key, [])
-        if isinstance(value, str) and value in _NOTHING:
-            return []
-        if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
-            raise AccessError(
-                "the kubeconfig is malformed",
-                location=self.name,
-                reason=f"{key} must be a list of mappings",
-            )
-        return value
+        return self._list(key, dict, "mappings")
 
     def mapping(self, key: str) -> Mapping[str, Any] | None:
         """Return a mapping; None when it is missing or null."""
@@ -81,9 +64,15 @@ class Entry:
         if isinstance(value, str) and value in _NOTHING:
             return None
         if not isinstance(value, dict):
-            raise AccessError(
-                "the kubeconfig is malformed", location=self.name, reason=f"{key} must be a mapping"
-            )
+            raise _malformed(self.name, f"{key} must be a mapping")
+        return value
+
+    def _list(self, key: str, kind: type[T], kinds: str) -> list[T]:
+        value = self.fields.get(key, [])
+        if isinstance(value, str) and value in _NOTHING:
+            return []
+        if not isinstance(value, list) or not all(isinstance(item, kind) for item in value):
+            raise _malformed(self.name, f"{key} must be a list of {kinds}")
         return value
 
 
@@ -160,9 +149,7 @@ def _read(path: Path) -> dict[str, Any] | None:
     if content is None:
         return {}
     if not isinstance(content, dict):
-        raise AccessError(
-            "the kubeconfig is malformed", location=str(path), reason="it must be a mapping"
-        )
+        raise _malformed(str(path), "it must be a mapping")
     return content
 
 
@@ -192,22 +179,18 @@ def _entries(whole: Entry, section: str, kind: str) -> list[Entry]:
     for item in items if isinstance(items, list) else [items]:
         named = Entry(f"{whole.name}: {section}", item, whole.base) if _is_named(item) else None
         if named is None:
-            raise AccessError(
-                "the kubeconfig is malformed",
-                location=whole.name,
-                reason=f"{section} must be a list of mappings with a name",
-            )
+            raise _malformed(whole.name, f"{section} must be a list of mappings with a name")
         entries.append(Entry(item["name"], named.mapping(kind) or {}, whole.base))
     times = Counter(entry.name for entry in entries)
     if twice := next((name for name, count in times.items() if count > 1), None):
-        raise AccessError(
-            "the kubeconfig is malformed",
-            location=whole.name,
-            reason=f"{section} has {twice!r} twice",
-            hint="kubectl refuses this too: remove one of the two.",
-        )
+        hint = "kubectl refuses this too: remove one of the two."
+        raise _malformed(whole.name, f"{section} has {twice!r} twice", hint)
     return entries
 
 
 def _is_named(item: object) -> bool:
     return isinstance(item, dict) and isinstance(item.get("name"), str) and bool(item["name"])
+
+
+def _malformed(location: str, reason: str, hint: str = "") -> AccessError:
+    return AccessError("the kubeconfig is malformed", location=location, reason=reason, hint=hint)

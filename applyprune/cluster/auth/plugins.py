@@ -1,7 +1,4 @@
-"""Credentials from an ``exec`` plugin of the kubeconfig, run by the official client.
-
-Credentials of an ``auth-provider`` (OIDC, gcp): the official client gets and renews them.
-"""
+"""Credentials that the official client gets for us: an ``exec`` plugin or an ``auth-provider``."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""One request to the API server and its response, as values.
-
-Read and validate the body of a response.
-
-A response as received, and the Status that its body may hold.
-"""
+"""A request to the API server and its response, as values; the body is read and validated here."""
 
 from __future__ import annotations
 
@@ -32,31 +27,32 @@ _SHOWN = frozenset({"dryRun", "fieldManager", "force", "limit", "watch"})
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request; ``path`` comes quoted and without a query.
+    """One request.
 
-    ``about`` is the group, plural and name of the object: a 404 proves its absence only when the
-    Status names exactly these. With ``secret``, responses and errors may hold Secret values and
-    are never quoted. With ``retry`` off, a request is sent again only when it is certain that the
-    server has not seen it. ``timeout`` is in seconds, for one try from the first to the last byte.
-    ``expires`` is the ``time.monotonic()`` at which all tries end. Raises ValueError for a path or
-    header that could turn into another request.
+    Raises ValueError for a path or header that could turn into another request.
     """
 
     method: str
     path: str
+    """Quoted, and without a query."""
     query: tuple[tuple[str, str], ...] = ()
     body: bytes | None = field(default=None, repr=False)
     content_type: str = "application/json"
     accept: str = "application/json"
     headers: tuple[tuple[str, str], ...] = ()
     about: tuple[str, str, str] | None = None
+    """Group, plural and name of the object; a 404 proves its absence only if it names these."""
     secret: bool = False
+    """Whether responses and errors may hold Secret values; then they are never quoted."""
     retry: bool = True
+    """If false, it is sent again only when it is certain that the server has not seen it."""
     timeout: float = 30.0
+    """Seconds for one try, from the first to the last byte."""
     expires: float | None = None
+    """The ``time.monotonic()`` at which all tries end."""
 
     def __post_init__(self) -> None:
-        """Refuse a path or header that would make it another request."""
+        """Check the path and the headers."""
         if not _PATH.fullmatch(self.path):
             raise ValueError(f"not a quoted path: {self.path!r}")
         texts = (self.method, self.content_type, self.accept)
@@ -81,14 +77,14 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """A validated response: 200, 201, 202, or 304 with an empty ``body``.
-
-    Header names are case-insensitive.
-    """
+    """A validated response."""
 
     status: int
+    """200, 201, 202 or 304."""
     body: dict[str, Any] = field(repr=False)
+    """Empty for 304."""
     headers: Mapping[str, str] = field(repr=False)
+    """Their names are case-insensitive."""
 
 
 # Bytes of a body. The server's own limit for an object is 1.5 MiB, and lists are read by pages, so
@@ -148,12 +144,13 @@ def json_object(raw: bytes) -> dict[str, Any] | None:
 
 @dataclass(frozen=True, slots=True)
 class RawResponse:
-    """A response as received; ``body`` is None when the bytes are not a JSON object."""
+    """A response as received."""
 
     status: int
     headers: Mapping[str, str]
     raw: bytes
     body: dict[str, Any] | None
+    """The parsed body; None if it is not a JSON object."""
 
 
 @dataclass(frozen=True, slots=True)

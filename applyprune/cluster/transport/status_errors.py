@@ -1,7 +1,4 @@
-"""Turn an error response into one exception that says what it means.
-
-Choose the exception for an error response, by its code and its Status.
-"""
+"""Turn an error response into one exception, chosen by its code and its Status."""
 
 from __future__ import annotations
 
@@ -41,14 +38,13 @@ _PAGE_BEGINNINGS = ("<!doctype html", "<html", "<head", "<?xml")
 
 @dataclass(frozen=True, slots=True)
 class RequestFailure:
-    """Why a try failed. ``passing``: the same request may succeed in a moment.
-
-    ``refused_unseen``: the server refused the request before it did anything with it.
-    """
+    """Why a try failed."""
 
     error: AccessError
     passing: bool = False
+    """Whether the same request may succeed in a moment."""
     refused_unseen: bool = False
+    """Whether the server refused the request before it did anything with it."""
 
 
 def response_failure(

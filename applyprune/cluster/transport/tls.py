@@ -1,7 +1,4 @@
-"""The TLS context for one API server: trust only its authorities, with Go's rules.
-
-The pool of connections to one API server, direct or through a proxy.
-"""
+"""The connections to one API server: its TLS context, which has Go's rules, and their pool."""
 
 from __future__ import annotations
 
@@ -84,10 +81,11 @@ def _no_password() -> str:
 
 @dataclass(frozen=True, slots=True)
 class ServerPool:
-    """Connections to the server; ``base`` is the prefix of every request's path."""
+    """Connections to the server."""
 
     pool: HTTPConnectionPool
     base: str
+    """The prefix of every request's path."""
 
 
 def open_pool(access: ClusterAccess, identity: Identity, size: int) -> ServerPool:
