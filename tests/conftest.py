@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from applyprune.localplane import FULL, Binaries, Plane, PlaneSpec, ensure_built, progress_on, start
-from tests.support.api import Api, AuditTrail
+from tests.support.api import Api, AuditTrail, temporary_namespace
 from tests.support.golden import GoldenFile
+from tests.support.order import longest_first
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -43,7 +44,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """With ``--fast``, leave out each test that installs, or has a fixture with a control plane."""
+    """Bring long files to the front; with ``--fast``, leave out what installs or needs a server."""
+    longest_first(items)
     if not config.getoption("--fast"):
         return
     slow = [one for one in items if _is_slow(one)]
@@ -107,12 +109,8 @@ def audit(plane: Plane, api: Api) -> AuditTrail:
 @pytest.fixture
 def namespace(api: Api) -> Iterator[str]:
     """A new namespace on the run's plane; its deletion is not waited for."""
-    name = f"test-{secrets.token_hex(4)}"
-    body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
-    status, reply = api("POST", "/api/v1/namespaces", body)
-    assert status == 201, reply
-    yield name
-    api("DELETE", f"/api/v1/namespaces/{name}")
+    with temporary_namespace(api) as name:
+        yield name
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from applyprune.localplane import start
-from tests.support.api import Api
+from tests.support.api import Api, temporary_namespace
 from tests.support.fault_proxy import FaultProxy
 from tests.support.plane import NO_NODES
 from tests.support.stage import Stage
@@ -38,9 +38,9 @@ def spoiled(proxy: FaultProxy, namespace: str, tmp_path: Path) -> Stage:
     return Stage(proxy.kubeconfig(tmp_path), namespace)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def running(binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plane]:
-    """A plane for a module of tests with CRDs, each of which has kinds of its own."""
+    """A second plane for the tests with CRDs, each of which has kinds and sets of its own."""
     with start(binaries, NO_NODES, tmp_path_factory.mktemp("planes") / "kinds") as plane:
         yield plane
 
@@ -51,3 +51,10 @@ def crds(running: Plane) -> Iterator[Api]:
     api = Api(running)
     yield api
     api.close()
+
+
+@pytest.fixture
+def crd_stage(running: Plane, crds: Api) -> Iterator[Stage]:
+    """A set on it, in a namespace of the test's own."""
+    with temporary_namespace(crds) as name:
+        yield Stage(running.kubeconfig, name)

@@ -10,19 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from applyprune.localplane import start
 from applyprune.model.events import ObjectDone, Outcome, Planned
 from applyprune.model.options import DryRun, Mode
 from applyprune.sources import read
 from tests.support.api import Api
 from tests.support.command import applyprune
-from tests.support.plane import NO_NODES
 from tests.support.stage import Stage
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
-    from applyprune.localplane import Binaries, Plane
+    from applyprune.localplane import Plane
     from applyprune.model.inventory import Wave
     from applyprune.model.plan import Plan
     from tests.support.stage import Story
@@ -107,21 +105,6 @@ kind: PriorityClass
 metadata: {name: shuffled}
 value: 10
 """
-
-
-@pytest.fixture(scope="module")
-def running(binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plane]:
-    """A plane for these tests: the set brings kinds, and is deleted each time."""
-    with start(binaries, NO_NODES, tmp_path_factory.mktemp("planes") / "shuffled") as plane:
-        yield plane
-
-
-@pytest.fixture
-def plain(running: Plane) -> Iterator[Api]:
-    """Plain requests to it."""
-    api = Api(running)
-    yield api
-    api.close()
 
 
 def _documents(*texts: str) -> list[str]:
@@ -215,7 +198,7 @@ def _record(stage: Stage) -> Mapping[str, Any]:
 
 @pytest.mark.parametrize("name", ["demo", "boutique"])
 def test_input_order_changes_neither_plan_nor_cluster(
-    running: Plane, plain: Api, tmp_path: Path, name: str
+    running: Plane, crds: Api, tmp_path: Path, name: str
 ) -> None:
     """Eight orders, each from empty and each applied again the other way round.
 
@@ -229,7 +212,7 @@ def test_input_order_changes_neither_plan_nor_cluster(
     homes = HOMES if name == "demo" else ()
     for home in homes:
         body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": home}}
-        assert plain("POST", "/api/v1/namespaces", body)[0] == 201
+        assert crds("POST", "/api/v1/namespaces", body)[0] == 201
     stage = Stage(running.kubeconfig, "default", name=name)
     plans, contents, records = [], [], []
     for seed in SEEDS:
@@ -241,7 +224,7 @@ def test_input_order_changes_neither_plan_nor_cluster(
             {Outcome.CREATED: len(documents) - len(homes), Outcome.CONFIGURED: len(homes)}
         )
         plans.append(_steps(_plan(story)))
-        contents.append(_content(plain, _plan(story), stage.target.manager))
+        contents.append(_content(crds, _plan(story), stage.target.manager))
         records.append(_record(stage))
         again = stage.run(*reversed(bodies))
         assert _outcomes(again) == [Outcome.UNCHANGED] * len(documents)
@@ -251,9 +234,9 @@ def test_input_order_changes_neither_plan_nor_cluster(
         assert len(found) == len(SEEDS)
         assert all(one == found[0] for one in found)
     for home in homes:
-        assert plain("DELETE", f"/api/v1/namespaces/{home}")[0] == 200
+        assert crds("DELETE", f"/api/v1/namespaces/{home}")[0] == 200
     deadline = time.monotonic() + 60
-    while any(plain.exists(f"/api/v1/namespaces/{home}") for home in homes):
+    while any(crds.exists(f"/api/v1/namespaces/{home}") for home in homes):
         assert time.monotonic() < deadline
         time.sleep(0.1)
 

@@ -6,6 +6,8 @@ import ast
 import re
 from pathlib import Path
 
+from tests.support.order import LONG_FILES
+
 TESTS = Path(__file__).parents[1]
 FILLER = re.compile(r"test_(a|an|the|what|who|whose|it|its|this|there)_")
 OLD_WORDS = re.compile(r"(abandon|anew|bears|is_none|is_told|let_go|newcomer|stands)")
@@ -54,3 +56,9 @@ def test_names_of_tests_begin_with_their_subject() -> None:
         and (FILLER.match(node.name) or OLD_WORDS.search(node.name))
     ]
     assert wrong == []
+
+
+def test_files_that_come_first_exist() -> None:
+    """A file that was moved would come last again, and the whole run would wait for it alone."""
+    assert len(LONG_FILES) == len(set(LONG_FILES))
+    assert [path for path in LONG_FILES if not (TESTS.parent / path).is_file()] == []

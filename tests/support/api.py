@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import secrets
 import time
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import urllib3
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from applyprune.localplane import Plane
 
@@ -60,6 +61,17 @@ class Api:
     def close(self) -> None:
         """Close the connections."""
         self._pool.clear()
+
+
+@contextmanager
+def temporary_namespace(api: Api) -> Iterator[str]:
+    """Create a namespace and yield its name; its deletion is not waited for."""
+    name = f"test-{secrets.token_hex(4)}"
+    body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+    status, reply = api("POST", "/api/v1/namespaces", body)
+    assert status == 201, reply
+    yield name
+    api("DELETE", f"/api/v1/namespaces/{name}")
 
 
 class AuditTrail:

@@ -6,7 +6,6 @@ import signal
 import threading
 import time
 from enum import StrEnum
-from itertools import count
 from typing import TYPE_CHECKING
 
 from tests.support.command import start
@@ -14,7 +13,7 @@ from tests.support.fault_proxy import faults
 
 if TYPE_CHECKING:
     import subprocess
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from tests.support.fault_proxy import Exchange, Fault, FaultProxy
@@ -41,7 +40,37 @@ def kill_at(
     on connections side by side, the server sees none: what it has seen is what came first, and
     nothing is on its way any more when this returns.
     """
-    before = len(proxy.exchanges)
+    meant = len(proxy.exchanges) + number
+
+    def place(exchange: Exchange) -> int:
+        return exchange.number - meant
+
+    return _kill(proxy, place, moment, arguments, kubeconfig)
+
+
+def kill_at_patch(proxy: FaultProxy, arguments: Sequence[str | Path], kubeconfig: Path) -> None:
+    """Run and SIGKILL before the first JSON patch."""
+    found: list[int] = []
+    lock = threading.Lock()
+
+    def place(exchange: Exchange) -> int:
+        with lock:
+            if not found and "json-patch" in exchange.header("content-type"):
+                found.append(exchange.number)
+            return exchange.number - found[0] if found else -1
+
+    killed = _kill(proxy, place, Moment.BEFORE, arguments, kubeconfig)
+    assert killed is not None, "it made no JSON patch"
+
+
+def _kill(
+    proxy: FaultProxy,
+    place: Callable[[Exchange], int],
+    moment: Moment,
+    arguments: Sequence[str | Path],
+    kubeconfig: Path,
+) -> Exchange | None:
+    """Run, and SIGKILL at the request whose place is 0; a positive place comes after it."""
     process: list[subprocess.Popen[str]] = []
     started = threading.Event()
     reached: list[Exchange] = []
@@ -55,9 +84,10 @@ def kill_at(
         wire.reset()
 
     def rule(exchange: Exchange) -> Fault | None:
-        if exchange.number - before < number:
+        at = place(exchange)
+        if at < 0:
             return None
-        if exchange.number - before > number:
+        if at > 0:
             return faults.reset()
         reached.append(exchange)
         return kill
@@ -71,19 +101,6 @@ def kill_at(
     proxy.rule = lambda _exchange: None
     assert running.returncode == (-signal.SIGKILL if reached else 0), err
     return reached[0] if reached else None
-
-
-def kill_at_patch(proxy: FaultProxy, arguments: Sequence[str | Path], kubeconfig: Path) -> None:
-    """Run and SIGKILL before the first JSON patch, run after run until one comes so far.
-
-    What comes before it must leave things as they are: each run begins anew.
-    """
-    killed: Exchange | None = None
-    for number in count(1):
-        killed = kill_at(proxy, number, Moment.BEFORE, arguments, kubeconfig)
-        assert killed is not None, "it made no JSON patch"
-        if "json-patch" in killed.header("content-type"):
-            return
 
 
 def _drain(proxy: FaultProxy) -> None:

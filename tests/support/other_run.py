@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 ELSEWHERE = LockHolder("r0", f"{ALICE}@elsewhere", "another boot/1", "7@99", lease=15.0)
 
 
-def take_from_elsewhere(stage: Stage) -> None:
+def take_from_elsewhere(stage: Stage, holder: LockHolder = ELSEWHERE) -> None:
     """Write that holder into the inventory of a set, whoever holds it now."""
     transport = stage.transport()
     try:
         store = stage.store(transport)
-        store.write(replace(store.read(), holder=ELSEWHERE))
+        store.write(replace(store.read(), holder=holder))
     finally:
         transport.close()

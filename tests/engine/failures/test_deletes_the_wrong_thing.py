@@ -15,16 +15,21 @@ from applyprune.model.options import Adopt, DryRun, Mode
 from applyprune.planning.applyset import PART_OF
 from tests.support.api import Api
 from tests.support.fault_proxy import Exchange, FaultProxy, always
-from tests.support.objects import DEPLOYMENT, SERVICE, config_map, crd, custom_resource, event
-from tests.support.plane import NO_NODES
+from tests.support.objects import (
+    DEPLOYMENT,
+    SERVICE,
+    config_map,
+    crd,
+    crd_name,
+    custom_resource,
+    event,
+)
 from tests.support.stage import Stage
 
 if TYPE_CHECKING:
     from applyprune.localplane import Plane
     from tests.support.fault_proxy.exchange import Wire
-    from tests.support.plane import FreshPlane, Kubectl
-
-CRD = "customresourcedefinition.apiextensions.k8s.io/foos.x.example.com"
+    from tests.support.plane import Kubectl
 
 
 def _path(stage: Stage, name: str, plural: str = "configmaps") -> str:
@@ -185,32 +190,27 @@ def test_scope_confusion(stage: Stage, api: Api) -> None:
     stage.run(mode=Mode.DELETE)
 
 
-def test_crd_scope_changes(fresh_plane: FreshPlane, kubectl: Kubectl) -> None:
+def test_crd_scope_changes(running: Plane, crds: Api, crd_stage: Stage, kubectl: Kubectl) -> None:
     """From Namespaced to Cluster, by hand: what is listed is not taken for what is there."""
-    plane = fresh_plane(NO_NODES)
-    stage = Stage(plane.kubeconfig, "default")
-    api = Api(plane)
-    stage.run(crd(), custom_resource("f"))
-    named = "customresourcedefinition/foos.x.example.com"
-    kubectl("delete", named, "--wait", "--timeout=60s", plane=plane)
-    other = Stage(plane.kubeconfig, "default", name="other")
-    story = other.run(crd(scope="Cluster"), custom_resource("f"), adopt=Adopt.ALL)
+    crd_stage.run(crd("Scoped"), custom_resource("f", "Scoped"))
+    named = "customresourcedefinition/scopeds.x.example.com"
+    kubectl("delete", named, "--wait", "--timeout=60s", plane=running)
+    other = Stage(crd_stage.kubeconfig, crd_stage.namespace, name="other")
+    bodies = (crd("Scoped", scope="Cluster"), custom_resource("f", "Scoped"))
+    story = other.run(*bodies, adopt=Adopt.ALL)
     assert story.exit_code == 0, story.events
-    story = stage.run(config_map("a"))
+    story = crd_stage.run(config_map("a"))
     assert Outcome.PRUNED not in story.outcomes.values()
-    assert api.exists("/apis/x.example.com/v1/foos/f")
+    assert crds.exists("/apis/x.example.com/v1/scopeds/f")
 
 
-def test_default_namespace_or_context_changed(
-    stage: Stage, api: Api, fresh_plane: FreshPlane
-) -> None:
+def test_default_namespace_or_context_changed(stage: Stage, api: Api, running: Plane) -> None:
     """Another namespace, another cluster: another set, which knows nothing of this one's."""
     stage.run(config_map("a"), config_map("b"))
     elsewhere = Stage(stage.kubeconfig, "default")
     assert elsewhere.run(config_map("a")).outcomes == {"configmap/a": Outcome.CREATED}
     elsewhere.run(mode=Mode.DELETE)
-    other = fresh_plane(NO_NODES)
-    there = Stage(other.kubeconfig, stage.namespace)
+    there = Stage(running.kubeconfig, stage.namespace)
     with pytest.raises(UsageError, match="does not exist"):
         there.run(config_map("a"))
     story = there.run(config_map("a"), create_namespace=True)
@@ -269,43 +269,42 @@ def test_aggregated_api_ignores_label_selector(
     assert api.exists(_path(stage, "foreign"))
 
 
-def test_crd_pruned_takes_all_custom_resources(fresh_plane: FreshPlane) -> None:
+def test_crd_pruned_takes_all_custom_resources(crds: Api, crd_stage: Stage) -> None:
     """30 custom resources, 20 of them not ours: refused with these numbers; allowed, in order."""
-    plane = fresh_plane(NO_NODES)
-    stage, other = (Stage(plane.kubeconfig, "default", name=name) for name in ("web", "other"))
-    ours = [custom_resource(f"ours-{number}") for number in range(10)]
-    theirs = [custom_resource(f"theirs-{number}") for number in range(20)]
-    assert stage.run(crd(), *ours, config_map("a")).exit_code == 0
+    other = Stage(crd_stage.kubeconfig, crd_stage.namespace, name="other")
+    ours = [custom_resource(f"ours-{number}", "Full") for number in range(10)]
+    theirs = [custom_resource(f"theirs-{number}", "Full") for number in range(20)]
+    assert crd_stage.run(crd("Full"), *ours, config_map("a")).exit_code == 0
     assert other.run(*theirs).exit_code == 0
-    api = Api(plane)
-    path = "/apis/x.example.com/v1/namespaces/default/foos"
+    name = crd_name("Full")
+    path = f"/apis/x.example.com/v1/namespaces/{crd_stage.namespace}/fulls"
     for dry_run in (DryRun.SERVER, DryRun.CLIENT, DryRun.OFF):
-        story = stage.run(config_map("a"), dry_run=dry_run)
+        story = crd_stage.run(config_map("a"), dry_run=dry_run)
         assert story.exit_code == 6
         assert "cascade-deletes 30 objects, 20 of which do not belong to this set" in story.problem(
-            CRD
+            name
         )
         # Ours and the CRD are 11, and with them go 20 that are not ours.
         assert "it would delete 31 objects, including 20 cascaded deletions" in story.refusal
-        needed = f"--max-prune 31 --allow-cascade {CRD}"
+        needed = f"--max-prune 31 --allow-cascade {name}"
         assert story.refusal.endswith(f"To allow exactly this: {needed}")
-        assert story.outcomes["foo.x.example.com/ours-0"] is Outcome.NOT_PRUNED
-        assert len(api.get(path)["items"]) == 30
-    almost = stage.run(config_map("a"), allow_cascade=frozenset({CRD}))
+        assert story.outcomes["full.x.example.com/ours-0"] is Outcome.NOT_PRUNED
+        assert len(crds.get(path)["items"]) == 30
+    almost = crd_stage.run(config_map("a"), allow_cascade=frozenset({name}))
     assert almost.exit_code == 6
     assert "--max-prune 31" in almost.refusal
-    assert len(api.get(path)["items"]) == 30
-    story = stage.run(
+    assert len(crds.get(path)["items"]) == 30
+    story = crd_stage.run(
         config_map("a"),
-        allow_cascade=frozenset({CRD}),
-        max_prune=stage.most(31),
+        allow_cascade=frozenset({name}),
+        max_prune=crd_stage.most(31),
         timeout=60.0,
     )
     assert story.exit_code == 0, story.events
-    order = [name for name, outcome in story.outcomes.items() if outcome is Outcome.PRUNED]
+    order = [done for done, outcome in story.outcomes.items() if outcome is Outcome.PRUNED]
     assert len(order) == 11
-    assert order[-1] == CRD
-    assert api("GET", path)[0] == 404
+    assert order[-1] == name
+    assert crds("GET", path)[0] == 404
 
 
 def test_force_or_recreate_on_an_immutable_field(stage: Stage, api: Api) -> None:
@@ -355,24 +354,22 @@ def test_default_propagation_orphans(stage: Stage, api: Api, kubectl: Kubectl) -
 
 
 def test_backup_restore_or_cluster_clone_gives_every_object_a_new_uid(
-    stage: Stage, fresh_plane: FreshPlane, plane: Plane
+    stage: Stage, plane: Plane, running: Plane, crds: Api
 ) -> None:
     """Objects and inventory restored into another cluster: nothing is pruned until repaired.
 
     Runs in between do not forget that: what they apply they know by its marks.
     """
     stage.run(*(config_map(name) for name in "abc"))
-    restored = fresh_plane(NO_NODES)
-    _restore(plane, restored, stage)
-    there = Stage(restored.kubeconfig, stage.namespace)
-    api = Api(restored)
+    _restore(plane, running, stage)
+    there = Stage(running.kubeconfig, stage.namespace)
     for _ in range(2):
         story = there.run(config_map("a"))
         assert story.exit_code == 6
         assert "restored from a backup" in story.refusal
         assert f"inventory repair web -n {stage.namespace} --dry-run" in story.refusal
         assert story.outcomes["configmap/b"] is Outcome.NOT_PRUNED
-        assert api.exists(_path(stage, "b"))
+        assert crds.exists(_path(stage, "b"))
     assert len(there.check().found) >= 2
     assert there.repair().exit_code == 0
     assert not there.check().found

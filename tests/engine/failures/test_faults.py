@@ -225,7 +225,7 @@ def test_server_lost_in_mid_run_leaves_a_state_that_converges(
     proxy.rule = gone_after_three_applies
     bodies = [config_map(f"c-{number}") for number in range(12)]
     with pytest.raises(AccessError):
-        spoiled.run(*bodies, concurrency=1)
+        spoiled.run(*bodies, concurrency=1, lease=5.0)
     story = stage.run(config_map("last"))
     assert story.exit_code == 0
     path = f"/api/v1/namespaces/{stage.namespace}/configmaps"

@@ -14,12 +14,12 @@ from applyprune.model.inventory import LockHolder, MismatchType, Ownership
 from applyprune.model.options import DryRun
 from applyprune.planning.applyset import PART_OF
 from tests.support.objects import config_map, crd, custom_resource
-from tests.support.plane import NO_NODES
 from tests.support.stage import Stage
 
 if TYPE_CHECKING:
+    from applyprune.localplane import Plane
     from tests.support.api import Api, AuditTrail
-    from tests.support.plane import FreshPlane, Kubectl
+    from tests.support.plane import Kubectl
 
 
 def _path(stage: Stage, name: str) -> str:
@@ -106,17 +106,18 @@ def test_missing_object_is_reported_and_left_to_the_next_run(
     assert stage.run(config_map("a")).outcomes["configmap/b"] is Outcome.REMOVED_FROM_INVENTORY
 
 
-def test_entries_of_a_deleted_kind_are_found(fresh_plane: FreshPlane, kubectl: Kubectl) -> None:
+def test_entries_of_a_deleted_kind_are_found(
+    running: Plane, crd_stage: Stage, kubectl: Kubectl
+) -> None:
     """The CRD is gone, and every object of it: the entries go."""
-    plane = fresh_plane(NO_NODES)
-    owner, stage = (Stage(plane.kubeconfig, "default", name=name) for name in ("owner", "web"))
-    owner.run(crd())
-    stage.run(custom_resource("f"), config_map("a"))
-    named = "customresourcedefinition/foos.x.example.com"
-    kubectl("delete", named, "--wait", "--timeout=60s", plane=plane)
-    assert stage.check().found == {"foo.x.example.com/f": MismatchType.KIND_GONE}
-    assert stage.repair().exit_code == 0
-    assert stage.listed() == {"configmap/a"}
+    owner = Stage(crd_stage.kubeconfig, crd_stage.namespace, name="owner")
+    owner.run(crd("Gone"))
+    crd_stage.run(custom_resource("f", "Gone"), config_map("a"))
+    named = "customresourcedefinition/gones.x.example.com"
+    kubectl("delete", named, "--wait", "--timeout=60s", plane=running)
+    assert crd_stage.check().found == {"gone.x.example.com/f": MismatchType.KIND_GONE}
+    assert crd_stage.repair().exit_code == 0
+    assert crd_stage.listed() == {"configmap/a"}
 
 
 def test_object_with_two_owners_is_found(stage: Stage, api: Api) -> None:

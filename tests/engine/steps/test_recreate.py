@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 import json
-from itertools import product
+from concurrent.futures import ThreadPoolExecutor
+from itertools import count, product
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -210,32 +211,42 @@ def test_recreation_killed_anywhere_recovers(
     moment: Moment,
     smaller: bool,
 ) -> None:
-    """At each request from the trial on: the next run ends with what it is given, nothing more."""
-    number, killed_at = 6, []
-    while True:
-        number += 1
-        here = Stage(stage.kubeconfig, stage.namespace, name=f"s{number}")
-        name = f"fixed-{number}"
-        old, new = ({**config_map(name, v), "immutable": True} for v in "ab")
-        here.run(old)
-        source = write_input(tmp_path / f"{number}.json", [new])
-        command: list[str | Path] = ["apply", here.name, "-n", stage.namespace, "--recreate"]
-        killed = kill_at(
-            proxy, number, moment, [*command, "-f", source], proxy.kubeconfig(tmp_path)
-        )
-        if killed is None:
-            break
-        killed_at.append(f"{killed.method} {killed.path.rpartition('/')[2]}")
+    """At each request from the trial on: the next run ends with what it is given, nothing more.
+
+    What follows a kill begins by waiting for the dead, so many wait side by side.
+    """
+    killed_at: list[str] = []
+
+    def recover(here: Stage, new: dict[str, Any], where: str) -> None:
         bodies = () if smaller else (new,)
         story = here.run(*bodies, recreate=True, allow_empty=True)
-        assert story.exit_code == 0, (killed_at, story.events)
-        path = f"/api/v1/namespaces/{stage.namespace}/configmaps/{name}"
+        assert story.exit_code == 0, (where, story.events)
+        path = f"/api/v1/namespaces/{stage.namespace}/configmaps/{new['metadata']['name']}"
         if smaller:
-            assert not api.exists(path), killed_at
+            assert not api.exists(path), where
             assert here.listed() == set()
         else:
             assert api.get(path)["data"] == {"key": "b"}
             assert {one.ownership for one in here.inventory().entries.values()} == {Ownership.OWNED}
+
+    with ThreadPoolExecutor() as recoveries:
+        ends = []
+        for number in count(7):
+            here = Stage(stage.kubeconfig, stage.namespace, name=f"s{number}")
+            name = f"fixed-{number}"
+            old, new = ({**config_map(name, v), "immutable": True} for v in "ab")
+            here.run(old)
+            source = write_input(tmp_path / f"{number}.json", [new])
+            command: list[str | Path] = ["apply", here.name, "-n", stage.namespace, "--recreate"]
+            killed = kill_at(
+                proxy, number, moment, [*command, "-f", source], proxy.kubeconfig(tmp_path)
+            )
+            if killed is None:
+                break
+            killed_at.append(f"{killed.method} {killed.path.rpartition('/')[2]}")
+            ends.append(recoveries.submit(recover, here, new, killed_at[-1]))
+        for end in ends:
+            end.result()
     # The look after the refusal, the trial, the intent, the delete, the look that finds it gone,
     # the note that it is gone, the create, the end.
     assert len(killed_at) == 8, killed_at

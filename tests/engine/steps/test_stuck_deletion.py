@@ -8,23 +8,21 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from applyprune.localplane import API_SERVER_ONLY
 from applyprune.model.events import ObjectDone, Outcome
 from applyprune.model.options import Mode
 from tests.support.api import Api
 from tests.support.fault_proxy import FaultProxy, always, faults
-from tests.support.objects import DEPLOYMENT, config_map, crd, custom_resource
-from tests.support.plane import NO_NODES
+from tests.support.objects import DEPLOYMENT, config_map, crd, crd_name, custom_resource
 from tests.support.stage import Stage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from tests.support.plane import FreshPlane, Kubectl
+    from applyprune.localplane import Plane
+    from tests.support.plane import Kubectl
     from tests.support.stage import Story
 
 HOLD = "example.com/hold"
-CRD = "customresourcedefinition.apiextensions.k8s.io/foos.x.example.com"
 
 
 def _path(stage: Stage, name: str) -> str:
@@ -154,61 +152,65 @@ def test_unreadable_workloads_make_the_explanation_shorter(
     )
 
 
-def test_namespace_names_what_blocks_it(fresh_plane: FreshPlane, kubectl: Kubectl) -> None:
+def test_namespace_names_what_blocks_it(
+    running: Plane, crds: Api, crd_stage: Stage, kubectl: Kubectl
+) -> None:
     """Somebody else's ConfigMap in it waits for its controller; nothing of it is touched."""
-    plane = fresh_plane(NO_NODES)
-    api, stage = Api(plane), Stage(plane.kubeconfig, "default")
-    path = "/api/v1/namespaces/shop/configmaps/theirs"
-    home: dict[str, Any] = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}}
-    stage.run(home)
-    kubectl("create", "configmap", "theirs", "-n", "shop", "--from-literal=mine=1", plane=plane)
-    _finalize(api, path, HOLD, manager="holder")
-    cascade = frozenset({"namespace/shop"})
-    stage.run(mode=Mode.DELETE, timeout=1.0, allow_cascade=cascade)
+    shop = f"{crd_stage.namespace}-shop"
+    path = f"/api/v1/namespaces/{shop}/configmaps/theirs"
+    home: dict[str, Any] = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": shop}}
+    crd_stage.run(home)
+    kubectl("create", "configmap", "theirs", "-n", shop, "--from-literal=mine=1", plane=running)
+    _finalize(crds, path, HOLD, manager="holder")
+    cascade = frozenset({f"namespace/{shop}"})
+    crd_stage.run(mode=Mode.DELETE, timeout=1.0, allow_cascade=cascade)
     kubectl(
-        "wait", "namespace/shop", "--for=condition=NamespaceFinalizersRemaining",
-        "--timeout=60s", plane=plane,
+        "wait", f"namespace/{shop}", "--for=condition=NamespaceFinalizersRemaining",
+        "--timeout=60s", plane=running,
     )  # fmt: skip
-    story = stage.run(mode=Mode.DELETE, timeout=1.0, allow_cascade=cascade)
-    assert (story.exit_code, story.outcomes) == (5, {"namespace/shop": Outcome.FAILED})
-    assert _why(story, "namespace/shop") == [
+    story = crd_stage.run(mode=Mode.DELETE, timeout=1.0, allow_cascade=cascade)
+    assert (story.exit_code, story.outcomes) == (5, {f"namespace/{shop}": Outcome.FAILED})
+    assert _why(story, f"namespace/{shop}") == [
         "finalizer kubernetes: the namespace controller removes it once nothing is left",
         "Some resources are remaining: configmaps. has 1 resource instances",
         f"Some content in the namespace has finalizers remaining: {HOLD} in 1 resource instances",
         f"it still contains configmap/theirs (finalizer {HOLD})",
         f"finalizer {HOLD}, set by holder: no workload with that name runs",
     ]
-    assert api.get(path)["metadata"]["finalizers"] == [HOLD]
-    assert stage.listed() == {"namespace/shop"}
+    assert crds.get(path)["metadata"]["finalizers"] == [HOLD]
+    assert crd_stage.listed() == {f"namespace/{shop}"}
 
-    _finalize(api, path, manager="holder")
-    story = stage.run(mode=Mode.DELETE, timeout=60.0, allow_cascade=cascade)
-    assert (story.exit_code, stage.inventory().exists) == (0, False)
-    api.close()
+    _finalize(crds, path, manager="holder")
+    story = crd_stage.run(mode=Mode.DELETE, timeout=60.0, allow_cascade=cascade)
+    assert (story.exit_code, crd_stage.inventory().exists) == (0, False)
 
 
 def test_crd_names_the_custom_resource_that_blocks_it(
-    fresh_plane: FreshPlane, kubectl: Kubectl
+    running: Plane, crds: Api, crd_stage: Stage, kubectl: Kubectl
 ) -> None:
     """The API server waits for it, and it for its controller."""
-    plane = fresh_plane(API_SERVER_ONLY)
-    api, stage = Api(plane), Stage(plane.kubeconfig, "default")
-    stage.run(crd())
+    blocked = crd_name("Blocked")
+    crd_stage.run(crd("Blocked"))
     kubectl(
-        "apply", "-n", "kube-public", "-f", "-", stdin=json.dumps(custom_resource("f")), plane=plane
+        "apply",
+        "-n",
+        "kube-public",
+        "-f",
+        "-",
+        stdin=json.dumps(custom_resource("f", "Blocked")),
+        plane=running,
     )
-    path = "/apis/x.example.com/v1/namespaces/kube-public/foos/f"
-    _finalize(api, path, HOLD, manager="foo-operator")
-    story = stage.run(mode=Mode.DELETE, timeout=2.0, allow_cascade=frozenset({CRD}))
-    assert (story.exit_code, story.outcomes) == (5, {CRD: Outcome.FAILED})
-    first, *others = _why(story, CRD)
+    path = "/apis/x.example.com/v1/namespaces/kube-public/blockeds/f"
+    _finalize(crds, path, HOLD, manager="foo-operator")
+    story = crd_stage.run(mode=Mode.DELETE, timeout=2.0, allow_cascade=frozenset({blocked}))
+    assert (story.exit_code, story.outcomes) == (5, {blocked: Outcome.FAILED})
+    first, *others = _why(story, blocked)
     assert first.startswith(
         "finalizer customresourcecleanup.apiextensions.k8s.io: the API server removes it once "
     )
     assert others == [
-        f"it still contains foo.x.example.com/f in namespace kube-public (finalizer {HOLD})",
+        f"it still contains blocked.x.example.com/f in namespace kube-public (finalizer {HOLD})",
         f"finalizer {HOLD}, set by foo-operator: no workload with that name runs",
     ]
-    assert api.get(path)["metadata"]["finalizers"] == [HOLD]
-    _finalize(api, path, manager="foo-operator")
-    api.close()
+    assert crds.get(path)["metadata"]["finalizers"] == [HOLD]
+    _finalize(crds, path, manager="foo-operator")

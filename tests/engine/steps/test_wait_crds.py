@@ -9,21 +9,13 @@ import pytest
 
 from applyprune.model.events import Outcome
 from applyprune.model.options import Adopt, Mode
-from tests.support.objects import DEPLOYMENT, config_map, crd, custom_resource
-from tests.support.plane import NO_NODES
+from tests.support.objects import DEPLOYMENT, config_map, crd, crd_name, custom_resource
 from tests.support.stage import Stage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tests.support.api import Api
-    from tests.support.plane import FreshPlane
-
-
-@pytest.fixture
-def crd_stage(fresh_plane: FreshPlane) -> Stage:
-    """A set on a plane of its own: kinds belong to a whole cluster."""
-    return Stage(fresh_plane(NO_NODES).kubeconfig, "default")
 
 
 @pytest.fixture
@@ -37,73 +29,74 @@ def shop(stage: Stage, api: Api) -> Iterator[str]:
 def test_crd_and_custom_resources_apply_in_one_run_in_any_order(crd_stage: Stage) -> None:
     """The custom resource stands before its CRD; everything goes in at once, and out again."""
     bodies = (
-        custom_resource("f"),
-        crd(),
-        custom_resource("c", "Bar"),
-        crd("Bar", scope="Cluster"),
+        custom_resource("f", "Mixed"),
+        crd("Mixed"),
+        custom_resource("c", "Wide"),
+        crd("Wide", scope="Cluster"),
     )
     assert set(crd_stage.run(*bodies).outcomes.values()) == {Outcome.CREATED}
     assert set(crd_stage.run(*bodies).outcomes.values()) == {Outcome.UNCHANGED}
     story = crd_stage.run(mode=Mode.DELETE, timeout=60.0)
     assert set(story.outcomes.values()) == {Outcome.DELETED}
     order = [name.partition("/")[0] for name in story.outcomes]
-    assert order.index("foo.x.example.com") < order.index(
+    assert order.index("mixed.x.example.com") < order.index(
         "customresourcedefinition.apiextensions.k8s.io"
     )
 
 
 def test_changed_schema_sends_the_custom_resources_again(crd_stage: Stage) -> None:
     """It alters what is read without touching the object."""
-    crd_stage.run(crd(), custom_resource("f"))
-    changed = crd()
+    crd_stage.run(crd("Schema"), custom_resource("f", "Schema"))
+    changed = crd("Schema")
     changed["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["more"] = {
         "type": "string"
     }
-    story = crd_stage.run(changed, custom_resource("f"))
+    story = crd_stage.run(changed, custom_resource("f", "Schema"))
     (step,) = [
         step
         for event in story.events
         if hasattr(event, "plan")
         for step in event.plan.applies
-        if step.desired.ref.kind == "Foo"
+        if step.desired.ref.kind == "Schema"
     ]
     assert step.action == "update"
     assert (
-        crd_stage.run(changed, custom_resource("f")).outcomes["foo.x.example.com/f"]
+        crd_stage.run(changed, custom_resource("f", "Schema")).outcomes["schema.x.example.com/f"]
         is Outcome.UNCHANGED
     )
 
 
 def test_entries_of_a_deleted_kind_are_removed(crd_stage: Stage) -> None:
     """Fresh discovery lacks it, and its CRD is a Status NotFound: its objects are gone too."""
-    mine = Stage(crd_stage.kubeconfig, "default", name="mine")
-    crd_stage.run(crd())
-    mine.run(custom_resource("f"), config_map("a"))
+    mine = Stage(crd_stage.kubeconfig, crd_stage.namespace, name="mine")
+    crd_stage.run(crd("Removed"))
+    mine.run(custom_resource("f", "Removed"), config_map("a"))
     crd_stage.run(
-        mode=Mode.DELETE, allow_cascade=frozenset({"customresourcedefinition/foos.x.example.com"})
+        mode=Mode.DELETE,
+        allow_cascade=frozenset({crd_name("Removed")}),
     )
     story = mine.run(config_map("a"))
-    assert story.outcomes["foo.x.example.com/f"] is Outcome.REMOVED_FROM_INVENTORY
+    assert story.outcomes["removed.x.example.com/f"] is Outcome.REMOVED_FROM_INVENTORY
     assert mine.listed() == {"configmap/a"}
 
 
 def test_crd_with_foreign_custom_resources_is_not_deleted(crd_stage: Stage) -> None:
     """Both are counted, named, and neither is touched; the option printed allows exactly that."""
-    other = Stage(crd_stage.kubeconfig, "default", name="other")
-    name = "customresourcedefinition.apiextensions.k8s.io/foos.x.example.com"
-    crd_stage.run(crd(), custom_resource("ours"), config_map("a"))
-    other.run(custom_resource("theirs"))
+    other = Stage(crd_stage.kubeconfig, crd_stage.namespace, name="other")
+    name = crd_name("Shared")
+    crd_stage.run(crd("Shared"), custom_resource("ours", "Shared"), config_map("a"))
+    other.run(custom_resource("theirs", "Shared"))
     story = crd_stage.run(config_map("a"))
     assert story.exit_code == 6
     assert story.outcomes == {
         "configmap/a": Outcome.UNCHANGED,
-        "foo.x.example.com/ours": Outcome.NOT_PRUNED,
+        "shared.x.example.com/ours": Outcome.NOT_PRUNED,
         name: Outcome.FAILED,
     }
     problem = story.problem(name)
     assert (
-        "2 objects, 1 of which do not belong to this set: default/foo.x.example.com/theirs"
-        in problem
+        "2 objects, 1 of which do not belong to this set: "
+        f"{crd_stage.namespace}/shared.x.example.com/theirs" in problem
     )
     assert f"To allow exactly this: --allow-cascade {name}." in problem
     allowed = crd_stage.run(config_map("a"), allow_cascade=frozenset({name}))
