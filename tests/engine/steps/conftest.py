@@ -1,0 +1,45 @@
+"""The stage of the tests that wait: statuses that they write, and a kind with a status."""
+
+from __future__ import annotations
+
+import secrets
+from threading import Event as Flag
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.support.stage import Stage
+from tests.support.waiting import eventually
+from tests.support.workloads import (
+    Puppets,
+    definition,
+    flag_of,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.support.api import Api
+
+
+@pytest.fixture
+def puppets(api: Api, namespace: str) -> Puppets:
+    """The statuses of the test's namespace."""
+    return Puppets(api, namespace)
+
+
+@pytest.fixture
+def waits(stage: Stage) -> Flag:
+    """Set once a run with --wait has recorded everything and begins to wait."""
+    return flag_of(stage)
+
+
+@pytest.fixture(scope="module")
+def group(api: Api) -> Iterator[str]:
+    """The group of a kind Widget that there is on the run's plane for the length of this file."""
+    name = f"{secrets.token_hex(3)}.example.com"
+    path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+    assert api("POST", path, definition(name))[0] == 201
+    eventually(lambda: api("GET", f"/apis/{name}/v1/widgets")[0] == 200, name)
+    yield name
+    api("DELETE", f"{path}/widgets.{name}")

@@ -1,0 +1,220 @@
+"""Workloads whose status a test writes, custom resources, and how a run waited for them."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from threading import Event as Flag
+from typing import TYPE_CHECKING, Any
+
+from applyprune.model.events import (
+    InventoryWritten,
+    Phase,
+    ReadinessReported,
+)
+from tests.support.stage import Stage, Story
+from tests.support.waiting import eventually
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tests.support.api import Api, AuditTrail
+    from tests.support.fault_proxy import Exchange
+
+Body = dict[str, Any]
+
+NOWHERE: Body = {"nodeSelector": {"no": "node"}}
+PLAYED: Body = {"schedulerName": "the-test-itself"}
+MERGE = "application/merge-patch+json"
+WRITES = {"create", "update", "patch", "delete", "deletecollection"}
+WAIT = "applyprune.dev/wait"
+READY_WHEN = "applyprune.dev/ready-when"
+DEPENDS_ON = "config.kubernetes.io/depends-on"
+
+
+def metadata(name: str, **annotations: str) -> Body:
+    """Return metadata; the words of annotations are those that this file uses."""
+    keys = {
+        "wait": WAIT,
+        "ready_when": READY_WHEN,
+        "depends_on": DEPENDS_ON,
+        "wave": "applyprune.dev/wave",
+    }
+    found = {keys[key]: text for key, text in annotations.items()}
+    return {"name": name, **({"annotations": found} if found else {})}
+
+
+def pod(name: str, **annotations: str) -> Body:
+    """Return a Pod whose status only the test writes."""
+    spec = {"containers": [{"name": "main", "image": "main:1"}], **PLAYED}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata(name, **annotations),
+            "spec": spec}  # fmt: skip
+
+
+def workload(
+    kind: str,
+    name: str = "web",
+    *,
+    pods: Body | None = None,
+    spec: Body | None = None,
+    **notes: str,
+) -> Body:
+    """Return a Deployment, StatefulSet, DaemonSet or Job; ``pods`` goes into its Pods' spec."""
+    labels = {"app": name}
+    template: Body = {
+        "metadata": {"labels": labels},
+        "spec": {"containers": [{"name": "main", "image": "main:1"}], **(pods or {})},
+    }
+    body: Body = {"template": template, **(spec or {})}
+    if kind == "Job":
+        template["spec"]["restartPolicy"] = "Never"
+    else:
+        body["selector"] = {"matchLabels": labels}
+    if kind == "StatefulSet":
+        body["serviceName"] = name
+    group = "batch" if kind == "Job" else "apps"
+    return {
+        "apiVersion": f"{group}/v1",
+        "kind": kind,
+        "metadata": metadata(name, **notes),
+        "spec": body,
+    }
+
+
+def ready(*, value: str = "True") -> Body:
+    """Return the status of a Pod that runs, ready or not."""
+    return {"phase": "Running", "conditions": [{"type": "Ready", "status": value}]}
+
+
+def stuck(reason: str, phase: str = "Pending") -> Body:
+    """Return the status of a Pod whose container waits."""
+    container = {
+        "name": "main",
+        "image": "main:1",
+        "imageID": "",
+        "ready": False,
+        "restartCount": 3,
+        "state": {"waiting": {"reason": reason, "message": "so says the kubelet"}},
+    }
+    return {"phase": phase, "containerStatuses": [container]}
+
+
+def definition(group: str) -> Body:
+    """Return the CRD of the kind Widget, which has a status."""
+    anything: Body = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    schema = {"type": "object", "properties": {"spec": anything, "status": anything}}
+    version = {
+        "name": "v1",
+        "served": True,
+        "storage": True,
+        "schema": {"openAPIV3Schema": schema},
+        "subresources": {"status": {}},
+    }
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"widgets.{group}"},
+        "spec": {
+            "group": group,
+            "scope": "Namespaced",
+            "names": {"kind": "Widget", "plural": "widgets", "singular": "widget"},
+            "versions": [version],
+        },
+    }
+
+
+def widget(group: str, name: str = "w", **notes: str) -> Body:
+    """Return a custom resource of that kind."""
+    return {
+        "apiVersion": f"{group}/v1",
+        "kind": "Widget",
+        "metadata": metadata(name, **notes),
+        "spec": {"size": 1},
+    }
+
+
+@dataclass(slots=True)
+class Puppets:
+    """Writes the status of objects of one namespace, as their controllers and kubelets would."""
+
+    api: Api
+    namespace: str
+
+    def path(self, plural: str, name: str = "", api: str = "/api/v1") -> str:
+        """Return the path of an object, or of a collection."""
+        return f"{api}/namespaces/{self.namespace}/{plural}" + (f"/{name}" if name else "")
+
+    def set(self, path: str, status: Body) -> None:
+        """Write a status as soon as the object is there."""
+        eventually(lambda: self.api.exists(path), path)
+        code, reply = self.api("PATCH", f"{path}/status", {"status": status}, content_type=MERGE)
+        assert code == 200, reply
+
+    def pod(self, name: str, status: Body) -> None:
+        """Write the status of a Pod."""
+        self.set(self.path("pods", name), status)
+
+    def pods_of(self, app: str, status: Body, *, label: str = "app") -> None:
+        """Write the status of a workload's Pods as soon as there is one."""
+        names: list[str] = []
+
+        def there() -> bool:
+            listed = self.api.get(f"{self.path('pods')}?labelSelector={label}%3D{app}")
+            names[:] = [item["metadata"]["name"] for item in listed["items"]]
+            return bool(names)
+
+        eventually(there, f"a Pod of {app}")
+        for name in names:
+            self.pod(name, status)
+
+    def remove(self, path: str) -> None:
+        """Delete an object at once."""
+        code, reply = self.api("DELETE", path, {"gracePeriodSeconds": 0})
+        assert code == 200, reply
+
+
+@contextmanager
+def meanwhile(act: Callable[[], None]) -> Iterator[None]:
+    """Do something in a thread of its own; what it raises is raised at the end."""
+    with ThreadPoolExecutor(1) as pool:
+        future = pool.submit(act)
+        yield
+        future.result()
+
+
+def verdicts(story: Story) -> dict[str, ReadinessReported]:
+    """Return how the wait for each object ended, by ``kind/name``."""
+    return {one.ref.short: one for one in story.events if isinstance(one, ReadinessReported)}
+
+
+def became_ready(story: Story) -> set[str]:
+    """Return what became ready."""
+    return {name for name, one in verdicts(story).items() if one.problem is None}
+
+
+def complaints(story: Story) -> dict[str, str]:
+    """Return what did not become ready, with what the user is told."""
+    return {name: str(one.problem) for name, one in verdicts(story).items() if one.problem}
+
+
+def flag_of(stage: Stage) -> Flag:
+    """Return a flag that is set once a run of the stage begins its last wait."""
+    flag = Flag()
+
+    def see(event: object) -> None:
+        if isinstance(event, InventoryWritten) and event.phase is Phase.APPLIED:
+            flag.set()
+
+    stage.seen = see
+    return flag
+
+
+def is_watch(seen: Exchange) -> bool:
+    """Return whether a request is a watch."""
+    return "watch" in seen.query
+
+
+def ours(audit: AuditTrail) -> list[dict[str, Any]]:
+    """Return the requests of applyprune, as the server saw them."""
+    return [one for one in audit.events() if one["userAgent"].startswith("applyprune/")]
