@@ -7,8 +7,43 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import pytest
 
-LONG_FILES = ("tests/engine/steps/test_wait.py",)
-"""The files that take longest, the longest first; see ``pytest --durations``."""
+LONG_FILES = (
+    "tests/cluster/test_watch.py",
+    "tests/e2e/test_real_sets.py",
+    "tests/sweeps/test_kill_sweep.py",
+    "tests/engine/steps/test_wait_end.py",
+    "tests/engine/steps/test_wait.py",
+    "tests/engine/test_shuffled_input.py",
+    "tests/engine/inventory/test_lost_lock.py",
+    "tests/controller/test_running.py",
+    "tests/controller/test_stories.py",
+    "tests/engine/steps/test_stuck_deletion.py",
+    "tests/engine/guards/test_guard_options.py",
+    "tests/engine/steps/test_wait_faults.py",
+    "tests/engine/failures/test_mass_prune.py",
+    "tests/engine/failures/test_outside_changes.py",
+    "tests/engine/failures/test_inventory_and_crash.py",
+    "tests/cluster/transport/test_transport.py",
+    "tests/engine/inventory/test_shards.py",
+    "tests/engine/failures/test_faults.py",
+    "tests/controller/test_hand_over.py",
+    "tests/engine/steps/test_many_crds.py",
+    "tests/sweeps/test_races.py",
+    "tests/engine/operations/test_move.py",
+    "tests/engine/operations/test_check_incomplete.py",
+    "tests/e2e/test_secrets_untold.py",
+    "tests/e2e/test_bad_input.py",
+    "tests/engine/failures/test_broken_api_service.py",
+    "tests/deploy/test_image.py",
+    "tests/packaging/test_wheel.py",
+    "tests/localplane/test_command.py",
+    "tests/e2e/test_terminal.py",
+    "tests/localplane/test_plane.py",
+    "tests/engine/failures/test_random_changes.py",
+    "tests/e2e/test_screens.py",
+    "tests/controller/test_uninstalled.py",
+)
+"""The files that take 10 seconds or more, the longest first; see ``pytest --durations=30``."""
 
 _TURNS = {path: turn for turn, path in enumerate(LONG_FILES)}
 

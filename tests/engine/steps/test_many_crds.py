@@ -157,7 +157,9 @@ def test_manifest_in_an_unserved_version_is_refused(running: Plane, crds: Api) -
         _one("Stays", "b"): Outcome.NOT_PRUNED,
     }
     assert time.monotonic() - began < 20
-    with pytest.raises(InputError, match=r"knows no kind Stays in x\.example\.com/v1") as caught:
+    with pytest.raises(
+        InputError, match=r"no matches for kind Stays in x\.example\.com/v1"
+    ) as caught:
         stage.run(off, custom_resource("a", "Stays"))
     assert "serves x.example.com/v2" in caught.value.hint
     assert stage.listed() == {crd_name("Stays"), _one("Stays", "a"), _one("Stays", "b")}
