@@ -1,4 +1,4 @@
-"""A stream of events gathered into one value, for what can only be written as a whole."""
+"""Collect a stream of events into one report, for formats that are written as a whole."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 _NOTES = 10
 
 UNREADY = frozenset({Status.FAILED, Status.NOT_FOUND})
-"""States that are failures where a run waits for nothing: the others may come right by waiting."""
+"""The states that count as failures in a status; the others may pass with time."""
 
 
 @dataclass(slots=True)
@@ -60,17 +60,17 @@ class ObjectReport:
     def origin(self) -> Origin | None:
         """Return the place of its manifest in the input."""
         parts = (self.result, self.diff, self.explanation)
-        return next((one.origin for one in parts if one is not None and one.origin), None)
+        return next((part.origin for part in parts if part is not None and part.origin), None)
 
     @property
     def problem(self) -> Problem | None:
-        """Return what failed: the work on it, or the wait for it."""
+        """Return why the object failed, or why the wait for it failed."""
         done = self.result.problem if self.result else None
         return done or (self.wait_result.problem if self.wait_result else None)
 
     @property
     def readiness(self) -> Readiness | None:
-        """Return its readiness as it was last seen: by a status, or by the wait for it."""
+        """Return its last known readiness, from a status or from the wait for it."""
         part = self.status or self.wait_result
         return part.readiness if part else None
 
@@ -81,7 +81,7 @@ class ObjectReport:
 
     @property
     def is_unready(self) -> bool:
-        """Return whether a look at it found it failed or missing."""
+        """Return whether a status found the object failed or missing."""
         return self.status is not None and self.status.readiness.status in UNREADY
 
 
@@ -107,14 +107,16 @@ class RunReport:
 
     @property
     def name(self) -> tuple[str, str]:
-        """Return the set's name and namespace, empty when it was never named."""
+        """Return the set's name and namespace, both empty if no event has named it."""
         if self.started is not None:
             return self.started.name, self.started.namespace
-        named: list[EntryListed | ApplySetListed] = [one.entry for one in self.objects if one.entry]
-        if any(one.status for one in self.objects):
-            # Objects were looked at, so it is they that the set was told for.
+        named: list[EntryListed | ApplySetListed] = [
+            report.entry for report in self.objects if report.entry
+        ]
+        if any(report.status for report in self.objects):
+            # Objects have a status, so the run was about one set, and this is that set.
             named += self.sets.values()
-        return next(((one.name, one.namespace) for one in named), ("", ""))
+        return next(((event.name, event.namespace) for event in named), ("", ""))
 
     @property
     def changed(self) -> list[ObjectReport]:
@@ -147,18 +149,18 @@ class RunReport:
 
     @property
     def verdict(self) -> Problem | None:
-        """Return what the end says went wrong, where nothing before it has said so."""
-        told = (
+        """Return the problem of the last event, unless an earlier event has reported one."""
+        is_reported = (
             self.errors
             or self.prune_blocked
             or self.mismatches
-            or any(one.problem for one in self.sets.values())
-            or any(one.problem or one.is_unready for one in self.objects)
+            or any(applyset.problem for applyset in self.sets.values())
+            or any(report.problem or report.is_unready for report in self.objects)
         )
-        return None if told or self.finished is None else self.finished.problem
+        return None if is_reported or self.finished is None else self.finished.problem
 
     def take(self, event: Event) -> None:
-        """Put one event where it belongs."""
+        """Add one event."""
         match event:
             case Started():
                 self.started = event
@@ -173,7 +175,7 @@ class RunReport:
             case ErrorRaised(problem=problem):
                 self.errors.append(problem)
             case ApplySetListed():
-                # Whoever watches is told of a set again when it has changed.
+                # With --watch a set is reported again whenever it has changed.
                 self.sets[event.namespace, event.name] = event
             case VersionReport():
                 self.versions = event
@@ -185,24 +187,25 @@ class RunReport:
     def _of_an_object(self, event: Event) -> None:
         match event:
             case ObjectDone():
-                # What was said of it before stays: an object may be dealt with twice in one run.
-                self._told(event.ref, anew="result").result = event
+                # A run may process an object twice. Then each result has a report of its own.
+                self._report_of(event.ref, single="result").result = event
             case ReadinessReported():
-                self._told(event.ref).wait_result = event
+                self._report_of(event.ref).wait_result = event
             case ObjectDiff():
-                self._told(event.ref).diff = event
+                self._report_of(event.ref).diff = event
             case ObjectStatus():
-                self._told(event.ref).status = event
+                self._report_of(event.ref).status = event
             case EntryListed():
-                self._told(event.entry.ref).entry = event
+                self._report_of(event.entry.ref).entry = event
             case Explanation():
-                self._told(event.ref).explanation = event
+                self._report_of(event.ref).explanation = event
             case _:
                 pass
 
-    def _told(self, ref: Ref, anew: str = "") -> ObjectReport:
-        told = self._last.get(ref)
-        if told is None or (anew and getattr(told, anew) is not None):
-            told = self._last[ref] = ObjectReport(ref)
-            self.objects.append(told)
-        return told
+    def _report_of(self, ref: Ref, single: str = "") -> ObjectReport:
+        """Return the report to add to: a new one if the part ``single`` is already taken."""
+        report = self._last.get(ref)
+        if report is None or (single and getattr(report, single) is not None):
+            report = self._last[ref] = ObjectReport(ref)
+            self.objects.append(report)
+        return report

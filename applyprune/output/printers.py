@@ -1,10 +1,7 @@
-"""The formats of output, and what prints each; a printer is imported when it is asked for.
+"""The output formats and their printers, the output target, and paths in reports.
 
-A printer is shown every event of a stream in order, and closed when there are no more.
-
-Where printed text goes, and what that place can show.
-
-Where an error stands, as the page of a commit or a merge request wants it: from the root.
+A printer gets every event of a stream in order, and is closed at the end. It is imported when its
+format is requested.
 """
 
 from __future__ import annotations
@@ -31,78 +28,82 @@ PRINTERS = {
     "gitlab": "applyprune.output.formats.gitlab:GitLabPrinter",
     "name": "applyprune.output.formats.name:NamePrinter",
 }
-"""Each format's printer, a class that takes a Screen."""
+"""The printer of each format, a class that takes an OutputTarget."""
 TEXTS = {
     "diff": "applyprune.output.text.diff:DiffPrinter",
     "summary": "applyprune.output.text.diff:SummaryPrinter",
 }
-"""The printers of verbs whose text is not that of all others; no formats to ask for."""
+"""The printers of verbs with a text of their own; the user cannot request them as formats."""
 
 
 class Printer(Protocol):
-    """What shows the events of a stream to somebody."""
+    """Writes the events of a stream in one format."""
 
     def show(self, event: Event) -> None:
-        """Take one event; what is written for it, and when, is the printer's affair."""
+        """Take one event; the printer decides what to write for it, and when."""
 
     def close(self) -> None:
-        """Write what is left to write; the stream has ended, perhaps before its end."""
+        """Write the rest; the stream has ended, or was cut off."""
 
 
-def printer(form: str, screen: OutputTarget) -> Printer:
-    """Return the printer of a format, one of PRINTERS, or of a verb's own text, one of TEXTS."""
+def printer(form: str, target: OutputTarget) -> Printer:
+    """Return the printer of a format of PRINTERS, or of a verb's own text of TEXTS."""
     module, _, name = (PRINTERS | TEXTS)[form].partition(":")
-    return cast("Callable[[OutputTarget], Printer]", getattr(import_module(module), name))(screen)
+    return cast("Callable[[OutputTarget], Printer]", getattr(import_module(module), name))(target)
 
 
-def nowhere(text: str) -> None:
-    """Take a text and leave it at that."""
+def discard(text: str) -> None:
+    """Discard the text."""
     del text
 
 
 @dataclass(frozen=True, slots=True)
 class OutputTarget:
-    """Two places for lines: data goes to ``out``, talk to ``err``.
-
-    Both make visible what a terminal would obey; colours are given by ``paint.painted``, and shown
-    where they can be. ``colour`` says whether ``out`` shows them, ``live`` whether ``err`` is a
-    terminal on which lines may be drawn again, ``width`` its columns. ``quiet`` leaves out all talk
-    but errors. ``draft`` takes what a file is to hold until ``out`` replaces it, should that never
-    come. ``summary`` is the file to which a page of Markdown is appended, and ``places`` what paths
-    are told from, where anybody tells paths. ``again`` takes a picture in place of the last one,
-    None where there is no terminal for that.
-    """
+    """Where a printer writes; ``out`` and ``err`` escape control characters and show colours."""
 
     out: Callable[[str], None]
+    """Writes lines of data."""
     err: Callable[[str], None]
+    """Writes lines of messages."""
     colour: bool = False
+    """Whether ``out`` shows colours."""
     live: bool = False
+    """Whether ``err`` is a terminal on which lines may be redrawn."""
     width: int = 80
+    """The columns of that terminal."""
     quiet: bool = False
-    draft: Callable[[str], None] = nowhere
+    """Whether to print errors only."""
+    draft: Callable[[str], None] = discard
+    """Writes what a file contains until ``out`` replaces it, in case the run never ends."""
     summary: Path | None = None
-    places: Places | None = None
-    again: Callable[[str], None] | None = None
+    """The file to which to append a page of Markdown."""
+    repository_paths: RepositoryPaths | None = None
+    """How to print paths, for formats that print them."""
+    redraw: Callable[[str], None] | None = None
+    """Replaces what the terminal shows; None if ``out`` is not a terminal."""
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
-    """The working directory and the root of the repository, both absolute; empty if not known."""
+class RepositoryPaths:
+    """Turns paths into paths from the root of the repository, as the pages of a commit need them.
 
-    here: str = ""
+    Both directories are absolute, or empty if unknown.
+    """
+
+    working_directory: str = ""
     root: str = ""
 
     def path(self, origin: Origin | None) -> str:
-        """Return a file's path from the root, as it was given where it does not lie below it.
+        """Return a file's path from the root; unchanged if the file is not below the root.
 
-        Empty for what is no file: standard input, a URL.
+        Return an empty path for standard input and for a URL.
         """
         if origin is None or origin.path.startswith("<") or "://" in origin.path:
             return ""
-        if not self.here:
+        if not self.working_directory:
             return PurePath(origin.path).as_posix()
-        # A link keeps its own name: it is that which the repository has.
-        whole = PurePath(os.path.normpath(PurePath(self.here, origin.path)))
-        root = self.root or self.here
+        # Do not resolve links: the repository contains the link.
+        whole = PurePath(os.path.normpath(PurePath(self.working_directory, origin.path)))
+        root = self.root or self.working_directory
         inside = whole.is_relative_to(root)
         return (whole.relative_to(root) if inside else PurePath(origin.path)).as_posix()

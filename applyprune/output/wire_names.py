@@ -1,7 +1,7 @@
-"""The names on the wire: each event's, and the key of each field, whatever the code calls them.
+"""The wire names: the name of each event and the key of each field in the JSON output.
 
-This is the contract ``applyprune.dev/output/v1``. A class or an attribute may get another name in
-the code; what stands here on the right stays. A field whose key is None is never shown.
+This is the contract ``applyprune.dev/output/v1``. A class or an attribute may be renamed in the
+code; its wire name, on the right, never changes. A field whose key is None is never shown.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ EVENT_NAMES: Mapping[type, str] = MappingProxyType(
         Finished: "finished",
     }
 )
-"""The word of each event."""
+"""The name of each event."""
 
 KEYS: Mapping[type, Mapping[str, str | None]] = MappingProxyType(
     {
@@ -103,7 +103,7 @@ KEYS: Mapping[type, Mapping[str, str | None]] = MappingProxyType(
             "repair": "repair",
             "message": "message",
             "ref": "ref",
-            # For the repair only: what it is to write, and the live object.
+            # For the repair only: the entry to write, and the live object.
             "entry": None,
             "live": None,
             "resource": None,
@@ -160,7 +160,7 @@ KEYS: Mapping[type, Mapping[str, str | None]] = MappingProxyType(
             "uid_before_apply": "uidBeforeApply",
             "uid": "uid",
             "ownership": "ownership",
-            # For the next run only: by these it knows that nothing has changed.
+            # For the next run only: they prove that the object is unchanged.
             "digest": None,
             "fingerprint": None,
             "wave": "wave",
@@ -220,4 +220,4 @@ KEYS: Mapping[type, Mapping[str, str | None]] = MappingProxyType(
         Ref: {"group": "group", "kind": "kind", "namespace": "namespace", "name": "name"},
     }
 )
-"""The key of each field of all that is shown; a Plan has a shape of its own."""
+"""The key of each shown field; a Plan has a form of its own."""

@@ -156,11 +156,11 @@ def test_invalid_call_is_in_the_document(repository: Path) -> None:
 
 # What -o is given, and what the error says.
 NO_FORMATS = {
-    "unknown": (["xml"], "'xml' is no format"),
+    "unknown": (["xml"], "unknown format -o 'xml'"),
     "no file": (["json="], "names no file"),
-    "two to standard output": (["json", "name"], "json and name would both go"),
-    "two to one file": (["json=x", "junit=./x"], "two formats would both go"),
-    "a manifest": (["json=a.yaml"], "could write over a manifest"),
+    "two to standard output": (["json", "name"], "json and name cannot both go"),
+    "two to one file": (["json=x", "junit=./x"], "two formats cannot both go"),
+    "a manifest": (["json=a.yaml"], "could overwrite a manifest"),
     "a folder": (["json=."], ". cannot be written: Is a directory"),
 }
 
@@ -257,7 +257,7 @@ def test_closed_reader_is_no_failure(plane: Plane, namespace: str, repository: P
         assert process.wait(timeout=30) == 3
     assert "Broken pipe" not in said
     assert [str(one) for one in JUNIT.iter_errors(report.read_text())] == []
-    assert "has not come to its end" not in report.read_text()
+    assert "did not finish" not in report.read_text()
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])

@@ -52,7 +52,7 @@ def test_second_signal_ends_the_run_and_restores_the_terminal(
             terminal.type(_held(source, namespace))
             terminal.wait(lambda one: "web: applying ░░░░" in one)
             terminal.press("C-c")
-            terminal.wait(lambda one: "interrupted: what is in flight is finished" in one)
+            terminal.wait(lambda one: "interrupted: finishing the requests in flight" in one)
             terminal.press("C-c")
             screen = terminal.wait(is_idle)
             go_on.set()

@@ -74,7 +74,7 @@ def test_live_lines_are_harmless(kind: type[Event]) -> None:
     stream = io.TextIOWrapper(raw, encoding="utf-8")
     terminal = Terminal(stream, stream, {"TERM": "xterm"})
     for event in (filled(Started, HOSTILE), filled(kind, HOSTILE), filled(Waiting, HOSTILE)):
-        progress.take(event, 1.0)
+        progress.update(event, 1.0)
         for line in (*progress.lines(2.0), progress.sentence(2.0)):
             terminal.err(line)
     live = LiveDisplay(terminal)

@@ -1,6 +1,6 @@
-"""What every verb has in common: ``-o``, and the way from a stream of events to an exit code.
+"""The options ``-o``, ``-q`` and ``-v`` of every verb, and the way from events to an exit code.
 
-What ``-o FORMAT=FILE`` writes to, and what a pipeline's environment says of files.
+Also report files (``-o FORMAT=FILE``), and the files that a pipeline's environment names.
 """
 
 from __future__ import annotations
@@ -20,7 +20,14 @@ import click
 from applyprune.cli.options.combine import with_options
 from applyprune.cli.options.completion import FORMAT
 from applyprune.errors import ApplypruneError, UsageError, as_problem, problems_of
-from applyprune.output.printers import PRINTERS, TEXTS, OutputTarget, Places, nowhere, printer
+from applyprune.output.printers import (
+    PRINTERS,
+    TEXTS,
+    OutputTarget,
+    RepositoryPaths,
+    discard,
+    printer,
+)
 from applyprune.output.terminal.style import rendered
 
 if TYPE_CHECKING:
@@ -31,51 +38,51 @@ if TYPE_CHECKING:
     from applyprune.output.terminal.live_display import LiveDisplay
     from applyprune.output.terminal.terminal import Terminal
 
-_TELLS_ALL = frozenset({"text", "github", *TEXTS})
-"""Formats that leave nothing to be said on standard error."""
+_PRINT_PROBLEMS = frozenset({"text", "github", *TEXTS})
+"""The formats that print problems themselves; the others need a text printer beside them."""
 
 
 @dataclass(frozen=True)
 class Reporting:
-    """How one call tells what it does: formats, each with its file, empty for standard output.
-
-    ``verbose`` asks for a line for each request.
-    """
+    """How one call reports its events."""
 
     formats: tuple[tuple[str, str], ...] = (("text", ""),)
+    """Each format and its file; an empty path is standard output."""
     quiet: bool = False
+    """Whether to print errors only."""
     verbose: bool = False
+    """Whether to print a line for each request."""
 
     @cached_property
     def terminal(self) -> Terminal:
-        """Return the streams that all of it goes to."""
+        """Return the standard streams of this call."""
         from applyprune.output.terminal.terminal import Terminal
 
         return Terminal()
 
     @cached_property
     def live(self) -> LiveDisplay:
-        """Return what shows that a run is alive."""
+        """Return the display of the progress."""
         from applyprune.output.terminal.live_display import LiveDisplay
 
         return LiveDisplay(self.terminal)
 
     @property
     def trace(self) -> Callable[[str], None] | None:
-        """Return what takes a line for each request, None where none is asked for."""
+        """Return what prints a line for each request, None without -v."""
         return self.terminal.err if self.verbose else None
 
     def stopping(self, *, at_once: bool) -> None:
-        """Say that a signal ends the run; ``at_once`` when there is no time for anything else."""
+        """Show that a signal ends the run; if ``at_once``, only remove the live lines."""
         if at_once:
-            self.terminal.give_up()
+            self.terminal.erase_now()
         else:
             self.live.stopping()
 
-    def follow(self, events: Iterable[Event]) -> int:
-        """Show events as they come and return the exit code that they end with.
+    def print_events(self, events: Iterable[Event]) -> int:
+        """Print each event at once, and return the exit code.
 
-        An error that ends the stream is shown too, and ends it in good order.
+        An error that the stream raises is printed too, followed by a Finished event.
         """
         from applyprune.model.events import ErrorRaised, Finished, ObjectDone
 
@@ -86,11 +93,11 @@ class Reporting:
         with ExitStack() as closing:
             printers, unwritable = self._printers(closing, files)
             if unwritable is not None:
-                events = raised(unwritable)
+                events = raising(unwritable)
 
             def show(event: Event) -> None:
-                for one in printers:
-                    one.show(event)
+                for printer in printers:
+                    printer.show(event)
 
             try:
                 for event in events:
@@ -105,29 +112,32 @@ class Reporting:
                 end = Finished(dict(counts), error.exit_code, time.monotonic() - began)
                 show(end)
             if end is None:
-                # Who only looks need not say when that is over, or that it went well.
+                # A verb that only reads may omit the Finished event of a success.
                 end = Finished(dict(counts), 0, time.monotonic() - began)
                 show(end)
-        lost = self._lost(files)
-        return end.exit_code or lost
+        write_code = self._print_write_errors(files)
+        return end.exit_code or write_code
 
-    def put(self, text: str) -> int:
-        """Write lines to standard output; return the exit code, 0 unless they were not taken."""
+    def print_text(self, text: str) -> int:
+        """Write lines to standard output; return the exit code, 0 unless the write failed."""
         self.terminal.out(text)
-        return self._lost(())
+        return self._print_write_errors(())
 
-    def _lost(self, files: Iterable[ReportFile]) -> int:
-        """Say which places did not take everything, and return the exit code for that, or 0.
+    def _print_write_errors(self, files: Iterable[ReportFile]) -> int:
+        """Print which outputs are not complete, and return the exit code for that, or 0.
 
-        Whoever reads a pipe and ends has read what was wanted.
+        A closed pipe is not an error: its reader has read enough.
         """
         from applyprune.output.text.problem_text import problem_text
 
-        places = {"standard output": self.terminal.lost, **{one.path: one.lost for one in files}}
+        write_errors = {
+            "standard output": self.terminal.write_error,
+            **{file.path: file.write_error for file in files},
+        }
         errors = [
-            ApplypruneError(f"{name} is not complete", reason=lost.strerror or str(lost))
-            for name, lost in places.items()
-            if lost is not None and not isinstance(lost, BrokenPipeError)
+            ApplypruneError(f"{name} is not complete", reason=error.strerror or str(error))
+            for name, error in write_errors.items()
+            if error is not None and not isinstance(error, BrokenPipeError)
         ]
         for error in errors:
             self.terminal.err(problem_text("error", as_problem(error)))
@@ -136,15 +146,15 @@ class Reporting:
     def _printers(
         self, closing: ExitStack, files: list[ReportFile]
     ) -> tuple[list[Printer], UsageError | None]:
-        """Return a printer for each format, but for a file that cannot be written: the error."""
+        """Return a printer for each format, and the error of the first unwritable file."""
 
         printers: list[Printer] = []
         if not self.quiet:
-            # The live lines are gone before the last words are said.
+            # The first printer: at the end it removes the live lines before the others print.
             closing.callback(self.live.close)
             printers.append(self.live)
         error = None
-        whence, summary = places(os.environ), step_summary(os.environ)
+        paths, summary = repository_paths(os.environ), step_summary(os.environ)
         for form, path in self.formats:
             if path:
                 try:
@@ -154,23 +164,23 @@ class Reporting:
                     continue
                 files.append(file)
                 closing.callback(file.close)
-                screen = file.screen(whence, talk=form == "text" or form in TEXTS)
+                target = file.output_target(paths, messages=form == "text" or form in TEXTS)
             else:
-                screen = replace(self._screen(), places=whence)
-                if form not in _TELLS_ALL:
-                    # Data goes to standard output; what went wrong is said beside it.
-                    talk = printer("text", replace(screen, out=nowhere))
-                    closing.callback(talk.close)
-                    printers.append(talk)
+                target = replace(self._standard_streams(), repository_paths=paths)
+                if form not in _PRINT_PROBLEMS:
+                    # Data goes to standard output, problems go to standard error.
+                    problems = printer("text", replace(target, out=discard))
+                    closing.callback(problems.close)
+                    printers.append(problems)
             if form == "github":
-                # Once, however many files have the annotations.
-                screen, summary = replace(screen, summary=summary), None
-            one = printer(form, screen)
-            closing.callback(one.close)
-            printers.append(one)
+                # Write one summary even if several files get the annotations.
+                target, summary = replace(target, summary=summary), None
+            format_printer = printer(form, target)
+            closing.callback(format_printer.close)
+            printers.append(format_printer)
         return printers, error
 
-    def _screen(self) -> OutputTarget:
+    def _standard_streams(self) -> OutputTarget:
         terminal = self.terminal
         return OutputTarget(
             out=terminal.out,
@@ -179,7 +189,7 @@ class Reporting:
             live=terminal.live,
             width=terminal.size()[0],
             quiet=self.quiet,
-            again=terminal.again if terminal.out_is_screen else None,
+            redraw=terminal.redraw if terminal.out_is_screen else None,
         )
 
 
@@ -190,13 +200,13 @@ def reporting_options(verb: Callable[..., Any]) -> Callable[..., Any]:
     def command(output: tuple[str, ...], quiet: bool, verbose: bool, **others: Any) -> Any:
         reporting = Reporting(_formats(output), quiet, verbose)
         if "where" in others:
-            # Who talks to the server tells the reporting, and no verb has to think of it.
+            # The session reports requests and signals to it; no verb has to pass it on.
             others["where"] = replace(others["where"], listener=reporting)
         try:
             return verb(reporting=reporting, **others)
         except ApplypruneError as error:
-            # What is wrong with the call, before there was a stream of events.
-            return reporting.follow(raised(error))
+            # The call itself is wrong, so there is no stream of events.
+            return reporting.print_events(raising(error))
 
     return with_options(
         command,
@@ -213,108 +223,108 @@ def reporting_options(verb: Callable[..., Any]) -> Callable[..., Any]:
     )
 
 
-def raised(error: ApplypruneError) -> Iterator[Event]:
-    """Return the stream of what ended before its first event."""
+def raising(error: ApplypruneError) -> Iterator[Event]:
+    """Return a stream that raises the error before its first event."""
     yield from ()
     raise error
 
 
 def _formats(given: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
-    """Return the formats that were asked for; standard output has one, text unless told."""
-    formats = tuple((form, path) for form, _, path in (one.partition("=") for one in given))
-    for one, (form, path) in zip(given, formats, strict=True):
+    """Return the requested formats, with one for standard output: text by default."""
+    formats = tuple((form, path) for form, _, path in (text.partition("=") for text in given))
+    for text, (form, path) in zip(given, formats, strict=True):
         if form not in PRINTERS:
             raise UsageError(
-                f"-o {form!r} is no format", hint=f"The formats are {', '.join(PRINTERS)}."
+                f"unknown format -o {form!r}", hint=f"The formats are {', '.join(PRINTERS)}."
             )
-        if "=" in one and not path:
-            raise UsageError(f"-o {one!r} names no file", hint="Write -o FORMAT=FILE.")
+        if "=" in text and not path:
+            raise UsageError(f"-o {text!r} names no file", hint="Write -o FORMAT=FILE.")
         if path.endswith((".yaml", ".yml")):
             raise UsageError(
-                f"-o {one!r} could write over a manifest",
-                reason="that is what files of this name are taken for",
+                f"-o {text!r} could overwrite a manifest",
+                reason="files with this ending are read as manifests",
                 hint="Give the report another ending.",
             )
     to_stdout = [form for form, path in formats if not path]
     if len(to_stdout) > 1:
         raise UsageError(
-            f"{' and '.join(to_stdout)} would both go to standard output",
-            hint="Give all but one a file: -o FORMAT=FILE.",
+            f"{' and '.join(to_stdout)} cannot both go to standard output",
+            hint="Write all but one to a file: -o FORMAT=FILE.",
         )
     files = [os.path.realpath(path) for _, path in formats if path]
     for path in files:
         if files.count(path) > 1:
-            raise UsageError(f"two formats would both go to {path}")
+            raise UsageError(f"two formats cannot both go to {path}")
     return formats if to_stdout else (("text", ""), *formats)
 
 
 class ReportFile:
-    """A file that a report goes to, a text at a time; each is there as soon as it is written.
+    """A file for a report; each text is flushed at once.
 
-    A disk that is full is no reason to stop a run half-way: ``lost`` is why not all of it is there.
+    A full disk must not stop a run halfway, so ``write_error`` keeps the error instead of raising.
     """
 
     def __init__(self, path: str) -> None:
-        """Empty the file, or make it; raise UsageError when that cannot be."""
+        """Create or empty the file; raise UsageError if that fails."""
         self.path = path
-        self.lost: OSError | None = None
-        self._drafted = False
+        self.write_error: OSError | None = None
+        self._has_draft = False
         try:
             # Kept open until the last event has been written: the caller closes it.
             self._file = Path(path).open("w", encoding="utf-8", errors="backslashreplace")  # noqa: SIM115
         except (OSError, ValueError) as error:
-            why = error.strerror if isinstance(error, OSError) else str(error)
-            raise UsageError(f"{path} cannot be written", reason=why or "") from error
+            reason = error.strerror if isinstance(error, OSError) else str(error)
+            raise UsageError(f"{path} cannot be written", reason=reason or "") from error
         self._regular = stat.S_ISREG(os.fstat(self._file.fileno()).st_mode)
 
     def write(self, text: str) -> None:
-        """Add lines, in the place of a draft where there is one."""
-        self._write(text, anew=self._drafted)
-        self._drafted = False
+        """Append lines, or replace the draft with them."""
+        self._write(text, overwrite=self._has_draft)
+        self._has_draft = False
 
     def draft(self, text: str) -> None:
-        """Write what is to be there until ``write``; nothing where it could not be taken back."""
+        """Write lines that ``write`` replaces; do nothing unless the file is a regular file."""
         if self._regular:
-            self._write(text, anew=True)
-            self._drafted = True
+            self._write(text, overwrite=True)
+            self._has_draft = True
 
     def close(self) -> None:
         """Close the file."""
         try:
             self._file.close()
         except OSError as error:
-            self.lost = self.lost or error
+            self.write_error = self.write_error or error
 
-    def screen(self, places: Places, *, talk: bool) -> OutputTarget:
-        """Return the file as a place for data, and for talk where that is part of the report."""
-        err = self.write if talk else nowhere
-        return OutputTarget(out=self.write, err=err, draft=self.draft, places=places)
+    def output_target(self, paths: RepositoryPaths, *, messages: bool) -> OutputTarget:
+        """Return the file as a target for data, and for ``messages`` if they are in the report."""
+        err = self.write if messages else discard
+        return OutputTarget(out=self.write, err=err, draft=self.draft, repository_paths=paths)
 
-    def _write(self, text: str, *, anew: bool) -> None:
-        if self.lost is not None:
+    def _write(self, text: str, *, overwrite: bool) -> None:
+        if self.write_error is not None:
             return
         try:
-            if anew:
+            if overwrite:
                 self._file.seek(0)
             self._file.write(f"{rendered(text, colour=False)}\n")
             self._file.flush()
-            if anew:
+            if overwrite:
                 self._file.truncate()
         except OSError as error:
-            self.lost = error
+            self.write_error = error
 
 
-def places(environ: Mapping[str, str]) -> Places:
-    """Return from where paths are told: the checkout of GitHub Actions or GitLab CI, or here."""
+def repository_paths(environ: Mapping[str, str]) -> RepositoryPaths:
+    """Return paths from the checkout of GitHub Actions or GitLab CI, or the working directory."""
     try:
-        here = str(Path.cwd())
+        working_directory = str(Path.cwd())
     except OSError:
-        return Places()
-    root = environ.get("GITHUB_WORKSPACE") or environ.get("CI_PROJECT_DIR") or here
-    return Places(here, os.path.realpath(root))
+        return RepositoryPaths()
+    root = environ.get("GITHUB_WORKSPACE") or environ.get("CI_PROJECT_DIR") or working_directory
+    return RepositoryPaths(working_directory, os.path.realpath(root))
 
 
 def step_summary(environ: Mapping[str, str]) -> Path | None:
-    """Return the file of GitHub Actions to which a step appends its summary."""
+    """Return the file to which a step of GitHub Actions appends its summary."""
     path = environ.get("GITHUB_STEP_SUMMARY")
     return Path(path) if path else None

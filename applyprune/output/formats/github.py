@@ -1,10 +1,10 @@
 """``-o github``: annotations as workflow commands, and a summary of the run as Markdown.
 
 A workflow command is a line ``::error file=a.yaml,line=3,col=5,title=T::MESSAGE``. The runner of
-GitHub Actions obeys any line that begins with ``::``, and one that holds ``##[`` anywhere: text of
-others is escaped so that it can be neither. GitHub shows 10 errors, 10 warnings and 10 notices of a
-step, all of them in its log; so the summary has them too. An object that changed nothing makes no
-line. All goes to standard output: both of a step's outputs are one log.
+GitHub Actions obeys each line that begins with ``::`` or contains ``##[``, so text of others is
+escaped. GitHub shows only the first 10 errors, 10 warnings and 10 notices of a step as annotations,
+so the summary repeats all of them. An unchanged object has no line. Everything goes to standard
+output, because a step has one log for both streams.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from applyprune.model.events import (
 from applyprune.model.options import DryRun
 from applyprune.output.collector import UNREADY, RunReport
 from applyprune.output.formats.markdown import conclusion, page
-from applyprune.output.printers import Places
+from applyprune.output.printers import RepositoryPaths
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -42,24 +42,24 @@ if TYPE_CHECKING:
     from applyprune.output.printers import OutputTarget
 
 ROOM = 1024 * 1024
-"""How many bytes GitHub takes of a step's summary; of more it takes nothing."""
+"""The largest summary that GitHub accepts, in bytes; it drops a larger one."""
 _LONGEST = 16 * 1024
-"""How much of one message: GitHub cuts an annotation at 64 KiB, and it is to be read."""
+"""Characters of one message. GitHub cuts an annotation at 64 KiB; people read less."""
 
 
 class GitHubPrinter:
-    """Writes an annotation as its event comes, and the summary at the end."""
+    """Writes an annotation for each event at once, and the summary at the end."""
 
-    def __init__(self, screen: OutputTarget) -> None:
-        """Take where the lines go, the summary's file, and the root of the repository."""
-        self._out = screen.out
-        self._summary = screen.summary
-        self._places = screen.places or Places()
-        self._gathered = RunReport()
+    def __init__(self, target: OutputTarget) -> None:
+        """Take the output, the summary's file and the root of the repository from ``target``."""
+        self._out = target.out
+        self._summary = target.summary
+        self._paths = target.repository_paths or RepositoryPaths()
+        self._report = RunReport()
 
     def show(self, event: Event) -> None:
-        """Write what one event is worth."""
-        self._gathered.take(event)
+        """Write the annotation or the line of one event."""
+        self._report.take(event)
         match event:
             case ObjectDone():
                 self._done(event)
@@ -77,19 +77,19 @@ class GitHubPrinter:
                 self._problem("error", "applyprune", problem)
             case MismatchFound(mismatch=mismatch):
                 about = f"{mismatch.ref}: " if mismatch.ref else ""
-                told = f"{about}{mismatch.message} → {mismatch.repair.text}"
-                self._command("warning", mismatch.type.text, told, None)
+                message = f"{about}{mismatch.message} → {mismatch.repair.text}"
+                self._command("warning", mismatch.type.text, message, None)
             case ObjectDiff(ref=ref, outcome=outcome) if outcome is not Outcome.UNCHANGED:
                 self._command("notice", ref.short, f"{ref} {outcome.forecast}", event.origin)
             case Finished():
-                if (verdict := self._gathered.verdict) is not None:
+                if (verdict := self._report.verdict) is not None:
                     self._problem("error", "applyprune", verdict)
-                self._line(conclusion(self._gathered))
+                self._line(conclusion(self._report))
             case _:
-                self._looked(event)
+                self._inspected(event)
 
     def close(self) -> None:
-        """Append the summary to its file; a file that cannot be written fails nothing."""
+        """Append the summary to its file; only warn if the file cannot be written."""
         if self._summary is None:
             return
         try:
@@ -98,8 +98,8 @@ class GitHubPrinter:
             why = f"{self._summary}: {error.strerror}"
             self._command("warning", "the summary could not be written", why, None)
 
-    def _looked(self, event: Event) -> None:
-        """Write what was asked for and is well: a line of the log, no annotation."""
+    def _inspected(self, event: Event) -> None:
+        """Write a result without a problem: a line of the log, no annotation."""
         match event:
             case EntryListed(entry=entry):
                 self._line(f"{entry.ref} {entry.ownership!s}")
@@ -118,7 +118,7 @@ class GitHubPrinter:
 
     def _append(self, path: Path) -> None:
         before = path.stat().st_size if path.exists() else 0
-        if text := page(self._gathered, ROOM - before - 1):
+        if text := page(self._report, ROOM - before - 1):
             with path.open("a", encoding="utf-8") as file:
                 file.write(f"{text}\n")
 
@@ -129,7 +129,7 @@ class GitHubPrinter:
             self._problem(level, title, event.problem, event.origin)
         elif event.outcome is not Outcome.UNCHANGED:
             reason = f" ({event.reason})" if event.reason else ""
-            started = self._gathered.started
+            started = self._report.started
             dry = " (dry run)" if started and started.dry_run is not DryRun.OFF else ""
             self._line(f"{event.ref} {event.outcome.text}{dry}{reason}")
 
@@ -139,20 +139,22 @@ class GitHubPrinter:
         self._command(level, title, str(problem), problem.origin or origin)
 
     def _command(self, level: str, title: str, message: str, origin: Origin | None) -> None:
-        path = self._places.path(origin)
+        path = self._paths.path(origin)
         properties = {
             "file": visible(path),
             "line": str(origin.line) if path and origin and origin.line else "",
             "col": str(origin.column) if path and origin and origin.column else "",
             "title": visible(title),
         }
-        said = ",".join(f"{key}={_property(value)}" for key, value in properties.items() if value)
+        properties_text = ",".join(
+            f"{key}={_property(value)}" for key, value in properties.items() if value
+        )
         text = shown(message)
         cut = f"{text[:_LONGEST]}…" if len(text) > _LONGEST else text
-        self._out(f"::{level} {said}::{_data(cut)}")
+        self._out(f"::{level} {properties_text}::{_data(cut)}")
 
     def _line(self, text: str) -> None:
-        """Write a line that the runner cannot take for a command."""
+        """Write a line, escaped so that the runner cannot read it as a command."""
         line = visible(text).replace("##[", "## [")
         self._out(f"- {line}" if line.lstrip().startswith("::") else line)
 

@@ -1,13 +1,13 @@
 """``-o gitlab``: a Code Quality report, which GitLab shows in merge requests and pipelines.
 
-It is GitLab's only form of a remark at a line of a file: its job logs know no annotations, and it
-has no page to which a job could add a summary (notes to a merge request need a token of the API,
-which is not ours to have). The report is a list of ``description``, ``check_name``,
-``fingerprint``, ``severity`` and ``location``: https://docs.gitlab.com/ci/testing/code_quality/.
-The job keeps it as ``artifacts:reports:codequality``; objects that went well are not in it.
+A Code Quality report is GitLab's only way to show a finding at a line of a file: its job logs have
+no annotations, and it has no page for a job's summary (a note on a merge request needs an API
+token). The report is a list of ``description``, ``check_name``, ``fingerprint``, ``severity`` and
+``location``: https://docs.gitlab.com/ci/testing/code_quality/. The job keeps it as
+``artifacts:reports:codequality``. It contains only problems.
 
-A location is obligatory, so what stands in no file is shown at the root. A fingerprint holds no
-line: a manifest that has moved down by a line is the same remark still.
+GitLab requires a location, so a finding without a file is shown at the root. A fingerprint contains
+no line number, so that a manifest that has moved by a line keeps its findings.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from applyprune.model.events import (
     WarningRaised,
 )
 from applyprune.output.collector import UNREADY
-from applyprune.output.formats.json import dumped
-from applyprune.output.printers import Places
+from applyprune.output.formats.json import to_json
+from applyprune.output.printers import RepositoryPaths
 
 if TYPE_CHECKING:
     from applyprune.model.events import Event
@@ -44,19 +44,19 @@ _FAILURES = frozenset({"blocker", "critical", "major"})
 
 
 class GitLabPrinter:
-    """Writes the report at the end; until then a file holds one that says that it is none."""
+    """Writes the report at the end; until then a file contains a report of an unfinished run."""
 
-    def __init__(self, screen: OutputTarget) -> None:
-        """Take where the report goes."""
-        self._out = screen.out
-        self._places = screen.places or Places()
-        self._remarks: list[dict[str, Any]] = []
+    def __init__(self, target: OutputTarget) -> None:
+        """Take the output, and write the unfinished report to a file."""
+        self._out = target.out
+        self._paths = target.repository_paths or RepositoryPaths()
+        self._findings: list[dict[str, Any]] = []
         self._seen: set[str] = set()
         self._finished = False
-        screen.draft(self._text())
+        target.draft(self._text())
 
     def show(self, event: Event) -> None:
-        """Keep what an event gives reason to remark."""
+        """Keep the finding of one event, if it has one."""
         match event:
             case ObjectDone(outcome=outcome, problem=problem) if problem is not None:
                 severity = "info" if outcome is Outcome.SKIPPED else "critical"
@@ -64,8 +64,8 @@ class GitLabPrinter:
             case ReadinessReported(problem=problem) if problem is not None:
                 self._problem("critical", problem, None, str(event.ref))
             case ObjectStatus(ref=ref, readiness=found) if found.status in UNREADY:
-                told = f"{ref}: {found.message}"
-                self._add("critical", str(found.status), told, None, str(ref))
+                message = f"{ref}: {found.message}"
+                self._add("critical", str(found.status), message, None, str(ref))
             case ApplySetListed(name=name, problem=problem) if problem is not None:
                 self._problem("critical", problem, None, name)
             case PruneBlocked(problem=problem):
@@ -78,8 +78,8 @@ class GitLabPrinter:
                 about = str(mismatch.ref or "the inventory")
                 self._add("major", str(mismatch.type), f"{about}: {mismatch.message}", None, about)
             case ObjectDiff(ref=ref, outcome=outcome) if outcome is not Outcome.UNCHANGED:
-                told = f"{ref} {outcome.forecast}"
-                self._add("info", str(outcome), told, event.origin, str(ref))
+                message = f"{ref} {outcome.forecast}"
+                self._add("info", str(outcome), message, event.origin, str(ref))
             case Finished(problem=problem):
                 self._finished = True
                 if problem is not None and not self._has_failed:
@@ -93,31 +93,33 @@ class GitLabPrinter:
 
     @property
     def _has_failed(self) -> bool:
-        return any(one["severity"] in _FAILURES for one in self._remarks)
+        return any(finding["severity"] in _FAILURES for finding in self._findings)
 
     def _problem(
         self, severity: str, problem: Problem, origin: Origin | None = None, about: str = ""
     ) -> None:
-        # The place is told by itself: with it in the text a line that moves is another remark.
-        told = ": ".join(part for part in (problem.message, problem.reason) if part)
-        told += f" ({problem.hint})" if problem.hint else ""
+        # Without the line: otherwise a problem that moves to another line is a new finding.
+        message = ": ".join(part for part in (problem.message, problem.reason) if part)
+        message += f" ({problem.hint})" if problem.hint else ""
         place = problem.origin or origin
-        if place is None and problem.location and problem.location not in told:
-            told = f"{problem.location}: {told}"
-        self._add(severity, problem.kind, told, place, about)
+        if place is None and problem.location and problem.location not in message:
+            message = f"{problem.location}: {message}"
+        self._add(severity, problem.kind, message, place, about)
 
-    def _add(self, severity: str, check: str, told: str, origin: Origin | None, about: str) -> None:
-        path = self._places.path(origin) or _NO_FILE
-        key = f"{check}\n{path}\n{about}\n{told}"
-        while (print_ := hashlib.sha256(key.encode(errors="replace")).hexdigest()) in self._seen:
-            # The same remark twice would be shown once.
+    def _add(
+        self, severity: str, check: str, message: str, origin: Origin | None, about: str
+    ) -> None:
+        path = self._paths.path(origin) or _NO_FILE
+        key = f"{check}\n{path}\n{about}\n{message}"
+        while (digest := hashlib.sha256(key.encode(errors="replace")).hexdigest()) in self._seen:
+            # GitLab shows only one of two findings with the same fingerprint.
             key += "\n"
-        self._seen.add(print_)
-        self._remarks.append(
+        self._seen.add(digest)
+        self._findings.append(
             {
-                "description": shown(told),
+                "description": shown(message),
                 "check_name": f"applyprune/{check}",
-                "fingerprint": print_,
+                "fingerprint": digest,
                 "severity": severity,
                 "location": {
                     "path": path,
@@ -128,12 +130,12 @@ class GitLabPrinter:
 
     def _text(self) -> str:
         if self._finished:
-            return dumped(self._remarks, indent=2)
+            return to_json(self._findings, indent=2)
         unfinished = {
-            "description": "applyprune has not come to its end",
+            "description": "applyprune did not finish",
             "check_name": "applyprune/NotFinished",
             "fingerprint": hashlib.sha256(b"NotFinished").hexdigest(),
             "severity": "blocker",
             "location": {"path": _NO_FILE, "lines": {"begin": 1}},
         }
-        return dumped([*self._remarks, unfinished], indent=2)
+        return to_json([*self._findings, unfinished], indent=2)

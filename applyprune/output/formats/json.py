@@ -1,15 +1,13 @@
-"""``-o jsonl``: a line an event, as it comes; ``-o json``: one document, when all is over.
+"""``-o jsonl``: one line for each event, at once. ``-o json``: one document, at the end.
 
-Both are ASCII: whatever a server or a manifest holds, nothing in them moves a terminal's cursor.
+Both are ASCII, so that no text of a server or a manifest can move a terminal's cursor.
 
-Events as plain JSON data: the schema ``applyprune.dev/output/v1``.
+Both follow the schema ``applyprune.dev/output/v1``. Each event is an object whose ``event`` is its
+name; names and keys come from ``wire_names``. A type or a field is printed only if it has an entry
+there; bodies, digests and live objects have none. Within v1 keys and words are only added; none is
+removed or changes its meaning.
 
-Every event is an object whose ``event`` names it; the names and keys are those of ``wire_names``.
-Only what is entered there is ever taken apart: a type or a field that is new has to be entered
-before it reaches anybody, and bodies, digests and live objects never do.
-Within v1 keys and words are only added; none is taken away or gets another meaning.
-
-A comparison explained for programs: a patch that does it, and a list of what it is.
+A diff has two more forms for programs: an RFC 6902 patch, and a list of changes.
 """
 
 from __future__ import annotations
@@ -38,62 +36,62 @@ if TYPE_CHECKING:
 
 
 class JsonLinesPrinter:
-    """Writes each event as a line of its own, at once; the first line says schema and version.
+    """Writes each event as one line, at once; the first line names the schema and the version.
 
-    So every line is valid alone, and whatever is left of a stream that was cut at a line is valid.
+    Each line is valid by itself, so a stream that was cut off after a line is still valid.
     """
 
-    def __init__(self, screen: OutputTarget) -> None:
-        """Take where the lines go; nothing is written yet."""
-        self._out = screen.out
+    def __init__(self, target: OutputTarget) -> None:
+        """Take the output; write nothing yet."""
+        self._out = target.out
         self._begun = False
 
     def show(self, event: Event) -> None:
         """Write one event."""
         self._begin()
-        self._out(dumped(shape(event)))
+        self._out(to_json(event_data(event)))
 
     def close(self) -> None:
-        """Write the first line, where there was no event."""
+        """Write the first line if there was no event."""
         self._begin()
 
     def _begin(self) -> None:
         if not self._begun:
             self._begun = True
-            self._out(dumped({"event": "output", "schema": SCHEMA, "version": __version__}))
+            self._out(to_json({"event": "output", "schema": SCHEMA, "version": __version__}))
 
 
 class JsonPrinter:
-    """Writes one document at the end; until then a file holds one that is not finished."""
+    """Writes one document at the end; until then a file contains an unfinished one."""
 
-    def __init__(self, screen: OutputTarget) -> None:
-        """Take where the document goes."""
-        self._out = screen.out
-        self._gathered = RunReport()
-        screen.draft(self._text())
+    def __init__(self, target: OutputTarget) -> None:
+        """Take the output, and write the unfinished document to a file."""
+        self._out = target.out
+        self._report = RunReport()
+        target.draft(self._text())
 
     def show(self, event: Event) -> None:
         """Keep one event."""
-        self._gathered.take(event)
+        self._report.take(event)
 
     def close(self) -> None:
         """Write the document."""
         self._out(self._text())
 
     def _text(self) -> str:
-        return dumped(document(self._gathered), indent=2)
+        return to_json(document(self._report), indent=2)
 
 
-def document(gathered: RunReport) -> dict[str, Any]:
-    """Return what ``-o json`` writes; every key is there whatever happened.
+def document(report: RunReport) -> dict[str, Any]:
+    """Return the document of ``-o json``; it always has all keys.
 
-    ``finished`` is false, and ``exitCode`` null, when the stream was cut off. What was asked for
-    versions only has a document of its own.
+    ``finished`` is false and ``exitCode`` is null if the stream was cut off. The verb ``version``
+    has a document of its own.
     """
-    if gathered.versions is not None and gathered.started is None:
-        return version_document(gathered)
-    started, finished = gathered.started, gathered.finished
-    name, namespace = gathered.name
+    if report.versions is not None and report.started is None:
+        return version_document(report)
+    started, finished = report.started, report.finished
+    name, namespace = report.name
     return {
         "schema": SCHEMA,
         "version": __version__,
@@ -101,14 +99,16 @@ def document(gathered: RunReport) -> dict[str, Any]:
         "run": started.run if started else None,
         "mode": str(started.mode) if started else None,
         "dryRun": str(started.dry_run) if started else None,
-        "plan": plan_data(gathered.plan) if gathered.plan else None,
-        "objects": [_object(one) for one in gathered.objects],
-        "applySets": [data(one) for one in gathered.sets.values()],
-        "warnings": data(gathered.warnings),
-        "mismatches": data(gathered.mismatches),
-        "pruneBlocked": data(gathered.prune_blocked),
-        "errors": data(gathered.errors),
-        "counts": {str(one): finished.counts.get(one, 0) for one in Outcome} if finished else None,
+        "plan": plan_data(report.plan) if report.plan else None,
+        "objects": [_object(object_report) for object_report in report.objects],
+        "applySets": [data(applyset) for applyset in report.sets.values()],
+        "warnings": data(report.warnings),
+        "mismatches": data(report.mismatches),
+        "pruneBlocked": data(report.prune_blocked),
+        "errors": data(report.errors),
+        "counts": {str(outcome): finished.counts.get(outcome, 0) for outcome in Outcome}
+        if finished
+        else None,
         "problem": data(finished.problem) if finished else None,
         "finished": finished is not None,
         "exitCode": finished.exit_code if finished else None,
@@ -116,63 +116,65 @@ def document(gathered: RunReport) -> dict[str, Any]:
     }
 
 
-def version_document(gathered: RunReport) -> dict[str, Any]:
-    """Return the document of ``version``; ``errors`` says why a server has not answered."""
+def version_document(report: RunReport) -> dict[str, Any]:
+    """Return the document of ``version``; ``errors`` says why the server did not answer."""
     return {
         "schema": SCHEMA,
         "version": __version__,
-        **data(gathered.versions),
-        "errors": data(gathered.errors),
+        **data(report.versions),
+        "errors": data(report.errors),
     }
 
 
-def dumped(value: object, indent: int | None = None) -> str:
-    """Return JSON in ASCII, DEL escaped as well."""
+def to_json(value: object, indent: int | None = None) -> str:
+    """Return JSON in ASCII, with DEL escaped too."""
     separators = (",", ":") if indent is None else None
     return json.dumps(value, indent=indent, separators=separators).replace("\x7f", "\\u007f")
 
 
-def _object(told: ObjectReport) -> dict[str, Any]:
-    done, compared = told.result, told.diff
-    outcome = done.outcome if done else compared.outcome if compared else None
+def _object(object_report: ObjectReport) -> dict[str, Any]:
+    result, diff = object_report.result, object_report.diff
+    outcome = result.outcome if result else diff.outcome if diff else None
     return {
-        "ref": data(told.ref),
-        "origin": data(told.origin),
+        "ref": data(object_report.ref),
+        "origin": data(object_report.origin),
         "outcome": data(outcome),
-        "reason": done.reason if done else "",
-        "problem": data(told.problem),
-        "readiness": data(told.readiness),
-        "waited": data(told.wait_result.elapsed) if told.wait_result else None,
-        "diff": _part(told.diff, "ref", "outcome", "origin"),
-        "objectStatus": _part(told.status, "ref", "readiness"),
-        "inventoryEntry": data(told.entry.entry) if told.entry else None,
-        "explanation": _part(told.explanation, "ref", "origin"),
+        "reason": result.reason if result else "",
+        "problem": data(object_report.problem),
+        "readiness": data(object_report.readiness),
+        "waited": data(object_report.wait_result.elapsed) if object_report.wait_result else None,
+        "diff": _part(object_report.diff, "ref", "outcome", "origin"),
+        "objectStatus": _part(object_report.status, "ref", "readiness"),
+        "inventoryEntry": data(object_report.entry.entry) if object_report.entry else None,
+        "explanation": _part(object_report.explanation, "ref", "origin"),
     }
 
 
 def _part(event: Event | None, *elsewhere: str) -> dict[str, Any] | None:
-    """Return an event as a part of its object, without what the object says ``elsewhere``."""
+    """Return an event as a part of its object, without the keys that are ``elsewhere`` in it."""
     if event is None:
         return None
-    return {key: value for key, value in shape(event).items() if key not in {"event", *elsewhere}}
+    return {
+        key: value for key, value in event_data(event).items() if key not in {"event", *elsewhere}
+    }
 
 
 SCHEMA = "applyprune.dev/output/v1"
 
 
-def shape(event: Event) -> dict[str, Any]:
-    """Return an event as JSON data; a comparison also as a patch and as a list of changes."""
-    told = {"event": EVENT_NAMES[type(event)], **_record(event)}
-    return told | differences(event) if isinstance(event, ObjectDiff) else told
+def event_data(event: Event) -> dict[str, Any]:
+    """Return an event as JSON data; a diff also gets its patch and its list of changes."""
+    record = {"event": EVENT_NAMES[type(event)], **_record(event)}
+    return record | differences(event) if isinstance(event, ObjectDiff) else record
 
 
-def differences(compared: ObjectDiff) -> dict[str, Any]:
-    """Return what differs: as an RFC 6902 patch, and each difference with its values."""
-    return {"patch": json_patch(compared), "changes": changes(compared)}
+def differences(diff: ObjectDiff) -> dict[str, Any]:
+    """Return the differences as an RFC 6902 patch, and as a list with the values."""
+    return {"patch": json_patch(diff), "changes": changes(diff)}
 
 
 def data(value: object) -> Any:
-    """Return a value that an event holds as JSON data; raise TypeError for one not to be shown."""
+    """Return a value of an event as JSON data; raise TypeError for a type that is never shown."""
     if isinstance(value, StrEnum):
         return str(value)
     if value is None or isinstance(value, bool | int | str):
@@ -180,19 +182,19 @@ def data(value: object) -> Any:
     if isinstance(value, float):
         return round(value, 3)
     if isinstance(value, Mapping):
-        return {str(key): data(one) for key, one in value.items()}
+        return {str(key): data(part) for key, part in value.items()}
     if isinstance(value, tuple | list):
-        return [data(one) for one in value]
+        return [data(part) for part in value]
     if isinstance(value, Plan):
         return plan_data(value)
     return _record(value)
 
 
 def plan_data(plan: Plan) -> dict[str, Any]:
-    """Return of a plan what is to be done about each object and why, and never a body."""
+    """Return the action and its reason for each object of a plan, but no body."""
     steps: tuple[ApplyStep | RemoveStep, ...] = (*plan.applies, *plan.removals)
     return {
-        "objects": [_step(one) for one in steps],
+        "objects": [_step(step) for step in steps],
         "pruneSkipReason": plan.no_prune,
         "pruneBlocked": data(plan.refusal),
         "recovered": [data(entry.ref) for entry in plan.recovered],
@@ -204,18 +206,18 @@ def _record(value: object) -> dict[str, Any]:
     kind: type = type(value)
     record = {key: data(getattr(value, name)) for name, key in _keys(kind)}
     if isinstance(value, Origin):
-        # A place has no line 0: what a reader gets is a number, or that there is none.
-        return {key: one or None for key, one in record.items()}
+        # Lines and columns start at 1. An unknown one is null.
+        return {key: part or None for key, part in record.items()}
     return record
 
 
 @cache
 def _keys(kind: type) -> tuple[tuple[str, str], ...]:
-    """Return each field of a type that is shown, and its key; raise TypeError for one without."""
+    """Return each shown field of a type and its key; raise TypeError for a field without one."""
     keys = KEYS.get(kind)
     if keys is None:
         raise TypeError(f"a {kind.__name__} is not for output")
-    unnamed = {one.name for one in fields(kind)} - keys.keys()
+    unnamed = {field.name for field in fields(kind)} - keys.keys()
     if unnamed:
         raise TypeError(f"no key on the wire for {kind.__name__}: {', '.join(sorted(unnamed))}")
     return tuple((name, key) for name, key in keys.items() if key is not None)
@@ -240,30 +242,30 @@ _KINDS = {
 }
 
 
-def json_patch(compared: ObjectDiff) -> Sequence[Mapping[str, Any]]:
-    """Return the operations (RFC 6902) that make ``before`` of a comparison its ``after``.
+def json_patch(diff: ObjectDiff) -> Sequence[Mapping[str, Any]]:
+    """Return the RFC 6902 operations that turn ``before`` of a diff into its ``after``.
 
-    Of a Secret they hold the masks, not the values.
+    For a Secret they contain the masks, not the values.
     """
-    before, after = compared.before, compared.after
+    before, after = diff.before, diff.after
     if after is None:
         return [{"op": "remove", "path": ""}]
     if before is None:
         return [{"op": "add", "path": "", "value": after}]
-    # Imported here, as deepdiff below: both take longer than most runs.
+    # Imported here, like deepdiff below: both imports take longer than most runs.
     from jsonpatch import make_patch
 
     patch: Sequence[Mapping[str, Any]] = make_patch(before, after).patch
     return patch
 
 
-def changes(compared: ObjectDiff) -> Sequence[Mapping[str, Any]]:
+def changes(diff: ObjectDiff) -> Sequence[Mapping[str, Any]]:
     """Return each difference: ``path`` (a JSON pointer), ``kind`` and the values.
 
-    The kind is ``added`` (with ``new``), ``removed`` (with ``old``) or ``changed`` (with both); an
-    object that comes or goes as a whole is one change of the path "". deepdiff takes some 12 ms.
+    The kind is ``added`` (with ``new``), ``removed`` (with ``old``) or ``changed`` (with both). An
+    object that is created or deleted is one change at the path "". deepdiff takes about 12 ms.
     """
-    before, after = compared.before, compared.after
+    before, after = diff.before, diff.after
     if before is None or after is None:
         if before is after:
             return []
@@ -273,7 +275,7 @@ def changes(compared: ObjectDiff) -> Sequence[Mapping[str, Any]]:
 
     tree = DeepDiff(before, after, view="tree")
     found = [_change(kind, node) for kind, nodes in tree.items() for node in nodes]
-    return sorted(found, key=lambda one: str(one["path"]))
+    return sorted(found, key=lambda change: str(change["path"]))
 
 
 def _change(kind: str, node: Any) -> Mapping[str, Any]:

@@ -1,10 +1,10 @@
-"""``-o junit``: the run as a report of tests, by the schema of Jenkins' xunit plugin (junit-10).
+"""``-o junit``: the run as a test report, in the schema of Jenkins' xunit plugin (junit-10).
 
-A test suite is a set, a test case an object: it fails when the object failed or never became ready,
-and is skipped when the object was skipped or not pruned. A mismatch that a check found is a
-failure, what a diff shows is none: it is what one wanted to see. An error that ended the run is a
-test case of its own, and so is an end that never came. The schema has no place for file and line:
-they stand in the text. Warnings go to ``system-err``.
+A set is a test suite, an object is a test case. The test case fails if the object failed or did not
+become ready; it is skipped if the object was skipped or not pruned. A mismatch of an inventory is a
+failure; a difference in a diff is not. An error that ended the run is a test case of its own, and
+so is a run that did not finish. The schema has no field for file and line, so the text contains
+them. Warnings go to ``system-err``.
 """
 
 from __future__ import annotations
@@ -28,38 +28,41 @@ _PROGRAM = "applyprune"
 
 
 class JUnitPrinter:
-    """Writes the report at the end; until then a file holds one that says that it is none."""
+    """Writes the report at the end; until then a file contains a report of an unfinished run."""
 
-    def __init__(self, screen: OutputTarget) -> None:
-        """Take where the report goes."""
-        self._out = screen.out
-        self._gathered = RunReport()
-        screen.draft(report(self._gathered))
+    def __init__(self, target: OutputTarget) -> None:
+        """Take the output, and write the unfinished report to a file."""
+        self._out = target.out
+        self._report = RunReport()
+        target.draft(junit_xml(self._report))
 
     def show(self, event: Event) -> None:
         """Keep one event."""
-        self._gathered.take(event)
+        self._report.take(event)
 
     def close(self) -> None:
         """Write the report."""
-        self._out(report(self._gathered))
+        self._out(junit_xml(self._report))
 
 
-def report(gathered: RunReport) -> str:
-    """Return the report, always with a test case at least."""
-    name, namespace = gathered.name
-    called = f"{name} in namespace {namespace}" if name else _PROGRAM
-    cases = [_object(one) for one in gathered.objects]
-    cases += [_set(one.name, one.namespace, one.problem) for one in gathered.sets.values()]
-    cases += [_finding(one) for one in gathered.mismatches]
-    cases += [_failed(one) for one in gathered.errors]
-    if gathered.prune_blocked is not None:
-        cases.append(_verdict(_case("the prune"), "failure", gathered.prune_blocked))
-    if gathered.verdict is not None:
-        cases.append(_verdict(_case("the run"), "failure", gathered.verdict))
-    if gathered.finished is None:
+def junit_xml(report: RunReport) -> str:
+    """Return the report as XML; it has at least one test case."""
+    name, namespace = report.name
+    suite_name = f"{name} in namespace {namespace}" if name else _PROGRAM
+    cases = [_object(object_report) for object_report in report.objects]
+    cases += [
+        _set(applyset.name, applyset.namespace, applyset.problem)
+        for applyset in report.sets.values()
+    ]
+    cases += map(_mismatch, report.mismatches)
+    cases += map(_error, report.errors)
+    if report.prune_blocked is not None:
+        cases.append(_verdict(_case("the prune"), "failure", report.prune_blocked))
+    if report.verdict is not None:
+        cases.append(_verdict(_case("the run"), "failure", report.verdict))
+    if report.finished is None:
         case = _case("the run")
-        _add(case, "error", "NotFinished", "the run has not come to its end", "")
+        _add(case, "error", "NotFinished", "the run did not finish", "")
         cases.append(case)
     elif not cases:
         cases.append(_case("the run"))
@@ -68,58 +71,64 @@ def report(gathered: RunReport) -> str:
         "failures": str(_count(cases, "failure")),
         "errors": str(_count(cases, "error")),
     }
-    # An end that never came took no time that could be told.
-    time = {"time": f"{gathered.finished.elapsed:.3f}"} if gathered.finished else {}
+    # An unfinished run has no duration.
+    time = {"time": f"{report.finished.elapsed:.3f}"} if report.finished else {}
     root = ET.Element("testsuites", {"name": _PROGRAM, **counts, **time})
     skipped = {"skipped": str(_count(cases, "skipped"))}
-    suite = ET.SubElement(root, "testsuite", {"name": shown(called), **counts, **skipped, **time})
-    if gathered.started is not None:
+    suite = ET.SubElement(
+        root, "testsuite", {"name": shown(suite_name), **counts, **skipped, **time}
+    )
+    if report.started is not None:
         properties = ET.SubElement(suite, "properties")
-        started = gathered.started
+        started = report.started
         for key, value in (
             ("run", started.run), ("mode", started.mode), ("dryRun", started.dry_run)
         ):  # fmt: skip
             ET.SubElement(properties, "property", {"name": key, "value": shown(str(value))})
     suite.extend(cases)
-    if gathered.warnings:
-        warnings = "\n".join(f"warning: {one}" for one in gathered.warnings)
+    if report.warnings:
+        warnings = "\n".join(f"warning: {problem}" for problem in report.warnings)
         ET.SubElement(suite, "system-err").text = shown(warnings)
     ET.indent(root)
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + ET.tostring(root, encoding="unicode")
 
 
-def _object(told: ObjectReport) -> ET.Element:
-    case = _case(str(told.ref), told.ref)
-    if told.wait_result is not None:
-        case.set("time", f"{told.wait_result.elapsed:.3f}")
-    done, standing = told.result, told.status
-    if done is not None and done.outcome in {Outcome.SKIPPED, Outcome.NOT_PRUNED}:
-        why = done.reason or (done.problem.message if done.problem else "")
-        _add(case, "skipped", str(done.outcome), why, str(done.problem or ""))
-    elif told.problem is not None:
-        _verdict(case, "failure", told.problem)
-    elif standing is not None and told.is_unready:
-        found = standing.readiness
+def _object(object_report: ObjectReport) -> ET.Element:
+    case = _case(str(object_report.ref), object_report.ref)
+    if object_report.wait_result is not None:
+        case.set("time", f"{object_report.wait_result.elapsed:.3f}")
+    result, status = object_report.result, object_report.status
+    if result is not None and result.outcome in {Outcome.SKIPPED, Outcome.NOT_PRUNED}:
+        reason = result.reason or (result.problem.message if result.problem else "")
+        _add(case, "skipped", str(result.outcome), reason, str(result.problem or ""))
+    elif object_report.problem is not None:
+        _verdict(case, "failure", object_report.problem)
+    elif status is not None and object_report.is_unready:
+        found = status.readiness
         _add(case, "failure", str(found.status), found.message, "")
-    elif said := _said(told):
-        ET.SubElement(case, "system-out").text = shown(said)
+    elif text := _text_of(object_report):
+        ET.SubElement(case, "system-out").text = shown(text)
     return case
 
 
-def _said(told: ObjectReport) -> str:
-    """Return what is to be said of an object that is no failure."""
+def _text_of(object_report: ObjectReport) -> str:
+    """Return the text of an object that did not fail."""
     lines = []
-    if told.result is not None:
+    if object_report.result is not None:
         lines.append(
-            ": ".join(part for part in (told.result.outcome.text, told.result.reason) if part)
+            ": ".join(
+                part
+                for part in (object_report.result.outcome.text, object_report.result.reason)
+                if part
+            )
         )
-    if told.diff is not None:
-        lines.append(told.diff.outcome.forecast)
-    if told.status is not None:
-        found = told.status.readiness
+    if object_report.diff is not None:
+        lines.append(object_report.diff.outcome.forecast)
+    if object_report.status is not None:
+        found = object_report.status.readiness
         lines.append(f"{found.status.text}: {found.message}")
-    if told.explanation is not None:
-        lines += [told.explanation.verdict, *told.explanation.reasons]
+    if object_report.explanation is not None:
+        lines += [object_report.explanation.verdict, *object_report.explanation.reasons]
     return "\n".join(lines)
 
 
@@ -128,13 +137,13 @@ def _set(name: str, namespace: str, problem: Problem | None) -> ET.Element:
     return _verdict(case, "error", problem) if problem else case
 
 
-def _finding(finding: Mismatch) -> ET.Element:
-    case = _case(str(finding.ref or "the inventory"), finding.ref)
-    _add(case, "failure", str(finding.type), finding.message, f"Repair: {finding.repair.text}")
+def _mismatch(mismatch: Mismatch) -> ET.Element:
+    case = _case(str(mismatch.ref or "the inventory"), mismatch.ref)
+    _add(case, "failure", str(mismatch.type), mismatch.message, f"Repair: {mismatch.repair.text}")
     return case
 
 
-def _failed(problem: Problem) -> ET.Element:
+def _error(problem: Problem) -> ET.Element:
     return _verdict(_case(problem.location or problem.message), "error", problem)
 
 

@@ -1,8 +1,8 @@
-"""The page of Markdown about a run: counts, what changed, what failed, how objects would change.
+"""The Markdown page about a run: counts, changes, failures, diffs.
 
-Text of others stands in code only, spans or blocks, fenced by more backticks than it holds: there
-nothing is a link, a mention, an image or HTML. In a table a bar is drawn as another one, since a
-bar ends a cell even in code.
+Text of others is always code, with a fence of more backticks than the text contains: in code
+nothing is a link, a mention, an image or HTML. In a table a bar is replaced with a similar
+character, because a bar ends a cell even in code.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ if TYPE_CHECKING:
     from applyprune.output.collector import ObjectReport, RunReport
 
 ROWS = 200
-"""How many objects, and how many problems, are shown."""
+"""The largest number of objects, and of problems, that the page shows."""
 _ERRORS = frozenset({Outcome.FAILED, Outcome.SKIPPED})
 
 
-def page(gathered: RunReport, room: int) -> str:
-    """Return the page in at most ``room`` bytes of UTF-8, empty when not even its head fits.
+def page(report: RunReport, room: int) -> str:
+    """Return the page in at most ``room`` bytes of UTF-8; empty if not even its head fits.
 
-    What is left out is said: parts fall away from the end.
+    Parts that do not fit are left out, and their number is reported.
     """
-    left = room - len(_note(len(gathered.objects)).encode())
+    left = room - len(_note(len(report.objects)).encode())
     kept: list[str] = []
     skipped = 0
-    for part in _parts(gathered):
+    for part in _parts(report):
         size = len(part.encode()) + 2
-        # One that is too long does not keep the shorter ones after it from being shown.
+        # After a part that is too long, shorter parts may still fit.
         if size <= left:
             kept.append(part)
             left -= size
@@ -50,26 +50,30 @@ def page(gathered: RunReport, room: int) -> str:
     return "\n\n".join([*kept, _note(skipped)] if skipped else kept)
 
 
-def conclusion(gathered: RunReport) -> str:
-    """Return how a run ended, in a line: ``web: 2 created, 1 failed in 0.3 s, exit code 3``."""
-    finished = gathered.finished
-    name, _ = gathered.name
+def conclusion(report: RunReport) -> str:
+    """Return the result of a run: ``web: 2 created, 1 failed in 0.3 s, exit code 3``."""
+    finished = report.finished
+    name, _ = report.name
     about = f"{name}: " if name else ""
     if finished is None:
         return f"{about}not finished"
-    parts = [f"{finished.counts[one]} {one.text}" for one in Outcome if finished.counts.get(one)]
-    different = len(gathered.mismatches)
+    parts = [
+        f"{finished.counts[outcome]} {outcome.text}"
+        for outcome in Outcome
+        if finished.counts.get(outcome)
+    ]
+    different = len(report.mismatches)
     if not parts and different:
         parts = [f"{different} mismatch{'' if different == 1 else 'es'}"]
-    if not parts and gathered.started is None and not finished.exit_code:
-        parts = ["looked"]
-    told = ", ".join(parts) or ("nothing done" if finished.exit_code else "nothing to do")
+    if not parts and report.started is None and not finished.exit_code:
+        parts = ["done"]
+    result = ", ".join(parts) or ("nothing done" if finished.exit_code else "nothing to do")
     code = f", exit code {finished.exit_code}" if finished.exit_code else ""
-    return f"{about}{told} in {finished.elapsed:.1f} s{code}"
+    return f"{about}{result} in {finished.elapsed:.1f} s{code}"
 
 
 def code(text: str) -> str:
-    """Return text of others as a span of code that it cannot end, on one line."""
+    """Return text of others as a code span on one line; the text cannot end the span."""
     line = visible(text.replace("\n", " ")) or " "
     fence = "`" * (_longest_run(line) + 1)
     blank = " " if line.startswith("`") or line.endswith("`") else ""
@@ -77,157 +81,163 @@ def code(text: str) -> str:
 
 
 def block(text: str, language: str = "text") -> str:
-    """Return text of others as a block of code that it cannot end."""
+    """Return text of others as a code block; the text cannot end the block."""
     fence = "`" * max(3, _longest_run(text) + 1)
     return f"{fence}{language}\n{shown(text)}\n{fence}"
 
 
-def _parts(gathered: RunReport) -> Iterator[str]:
-    yield _head(gathered)
+def _parts(report: RunReport) -> Iterator[str]:
+    yield _head(report)
     changed = [
-        one
-        for one in gathered.objects
-        if one.result and one.result.outcome not in {*_ERRORS, Outcome.UNCHANGED}
+        object_report
+        for object_report in report.objects
+        if object_report.result
+        and object_report.result.outcome not in {*_ERRORS, Outcome.UNCHANGED}
     ]
     if changed:
-        yield _changes(changed)
-    if gathered.sets:
-        yield _sets(list(gathered.sets.values()))
-    if standing := [one.status for one in gathered.objects if one.status is not None]:
-        yield _standings(standing)
-    problems = list(_problems(gathered))
+        yield _changed_objects(changed)
+    if report.sets:
+        yield _sets(list(report.sets.values()))
+    reports = report.objects
+    if statuses := [each.status for each in reports if each.status is not None]:
+        yield _object_statuses(statuses)
+    problems = list(_problems(report))
     if problems:
         yield f"#### Problems\n\n{_bounded(problems)}"
-    if gathered.warnings:
-        warnings = [("warning", one) for one in gathered.warnings]
+    if report.warnings:
+        warnings = [("warning", problem) for problem in report.warnings]
         yield f"#### Warnings\n\n{_bounded(warnings)}"
-    if gathered.mismatches:
-        yield _findings(gathered.mismatches)
-    compared = [one.diff for one in gathered.objects if one.diff is not None]
-    different = [one for one in compared if one.outcome is not Outcome.UNCHANGED]
+    if report.mismatches:
+        yield _mismatches(report.mismatches)
+    diffs = [each.diff for each in reports if each.diff is not None]
+    different = [diff for diff in diffs if diff.outcome is not Outcome.UNCHANGED]
     yield from map(_difference, different[:ROWS])
     if more := different[ROWS:]:
         yield f"… and {len(more)} more would change."
 
 
-def _head(gathered: RunReport) -> str:
-    started = gathered.started
-    name, namespace = gathered.name
+def _head(report: RunReport) -> str:
+    started = report.started
+    name, namespace = report.name
     about = f": {code(name)} in namespace {code(namespace)}" if name else ""
     verb = f" {started.mode}" if started else ""
     dry = started is not None and started.dry_run is not DryRun.OFF
     lines = [
         f"### What applyprune{verb} would do{about}" if dry else f"### applyprune{verb}{about}"
     ]
-    finished = gathered.finished
+    finished = report.finished
     if finished is None:
-        return "\n\n".join([*lines, "**It has not come to its end.**"])
+        return "\n\n".join([*lines, "**The run did not finish.**"])
     if finished.exit_code > 1 or (finished.exit_code and not dry):
         lines.append(f"Exit code {finished.exit_code}, after {finished.elapsed:.1f} s.")
     elif dry:
-        lines.append("Nothing has been written.")
+        lines.append("Nothing was written.")
     else:
         lines.append(f"Done in {finished.elapsed:.1f} s.")
-    counts = [(one.text, finished.counts[one]) for one in Outcome if finished.counts.get(one)]
+    counts = {
+        outcome.text: str(finished.counts[outcome])
+        for outcome in Outcome
+        if finished.counts.get(outcome)
+    }
     if counts:
-        lines.append(
-            _table([one for one, _ in counts], [[str(count) for _, count in counts]], right=True)
-        )
+        lines.append(_table(list(counts), [list(counts.values())], right=True))
     return "\n\n".join(lines)
 
 
-def _changes(changed: Sequence[ObjectReport]) -> str:
+def _changed_objects(changed: Sequence[ObjectReport]) -> str:
     rows = [
         [
-            _cell(one.ref.short),
-            _cell(one.ref.namespace) if one.ref.namespace else "",
-            one.result.outcome.text,
-            _cell(one.result.reason) if one.result.reason else "",
+            _cell(result.ref.short),
+            _cell(result.ref.namespace) if result.ref.namespace else "",
+            result.outcome.text,
+            _cell(result.reason) if result.reason else "",
         ]
-        for one in changed[:ROWS]
-        if one.result
+        for object_report in changed[:ROWS]
+        if (result := object_report.result)
     ]
-    return _listing("Changes", ["object", "namespace", "", "why"], rows, len(changed))
+    return _listing("Changes", ["object", "namespace", "", "reason"], rows, len(changed))
 
 
 def _sets(sets: Sequence[ApplySetListed]) -> str:
     rows = [
         [
-            _cell(one.namespace),
-            _cell(one.name),
-            "?" if one.objects is None else str(one.objects),
-            "" if one.ready is None else str(one.ready),
-            _cell(str(one.problem)) if one.problem else "",
+            _cell(applyset.namespace),
+            _cell(applyset.name),
+            "?" if applyset.objects is None else str(applyset.objects),
+            "" if applyset.ready is None else str(applyset.ready),
+            _cell(str(applyset.problem)) if applyset.problem else "",
         ]
-        for one in sets[:ROWS]
+        for applyset in sets[:ROWS]
     ]
     return _listing("Sets", ["namespace", "set", "objects", "ready", ""], rows, len(sets))
 
 
-def _standings(standing: Sequence[ObjectStatus]) -> str:
+def _object_statuses(statuses: Sequence[ObjectStatus]) -> str:
     rows = [
         [
-            _cell(one.ref.short),
-            _cell(one.ref.namespace) if one.ref.namespace else "",
-            one.readiness.status.text,
-            _cell(one.readiness.message) if one.readiness.message else "",
-            {True: "drifted", False: "", None: "?"}[one.drifted],
+            _cell(status.ref.short),
+            _cell(status.ref.namespace) if status.ref.namespace else "",
+            status.readiness.status.text,
+            _cell(status.readiness.message) if status.readiness.message else "",
+            {True: "drifted", False: "", None: "?"}[status.drifted],
         ]
-        for one in standing[:ROWS]
+        for status in statuses[:ROWS]
     ]
-    return _listing("Objects", ["object", "namespace", "", "why", "drift"], rows, len(standing))
+    return _listing("Objects", ["object", "namespace", "", "reason", "drift"], rows, len(statuses))
 
 
 def _listing(title: str, head: Sequence[str], rows: Sequence[Sequence[str]], of: int) -> str:
-    """Return a table under a heading, and how many rows of all are left out."""
+    """Return a table under a heading, and how many of its ``of`` rows are left out."""
     more = f"\n\n… and {of - len(rows)} more." if of > len(rows) else ""
     return f"#### {title}\n\n{_table(head, rows)}{more}"
 
 
-def _problems(gathered: RunReport) -> Iterator[tuple[str, Problem]]:
-    for one in (*gathered.errors, *filter(None, [gathered.verdict])):
-        yield "error", one
-    if gathered.prune_blocked is not None:
-        yield "prune blocked", gathered.prune_blocked
-    for told in gathered.objects:
-        if told.problem is not None:
+def _problems(report: RunReport) -> Iterator[tuple[str, Problem]]:
+    for problem in (*report.errors, *filter(None, [report.verdict])):
+        yield "error", problem
+    if report.prune_blocked is not None:
+        yield "prune blocked", report.prune_blocked
+    for object_report in report.objects:
+        if object_report.problem is not None:
             yield (
-                told.result.outcome.text if told.result and told.result.problem else "not ready",
-                (told.problem),
+                object_report.result.outcome.text
+                if object_report.result and object_report.result.problem
+                else "not ready",
+                (object_report.problem),
             )
 
 
-def _findings(findings: Sequence[Mismatch]) -> str:
+def _mismatches(mismatches: Sequence[Mismatch]) -> str:
     rows = [
         [
-            one.type.text,
-            _cell(str(one.ref)) if one.ref else "the inventory",
-            _cell(one.message),
-            one.repair.text,
+            mismatch.type.text,
+            _cell(str(mismatch.ref)) if mismatch.ref else "the inventory",
+            _cell(mismatch.message),
+            mismatch.repair.text,
         ]
-        for one in findings[:ROWS]
+        for mismatch in mismatches[:ROWS]
     ]
-    return _listing("Mismatches", ["", "object", "what", "repair"], rows, len(findings))
+    return _listing("Mismatches", ["", "object", "message", "repair"], rows, len(mismatches))
 
 
 def _bounded(problems: Sequence[tuple[str, Problem]]) -> str:
-    shown_ = [f"- {word}\n\n{_indented(block(str(one)))}" for word, one in problems[:ROWS]]
-    more = len(problems) - len(shown_)
-    return "\n".join([*shown_, *([f"- … and {more} more."] if more else [])])
+    items = [f"- {label}\n\n{_indented(block(str(problem)))}" for label, problem in problems[:ROWS]]
+    more = len(problems) - len(items)
+    return "\n".join([*items, *([f"- … and {more} more."] if more else [])])
 
 
 def _difference(event: ObjectDiff) -> str:
-    # In a block of HTML nothing is Markdown: it lasts until the blank line.
+    # An HTML block lasts until a blank line, and contains no Markdown.
     title = html.escape(visible(str(event.ref)))
-    told = "\n".join(unified(event))
-    weaker = f"\n\n{block(event.not_checked)}" if event.not_checked else ""
+    diff = "\n".join(unified(event))
+    not_checked = f"\n\n{block(event.not_checked)}" if event.not_checked else ""
     head = f"<details><summary><code>{title}</code> {event.outcome.forecast}</summary>"
-    return f"{head}\n\n{block(told, 'diff')}{weaker}\n\n</details>"
+    return f"{head}\n\n{block(diff, 'diff')}{not_checked}\n\n</details>"
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]], *, right: bool = False) -> str:
     rule = ["--:" if right else "---"] * len(head)
-    return "\n".join(f"| {' | '.join(one)} |" for one in (head, rule, *rows))
+    return "\n".join(f"| {' | '.join(row)} |" for row in (head, rule, *rows))
 
 
 def _cell(text: str) -> str:
@@ -239,8 +249,8 @@ def _indented(text: str) -> str:
 
 
 def _longest_run(text: str) -> int:
-    return max((len(one) for one in re.findall("`+", text)), default=0)
+    return max(map(len, re.findall("`+", text)), default=0)
 
 
 def _note(parts: int) -> str:
-    return f"… {parts} parts are left out: GitHub takes 1 MiB of summaries from a step."
+    return f"… {parts} parts are left out: GitHub accepts 1 MiB of summaries from a step."

@@ -1,9 +1,9 @@
-"""``-o name``: ``kind.group/name``, a line an object, as ``kubectl -o name`` prints it.
+"""``-o name``: one line ``kind.group/name`` for each object, as ``kubectl -o name`` prints it.
 
-Every object of the set that the run has come to terms with is named, changed or not, deleted ones
-too: so does kubectl, and what a script waits for is in the list whether or not it was there before.
-What failed, was skipped or was not pruned is not. A diff names what would change, verbs that only
-look all that they show, a set by its inventory's ConfigMap. No namespace, as with kubectl.
+Print every object the run succeeded on, whether changed, unchanged or deleted, like kubectl does: a
+script can wait for all of them. Omit an object that failed, was skipped or was not pruned. A diff
+prints the objects that would change; a verb that only reads prints all that it read, and a set as
+the ConfigMap of its inventory. As with kubectl there is no namespace.
 """
 
 from __future__ import annotations
@@ -28,31 +28,31 @@ if TYPE_CHECKING:
     from applyprune.model.identity import Ref
     from applyprune.output.printers import OutputTarget
 
-_NOT_DONE = frozenset({Outcome.FAILED, Outcome.SKIPPED, Outcome.NOT_PRUNED})
+_OMITTED = frozenset({Outcome.FAILED, Outcome.SKIPPED, Outcome.NOT_PRUNED})
 
 
 class NamePrinter:
-    """Writes the name of each object once, when it is dealt with."""
+    """Writes the name of each object once, as soon as its result is known."""
 
-    def __init__(self, screen: OutputTarget) -> None:
-        """Take where the lines go."""
-        self._out = screen.out
-        self._named: set[Ref] = set()
+    def __init__(self, target: OutputTarget) -> None:
+        """Take the output."""
+        self._out = target.out
+        self._printed: set[Ref] = set()
 
     def show(self, event: Event) -> None:
-        """Write a line when the event tells that an object is dealt with."""
-        ref = _named(event)
-        if ref is not None and ref not in self._named:
-            self._named.add(ref)
+        """Write a line if the event is the result of an object."""
+        ref = _ref_of(event)
+        if ref is not None and ref not in self._printed:
+            self._printed.add(ref)
             self._out(visible(ref.short))
 
     def close(self) -> None:
-        """Nothing is left: each line was written as its event came."""
+        """Do nothing: each line was written with its event."""
 
 
-def _named(event: Event) -> Ref | None:
+def _ref_of(event: Event) -> Ref | None:
     match event:
-        case ObjectDone(outcome=outcome) if outcome in _NOT_DONE:
+        case ObjectDone(outcome=outcome) if outcome in _OMITTED:
             return None
         case ObjectDiff(outcome=Outcome.UNCHANGED):
             return None

@@ -1,4 +1,4 @@
-"""Where a run stands, from its events alone: what the live display and the heartbeat say."""
+"""The progress of a run, from its events alone, as the live display and a log show it."""
 
 from __future__ import annotations
 
@@ -24,30 +24,30 @@ if TYPE_CHECKING:
     from applyprune.model.inventory import Wave
     from applyprune.model.plan import Plan
 
-INTERRUPTED = "interrupted: what is in flight is finished and recorded; again to end at once"
+INTERRUPTED = "interrupted: finishing the requests in flight; again to exit at once"
 _BAR = 16
 _LISTED = 5
 _REMOVING = {Mode.DELETE: "deleting", Mode.ORPHAN: "orphaning"}
 
 
 def clock(seconds: float) -> str:
-    """Return minutes and seconds, ``5:40`` for example; never less than none."""
+    """Return minutes and seconds, such as ``5:40``; ``0:00`` for a negative number."""
     whole = max(int(seconds), 0)
     return f"{whole // 60}:{whole % 60:02}"
 
 
 @dataclass(slots=True)
 class Progress:
-    """The state of one stream of events; times are those of one clock that never goes back."""
+    """The progress of one run; times are those of a monotonic clock."""
 
     began: float | None = None
     stopping: bool = False
     _name: str = ""
-    _home: str = ""
+    _namespace: str = ""
     _mode: Mode = Mode.APPLY
     _dry: bool = False
     _waves: Mapping[Ref, Wave] = field(default_factory=dict)
-    _of: Mapping[Wave, int] = field(default_factory=dict)
+    _wave_numbers: Mapping[Wave, int] = field(default_factory=dict)
     _applies: int = 0
     _removals: int = 0
     _applied: int = 0
@@ -56,15 +56,15 @@ class Progress:
     _wave: int = 0
     _waiting: Waiting | None = None
     _since: float = 0.0
-    _left: dict[Ref, str] = field(default_factory=dict)
+    _pending: dict[Ref, str] = field(default_factory=dict)
     _count: int = 0
 
-    def take(self, event: Event, now: float) -> None:
-        """Go on by one event."""
+    def update(self, event: Event, now: float) -> None:
+        """Take one event."""
         match event:
             case Started():
                 self.began = now
-                self._name, self._home, self._mode = event.name, event.namespace, event.mode
+                self._name, self._namespace, self._mode = event.name, event.namespace, event.mode
                 self._dry = event.dry_run is not DryRun.OFF
             case Planned(plan=plan):
                 self._waiting = None
@@ -72,16 +72,16 @@ class Progress:
             case Waiting():
                 self._waiting, self._since = event, now - event.elapsed
                 known = {} if event.ref is None else {event.ref: event.reason}
-                self._left = known | {other.ref: other.reason for other in event.others}
+                self._pending = known | {other.ref: other.reason for other in event.others}
                 self._count = event.count
             case ReadinessReported(ref=ref):
                 self._ready += 1
-                self._over(ref)
+                self._remove_waiting(ref)
             case ObjectDone(ref=ref):
-                self._over(ref)
+                self._remove_waiting(ref)
                 if ref in self._waves:
                     self._applied += 1
-                    self._wave = max(self._wave, self._of[self._waves[ref]])
+                    self._wave = max(self._wave, self._wave_numbers[self._waves[ref]])
                 else:
                     self._removed += 1
             case InventoryWritten():
@@ -90,66 +90,69 @@ class Progress:
                 pass
 
     def lines(self, now: float) -> list[str]:
-        """Return the lines of the live display: the bar, then what is waited for."""
-        done, of = self._share()
+        """Return the lines of the live display: the bar, then the objects the run waits for."""
+        done, of = self._completed()
         bar = f" {_bar(done, of)} {done} of {of}" if of else ""
-        told = [f"{self._name}: {self._doing}{bar}  {self._times(now)}"]
+        lines = [f"{self._name}: {self._activity}{bar}  {self._times(now)}"]
         if self.stopping:
-            told.append(f"  {INTERRUPTED}")
+            lines.append(f"  {INTERRUPTED}")
         if self._waiting is not None:
-            told += self._awaited(self._waiting)
-        return told
+            lines += self._pending_lines(self._waiting)
+        return lines
 
     def sentence(self, now: float) -> str:
-        """Return the same on one line, for a log."""
+        """Return the progress as one line, for a log."""
         if self._waiting is not None:
             return f"{self.waits_for} ({self._times(now)})"
-        done, of = self._share()
-        told = f", {done} of {of}" if of else ""
-        return f"{self._name}: {self._doing}{told} ({self._times(now)})"
+        done, of = self._completed()
+        count = f", {done} of {of}" if of else ""
+        return f"{self._name}: {self._activity}{count} ({self._times(now)})"
 
     def elapsed(self, now: float) -> float:
-        """Return the seconds since the run began, none before."""
+        """Return the seconds since the run began, 0 before that."""
         return 0.0 if self.began is None else now - self.began
 
     @property
     def waits_for(self) -> str:
-        """Return what is waited for and why, empty when nothing is; equal while it is the same."""
-        one = self._waiting
-        if one is None:
+        """Return what the run waits for and why, empty if it does not wait."""
+        waiting = self._waiting
+        if waiting is None:
             return ""
-        ref, why = next(iter(self._left.items()), (one.ref, one.reason))
-        wait = f"until {called(ref, self._home)} is {one.what}" if ref else f"for {one.what}"
+        ref, reason = next(iter(self._pending.items()), (waiting.ref, waiting.reason))
+        what = waiting.what
+        wait = f"until {called(ref, self._namespace)} is {what}" if ref else f"for {what}"
         others = f"; and {self._count - 1} more" if self._count > 1 else ""
-        return f"waiting {wait}{_after(why)}{others}"
+        return f"waiting {wait}{_because(reason)}{others}"
 
     @property
     def waits_since(self) -> float | None:
-        """Return when the present wait began, None when nothing is waited for."""
+        """Return when the current wait began, None if the run does not wait."""
         return None if self._waiting is None else self._since
 
     @property
     def waits_for_others(self) -> bool:
-        """Return whether it is another run's end that is waited for."""
+        """Return whether the run waits for another run to end."""
         return self._waiting is not None and self._waiting.ref is None
 
     def _plan(self, plan: Plan) -> None:
         self._waves = {step.desired.ref: step.desired.wave for step in plan.applies}
-        self._of = {wave: at for at, wave in enumerate(sorted(set(self._waves.values())), 1)}
+        self._wave_numbers = {
+            wave: at for at, wave in enumerate(sorted(set(self._waves.values())), 1)
+        }
         self._applies, self._removals = len(plan.applies), len(plan.removals)
 
-    def _over(self, ref: Ref) -> None:
-        """Take one object off what is waited for; another one's event ends such a wait."""
+    def _remove_waiting(self, ref: Ref) -> None:
+        """Remove an object from the wait; an unknown object ends a wait that knows its objects."""
         if self._waiting is None:
             return
         self._count -= 1
-        if self._left.pop(ref, None) is None and self._count < len(self._left):
+        if self._pending.pop(ref, None) is None and self._count < len(self._pending):
             self._count = 0
         if self._count <= 0:
             self._waiting = None
 
-    def _share(self) -> tuple[int, int]:
-        """Return how much of the present stage is done, and of how much."""
+    def _completed(self) -> tuple[int, int]:
+        """Return how many objects of the current stage are done, and how many it has."""
         if self._waiting is not None and self._waiting.what == "ready":
             return self._ready, self._ready + self._count
         if self._applied < self._applies:
@@ -157,24 +160,28 @@ class Progress:
         return min(self._removed, self._removals), self._removals
 
     @property
-    def _doing(self) -> str:
+    def _activity(self) -> str:
         if self._waiting is not None:
             return f"waiting until {self._waiting.what}" if self._waiting.ref else "waiting"
         dry = " (dry run)" if self._dry else ""
         if self._applied < self._applies:
-            wave = f" wave {max(self._wave, 1)}/{len(self._of)}" if len(self._of) > 1 else ""
+            wave = (
+                f" wave {max(self._wave, 1)}/{len(self._wave_numbers)}"
+                if len(self._wave_numbers) > 1
+                else ""
+            )
             return f"applying{wave}{dry}"
         if self._removed < self._removals:
             return f"{_REMOVING.get(self._mode, 'pruning')}{dry}"
-        return "recording" if self._applies or self._removals else "looking at what is there"
+        return "recording" if self._applies or self._removals else "reading the cluster"
 
-    def _awaited(self, one: Waiting) -> list[str]:
-        if one.ref is None:
-            return [f"  for {one.what}{_after(one.reason)}"]
-        listed = list(self._left.items())[:_LISTED]
-        told = [f"  {called(ref, self._home)}{_after(why)}" for ref, why in listed]
+    def _pending_lines(self, waiting: Waiting) -> list[str]:
+        if waiting.ref is None:
+            return [f"  for {waiting.what}{_because(waiting.reason)}"]
+        listed = list(self._pending.items())[:_LISTED]
+        lines = [f"  {called(ref, self._namespace)}{_because(reason)}" for ref, reason in listed]
         more = self._count - len(listed)
-        return [*told, *([f"  and {more} more"] if more > 0 else [])]
+        return [*lines, *([f"  and {more} more"] if more > 0 else [])]
 
     def _times(self, now: float) -> str:
         if self._waiting is None:
@@ -189,5 +196,5 @@ def _bar(done: int, of: int) -> str:
     return f"{'█' * full}{'░' * (_BAR - full)}"
 
 
-def _after(why: str) -> str:
-    return f": {why}" if why else ""
+def _because(reason: str) -> str:
+    return f": {reason}" if reason else ""

@@ -1,8 +1,8 @@
-"""Colours in text, kept apart from what others wrote until the text reaches its place.
+"""Colours in text, as marks that text of others cannot contain.
 
-What is printed holds names and messages of others, so escape sequences in it are made visible. Our
-own colours are marked with a number that nobody else can know, and become escape sequences only
-where the place can show them.
+Printed text contains names and messages of others, so ``rendered`` escapes control characters in
+it. Our own colours are marks with a random number; ``rendered`` turns them into escape sequences if
+the stream can show colours.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _MARK = re.compile(f"{_OURS}([0-9;]*)m")
 
 
 class Colour(StrEnum):
-    """The colours that are used, as parameters of the sequence that selects them (ECMA-48)."""
+    """The colours in use, as parameters of the ECMA-48 sequence that selects them."""
 
     RED = "31"
     GREEN = "32"
@@ -29,26 +29,26 @@ class Colour(StrEnum):
     FAINT = "2"
 
 
-def painted(text: str, colour: Colour | None) -> str:
-    """Return the text marked to be shown in a colour, where colours are shown at all."""
+def styled(text: str, colour: Colour | None) -> str:
+    """Return the text with marks for a colour."""
     return f"{_OURS}{colour}m{text}{_OURS}0m" if colour and text else text
 
 
 def rendered(text: str, *, colour: bool) -> str:
-    """Return lines fit for a terminal: marks as colours or not at all, all else made visible."""
+    """Return lines for a terminal: marks become colours or vanish, the rest is escaped."""
     if text.isprintable():
         return text
     return "\n".join(_line(line, colour=colour) for line in text.split("\n"))
 
 
 def cells(text: str) -> int:
-    """Return how many columns of a terminal the text takes, which is one line."""
+    """Return how many columns of a terminal one line takes."""
     plain = rendered(text, colour=False)
     return len(plain) if plain.isascii() else sum(map(_cells, plain))
 
 
 def cut(text: str, columns: int) -> str:
-    """Return the text, without marks, cut to so many columns; what is cut ends in ``…``."""
+    """Return the text without marks, cut to ``columns``; a cut text ends in ``…``."""
     plain = rendered(text, colour=False)
     if cells(plain) <= columns:
         return plain
@@ -72,7 +72,7 @@ def _cells(char: str) -> int:
 
 
 def _line(line: str, *, colour: bool) -> str:
-    # Every second piece is what a mark holds.
+    # Every second piece is the content of a mark.
     pieces = _MARK.split(line)
     pieces[::2] = map(visible, pieces[::2])
     pieces[1::2] = (f"\x1b[{code}m" if colour else "" for code in pieces[1::2])

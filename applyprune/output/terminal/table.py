@@ -1,4 +1,4 @@
-"""Columns of text, as kubectl's users know them."""
+"""Tables in the style of kubectl."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ _INDENT = "    "
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], width: int | None = None) -> str:
-    """Return lines whose columns are as wide as their widest cell, three blanks between them.
+    """Return lines whose columns are as wide as their widest cell, with three spaces between them.
 
-    On a terminal of ``width`` columns the last cell, a message, is broken at blanks: below its own
-    column, or below the whole line where there is hardly room for that.
+    On a terminal of ``width`` columns wrap the last cell, a message, at spaces: in its own column,
+    or below the line if the column is narrow.
     """
-    # A cell is a cell, whatever its text holds.
+    # A cell must not contain a line end.
     lines = [[cell.replace("\n", "\\n") for cell in line] for line in (head, *rows)]
     widths = [max(cells(line[column]) for line in lines) for column in range(len(head))]
     first, *others = (_row(line, widths, width) for line in lines)
-    # Where messages stand below their lines, a heading above them would be a line of its own.
+    # If messages are below their lines, drop the heading of their column.
     return "\n".join((first.split("\n")[0], *others))
 
 
@@ -48,11 +48,15 @@ def _row(line: Sequence[str], widths: Sequence[int], width: int | None) -> str:
     return "\n".join((start.rstrip(), *below))
 
 
-def listed(events: Sequence[EntryListed]) -> str:
-    """Return the table of what an inventory lists."""
-    entries = [one.entry for one in events]
+def entry_table(events: Sequence[EntryListed]) -> str:
+    """Return the table of an inventory's entries."""
     rows = [
-        (one.ref.namespace or "-", one.ref.short, str(one.ownership), one.uid or "not confirmed")
-        for one in entries
+        (
+            entry.ref.namespace or "-",
+            entry.ref.short,
+            str(entry.ownership),
+            entry.uid or "not confirmed",
+        )
+        for entry in (event.entry for event in events)
     ]
     return table(("NAMESPACE", "OBJECT", "OWNERSHIP", "UID"), rows)

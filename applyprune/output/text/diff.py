@@ -1,7 +1,4 @@
-"""A diff for people: each object that would change as a unified diff of its YAML, and a summary.
-
-The unified diff of one object's YAML, for every format that shows one.
-"""
+"""A diff as text: the unified diff of each object's YAML, and a summary."""
 
 from __future__ import annotations
 
@@ -17,7 +14,7 @@ from applyprune.model.events import (
     Outcome,
     Started,
 )
-from applyprune.output.terminal.style import Colour, painted
+from applyprune.output.terminal.style import Colour, styled
 from applyprune.output.text.printer import TextPrinter
 
 if TYPE_CHECKING:
@@ -42,25 +39,25 @@ _SUMMARY = {
 
 
 class SummaryPrinter:
-    """Tells what is not shown as a diff, and the summary; for a program that shows the rest."""
+    """Writes problems and the summary, but no diffs: an external program shows those."""
 
-    def __init__(self, screen: OutputTarget) -> None:
-        """Take where the lines go; what no diff concerns is told as by every other verb."""
-        self._out = screen.out
-        self._text = TextPrinter(screen)
+    def __init__(self, target: OutputTarget) -> None:
+        """Take the output; problems are printed as in every other verb."""
+        self._out = target.out
+        self._text = TextPrinter(target)
         self._name = ""
         self._failed = False
-        self._compared: set[object] = set()
+        self._shown: set[object] = set()
 
     def show(self, event: Event) -> None:
-        """Write what one event is worth."""
+        """Write one event."""
         match event:
             case ObjectDiff():
-                self._compared.add(event.ref)
+                self._shown.add(event.ref)
                 self._diff(event)
             case ObjectDone(outcome=Outcome.UNCHANGED):
                 pass
-            case ObjectDone() if event.ref in self._compared:
+            case ObjectDone() if event.ref in self._shown:
                 pass
             case Finished():
                 self._finished(event)
@@ -71,74 +68,78 @@ class SummaryPrinter:
                 self._text.show(event)
 
     def close(self) -> None:
-        """Close what tells the rest."""
+        """Close the text printer."""
         self._text.close()
 
-    def _diff(self, compared: ObjectDiff) -> None:
-        """Leave it to the program."""
+    def _diff(self, diff: ObjectDiff) -> None:
+        """Do nothing: the external program shows the diff."""
 
     def _finished(self, event: Finished) -> None:
         if self._failed and not event.counts:
             return
-        counts = [f"{event.counts[one]} {_SUMMARY[one]}" for one in _SUMMARY
-                  if event.counts.get(one)]  # fmt: skip
+        counts = [
+            f"{event.counts[outcome]} {words}"
+            for outcome, words in _SUMMARY.items()
+            if event.counts.get(outcome)
+        ]
         self._out(f"{self._name}: {', '.join(counts) or 'nothing to compare'}")
         if event.problem is not None:
             self._text.show(ErrorRaised(event.problem))
 
 
 class DiffPrinter(SummaryPrinter):
-    """Writes the diff of an object as soon as it is compared, to ``out``."""
+    """Also writes the diff of each object, as soon as it is known."""
 
-    def _diff(self, compared: ObjectDiff) -> None:
-        where = f" -n {compared.ref.namespace}" if compared.ref.namespace else ""
-        origin = f" {compared.origin}" if compared.origin else ""
-        head = f"{compared.ref.short}{where} ({compared.outcome.forecast}){origin}"
-        self._out(painted(head, Colour.BOLD))
-        if compared.not_checked:
-            self._out(painted(f"# {compared.not_checked}", Colour.FAINT))
-        for line in _drift(compared):
-            self._out(painted(f"# {line}", Colour.FAINT))
-        for line in unified(compared):
-            self._out(painted(line, _COLOURS.get(line[:1])))
+    def _diff(self, diff: ObjectDiff) -> None:
+        where = f" -n {diff.ref.namespace}" if diff.ref.namespace else ""
+        origin = f" {diff.origin}" if diff.origin else ""
+        head = f"{diff.ref.short}{where} ({diff.outcome.forecast}){origin}"
+        self._out(styled(head, Colour.BOLD))
+        if diff.not_checked:
+            self._out(styled(f"# {diff.not_checked}", Colour.FAINT))
+        for line in _drift(diff):
+            self._out(styled(f"# {line}", Colour.FAINT))
+        for line in unified(diff):
+            self._out(styled(line, _COLOURS.get(line[:1])))
         self._out("")
 
 
-def _drift(compared: ObjectDiff) -> Iterator[str]:
-    if compared.drifted and not compared.drift:
-        what = "removed" if compared.before is None else "changed"
-        yield f"drift: {what} since the last apply of this very manifest"
-    for one in compared.drift:
-        # Values of a Secret are told apart by nothing that is shown.
-        values = "has changed" if one.found == one.wanted else f"is {one.found}, was {one.wanted}"
-        yield f"drift: {one.path} {values}{_who(one)}"
+def _drift(diff: ObjectDiff) -> Iterator[str]:
+    if diff.drifted and not diff.drift:
+        what = "removed" if diff.before is None else "changed"
+        yield f"drift: {what} since the last apply of this manifest"
+    for drift in diff.drift:
+        # The masks of two different values of a Secret are equal.
+        is_masked = drift.found == drift.wanted
+        values = "has changed" if is_masked else f"is {drift.found}, was {drift.wanted}"
+        yield f"drift: {drift.path} {values}{_author(drift)}"
 
 
-def _who(one: Drift) -> str:
-    told = ", ".join(part for part in (one.operation, one.time) if part)
-    return f", by {one.manager} ({told})" if one.manager else ""
+def _author(drift: Drift) -> str:
+    details = ", ".join(part for part in (drift.operation, drift.time) if part)
+    return f", by {drift.manager} ({details})" if drift.manager else ""
 
 
 _CONTEXT = 3
 _NOWHERE = "/dev/null"
 
 
-def unified(compared: ObjectDiff) -> Iterator[str]:
+def unified(diff: ObjectDiff) -> Iterator[str]:
     """Yield the lines of the unified diff of one object."""
-    # Imported here: without a change there is nothing to write.
+    # Imported here: without a change it is not needed.
     from applyprune.output.text.yaml_object import as_yaml
 
-    before, after = as_yaml(compared.before, compared.after)
-    name = f"{compared.ref.namespace}/{compared.ref.short}".lstrip("/")
+    before, after = as_yaml(diff.before, diff.after)
+    name = f"{diff.ref.namespace}/{diff.ref.short}".lstrip("/")
     old, new = (f"live/{name}" if before else _NOWHERE, f"merged/{name}" if after else _NOWHERE)
     if not (before and after):
-        # Nothing to look for: all of it comes, or goes.
+        # The whole object is created or deleted.
         sign, lines = ("+", after) if after else ("-", before)
         yield f"--- {old}"
         yield f"+++ {new}"
         yield f"@@ -{0 if after else 1},{len(before)} +{1 if after else 0},{len(after)} @@"
         yield from (sign + line for line in lines)
     elif before == after:
-        yield "  (no field changes, only who owns them)"
+        yield "  (no field changes, only field ownership)"
     else:
         yield from unified_diff(before, after, old, new, n=_CONTEXT, lineterm="")

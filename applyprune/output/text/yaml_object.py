@@ -1,7 +1,7 @@
-"""Objects as YAML text for people: stable, one thing a line, and nothing lost.
+"""Objects as YAML text for diffs: one value per line, in a fixed order, without loss.
 
-apiVersion, kind and metadata come first, every other name in the order of the alphabet, so that two
-states of one object differ only where they differ.
+apiVersion, kind and metadata come first, all other keys in alphabetical order, so that the texts of
+two states of an object differ only where the states differ.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 _FIRST = {"apiVersion": 0, "kind": 1, "metadata": 2}
 _FIRST_OF_METADATA = {"name": 0, "namespace": 1}
-# What YAML 1.1, which Kubernetes reads, takes for something else than a text.
+# Texts that YAML 1.1, which Kubernetes reads, takes for another type.
 _NO_TEXT = re.compile(r"y|n|yes|no|on|off|[-+]?\d[\d_]*(:[0-5]?\d)+(\.\d*)?", re.IGNORECASE)
-# libyaml writes a text of several lines in quotes on one when it holds any of these.
+# libyaml writes a text of several lines in quotes on one line if it contains any of these.
 _ONLY_PURE = re.compile("[\t\U00010000-\U0010ffff]| \n")
-# A text with one of these is written in quotes, by escapes: a block would lose or hide it.
+# A text with one of these is written in quotes, with escapes: a block would lose or hide it.
 _UNSAFE = re.compile("[^\t\n -~\u00a0-\u1fff\u2030-\u205e\u2070-\ud7ff\ue000-\U0010ffff]")
 
 
@@ -30,11 +30,11 @@ class _Representer(SafeRepresenter):
     """Texts of several lines as blocks, and no anchors."""
 
     def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 - ruamel's signature
-        """Return that a value is written wherever it stands."""
+        """Write every value in full, without anchors."""
         return True
 
     def represent_text(self, data: str) -> Any:
-        """Write a text so that it reads as a text."""
+        """Write a text so that YAML reads it as a text."""
         style = None
         if _UNSAFE.search(data):
             style = '"'
@@ -49,8 +49,8 @@ _Representer.add_representer(str, _Representer.represent_text)
 
 
 def as_yaml(*bodies: Mapping[str, Any] | None) -> Sequence[list[str]]:
-    """Return the lines of each body, all written in one way; of None there are none."""
-    # libyaml is three times as fast, but its blocks take less.
+    """Return the lines of each body, all in the same style; None has no lines."""
+    # libyaml is three times as fast, but it cannot write all texts as blocks.
     pure = any(_ONLY_PURE.search(text) for body in bodies for text in _blocks(body))
     yaml = YAML(typ="safe", pure=pure)
     yaml.Representer = _Representer
@@ -67,7 +67,7 @@ def _lines(yaml: YAML, body: Mapping[str, Any]) -> list[str]:
     if isinstance(ordered.get("metadata"), dict):
         ordered["metadata"] = _ordered(body["metadata"], _FIRST_OF_METADATA)
     yaml.dump(ordered, stream)
-    # Only what ends a line of YAML: a text may hold what Python takes for an end as well.
+    # Not splitlines(): it also splits at characters that do not end a line of YAML.
     return stream.getvalue().removesuffix("\n").split("\n")
 
 
@@ -76,17 +76,17 @@ def _ordered(value: Any, first: Mapping[str, int]) -> Any:
         names = sorted(value, key=lambda name: (first.get(name, len(first)), name))
         return {name: _ordered(value[name], {}) for name in names}
     if isinstance(value, list):
-        return [_ordered(one, {}) for one in value]
+        return [_ordered(item, {}) for item in value]
     return value
 
 
 def _blocks(value: Any) -> Iterator[str]:
     """Yield every text of several lines."""
     if isinstance(value, dict):
-        for one in value.values():
-            yield from _blocks(one)
+        for item in value.values():
+            yield from _blocks(item)
     elif isinstance(value, list):
-        for one in value:
-            yield from _blocks(one)
+        for item in value:
+            yield from _blocks(item)
     elif isinstance(value, str) and "\n" in value:
         yield value

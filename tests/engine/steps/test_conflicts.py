@@ -12,7 +12,7 @@ import pytest
 from applyprune.errors import InputError
 from applyprune.model.events import Outcome
 from applyprune.model.options import Adopt, DryRun
-from applyprune.output.formats.json import shape
+from applyprune.output.formats.json import event_data
 from applyprune.planning.applyset import PART_OF
 from tests.support.actors import ALICE, ARGO
 from tests.support.objects import config_map
@@ -137,7 +137,7 @@ def _conflicts(story: Story) -> dict[str, Any]:
     """Return the conflicts of the one object that has any, as programs read them, by manager."""
     found = [
         one["problem"]["conflicts"]
-        for one in map(shape, story.events)
+        for one in map(event_data, story.events)
         if one["event"] == "object" and one["problem"] is not None
     ]
     (conflicts,) = found
@@ -397,7 +397,7 @@ def test_secret_conflict_shows_neither_value(stage: Stage, api: Api) -> None:
     assert conflict["fields"] == [
         {"field": ".data.k", "path": "/data/k", "ours": "(secret)", "theirs": "(secret)"}
     ]
-    said = told + repr(story.events) + json.dumps([shape(one) for one in story.events])
+    said = told + repr(story.events) + json.dumps([event_data(one) for one in story.events])
     assert not [value for value in (*values, *encoded) if value in said]
 
 
@@ -426,7 +426,7 @@ def test_conflicts_of_an_object_are_one_problem(stage: Stage, api: Api, kubectl:
     (image,) = found["kubectl-set"]["fields"]
     assert (image["ours"], image["theirs"]) == ('"web:2"', '"web:9"')
     assert found["kubectl-set"]["time"].endswith("Z")
-    (done,) = (one for one in map(shape, story.events) if one["event"] == "object")
+    (done,) = (one for one in map(event_data, story.events) if one["event"] == "object")
     assert (done["problem"]["exitCode"], story.exit_code) == (4, 4)
     ignored = {IGNORE: '/spec/replicas,/spec/template/spec/containers[name="c"]/image'}
     assert stage.run(deployment(ignored, image="web:2", minReadySeconds=1)).exit_code == 0

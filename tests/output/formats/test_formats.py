@@ -32,7 +32,7 @@ from applyprune.model.options import DryRun, Mode
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.output.formats.github import GitHubPrinter
 from applyprune.output.formats.markdown import block, code
-from applyprune.output.printers import OutputTarget, Places, printer
+from applyprune.output.printers import OutputTarget, RepositoryPaths, printer
 from tests.support.output.parsers import JUNIT, commands
 from tests.support.output.printed import FILES, SUMMARY, printed
 from tests.support.output.schemas import complaints
@@ -63,7 +63,7 @@ def test_every_prefix_of_a_stream_is_valid(end: int) -> None:
     assert (document["finished"], document["exitCode"]) == ((True, 3) if whole else (False, None))
     junit = printed("junit", events)
     assert [str(one) for one in JUNIT.iter_errors(junit)] == []
-    assert ("has not come to its end" in junit) is not whole
+    assert ("did not finish" in junit) is not whole
     report = json.loads(printed("gitlab", events))
     assert ("applyprune/NotFinished" in {one["check_name"] for one in report}) is not whole
 
@@ -114,7 +114,7 @@ def test_unfinished_file_is_valid_and_says_so() -> None:
         (draft,) = drafts
         if form == "junit":
             assert [str(one) for one in JUNIT.iter_errors(draft)] == []
-            assert "has not come to its end" in draft
+            assert "did not finish" in draft
         elif form == "json":
             assert complaints("document", json.loads(draft)) == []
             assert json.loads(draft)["finished"] is False
@@ -315,7 +315,7 @@ PATHS = [
 @pytest.mark.parametrize(("here", "root", "given", "told"), PATHS)
 def test_paths_are_relative_to_the_repository(here: str, root: str, given: str, told: str) -> None:
     """Else no page of a commit can show them."""
-    assert Places(here, root).path(Origin(given, 1, 1)) == told
+    assert RepositoryPaths(here, root).path(Origin(given, 1, 1)) == told
 
 
 def test_end_alone_reports_its_problem() -> None:

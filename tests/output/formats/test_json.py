@@ -34,7 +34,7 @@ from applyprune.model import (
 )
 from applyprune.model.events import Outcome, Started
 from applyprune.model.options import DryRun, Mode
-from applyprune.output.formats.json import data, shape
+from applyprune.output.formats.json import data, event_data
 from applyprune.output.wire_names import EVENT_NAMES, KEYS
 from tests.support.output import stream
 from tests.support.output.printed import FILES, FOLDER, SUMMARY, printed
@@ -75,11 +75,11 @@ def test_stream_contains_every_event() -> None:
 def test_shape_has_every_field(event: events.Event) -> None:
     """By its key, beside the event's name; nothing else."""
     more = {"patch", "changes"} if isinstance(event, events.ObjectDiff) else set()
-    told = shape(event)
+    told = event_data(event)
     assert told.keys() - more == {"event", *KEYS[type(event)].values()}
     assert more <= told.keys()
     assert told["event"] == EVENT_NAMES[type(event)]
-    assert complaints("events", shape(event)) == []
+    assert complaints("events", event_data(event)) == []
 
 
 @pytest.mark.parametrize("kind", KEYS, ids=lambda one: one.__name__)
@@ -168,7 +168,7 @@ def test_event_schema_knows_every_event() -> None:
         assert complaints("events", {"event": name}) != []
     # What is not known is let be: that is the promise to readers of later versions.
     assert complaints("events", {"event": "new", "x": 1}) == []
-    more = {**shape(Started("r", Mode.APPLY, "a", "b", DryRun.OFF)), "new": 1}
+    more = {**event_data(Started("r", Mode.APPLY, "a", "b", DryRun.OFF)), "new": 1}
     assert complaints("events", more, strict=False) == []
     assert complaints("events", more) != []
 
@@ -227,5 +227,5 @@ def test_output_contains_no_secret_and_no_control_character(form: str) -> None:
 
 def test_error_classes_are_problem_kinds() -> None:
     """What ``kind`` says is a class of the one tree, so that a reader can look it up."""
-    kinds = {one["problem"]["kind"] for one in map(shape, stream.EVENTS) if one.get("problem")}
+    kinds = {one["problem"]["kind"] for one in map(event_data, stream.EVENTS) if one.get("problem")}
     assert all(issubclass(getattr(errors, kind), errors.ApplypruneError) for kind in kinds)

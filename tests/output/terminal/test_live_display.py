@@ -8,7 +8,7 @@ import time
 from applyprune.model.events import Finished, Started, Waiting
 from applyprune.model.identity import Ref
 from applyprune.model.options import DryRun, Mode
-from applyprune.output.terminal.live_display import SAY_EVERY, LiveDisplay
+from applyprune.output.terminal.live_display import LOG_INTERVAL, LiveDisplay
 from applyprune.output.terminal.terminal import Terminal
 
 STARTED = Started("r", Mode.APPLY, "web", "home", DryRun.OFF)
@@ -28,7 +28,7 @@ def test_silence_is_broken_after_a_while() -> None:
     time.sleep(0.7)
     live.show(Finished({}, 0, 0.7))
     said = stream.getvalue()
-    assert 1 <= said.count("web: looking at what is there (0:00)\n") <= 3
+    assert 1 <= said.count("web: reading the cluster (0:00)\n") <= 3
     time.sleep(0.3)
     assert stream.getvalue() == said
 
@@ -38,7 +38,11 @@ def test_wait_is_reported_when_it_lasts_and_when_it_changes() -> None:
     terminal, stream = _log()
     live = LiveDisplay(terminal)
     live.show(STARTED)
-    for elapsed, why in ((1.0, "0 of 1"), (SAY_EVERY + 1.5, "0 of 1"), (SAY_EVERY + 2.5, "0 of 1")):
+    for elapsed, why in (
+        (1.0, "0 of 1"),
+        (LOG_INTERVAL + 1.5, "0 of 1"),
+        (LOG_INTERVAL + 2.5, "0 of 1"),
+    ):
         live.show(Waiting(REF, "ready", elapsed, 60.0, why))
     assert stream.getvalue() == (
         "waiting until deployment.apps/web is ready: 0 of 1 (0:06, 0:53 left)\n"
@@ -63,4 +67,4 @@ def test_interrupted_run_says_that_it_ends() -> None:
     live.stopping()
     time.sleep(0.5)
     live.close()
-    assert stream.getvalue().count("interrupted: what is in flight is finished") == 1
+    assert stream.getvalue().count("interrupted: finishing the requests in flight") == 1

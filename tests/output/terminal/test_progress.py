@@ -52,7 +52,7 @@ def _done(*refs: Ref) -> list[Event]:
 @pytest.mark.parametrize(
     ("events", "lines"),
     [
-        ([], ["web: looking at what is there  0:10"]),
+        ([], ["web: reading the cluster  0:10"]),
         ([PLAN], ["web: applying wave 1/2 ░░░░░░░░░░░░░░░░ 0 of 4  0:10"]),
         ([PLAN, *_done(A, B)], ["web: applying wave 1/2 ████████░░░░░░░░ 2 of 4  0:10"]),
         ([PLAN, *_done(A, B, C)], ["web: applying wave 2/2 ████████████░░░░ 3 of 4  0:10"]),
@@ -103,7 +103,7 @@ def test_live_lines_show_what_is_waited_for(events: list[Event], lines: list[str
     """The stage, how much of it is done, and what is waited for, ten seconds later."""
     progress = Progress()
     for event in (STARTED, *events):
-        progress.take(event, 100.0)
+        progress.update(event, 100.0)
     assert progress.lines(110.0) == lines
 
 
@@ -114,7 +114,7 @@ def test_many_pending_objects_are_counted() -> None:
     event = Waiting(refs[0], "ready", 1.0, 60.0, "no", others, 40)
     progress = Progress()
     for one in (STARTED, event):
-        progress.take(one, 0.0)
+        progress.update(one, 0.0)
     assert progress.lines(0.0)[1:] == [
         *(f"  deployment.apps/d{at} -n shop: no" for at in range(5)),
         "  and 35 more",
@@ -125,15 +125,15 @@ def test_log_sentence_names_what_is_waited_for() -> None:
     """One line, complete by itself; equal for as long as the same is waited for."""
     progress = Progress()
     for event in (STARTED, PLAN, *_done(A, B)):
-        progress.take(event, 0.0)
+        progress.update(event, 0.0)
     assert progress.sentence(31.0) == "web: applying wave 1/2, 2 of 4 (0:31)"
-    progress.take(READY, 40.0)
+    progress.update(READY, 40.0)
     same = progress.waits_for
     assert same == "waiting until deployment.apps/a is ready: 1 of 3; and 1 more"
     assert progress.sentence(45.0) == f"{same} (0:07, 0:53 left)"
-    progress.take(replace(READY, elapsed=3.0), 41.0)
+    progress.update(replace(READY, elapsed=3.0), 41.0)
     assert progress.waits_for == same
-    progress.take(replace(READY, elapsed=4.0, reason="2 of 3"), 42.0)
+    progress.update(replace(READY, elapsed=4.0, reason="2 of 3"), 42.0)
     assert progress.waits_for != same
 
 
@@ -141,7 +141,7 @@ def test_interrupted_run_says_so() -> None:
     """On a line of its own, whatever else is going on."""
     progress = Progress(stopping=True)
     for event in (STARTED, PLAN, READY):
-        progress.take(event, 0.0)
+        progress.update(event, 0.0)
     assert progress.lines(1.0)[1] == f"  {INTERRUPTED}"
     assert len(f"  {INTERRUPTED}") < 80
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from applyprune.model.display import visible
-from applyprune.output.terminal.style import Colour, cells, cut, painted, rendered
+from applyprune.output.terminal.style import Colour, cells, cut, rendered, styled
 from applyprune.output.terminal.table import table
 from applyprune.output.terminal.terminal import Terminal
 
@@ -35,14 +35,14 @@ def test_terminal_sequences_are_made_visible(text: str, expected: str) -> None:
 
 def test_our_own_colours_are_shown_where_possible() -> None:
     """Within one line with what is made visible."""
-    text = f"web\x1b[2J {painted('created', Colour.GREEN)} \x1b[31mx"
+    text = f"web\x1b[2J {styled('created', Colour.GREEN)} \x1b[31mx"
     assert rendered(text, colour=True) == "web\\x1b[2J \x1b[32mcreated\x1b[0m \\x1b[31mx"
     assert rendered(text, colour=False) == r"web\x1b[2J created \x1b[31mx"
 
 
 def test_object_cannot_end_its_colour() -> None:
     """What is painted is text of others as well."""
-    assert rendered(painted("a\x1b[0mb", Colour.RED), colour=True) == "\x1b[31ma\\x1b[0mb\x1b[0m"
+    assert rendered(styled("a\x1b[0mb", Colour.RED), colour=True) == "\x1b[31ma\\x1b[0mb\x1b[0m"
 
 
 @given(st.text())
@@ -75,12 +75,12 @@ def test_json_stays_the_same_json(text: str) -> None:
 def test_line_is_cut_to_columns(text: str, columns: int, expected: str) -> None:
     """Wide characters take two, marks none."""
     assert cut(text, columns) == expected
-    assert cells(cut(painted(text, Colour.RED), columns)) <= columns
+    assert cells(cut(styled(text, Colour.RED), columns)) <= columns
 
 
 def test_table_holds_any_cell() -> None:
     """Columns by what is seen; a line feed in a cell makes no row."""
-    rows = [(painted("a", Colour.RED), "1"), ("猫", "2"), ("x\ny", "3")]
+    rows = [(styled("a", Colour.RED), "1"), ("猫", "2"), ("x\ny", "3")]
     assert rendered(table(("N", "V"), rows), colour=False).splitlines() == [
         "N      V",
         "a      1",

@@ -91,7 +91,7 @@ def test_created_or_deleted_object_is_shown_whole() -> None:
     ]
     assert lines(COME)[0] == [
         "namespace/shop (will be created)",
-        "# drift: removed since the last apply of this very manifest",
+        "# drift: removed since the last apply of this manifest",
         "--- /dev/null",
         "+++ merged/namespace/shop",
         "@@ -0,0 +1,1 @@",

@@ -12,10 +12,10 @@ from applyprune.model.inventory import LastRun, Ownership
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.output.printers import OutputTarget
 from applyprune.output.terminal.style import rendered
-from applyprune.output.text.status import Overview
+from applyprune.output.text.status import InspectionPrinter
 
 if TYPE_CHECKING:
-    from applyprune.output.text.status import Seen
+    from applyprune.output.text.status import InspectionEvent
 
 A = ObjectStatus(
     Ref("", "ConfigMap", "shop", "a"), current("fine"), Ownership.OWNED, 90.0, drifted=False
@@ -28,19 +28,21 @@ WEB = ApplySetListed(
 )
 
 
-def shown(*events: Seen, terminal: bool = False, width: int = 80) -> tuple[list[str], list[str]]:
+def shown(
+    *events: InspectionEvent, terminal: bool = False, width: int = 80
+) -> tuple[list[str], list[str]]:
     """Return what goes to standard output and to standard error."""
     out: list[str] = []
     err: list[str] = []
 
-    def again(text: str) -> None:
+    def redraw(text: str) -> None:
         out.extend(("AGAIN", text))
 
-    overview = Overview(
-        OutputTarget(out.append, err.append, width=width, again=again if terminal else None)
+    overview = InspectionPrinter(
+        OutputTarget(out.append, err.append, width=width, redraw=redraw if terminal else None)
     )
     for event in events:
-        overview.take(event)
+        overview.show(event)
     overview.close()
     return "\n".join(out).splitlines(), err
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from applyprune._version import __version__
-from applyprune.output.printers import OutputTarget, Places, printer
+from applyprune.output.printers import OutputTarget, RepositoryPaths, printer
 from tests.support.output.stream import EVENTS
 
 if TYPE_CHECKING:
@@ -27,14 +27,14 @@ FILES = {
 }
 SUMMARY = "stream.github.md"
 _VERSION = re.compile(rf'("(?:version|client)": ?)"{re.escape(__version__)}"')
-PLACES = Places("/repo/deploy", "/repo")
+PATHS = RepositoryPaths("/repo/deploy", "/repo")
 
 
 def printed(form: str, events: Iterable[Event] = EVENTS, summary: Path | None = None) -> str:
     """Return what a format makes of a stream, with the program's version taken out."""
     lines: list[str] = []
-    screen = OutputTarget(out=lines.append, err=lines.append, places=PLACES)
-    one = printer(form, replace(screen, summary=summary))
+    target = OutputTarget(out=lines.append, err=lines.append, repository_paths=PATHS)
+    one = printer(form, replace(target, summary=summary))
     for event in events:
         one.show(event)
     one.close()

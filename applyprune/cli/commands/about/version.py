@@ -44,7 +44,7 @@ def version(where: ClusterTarget, reporting: Reporting, client: bool) -> int:
 
         Terminal().out(version_line(*here, server=""))
         return 0
-    return reporting.follow(_asked(where, here, client=client))
+    return reporting.print_events(_asked(where, here, client=client))
 
 
 def _asked(where: ClusterTarget, here: tuple[str, str, str], *, client: bool) -> Iterator[Event]:

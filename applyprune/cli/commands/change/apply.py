@@ -83,7 +83,7 @@ def apply(
             options.wait, enabled=wait, ready_when=tuple(_rule(one) for one in ready_when)
         ),
     )
-    return reporting.follow(run_set(where, name, input_reader(paths), decided))
+    return reporting.print_events(run_set(where, name, input_reader(paths), decided))
 
 
 def _rule(text: str) -> tuple[str, str]:

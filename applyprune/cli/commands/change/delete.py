@@ -42,4 +42,6 @@ def delete(
 
     if options.dry_run is DryRun.OFF and not yes:
         ask(f"deleting the set {name}", lambda: describe(where, name))
-    return reporting.follow(run_set(where, name, no_input, replace(options, mode=Mode.DELETE)))
+    return reporting.print_events(
+        run_set(where, name, no_input, replace(options, mode=Mode.DELETE))
+    )

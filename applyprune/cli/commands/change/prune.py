@@ -53,4 +53,4 @@ def prune(
     from applyprune.cli.session import input_reader, run_set
 
     decided = replace(options, mode=Mode.PRUNE)
-    return reporting.follow(run_set(where, name, input_reader(paths), decided))
+    return reporting.print_events(run_set(where, name, input_reader(paths), decided))

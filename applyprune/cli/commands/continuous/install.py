@@ -102,14 +102,14 @@ def install(
         watched=watch_namespaces,
     )
     if prints:
-        return reporting.put(text.rstrip("\n"))
+        return reporting.print_text(text.rstrip("\n"))
     decided = replace(
         options,
         mode=Mode.APPLY,
         apply=replace(options.apply, create_namespace=True, force_conflicts=force_conflicts),
         wait=replace(options.wait, timeout=timeout, enabled=wait),
     )
-    return reporting.follow(run_set(where, SET, partial(_read, text), decided))
+    return reporting.print_events(run_set(where, SET, partial(_read, text), decided))
 
 
 def _read(text: str, *, warn: Callable[[Problem], None]) -> Input:

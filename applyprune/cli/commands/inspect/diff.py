@@ -113,7 +113,7 @@ def diff(
         text = "summary"
         events = through(events, external_diff)
     formats = tuple((text if form == "text" else form, path) for form, path in reporting.formats)
-    return replace(reporting, formats=formats).follow(events)
+    return replace(reporting, formats=formats).print_events(events)
 
 
 def judged(events: Iterable[Event], *, drift_only: bool) -> Iterator[Event]:

@@ -45,7 +45,7 @@ def explain(
       applyprune explain web deployment/web -f manifests/
       applyprune explain web configmap/old
     """
-    return reporting.follow(_judged(where, name, ref, paths))
+    return reporting.print_events(_judged(where, name, ref, paths))
 
 
 def _judged(

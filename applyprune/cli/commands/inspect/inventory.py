@@ -65,7 +65,7 @@ def list_(
       applyprune inventory list -A
       applyprune inventory list -n shop --count-ready
     """
-    return reporting.follow(_sets(where, everywhere=all_namespaces, count_ready=count_ready))
+    return reporting.print_events(_sets(where, everywhere=all_namespaces, count_ready=count_ready))
 
 
 @inventory.command()
@@ -81,7 +81,7 @@ def show(name: str, where: ClusterTarget, reporting: Reporting) -> int:
     Examples:
       applyprune inventory show web
     """
-    return reporting.follow(_listed(where, name))
+    return reporting.print_events(_listed(where, name))
 
 
 @inventory.command()
@@ -98,7 +98,7 @@ def check(name: str, where: ClusterTarget, reporting: Reporting) -> int:
       applyprune inventory check web
     """
     events = _mend(where, name, Options(dry_run=DryRun.SERVER), Ownership.ADOPTED)
-    return reporting.follow(_differing(events))
+    return reporting.print_events(_differing(events))
 
 
 @inventory.command(cls=RunCommand)
@@ -144,7 +144,7 @@ def repair(
         question = f"Make the record of the set {name} fit what is there?"
         ask(f"repairing the record of the set {name}", lambda: question)
     decided = replace(options, allow_partial=allow_partial)
-    return reporting.follow(_mend(where, name, decided, Ownership(ownership)))
+    return reporting.print_events(_mend(where, name, decided, Ownership(ownership)))
 
 
 @inventory.command(cls=RunCommand)
@@ -175,7 +175,7 @@ def orphan(
 
     select = _selected(objects, everything=everything)
     decided = replace(options, mode=Mode.ORPHAN, select=select)
-    return reporting.follow(run_set(where, name, no_input, decided))
+    return reporting.print_events(run_set(where, name, no_input, decided))
 
 
 @inventory.command(cls=RunCommand)
@@ -225,7 +225,7 @@ def move(
             leaving, joining = (Side(one.identity, one.store()) for one in sets)
             yield from hand_on(leaving, joining, decided, work.cluster.client, work.stop)
 
-    return reporting.follow(events())
+    return reporting.print_events(events())
 
 
 @inventory.command(cls=RunCommand)
@@ -258,7 +258,7 @@ def release(name: str, where: ClusterTarget, reporting: Reporting, options: Opti
                 is_active=lambda owner: _is_active(work.cluster.client, owner),
             )
 
-    return reporting.follow(events())
+    return reporting.print_events(events())
 
 
 def _is_active(cluster: KubernetesClient, owner: str) -> bool:

@@ -65,7 +65,7 @@ def status(
     asked = StatusOptions(
         drift=drift, fail_on_drift=fail_on_drift, watch=watch, wait=wait, timeout=timeout
     )
-    return reporting.follow(_surveyed(where, name, asked))
+    return reporting.print_events(_surveyed(where, name, asked))
 
 
 def _surveyed(where: ClusterTarget, name: str, asked: StatusOptions) -> Iterator[Event]:
