@@ -1,7 +1,4 @@
-"""Groups of verbs that say what a mistyped verb may have meant, as click does for options.
-
-How a verb tells what it can do: its options under headings, at the width of a terminal.
-"""
+"""The click classes of verbs and groups: options under headings, suggestions for mistyped verbs."""
 
 from __future__ import annotations
 
@@ -9,19 +6,19 @@ import click
 
 
 class SuggestingGroup(click.Group):
-    """A group that knows its verbs."""
+    """A group that suggests a verb for a mistyped one, as click does for options."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the verb that the arguments begin with; raises UsageError for one there is not."""
+        """Return the verb of the first argument; raise UsageError for an unknown verb."""
         verb = args[0]
         if not ctx.resilient_parsing and self.get_command(ctx, verb) is None and verb[:1] != "-":
             from applyprune.planning.suggest import did_you_mean
 
             verbs = self.list_commands(ctx)
-            asked = did_you_mean(verb, verbs) or f"The verbs are {', '.join(verbs)}."
-            ctx.fail(f"No such command {verb!r}. {asked}")
+            hint = did_you_mean(verb, verbs) or f"The commands are {', '.join(verbs)}."
+            ctx.fail(f"No such command {verb!r}. {hint}")
         return super().resolve_command(ctx, args)
 
 
@@ -41,28 +38,28 @@ HEADINGS: dict[str, tuple[str, ...]] = {
     "Cluster": ("namespace", "all-namespaces", "to-namespace", "context", "kubeconfig"),
     "Output": ("output", "quiet", "verbose"),
 }
-"""The headings of the help, and the long options below each; the rest goes below ``Options``."""
+"""The headings of the help, and the long options under each; the others are under ``Options``."""
 
 _REST = "Options"
 _WHOLE = 1000
 
 
 class Command(click.Command):
-    """A command whose help has its options under HEADINGS, and whose options complete."""
+    """A command whose help lists its options under HEADINGS, and whose options complete."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Read the arguments; of a line that is being typed also what the cursor is to complete."""
+        """Parse the arguments; for a completion drop a last option that still needs its value."""
         if ctx.resilient_parsing and args and self._wants_value(ctx, args[-1]):
-            # click stops reading at an option without its value, and knows no set's name then.
+            # Without its value click would stop parsing, and the set's name would be unknown.
             args = args[:-1]
         return super().parse_args(ctx, args)
 
     def _wants_value(self, ctx: click.Context, arg: str) -> bool:
-        options = (one for one in self.get_params(ctx) if isinstance(one, click.Option))
-        return any(arg in one.opts and not one.is_flag for one in options)
+        options = (param for param in self.get_params(ctx) if isinstance(param, click.Option))
+        return any(arg in option.opts and not option.is_flag for option in options)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write a section for each heading that the verb has options for, its own ones first."""
+        """Write a section for each heading that has options, with ``Options`` first."""
         sections: dict[str, list[tuple[str, str]]] = {}
         for param in self.get_params(ctx):
             record = param.get_help_record(ctx) if isinstance(param, click.Option) else None
@@ -75,12 +72,12 @@ class Command(click.Command):
 
 
 class CommandGroup(SuggestingGroup):
-    """A group of such verbs."""
+    """A group of such commands."""
 
     command_class = Command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the verbs, each with its whole first sentence: click would cut it off."""
+        """Write the verbs, each with its whole first sentence; click would shorten it."""
         verbs = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
         with formatter.section("Commands"):
             formatter.write_dl(
@@ -90,4 +87,4 @@ class CommandGroup(SuggestingGroup):
 
 def _heading(param: click.Parameter) -> str:
     names = {name.lstrip("-") for name in param.opts}
-    return next((one for one, options in HEADINGS.items() if names & set(options)), _REST)
+    return next((heading for heading, options in HEADINGS.items() if names & set(options)), _REST)

@@ -1,4 +1,4 @@
-"""The program: its verbs, each imported only when it is called, and its one way to end."""
+"""The command line: its commands, each imported only when it is called, and its exit code."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ PROGRAM = "applyprune"
 
 
 class ListedCommand(NamedTuple):
-    """A verb as the help lists it, which imports none: where it is, and its first sentence."""
+    """A command in the help: the path to import it from, and the first sentence of its help."""
 
-    where: str
-    what: str
+    path: str
+    summary: str
 
 
 VERBS: dict[str, dict[str, ListedCommand]] = {
@@ -94,39 +94,39 @@ VERBS: dict[str, dict[str, ListedCommand]] = {
         ),
     },
 }
-"""The verbs by the headings of the help; a test holds each sentence against the verb's own."""
+"""The commands under the headings of the help; a test compares each summary with the command."""
 
 
-class _Verbs(SuggestingGroup):
-    """A group whose verbs are modules, imported when they are asked for."""
+class _LazyGroup(SuggestingGroup):
+    """A group that imports the module of a command only when it is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
-        """Return the verbs in the order of the help."""
+        """Return the commands in the order of the help."""
         return [name for verbs in VERBS.values() for name in verbs]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        """Import a verb; None for one that there is not."""
+        """Import a command; return None for an unknown one."""
         listed = next((verbs[cmd_name] for verbs in VERBS.values() if cmd_name in verbs), None)
         if listed is None:
             return None
-        module, _, name = listed.where.partition(":")
+        module, _, name = listed.path.partition(":")
         command = getattr(import_module(module), name)
         return command if isinstance(command, click.Command) else None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        """Write the verbs under their headings, and import none of them."""
+        """Write the commands under their headings without importing them."""
         widest = max(len(name) for verbs in VERBS.values() for name in verbs)
         for heading, verbs in VERBS.items():
             with formatter.section(heading):
-                # One column for all sections: click would align each by itself.
-                rows = [(name.ljust(widest), one.what) for name, one in verbs.items()]
+                # One width for all sections: click would align each section separately.
+                rows = [(name.ljust(widest), listed.summary) for name, listed in verbs.items()]
                 formatter.write_dl(rows)
 
 
-@click.group(cls=_Verbs, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, "--version", prog_name=PROGRAM)
 def cli() -> None:
-    """Make a Kubernetes cluster match a set of YAML: apply it, record it, prune what left it.
+    """Make a Kubernetes cluster match a set of YAML: apply, record, prune what left the set.
 
     \b
     Examples:
@@ -140,10 +140,10 @@ def cli() -> None:
 
 def main() -> NoReturn:
     """Run the command line and exit with a code of docs/reference/exit-codes.md."""
-    if sys.stdout is None or sys.stderr is None:  # closed by whoever started us
-        nowhere = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115
-        sys.stdout, sys.stderr = sys.stdout or nowhere, sys.stderr or nowhere
-    sys.exit(ended(_code))
+    if sys.stdout is None or sys.stderr is None:  # closed by the parent process
+        null = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115
+        sys.stdout, sys.stderr = sys.stdout or null, sys.stderr or null
+    sys.exit(exit_code_of(_code))
 
 
 def _code() -> int:
@@ -152,65 +152,64 @@ def _code() -> int:
     return code if isinstance(code, int) else 0
 
 
-def ended(work: Callable[[], int]) -> int:
-    """Return the exit code that some work ends with; whatever it raises is told in a few lines."""
+def exit_code_of(work: Callable[[], int]) -> int:
+    """Run ``work`` and return the exit code; print what it raises in a few lines."""
     try:
         return work()
     except click.ClickException as error:
-        _say(_of_call(error))
+        _print_error(_usage_text(error))
         return 2
     except click.Abort:
-        _say("aborted")
+        _print_error("aborted")
         return 130
     except KeyboardInterrupt:
-        _say("interrupted")
+        _print_error("interrupted")
         return 130
     except ApplypruneError as error:
         from applyprune.output.text.problem_text import problem_text
 
         for problem in problems_of(error):
-            _say(problem_text("error", problem))
+            _print_error(problem_text("error", problem))
         return error.exit_code
     except BrokenPipeError:
-        # Whoever read our help has read enough; a run's output never gets here.
-        _silence()
+        # The reader of our help has read enough. A run handles this error itself.
+        _discard_stdout()
         return 0
-    except Exception as error:  # noqa: BLE001  # the last resort: nobody else catches it
-        from applyprune.cli.crash import details, words_of
+    except Exception as error:  # noqa: BLE001  # the last resort
+        from applyprune.cli.crash import describe_error, details
 
-        words, code = words_of(error)
-        _say(f"{details(error)}error: {words}")
+        message, code = describe_error(error)
+        _print_error(f"{details(error)}error: {message}")
         if isinstance(error, OSError):
-            _silence()
+            _discard_stdout()
         return code
 
 
-def _of_call(error: click.ClickException) -> str:
-    """Return what is wrong with a call, in the form of all other errors; or the help, unasked."""
+def _usage_text(error: click.ClickException) -> str:
+    """Return the text of a wrong call, in the form of all other errors; or the help."""
     ctx = getattr(error, "ctx", None)
     if ctx is None or isinstance(error, getattr(click.exceptions, "NoArgsIsHelpError", ())):
-        shown = StringIO()
-        error.show(shown)
-        return shown.getvalue().rstrip("\n")
+        text = StringIO()
+        error.show(text)
+        return text.getvalue().rstrip("\n")
     from applyprune.model.problem import Problem, ProblemKind
     from applyprune.output.text.problem_text import problem_text
 
-    # Click sets choices below one another, by tabs.
-    words = " ".join(error.format_message().split())
+    # click puts each choice on a line of its own, with tabs.
+    message = " ".join(error.format_message().split())
+    message = f"{message[:1].lower()}{message[1:]}"
     usage = " ".join(ctx.get_usage().split())
-    hint = f"{usage}\nAll about it: {ctx.command_path} --help"
-    return problem_text(
-        "error", Problem(ProblemKind.USAGE_ERROR, f"{words[:1].lower()}{words[1:]}", hint=hint)
-    )
+    hint = f"{usage}\nSee: {ctx.command_path} --help"
+    return problem_text("error", Problem(ProblemKind.USAGE_ERROR, message, hint=hint))
 
 
-def _say(words: str) -> None:
+def _print_error(text: str) -> None:
     from applyprune.output.terminal.terminal import Terminal
 
-    Terminal().err(words)
+    Terminal().err(text)
 
 
-def _silence() -> None:
-    """Let Python's last flush of what could not be written find a place that takes all."""
+def _discard_stdout() -> None:
+    """Let Python's flush at exit write to /dev/null, so that it does not fail again."""
     with suppress(OSError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

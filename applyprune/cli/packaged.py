@@ -1,4 +1,4 @@
-"""The files that applyprune carries beside its code: the demo's manifests, and ``deploy/``."""
+"""The files that applyprune contains beside its code: the demo's manifests, and ``deploy/``."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ _CHECKOUT = {"demo": "fixtures/demo", "deploy": "deploy"}
 
 
 def packaged_folder(name: str) -> Path:
-    """Return the folder ``demo`` or ``deploy``: a wheel's ``applyprune/_data``, or the checkout's.
+    """Return the folder ``demo`` or ``deploy``, from ``applyprune/_data`` or from the checkout.
 
-    Raises UsageError when there is neither.
+    Raises UsageError if neither exists.
     """
-    places = (_PACKAGE / "_data" / name, _PACKAGE.parent / _CHECKOUT[name])
-    for place in places:
-        if place.is_dir():
-            return place
+    folders = (_PACKAGE / "_data" / name, _PACKAGE.parent / _CHECKOUT[name])
+    for folder in folders:
+        if folder.is_dir():
+            return folder
     raise UsageError(
-        f"the folder {name!r} that applyprune came with is missing",
-        reason=f"looked at {places[0]} and {places[1]}",
+        f"the folder {name!r} of the installation is missing",
+        reason=f"neither {folders[0]} nor {folders[1]} exists",
         hint="Install applyprune again.",
     )

@@ -1,7 +1,4 @@
-"""One call of the command line on the API: the cluster it is about, signals, a question.
-
-The question that stands before what cannot be taken back.
-"""
+"""One call of the command line on the API: the connection, signals, and confirmation."""
 
 from __future__ import annotations
 
@@ -35,32 +32,32 @@ if TYPE_CHECKING:
 
 
 class InputReader(Protocol):
-    """What reads a verb's input; it tells what should be known of it."""
+    """Reads a verb's input, and warns about it."""
 
     def __call__(self, *, warn: Callable[[Problem], None]) -> Input:
-        """Raise InputError for what cannot be read."""
+        """Return the input; raise InputError if it cannot be read."""
 
 
-def connection_to(where: ClusterTarget) -> ClusterConnection:
-    """Return a connection to the cluster; raises UsageError if its context is not the expected."""
+def connection_to(cluster_target: ClusterTarget) -> ClusterConnection:
+    """Return a connection to the cluster; raise UsageError if it is not the expected context."""
     cluster = connect(
-        where.context,
-        kubeconfig=where.kubeconfig,
-        namespace=where.namespace,
-        trace=where.listener.trace if where.listener else None,
+        cluster_target.context,
+        kubeconfig=cluster_target.kubeconfig,
+        namespace=cluster_target.namespace,
+        trace=cluster_target.listener.trace if cluster_target.listener else None,
     )
-    if where.expected not in {"", cluster.context}:
+    if cluster_target.expected not in {"", cluster.context}:
         raise UsageError(
             f"the context in use is {cluster.context or 'none'}, and the configuration is for "
-            f"{where.expected}",
-            hint=f"Give --context {where.expected}, or name another one if that is meant.",
+            f"{cluster_target.expected}",
+            hint=f"Give --context {cluster_target.expected}, or another context on purpose.",
         )
     return cluster
 
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """What one call works with: its cluster, and the stop that a signal requests."""
+    """The connection of one call, and the cancellation that a signal requests."""
 
     cluster: ClusterConnection
     stop: Cancellation
@@ -71,19 +68,19 @@ class Session:
 
 
 @contextmanager
-def open_session(where: ClusterTarget) -> Iterator[Session]:
-    """Yield what a run needs; SIGINT and SIGTERM ask it to stop meanwhile."""
-    with connection_to(where) as cluster, stopping(where) as stop:
+def open_session(cluster_target: ClusterTarget) -> Iterator[Session]:
+    """Yield what a run needs; meanwhile SIGINT and SIGTERM request its cancellation."""
+    with connection_to(cluster_target) as cluster, cancel_on_signals(cluster_target) as stop:
         yield Session(cluster, stop)
 
 
 def input_reader(paths: Sequence[str | Overlay]) -> InputReader:
-    """Return what reads these paths, ``-`` from standard input."""
+    """Return a reader of these paths; ``-`` is standard input."""
     return partial(load, *paths)
 
 
 def read_input(read: InputReader) -> Generator[Event, None, Input]:
-    """Read the input, and yield what there is to be said of it."""
+    """Read the input, and yield its warnings."""
     warnings: list[Problem] = []
     try:
         given = read(warn=warnings.append)
@@ -95,7 +92,7 @@ def read_input(read: InputReader) -> Generator[Event, None, Input]:
 
 
 def no_input(*, warn: Callable[[Problem], None]) -> Input:
-    """Return the input of a verb that reads none."""
+    """Return an empty input, for a verb that reads none."""
     from applyprune.sources import Input
 
     del warn
@@ -103,23 +100,23 @@ def no_input(*, warn: Callable[[Problem], None]) -> Input:
 
 
 def run_set(
-    where: ClusterTarget, name: str, read: InputReader, options: Options
+    cluster_target: ClusterTarget, name: str, read: InputReader, options: Options
 ) -> Iterator[Event]:
-    """Read the input, run once, and yield what happens."""
+    """Read the input, run once, and yield the events."""
     given = yield from read_input(read)
-    with open_session(where) as work:
-        yield from work.applyset(name).iter_run(given, options, cancellation=work.stop)
+    with open_session(cluster_target) as session:
+        yield from session.applyset(name).iter_run(given, options, cancellation=session.stop)
 
 
 @contextmanager
-def stopping(where: ClusterTarget) -> Iterator[Cancellation]:
-    """Yield a stop that the first SIGINT or SIGTERM requests; the second one exits at once."""
+def cancel_on_signals(cluster_target: ClusterTarget) -> Iterator[Cancellation]:
+    """Yield a cancellation: the first SIGINT or SIGTERM requests it, the second exits at once."""
     stop = Cancellation()
 
     def on_signal(number: int, frame: FrameType | None) -> None:
         del frame
-        if where.listener is not None:
-            where.listener.stopping(at_once=stop.requested)
+        if cluster_target.listener is not None:
+            cluster_target.listener.stopping(at_once=stop.requested)
         if stop.requested:
             os._exit(128 + number)
         stop.request(number)
@@ -134,27 +131,27 @@ def stopping(where: ClusterTarget) -> Iterator[Cancellation]:
             signal.signal(number, handler)
 
 
-def describe(where: ClusterTarget, name: str) -> str:
-    """Return the question that stands before the deletion of a whole set."""
-    with connection_to(where) as cluster:
+def delete_question(cluster_target: ClusterTarget, name: str) -> str:
+    """Return the question to ask before a whole set is deleted."""
+    with connection_to(cluster_target) as cluster:
         inventory = ApplySet(name, cluster=cluster).inventory()
     count = len(inventory.entries)
     place = f"(namespace {cluster.namespace}, server {cluster.server})"
     if not count:
-        return f"Delete the set {name}, which lists no object {place}?"
+        return f"Delete the set {name}, which contains no objects {place}?"
     objects = "one object" if count == 1 else f"{count} objects"
     return f"Delete the {objects} of the set {name} {place}?"
 
 
-def ask(doing: str, question: Callable[[], str]) -> None:
-    """Return when the user says yes on the terminal; the question goes to standard error.
+def confirm(doing: str, question: Callable[[], str]) -> None:
+    """Ask the user on the terminal, by standard error; return only after a yes.
 
-    Raises UsageError where there is no terminal to ask on, and click.Abort for a no.
+    Raises UsageError if there is no terminal, and click.Abort after a no.
     """
     if sys.stdin is None or not sys.stdin.isatty():
         raise UsageError(
-            f"{doing} needs a yes",
+            f"{doing} needs confirmation",
             reason="there is no terminal to ask on",
-            hint="Add --yes, or look first with --dry-run.",
+            hint="Add --yes, or try --dry-run first.",
         )
     click.confirm(visible(question()), abort=True, err=True)

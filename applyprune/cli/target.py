@@ -1,4 +1,4 @@
-"""Which cluster and namespace one call is about."""
+"""The cluster and the namespace of one call."""
 
 from __future__ import annotations
 
@@ -10,26 +10,24 @@ if TYPE_CHECKING:
 
 
 class Listener(Protocol):
-    """What is told of each request, and of a signal."""
+    """Receives each request, and a signal."""
 
     @property
     def trace(self) -> Callable[[str], None] | None:
-        """Return what takes a line for each request, None where none is asked for."""
+        """Return what prints a line for each request, or None."""
 
     def stopping(self, *, at_once: bool) -> None:
-        """Hear that a signal ends the run; ``at_once`` when there is no time for anything else."""
+        """Take note that a signal ends the run; ``at_once`` if the process exits now."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterTarget:
-    """What the user said about the cluster; every part may be empty.
-
-    ``listener`` is told of what happens below the run, where the verb has one. ``expected`` is the
-    context that must be the one in use, by the word of a configuration.
-    """
+    """The options that choose a cluster; each may be empty."""
 
     kubeconfig: str
     context: str
     namespace: str
     listener: Listener | None = None
+    """Receives requests and signals, if the verb reports them."""
     expected: str = ""
+    """The context that a configuration requires."""

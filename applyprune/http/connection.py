@@ -216,12 +216,12 @@ class DeadlineHTTPSConnectionPool(HTTPSConnectionPool):
 def _in_thread(
     work: Callable[[], _Result], discard: Callable[[_Result], None], limit: float
 ) -> _Result:
-    """Return the result of ``work``, run in a thread that is abandoned after ``limit`` seconds.
+    """Return the result of ``work``, run in a thread, after at most ``limit`` seconds.
 
-    Raises TimeoutError then, or Stopped; ``discard`` gets a result that comes too late.
+    Raises TimeoutError or Stopped without waiting for the thread; ``discard`` then gets its result.
     """
     outcome: queue.SimpleQueue[_Result | Exception] = queue.SimpleQueue()
-    given_up = threading.Event()
+    caller_left = threading.Event()
 
     def discard_late() -> None:
         with contextlib.suppress(queue.Empty):
@@ -234,21 +234,21 @@ def _in_thread(
             outcome.put(work())
         except Exception as error:  # noqa: BLE001 -- carried to the caller's thread
             outcome.put(error)
-        if given_up.is_set():
+        if caller_left.is_set():
             discard_late()
 
     threading.Thread(target=run, name="connect", daemon=True).start()
     try:
-        result = _awaited(outcome, limit)
+        result = _wait_for(outcome, limit)
     finally:
-        given_up.set()
+        caller_left.set()
         discard_late()
     if isinstance(result, Exception):
         raise result
     return result
 
 
-def _awaited(outcome: queue.SimpleQueue[_Result | Exception], limit: float) -> _Result | Exception:
+def _wait_for(outcome: queue.SimpleQueue[_Result | Exception], limit: float) -> _Result | Exception:
     ends = time.monotonic() + limit
     while True:
         wait = min(_current.get().next_wait(), max(0.0, ends - time.monotonic()))

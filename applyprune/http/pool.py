@@ -1,8 +1,6 @@
-"""Pools of connections with deadlines, direct or through a proxy.
+"""Open connection pools with deadlines, choose the proxy, and describe connection errors.
 
-Choose the proxy from the environment, by the rules of Go's net/http and so of kubectl.
-
-Describe connection errors in words.
+The proxy comes from the environment, by the rules of Go's net/http, which kubectl follows.
 """
 
 from __future__ import annotations
@@ -34,10 +32,10 @@ if TYPE_CHECKING:
 
 
 def open_pools(proxy: str, **options: Any) -> PoolManager:
-    """Return pools for any server, through ``proxy`` unless it is empty; nothing is connected yet.
+    """Return pools for any server, through ``proxy`` unless it is empty; do not connect yet.
 
-    ``options`` are urllib3's. Use the pools inside ``deadline.one_try``. Raises AccessError for an
-    invalid proxy.
+    ``options`` are those of urllib3. Use the pools inside ``connection.one_try``. Raises
+    AccessError for an invalid proxy.
     """
     options["socket_options"] = socket_options()
     manager = _through(proxy, options) if proxy else PoolManager(1, **options)
@@ -52,7 +50,7 @@ def _through(proxy: str, options: dict[str, Any]) -> ProxyManager:
     parts = urlsplit(proxy)
     if parts.scheme not in {"http", "https"} or not parts.hostname:
         raise AccessError(
-            f"proxies of the kind {parts.scheme[:20]!a} are not supported",
+            f"unsupported proxy scheme {parts.scheme[:20]!a}",
             hint="proxy-url and HTTPS_PROXY must be an http:// or https:// URL.",
         )
     headers = None
@@ -118,9 +116,9 @@ def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
         return None
 
 
-# Transient errors. The first that fits an error or one of its causes gives the message, and whether
-# the server seems to be unreachable.
-_PASSING: tuple[tuple[type[Exception] | tuple[type[Exception], ...], str, bool], ...] = (
+# Transient errors. The first one that matches an error or one of its causes gives the message, and
+# whether the server seems to be unreachable.
+_TRANSIENT: tuple[tuple[type[Exception] | tuple[type[Exception], ...], str, bool], ...] = (
     (NameResolutionError, "the name of {server} cannot be resolved", True),
     (ConnectTimeoutError, "{server} cannot be reached: the connection timed out", True),
     (ConnectionRefusedError, "connection refused by {server}", True),
@@ -137,16 +135,16 @@ def causes(error: BaseException) -> tuple[BaseException, ...]:
     return tuple(_causes(error))
 
 
-def described(error: BaseException, *, server: str, seconds: float) -> tuple[str, bool]:
-    """Return what happened, and whether the server seems to be unreachable.
+def describe_error(error: BaseException, *, server: str, seconds: float) -> tuple[str, bool]:
+    """Return a message for the error, and whether the server seems to be unreachable.
 
-    ``seconds`` is how long a response was awaited.
+    ``seconds`` is the time limit of the response.
     """
     # A refused connection is also a NewConnectionError, which is a kind of ConnectTimeoutError.
     found = [cause for cause in _causes(error) if type(cause) is not NewConnectionError]
-    for kinds, what, unreachable in _PASSING:
+    for kinds, message, unreachable in _TRANSIENT:
         if any(isinstance(cause, kinds) for cause in found):
-            return what.format(server=server, seconds=f"{seconds:.3g}"), unreachable
+            return message.format(server=server, seconds=f"{seconds:.3g}"), unreachable
     for cause in found:
         if isinstance(cause, OSError) and cause.strerror:
             return f"the connection to {server} broke: {cause.strerror}", False

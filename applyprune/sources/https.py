@@ -121,7 +121,7 @@ def _follow(url: str, where: Origin, limit: int, warn: Warn) -> Source | InputEr
 
 def _fault(error: Exception, host: str) -> InputError:
     """Return the error for a broken connection to a host."""
-    from applyprune.http.pool import causes, described
+    from applyprune.http.pool import causes, describe_error
 
     for cause in causes(error):
         if isinstance(cause, ssl.SSLCertVerificationError):
@@ -130,7 +130,7 @@ def _fault(error: Exception, host: str) -> InputError:
                 reason=cause.verify_message,
                 hint="Add its CA to the system's CAs, or to the file in SSL_CERT_FILE.",
             )
-    reason, _ = described(error, server=host, seconds=TIMEOUT)
+    reason, _ = describe_error(error, server=host, seconds=TIMEOUT)
     return InputError("cannot be read", reason=reason)
 
 

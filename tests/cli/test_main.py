@@ -12,7 +12,7 @@ import click
 import pytest
 
 from applyprune.cli.command import HEADINGS
-from applyprune.cli.main import VERBS, cli, ended
+from applyprune.cli.main import VERBS, cli, exit_code_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -64,7 +64,7 @@ def test_help_groups_options_under_headings() -> None:
 def test_help_lists_each_verb_with_its_own_summary() -> None:
     """It is written down once more so that ``--help`` need not import them."""
     context = click.Context(cli)
-    said = {name: one.what for below in VERBS.values() for name, one in below.items()}
+    said = {name: one.summary for below in VERBS.values() for name, one in below.items()}
     is_so = {}
     for name in cli.list_commands(context):
         command = cli.get_command(context, name)
@@ -101,12 +101,12 @@ def test_invalid_call_names_the_mistake(
     line: str, told: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """It has the form of every other error, and where to read on."""
-    assert ended(lambda: cli.main(line.split(), "applyprune", standalone_mode=False)) == 2
+    assert exit_code_of(lambda: cli.main(line.split(), "applyprune", standalone_mode=False)) == 2
     verb = f"applyprune {line.split(maxsplit=1)[0]}".removesuffix(" aply")
     error, usage, more = capsys.readouterr().err.splitlines()
     assert error.startswith(f"error: {told}")
     assert usage.startswith(f"  Usage: {verb} [OPTIONS]")
-    assert more == f"  All about it: {verb} --help"
+    assert more == f"  See: {verb} --help"
 
 
 def test_help_loads_no_verb() -> None:
@@ -148,11 +148,11 @@ class Interrupting:
 sys.meta_path.insert(0, Interrupting())
 """
     (tmp_path / "sitecustomize.py").write_text(hook, encoding="utf-8")
-    ended = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-m", "applyprune", "--help"],
         env={**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{Path(__file__).parents[2]}"},
         capture_output=True,
         text=True,
         check=False,
     )
-    assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "")
+    assert (process.returncode, process.stdout, process.stderr) == (130, "", "")

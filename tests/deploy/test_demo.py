@@ -18,6 +18,6 @@ def test_demo_shows_the_life_of_a_bundle(binaries: Binaries) -> None:
     assert binaries.program.exists()
     told = applyprune("demo", "--controller", kubeconfig="/nowhere")
     assert told.code == 0, told
-    assert "All of it went as told." in told.out
+    assert "Demo finished." in told.out
     for word in ("Changed", "refused", "approved", "Deleted"):
         assert word in told.out

@@ -126,7 +126,7 @@ def test_invalid_image_is_refused() -> None:
     """A text goes into YAML only when it is a name."""
     with pytest.raises(UsageError, match="cannot name"):
         installation(DEPLOY, image="a b")
-    with pytest.raises(UsageError, match="an empty value for --image"):
+    with pytest.raises(UsageError, match="empty value for --image"):
         cli.main(["install", "--print", "--image", ""], standalone_mode=False)
 
 

@@ -112,7 +112,7 @@ def test_external_diff_program_shows_the_differences(
     assert list((tmp_path / "tmp").iterdir()) == []
     monkeypatch.setenv("CODE", "2")
     failed = call("diff", folder, plane, namespace)
-    assert (failed.code, "ended with 2" in failed.err) == (3, True)
+    assert (failed.code, "failed with exit code 2" in failed.err) == (3, True)
     assert call("diff", folder, plane, namespace, "--external-diff", "./nowhere").code == 2
     assert call("diff", folder, plane, namespace, "--external-diff", "diff ;rm").code == 2
 

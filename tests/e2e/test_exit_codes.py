@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from applyprune.cli.crash import BUG
-from applyprune.cli.main import ended
+from applyprune.cli.main import exit_code_of
 from tests.support.actors import ALICE
 from tests.support.command import Ended, applyprune, start
 from tests.support.fault_proxy import Exchange, FaultProxy
@@ -216,7 +216,7 @@ def test_full_standard_output_is_an_error(shop: Shop) -> None:
 ACCIDENTS: dict[str, tuple[Exception, int, str]] = {
     "a mistake": (ValueError("hunter2"), BUG, "ValueError at "),
     "too deep": (RecursionError("hunter2"), BUG, "RecursionError at "),
-    "no memory": (MemoryError(), 3, "the memory is used up"),
+    "no memory": (MemoryError(), 3, "out of memory"),
     "a full disk": (OSError(28, "No space left on device"), 3, "No space left on device"),
 }
 
@@ -231,7 +231,7 @@ def test_unforeseen_error_is_reported_as_a_bug(
     def work() -> int:
         raise error
 
-    assert ended(work) == code
+    assert exit_code_of(work) == code
     said = capsys.readouterr().err
     assert words in said
     assert "hunter2" not in said
@@ -248,5 +248,5 @@ def test_traceback_is_shown_on_request(
     def work() -> int:
         raise error
 
-    assert ended(work) == BUG
+    assert exit_code_of(work) == BUG
     assert "Traceback (most recent call last)" in capsys.readouterr().err

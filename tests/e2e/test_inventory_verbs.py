@@ -96,8 +96,8 @@ def test_move_reaches_another_namespace(desk: Desk, api: Api) -> None:
 
 # What is typed after the verb, and what the error says.
 WRONG = {
-    "neither names nor all": (("web", "shop"), "name the objects, as KIND/NAME, or say --all"),
-    "names and all": (("web", "shop", "configmap/a", "--all"), "or say --all"),
+    "neither names nor all": (("web", "shop"), "name the objects as KIND/NAME, or give --all"),
+    "names and all": (("web", "shop", "configmap/a", "--all"), "or give --all"),
     "itself": (("web", "web", "--all"), "a set cannot be moved into itself"),
     "not listed": (("web", "shop", "configmap/x"), "the set web does not list configmap/x"),
     "no such set": (("nothing", "shop", "--all"), "there is no set nothing in namespace"),
@@ -168,8 +168,8 @@ def test_check_and_repair_find_and_mend(desk: Desk, kubectl: Kubectl) -> None:
 
     refused = desk("repair", "web")
     assert (refused.code, refused.out) == (2, "")
-    assert "repairing the record of the set web needs a yes" in refused.err
-    assert "Add --yes, or look first with --dry-run." in refused.err
+    assert "repairing the inventory of the set web needs confirmation" in refused.err
+    assert "Add --yes, or try --dry-run first." in refused.err
     dry = desk("repair", "web", "--dry-run")
     assert (dry.code, _said(dry.out)) == (0, [told, "web: 1 mismatch (server dry run)"])
     assert desk("check", "web").code == 1

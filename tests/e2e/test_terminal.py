@@ -84,10 +84,10 @@ def test_narrowed_window_keeps_no_live_lines(plane: Plane, namespace: str, tmp_p
                 time.sleep(0.3)
                 assert terminal.screen().count("\n") == 0, terminal.screen()
             terminal.press("C-c")
-            terminal.wait(lambda one: "\n  interrupted: what is" in one)
+            terminal.wait(lambda one: "\n  interrupted: finishing" in one)
             go_on.set()
             screen = terminal.wait(is_idle)
-            assert screen.startswith("error: interrupted\n  Run the same command again")
+            assert screen.startswith("error: interrupted\n  Run the same")
             assert "applying" not in screen
     assert (tmp_path / "data").read_text().startswith("configmap/a created\nweb: 1 created in ")
 

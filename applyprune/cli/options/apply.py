@@ -1,4 +1,4 @@
-"""Options of ``apply``, and of ``diff``, which tells what it would do."""
+"""The options of ``apply``, which ``diff`` shares."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from applyprune.cli.options.combine import with_options
-from applyprune.cli.options.run_options import is_said
+from applyprune.cli.options.run_options import is_given
 from applyprune.errors import UsageError
 from applyprune.model.options import Adopt
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def apply_options(verb: Callable[..., Any]) -> Callable[..., Any]:
-    """Add what decides about what is applied; it becomes part of the verb's ``options``."""
+    """Add the options of the apply; they become part of the verb's ``options``."""
 
     @wraps(verb)
     def command(
@@ -34,10 +34,10 @@ def apply_options(verb: Callable[..., Any]) -> Callable[..., Any]:
         reapply_all: bool,
         **others: Any,
     ) -> Any:
-        if options.apply.selector and prune and is_said("prune"):
+        if options.apply.selector and prune and is_given("prune"):
             raise UsageError(
                 "--prune and --selector exclude each other",
-                reason="what the selector leaves out would look like what has left the set",
+                reason="the objects that the selector omits would look as if they had left the set",
                 hint="Prune in a run without --selector.",
             )
         decided = replace(
@@ -45,7 +45,7 @@ def apply_options(verb: Callable[..., Any]) -> Callable[..., Any]:
             apply=replace(
                 options.apply,
                 adopt=Adopt(adopt),
-                take_over=frozenset(_not_ours(take_over)),
+                take_over=frozenset(_not_of_sets(take_over)),
                 force_conflicts=force_conflicts,
                 recreate=recreate,
                 create_namespace=create_namespace,
@@ -57,7 +57,9 @@ def apply_options(verb: Callable[..., Any]) -> Callable[..., Any]:
 
     return with_options(
         command,
-        click.option("--reapply-all", is_flag=True, help="Send every object, changed or not."),
+        click.option(
+            "--reapply-all", is_flag=True, help="Send every object, even an unchanged one."
+        ),
         click.option(
             "--create-namespace",
             is_flag=True,
@@ -82,7 +84,7 @@ def apply_options(verb: Callable[..., Any]) -> Callable[..., Any]:
         ),
         click.option(
             "--adopt",
-            type=click.Choice([str(one) for one in Adopt]),
+            type=click.Choice([str(adopt) for adopt in Adopt]),
             default=str(Adopt.UNOWNED),
             show_default=True,
             help="Which existing objects the set may adopt.",
@@ -96,12 +98,12 @@ def apply_options(verb: Callable[..., Any]) -> Callable[..., Any]:
     )
 
 
-def _not_ours(managers: tuple[str, ...]) -> tuple[str, ...]:
+def _not_of_sets(managers: tuple[str, ...]) -> tuple[str, ...]:
     from applyprune.planning.applyset import MANAGERS
 
-    if others := sorted(one for one in managers if one.startswith(MANAGERS)):
+    if of_sets := sorted(manager for manager in managers if manager.startswith(MANAGERS)):
         raise UsageError(
-            f"{others[0]} is the field manager of a set",
+            f"{of_sets[0]} is the field manager of a set",
             hint="--adopt=all takes objects from another set.",
         )
     return managers

@@ -1,4 +1,4 @@
-"""The options that find the cluster."""
+"""The options that choose the cluster and the namespace."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from click.core import ParameterSource
 
 from applyprune.cli.options.combine import with_options
 from applyprune.cli.options.completion import CONTEXT, FILE, NAMESPACE
-from applyprune.cli.options.config_defaults import used
+from applyprune.cli.options.config_defaults import config_in_use
 from applyprune.cli.target import ClusterTarget
 from applyprune.errors import UsageError
 
@@ -21,30 +21,30 @@ F = TypeVar("F", bound="Callable[..., Any]")
 
 
 def not_empty(ctx: click.Context, param: click.Parameter, value: str) -> str:
-    """Return what an option says; raises UsageError where the command line says nothing by it.
+    """Return an option's value; raise UsageError if the command line gives an empty one.
 
-    The default in its place would be another cluster or namespace than the script meant.
+    The default could be another cluster or namespace than the script meant.
     """
-    said = ctx.get_parameter_source(str(param.name)) is ParameterSource.COMMANDLINE
-    if not value and said and not ctx.resilient_parsing:
+    is_given = ctx.get_parameter_source(str(param.name)) is ParameterSource.COMMANDLINE
+    if not value and is_given and not ctx.resilient_parsing:
         raise UsageError(
-            f"an empty value for {param.opts[-1]}", hint="Is a variable of the script not set?"
+            f"empty value for {param.opts[-1]}", hint="Is a variable of the script not set?"
         )
     return value
 
 
 def namespace_name(ctx: click.Context, param: click.Parameter, value: str) -> str:
-    """Return the namespace that an option names; raises UsageError for what can name none."""
+    """Return the namespace of an option; raise BadParameter for an invalid name."""
     if not_empty(ctx, param, value) and not ctx.resilient_parsing:
         from applyprune.model.identity import is_dns_label
 
         if not is_dns_label(value):
-            raise click.BadParameter(f"{value!r} cannot name a namespace", ctx, param)
+            raise click.BadParameter(f"{value!r} is not a valid namespace name", ctx, param)
     return value
 
 
 def namespaces_option(what: str) -> Callable[[F], F]:
-    """Return --watch-namespaces, of which the help says ``what`` they are; the verb gets names."""
+    """Return --watch-namespaces with the help text ``what``; the verb gets the names."""
     return click.option(
         "--watch-namespaces",
         metavar="NS,…",
@@ -57,17 +57,18 @@ def _namespace_names(
     ctx: click.Context, param: click.Parameter, value: str | None
 ) -> tuple[str, ...]:
     names = () if value is None else value.split(",")
-    return tuple(namespace_name(ctx, param, one.strip()) for one in names)
+    return tuple(namespace_name(ctx, param, name.strip()) for name in names)
 
 
 def cluster_options(verb: Callable[..., Any]) -> Callable[..., Any]:
-    """Add what finds the cluster; the verb gets it as ``where``."""
+    """Add the options that choose the cluster; the verb gets them as ``cluster_target``."""
 
     @wraps(verb)
     def command(kubeconfig: str, context: str, namespace: str, **others: Any) -> Any:
-        expected = "" if context else used().context
+        expected = "" if context else config_in_use().context
         return verb(
-            where=ClusterTarget(kubeconfig, context, namespace, expected=expected), **others
+            cluster_target=ClusterTarget(kubeconfig, context, namespace, expected=expected),
+            **others,
         )
 
     return with_options(

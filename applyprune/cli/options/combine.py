@@ -1,4 +1,4 @@
-"""Putting several options on a verb at once."""
+"""Add several options to a verb at once."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ F = TypeVar("F", bound="Callable[..., Any]")
 
 
 def with_options(command: F, *options: Callable[[F], F]) -> F:
-    """Return the command with options, of which the help shows the last first."""
+    """Return the command with the options; the help shows the last one first."""
     for option in options:
         command = option(command)
     return command

@@ -1,7 +1,7 @@
-"""What the shell offers when TAB is pressed: sets, objects and namespaces from the cluster itself.
+"""Shell completion: sets, objects and namespaces from the cluster, contexts, formats, files.
 
-Whatever goes wrong, or takes longer than two seconds, offers nothing and says nothing: somebody is
-in the middle of typing.
+An error, or a wait of more than two seconds, completes nothing and prints nothing: the user is
+typing.
 """
 
 from __future__ import annotations
@@ -26,23 +26,26 @@ if TYPE_CHECKING:
 else:
     _Text = click.ParamType  # click 8.1 has no generic one
 
-_PATIENCE = 2.0
+_TIMEOUT = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class Typed:
-    """What has been typed: the arguments so far by their names, and the parameter at the cursor."""
+class CommandLine:
+    """The command line so far."""
 
-    said: dict[str, object]
-    at: str
-    begun: str
+    arguments: dict[str, object]
+    """The arguments by their names."""
+    parameter: str
+    """The parameter at the cursor."""
+    prefix: str
+    """The text before the cursor."""
 
     def text(self, name: str) -> str:
-        """Return an argument that is text; empty when it is not on the line."""
-        return str(self.said.get(name) or "")
+        """Return an argument as text; empty if it is not on the command line."""
+        return str(self.arguments.get(name) or "")
 
     def connection(self) -> ClusterConnection:
-        """Return a connection to the cluster that is named on the line."""
+        """Connect to the cluster of the command line."""
         from applyprune.cli.session import connection_to
         from applyprune.cli.target import ClusterTarget
 
@@ -50,33 +53,33 @@ class Typed:
         return connection_to(ClusterTarget(kubeconfig, context, namespace))
 
 
-class Offered(_Text):
-    """A text, with a function that knows what it may be; what is typed is not checked by it."""
+class CompletedText(_Text):
+    """A text with a function that returns its completions; the value is not checked."""
 
-    def __init__(self, name: str, offers: Callable[[Typed], Iterable[str]]) -> None:
-        """Take the name of what it is, and what returns all that there is to choose from."""
+    def __init__(self, name: str, completions: Callable[[CommandLine], Iterable[str]]) -> None:
+        """Take the type's name and the function."""
         self.name = name
-        self._offers = offers
+        self._completions = completions
 
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
-        """Return what begins like what has been typed; whoever is asked, at most two seconds."""
+        """Return the completions that begin with ``incomplete``, within two seconds."""
         from click.shell_completion import CompletionItem
 
-        typed = Typed(dict(ctx.params), str(param.name), incomplete)
+        line = CommandLine(dict(ctx.params), str(param.name), incomplete)
         found: list[str] = []
 
-        def ask() -> None:
+        def query() -> None:
             with suppress(Exception):
-                found.extend(self._offers(typed))
+                found.extend(self._completions(line))
 
-        # A credential plugin that fails would write into the middle of the line being typed.
+        # A failing credential plugin must not write into the line that the user is typing.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
-        asker = Thread(target=ask, daemon=True)
-        asker.start()
-        asker.join(_PATIENCE)
-        return [CompletionItem(one) for one in sorted(set(found)) if one.startswith(incomplete)]
+        thread = Thread(target=query, daemon=True)
+        thread.start()
+        thread.join(_TIMEOUT)
+        return [CompletionItem(text) for text in sorted(set(found)) if text.startswith(incomplete)]
 
 
 class _File(_Text):
@@ -88,68 +91,68 @@ class _File(_Text):
         param: click.Parameter,  # noqa: ARG002
         incomplete: str,
     ) -> list[CompletionItem]:
-        """Leave it to the shell, which knows files best."""
+        """Let the shell complete files."""
         from click.shell_completion import CompletionItem
 
         return [CompletionItem(incomplete, type="file")]
 
 
-def _sets(typed: Typed) -> Iterable[str]:
+def _sets(line: CommandLine) -> Iterable[str]:
     from applyprune.errors import UsageError
     from applyprune.model.resources import CONFIG_MAPS
     from applyprune.planning.applyset import SET_ID, applyset_identity, set_name
 
-    with typed.connection() as cluster:
-        other = typed.text("to_namespace") if typed.at == "to" else ""
-        home = other or cluster.namespace
-        roots = cluster.client.list(CONFIG_MAPS, namespace=home, selector=SET_ID)
+    with line.connection() as cluster:
+        other = line.text("to_namespace") if line.parameter == "to" else ""
+        namespace = other or cluster.namespace
+        roots = cluster.client.list(CONFIG_MAPS, namespace=namespace, selector=SET_ID)
     for root in roots:
         with suppress(UsageError):  # another tool's ApplySet parent
-            target = applyset_identity(set_name(root.ref.name), root.ref.namespace)
-            if target.inventory == root.ref and root.labels[SET_ID] == target.id:
-                yield target.name
+            applyset = applyset_identity(set_name(root.ref.name), root.ref.namespace)
+            if applyset.inventory == root.ref and root.labels[SET_ID] == applyset.id:
+                yield applyset.name
 
 
-def _objects(typed: Typed) -> Iterable[str]:
+def _objects(line: CommandLine) -> Iterable[str]:
     from applyprune.api.apply_set import ApplySet
 
-    name = typed.text("name") or typed.text("source")
-    with typed.connection() as cluster:
+    name = line.text("name") or line.text("source")
+    with line.connection() as cluster:
         refs = ApplySet(name, cluster=cluster).inventory().entries
     for ref in refs:
         yield ref.short
-        if ref.namespace and typed.begun:  # a second form of each, only for who has begun with it
+        if ref.namespace and line.prefix:  # the long form, only after the user has begun to type
             yield f"{ref.namespace}/{ref.short}"
 
 
-def _namespaces(typed: Typed) -> Iterable[str]:
+def _namespaces(line: CommandLine) -> Iterable[str]:
     from applyprune.model.resources import NAMESPACES
 
-    with typed.connection() as cluster:
+    with line.connection() as cluster:
         return [live.ref.name for live in cluster.client.list(NAMESPACES)]
 
 
-def _contexts(typed: Typed) -> Iterable[str]:
+def _contexts(line: CommandLine) -> Iterable[str]:
     from applyprune.cluster.auth.kubeconfig_files import candidate_files, load
 
-    return load(candidate_files(typed.text("kubeconfig"), os.environ)).contexts
+    return load(candidate_files(line.text("kubeconfig"), os.environ)).contexts
 
 
-def _formats(_typed: Typed) -> Iterable[str]:
+def _formats(_line: CommandLine) -> Iterable[str]:
     from applyprune.output.printers import PRINTERS
 
     return PRINTERS
 
 
-SET = Offered("set", _sets)
-"""A set of the namespace that ``-n`` or the context names."""
-OBJECT = Offered("kind/name", _objects)
-"""An object that the set on the line lists."""
-NAMESPACE = Offered("namespace", _namespaces)
-"""A namespace of the cluster."""
-CONTEXT = Offered("context", _contexts)
+SET = CompletedText("set", _sets)
+"""A set in the namespace of ``-n`` or of the context."""
+OBJECT = CompletedText("kind/name", _objects)
+"""An object of the set on the command line."""
+NAMESPACE = CompletedText("namespace", _namespaces)
+"""A namespace in the cluster."""
+CONTEXT = CompletedText("context", _contexts)
 """A context of the kubeconfig."""
-FORMAT = Offered("format", _formats)
+FORMAT = CompletedText("format", _formats)
 """A format of output."""
 FILE = _File()
 """A file or a directory."""

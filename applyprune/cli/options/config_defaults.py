@@ -1,9 +1,8 @@
-"""What a verb takes from ``applyprune.yaml``: options that the command line does not give.
+"""Default values of options from ``applyprune.yaml``.
 
-The file of the working directory counts, or the one that ``--config`` names; never one of a folder
-above, so that it does not depend on files out of sight what a prune deletes. A key is the long name
-of an option, letter for letter. What lifts a guard has no key: in a file it would be lifted for
-ever, and for plans that nobody has seen.
+The file is that of the working directory, or the one of ``--config``; never one of a parent folder,
+so that no unseen file decides what a prune deletes. A key is the long name of an option. An option
+that disables a guard is not a key: it would apply to every future run, unreviewed.
 """
 
 from __future__ import annotations
@@ -64,15 +63,15 @@ GUARDS = frozenset(
         "yes",
     }
 )
-"""The options that lift a guard: each run needs the user's word."""
+"""The options that disable a guard: the user must give them for each run."""
 
 _META = "applyprune.configuration"
 _NAMES_ITSELF = {"name", "context"}
 
 
 @dataclass(frozen=True, slots=True)
-class _Used:
-    """The file that a call goes by; empty where there is none."""
+class ConfigInUse:
+    """The file that a call uses; all parts are empty if it uses none."""
 
     path: str = ""
     name: str = ""
@@ -80,17 +79,17 @@ class _Used:
 
 
 def name_argument(verb: Callable[..., Any]) -> Callable[..., Any]:
-    """Add NAME and --config: the set, which the file may name."""
+    """Add NAME and --config; the file may name the set."""
 
     @wraps(verb)
     def command(name: str | None, **others: Any) -> Any:
-        if not (name := name or used().name):
+        if not (name := name or config_in_use().name):
             raise UsageError(
-                "no set is named", hint="Give NAME, or name it in an applyprune.yaml here."
+                "no set given", hint="Give NAME, or add name: NAME to applyprune.yaml."
             )
         return verb(name=name, **others)
 
-    # Both are eager: what the file says must be known before any other option gets its default.
+    # Both are eager: the file must be read before any other option gets its default.
     option = click.option(
         "--config",
         type=FILE,
@@ -98,16 +97,17 @@ def name_argument(verb: Callable[..., Any]) -> Callable[..., Any]:
         is_eager=True,
         expose_value=False,
         callback=_note,
-        help="A file that names the set and its options.  [default: applyprune.yaml, if it exists]",
+        help="A file with the set's name and its options.  [default: applyprune.yaml, if it "
+        "exists]",
     )
     name = click.argument("name", type=SET, required=False, is_eager=True, callback=_note)
     return name(option(command))
 
 
-def used() -> _Used:
-    """Return the file that the call at hand goes by."""
+def config_in_use() -> ConfigInUse:
+    """Return the file that the current call uses."""
     noted = click.get_current_context().meta.get(_META, {}).get("used")
-    return noted if isinstance(noted, _Used) else _Used()
+    return noted if isinstance(noted, ConfigInUse) else ConfigInUse()
 
 
 def _note(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
@@ -118,52 +118,54 @@ def _note(ctx: click.Context, param: click.Parameter, value: str | None) -> str 
     return value
 
 
-def _use(ctx: click.Context, name: str | None, config: str | None) -> _Used:
-    """Give the options of the call the defaults that the file has for them."""
-    # Here and not at the top: a call without a file does not wait for YAML.
+def _use(ctx: click.Context, name: str | None, config: str | None) -> ConfigInUse:
+    """Make the values of the file the defaults of the call's options."""
+    # Imported below, not at the top: a call without a file does not need YAML.
     if config is None and not os.path.lexists("applyprune.yaml"):
-        return _Used()
+        return ConfigInUse()
     if config == "":
-        raise UsageError("an empty path for --config", hint="Is a variable of the script not set?")
+        raise UsageError("empty path for --config", hint="Is a variable of the script not set?")
     from applyprune.sources.config_file import FILE as HERE
     from applyprune.sources.config_file import read_configuration
 
-    found = read_configuration(HERE if config is None else config)
-    settings = {key: _checked(found, key) for key in found.settings}
+    configuration = read_configuration(HERE if config is None else config)
+    settings = {key: _checked(configuration, key) for key in configuration.settings}
     if "name" not in settings:
         raise InputError(
-            "the configuration names no set", location=found.path, hint="Add name: NAME."
+            "the configuration names no set", location=configuration.path, hint="Add name: NAME."
         )
     if name not in {None, settings["name"]}:
         if config is None:
-            return _Used()  # it speaks of one set; of another it says nothing
-        raise UsageError(f"{found.path} is for the set {settings['name']}, and not for {name}")
+            return ConfigInUse()  # the file is for another set
+        raise UsageError(
+            f"{configuration.path} is for the set {settings['name']}, and not for {name}"
+        )
     folder = os.path.dirname("" if config is None else config)  # noqa: PTH120 -- as it was given
     for key in settings.keys() & {"filename", "kustomize"}:
         settings[key] = [_from(folder, path) for path in settings[key]]
     ctx.default_map = {
-        str(param.name): _converted(found, key, ctx, param, value)
+        str(param.name): _converted(configuration, key, ctx, param, value)
         for key, value in settings.items()
         if key not in _NAMES_ITSELF and (param := _option(ctx.command, key)) is not None
     }
-    return _Used(found.path, settings["name"], settings.get("context", ""))
+    return ConfigInUse(configuration.path, settings["name"], settings.get("context", ""))
 
 
-def _checked(found: Configuration, key: str) -> Any:
-    """Return a setting in the form of its key; raises InputError for what is none."""
-    value, form = found.settings[key], KEYS.get(key)
+def _checked(configuration: Configuration, key: str) -> Any:
+    """Return a setting in the form of its key; raise InputError for a wrong key or value."""
+    value, form = configuration.settings[key], KEYS.get(key)
     if key in GUARDS or (key == "adopt" and value == "all"):
         raise InputError(
-            f"{key}{': all' if key == 'adopt' else ''} has no place in a configuration",
-            location=found.origin(key),
-            reason="there it would lift a guard for every run to come",
+            f"{key}{': all' if key == 'adopt' else ''} is not allowed in a configuration",
+            location=configuration.origin(key),
+            reason="it would disable a guard for every future run",
             hint=f"Give --{key} on the command line, for the run that needs it.",
         )
     if form is None:
         from applyprune.planning.suggest import did_you_mean
 
         hint = did_you_mean(key, KEYS) or f"The keys are {', '.join(KEYS)}."
-        raise InputError(f"unknown key {key!r}", location=found.origin(key), hint=hint)
+        raise InputError(f"unknown key {key!r}", location=configuration.origin(key), hint=hint)
     if form in {_Form.TEXTS, _Form.PATHS} and isinstance(value, str):
         value = [value]
     if not _fits(form, value):
@@ -171,10 +173,10 @@ def _checked(found: Configuration, key: str) -> Any:
             _Form.FLAG: "true or false",
             _Form.TEXT: "a text",
         }.get(form, "a text or a list of texts, none of them empty")
-        raise InputError(f"{key} must be {wanted}", location=found.origin(key))
+        raise InputError(f"{key} must be {wanted}", location=configuration.origin(key))
     if form is _Form.PATHS and "-" in value:
         raise InputError(
-            f"{key} cannot be standard input in a configuration", location=found.origin(key)
+            f"{key} cannot be standard input in a configuration", location=configuration.origin(key)
         )
     return value
 
@@ -184,26 +186,26 @@ def _fits(form: _Form, value: object) -> bool:
         return isinstance(value, bool)
     if form is _Form.TEXT:
         return isinstance(value, str) and bool(value)
-    return isinstance(value, list) and all(isinstance(one, str) and one for one in value)
+    return isinstance(value, list) and all(isinstance(text, str) and text for text in value)
 
 
 def _from(folder: str, path: str) -> str:
-    """Return a path of the file as one of the working directory."""
+    """Return a path that is relative to the file as one relative to the working directory."""
     return path if "://" in path else os.path.join(folder, path)  # noqa: PTH118 -- as it was given
 
 
 def _option(command: click.Command, key: str) -> click.Parameter | None:
-    return next((one for one in command.params if f"--{key}" in one.opts), None)
+    return next((param for param in command.params if f"--{key}" in param.opts), None)
 
 
 def _converted(
-    found: Configuration, key: str, ctx: click.Context, param: click.Parameter, value: Any
+    configuration: Configuration, key: str, ctx: click.Context, param: click.Parameter, value: Any
 ) -> Any:
-    """Return a value that its option takes; what it refuses is an error with its place."""
+    """Return the value; raise InputError with its line if the option rejects it."""
     try:
         param.process_value(ctx, value)
     except click.BadParameter as error:
         raise InputError(
-            f"{key} is refused", location=found.origin(key), reason=error.message
+            f"invalid value for {key}", location=configuration.origin(key), reason=error.message
         ) from None
     return value

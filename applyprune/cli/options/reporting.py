@@ -199,9 +199,9 @@ def reporting_options(verb: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(verb)
     def command(output: tuple[str, ...], quiet: bool, verbose: bool, **others: Any) -> Any:
         reporting = Reporting(_formats(output), quiet, verbose)
-        if "where" in others:
+        if "cluster_target" in others:
             # The session reports requests and signals to it; no verb has to pass it on.
-            others["where"] = replace(others["where"], listener=reporting)
+            others["cluster_target"] = replace(others["cluster_target"], listener=reporting)
         try:
             return verb(reporting=reporting, **others)
         except ApplypruneError as error:

@@ -1,4 +1,4 @@
-"""Options that several verbs share, said once, and handed to them as one value each."""
+"""The options that several verbs share; each group becomes one parameter of the verb."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ __all__ = [
 
 
 class RunCommand(Command):
-    """A verb whose ``--dry-run`` takes a value only after ``=``, as kubectl's does.
+    """A verb whose ``--dry-run`` takes a value only after ``=``, like kubectl's.
 
-    Without this the set's name would be taken for it in ``apply --dry-run web -f …``.
+    Otherwise ``apply --dry-run web -f …`` would take the set's name as the value.
     """
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Write a bare ``--dry-run`` out before click reads the arguments."""
+        """Replace a bare ``--dry-run`` with ``--dry-run=server`` before click parses it."""
         end = args.index("--") if "--" in args else len(args)
         bare = ["--dry-run=server" if arg == "--dry-run" else arg for arg in args[:end]]
         return super().parse_args(ctx, bare + args[end:])
@@ -65,14 +65,14 @@ def set_argument(command: F) -> F:
 
 
 def input_option(verb: Callable[..., Any]) -> Callable[..., Any]:
-    """Add -f and -k, repeatable; the verb gets all of them, at least one, as ``paths``."""
+    """Add -f and -k, both repeatable; the verb gets at least one path in ``paths``."""
 
     @wraps(verb)
     def command(paths: tuple[str | Overlay, ...], **others: Any) -> Any:
         if not paths:
             raise UsageError(
-                "no input is named",
-                hint="Give -f PATH or -k DIR, or name it in an applyprune.yaml here.",
+                "no input given",
+                hint="Give -f PATH or -k DIR, or add filename to applyprune.yaml.",
             )
         return verb(paths=paths, **others)
 
@@ -80,16 +80,16 @@ def input_option(verb: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def optional_input_option(verb: Callable[..., Any]) -> Callable[..., Any]:
-    """Add -f and -k to a verb that can do without; it gets them as ``paths``, perhaps empty."""
+    """Add -f and -k to a verb that needs no input; ``paths`` may be empty."""
 
     @wraps(verb)
     def command(paths: tuple[str, ...], kustomize: tuple[str, ...], **others: Any) -> Any:
         from applyprune.sources import Overlay
 
-        if is_said("paths") != is_said("kustomize"):
-            # What the command line names takes the place of all that a configuration names.
-            paths = paths if is_said("paths") else ()
-            kustomize = kustomize if is_said("kustomize") else ()
+        if is_given("paths") != is_given("kustomize"):
+            # Input on the command line replaces all input of a configuration.
+            paths = paths if is_given("paths") else ()
+            kustomize = kustomize if is_given("kustomize") else ()
         return verb(paths=(*paths, *map(Overlay, kustomize)), **others)
 
     return with_options(
@@ -100,7 +100,7 @@ def optional_input_option(verb: Callable[..., Any]) -> Callable[..., Any]:
             type=FILE,
             multiple=True,
             metavar="DIR",
-            help="A kustomization to build with kustomize or kubectl. Repeatable.",
+            help="A kustomization, built with kustomize or kubectl. Repeatable.",
         ),
         click.option(
             "-f",
@@ -116,14 +116,14 @@ def optional_input_option(verb: Callable[..., Any]) -> Callable[..., Any]:
     )
 
 
-def is_said(option: str) -> bool:
-    """Return whether the command line itself has an option, whatever its value."""
+def is_given(option: str) -> bool:
+    """Return whether the command line itself gives an option."""
     source = click.get_current_context().get_parameter_source(option)
     return source is ParameterSource.COMMANDLINE
 
 
 def placement_option(verb: Callable[..., Any]) -> Callable[..., Any]:
-    """Add --namespace-override, for every verb that reads input; part of the verb's ``options``."""
+    """Add --namespace-override to a verb that reads input; it becomes part of ``options``."""
 
     @wraps(verb)
     def command(options: Options, namespace_override: str, **others: Any) -> Any:
@@ -139,14 +139,14 @@ def placement_option(verb: Callable[..., Any]) -> Callable[..., Any]:
         default="",
         metavar="NS",
         callback=namespace_name,
-        help="Send every namespaced manifest to this namespace, whatever it says. "
+        help="Apply every namespaced manifest in this namespace, even if it names another one. "
         "Namespaces keep their names. Names inside manifests, such as the subjects "
-        "of a RoleBinding, stay.",
+        "of a RoleBinding, do not change.",
     )(command)
 
 
 def selection_option(verb: Callable[..., Any]) -> Callable[..., Any]:
-    """Add -l, for verbs that may work on a part of the set; it becomes part of ``options``."""
+    """Add -l to a verb that can apply a part of the set; it becomes part of ``options``."""
 
     @wraps(verb)
     def command(options: Options, selector: Selector | None, **others: Any) -> Any:
@@ -160,12 +160,12 @@ def selection_option(verb: Callable[..., Any]) -> Callable[..., Any]:
         metavar="SELECTOR",
         callback=_selector,
         help="Apply only the manifests with these labels: app=web or 'app in (web,db)'. "
-        "The rest of the set stays as it is, and nothing is pruned.",
+        "The rest of the set does not change, and nothing is pruned.",
     )(command)
 
 
 def run_options(verb: Callable[..., Any]) -> Callable[..., Any]:
-    """Add what every run that deletes has; the verb gets it as ``options``."""
+    """Add the options of every run that deletes; the verb gets them as ``options``."""
 
     @wraps(verb)
     def command(
@@ -184,7 +184,7 @@ def run_options(verb: Callable[..., Any]) -> Callable[..., Any]:
         timeout_option("How long each wait may take, for CRDs and for deletions."),
         click.option(
             "--propagation",
-            type=click.Choice([str(one).lower() for one in Propagation]),
+            type=click.Choice([str(propagation).lower() for propagation in Propagation]),
             default="background",
             show_default=True,
             help="What happens to the dependents of a deleted object.",
@@ -194,7 +194,7 @@ def run_options(verb: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def removal_options(verb: Callable[..., Any]) -> Callable[..., Any]:
-    """Add what decides about what is to be deleted; the verb gets it as ``options``."""
+    """Add the options of deletions; the verb gets them as ``options``."""
 
     @wraps(verb)
     def command(
@@ -226,15 +226,15 @@ def removal_options(verb: Callable[..., Any]) -> Callable[..., Any]:
             type=OBJECT,
             multiple=True,
             metavar="KIND/NAME",
-            help="A Namespace or CRD that may be deleted although this deletes objects "
-            "outside the set too.",
+            help="Allow the deletion of this Namespace or CRD although it cascades to objects "
+            "outside the set.",
         ),
         click.option(
             "--orphan",
             type=OBJECT,
             multiple=True,
             metavar="KIND/NAME",
-            help="An object to orphan instead of deleting it: it leaves the set and stays in the "
+            help="Orphan this object instead of deleting it: it leaves the set and stays in the "
             "cluster.",
         ),
         _lock_timeout_option,
@@ -242,7 +242,7 @@ def removal_options(verb: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def record_options(verb: Callable[..., Any]) -> Callable[..., Any]:
-    """Add what every change to an inventory has; the verb gets it as ``options``."""
+    """Add the options of every change to an inventory; the verb gets them as ``options``."""
 
     @wraps(verb)
     def command(dry_run: DryRun, lock_timeout: float, **others: Any) -> Any:
@@ -252,7 +252,7 @@ def record_options(verb: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def guard_options(verb: Callable[..., Any]) -> Callable[..., Any]:
-    """Add what lifts the guards of a prune; they become part of the verb's ``options``."""
+    """Add the options that disable the guards of a prune; they become part of ``options``."""
     from applyprune.model.resources import GUARDED_KINDS
 
     @wraps(verb)
@@ -310,7 +310,7 @@ def _prune_limit(ctx: click.Context, param: click.Parameter, value: str | None) 
 
 
 def duration(ctx: click.Context, param: click.Parameter, value: str) -> float:
-    """Return a duration as Go writes it (90s, 5m, 1h30m), or a number of seconds."""
+    """Return the seconds of a duration in Go's form (90s, 5m, 1h30m), or of a number."""
     try:
         return seconds_of(value)
     except ValueError as error:
@@ -339,7 +339,7 @@ def _dry_run(ctx: click.Context, param: click.Parameter, value: str) -> DryRun:
 
 
 def timeout_option(what: str) -> Callable[[F], F]:
-    """Return --timeout, of which the help says ``what`` it bounds; the verb gets seconds."""
+    """Return --timeout with the help text ``what``; the verb gets seconds."""
     return click.option(
         "--timeout",
         default="5m",

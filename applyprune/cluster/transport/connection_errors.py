@@ -11,7 +11,7 @@ from applyprune.cluster.transport.message import ClientContext
 from applyprune.cluster.transport.safe_message import safe_text
 from applyprune.cluster.transport.status_errors import RequestFailure
 from applyprune.errors import Unreachable
-from applyprune.http.pool import causes, described
+from applyprune.http.pool import causes, describe_error
 
 if TYPE_CHECKING:
     from applyprune.cluster.transport.message import Request
@@ -53,7 +53,7 @@ def _explained(
             return _proxy(cause)
         if isinstance(cause, ssl.SSLError) and (found := _tls(cause, client)):
             return found
-    what, unreachable = described(error, server=client.server, seconds=seconds)
+    what, unreachable = describe_error(error, server=client.server, seconds=seconds)
     return what, _reach(client) if unreachable else "", True
 
 

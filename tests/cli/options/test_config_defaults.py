@@ -94,7 +94,7 @@ def test_configuration_is_ignored_for_another_set(folder: Path) -> None:
     write(folder, {"applyprune.yaml": f"{HEAD}name: web\nnamespace: shop\nfilename: m/\n"})
     found = options_of("apply", "other", "-f", "x")
     assert (found["namespace"], found["paths"]) == ("", ("x",))
-    with pytest.raises(UsageError, match="no input is named"):
+    with pytest.raises(UsageError, match="no input given"):
         call("apply", "other")
     with pytest.raises(UsageError, match="is for the set web, and not for other"):
         call("apply", "other", "--config", "applyprune.yaml")
@@ -117,7 +117,7 @@ def test_configuration_in_parent_folders_is_ignored(
 ) -> None:
     write(folder, {"applyprune.yaml": f"{HEAD}name: web\n", "below/a.yaml": config_map("a")})
     monkeypatch.chdir(folder / "below")
-    with pytest.raises(UsageError, match="no set is named"):
+    with pytest.raises(UsageError, match="no set given"):
         call("apply", "-f", "a.yaml")
 
 
@@ -132,17 +132,20 @@ REFUSED = {
     "a list of numbers": ("orphan: [1]", "a list of texts"),
     "a mapping": ("orphan: {a: b}", "a list of texts"),
     "no value": ("namespace:", "namespace must be a text"),
-    "a time that is none": ("timeout: soon", ":4:1: timeout is refused: 'soon' must be a duration"),
-    "a choice that is none": ("adopt: some", "adopt is refused: 'some' is not one of"),
-    "a namespace that is none": ("namespace-override: A", "'A' cannot name a namespace"),
+    "a time that is none": (
+        "timeout: soon",
+        ":4:1: invalid value for timeout: 'soon' must be a duration",
+    ),
+    "a choice that is none": ("adopt: some", "invalid value for adopt: 'some' is not one of"),
+    "a namespace that is none": ("namespace-override: A", "'A' is not a valid namespace name"),
     "standard input": ("filename: ['-']", "filename cannot be standard input"),
     "a key twice": ("wait: true\nwait: false", ":5: duplicate key 'wait'"),
-    "adoption of everything": ("adopt: all", "adopt: all has no place in a configuration"),
+    "adoption of everything": ("adopt: all", "adopt: all is not allowed in a configuration"),
     "a second document": ("---\n" + HEAD, "expected a single YAML document"),
     "an object beside it": ("---\n" + config_map("a"), "expected a single YAML document"),
     "no YAML": ("a: [", "applyprune.yaml:"),
     **{
-        guard: (f"'{guard}': true", f":4:1: {guard} has no place in a configuration")
+        guard: (f"'{guard}': true", f":4:1: {guard} is not allowed in a configuration")
         for guard in sorted(GUARDS)
     },
 }
@@ -180,7 +183,7 @@ def test_missing_configuration_file_is_an_error(folder: Path) -> None:
     with pytest.raises(InputError) as caught:
         call("apply", "web", "--config", "gone.yaml", "-f", "x")
     assert str(caught.value) == "gone.yaml: cannot be read: No such file or directory"
-    with pytest.raises(UsageError, match="an empty path for --config"):
+    with pytest.raises(UsageError, match="empty path for --config"):
         call("apply", "web", "--config", "", "-f", "x")
 
 

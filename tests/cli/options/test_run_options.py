@@ -51,14 +51,14 @@ def test_input_summary_is_reported(
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (("apply", "web"), "no input is named"),
-        (("apply", "-f", "x"), "no set is named"),
+        (("apply", "web"), "no input given"),
+        (("apply", "-f", "x"), "no set given"),
         (("apply", "web", "-f", "x", "-l", "a=b", "--prune"), "--prune and --selector exclude"),
         (("apply", "web", "-f", "x", "-l", "a in"), "invalid label selector 'a in'"),
         (("apply", "web", "-f", "x", "-l", ""), "invalid label selector ''"),
-        (("delete", "web", "-n", "", "--yes"), "an empty value for --namespace"),
-        (("delete", "web", "--context", "", "--yes"), "an empty value for --context"),
-        (("status", "web", "--kubeconfig="), "an empty value for --kubeconfig"),
+        (("delete", "web", "-n", "", "--yes"), "empty value for --namespace"),
+        (("delete", "web", "--context", "", "--yes"), "empty value for --context"),
+        (("status", "web", "--kubeconfig="), "empty value for --kubeconfig"),
         (("apply", "web", "-f", "x", "--namespace-override", ""), "value for --namespace-override"),
         (("inventory", "move", "a", "b", "--all", "--to-namespace", ""), "for --to-namespace"),
     ],
@@ -82,5 +82,5 @@ def test_partial_input_is_never_pruned(folder: Path) -> None:
     """``prune`` knows no selector: what it leaves out would be deleted."""
     with pytest.raises(click.NoSuchOption):
         call("prune", "web", "-f", "x", "-l", "a=b")
-    with pytest.raises(click.BadParameter, match="cannot name a namespace"):
+    with pytest.raises(click.BadParameter, match="is not a valid namespace name"):
         call("prune", "web", "-f", "x", "--namespace-override", "A_B")

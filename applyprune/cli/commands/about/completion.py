@@ -1,4 +1,4 @@
-"""``applyprune completion``: the script by which a shell completes what is typed."""
+"""``applyprune completion``: print the completion script for a shell."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ def completion(shell: str) -> None:
     from applyprune.cli.main import PROGRAM, cli
     from applyprune.output.terminal.terminal import Terminal
 
-    made = get_completion_class(shell)
-    if made is None:
-        raise UsageError(f"there is no completion for {shell}")
-    Terminal().out(made(cli, {}, PROGRAM, f"_{PROGRAM.upper()}_COMPLETE").source())
+    completion_class = get_completion_class(shell)
+    if completion_class is None:
+        raise UsageError(f"no completion for {shell}")
+    script = completion_class(cli, {}, PROGRAM, f"_{PROGRAM.upper()}_COMPLETE").source()
+    Terminal().out(script)

@@ -1,4 +1,4 @@
-"""``applyprune version``: which applyprune this is, and which Kubernetes it talks to."""
+"""``applyprune version``: show the versions of applyprune and of the server."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 @click.option(
     "--client", is_flag=True, help="Show applyprune's own version only; do not contact the server."
 )
-def version(where: ClusterTarget, reporting: Reporting, client: bool) -> int:
+def version(cluster_target: ClusterTarget, reporting: Reporting, client: bool) -> int:
     """Show the versions of applyprune and of the server.
 
     Exits with 7 if no server answers, after printing applyprune's own version.
@@ -36,25 +36,27 @@ def version(where: ClusterTarget, reporting: Reporting, client: bool) -> int:
     """
     import platform
 
-    here = (__version__, platform.python_version(), f"{platform.system()} {platform.machine()}")
+    ours = (__version__, platform.python_version(), f"{platform.system()} {platform.machine()}")
     if client and reporting == Reporting():
-        # The one line that editors and prompts ask for often: a stream of events is not needed.
+        # Editors and prompts call this often. One line needs no stream of events.
         from applyprune.output.terminal.terminal import Terminal
         from applyprune.output.text.version import version_line
 
-        Terminal().out(version_line(*here, server=""))
+        Terminal().out(version_line(*ours, server=""))
         return 0
-    return reporting.print_events(_asked(where, here, client=client))
+    return reporting.print_events(_events(cluster_target, ours, client=client))
 
 
-def _asked(where: ClusterTarget, here: tuple[str, str, str], *, client: bool) -> Iterator[Event]:
+def _events(
+    cluster_target: ClusterTarget, ours: tuple[str, str, str], *, client: bool
+) -> Iterator[Event]:
     from applyprune.cli.session import connection_to
     from applyprune.model.events import VersionReport
 
     server = ""
     try:
         if not client:
-            with connection_to(where) as cluster:
+            with connection_to(cluster_target) as cluster:
                 server = cluster.client.version()
     finally:
-        yield VersionReport(*here, server)
+        yield VersionReport(*ours, server)

@@ -1,4 +1,4 @@
-"""``applyprune apply``: apply the input, prune what has left the set."""
+"""``applyprune apply``: apply the input, then prune what has left the set."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 def apply(
     name: str,
     paths: Sequence[str | Overlay],
-    where: ClusterTarget,
+    cluster_target: ClusterTarget,
     reporting: Reporting,
     options: Options,
     wait: bool,
@@ -76,21 +76,21 @@ def apply(
     """
     from applyprune.cli.session import input_reader, run_set
 
-    decided = replace(
+    options = replace(
         options,
         mode=Mode.APPLY,
         wait=replace(
-            options.wait, enabled=wait, ready_when=tuple(_rule(one) for one in ready_when)
+            options.wait, enabled=wait, ready_when=tuple(_rule(rule) for rule in ready_when)
         ),
     )
-    return reporting.print_events(run_set(where, name, input_reader(paths), decided))
+    return reporting.print_events(run_set(cluster_target, name, input_reader(paths), options))
 
 
 def _rule(text: str) -> tuple[str, str]:
     kind, equals, rule = text.partition("=")
     if not (kind and equals and rule.strip()):
         raise UsageError(
-            f"--ready-when {text!r} is no rule",
+            f"invalid rule --ready-when {text!r}",
             hint="Write KIND.GROUP=EXPRESSION: certificate.cert-manager.io=self.status.ready",
         )
     return kind, rule

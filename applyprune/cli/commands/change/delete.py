@@ -1,4 +1,4 @@
-"""``applyprune delete``: remove the whole set, and its inventory last."""
+"""``applyprune delete``: delete the whole set, and its inventory last."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import click
 from applyprune.cli.options.config_defaults import name_argument
 from applyprune.cli.options.reporting import reporting_options
 from applyprune.cli.options.run_options import RunCommand, cluster_options, run_options
-from applyprune.cli.session import ask
+from applyprune.cli.session import confirm
 from applyprune.model.options import DryRun, Mode
 
 if TYPE_CHECKING:
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 @cluster_options
 @run_options
 @reporting_options
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
 def delete(
-    name: str, where: ClusterTarget, reporting: Reporting, options: Options, yes: bool
+    name: str, cluster_target: ClusterTarget, reporting: Reporting, options: Options, yes: bool
 ) -> int:
     """Delete everything that the set NAME created, then its inventory.
 
@@ -38,10 +38,10 @@ def delete(
       applyprune delete web --dry-run
       applyprune delete web --yes
     """
-    from applyprune.cli.session import describe, no_input, run_set
+    from applyprune.cli.session import delete_question, no_input, run_set
 
     if options.dry_run is DryRun.OFF and not yes:
-        ask(f"deleting the set {name}", lambda: describe(where, name))
+        confirm(f"deleting the set {name}", lambda: delete_question(cluster_target, name))
     return reporting.print_events(
-        run_set(where, name, no_input, replace(options, mode=Mode.DELETE))
+        run_set(cluster_target, name, no_input, replace(options, mode=Mode.DELETE))
     )

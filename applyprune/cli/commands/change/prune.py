@@ -1,4 +1,4 @@
-"""``applyprune prune``: prune what has left the set, without applying anything."""
+"""``applyprune prune``: prune what has left the set, and apply nothing."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 def prune(
     name: str,
     paths: Sequence[str | Overlay],
-    where: ClusterTarget,
+    cluster_target: ClusterTarget,
     reporting: Reporting,
     options: Options,
 ) -> int:
@@ -52,5 +52,5 @@ def prune(
     """
     from applyprune.cli.session import input_reader, run_set
 
-    decided = replace(options, mode=Mode.PRUNE)
-    return reporting.print_events(run_set(where, name, input_reader(paths), decided))
+    options = replace(options, mode=Mode.PRUNE)
+    return reporting.print_events(run_set(cluster_target, name, input_reader(paths), options))

@@ -1,4 +1,4 @@
-"""``applyprune controller``: carries out Bundles, for ever."""
+"""``applyprune controller``: run the Bundle controller."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     help="The lowest level to log.",
 )
 def controller(
-    where: ClusterTarget,
+    cluster_target: ClusterTarget,
     watch_namespaces: tuple[str, ...],
     workers: int,
     leader_elect: bool,
@@ -84,33 +84,37 @@ def controller(
         import prometheus_client
     except ImportError as error:
         raise UsageError(
-            "the controller cannot be run here",
+            "the controller cannot run",
             reason="the package prometheus_client is not installed",
             hint="pip install 'applyprune[controller]'",
         ) from error
     del prometheus_client
-    from applyprune.cli.session import stopping
+    from applyprune.cli.session import cancel_on_signals
     from applyprune.cluster.auth.kubeconfig import connect
     from applyprune.controller.process import Settings, serve
     from applyprune.controller.runtime.logging import log_to_stderr
 
     log_to_stderr(log_level)
-    access = connect(kubeconfig=where.kubeconfig, context=where.context, environ=os.environ)
+    access = connect(
+        kubeconfig=cluster_target.kubeconfig, context=cluster_target.context, environ=os.environ
+    )
     settings = Settings(
         access=access,
         listen=_address(listen),
-        lease_namespace=where.namespace or access.namespace,
+        lease_namespace=cluster_target.namespace or access.namespace,
         namespaces=watch_namespaces,
         workers=workers,
         lease=lease_duration if leader_elect else 0.0,
         grace=grace,
     )
-    with stopping(where) as stop:
+    with cancel_on_signals(cluster_target) as stop:
         return serve(settings, stop)
 
 
 def _address(text: str) -> tuple[str, int]:
     host, _, port = text.rpartition(":")
     if not (port.isascii() and port.isdecimal()):
-        raise UsageError(f"--listen {text!r} is no address", hint="Write :8080 or 127.0.0.1:8080.")
+        raise UsageError(
+            f"invalid address --listen {text!r}", hint="Write :8080 or 127.0.0.1:8080."
+        )
     return host.strip("[]"), int(port)

@@ -1,9 +1,7 @@
-"""``applyprune install``: brings the controller into a cluster, as a set of its own.
+"""``applyprune install``: install the controller as a set, from the files in ``deploy/``.
 
-``deploy/`` → the text of what an installation consists of: the same files, with few changes.
-
-They are texts from end to end, so that what is printed has its comments, and no second place says
-what the controller needs.
+The files are changed as text, not as data: so --print keeps their comments, and ``deploy/`` is the
+only place that lists what the controller needs.
 """
 
 from __future__ import annotations
@@ -40,7 +38,7 @@ if TYPE_CHECKING:
     from applyprune.sources import Input
 
 SET = "applyprune"
-"""The name of the set that the controller is."""
+"""The name of the controller's set."""
 _ORIGIN = "install --print"
 
 
@@ -54,7 +52,8 @@ _ORIGIN = "install --print"
     default="",
     metavar="IMAGE",
     callback=not_empty,
-    help="The controller's image, from where the nodes can pull it.  [default: applyprune:VERSION]",
+    help="The controller's image, which the nodes must be able to pull.  "
+    "[default: applyprune:VERSION]",
 )
 @namespaces_option(
     "The namespaces whose Bundles the controller handles, and where it gets its rights."
@@ -69,7 +68,7 @@ _ORIGIN = "install --print"
     "--print", "prints", is_flag=True, help="Print the manifests without contacting the server."
 )
 def install(
-    where: ClusterTarget,
+    cluster_target: ClusterTarget,
     reporting: Reporting,
     options: Options,
     image: str,
@@ -94,36 +93,40 @@ def install(
     from applyprune.cli.packaged import packaged_folder
     from applyprune.cli.session import run_set
 
-    where = replace(where, namespace=where.namespace or HOME)
+    cluster_target = replace(
+        cluster_target, namespace=cluster_target.namespace or DEFAULT_NAMESPACE
+    )
     text = installation(
         packaged_folder("deploy"),
-        namespace=where.namespace,
+        namespace=cluster_target.namespace,
         image=image,
-        watched=watch_namespaces,
+        watched_namespaces=watch_namespaces,
     )
     if prints:
         return reporting.print_text(text.rstrip("\n"))
-    decided = replace(
+    options = replace(
         options,
         mode=Mode.APPLY,
         apply=replace(options.apply, create_namespace=True, force_conflicts=force_conflicts),
         wait=replace(options.wait, timeout=timeout, enabled=wait),
     )
-    return reporting.print_events(run_set(where, SET, partial(_read, text), decided))
+    return reporting.print_events(run_set(cluster_target, SET, partial(_read_text, text), options))
 
 
-def _read(text: str, *, warn: Callable[[Problem], None]) -> Input:
-    """Return the manifests of a text, each from a line of what --print would print."""
+def _read_text(text: str, *, warn: Callable[[Problem], None]) -> Input:
+    """Return the manifests of a text; their origins are lines of the output of --print."""
     from applyprune.sources import Input, read
 
-    found = read(("-",), stdin=BytesIO(text.encode()), warn=warn)
-    named = [replace(one, origin=replace(one.origin, path=_ORIGIN)) for one in found]
-    return Input(tuple(named), {_ORIGIN: text})
+    manifests = [
+        replace(manifest, origin=replace(manifest.origin, path=_ORIGIN))
+        for manifest in read(("-",), stdin=BytesIO(text.encode()), warn=warn)
+    ]
+    return Input(tuple(manifests), {_ORIGIN: text})
 
 
-HOME = "applyprune-system"
-"""The namespace that the files name."""
-_HOME = re.compile(rf"\b{HOME}\b")
+DEFAULT_NAMESPACE = "applyprune-system"
+"""The namespace in the files."""
+_NAMESPACE_IN_TEXT = re.compile(rf"\b{DEFAULT_NAMESPACE}\b")
 _IMAGE = re.compile(r"(?<= image: )applyprune:\S+$", re.MULTILINE)
 _IMAGE_NAME = re.compile(r"[A-Za-z0-9][\w./:@-]*", re.ASCII)
 _GRACE = re.compile(r"^( +- )--grace=.*$", re.MULTILINE)
@@ -132,28 +135,36 @@ _BINDING = "kind: ClusterRoleBinding\nmetadata:\n  name: applyprune-controller\n
 
 
 def installation(
-    folder: Path, *, namespace: str = HOME, image: str = "", watched: Sequence[str] = ()
+    folder: Path,
+    *,
+    namespace: str = DEFAULT_NAMESPACE,
+    image: str = "",
+    watched_namespaces: Sequence[str] = (),
 ) -> str:
     """Return the YAML documents of ``folder``, in the order of its kustomization.
 
-    Of another ``namespace`` than its own nothing is said but the name. ``image`` takes the place of
-    the Deployment's. With ``watched``, names of namespaces, the controller looks after those only,
-    and has its rights in them only. Raises UsageError for what cannot be an image.
+    Another ``namespace`` is used without its Namespace document. ``image`` replaces that of the
+    Deployment. With ``watched_namespaces`` the controller handles only those, and has rights only
+    there. Raises UsageError for an invalid image.
     """
     if image and not _IMAGE_NAME.fullmatch(image):
         raise UsageError(
-            f"{image!r} cannot name an image", hint="Write HOST/PATH:TAG or HOST/PATH@DIGEST."
+            f"invalid image name {image!r}", hint="Write HOST/PATH:TAG or HOST/PATH@DIGEST."
         )
-    documents = [one for name in _files(folder) for one in _documents(folder / name)]
-    if namespace != HOME:
-        # Somebody's own: what Pods may do in it is not for us to say.
-        documents = [one for one in documents if _NAMESPACE not in one]
-    if watched:
-        documents = [each for one in documents for each in _confined(one, watched)]
+    documents = [document for name in _files(folder) for document in _documents(folder / name)]
+    if namespace != DEFAULT_NAMESPACE:
+        # The user's own namespace: keep its Pod security level.
+        documents = [document for document in documents if _NAMESPACE not in document]
+    if watched_namespaces:
+        documents = [
+            limited
+            for document in documents
+            for limited in _limited_to(document, watched_namespaces)
+        ]
     text = "---\n".join(documents)
     if image:
         text = _IMAGE.sub(image, text)
-    return _HOME.sub(namespace, text)
+    return _NAMESPACE_IN_TEXT.sub(namespace, text)
 
 
 def _files(folder: Path) -> list[str]:
@@ -166,12 +177,12 @@ def _documents(path: Path) -> list[str]:
     return path.read_text(encoding="utf-8").split("---\n")
 
 
-def _confined(document: str, watched: Sequence[str]) -> Iterator[str]:
-    """Yield a document as it is for a controller that looks after some namespaces only."""
+def _limited_to(document: str, watched_namespaces: Sequence[str]) -> Iterator[str]:
+    """Yield a document, changed for a controller that handles some namespaces only."""
     if _BINDING not in document:
-        argument = f"--watch-namespaces={','.join(watched)}"
+        argument = f"--watch-namespaces={','.join(watched_namespaces)}"
         yield _GRACE.sub(rf"\g<0>\n\g<1>{argument}", document)
         return
-    for one in watched:
-        bound = _BINDING.replace("ClusterRole", "Role") + f"  namespace: {one}\n"
-        yield document.replace(_BINDING, bound)
+    for namespace in watched_namespaces:
+        binding = _BINDING.replace("ClusterRole", "Role") + f"  namespace: {namespace}\n"
+        yield document.replace(_BINDING, binding)

@@ -1,6 +1,6 @@
-"""``applyprune diff``: what an apply would change, object by object.
+"""``applyprune diff``: show what an apply would change, object by object.
 
-A diff program of the user's own, called as kubectl calls it: with two folders.
+An external diff program gets two folders, as kubectl calls it.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ if TYPE_CHECKING:
 def diff(
     name: str,
     paths: tuple[str | Overlay, ...],
-    where: ClusterTarget,
+    cluster_target: ClusterTarget,
     reporting: Reporting,
     options: Options,
     ignore: tuple[str, ...],
@@ -97,29 +97,31 @@ def diff(
     """
     from applyprune.cli.session import input_reader, run_set
 
-    decided = replace(
+    options = replace(
         options,
         mode=Mode.APPLY,
         dry_run=DryRun.SERVER,
-        # Nothing is written: what others have taken of ours is to be seen.
+        # Nothing is written, so show the fields that others have taken.
         apply=replace(
             options.apply, force_conflicts=options.apply.force_conflicts or fail_on_drift
         ),
         diff=replace(options.diff, enabled=True, ignore=ignore),
     )
-    events = judged(run_set(where, name, input_reader(paths), decided), drift_only=fail_on_drift)
+    events = with_exit_code(
+        run_set(cluster_target, name, input_reader(paths), options), drift_only=fail_on_drift
+    )
     text = "diff"
     if external_diff.strip():
         text = "summary"
-        events = through(events, external_diff)
+        events = with_external_diff(events, external_diff)
     formats = tuple((text if form == "text" else form, path) for form, path in reporting.formats)
     return replace(reporting, formats=formats).print_events(events)
 
 
-def judged(events: Iterable[Event], *, drift_only: bool) -> Iterator[Event]:
-    """Pass events on; a run without failure ends with 1 when it would change anything.
+def with_exit_code(events: Iterable[Event], *, drift_only: bool) -> Iterator[Event]:
+    """Pass events on; change the exit code 0 to 1 if the run would change anything.
 
-    With ``drift_only`` it does so for drift alone: where the manifest is the one applied last.
+    With ``drift_only`` change it only for drift: a change to the manifest that was applied last.
     """
     drifted = False
     for event in events:
@@ -132,27 +134,27 @@ def judged(events: Iterable[Event], *, drift_only: bool) -> Iterator[Event]:
             yield event
 
 
-# kubectl's own rule; it drops what it does not take, we say so.
+# kubectl's own rule. kubectl drops other arguments silently; we report them.
 _PLAIN = re.compile(r"[A-Za-z0-9=-]+")
 _LONGEST_NAME = 255
 
 
 def _command(text: str) -> Sequence[str]:
     program, *arguments = text.split()
-    if odd := [one for one in arguments if not _PLAIN.fullmatch(one)]:
+    if odd := [argument for argument in arguments if not _PLAIN.fullmatch(argument)]:
         raise UsageError(
-            f"the diff program cannot be given the argument {odd[0]!r}",
-            reason="as with kubectl, an argument is made of letters, digits, - and =",
-            hint="Write a script that calls the program as you like, and name that.",
+            f"invalid argument {odd[0]!r} for the diff program",
+            reason="as with kubectl, an argument may contain only letters, digits, - and =",
+            hint="Use a script that calls the program with this argument.",
         )
     return program, *arguments
 
 
-def through(events: Iterable[Event], text: str) -> Iterator[Event]:
-    """Pass events on, and show what they compare by a program before the last of them.
+def with_external_diff(events: Iterable[Event], text: str) -> Iterator[Event]:
+    """Pass events on, and run a diff program before the last of them.
 
-    ``text`` is the program and its arguments. Raises UsageError when it cannot be started, or for
-    an argument that kubectl would drop, and RunFailed when it ends with more than 1.
+    ``text`` is the program and its arguments. Raises UsageError if the program cannot start, or for
+    an argument that kubectl would drop, and RunFailed if its exit code is greater than 1.
     """
     command = _command(text)
     with TemporaryDirectory(prefix="LIVE-") as live, TemporaryDirectory(prefix="MERGED-") as merged:
@@ -162,7 +164,7 @@ def through(events: Iterable[Event], text: str) -> Iterator[Event]:
                     if body is not None:
                         _write(Path(folder), event, body)
             if isinstance(event, Finished):
-                _show([*command, live, merged])
+                _run_program([*command, live, merged])
             yield event
 
 
@@ -174,20 +176,20 @@ def _write(folder: Path, compared: ObjectDiff, body: Mapping[str, Any]) -> None:
     if len(name.encode()) > _LONGEST_NAME:
         end = hashlib.sha256(name.encode()).hexdigest()[:32]
         name = f"{name[: _LONGEST_NAME - len(end) - 1]}.{end}"
-    # For nobody else's eyes: a ConfigMap may hold what it should not.
+    # Only the user may read it: a ConfigMap may contain a password.
     handle = os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(handle, "w", encoding="utf-8") as file:
         (lines,) = as_yaml(body)
         file.writelines(f"{line}\n" for line in lines)
 
 
-def _show(command: Sequence[str]) -> None:
+def _run_program(command: Sequence[str]) -> None:
     sys.stdout.flush()
     try:
         reply = subprocess.run(command, check=False)
     except OSError as error:
         raise UsageError(
-            f"the diff program {command[0]!r} cannot be started", reason=error.strerror or ""
+            f"the diff program {command[0]!r} cannot start", reason=error.strerror or ""
         ) from error
     if reply.returncode not in {0, 1}:
-        raise RunFailed(f"the diff program {command[0]!r} ended with {reply.returncode}")
+        raise RunFailed(f"the diff program {command[0]!r} failed with exit code {reply.returncode}")

@@ -1,4 +1,4 @@
-"""``applyprune explain``: why a run does with an object what it does."""
+"""``applyprune explain``: explain what ``apply`` would do with one object, and why."""
 
 from __future__ import annotations
 
@@ -31,30 +31,30 @@ def explain(
     name: str,
     ref: str,
     paths: tuple[str | Overlay, ...],
-    where: ClusterTarget,
+    cluster_target: ClusterTarget,
     reporting: Reporting,
 ) -> int:
     """Explain what `apply` would do with one object, and why.
 
     KIND/NAME is deployment/web or deployment.apps/web, in every namespace of the set, or in one:
-    shop/deployment/web. The object may be in no set, or in another. Without input the
-    object is judged as if it alone had left the set. Nothing is written.
+    shop/deployment/web. The object may be in no set, or in another. Without input, the
+    explanation assumes that only this object has left the set. Nothing is written.
 
     \b
     Examples:
       applyprune explain web deployment/web -f manifests/
       applyprune explain web configmap/old
     """
-    return reporting.print_events(_judged(where, name, ref, paths))
+    return reporting.print_events(_events(cluster_target, name, ref, paths))
 
 
-def _judged(
-    where: ClusterTarget, name: str, ref: str, paths: tuple[str | Overlay, ...]
+def _events(
+    cluster_target: ClusterTarget, name: str, ref: str, paths: tuple[str | Overlay, ...]
 ) -> Iterator[Event]:
     from applyprune.cli.session import input_reader, open_session, read_input
 
     given = None
     if paths:
         given = yield from read_input(input_reader(paths))
-    with open_session(where) as work:
-        yield from work.applyset(name).iter_explain(ref, given, cancellation=work.stop)
+    with open_session(cluster_target) as session:
+        yield from session.applyset(name).iter_explain(ref, given, cancellation=session.stop)

@@ -1,4 +1,4 @@
-"""``applyprune inventory``: look at what the sets record, check it, mend it, hand it on."""
+"""``applyprune inventory``: list, check and repair inventories; move or orphan objects."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from applyprune.cli.options.run_options import (
     record_options,
     set_argument,
 )
-from applyprune.cli.session import ask
+from applyprune.cli.session import confirm
 from applyprune.errors import AccessError, InventoryError, UsageError, as_problem
 from applyprune.model.events import (
     ApplySetListed,
@@ -49,14 +49,14 @@ def inventory() -> None:
 @inventory.command("list")
 @cluster_options
 @reporting_options
-@click.option("-A", "--all-namespaces", is_flag=True, help="All namespaces.")
+@click.option("-A", "--all-namespaces", is_flag=True, help="List the sets of all namespaces.")
 @click.option(
     "--count-ready", is_flag=True, help="Count the ready objects too; this reads all of them."
 )
 def list_(
-    where: ClusterTarget, reporting: Reporting, all_namespaces: bool, count_ready: bool
+    cluster_target: ClusterTarget, reporting: Reporting, all_namespaces: bool, count_ready: bool
 ) -> int:
-    """List the sets: their objects, the last run that changed something, and the run at work now.
+    """List the sets: their objects, the last run that changed something, and the current run.
 
     A set whose inventory cannot be read is listed with a warning.
 
@@ -65,14 +65,16 @@ def list_(
       applyprune inventory list -A
       applyprune inventory list -n shop --count-ready
     """
-    return reporting.print_events(_sets(where, everywhere=all_namespaces, count_ready=count_ready))
+    return reporting.print_events(
+        _applysets(cluster_target, everywhere=all_namespaces, count_ready=count_ready)
+    )
 
 
 @inventory.command()
 @name_argument
 @cluster_options
 @reporting_options
-def show(name: str, where: ClusterTarget, reporting: Reporting) -> int:
+def show(name: str, cluster_target: ClusterTarget, reporting: Reporting) -> int:
     """List the objects in the inventory of the set NAME.
 
     `applyprune status` shows their health.
@@ -81,14 +83,14 @@ def show(name: str, where: ClusterTarget, reporting: Reporting) -> int:
     Examples:
       applyprune inventory show web
     """
-    return reporting.print_events(_listed(where, name))
+    return reporting.print_events(_entries(cluster_target, name))
 
 
 @inventory.command()
 @name_argument
 @cluster_options
 @reporting_options
-def check(name: str, where: ClusterTarget, reporting: Reporting) -> int:
+def check(name: str, cluster_target: ClusterTarget, reporting: Reporting) -> int:
     """Compare the inventory of the set NAME with the cluster; change nothing.
 
     Exits with 1 if they differ. Each difference says what a repair would do.
@@ -97,8 +99,8 @@ def check(name: str, where: ClusterTarget, reporting: Reporting) -> int:
     Examples:
       applyprune inventory check web
     """
-    events = _mend(where, name, Options(dry_run=DryRun.SERVER), Ownership.ADOPTED)
-    return reporting.print_events(_differing(events))
+    events = _repair(cluster_target, name, Options(dry_run=DryRun.SERVER), Ownership.ADOPTED)
+    return reporting.print_events(_with_exit_code(events))
 
 
 @inventory.command(cls=RunCommand)
@@ -109,7 +111,7 @@ def check(name: str, where: ClusterTarget, reporting: Reporting) -> int:
 @click.option(
     "--record-as",
     "ownership",
-    type=click.Choice([str(one) for one in Ownership]),
+    type=click.Choice([str(ownership) for ownership in Ownership]),
     default=str(Ownership.ADOPTED),
     show_default=True,
     help="How to record an unlisted object that has the set's label and field manager.",
@@ -119,10 +121,10 @@ def check(name: str, where: ClusterTarget, reporting: Reporting) -> int:
     is_flag=True,
     help="Rebuild a lost inventory although not every kind could be listed.",
 )
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
 def repair(
     name: str,
-    where: ClusterTarget,
+    cluster_target: ClusterTarget,
     reporting: Reporting,
     options: Options,
     ownership: str,
@@ -141,10 +143,10 @@ def repair(
       applyprune inventory repair web --yes
     """
     if options.dry_run is DryRun.OFF and not yes:
-        question = f"Make the record of the set {name} fit what is there?"
-        ask(f"repairing the record of the set {name}", lambda: question)
-    decided = replace(options, allow_partial=allow_partial)
-    return reporting.print_events(_mend(where, name, decided, Ownership(ownership)))
+        question = f"Reconcile the inventory of the set {name} with the cluster?"
+        confirm(f"repairing the inventory of the set {name}", lambda: question)
+    options = replace(options, allow_partial=allow_partial)
+    return reporting.print_events(_repair(cluster_target, name, options, Ownership(ownership)))
 
 
 @inventory.command(cls=RunCommand)
@@ -157,7 +159,7 @@ def repair(
 def orphan(
     name: str,
     objects: tuple[str, ...],
-    where: ClusterTarget,
+    cluster_target: ClusterTarget,
     reporting: Reporting,
     options: Options,
     everything: bool,
@@ -174,8 +176,8 @@ def orphan(
     from applyprune.cli.session import no_input, run_set
 
     select = _selected(objects, everything=everything)
-    decided = replace(options, mode=Mode.ORPHAN, select=select)
-    return reporting.print_events(run_set(where, name, no_input, decided))
+    options = replace(options, mode=Mode.ORPHAN, select=select)
+    return reporting.print_events(run_set(cluster_target, name, no_input, options))
 
 
 @inventory.command(cls=RunCommand)
@@ -198,7 +200,7 @@ def move(
     source: str,
     to: str,
     objects: tuple[str, ...],
-    where: ClusterTarget,
+    cluster_target: ClusterTarget,
     reporting: Reporting,
     options: Options,
     everything: bool,
@@ -215,15 +217,15 @@ def move(
     """
     from applyprune.cli.session import open_session
     from applyprune.engine.operations.move import Side
-    from applyprune.engine.operations.move import move as hand_on
+    from applyprune.engine.operations.move import move as move_objects
 
-    decided = replace(options, select=_selected(objects, everything=everything))
+    options = replace(options, select=_selected(objects, everything=everything))
 
     def events() -> Iterator[Event]:
-        with open_session(where) as work:
-            sets = work.applyset(source), work.applyset(to, to_namespace)
-            leaving, joining = (Side(one.identity, one.store()) for one in sets)
-            yield from hand_on(leaving, joining, decided, work.cluster.client, work.stop)
+        with open_session(cluster_target) as session:
+            sets = session.applyset(source), session.applyset(to, to_namespace)
+            leaving, joining = (Side(applyset.identity, applyset.store()) for applyset in sets)
+            yield from move_objects(leaving, joining, options, session.cluster.client, session.stop)
 
     return reporting.print_events(events())
 
@@ -233,7 +235,9 @@ def move(
 @cluster_options
 @record_options
 @reporting_options
-def release(name: str, where: ClusterTarget, reporting: Reporting, options: Options) -> int:
+def release(
+    name: str, cluster_target: ClusterTarget, reporting: Reporting, options: Options
+) -> int:
     """Take the set NAME back from the Bundle that owns it.
 
     The Bundle must be suspended or gone. Only the inventory is written; every object stays as it
@@ -245,24 +249,24 @@ def release(name: str, where: ClusterTarget, reporting: Reporting, options: Opti
       applyprune inventory release web
     """
     from applyprune.cli.session import open_session
-    from applyprune.engine.operations.release import release as let_go
+    from applyprune.engine.operations.release import release as release_set
 
     def events() -> Iterator[Event]:
-        with open_session(where) as work:
-            applyset = work.applyset(name)
-            yield from let_go(
+        with open_session(cluster_target) as session:
+            applyset = session.applyset(name)
+            yield from release_set(
                 applyset.identity,
                 options,
                 applyset.store(),
-                work.stop,
-                is_active=lambda owner: _is_active(work.cluster.client, owner),
+                session.stop,
+                is_active=lambda owner: _is_active(session.cluster.client, owner),
             )
 
     return reporting.print_events(events())
 
 
 def _is_active(cluster: KubernetesClient, owner: str) -> bool:
-    """Return whether a Bundle is there and not suspended."""
+    """Return whether a Bundle exists and is not suspended."""
     from applyprune.errors import NotFound, NotServed
     from applyprune.model.identity import Ref
     from applyprune.model.resources import BUNDLES
@@ -275,46 +279,49 @@ def _is_active(cluster: KubernetesClient, owner: str) -> bool:
     return not ((live.body or {}).get("spec") or {}).get("suspend")
 
 
-def _sets(where: ClusterTarget, *, everywhere: bool, count_ready: bool) -> Iterator[Event]:
+def _applysets(
+    cluster_target: ClusterTarget, *, everywhere: bool, count_ready: bool
+) -> Iterator[Event]:
     from applyprune.cli.session import open_session
     from applyprune.cluster.inventory.store import list_inventories
     from applyprune.engine.operations.status import applyset_listed
 
-    with open_session(where) as work:
-        home = work.cluster.namespace
-        found = list_inventories(work.cluster.client, "" if everywhere else home)
+    with open_session(cluster_target) as session:
+        namespace = session.cluster.namespace
+        found = list_inventories(session.cluster.client, "" if everywhere else namespace)
         if not found:
-            place = "any namespace" if everywhere else home
+            place = "any namespace" if everywhere else namespace
             yield WarningRaised(as_problem(UsageError(f"no sets in {place}")))
-        for one in found:
-            if one.root is not None and count_ready:
-                yield from _counted(work, one.name, one.namespace)
-            elif one.root is not None:
-                yield applyset_listed(one.root.inventory, objects=one.root.count)
+        for listed in found:
+            name, namespace = listed.name, listed.namespace
+            if listed.root is not None and count_ready:
+                yield from _applyset_status(session, name, namespace)
+            elif listed.root is not None:
+                yield applyset_listed(listed.root.inventory, objects=listed.root.count)
             else:
                 error = InventoryError(
-                    f"the inventory of {one.name} in namespace {one.namespace} cannot be read",
-                    reason=one.reason,
-                    hint=f"See: applyprune inventory check {one.name} -n {one.namespace}",
+                    f"the inventory of {name} in namespace {namespace} cannot be read",
+                    reason=listed.reason,
+                    hint=f"See: applyprune inventory check {name} -n {namespace}",
                 )
-                yield ApplySetListed(one.name, one.namespace, problem=as_problem(error))
+                yield ApplySetListed(name, namespace, problem=as_problem(error))
 
 
-def _counted(work: Session, name: str, namespace: str) -> Iterator[Event]:
-    """Yield a set with how much of it is ready; one that cannot be looked at hides no other."""
-    events = work.applyset(name, namespace).iter_status(cancellation=work.stop)
+def _applyset_status(session: Session, name: str, namespace: str) -> Iterator[Event]:
+    """Yield a set and its number of ready objects; an error is part of the event, not raised."""
+    events = session.applyset(name, namespace).iter_status(cancellation=session.stop)
     try:
         yield from (event for event in events if isinstance(event, ApplySetListed))
     except (AccessError, InventoryError, UsageError) as error:
         yield ApplySetListed(name, namespace, problem=as_problem(error))
 
 
-def _listed(where: ClusterTarget, name: str) -> Iterator[Event]:
+def _entries(cluster_target: ClusterTarget, name: str) -> Iterator[Event]:
     from applyprune.api.apply_set import ApplySet
     from applyprune.cli.session import connection_to
     from applyprune.engine.preflight import no_such_set
 
-    with connection_to(where) as cluster:
+    with connection_to(cluster_target) as cluster:
         applyset = ApplySet(name, cluster=cluster)
         found = applyset.inventory()
     if not found.exists:
@@ -324,37 +331,37 @@ def _listed(where: ClusterTarget, name: str) -> Iterator[Event]:
     )
 
 
-def _mend(
-    where: ClusterTarget, name: str, options: Options, ownership: Ownership
+def _repair(
+    cluster_target: ClusterTarget, name: str, options: Options, ownership: Ownership
 ) -> Iterator[Event]:
     from applyprune.cli.session import open_session
-    from applyprune.engine.operations.repair import repair as mend
+    from applyprune.engine.operations.repair import repair as repair_inventory
 
-    with open_session(where) as work:
-        applyset = work.applyset(name)
-        yield from mend(
+    with open_session(cluster_target) as session:
+        applyset = session.applyset(name)
+        yield from repair_inventory(
             applyset.identity,
             options,
             ownership,
-            work.cluster.client,
+            session.cluster.client,
             applyset.store(),
-            work.stop,
+            session.stop,
         )
 
 
 def _selected(objects: tuple[str, ...], *, everything: bool) -> frozenset[str]:
-    """Return the names that were given; none of them means all, which must be said."""
+    """Return the named objects; empty for --all. Raise UsageError for both or neither."""
     if bool(objects) == everything:
-        raise UsageError("name the objects, as KIND/NAME, or say --all")
+        raise UsageError("name the objects as KIND/NAME, or give --all")
     return frozenset(objects)
 
 
-def _differing(events: Iterable[Event]) -> Iterator[Event]:
-    """Pass events on; an end that is good, after something was found, has exit code 1."""
+def _with_exit_code(events: Iterable[Event]) -> Iterator[Event]:
+    """Pass events on; change the exit code 0 to 1 if there was a mismatch."""
     found = False
     for event in events:
         if isinstance(event, Started):
-            # A check rehearses nothing: it is the whole of what was asked for.
+            # A check is not the dry run of a repair for its user.
             yield replace(event, dry_run=DryRun.OFF)
             continue
         found = found or isinstance(event, MismatchFound)

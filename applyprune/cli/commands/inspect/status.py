@@ -1,4 +1,4 @@
-"""``applyprune status``: how every object of a set is now."""
+"""``applyprune status``: show the health and drift of each object in a set."""
 
 from __future__ import annotations
 
@@ -33,13 +33,12 @@ if TYPE_CHECKING:
 @click.option(
     "--wait/--no-wait",
     default=False,
-    help="Whether to wait until every object is ready, or one can never become ready.  "
-    "[default: no-wait]",
+    help="Whether to wait until every object is ready, or one has failed.  [default: no-wait]",
 )
 @timeout_option("How long to wait for everything to be ready.")
 def status(
     name: str,
-    where: ClusterTarget,
+    cluster_target: ClusterTarget,
     reporting: Reporting,
     drift: bool,
     fail_on_drift: bool,
@@ -62,14 +61,16 @@ def status(
     """
     from applyprune.model.options import StatusOptions
 
-    asked = StatusOptions(
+    status_options = StatusOptions(
         drift=drift, fail_on_drift=fail_on_drift, watch=watch, wait=wait, timeout=timeout
     )
-    return reporting.print_events(_surveyed(where, name, asked))
+    return reporting.print_events(_events(cluster_target, name, status_options))
 
 
-def _surveyed(where: ClusterTarget, name: str, asked: StatusOptions) -> Iterator[Event]:
+def _events(
+    cluster_target: ClusterTarget, name: str, status_options: StatusOptions
+) -> Iterator[Event]:
     from applyprune.cli.session import open_session
 
-    with open_session(where) as work:
-        yield from work.applyset(name).iter_status(asked, cancellation=work.stop)
+    with open_session(cluster_target) as session:
+        yield from session.applyset(name).iter_status(status_options, cancellation=session.stop)

@@ -1,8 +1,6 @@
-"""``applyprune demo``: the verbs at work on a real API server, each result checked.
+"""``applyprune demo``: demonstrate the verbs, or Bundles, on a throw-away control plane.
 
-``applyprune demo --controller``: what becomes of a Bundle, each result checked.
-
-What the demos have in common: commands as a user would type them, run and checked.
+Both demos run commands as a user would type them, and check each result.
 """
 
 from __future__ import annotations
@@ -51,113 +49,125 @@ def demo(controller: bool) -> int:
     manifests = packaged_folder("demo")
     progress = progress_on(sys.stderr)
     binaries = ensure_built(progress)
-    # The plane removes its own folder, even when this process is killed: there is no other.
+    # The plane removes this folder, even if this process is killed.
     folder = Path(tempfile.mkdtemp(prefix="applyprune-demo-"))
     with start(binaries, PlaneSpec(audit=True), folder, name="demo", progress=progress) as plane:
         if controller:
-            tell_of_a_bundle(Shell(plane, manifests / "controller"))
+            demonstrate_bundles(Shell(plane, manifests / "controller"))
         else:
-            _tell(Shell(plane, manifests))
+            demonstrate_apply(Shell(plane, manifests))
     return 0
 
 
-def _tell(shell: Shell) -> None:
-    """Go through the story; whatever does not come out as it is told here raises RunFailed."""
-    shell.say("A shop: a Namespace, a CRD and its custom resource, two Deployments, and so on.")
-    shell.show(f"cd {shlex.quote(str(shell.folder))}")
+def demonstrate_apply(shell: Shell) -> None:
+    """Apply, update and delete a set; raise RunFailed if a result is not as expected."""
+    shell.comment("A shop: a Namespace, a CRD with a custom resource, two Deployments and more.")
+    shell.echo_command(f"cd {shlex.quote(str(shell.folder))}")
     shell.run("applyprune apply shop -f v1", counts={"created": 15})
     shell.run("kubectl wait deployment --all -n shop --for=condition=Available --timeout=60s")
-    shell.run("kubectl get deployments,services,promotions -n shop", holds="summer-sale")
+    shell.run("kubectl get deployments,services,promotions -n shop", contains="summer-sale")
 
-    shell.say("Once more: every object is known to be as it should be, so nothing is written.")
+    shell.comment("Apply it again: every object is unchanged, so nothing is written.")
     requests = shell.requests()
     shell.run("applyprune apply shop -f v1", counts={"unchanged": 15})
-    shell.tell_requests(before=requests)
+    shell.show_requests(before=requests)
 
-    shell.say("Version 2: another image, a NetworkPolicy more, a CronJob less. First only a look.")
+    shell.comment("Version 2: a new image, one more NetworkPolicy, no CronJob. First a dry run.")
     second = {"created": 1, "configured": 1, "unchanged": 13, "pruned": 1}
     shell.run("applyprune apply shop -f v2 --dry-run", counts=second)
-    shell.run("kubectl get cronjobs -n shop", holds="nightly-report")
+    shell.run("kubectl get cronjobs -n shop", contains="nightly-report")
 
-    shell.say("Then for good: the CronJob has left the manifests, so it is pruned.")
+    shell.comment("Now apply it: the CronJob has left the manifests, so it is pruned.")
     shell.run("applyprune apply shop -f v2", counts=second)
-    shell.run("kubectl get cronjobs -n shop", holds="No resources found")
-    shell.run("kubectl get networkpolicies -n shop", holds="catalogue")
+    shell.run("kubectl get cronjobs -n shop", contains="No resources found")
+    shell.run("kubectl get networkpolicies -n shop", contains="catalogue")
 
-    shell.say("The wrong path, one file instead of all: refused, with all that it would take.")
-    shell.run("applyprune apply shop -f v2/namespace.yaml", code=6, holds="--max-prune")
+    shell.comment("A wrong path, with one file instead of all: the prune is refused.")
+    shell.run("applyprune apply shop -f v2/namespace.yaml", code=6, contains="--max-prune")
 
-    shell.say("What the set is, by its own record: the inventory, a ConfigMap in the cluster.")
-    shell.run("applyprune inventory show shop", holds="promotion.shop.example.com/summer-sale")
+    shell.comment("List the objects of the set. Its inventory is a ConfigMap in the cluster.")
+    shell.run("applyprune inventory show shop", contains="promotion.shop.example.com/summer-sale")
 
-    shell.say("Delete the whole set: nothing of it is left, the record included.")
+    shell.comment("Delete the whole set: all its objects, and its inventory.")
     shell.run("applyprune delete shop --yes", counts={"deleted": 15})
     label = "applyset.kubernetes.io/part-of"
-    shell.run(f"kubectl get {_KINDS} -A -l {label}", holds="No resources found")
-    shell.run("applyprune inventory list -A", holds="no sets in any namespace")
-    shell.say("All of it went as told. The control plane is thrown away now.")
+    shell.run(f"kubectl get {_KINDS} -A -l {label}", contains="No resources found")
+    shell.run("applyprune inventory list -A", contains="no sets in any namespace")
+    shell.comment("Demo finished. Removing the control plane.")
 
 
-_HOME = "applyprune-system"
-_ALL = "deployments,services,pdb,networkpolicies,ingresses,cronjobs,configmaps,serviceaccounts"
-_MINE = f"kubectl get {_ALL} -n shop -l applyset.kubernetes.io/part-of"
-_READY = "kubectl wait bundle/shop -n shop --for=condition=Ready --timeout=60s"
+_NAMESPACE = "applyprune-system"
+_KINDS_OF_SHOP = (
+    "deployments,services,pdb,networkpolicies,ingresses,cronjobs,configmaps,serviceaccounts"
+)
+_GET_OBJECTS = f"kubectl get {_KINDS_OF_SHOP} -n shop -l applyset.kubernetes.io/part-of"
+_WAIT_READY = "kubectl wait bundle/shop -n shop --for=condition=Ready --timeout=60s"
 
 
-def tell_of_a_bundle(shell: Shell) -> None:
-    """Go through the story; whatever does not come out as it is told here raises RunFailed."""
-    shell.say("Into the cluster: the CRD, its rights, the Deployment, as a set of its own.")
-    shell.run("applyprune install --wait", holds="13 created")
-    shell.run(f"kubectl get deployments -n {_HOME}", holds="2/2")
+def demonstrate_bundles(shell: Shell) -> None:
+    """Install the controller and use a Bundle; raise RunFailed if a result is not as expected."""
+    shell.comment("Install the CRD, the rights and the Deployment of the controller, as a set.")
+    shell.run("applyprune install --wait", contains="13 created")
+    shell.run(f"kubectl get deployments -n {_NAMESPACE}", contains="2/2")
 
-    shell.say(
-        "The nodes of this plane are played, and their Pods run nothing. So the controller runs "
-        "here, with the rights of its ServiceAccount in the cluster and no others."
+    shell.comment(
+        "The nodes of this plane are simulated, and their Pods run nothing. So the controller runs "
+        "on this machine, with only the rights of its ServiceAccount in the cluster."
     )
     log = shell.plane.folder / "controller.log"
     controller = "applyprune controller --listen 127.0.0.1:0 --lease-duration 5s"
-    user = f"{_HOME}/applyprune-controller"
+    user = f"{_NAMESPACE}/applyprune-controller"
     with shell.in_the_background(controller, user=user, log=log):
-        _live(shell)
+        _bundle_life(shell)
 
-    shell.say("Without its controller: the CRD stays, or every Bundle would go along with it.")
-    shell.run(f"applyprune delete applyprune -n {_HOME} --yes", holds="12 deleted, 2 orphaned")
-    shell.say("All of it went as told. The control plane is thrown away now.")
+    shell.comment(
+        "Uninstall the controller: the CRD stays, because deleting it deletes every Bundle."
+    )
+    shell.run(
+        f"applyprune delete applyprune -n {_NAMESPACE} --yes", contains="12 deleted, 2 orphaned"
+    )
+    shell.comment("Demo finished. Removing the control plane.")
 
 
-def _live(shell: Shell) -> None:
-    shell.say("A Bundle, whose manifests are in a ConfigMap, carried out as the account deployer.")
-    shell.show(f"cd {shlex.quote(str(shell.folder))}")
+def _bundle_life(shell: Shell) -> None:
+    shell.comment("A Bundle with its manifests in a ConfigMap, applied as the account deployer.")
+    shell.echo_command(f"cd {shlex.quote(str(shell.folder))}")
     shell.run("kubectl apply -f tenant.yaml -f v1.yaml -f bundle.yaml")
-    shell.run(_READY)
-    shell.run("kubectl get bundles -n shop", holds="Applied")
-    shell.run(_MINE, holds="cronjob.batch/nightly-report")
+    shell.run(_WAIT_READY)
+    shell.run("kubectl get bundles -n shop", contains="Applied")
+    shell.run(_GET_OBJECTS, contains="cronjob.batch/nightly-report")
 
-    shell.say("Changed: another image, and a CronJob less, which is pruned.")
+    shell.comment("Change it: a new image, and no CronJob, which is pruned.")
     shell.run("kubectl apply -f v2.yaml")
     shell.run("kubectl wait cronjob/nightly-report -n shop --for=delete --timeout=60s")
-    shell.run(_READY)
-    shell.run("kubectl get deployment storefront -n shop -o wide", holds="storefront:1.1.0")
+    shell.run(_WAIT_READY)
+    shell.run("kubectl get deployment storefront -n shop -o wide", contains="storefront:1.1.0")
 
-    shell.say("Somebody loses almost all of it: refused, and everything stays as it is.")
+    shell.comment(
+        "Somebody removes almost all manifests: the prune is refused, nothing is deleted."
+    )
     shell.run("kubectl apply -f v3.yaml")
     shell.run("kubectl wait bundle/shop -n shop --for=condition=PruneBlocked --timeout=60s")
-    shell.run("kubectl get bundle shop -n shop -o wide", holds="it would delete 6 objects")
-    shell.run("kubectl get deployment storefront -n shop", holds="2/2")
+    shell.run("kubectl get bundle shop -n shop -o wide", contains="it would delete 6 objects")
+    shell.run("kubectl get deployment storefront -n shop", contains="2/2")
 
-    shell.say("Nobody gets in the controller's way: the set belongs to the Bundle.")
-    shell.run("applyprune delete shop -n shop --yes", code=2, holds="belongs to Bundle shop/shop")
+    shell.comment("The command line cannot interfere: the set belongs to the Bundle.")
+    shell.run(
+        "applyprune delete shop -n shop --yes", code=2, contains="belongs to Bundle shop/shop"
+    )
 
-    shell.say("If it is meant after all: exactly this prune is approved, by its digest.")
-    digest = shell.ask("kubectl get bundle shop -n shop -o jsonpath={.status.pendingPrune.digest}")
+    shell.comment("If the prune is intended: approve exactly this prune, by its digest.")
+    digest = shell.output_of(
+        "kubectl get bundle shop -n shop -o jsonpath={.status.pendingPrune.digest}"
+    )
     shell.run(f"kubectl annotate bundle shop -n shop applyprune.dev/approve={digest}")
-    shell.run(_READY)
-    shell.run(_MINE, holds="configmap/storefront")
-    shell.run("kubectl get deployments -n shop", holds="No resources found")
+    shell.run(_WAIT_READY)
+    shell.run(_GET_OBJECTS, contains="configmap/storefront")
+    shell.run("kubectl get deployments -n shop", contains="No resources found")
 
-    shell.say("Deleted: what it has applied goes along, and its inventory.")
+    shell.comment("Delete the Bundle: its objects and its inventory are deleted too.")
     shell.run("kubectl delete bundle shop -n shop --timeout=60s")
-    shell.run(_MINE, holds="No resources found")
+    shell.run(_GET_OBJECTS, contains="No resources found")
     shell.run("kubectl get events -n shop --field-selector involvedObject.kind=Bundle")
 
 
@@ -167,17 +177,17 @@ _READS = {"get", "list", "watch"}
 
 @dataclass(frozen=True, slots=True)
 class Shell:
-    """Prints and runs what a user would type in ``folder``, with KUBECONFIG set to the plane."""
+    """Prints and runs commands in ``folder``, with KUBECONFIG set to the plane."""
 
     plane: Plane
     folder: Path
 
-    def say(self, text: str) -> None:
-        """Write a line of the story."""
+    def comment(self, text: str) -> None:
+        """Print a comment."""
         click.secho(f"\n# {text}", bold=True)
 
-    def show(self, command: str) -> None:
-        """Write a command as it would stand in a terminal."""
+    def echo_command(self, command: str) -> None:
+        """Print a command as a terminal shows it."""
         click.secho(f"$ {command}", fg="cyan")
 
     def run(
@@ -186,13 +196,14 @@ class Shell:
         *,
         code: int = 0,
         counts: Mapping[str, int] | None = None,
-        holds: str = "",
+        contains: str = "",
     ) -> None:
-        """Run a command and show its output; raise RunFailed when it is not as expected.
+        """Run a command and show its output; raise RunFailed if it is not as expected.
 
-        Its exit code must be ``code``, its output hold ``holds``, its summary say just ``counts``.
+        The exit code must be ``code``, the output must contain ``contains``, and the summary must
+        have exactly ``counts``.
         """
-        self.show(command)
+        self.echo_command(command)
         output: list[str] = []
         with subprocess.Popen(
             self._arguments(command),
@@ -207,16 +218,16 @@ class Shell:
                 click.echo(line, nl=False)
                 output.append(line)
         if process.returncode != code:
-            raise not_as_told(command, f"its exit code is {process.returncode}")
-        if holds not in "".join(output):
-            raise not_as_told(command, f"its output does not say {holds!r}")
+            raise demo_failed(command, f"its exit code is {process.returncode}")
+        if contains not in "".join(output):
+            raise demo_failed(command, f"its output does not contain {contains!r}")
         if counts is not None and _counts(output[-1] if output else "") != counts:
             expected = ", ".join(f"{count} {word}" for word, count in counts.items())
-            raise not_as_told(command, f"it should have ended with {expected}")
+            raise demo_failed(command, f"its summary is not {expected}")
 
-    def ask(self, command: str) -> str:
-        """Return what a command says, which is shown as well."""
-        self.show(command)
+    def output_of(self, command: str) -> str:
+        """Run a command, show its output and return it."""
+        self.echo_command(command)
         reply = subprocess.run(
             self._arguments(command),
             cwd=self.folder,
@@ -228,16 +239,18 @@ class Shell:
         )
         click.echo(reply.stdout)
         if reply.returncode != 0 or not reply.stdout.strip():
-            raise not_as_told(command, f"its exit code is {reply.returncode}, and it says nothing")
+            raise demo_failed(
+                command, f"its exit code is {reply.returncode}, or it printed nothing"
+            )
         return reply.stdout.strip()
 
     @contextmanager
     def in_the_background(self, command: str, *, user: str, log: Path) -> Iterator[None]:
-        """Run a command, as the ServiceAccount NAMESPACE/NAME, until the block ends.
+        """Run a command as the ServiceAccount NAMESPACE/NAME until the block ends.
 
-        What it says goes to ``log``; its last lines are shown when the block raises.
+        Its output goes to ``log``; the last lines are shown if the block raises.
         """
-        self.show(f"{command} &")
+        self.echo_command(f"{command} &")
         arguments = [*self._arguments(command), "--kubeconfig", str(self._kubeconfig_of(user))]
         with (
             log.open("w") as file,
@@ -260,12 +273,12 @@ class Shell:
 
     def _kubeconfig_of(self, user: str) -> Path:
         namespace, _, name = user.partition("/")
-        asked = self._arguments(f"kubectl create token {name} -n {namespace} --duration=1h")
+        arguments = self._arguments(f"kubectl create token {name} -n {namespace} --duration=1h")
         reply = subprocess.run(
-            asked, env=self._environment(), stdout=subprocess.PIPE, text=True, check=False
+            arguments, env=self._environment(), stdout=subprocess.PIPE, text=True, check=False
         )
         if reply.returncode != 0:
-            raise not_as_told(f"the token of {user}", f"its exit code is {reply.returncode}")
+            raise demo_failed(f"the token of {user}", f"its exit code is {reply.returncode}")
         plane = self.plane
         cluster = {"server": plane.server, "certificate-authority": str(plane.ca_file)}
         content = {
@@ -284,19 +297,19 @@ class Shell:
         return path
 
     def requests(self) -> list[Mapping[str, Any]]:
-        """Return what applyprune has asked of the API server so far, by the server's audit log."""
+        """Return the requests of applyprune so far, from the server's audit log."""
         log = self.plane.audit_log
         lines = log.read_bytes().splitlines() if log else []
         events = [json.loads(line) for line in lines]
         return [event for event in events if event.get("userAgent", "").startswith(_OURS)]
 
-    def tell_requests(self, *, before: list[Mapping[str, Any]]) -> None:
-        """Say what was asked since ``before``; raise RunFailed when any of it was a write."""
+    def show_requests(self, *, before: list[Mapping[str, Any]]) -> None:
+        """Print the number of requests since ``before``; raise RunFailed if one was a write."""
         verbs = [str(event["verb"]) for event in self.requests()[len(before) :]]
         writes = [verb for verb in verbs if verb not in _READS]
-        click.echo(f"(the server's audit log: {len(verbs)} requests, {len(writes)} of them writes)")
+        click.echo(f"(the server's audit log: {len(verbs)} requests, {len(writes)} writes)")
         if writes or not verbs:
-            raise not_as_told("the second apply", f"the audit log has {writes or 'no requests'}")
+            raise demo_failed("the second apply", f"the audit log has {writes or 'no requests'}")
 
     def _arguments(self, command: str) -> list[str]:
         program, *arguments = shlex.split(command)
@@ -305,8 +318,8 @@ class Shell:
         return [str(self.plane.kubectl), *arguments]
 
     def _environment(self) -> dict[str, str]:
-        # What the user's own environment says of clusters and kubectl does not concern the demo,
-        # and its caches go when the plane goes.
+        # Without the user's own variables for clusters and kubectl. The caches are in the plane's
+        # folder, which is removed with the plane.
         kept = {key: value for key, value in os.environ.items() if not key.startswith("KUBE")}
         caches = str(self.plane.folder / "caches")
         return {
@@ -322,6 +335,6 @@ def _counts(summary: str) -> dict[str, int]:
     return {word: int(count) for count, word in re.findall(r"(\d+) ([a-z]{4,})", summary)}
 
 
-def not_as_told(where: str, why: str) -> RunFailed:
-    """Return the error for a story that has come out differently."""
-    return RunFailed("the demo did not go as told", location=where, reason=why)
+def demo_failed(location: str, reason: str) -> RunFailed:
+    """Return the error for an unexpected result."""
+    return RunFailed("the demo failed", location=location, reason=reason)

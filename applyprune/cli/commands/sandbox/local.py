@@ -1,4 +1,4 @@
-"""``applyprune local``: a real control plane on this machine, for trying things out."""
+"""``applyprune local``: run a real control plane on this machine."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def local() -> None:
     """Run a real Kubernetes control plane on this machine: API server, controllers, fake nodes."""
     if os.name != "posix":
         raise UsageError(
-            "there is no control plane for this system",
-            reason="etcd and the API server are run on Linux and macOS only",
+            "no control plane for this system",
+            reason="etcd and the API server run on Linux and macOS only",
             hint="Set KUBECONFIG to a cluster of your own.",
         )
 
@@ -57,7 +57,7 @@ def up(name: str, nodes: int) -> None:
     spec = PlaneSpec(kwok=nodes > 0, nodes=nodes)
     plane, started = bring_up(name, spec, progress_on(sys.stderr))
     if not started:
-        click.echo(f"the plane {name} is running already", err=True)
+        click.echo(f"the plane {name} is already running", err=True)
     option = "" if name == "default" else f" --name {name}"
     click.echo(f"its API server is {plane.server}; use it with", err=True)
     click.echo(f"export KUBECONFIG={shlex.quote(str(plane.kubeconfig))}")
@@ -80,7 +80,7 @@ def down(name: str, *, every: bool) -> None:
 
     for each in plane_names() if every else (name,):
         done = bring_down(each)
-        click.echo(f"the plane {each} is {'down' if done else 'not there'}", err=True)
+        click.echo(f"the plane {each} {'is down' if done else 'does not exist'}", err=True)
 
 
 @local.command()
@@ -95,7 +95,7 @@ def status() -> None:
 
     statuses = [plane_status(name) for name in plane_names()]
     if not statuses:
-        click.echo("there is no plane; start one with `applyprune local up`", err=True)
+        click.echo("no planes; start one with `applyprune local up`", err=True)
         return
     rows = [("NAME", "PHASE", "SERVER", "DETAIL"), *map(_row, statuses)]
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
@@ -116,12 +116,12 @@ def kubectl(name: str, arguments: tuple[str, ...]) -> None:
 
     plane = running_plane(name)
     environment = os.environ | {"KUBECONFIG": str(plane.kubeconfig)}
-    # This process becomes kubectl: its exit code, its terminal and its signals are kubectl's own.
+    # This process becomes kubectl, with kubectl's exit code, terminal and signals.
     try:
         os.execve(plane.kubectl, ["kubectl", *arguments], environment)  # noqa: S606 - no shell
     except FileNotFoundError:
         raise AccessError(
-            "kubectl is gone from the cache",
+            "kubectl is missing from the cache",
             location=str(plane.kubectl),
             reason="the cache was emptied while the plane was running",
             hint="Stop the plane and start it again: `applyprune local down`, then `up`.",
