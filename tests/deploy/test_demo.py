@@ -19,5 +19,5 @@ def test_demo_shows_the_life_of_a_bundle(binaries: Binaries) -> None:
     told = applyprune("demo", "--controller", kubeconfig="/nowhere")
     assert told.code == 0, told
     assert "Demo finished." in told.out
-    for word in ("Changed", "refused", "approved", "Deleted"):
+    for word in ("Change it", "refused", "approve", "Delete the Bundle"):
         assert word in told.out

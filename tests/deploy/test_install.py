@@ -112,7 +112,7 @@ def test_namespace_and_image_can_be_chosen() -> None:
 
 def test_bundle_namespaces_can_be_chosen() -> None:
     """The controller looks after no others, and has no rights in others."""
-    found = chosen(watched=["shop", "blog"])
+    found = chosen(watched_namespaces=["shop", "blog"])
     arguments = container(chosen())["args"]
     assert container(found)["args"] == [*arguments, "--watch-namespaces=shop,blog"]
     everywhere = [one.name for one in found if one.gvk.kind == "ClusterRoleBinding"]
@@ -124,7 +124,7 @@ def test_bundle_namespaces_can_be_chosen() -> None:
 
 def test_invalid_image_is_refused() -> None:
     """A text goes into YAML only when it is a name."""
-    with pytest.raises(UsageError, match="cannot name"):
+    with pytest.raises(UsageError, match="invalid image name"):
         installation(DEPLOY, image="a b")
     with pytest.raises(UsageError, match="empty value for --image"):
         cli.main(["install", "--print", "--image", ""], standalone_mode=False)
