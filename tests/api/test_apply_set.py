@@ -39,7 +39,7 @@ from applyprune import (
 )
 from applyprune.cluster.auth.kubeconfig import connect as choose_access
 from applyprune.model.events import ApplySetListed, Event, Finished
-from applyprune.output.printers import OutputTarget, nowhere, printer
+from applyprune.output.printers import OutputTarget, discard, printer
 from tests.support.command import applyprune
 from tests.support.objects import DEPLOYMENT, config_map, text
 
@@ -367,7 +367,7 @@ def test_stream_is_that_of_the_command(web: ApplySet, plane: Plane, tmp_path: Pa
 
 def _lines(events: Iterable[Event]) -> list[Any]:
     lines: list[str] = []
-    shown = printer("jsonl", OutputTarget(out=lines.append, err=nowhere))
+    shown = printer("jsonl", OutputTarget(out=lines.append, err=discard))
     for event in events:
         shown.show(event)
     shown.close()
