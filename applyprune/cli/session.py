@@ -143,14 +143,14 @@ def delete_question(cluster_target: ClusterTarget, name: str) -> str:
     return f"Delete the {objects} of the set {name} {place}?"
 
 
-def confirm(doing: str, question: Callable[[], str]) -> None:
+def confirm(action: str, question: Callable[[], str]) -> None:
     """Ask the user on the terminal, by standard error; return only after a yes.
 
     Raises UsageError if there is no terminal, and click.Abort after a no.
     """
     if sys.stdin is None or not sys.stdin.isatty():
         raise UsageError(
-            f"{doing} needs confirmation",
+            f"{action} needs confirmation",
             reason="there is no terminal to ask on",
             hint="Add --yes, or try --dry-run first.",
         )

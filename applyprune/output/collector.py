@@ -121,12 +121,16 @@ class RunReport:
     @property
     def changed(self) -> list[ObjectReport]:
         """Return the objects that were changed, created or deleted; in a dry run, would be."""
-        return [one for one in self.objects if one.outcome is not None and one.outcome.is_change]
+        return [
+            report
+            for report in self.objects
+            if report.outcome is not None and report.outcome.is_change
+        ]
 
     @property
     def problems(self) -> list[Problem]:
         """Return what failed: objects, the prune as a whole, the run as a whole."""
-        failed = [one.problem for one in self.objects if one.problem is not None]
+        failed = [report.problem for report in self.objects if report.problem is not None]
         blocked = [] if self.prune_blocked is None else [self.prune_blocked]
         return [*failed, *blocked, *self.errors]
 
@@ -140,7 +144,7 @@ class RunReport:
 
         The error has a note for each failure, at most ten.
         """
-        failed = [one.problem for one in self.objects if one.problem is not None]
+        failed = [report.problem for report in self.objects if report.problem is not None]
         error = verdict(failed, self.prune_blocked)
         if error is not None:
             for problem in self.problems[:_NOTES]:

@@ -40,7 +40,7 @@ def apply_options(verb: Callable[..., Any]) -> Callable[..., Any]:
                 reason="the objects that the selector omits would look as if they had left the set",
                 hint="Prune in a run without --selector.",
             )
-        decided = replace(
+        options = replace(
             options,
             apply=replace(
                 options.apply,
@@ -53,7 +53,7 @@ def apply_options(verb: Callable[..., Any]) -> Callable[..., Any]:
             ),
             prune=replace(options.prune, enabled=prune),
         )
-        return verb(options=decided, **others)
+        return verb(options=options, **others)
 
     return with_options(
         command,

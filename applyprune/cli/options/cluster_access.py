@@ -43,13 +43,13 @@ def namespace_name(ctx: click.Context, param: click.Parameter, value: str) -> st
     return value
 
 
-def namespaces_option(what: str) -> Callable[[F], F]:
-    """Return --watch-namespaces with the help text ``what``; the verb gets the names."""
+def namespaces_option(help_text: str) -> Callable[[F], F]:
+    """Return --watch-namespaces with its ``help_text``; the verb gets the names."""
     return click.option(
         "--watch-namespaces",
         metavar="NS,…",
         callback=_namespace_names,
-        help=f"{what}  [default: all]",
+        help=f"{help_text}  [default: all]",
     )
 
 

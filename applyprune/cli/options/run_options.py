@@ -171,13 +171,13 @@ def run_options(verb: Callable[..., Any]) -> Callable[..., Any]:
     def command(
         options: Options, dry_run: DryRun, propagation: str, timeout: float, **others: Any
     ) -> Any:
-        decided = replace(
+        options = replace(
             options,
             dry_run=dry_run,
             prune=replace(options.prune, propagation=Propagation(propagation.capitalize())),
             wait=replace(options.wait, timeout=timeout),
         )
-        return verb(options=decided, **others)
+        return verb(options=options, **others)
 
     return with_options(
         removal_options(command),
@@ -263,7 +263,7 @@ def guard_options(verb: Callable[..., Any]) -> Callable[..., Any]:
         allow_empty: bool,
         **others: Any,
     ) -> Any:
-        decided = replace(
+        options = replace(
             options,
             prune=replace(
                 options.prune,
@@ -272,7 +272,7 @@ def guard_options(verb: Callable[..., Any]) -> Callable[..., Any]:
                 allow_empty=allow_empty,
             ),
         )
-        return verb(options=decided, **others)
+        return verb(options=options, **others)
 
     return with_options(
         command,
@@ -338,14 +338,14 @@ def _dry_run(ctx: click.Context, param: click.Parameter, value: str) -> DryRun:
         raise click.BadParameter(f"{value!r} is neither server nor client", ctx, param) from None
 
 
-def timeout_option(what: str) -> Callable[[F], F]:
-    """Return --timeout with the help text ``what``; the verb gets seconds."""
+def timeout_option(help_text: str) -> Callable[[F], F]:
+    """Return --timeout with its ``help_text``; the verb gets seconds."""
     return click.option(
         "--timeout",
         default="5m",
         metavar="TIME",
         callback=duration,
-        help=f"{what}  [default: 5m]",
+        help=f"{help_text}  [default: 5m]",
     )
 
 

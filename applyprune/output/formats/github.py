@@ -1,7 +1,7 @@
 """``-o github``: annotations as workflow commands, and a summary of the run as Markdown.
 
 A workflow command is a line ``::error file=a.yaml,line=3,col=5,title=T::MESSAGE``. The runner of
-GitHub Actions obeys each line that begins with ``::`` or contains ``##[``, so text of others is
+GitHub Actions obeys each line that begins with ``::`` or contains ``##[``, so untrusted text is
 escaped. GitHub shows only the first 10 errors, 10 warnings and 10 notices of a step as annotations,
 so the summary repeats all of them. An unchanged object has no line. Everything goes to standard
 output, because a step has one log for both streams.
@@ -95,8 +95,8 @@ class GitHubPrinter:
         try:
             self._append(self._summary)
         except OSError as error:
-            why = f"{self._summary}: {error.strerror}"
-            self._command("warning", "the summary could not be written", why, None)
+            message = f"{self._summary}: {error.strerror}"
+            self._command("warning", "the summary could not be written", message, None)
 
     def _inspected(self, event: Event) -> None:
         """Write a result without a problem: a line of the log, no annotation."""

@@ -1,6 +1,6 @@
 """The Markdown page about a run: counts, changes, failures, diffs.
 
-Text of others is always code, with a fence of more backticks than the text contains: in code
+Untrusted text is always code, with a fence of more backticks than the text contains: in code
 nothing is a link, a mention, an image or HTML. In a table a bar is replaced with a similar
 character, because a bar ends a cell even in code.
 """
@@ -73,7 +73,7 @@ def conclusion(report: RunReport) -> str:
 
 
 def code(text: str) -> str:
-    """Return text of others as a code span on one line; the text cannot end the span."""
+    """Return untrusted text as a code span on one line; the text cannot end the span."""
     line = visible(text.replace("\n", " ")) or " "
     fence = "`" * (_longest_run(line) + 1)
     blank = " " if line.startswith("`") or line.endswith("`") else ""
@@ -81,7 +81,7 @@ def code(text: str) -> str:
 
 
 def block(text: str, language: str = "text") -> str:
-    """Return text of others as a code block; the text cannot end the block."""
+    """Return untrusted text as a code block; the text cannot end the block."""
     fence = "`" * max(3, _longest_run(text) + 1)
     return f"{fence}{language}\n{shown(text)}\n{fence}"
 

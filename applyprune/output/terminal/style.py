@@ -1,8 +1,8 @@
-"""Colours in text, as marks that text of others cannot contain.
+"""Colours in text, as marks that untrusted text cannot contain.
 
-Printed text contains names and messages of others, so ``rendered`` escapes control characters in
-it. Our own colours are marks with a random number; ``rendered`` turns them into escape sequences if
-the stream can show colours.
+Printed text contains names and messages from the cluster, so ``rendered`` escapes control
+characters in it. Our own colours are marks with a random number; ``rendered`` turns them into
+escape sequences if the stream can show colours.
 """
 
 from __future__ import annotations

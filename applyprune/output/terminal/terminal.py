@@ -1,6 +1,6 @@
 """Standard output, standard error, and the live lines at the end of a terminal.
 
-The program writes every line through this module, so no text of others reaches a terminal as a
+The program writes every line through this module, so no untrusted text reaches a terminal as a
 control sequence. The live lines are below all other lines, and the cursor is on the first of them.
 So one short write, which erases everything from the cursor on, removes exactly the live lines, even
 if the width of the window has changed.

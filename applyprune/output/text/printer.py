@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from applyprune.model.display import and_more
 from applyprune.model.events import (
     ApplySetListed,
     EntryListed,
@@ -55,6 +56,7 @@ _LISTED = 50
 _SCROLLED = 20
 """Lines after which an error has probably scrolled off the screen."""
 _REPEATED = 10
+_NEXT_LINE = "\n  "
 
 
 class TextPrinter:
@@ -183,7 +185,6 @@ class TextPrinter:
         scrolled = [ref for ref, line in self._failures if self._lines - line > _SCROLLED]
         if not scrolled:
             return
-        for ref, _ in self._failures[:_REPEATED]:
-            self._target.err(f"  {called(ref, self._namespace)}")
-        if (more := len(self._failures) - _REPEATED) > 0:
-            self._target.err(f"  and {more} more; see the errors above")
+        names = [called(ref, self._namespace) for ref, _ in self._failures]
+        hint = "; see the errors above" if len(names) > _REPEATED else ""
+        self._target.err(f"  {and_more(names, _REPEATED, _NEXT_LINE)}{hint}")

@@ -168,10 +168,10 @@ def with_external_diff(events: Iterable[Event], text: str) -> Iterator[Event]:
             yield event
 
 
-def _write(folder: Path, compared: ObjectDiff, body: Mapping[str, Any]) -> None:
-    whole = compared.after or compared.before or {}
-    version = str(whole.get("apiVersion", "")).replace("/", ".")
-    ref = compared.ref
+def _write(folder: Path, diff: ObjectDiff, body: Mapping[str, Any]) -> None:
+    state = diff.after or diff.before or {}
+    version = str(state.get("apiVersion", "")).replace("/", ".")
+    ref = diff.ref
     name = f"{version}.{ref.kind}.{ref.namespace}.{ref.name}"
     if len(name.encode()) > _LONGEST_NAME:
         end = hashlib.sha256(name.encode()).hexdigest()[:32]
