@@ -76,7 +76,7 @@ class ObjectReport:
 
     @property
     def outcome(self) -> Outcome | None:
-        """Return the outcome of the run, None if the run did not reach the object."""
+        """Return its outcome, None if the run did not process it."""
         return self.result.outcome if self.result else None
 
     @property
