@@ -107,7 +107,7 @@ def _of_record(case: ExplainInput) -> Iterator[str]:
             yield "the last applied manifest is unknown"
         else:
             relation = "the same as" if same else "different from"
-        yield f"its manifest is {relation} the last applied manifest"
+            yield f"its manifest is {relation} the last applied manifest"
 
 
 def _of_live(case: ExplainInput) -> Iterator[str]:

@@ -169,11 +169,11 @@ def explain(
         notes = scalers if scalers and _is_scale(name, owners) else _notes(owners)
         lines.append(f"{name}: {', '.join([*values, f'owned by {who}'])}{_after(notes)}")
     if len(fields) == 1:
-        count = "another field manager owns this field"
+        count = "another field manager owns one of its fields"
     else:
         count = f"other field managers own {len(fields)} of its fields"
     return Conflict(
-        f"{desired.ref} is in conflict with another field manager",
+        f"{desired.ref} was not applied",
         code=error.code,
         status_reason=error.status_reason,
         causes=error.causes,

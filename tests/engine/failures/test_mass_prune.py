@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from applyprune.errors import ApplypruneError, EmptyInput
-from applyprune.model.events import Outcome
+from applyprune.model.events import ObjectDone, Outcome
 from applyprune.model.options import Mode, PruneLimit
 from tests.support.command import applyprune
 from tests.support.fault_proxy import Exchange, Fault, FaultProxy, always, faults
@@ -38,6 +38,8 @@ def test_source_returns_empty_with_success(stage: Stage, api: Api) -> None:
         story = stage.run(mode=mode)
         assert story.exit_code == 6
         assert set(story.outcomes.values()) == {Outcome.NOT_PRUNED}
+        reasons = {one.reason for one in story.events if isinstance(one, ObjectDone)}
+        assert reasons == {"not deleted: prune refused"}
         assert "no object in the input" in story.refusal
         assert story.refusal.endswith("To allow exactly this: --allow-empty --max-prune 8")
         story = stage.run(mode=mode, allow_empty=True)
