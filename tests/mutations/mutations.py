@@ -1,8 +1,8 @@
-"""What is taken out, one guard at a time, and the test that must not pass without it.
+"""The guards to remove, one at a time, and the test that must fail without each.
 
-A comment ``# guard: NAME`` marks the line of a guard: the line that the comment ends, or, when it
-is alone on its line, the next one. A replacement uses no name of the code if it can, so that to
-rename something raises no false alarm.
+A comment ``# guard: NAME`` marks the line of a guard: the line with the comment or, if the comment
+is alone on its line, the next one. A replacement avoids names of the code, so that a rename causes
+no false alarm.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ LINE = r".+"
 
 @dataclass(frozen=True, slots=True)
 class Mutation:
-    """A change of the marked lines: in each, what ``pattern`` matches becomes ``replacement``."""
+    """A change of the marked lines: in each, ``replacement`` replaces what ``pattern`` matches."""
 
     takes_out: str
     guards: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""Each guard is held by a test: in a copy of the project without the guard, that test fails."""
+"""A test proves each guard: in a copy of the project without the guard, that test fails."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[2]
 GUARD = re.compile(r"# guard: ([a-z-]+)$", re.MULTILINE)
 COPIED = ("applyprune", "tests", "fixtures", "deploy", "pyproject.toml")
-# Not that the test broke, or nothing could be imported: what it says is no longer so.
+# The test's own assertion must fail: not the test's code, not an import.
 DISPROVED = re.compile(
     r"^FAILED \S+ - (assert |AssertionError|Failed: DID NOT RAISE)", re.MULTILINE
 )
 
 
 def _copy(folder: Path) -> Path:
-    """Copy what the tests need of the project."""
+    """Copy what the tests need."""
     leftovers = shutil.ignore_patterns("__pycache__")
     for name in COPIED:
         if (ROOT / name).is_dir():
@@ -39,12 +39,12 @@ def _copy(folder: Path) -> Path:
 
 
 def _python(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run Python in a copy, whose package goes before the installed one."""
+    """Run Python in a copy; the copied package takes precedence over the installed one."""
     environment = {key: value for key, value in os.environ.items() if not key.startswith("PY")}
     return subprocess.run(
         [sys.executable, *arguments],
         cwd=folder,
-        # As on a build server, pytest's summary is not cut to the width of a terminal.
+        # As on a build server, so that pytest does not cut its summary to the terminal's width.
         env={**environment, "CI": "true"},
         capture_output=True,
         text=True,
@@ -59,7 +59,7 @@ def _pytest(folder: Path, *tests: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture(scope="module")
 def _sound(binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Every test of the list passes in a copy, on a control plane that need not be built there."""
+    """Every listed test passes in a copy, with the control plane that is built already."""
     del binaries
     folder = _copy(tmp_path_factory.mktemp("unmutated"))
     where = _python(folder, "-c", "import applyprune; print(applyprune.__file__)")
@@ -71,14 +71,14 @@ def _sound(binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) -> None
 
 
 def test_guards_are_marked_once_in_the_code_and_used_in_the_list() -> None:
-    """A mark that was lost, copied or left behind is an error in the code or in the list."""
+    """A lost, copied or leftover mark is an error in the code or in the list."""
     marked = [guard for path in _sources(ROOT) for guard in GUARD.findall(_text(path))]
     assert sorted(marked) == sorted({guard for one in MUTATIONS for guard in one.guards})
 
 
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda one: one.takes_out)
 def test_mutations_change_the_marked_lines_and_leave_valid_code(mutation: Mutation) -> None:
-    """Each pattern still fits its line; what is then undefined would fail for another reason."""
+    """Each pattern matches its line, and leaves no undefined name: that would fail differently."""
     for guard in mutation.guards:
         path = _source_of(ROOT, guard)
         before, after = _text(path), _without(_text(path), guard, mutation)
@@ -97,7 +97,7 @@ def test_mutations_change_the_marked_lines_and_leave_valid_code(mutation: Mutati
 @pytest.mark.usefixtures("_sound")
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda one: one.takes_out)
 def test_every_removed_guard_fails_its_test(mutation: Mutation, tmp_path: Path) -> None:
-    """All of them: each costs a control plane."""
+    """Check all of them: each needs a control plane."""
     _is_missed(mutation, tmp_path)
 
 
@@ -108,7 +108,7 @@ def test_every_removed_guard_fails_its_test(mutation: Mutation, tmp_path: Path) 
     ids=lambda one: one.takes_out,
 )
 def test_removed_guard_fails_its_test(mutation: Mutation, tmp_path: Path) -> None:
-    """The short form: by the test that the list names, and by what that test asserts."""
+    """The short form: the listed test fails, by its own assertion."""
     _is_missed(mutation, tmp_path)
 
 
@@ -137,7 +137,7 @@ def _source_of(folder: Path, guard: str) -> Path:
 
 
 def _without(source: str, guard: str, mutation: Mutation) -> str:
-    """Return a module's source with the marked line changed; no line comes or goes."""
+    """Return a module's source with the marked line changed, and the same number of lines."""
     lines = source.splitlines(keepends=True)
     (at,) = [at for at, line in enumerate(lines) if guard in GUARD.findall(line)]
     if lines[at].strip().startswith("#"):

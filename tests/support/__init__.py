@@ -1,1 +1,1 @@
-"""What tests share: bodies of objects, stages, oracles, a fault proxy; not the fixtures."""
+"""What tests share, except fixtures: bodies of objects, stages, oracles, a fault proxy."""

@@ -1,9 +1,9 @@
-"""Who else changes objects in a test: one person and one program."""
+"""Others who change objects during a test: a person and a program."""
 
 from __future__ import annotations
 
 ALICE = "alice"
-"""A person with kubectl: her field manager, and the user that she is."""
+"""A person with kubectl: her field manager and her user name."""
 
 ARGO = "argo"
 """Another program that applies the same objects: its field manager."""

@@ -1,4 +1,4 @@
-"""Plain requests to a plane, and its audit log: oracles that share no code with what is tested."""
+"""Plain requests to a plane, and its audit log: oracles that share no code with the package."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 
 class Api:
-    """Plain requests to a plane as admin: an oracle that shares no code with what is tested."""
+    """Plain requests to a plane as admin: an oracle that shares no code with the package."""
 
     def __init__(self, plane: Plane, user_agent: str = "applyprune-tests") -> None:
-        """Take the plane; ``user_agent`` tells these requests apart in the audit log."""
+        """Connect to the plane; ``user_agent`` marks these requests in the audit log."""
         self._server = plane.server
         headers = {"Authorization": f"Bearer {plane.token}", "User-Agent": user_agent}
         self._pool = urllib3.PoolManager(
@@ -36,7 +36,7 @@ class Api:
         content_type: str = "application/json",
         headers: Mapping[str, str] | None = None,
     ) -> tuple[int, Any]:
-        """Return the HTTP status and the reply, parsed when it is JSON."""
+        """Return the HTTP status and the reply, parsed if it is JSON."""
         reply = self._pool.request(
             method,
             f"{self._server}{path}",
@@ -47,13 +47,13 @@ class Api:
         return reply.status, reply.json() if is_json else reply.data.decode()
 
     def get(self, path: str) -> Any:
-        """Return the object at the path; it must be there."""
+        """Return the object at the path; it must exist."""
         status, reply = self("GET", path)
         assert status == 200, reply
         return reply
 
     def exists(self, path: str) -> bool:
-        """Say whether there is an object at the path; anything but 200 and 404 is a failure."""
+        """Return whether an object exists at the path; fail for any status but 200 and 404."""
         status, reply = self("GET", path)
         assert status in {200, 404}, reply
         return status == 200
@@ -75,10 +75,10 @@ def temporary_namespace(api: Api) -> Iterator[str]:
 
 
 class AuditTrail:
-    """The audit events of a plane since this was made, or since the last ``restart``."""
+    """The audit events of a plane since the creation of this value, or the last ``restart``."""
 
     def __init__(self, plane: Plane, api: Api) -> None:
-        """Start at the end of the plane's audit log, which its spec must have asked for."""
+        """Start at the end of the plane's audit log, which the plane's spec must enable."""
         assert plane.audit_log is not None, "the plane was started without an audit log"
         self._log = plane.audit_log
         self._api = api
@@ -86,19 +86,19 @@ class AuditTrail:
         self.restart()
 
     def restart(self) -> None:
-        """Forget every event of requests that have been answered by now."""
+        """Skip the events of all requests that have been answered so far."""
         self._read_until_now()
 
     def events(self) -> list[dict[str, Any]]:
-        """Return the events of all requests answered by now, oldest first; forgets none."""
+        """Return the events of all requests answered so far, oldest first; keep them."""
         start = self._start
         events = self._read_until_now()
         self._start = start
         return events
 
     def _read_until_now(self) -> list[dict[str, Any]]:
-        # A reply may overtake its own line in the log by a hair: one more request, whose line is
-        # waited for, comes after all that were answered before it.
+        # A reply may arrive just before its line is in the log. So send one more request and wait
+        # for its line: it comes after those of all requests answered before.
         marker = f"/version?marker={secrets.token_hex(8)}"
         self._api("GET", marker)
         deadline = time.monotonic() + 10
@@ -119,7 +119,7 @@ WRITES = {"create", "update", "patch", "delete", "deletecollection"}
 
 
 def writes(audit: AuditTrail) -> list[str]:
-    """Return the requests of applyprune that would have changed something, as the server saw."""
+    """Return applyprune's requests that would have changed something, as the server saw them."""
     return [
         f"{event['verb']} {event['requestURI']}"
         for event in audit.events()

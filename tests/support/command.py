@@ -1,4 +1,4 @@
-"""The installed command, as a user or a pipeline runs it."""
+"""The installed command, run like a user or a pipeline runs it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How one call ended."""
+    """The result of one call."""
 
     code: int
     out: str
@@ -23,12 +23,12 @@ class Ended:
 
     @property
     def lines(self) -> dict[str, str]:
-        """Return what became of each object, by what stands before it on its line."""
+        """Return the outcome of each object, by the first words of its line."""
         return dict(self.objects)
 
     @property
     def objects(self) -> list[tuple[str, str]]:
-        """Return each object that has a line, without its namespace, and what became of it."""
+        """Return each object that has a line, without its namespace, and its outcome."""
         return re.findall(r"^(\S+/\S+)(?: -n \S+)? (.+)$", self.out, re.MULTILINE)
 
 
@@ -38,7 +38,7 @@ def start(
     cwd: Path | None = None,
     stderr: IO[str] | int = subprocess.PIPE,
 ) -> subprocess.Popen[str]:
-    """Start ``applyprune ARGUMENTS`` with pipes for everything it says, unless told otherwise."""
+    """Start ``applyprune ARGUMENTS``, by default with pipes for its output."""
     return subprocess.Popen(
         [sys.executable, "-m", "applyprune", *map(str, arguments)],
         env={**os.environ, "KUBECONFIG": str(kubeconfig)},
@@ -57,7 +57,7 @@ def applyprune(
     cwd: Path | None = None,
     timeout: float = 300,
 ) -> Ended:
-    """Run ``applyprune ARGUMENTS`` to its end; standard input is no terminal."""
+    """Run ``applyprune ARGUMENTS`` to its end; standard input is not a terminal."""
     with start(*arguments, kubeconfig=kubeconfig, cwd=cwd) as process:
         out, err = process.communicate(stdin, timeout=timeout)
     assert "Traceback" not in err, err

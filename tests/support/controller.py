@@ -1,4 +1,4 @@
-"""The controller as a process of its own, and a tenant's namespace with Bundles in it."""
+"""The controller as its own process, and a tenant's namespace with Bundles."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Controller:
 
     @property
     def lines(self) -> list[dict[str, Any]]:
-        """Return what it has logged, every line of it JSON but the error that it ends with."""
+        """Return its log; every line is JSON, except the error that it ends with."""
         found = self.log.read_text().splitlines(keepends=True)
         ends = [line for line in found if line.startswith("error: ")]
         found = found[: found.index(ends[0])] if ends else found
@@ -39,7 +39,7 @@ class Controller:
 
     @property
     def address(self) -> str:
-        """Return where it answers, waiting until it does."""
+        """Wait until it serves, and return its address."""
 
         def listening() -> str:
             assert self.process.poll() is None, self.log.read_text()
@@ -49,7 +49,7 @@ class Controller:
         return str(eventually(listening, "the controller"))
 
     def ask(self, path: str) -> tuple[int, str]:
-        """Return status and text of what it answers at a path."""
+        """Return the status and text of its reply at a path."""
         reply = urllib3.request("GET", self.address + path, timeout=5, retries=False)
         return reply.status, reply.data.decode()
 
@@ -66,14 +66,14 @@ class Controller:
         return self.process.wait(40)
 
     def kill(self) -> None:
-        """End it at once, in the middle of whatever it does."""
+        """Kill it."""
         self.process.kill()
         self.process.wait(10)
 
 
 @contextmanager
 def controller(kubeconfig: Path, log: Path, *arguments: str) -> Iterator[Controller]:
-    """Run ``applyprune controller`` as a process of its own; it is killed at the end."""
+    """Run ``applyprune controller`` as its own process; kill it at the end."""
     options = ("--listen", "127.0.0.1:0", "--log-level", "debug", *arguments)
     with log.open("w") as file:
         process = start("controller", *options, kubeconfig=kubeconfig, stderr=file)
@@ -90,7 +90,7 @@ def controller(kubeconfig: Path, log: Path, *arguments: str) -> Iterator[Control
 
 @dataclass(slots=True)
 class Tenant:
-    """A namespace with Bundles, and an account that may do anything in it unless told."""
+    """A namespace with Bundles, and an account that may do anything in it by default."""
 
     api: Api
     namespace: str
@@ -105,7 +105,7 @@ class Tenant:
         return self.path("bundles", name, "applyprune.dev/v1alpha1")
 
     def put(self, plural: str, body: dict[str, Any], group: str = "") -> dict[str, Any]:
-        """Make an object, or change it to this, by server-side apply as ``tenant``."""
+        """Apply an object by server-side apply as ``tenant``."""
         path = self.path(plural, body["metadata"]["name"], group)
         status, reply = self.api(
             "PATCH",
@@ -117,7 +117,7 @@ class Tenant:
         return dict(reply)
 
     def bundle(self, name: str, *manifests: dict[str, Any], **spec: Any) -> dict[str, Any]:
-        """Make a Bundle, or change it; of these manifests, unless a source is given."""
+        """Apply a Bundle of these manifests, or of the given source."""
         body = {
             "apiVersion": "applyprune.dev/v1alpha1",
             "kind": "Bundle",
@@ -135,7 +135,7 @@ class Tenant:
         self._merge(name, {"spec": spec})
 
     def annotate(self, name: str, **annotations: str) -> None:
-        """Set annotations of ours on a Bundle; ``a_b`` is ``applyprune.dev/a-b``."""
+        """Set our annotations on a Bundle; ``a_b`` is ``applyprune.dev/a-b``."""
         told = {f"applyprune.dev/{key.replace('_', '-')}": v for key, v in annotations.items()}
         self._merge(name, {"metadata": {"annotations": told}})
 
@@ -145,12 +145,12 @@ class Tenant:
         assert status == 200, reply
 
     def delete(self, name: str) -> None:
-        """Delete a Bundle; its finalizer may hold it."""
+        """Delete a Bundle; its finalizer may keep it."""
         status, reply = self.api("DELETE", self.bundle_path(name))
         assert status == 200, reply
 
     def condition(self, name: str, kind: str = "Ready") -> tuple[str, str, str]:
-        """Return status, reason and message of a condition, as of the last generation."""
+        """Return the status, reason and message of a condition of the last generation."""
         found = self.get(name)
         status = found.get("status", {})
         for one in status.get("conditions", ()):
@@ -161,7 +161,7 @@ class Tenant:
         return "", "", ""
 
     def ready(self, name: str, **options: Any) -> dict[str, Any]:
-        """Return the status of a Bundle once it is ready in its last generation."""
+        """Wait until a Bundle is ready in its last generation; return its status."""
         eventually(
             lambda: self.condition(name)[0] == "True" or None,
             f"{name} ready: {self.condition(name)}",
@@ -170,7 +170,7 @@ class Tenant:
         return dict(self.get(name)["status"])
 
     def failed(self, name: str, reason: str, **options: Any) -> str:
-        """Return the message of a Bundle once it is not ready for a reason."""
+        """Wait until a Bundle is not ready for a reason; return the message."""
         eventually(
             lambda: self.condition(name)[:2] == ("False", reason),
             f"{name} {reason}: {self.condition(name)}",
@@ -183,22 +183,22 @@ class Tenant:
         eventually(lambda: not self.api.exists(self.bundle_path(name)), f"{name} gone", **options)
 
     def exists(self, *names: str) -> list[bool]:
-        """Return of each ConfigMap whether it is there."""
+        """Return for each ConfigMap whether it exists."""
         return [self.api.exists(self.path("configmaps", name)) for name in names]
 
     def value(self, name: str) -> str:
-        """Return the one value of a ConfigMap."""
+        """Return the only value of a ConfigMap."""
         return str(self.api.get(self.path("configmaps", name))["data"]["key"])
 
     def strip(self, name: str) -> None:
-        """Take the finalizers off a ConfigMap."""
+        """Remove the finalizers of a ConfigMap."""
         patch = {"metadata": {"finalizers": None}}
         kind = "application/merge-patch+json"
         path = self.path("configmaps", name)
         assert self.api("PATCH", path, patch, content_type=kind)[0] == 200
 
     def events(self, name: str) -> list[tuple[str, str, str]]:
-        """Return type, reason and message of the Events about a Bundle."""
+        """Return the type, reason and message of the Events about a Bundle."""
         return [
             (one["type"], one["reason"], one["message"])
             for one in self.api.get(self.path("events"))["items"]
@@ -206,7 +206,7 @@ class Tenant:
         ]
 
     def account(self, name: str, *rules: dict[str, Any]) -> None:
-        """Make a ServiceAccount that may do all in the namespace, or only what rules say."""
+        """Create a ServiceAccount that may do everything in the namespace, or what rules allow."""
         rbac = "rbac.authorization.k8s.io"
         self.put("serviceaccounts", _body("v1", "ServiceAccount", name))
         role = {"apiGroup": rbac, "kind": "ClusterRole", "name": "cluster-admin"}

@@ -1,4 +1,4 @@
-"""Golden files: ``pytest --snapshot-update`` writes them, and a person looks at the difference."""
+"""Golden files: ``pytest --snapshot-update`` writes them; review the difference."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FIXTURES = Path(__file__).parents[2] / "fixtures"
 
 
 class GoldenFile(SingleFileSnapshotExtension):
-    """The text file below ``fixtures`` that ``golden(name=PATH)`` names: README shows some."""
+    """The text file below ``fixtures`` that ``golden(name=PATH)`` names; README shows some."""
 
     _write_mode = WriteMode.TEXT
 
@@ -29,11 +29,11 @@ class GoldenFile(SingleFileSnapshotExtension):
     def matches_test_location(
         cls, *, test_location: PyTestLocation, snapshot_location: str
     ) -> bool:
-        """Say yes: syrupy would look for the test's name in the path."""
+        """Return True: syrupy would look for the test's name in the path."""
         return True
 
     def discover_snapshots(
         self, *, test_location: PyTestLocation, ignore_extensions: list[str] | None = None
     ) -> SnapshotCollections:
-        """Return none: other files lie beside the golden ones, and are never unused snapshots."""
+        """Return nothing: other files beside the golden ones are not unused snapshots."""
         return SnapshotCollections()

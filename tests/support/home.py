@@ -1,4 +1,4 @@
-"""The installed command in a home folder of its own, and what it leaves running."""
+"""The installed command in its own home folder, and the processes that it leaves running."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Home:
-    """Runs ``applyprune`` with cache and state folders of its own."""
+    """Runs ``applyprune`` with its own cache and state folders."""
 
     folder: Path
     environment: dict[str, str]
 
     @property
     def planes(self) -> Path:
-        """The folder of named planes."""
+        """The folder of the named planes."""
         return self.folder / "state" / "applyprune" / "planes"
 
     @property
@@ -32,7 +32,7 @@ class Home:
 
     @contextmanager
     def begin(self, *arguments: str, **environment: str) -> Iterator[subprocess.Popen[str]]:
-        """Start the command; it is waited for, or killed when the block fails."""
+        """Start the command; wait for it, or kill it if the block fails."""
         with subprocess.Popen(
             [Path(sys.executable).with_name("applyprune"), *arguments],
             stdin=subprocess.DEVNULL,

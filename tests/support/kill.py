@@ -1,4 +1,4 @@
-"""SIGKILL at one request of a real process, with what the server has seen by then known exactly."""
+"""SIGKILL a real process at one request, knowing exactly what the server has seen by then."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Moment(StrEnum):
-    """When a run is killed: the server has not seen the request, or has done all it asked."""
+    """When a run is killed: before the server sees the request, or after it has processed it."""
 
     BEFORE = "before"
     AFTER = "after"
@@ -34,11 +34,10 @@ def kill_at(
     arguments: Sequence[str | Path],
     kubeconfig: Path,
 ) -> Exchange | None:
-    """Run, SIGKILL at the request of that number, and return it.
+    """Start a run, SIGKILL it at the request of that number, and return that request.
 
-    None when the run made fewer requests, and came to a good end. Of the requests that come later,
-    on connections side by side, the server sees none: what it has seen is what came first, and
-    nothing is on its way any more when this returns.
+    Return None if the run made fewer requests and succeeded. The server sees no later request, not
+    even on parallel connections. No request is in flight any more when this returns.
     """
     meant = len(proxy.exchanges) + number
 
@@ -49,7 +48,7 @@ def kill_at(
 
 
 def kill_at_patch(proxy: FaultProxy, arguments: Sequence[str | Path], kubeconfig: Path) -> None:
-    """Run and SIGKILL before the first JSON patch."""
+    """SIGKILL a run before its first JSON patch."""
     found: list[int] = []
     lock = threading.Lock()
 
@@ -70,7 +69,7 @@ def _kill(
     arguments: Sequence[str | Path],
     kubeconfig: Path,
 ) -> Exchange | None:
-    """Run, and SIGKILL at the request whose place is 0; a positive place comes after it."""
+    """SIGKILL a run at the request whose place is 0; a positive place comes after it."""
     process: list[subprocess.Popen[str]] = []
     started = threading.Event()
     reached: list[Exchange] = []

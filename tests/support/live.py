@@ -1,4 +1,4 @@
-"""What is in the cluster, as plain requests see it."""
+"""The contents of the cluster, as plain requests see them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Body: TypeAlias = dict[str, Any]
 KINDS: Mapping[str, str] = {"configmap": "configmaps", "service": "services"}
 """The kinds that sweeps apply, each with its plural.
 
-Others may bear a set's label all the same: the server copies a Service's to its EndpointSlices.
+Other objects may have a set's label too: the server copies a Service's to its EndpointSlices.
 """
 
 
@@ -30,7 +30,7 @@ def config_maps(api: Api, namespace: str) -> dict[str, Body]:
 
 
 def objects(api: Api, namespace: str, prefix: str) -> dict[str, Body]:
-    """Return by ``kind/name`` what there is in a namespace under names with that prefix."""
+    """Return the objects of a namespace whose names have a prefix, by ``kind/name``."""
     return {
         f"{kind}/{item['metadata']['name']}": item
         for kind, plural in KINDS.items()
@@ -40,7 +40,7 @@ def objects(api: Api, namespace: str, prefix: str) -> dict[str, Body]:
 
 
 def members(api: Api, set_id: str) -> dict[str, str]:
-    """Return the UIDs, by ``kind/name``, of what bears a set's label in any namespace."""
+    """Return the UIDs, by ``kind/name``, of the objects with a set's label in any namespace."""
     selector = quote(f"{PART_OF}={set_id}")
     return {
         f"{kind}/{item['metadata']['name']}": item["metadata"]["uid"]

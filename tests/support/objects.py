@@ -1,4 +1,4 @@
-"""Bodies of objects, and manifests of them."""
+"""Bodies of objects, and manifests with them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def manifest(raw: dict[str, Any], line: int = 1) -> Manifest:
-    """Return a manifest as a source would read it from ``set.yaml``."""
+    """Return a manifest as if it were read from ``set.yaml``."""
     metadata = raw["metadata"]
     gvk = GVK.parse(raw["apiVersion"], raw["kind"])
     return Manifest(
@@ -32,7 +32,7 @@ def config_map(name: str, value: str = "v", **metadata: Any) -> dict[str, Any]:
 
 
 def text(*bodies: dict[str, Any]) -> str:
-    """Return objects as documents: JSON is YAML."""
+    """Return objects as a stream of documents: JSON is YAML."""
     return "\n---\n".join(map(json.dumps, bodies))
 
 
@@ -64,7 +64,7 @@ DEPLOYMENT: dict[str, Any] = {
 
 
 def crd(kind: str = "Foo", *, scope: str = "Namespaced", **spec: Any) -> dict[str, Any]:
-    """Return a CRD of the group ``x.example.com`` that takes anything as its spec."""
+    """Return a CRD of the group ``x.example.com`` that accepts any spec."""
     plural = f"{kind.lower()}s"
     schema = {
         "type": "object",
@@ -105,7 +105,7 @@ def custom_resource(name: str, kind: str = "Foo", **metadata: Any) -> dict[str, 
 
 
 def crd_name(kind: str) -> str:
-    """Return how the CRD of a kind is called in a story."""
+    """Return the name by which stories refer to the CRD of a kind."""
     return f"customresourcedefinition.apiextensions.k8s.io/{kind.lower()}s.x.example.com"
 
 
@@ -151,7 +151,7 @@ CLAIM: dict[str, Any] = {**GUARDED["persistentvolumeclaim"], "metadata": {"name"
 
 
 def event(stage: Stage, group: str) -> dict[str, Any]:
-    """Return one Event, as one of the two groups that serve it has it."""
+    """Return one Event, in the form of one of the two groups that serve it."""
     about = {"apiVersion": "v1", "kind": "ConfigMap", "name": "a", "namespace": stage.namespace}
     named = {"metadata": {"name": "told", "namespace": stage.namespace}, "reason": "Told"}
     if group:

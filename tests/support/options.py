@@ -11,7 +11,7 @@ _GROUPS = ("apply", "prune", "wait", "diff")
 
 
 def options_of(**given: Any) -> Options:
-    """Return options; a field of a group goes into it, and a group's own name enables it."""
+    """Return options; set a group's field by its name; a group's own name enables the group."""
     options = Options()
     for name, value in given.items():
         if name in _GROUPS:

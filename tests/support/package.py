@@ -1,4 +1,4 @@
-"""The modules of the package, and who imports whom."""
+"""The modules of the package, and their imports."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NAME = PACKAGE.name
 
 @cache
 def modules() -> Mapping[str, Path]:
-    """Return every module of the package by its dotted name; a package's is that of its folder."""
+    """Return every module of the package by its dotted name; a package has its folder's name."""
     found = {}
     for path in sorted(PACKAGE.rglob("*.py")):
         parts = path.relative_to(PACKAGE).with_suffix("").parts
@@ -33,14 +33,14 @@ def tree(module: str) -> ast.Module:
 
 @cache
 def imports(module: str) -> frozenset[str]:
-    """Return every module that one imports, wherever in it: TYPE_CHECKING and functions count."""
+    """Return every module that a module imports, also under TYPE_CHECKING and in functions."""
     found: set[str] = set()
     for node in ast.walk(tree(module)):
         if isinstance(node, ast.Import):
             found.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             base = _absolute(module, node)
-            # `from applyprune import engine` imports a module by what looks like a plain name.
+            # `from applyprune import engine` imports a module by a plain name.
             named = {f"{base}.{alias.name}" for alias in node.names}
             submodules = named & modules().keys()
             found.update(submodules)
@@ -65,5 +65,5 @@ def layer(module: str) -> str:
 
 
 def is_ours(module: str) -> bool:
-    """Say whether a module is the package's."""
+    """Return whether a module belongs to the package."""
     return module.partition(".")[0] == NAME

@@ -1,4 +1,4 @@
-"""What the fixtures of a plane give to a test."""
+"""The types that the fixtures of a plane give to a test."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ class Kubectl(Protocol):
 
 
 class FreshPlane(Protocol):
-    """Starts a plane of the test's own; it is stopped when the test ends."""
+    """Starts a plane for one test, and stops it when the test ends."""
 
     def __call__(self, spec: PlaneSpec = FULL) -> Plane:
-        """Take 3 to 5 seconds; fewer components start sooner."""
+        """Start a plane in 3 to 5 seconds; fewer components start faster."""
 
 
 class OpenTransport(Protocol):
-    """Opens a transport that is closed when the test ends."""
+    """Opens a transport and closes it when the test ends."""
 
     def __call__(self, kubeconfig: Path | None = None, **settings: Any) -> Transport:
-        """Lead through the proxy unless told another kubeconfig; retry for five seconds at most."""
+        """Connect through the proxy, or by another kubeconfig; retry for at most five seconds."""
 
 
 NO_NODES = PlaneSpec(scheduler=False, kwok=False, nodes=0, audit=True)

@@ -1,4 +1,4 @@
-"""Values for the tables of the planning tests, with what does not matter filled in."""
+"""Values for the tables of the planning tests, with defaults for irrelevant fields."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def managed(manager: str = TARGET.manager, fields: object = "f", **parts: Any) -
     return {**entry, "fieldsV1": {str(fields): {}}, **parts}
 
 
-def live(  # one keyword for each thing a test may turn
+def live(  # one keyword for each property that a test may change
     ref: Ref,
     *,
     uid: str = "u1",
@@ -80,7 +80,7 @@ def live(  # one keyword for each thing a test may turn
     full: dict[str, Any] | None = None,
     **metadata: Any,
 ) -> LiveObject:
-    """Return a live object that bears our marks, unless told otherwise."""
+    """Return a live object, by default with our label and field manager."""
     everything = {
         "name": ref.name,
         "namespace": ref.namespace,

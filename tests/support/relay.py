@@ -1,4 +1,4 @@
-"""A TCP relay in front of a server: it sees bytes only, so the server's own HTTP goes through."""
+"""A TCP relay in front of a server: it passes on bytes, so the server's HTTP is unchanged."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Relay:
-    """Passes bytes on; ``piece`` bytes of what the server sends, then ``pause`` seconds' rest."""
+    """Passes on bytes: ``piece`` bytes from the server, then a pause of ``pause`` seconds."""
 
     def __init__(self, port: int) -> None:
         """Listen in front of that port of 127.0.0.1."""
@@ -29,7 +29,7 @@ class Relay:
         self._start(self._accept)
 
     def cut(self) -> None:
-        """End every connection, in the middle of whatever it is in."""
+        """End every connection, wherever it is."""
         for one in self._open:
             with contextlib.suppress(OSError):
                 one.shutdown(socket.SHUT_RDWR)

@@ -1,4 +1,4 @@
-"""What the tests of this folder share: text in, values or refusals out."""
+"""What the tests of this folder share: text in, values or problems out."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ if TYPE_CHECKING:
 
 
 def values(text: str | bytes) -> list[Any] | None:
-    """Return the values of a stream's documents; None where any of them is refused."""
+    """Return the values of a stream's documents; None if one of them is rejected."""
     contents = [each.content for each in read_documents(_bytes(text))]
     read = [content.value for content in contents if not isinstance(content, YAMLFault)]
     return read if len(read) == len(contents) else None
 
 
 def value(text: str | bytes) -> Any:
-    """Return the value of a stream that holds exactly one document."""
+    """Return the value of a stream that has exactly one document."""
     read = values(text)
     assert read is not None
     (only,) = read
@@ -27,7 +27,7 @@ def value(text: str | bytes) -> Any:
 
 
 def refusals(text: str | bytes) -> list[tuple[int, str]]:
-    """Return line and problem of everything refused in a stream."""
+    """Return the line and problem of everything that is rejected in a stream."""
     contents = [each.content for each in read_documents(_bytes(text))]
     return [(each.line, each.problem) for each in contents if isinstance(each, YAMLFault)]
 

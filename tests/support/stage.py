@@ -1,4 +1,4 @@
-"""One set on a real API server, for the stories of the run: its manifests, its runs, its end."""
+"""One set on a real API server, for the stories of the run."""
 
 from __future__ import annotations
 
@@ -42,24 +42,24 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Story:
-    """What one run said."""
+    """The events of one run."""
 
     events: tuple[Event, ...]
 
     @property
     def outcomes(self) -> dict[str, Outcome]:
-        """Return what became of each object, by ``kind/name``."""
+        """Return the outcome of each object, by ``kind/name``."""
         return {one.ref.short: one.outcome for one in self.events if isinstance(one, ObjectDone)}
 
     @property
     def exit_code(self) -> int:
-        """Return the exit code that the run's end carries."""
+        """Return the exit code in the last event."""
         (end,) = (one for one in self.events if isinstance(one, Finished))
         return end.exit_code
 
     @property
     def refusal(self) -> str:
-        """Return why the prune as a whole was refused, as the user reads it; empty when not."""
+        """Return why the whole prune was refused, as the user reads it; empty if it was not."""
         return "".join(str(one.problem) for one in self.events if isinstance(one, PruneBlocked))
 
     @property
@@ -70,12 +70,12 @@ class Story:
 
     @property
     def warnings(self) -> list[str]:
-        """Return what the run warned of."""
+        """Return the warnings."""
         return [str(one.problem) for one in self.events if isinstance(one, WarningRaised)]
 
     @property
     def found(self) -> dict[str, MismatchType]:
-        """Return what a check found, by ``kind/name``; the inventory's own faults by their word."""
+        """Return the mismatches by ``kind/name``, those of the inventory itself by their type."""
         return {
             one.mismatch.ref.short
             if one.mismatch.ref
@@ -94,9 +94,9 @@ class Story:
 
 @dataclass(slots=True)
 class Stage:
-    """The set ``web`` of one namespace, through one kubeconfig; ``budget`` bounds its retries.
+    """The set ``web`` of one namespace, through one kubeconfig; ``budget`` limits the retries.
 
-    ``owner`` is the Bundle in whose name it is run; ``takes_over`` lets it take the set over.
+    ``owner`` is the Bundle that it runs for; ``takes_over`` lets that Bundle take the set over.
     """
 
     kubeconfig: Path
@@ -114,9 +114,9 @@ class Stage:
         return applyset_identity(self.name, self.namespace)
 
     def run(self, *bodies: dict[str, Any], **options: Any) -> Story:
-        """Run once and return what was said; what concerns the run as a whole is raised.
+        """Run once and return the events; raise a failure of the whole run.
 
-        Beside the options, ``empty`` are parts of the input that hold nothing.
+        Besides the options, ``empty`` are the parts of the input without objects.
         """
         empty = options.pop("empty", ())
         manifests = tuple(manifest(raw, line) for line, raw in enumerate(bodies, 1))
@@ -143,7 +143,7 @@ class Stage:
         return PruneLimit(count=count, percent=0.0)
 
     def move(self, to: Stage, *names: str, **options: Any) -> Story:
-        """Hand objects to another set, all of them when none is named."""
+        """Move objects to another set; all of them if none is named."""
         with self.connection() as cluster:
             sets = self.applyset(cluster), to.applyset(cluster)
             leaving, joining = (Side(one.identity, one.store()) for one in sets)
@@ -151,15 +151,15 @@ class Stage:
             return self._story(move(leaving, joining, chosen, cluster.client, self.stop))
 
     def orphan(self, *names: str, **options: Any) -> Story:
-        """Orphan objects, all of them when none is named."""
+        """Orphan objects; all of them if none is named."""
         return self.run(mode=Mode.ORPHAN, select=frozenset(names), **options)
 
     def check(self) -> Story:
-        """Compare the record with what is there."""
+        """Compare the inventory with the cluster."""
         return self.repair(dry_run=DryRun.SERVER)
 
     def repair(self, ownership: Ownership = Ownership.ADOPTED, **options: Any) -> Story:
-        """Make the record fit what is there."""
+        """Reconcile the inventory with the cluster."""
         with self.connection() as cluster:
             store, chosen = self.applyset(cluster).store(), options_of(**options)
             events = repair(self.target, chosen, ownership, cluster.client, store, self.stop)
@@ -194,6 +194,6 @@ class Stage:
         return ConfigMapStore(KubernetesClient(transport, "test"), self.target)
 
     def transport(self) -> Transport:
-        """Return a transport of one's own."""
+        """Return a new transport."""
         access = choose_access(kubeconfig=str(self.kubeconfig), environ=os.environ)
         return Transport(access, retry_budget=self.budget)

@@ -1,4 +1,4 @@
-"""A terminal as a user has it: a shell in tmux, typed into and looked at."""
+"""A terminal like a user's: a shell in tmux, to type into and to read."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PROGRAM = shutil.which("tmux")
 
 @dataclass(slots=True)
 class Terminal:
-    """One shell of so many columns; ``applyprune`` in it is what is tested."""
+    """A shell of so many columns; its ``applyprune`` is the tested one."""
 
     columns: int
     cwd: Path
@@ -49,7 +49,7 @@ class Terminal:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """End tmux and what runs in it."""
+        """End tmux and its processes."""
         self._tmux("kill-server")
 
     def type(self, line: str) -> None:
@@ -66,17 +66,17 @@ class Terminal:
         self._tmux("resize-window", "-x", str(columns), "-y", str(ROWS))
 
     def screen(self, *, colours: bool = False) -> str:
-        """Return what is to be seen, without blanks at the ends of lines."""
+        """Return the visible text, without trailing spaces."""
         shown = self._tmux("capture-pane", "-p", *(["-e"] if colours else []))
         return "\n".join(line.rstrip() for line in shown.splitlines()).rstrip()
 
     @property
     def cursor_is_shown(self) -> bool:
-        """Return whether the terminal was asked to hide its cursor, and not to show it again."""
+        """Return whether the cursor is hidden."""
         return self._tmux("display-message", "-p", "#{cursor_flag}").strip() == "1"
 
     def wait(self, until: Callable[[str], object], seconds: float = 60.0) -> str:
-        """Return the screen as soon as it is what is waited for."""
+        """Wait until the screen is as expected, and return it."""
         deadline = time.monotonic() + seconds
         while not until(screen := self.screen()):
             assert time.monotonic() < deadline, f"not to be seen in {seconds} s:\n{screen}"

@@ -1,4 +1,4 @@
-"""Waiting until something is so."""
+"""Wait until a condition is true."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is killed, and what follows: each scenario is a value."""
+"""What a sweep kills and what it runs afterwards: each scenario is a value."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
     from tests.support.stage import Story
 
 ANOTHERS = "belongs to another set"
-"""What an apply says of an object that it refuses for its label."""
+"""The message of an apply that refuses an object because of its label."""
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One call of a verb and its input; names get the set's in front, so that no two sets share.
+    """One call of a verb and its input; all names have the set's name as a prefix.
 
-    A move hands the objects to another set. ``by_other_set`` says that the call is about
-    that one, and ``may_refuse`` that objects may be the other set's by then.
+    A move transfers the objects to another set. ``by_other_set`` says that the call is about that
+    one, and ``may_refuse`` that objects may belong to the other set by then.
     """
 
     mode: Mode
@@ -37,7 +37,7 @@ class Call:
     may_refuse: bool = False
 
     def run(self, stage: Stage) -> Story:
-        """Make it in this process."""
+        """Call it in this process."""
         bodies = named(stage, self.bodies)
         if self.mode is Mode.MOVE:
             return stage.move(other_set(stage), *map(key, bodies))
@@ -54,7 +54,7 @@ class Call:
         return all(ANOTHERS in problem for problem in problems)
 
     def arguments(self, stage: Stage, folder: Path) -> Sequence[str | Path]:
-        """Return the arguments of the command that makes it, about the set itself."""
+        """Return the arguments of the command that does the same, for the set itself."""
         bodies = named(stage, self.bodies)
         where = ("-n", stage.namespace)
         if self.mode is Mode.MOVE:
@@ -73,7 +73,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
-    """The calls after one that was killed, and what they leave of the set and of the other set."""
+    """The calls after a killed one, and the objects that they leave in each of the two sets."""
 
     calls: tuple[Call, ...]
     left: tuple[Body, ...] = ()
@@ -82,11 +82,11 @@ class Recovery:
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """A call that is killed at each of its ``requests``, what was made before, what comes after.
+    """A call that is killed at each of its ``requests``, the state before, the calls after.
 
-    The short form of a sweep takes the recoveries in turn that ``turns`` names. ``lasting`` is what
-    no call may take away, not even to make it anew. No call leaves more than five objects to be
-    pruned, nor does a call after one that was killed: a larger prune may have to be asked for.
+    The short form of a sweep takes the recoveries that ``turns`` names in turn. ``lasting`` are the
+    objects that no call may delete, not even to re-create them. No call, and no call after a killed
+    one, leaves more than five objects to prune: a larger prune may need an approval.
     """
 
     name: str
@@ -99,7 +99,7 @@ class Scenario:
 
 
 def prefix(stage: Stage) -> str:
-    """Return what the names of a set's objects begin with, and of what the other set has."""
+    """Return the prefix of the names of a set's objects, and that of the other set."""
     return f"{stage.name}-"
 
 
@@ -109,7 +109,7 @@ def other_set(stage: Stage) -> Stage:
 
 
 def named(stage: Stage, bodies: Iterable[Body]) -> list[Body]:
-    """Return manifests as they are sent, under names of this set's own."""
+    """Return manifests under this set's own names."""
     return [
         {**body, "metadata": {**body["metadata"], "name": prefix(stage) + body["metadata"]["name"]}}
         for body in bodies
@@ -126,7 +126,7 @@ def _apply(*bodies: Body) -> Call:
 
 
 def _then(call: Call) -> Recovery:
-    """Return that one call follows, which is about the set itself."""
+    """Return a recovery by one call, which is about the set itself."""
     return Recovery((call,), left=call.bodies)
 
 
@@ -138,7 +138,7 @@ _MOVE = Call(Mode.MOVE, _MOVED)
 _TAKE = Call(Mode.APPLY, (*_MOVED, _D), by_other_set=True, adopt=Adopt.ALL)
 
 SCENARIOS = (
-    # Inventory, discovery 2, namespace, three reads, what bears the set's marks, union, three
+    # Inventory, discovery 2, namespace, three reads, the set's labelled objects, union, three
     # applies, shrunk.
     Scenario(
         "create",
@@ -147,7 +147,7 @@ SCENARIOS = (
         recoveries={"same": _then(_apply(_A, _B, _C)), "smaller": _then(_apply(_A))},
         requests=13,
     ),
-    # Inventory, discovery 2, two lists, union, apply, intent, four deletes and a look at the one
+    # Inventory, discovery 2, two lists, union, apply, intent, four deletes and a read of the one
     # that was answered with its object, shrunk.
     Scenario(
         "shrink",
@@ -157,7 +157,7 @@ SCENARIOS = (
         requests=14,
         lasting=(_A,),
     ),
-    # Inventory, discovery 2, two lists, union, intent, four deletes and a look, shards, the
+    # Inventory, discovery 2, two lists, union, intent, four deletes and a read, shards, the
     # inventory's own delete.
     Scenario(
         "destroy",
@@ -166,21 +166,21 @@ SCENARIOS = (
         recoveries={"same": _then(Call(Mode.DELETE)), "smaller": _then(_apply(_A))},
         requests=14,
     ),
-    # Two inventories, discovery 2, two lists, two unions, for each of three objects the hand-over
-    # and what settles it, two shrunk.
+    # Two inventories, discovery 2, two lists, two unions, for each of three objects the transfer
+    # and its second patch, two shrunk.
     Scenario(
         "move",
         before=(_apply(_A, *_MOVED), Call(Mode.APPLY, (_D,), by_other_set=True)),
         killed=_MOVE,
         recoveries={
             "same": Recovery((_MOVE,), left=(_A,), in_other_set=(*_MOVED, _D)),
-            # Nobody moves on: the old set's input still has the objects, and they stay.
+            # Nobody completes the move: the old set's input still has the objects, so they stay.
             "kept": Recovery(
                 (Call(Mode.APPLY, (_A, *_MOVED), may_refuse=True), _TAKE, _apply(_A)),
                 left=(_A,),
                 in_other_set=(*_MOVED, _D),
             ),
-            # Or the two inputs are what they were to be once it is moved.
+            # Or the two inputs are those that fit a completed move.
             "smaller": Recovery((_TAKE, _apply(_A)), left=(_A,), in_other_set=(*_MOVED, _D)),
         },
         requests=16,

@@ -1,4 +1,4 @@
-"""kill -9 before and after every request of a run: the next run ends where it would have anyway."""
+"""kill -9 before and after every request of a run: the next run has the same end state."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tests.sweeps.scenarios import Recovery, Scenario
 
     Choice = Callable[[int], tuple[Moment, Recovery]]
-    """When to kill at the request of that number, and what follows."""
+    """When to kill a run, and what to run afterwards."""
 
 SIDE_BY_SIDE = 8
 each_scenario = pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda one: one.name)
@@ -43,7 +43,7 @@ each_recovery = pytest.mark.parametrize(
 
 @dataclass(frozen=True, slots=True)
 class Ground:
-    """The namespace of one sweep, with two ConfigMaps in it that are none of its sets' business."""
+    """The namespace of one sweep, with two ConfigMaps that belong to none of its sets."""
 
     plane: Plane
     api: Api
@@ -51,11 +51,11 @@ class Ground:
     folder: Path
 
     def stage(self, name: str) -> Stage:
-        """Return a set in the namespace, straight to the API server."""
+        """Return a set in the namespace, without the proxy."""
         return Stage(self.plane.kubeconfig, self.namespace, name=name)
 
     def create(self, body: Body) -> None:
-        """Create a ConfigMap that applyprune has nothing to do with."""
+        """Create a ConfigMap that does not belong to applyprune."""
         path = f"/api/v1/namespaces/{self.namespace}/configmaps"
         status, reply = self.api("POST", path, body)
         assert status == 201, reply
@@ -78,7 +78,7 @@ def ground(plane: Plane, api: Api, namespace: str, tmp_path: Path) -> Ground:
 
 @each_scenario
 def test_run_killed_at_each_request_recovers(ground: Ground, scenario: Scenario) -> None:
-    """After it or before it in turn; what follows takes turns, too."""
+    """Kill before and after the request in turn; the recoveries take turns too."""
     moments = (Moment.BEFORE, Moment.AFTER)
     turns = [scenario.recoveries[name] for name in scenario.turns]
 
@@ -100,7 +100,7 @@ def test_run_killed_before_and_after_each_request_recovers(
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One set whose run was killed, and what was there before: all of its own, and bystanders."""
+    """One set whose run was killed, and what existed before: its own objects, and bystanders."""
 
     stage: Stage
     recovery: Recovery
@@ -110,10 +110,10 @@ class Trial:
 
 
 def _sweep(ground: Ground, scenario: Scenario, choice: Choice) -> None:
-    """Kill at one request after the other, each time in a new set, until the run comes to its end.
+    """Kill a run at each request in turn, each time in a new set, until a run finishes.
 
-    The number of requests is asserted, so that a new one cannot go untested. What follows a kill
-    begins by waiting for the dead, so many wait side by side.
+    The number of requests is asserted, so that a new one cannot remain untested. Each recovery
+    begins by waiting for the dead holder, so many recoveries run in parallel.
     """
     with FaultProxy(ground.plane) as proxy, ThreadPoolExecutor(SIDE_BY_SIDE) as recoveries:
         kubeconfig = proxy.kubeconfig(ground.folder)
@@ -136,7 +136,7 @@ def _sweep(ground: Ground, scenario: Scenario, choice: Choice) -> None:
 def _prepare(
     ground: Ground, stage: Stage, scenario: Scenario
 ) -> tuple[Mapping[str, tuple[str, str]], Mapping[str, str]]:
-    """Make what was before; return the bystanders, and the UIDs of what is to last."""
+    """Create the initial state; return the bystanders, and the UIDs of the lasting objects."""
     for call in scenario.before:
         assert call.run(stage).exit_code == 0
     for one in (stage, other_set(stage)):
@@ -151,21 +151,21 @@ def _prepare(
 
 
 def _copied(stage: Stage) -> str:
-    """Return the name of a ConfigMap that bears the set's label, as controllers copy it."""
+    """Return the name of a ConfigMap with a copy of the set's label, as controllers make it."""
     return f"{prefix(stage)}copied"
 
 
 def _labelled(ground: Ground, stage: Stage) -> Mapping[str, str]:
-    """Return the UIDs of what bears a set's label, but for the copy."""
+    """Return the UIDs of the objects with a set's label, without the copy."""
     found = members(ground.api, stage.target.id)
     del found[f"configmap/{_copied(stage)}"]
     return found
 
 
 def _recover(ground: Ground, trial: Trial) -> None:
-    """Look at the records as the kill left them, make the calls that follow, look again."""
+    """Check the inventories after the kill, make the recovery's calls, and check again."""
     for one in (trial.stage, other_set(trial.stage)):
-        # Whatever bears a set's label is in that set's list, at every moment (safety rule 1).
+        # An object with a set's label is in its inventory, at every moment (safety rule 1).
         assert _labelled(ground, one).keys() <= one.listed(), trial.where
     for call in trial.recovery.calls:
         story = call.run(trial.stage)
@@ -175,7 +175,7 @@ def _recover(ground: Ground, trial: Trial) -> None:
 
 
 def _check(ground: Ground, trial: Trial) -> None:
-    """Assert that there is what is wanted, and nothing else of the set or of the other set."""
+    """Assert that exactly the wanted objects of the set and the other set exist."""
     stage, recovery, where = trial.stage, trial.recovery, trial.where
     shares = [(stage, recovery.left), (other_set(stage), recovery.in_other_set)]
     there = objects(ground.api, ground.namespace, prefix(stage))
@@ -194,18 +194,18 @@ def _check(ground: Ground, trial: Trial) -> None:
 
 
 def _sets(item: Body) -> set[str]:
-    """Return the field managers of the sets that own anything of an object."""
+    """Return the field managers of sets that own any field of an object."""
     managers = {entry["manager"] for entry in item["metadata"]["managedFields"]}
     return {manager for manager in managers if manager.startswith(MANAGERS)}
 
 
 def _check_records(ground: Ground, stage: Stage, uids: Mapping[str, str], where: str) -> None:
-    """Assert that these objects, and no others, are a set's by its inventory and by its label."""
+    """Assert that exactly these objects belong to a set, by its inventory and by its label."""
     listed = stage.inventory().entries.values()
     assert {entry.ref.short: entry.uid for entry in listed} == uids, where
     assert _labelled(ground, stage) == uids, where
 
-    # Neither an inventory that nobody needs is left, nor a part of one.
+    # Neither an unneeded inventory is left, nor a part of one.
     inventory = stage.target.inventory.name
     records = config_maps(ground.api, ground.namespace)
     left = {name for name in records if name == inventory or name.startswith(f"{inventory}.")}

@@ -1,4 +1,4 @@
-"""Many processes at one inventory: the end is one of their inputs; a crashed holder runs out."""
+"""Many processes write one inventory: one input wins; the lease of a crashed holder expires."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _input(racer: int, value: str) -> list[Body]:
 def test_concurrent_runs_leave_exactly_one_input(
     plane: Plane, api: Api, namespace: str, tmp_path: Path, rounds: int
 ) -> None:
-    """Values tell which; every process ends well or loses the race, and at least one ends well."""
+    """The values show which input won; every process succeeds or loses the race, one wins."""
     stage = Stage(plane.kubeconfig, namespace)
     for number in range(rounds):
         inputs = [_input(racer, f"round {number}") for racer in range(RACERS)]
@@ -59,7 +59,7 @@ def test_concurrent_runs_leave_exactly_one_input(
 
 
 def _race(stage: Stage, inputs: list[list[Body]], folder: Path) -> list[int]:
-    """Apply all inputs at once, a process for each, and return the exit codes."""
+    """Apply all inputs in parallel, one process each, and return the exit codes."""
     files = [write_input(folder / f"{racer}.json", bodies) for racer, bodies in enumerate(inputs)]
     target = ("apply", stage.name, "-n", stage.namespace, "--lock-timeout=300s", "-f")
     processes = [start(*target, path, kubeconfig=stage.kubeconfig) for path in files]
@@ -69,7 +69,7 @@ def _race(stage: Stage, inputs: list[list[Body]], folder: Path) -> list[int]:
 
 
 def test_lock_of_a_crashed_run_on_another_machine_expires(plane: Plane, namespace: str) -> None:
-    """Nothing tells that it is dead but that it does not renew: its lease is waited for."""
+    """Only the missing renewals show that the holder is dead: the run waits for its lease."""
     stage = Stage(plane.kubeconfig, namespace)
     stage.run(config_map("a"), config_map("b"))
     crashed = replace(ELSEWHERE, lease=3.0)

@@ -1,4 +1,4 @@
-"""A proxy in front of a real API server that records every request and can spoil any of them.
+"""A proxy in front of a real API server: it records every request and can make any fail.
 
 with FaultProxy(plane) as proxy:
     proxy.rule = first(2, faults.lose_reply(), where=lambda seen: seen.method == "PATCH")

@@ -1,4 +1,4 @@
-"""What the proxy knows of one request, and what a fault may do to it."""
+"""What the proxy knows about one request, and what a fault may do with it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Headers = Sequence[tuple[str, str]]
 
 @dataclass(slots=True)
 class ServerReply:
-    """A whole reply, of the server or made up."""
+    """A whole reply, from the server or made up."""
 
     status: int
     headers: Headers
@@ -21,11 +21,11 @@ class ServerReply:
 
 @dataclass(slots=True)
 class Exchange:
-    """One request as it came in, and what became of it; ``number`` counts from 1.
+    """One request and its result; ``number`` counts from 1.
 
-    ``connection`` counts the client's connections. ``forwarded`` tells whether the server has been
-    sent it; ``server_status`` is the server's answer, ``status`` what the client was sent, None
-    when it was sent no whole reply.
+    ``connection`` is the number of the client's connection. ``forwarded`` is true if the request
+    was sent to the server; ``server_status`` is the server's reply. ``status`` is the reply to the
+    client, None if the client got no whole reply.
     """
 
     number: int
@@ -46,7 +46,7 @@ class Exchange:
 
     @property
     def query(self) -> dict[str, str]:
-        """Return the query; of a key that is given twice the last value."""
+        """Return the query; for a repeated key, the last value."""
         return dict(parse_qsl(urlsplit(self.target).query, keep_blank_values=True))
 
     def header(self, name: str) -> str:
@@ -55,7 +55,7 @@ class Exchange:
 
 
 class Wire(Protocol):
-    """What a fault may do with the connection to the client, and with the server behind."""
+    """What a fault may do with the connections to the client and to the server."""
 
     def forward(self) -> ServerReply:
         """Send the request to the real server and return its reply."""
@@ -67,16 +67,16 @@ class Wire(Protocol):
         """Send a whole reply to the client and keep the connection."""
 
     def close(self) -> None:
-        """Close the connection in good order."""
+        """Close the connection properly."""
 
     def reset(self) -> None:
         """Reset the connection, as a crash or a firewall does."""
 
     def refuse_connections(self, seconds: float) -> None:
-        """Reset the connection and every other one, and refuse new ones for that long."""
+        """Reset this connection and all others, and refuse new ones for that long."""
 
     def wait(self, seconds: float) -> bool:
-        """Wait; return False at once when the client or the proxy has gone."""
+        """Wait; return False at once if the client or the proxy is gone."""
 
 
 Fault = Callable[[Wire], None]

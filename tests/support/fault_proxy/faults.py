@@ -1,4 +1,4 @@
-"""The faults: each is a function of the wire, made by a function that takes its details."""
+"""The faults: each is a function of the wire; a factory takes its details."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def reset() -> Fault:
 
 
 def refuse(seconds: float) -> Fault:
-    """Reset every connection and refuse new ones for that long, as a server that restarts."""
+    """Reset every connection and refuse new ones for that long, like a restarting server."""
 
     def fault(wire: Wire) -> None:
         wire.refuse_connections(seconds)
@@ -31,7 +31,7 @@ def refuse(seconds: float) -> Fault:
 
 
 def lose_reply() -> Fault:
-    """Let the server do it, then reset the connection without a byte of the reply."""
+    """Let the server process it, then reset the connection without a byte of the reply."""
 
     def fault(wire: Wire) -> None:
         wire.forward()
@@ -41,7 +41,7 @@ def lose_reply() -> Fault:
 
 
 def close_before_reply() -> Fault:
-    """Let the server do it, then close in good order without a byte of the reply."""
+    """Let the server process it, then close properly without a byte of the reply."""
 
     def fault(wire: Wire) -> None:
         wire.forward()
@@ -51,7 +51,7 @@ def close_before_reply() -> Fault:
 
 
 def truncate(fraction: float = 0.5, *, less: int = 0) -> Fault:
-    """Let the server do it, then send that part of the body, ``less`` bytes fewer, and close.
+    """Let the server process it, then send that part of the body minus ``less`` bytes, and close.
 
     ``truncate(0)`` cuts right after the headers, ``truncate(1, less=1)`` before the last byte.
     """
@@ -66,7 +66,7 @@ def truncate(fraction: float = 0.5, *, less: int = 0) -> Fault:
 
 
 def truncate_headers() -> Fault:
-    """Let the server do it, then close in the middle of the headers."""
+    """Let the server process it, then close in the middle of the headers."""
 
     def fault(wire: Wire) -> None:
         reply = wire.forward()
@@ -78,7 +78,7 @@ def truncate_headers() -> Fault:
 
 
 def unterminated_chunks() -> Fault:
-    """Let the server do it, then send the whole body in chunks without the last, and close."""
+    """Let the server process it, then send the body in chunks without the last one, and close."""
 
     def fault(wire: Wire) -> None:
         reply = wire.forward()
@@ -91,7 +91,7 @@ def unterminated_chunks() -> Fault:
 
 
 def shortened(size: int) -> Fault:
-    """Let the server do it, then send the first bytes of the body as if they were all of it."""
+    """Let the server process it, then send part of the body as if it were the whole."""
 
     def fault(wire: Wire) -> None:
         reply = wire.forward()
@@ -101,7 +101,7 @@ def shortened(size: int) -> Fault:
 
 
 def hang(*, forward: bool = False) -> Fault:
-    """Take the request and never say a word."""
+    """Accept the request and never reply."""
 
     def fault(wire: Wire) -> None:
         if forward:
@@ -113,7 +113,7 @@ def hang(*, forward: bool = False) -> Fault:
 
 
 def drip(*, seconds_a_byte: float = 1.0, headers: bool = False) -> Fault:
-    """Let the server do it, then send its reply byte by byte; the headers too, if asked."""
+    """Let the server process it, then send its reply byte by byte; optionally the headers too."""
 
     def fault(wire: Wire) -> None:
         reply = wire.forward()
@@ -134,7 +134,7 @@ def drip(*, seconds_a_byte: float = 1.0, headers: bool = False) -> Fault:
 def answer(
     status: int, body: bytes = b"", headers: Headers = (), *, forward: bool = False
 ) -> Fault:
-    """Answer this instead; with ``forward`` the server does what it was asked all the same."""
+    """Send this reply instead; with ``forward``, the server processes the request anyway."""
 
     def fault(wire: Wire) -> None:
         if forward:
@@ -147,7 +147,7 @@ def answer(
 def status(
     code: int, reason: str = "", message: str = "", *, headers: Headers = (), **details: Any
 ) -> Fault:
-    """Answer a Status, as an API server does; ``details`` are those of the Status."""
+    """Reply with a Status, like an API server; ``details`` are the Status's own."""
     body: dict[str, Any] = {
         "kind": "Status",
         "apiVersion": "v1",
@@ -165,23 +165,23 @@ def status(
 
 
 def text(code: int, body: str = "", headers: Headers = ()) -> Fault:
-    """Answer plain text, as Go's net/http and load balancers do."""
+    """Reply with plain text, like Go's net/http and load balancers."""
     return answer(code, body.encode(), (("Content-Type", "text/plain; charset=utf-8"), *headers))
 
 
 def web_page(code: int = 200) -> Fault:
-    """Answer the login page of a captive portal."""
+    """Reply with the login page of a captive portal."""
     page = b"<!DOCTYPE html>\n<html><head><title>Welcome</title></head><body>Log in</body></html>\n"
     return answer(code, page, (("Content-Type", "text/html; charset=utf-8"),))
 
 
 def garbage() -> Fault:
-    """Answer 200 with bytes that are no JSON."""
+    """Reply 200 with bytes that are not JSON."""
     return answer(200, b'{"kind":"ConfigMap","apiVersion":"v1","data":{"a":\xff\x00!')
 
 
 def not_http() -> Fault:
-    """Answer something that is not HTTP at all, and close."""
+    """Reply with something that is not HTTP, and close."""
 
     def fault(wire: Wire) -> None:
         wire.send(b"SSH-2.0-OpenSSH_9.6\r\n")
@@ -192,13 +192,13 @@ def not_http() -> Fault:
 
 @dataclass(slots=True)
 class Pause:
-    """A fault that holds a request until the test lets it go on; then nothing else is wrong."""
+    """A fault that holds a request until the test releases it; nothing else goes wrong."""
 
     reached: threading.Event = field(default_factory=threading.Event)
     go_on: threading.Event = field(default_factory=threading.Event)
 
     def __call__(self, wire: Wire) -> None:
-        """Tell that the request has come, wait, forward it, and send the reply."""
+        """Report that the request has arrived, wait, forward it, and send the reply."""
         self.reached.set()
         while not self.go_on.is_set():
             if not wire.wait(0.01):

@@ -32,11 +32,11 @@ _HOP_BY_HOP = {"connection", "keep-alive", "transfer-encoding", "content-length"
 
 
 class FaultProxy:
-    """Stands in front of a plane's API server under the same certificate, on a port of its own.
+    """A proxy in front of a plane's API server, with the same certificate, on another port.
 
-    ``rule`` picks the fault of each request. The hooks are called in the connection's thread:
-    ``before_forward`` with the request in hand, ``before_reply`` when the server has done it and
-    the client knows nothing, ``after_reply`` when the client has been sent everything.
+    ``rule`` picks the fault of each request. The hooks run in the connection's thread:
+    ``before_forward`` before the server gets the request, ``before_reply`` when the server has
+    processed it and the client does not know yet, ``after_reply`` when the client has the reply.
     """
 
     def __init__(self, plane: Plane) -> None:
@@ -70,7 +70,7 @@ class FaultProxy:
     def kubeconfig(
         self, folder: Path, *, user: dict[str, Any] | None = None, namespace: str = "default"
     ) -> Path:
-        """Write a kubeconfig that leads here; ``user`` goes instead of the admin's token."""
+        """Write a kubeconfig that leads to the proxy; ``user`` replaces the admin's token."""
         cluster = {
             "server": self.server,
             "certificate-authority-data": base64.b64encode(self._plane.ca_file.read_bytes()),
@@ -98,7 +98,7 @@ class FaultProxy:
         _error: BaseException | None,
         _traceback: TracebackType | None,
     ) -> None:
-        """Close every connection; raise what went wrong inside the proxy itself."""
+        """Close every connection; raise any error of the proxy itself."""
         self._closing.set()
         if self._returning is not None:
             self._returning.join()
@@ -128,10 +128,10 @@ class FaultProxy:
                     socket.socket.shutdown(upstream.sock, socket.SHUT_RDWR)
         self._server.server_close()
 
-    # What follows is for the connections' threads.
+    # The rest is for the connections' threads.
 
     def refuse_for(self, seconds: float) -> None:
-        """Refuse connections for that long, without keeping the caller."""
+        """Refuse connections for that long, without blocking the caller."""
 
         def come_back() -> None:
             self._stop_listening()
@@ -155,7 +155,7 @@ class FaultProxy:
         return secured
 
     def disconnected(self, connection: socket.socket, upstream: HTTPSConnection) -> None:
-        """Forget a connection and close the one behind it."""
+        """Remove a connection and close the one behind it."""
         upstream.close()
         with self._lock:
             self._open.discard(connection)
@@ -188,7 +188,7 @@ def _nothing(_exchange: Exchange) -> None:
 
 
 class _Listener(ThreadingHTTPServer):
-    """Accepts connections; a client that goes away is no error, anything else is kept for exit."""
+    """Accepts connections; raises errors at exit, except those of clients that go away."""
 
     request_queue_size = 128
     daemon_threads = False
@@ -216,7 +216,7 @@ def _listen(proxy: FaultProxy, port: int) -> _Listener:
 
 
 class _Connection(BaseHTTPRequestHandler):
-    """One connection of a client: requests one after the other, each with its rule."""
+    """One connection of a client: its requests, one after the other, each with its rule."""
 
     protocol_version = "HTTP/1.1"
     server: _Listener
@@ -238,7 +238,7 @@ class _Connection(BaseHTTPRequestHandler):
         super().finish()
 
     def log_message(self, *_arguments: object) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
     def _exchange(self) -> None:
         length = int(self.headers.get("Content-Length") or 0)
@@ -290,7 +290,7 @@ class _Connection(BaseHTTPRequestHandler):
         return upstream.getresponse()
 
     def _stream(self) -> None:
-        """Pass a watch on as it comes; its end ends the connection."""
+        """Pass on a watch as it arrives; its end ends the connection."""
         response = self._forwarded()
         self.exchange.server_status = self.exchange.status = response.status
         kept = [item for item in response.getheaders() if item[0].lower() not in _HOP_BY_HOP]
@@ -313,7 +313,7 @@ class _Connection(BaseHTTPRequestHandler):
         self.connection.sendall(data)
 
     def close(self) -> None:
-        """Close in good order, with the alert that TLS has for it."""
+        """Close properly, with TLS's close_notify alert."""
         self.close_connection = True
         with contextlib.suppress(OSError, ValueError):
             self.connection.unwrap()
@@ -332,7 +332,7 @@ class _Connection(BaseHTTPRequestHandler):
         self.reset()
 
     def wait(self, seconds: float) -> bool:
-        """Wait; return False at once when the client or the proxy has gone."""
+        """Wait; return False at once if the client or the proxy is gone."""
         step = 0.05
         while seconds > 0:
             if not self.proxy.wait(min(step, seconds)):

@@ -1,4 +1,4 @@
-"""Rules: which request meets which fault."""
+"""Rules: they pick the fault of a request."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def always(fault: Fault, *, where: Callable[[Exchange], bool] | None = None) -> Rule:
-    """Spoil every request, or every one that ``where`` picks."""
+    """Apply the fault to every request, or to every one that ``where`` picks."""
 
     def rule(exchange: Exchange) -> Fault | None:
         return fault if where is None or where(exchange) else None
@@ -22,7 +22,7 @@ def always(fault: Fault, *, where: Callable[[Exchange], bool] | None = None) -> 
 
 
 def first(count: int, fault: Fault, *, where: Callable[[Exchange], bool] | None = None) -> Rule:
-    """Spoil the first ``count`` requests from now on, or of those that ``where`` picks."""
+    """Apply the fault to the next ``count`` requests, or to the next that ``where`` picks."""
     seen = itertools.count(1)
     lock = threading.Lock()
 
@@ -36,7 +36,7 @@ def first(count: int, fault: Fault, *, where: Callable[[Exchange], bool] | None 
 
 
 def number(wanted: int, fault: Fault) -> Rule:
-    """Spoil the request of that number, counted from the proxy's start."""
+    """Apply the fault to the request of that number, counted from the proxy's start."""
 
     def rule(exchange: Exchange) -> Fault | None:
         return fault if exchange.number == wanted else None

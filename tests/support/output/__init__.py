@@ -1,1 +1,1 @@
-"""One stream of every event, and what the formats make of it."""
+"""One stream of every event, and its output in each format."""

@@ -1,4 +1,4 @@
-"""Any value of the model, every text in it the same: made from the types of its fields."""
+"""Build any value of the model from the types of its fields, with the same text everywhere."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ EVENTS: tuple[type[Event], ...] = typing.get_args(Event)
 
 
 def _names() -> dict[str, Any]:
-    """Return everything that a module of the model defines, for types named in text."""
+    """Return everything that a module of the model defines, to resolve types named in text."""
     found: dict[str, Any] = {"Mapping": abc.Mapping, "Sequence": abc.Sequence, "Any": Any}
     for module in iter_modules(applyprune.model.__path__):
         found |= vars(import_module(f"applyprune.model.{module.name}"))
@@ -30,7 +30,7 @@ _NAMES = _names()
 
 
 def filled(kind: Any, text: str, *, optional: bool = True) -> Any:
-    """Return a value of a type; what may be None is only when ``optional`` is off."""
+    """Return a value of a type; optional fields are None only if ``optional`` is off."""
     if kind is str or kind is Any:
         return text
     if kind in {bool, int, float}:
@@ -47,7 +47,7 @@ def filled(kind: Any, text: str, *, optional: bool = True) -> Any:
 
 
 def _held(kind: Any, text: str, *, optional: bool) -> Any:
-    """Return a value of a type that is made of others."""
+    """Return a value of a generic type."""
     origin, inner = typing.get_origin(kind), typing.get_args(kind)
     if origin in {typing.Union, types.UnionType}:
         rest = [one for one in inner if one is not type(None)]

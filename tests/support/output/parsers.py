@@ -1,4 +1,4 @@
-"""What reads our output as the program does that it is for."""
+"""Read our output like the program that it is made for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each format makes of the stream of ``stream.py``; golden files in ``fixtures/output``."""
+"""The output of each format for the stream of ``stream.py``; goldens in ``fixtures/output``."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PATHS = RepositoryPaths("/repo/deploy", "/repo")
 
 
 def printed(form: str, events: Iterable[Event] = EVENTS, summary: Path | None = None) -> str:
-    """Return what a format makes of a stream, with the program's version taken out."""
+    """Return a format's output of a stream, without the program's version."""
     lines: list[str] = []
     target = OutputTarget(out=lines.append, err=lines.append, repository_paths=PATHS)
     one = printer(form, replace(target, summary=summary))
@@ -39,5 +39,5 @@ def printed(form: str, events: Iterable[Event] = EVENTS, summary: Path | None = 
         one.show(event)
     one.close()
     text = "".join(f"{line}\n" for line in lines)
-    # Only where it is the program's: a name or a message may hold the same text.
+    # Only the program's own version: a name or a message may contain the same text.
     return _VERSION.sub(r'\1"VERSION"', text)

@@ -1,4 +1,4 @@
-"""The published JSON Schemas, as they are and as tests want them: nothing but what they name."""
+"""The published JSON Schemas, and a strict form that allows only the keys that they name."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ NAMES = ("events", "document", "version")
 
 @cache
 def schema(name: str) -> dict[str, Any]:
-    """Return one of them as it is published."""
+    """Return one schema as published."""
     found: dict[str, Any] = json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8"))
     return found
 
 
 def complaints(name: str, value: object, *, strict: bool = True) -> list[str]:
-    """Return what is wrong with a value; ``strict`` takes keys that are not named for wrong."""
+    """Return the errors in a value; with ``strict``, unnamed keys are errors too."""
     schemas = [_closed(schema(one)) if strict else schema(one) for one in NAMES]
     registry: Registry[Any] = Registry().with_resources(
         (one["$id"], Resource.from_contents(one)) for one in schemas
@@ -34,13 +34,13 @@ def complaints(name: str, value: object, *, strict: bool = True) -> list[str]:
 
 
 def _closed(part: Any) -> Any:
-    """Return a schema in which an object may have only the keys that it must have."""
+    """Return a schema in which an object must have exactly its required keys."""
     if isinstance(part, list):
         return [_closed(one) for one in part]
     if not isinstance(part, dict):
         return part
     closed = {key: _closed(value) for key, value in part.items()}
-    # The root names one key for all events; each of them names all of its own.
+    # The root names one key for all events; each event names all its own keys.
     if part.get("type") == "object" and "properties" in part and "allOf" not in part:
         closed["additionalProperties"] = False
     return closed

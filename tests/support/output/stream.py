@@ -1,4 +1,4 @@
-"""One stream that holds every event there is, with text of others that means no good."""
+"""One stream with an event of every type, and with hostile text from others."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 SECRET_VALUE = "aHVudGVyMg=="
 EVIL = "::error::x ##[error]y\n::warning::z\r<script>|`a``b`|</script> \x1b[2J\x9b \u202e @team #1"
-"""A server's message that would be a command, a cell's end, HTML, a link, or obeyed."""
+"""A server's message that could be taken for a command, the end of a cell, HTML or a link."""
 
 _DEPLOYMENT = Ref("apps", "Deployment", "home", "web")
 _CONFIG = Ref("", "ConfigMap", "home", "a")
