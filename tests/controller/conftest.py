@@ -77,6 +77,6 @@ def new_tenant(site_api: Api) -> Iterator[Callable[[], Tenant]]:
 
 @pytest.fixture
 def tenant(running: Controller, new_tenant: Callable[[], Tenant]) -> Tenant:
-    """A tenant whose Bundles the module's controller carries out."""
+    """A tenant whose Bundles the module's controller reconciles."""
     assert running.process.poll() is None, running.log.read_text()
     return new_tenant()

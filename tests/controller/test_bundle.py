@@ -1,4 +1,4 @@
-"""The spec of a Bundle: what is read from it, and what is refused whatever the CRD lets through."""
+"""The spec of a Bundle: what is parsed, and what is rejected even if the CRD accepts it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def bundle(spec: object, name: str = "web") -> Bundle:
 
 
 def test_full_spec_is_read() -> None:
-    """Every field, none of it at its default."""
+    """Every field, each different from its default."""
     found = bundle(
         {
             "source": {"configMapRefs": [{"name": "a", "keys": ["x", "y"]}, {"name": "b"}]},
@@ -79,7 +79,7 @@ def test_full_spec_is_read() -> None:
 
 
 def test_defaults_are_filled_in() -> None:
-    """What an object that was stored before a field was there is taken for."""
+    """The defaults of an object that was stored before a field existed."""
     spec = bundle(INLINE).spec
     assert (spec.interval, spec.retry_interval, spec.timeout) == (600, 30, 300)
     assert (spec.prune.enabled, spec.wait, spec.adopt) == (True, False, Adopt.UNOWNED)

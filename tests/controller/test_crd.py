@@ -39,7 +39,7 @@ def schema(*path: str) -> dict[str, Any]:
 
 
 def test_crd_is_the_resource_the_controller_requests() -> None:
-    """Group, version, plural, scope, and that nobody prunes it with its Bundles."""
+    """Group, version, plural, scope, and that nobody prunes it together with its Bundles."""
     spec = definition()["spec"]
     assert (spec["group"], spec["names"]["plural"], spec["names"]["kind"]) == (
         BUNDLES.group,

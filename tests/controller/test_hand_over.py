@@ -1,4 +1,4 @@
-"""A set that goes from the command line to a Bundle and back: no object is deleted or made anew."""
+"""A set moves from the command line to a Bundle and back: no object is deleted or re-created."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def test_set_moves_to_a_bundle_and_back(site: Plane, tenant: Tenant) -> None:
-    """Each side is refused while the other one has it, and told by whom."""
+    """Each side is refused while the other one owns the set, and the message names the owner."""
     manifests = text(config_map("a"), config_map("b"))
 
     def ours(*arguments: str, stdin: str = manifests) -> Ended:
@@ -79,7 +79,7 @@ def test_suspended_bundle_is_not_removed(tenant: Tenant) -> None:
 
 
 def test_lost_inventory_is_not_taken_for_an_empty_one(tenant: Tenant) -> None:
-    """At the removal too: what bears the set's marks is neither deleted nor forgotten."""
+    """On removal too: objects with the set's label are neither deleted nor lost."""
     tenant.bundle("web", config_map("a"), interval="2s")
     tenant.ready("web")
     assert tenant.api("DELETE", tenant.path("configmaps", "applyprune-web"))[0] == 200
@@ -93,9 +93,9 @@ def test_lost_inventory_is_not_taken_for_an_empty_one(tenant: Tenant) -> None:
 def test_bundle_is_deleted_with_its_namespace(
     tenant: Tenant, new_tenant: Callable[[], Tenant]
 ) -> None:
-    """Neither hangs for ever, whichever of account, rights and inventory is deleted first.
+    """Neither hangs, whichever of account, rights and inventory is deleted first.
 
-    What the Bundle has applied elsewhere is removed, or an Event says that it may be left.
+    Objects of the Bundle elsewhere are deleted, or an Event says that they may be left.
     """
     other = new_tenant()
     rbac = "rbac.authorization.k8s.io"

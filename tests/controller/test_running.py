@@ -72,7 +72,7 @@ def test_idle_reconciles_write_nothing(
 def test_bundle_write_is_not_followed_by_a_read(
     site: Plane, new_tenant: Callable[[], Tenant], site_audit: AuditTrail, tmp_path: Path
 ) -> None:
-    """The response to a write is what is stored: each pass over a Bundle reads it once."""
+    """The reply to a write is what is stored: each reconcile of a Bundle reads it once."""
     tenant = new_tenant()
     alone = ("--no-leader-elect", "--watch-namespaces", tenant.namespace)
 
@@ -163,16 +163,16 @@ def killed(
     expected = {f"b{number}-{one}" for number in range(bundles) for one in (0, 1, 2, f"v{version}")}
     items = tenant.api.get(tenant.path("configmaps"))["items"]
     found = {one["metadata"]["name"] for one in items}
-    # What there is, is what is asked for; nothing was leaked.
+    # Exactly the requested objects exist; nothing was leaked.
     assert {name for name in found if name.startswith("b")} == expected
     assert all(tenant.value(f"b{number}-0") == str(version) for number in range(bundles))
     check_one_writer(audit.events(), tenant.namespace)
 
 
 def check_one_writer(events: list[dict[str, Any]], namespace: str) -> None:
-    """See in the audit log that the writes of two processes never come in turns.
+    """Assert by the audit log that the writes of two processes never alternate.
 
-    Each process has a user agent of its own: from its first write to its last nobody else's comes.
+    Each process has its own user agent: between its first and last write, no other one writes.
     """
     spans: defaultdict[str, list[str]] = defaultdict(list)
     for one in writes(events):
@@ -186,7 +186,7 @@ def check_one_writer(events: list[dict[str, Any]], namespace: str) -> None:
 def test_killed_leader_is_replaced(
     site: Plane, new_tenant: Callable[[], Tenant], site_audit: AuditTrail, tmp_path: Path
 ) -> None:
-    """Twice, in the middle of its work: the other replica goes on from there."""
+    """Twice, in the middle of its work: the other replica continues."""
     killed(site, new_tenant(), site_audit, tmp_path, seconds=0, bundles=3)
 
 
@@ -201,7 +201,7 @@ def test_repeatedly_killed_leader_is_replaced(
 def test_stop_finishes_the_reconcile_in_progress(
     site: Plane, new_tenant: Callable[[], Tenant], tmp_path: Path
 ) -> None:
-    """What is under way ends, the Lease is given up, and the next replica leads at once."""
+    """The running work ends, the Lease is released, and the next replica leads at once."""
     tenant = new_tenant()
     lease = ("--lease-duration", "60s")
     with controller(site.kubeconfig, tmp_path / "one", *lease, "-n", tenant.namespace) as one:
@@ -217,7 +217,7 @@ def test_stop_finishes_the_reconcile_in_progress(
                 },
             },
         }
-        # There is no node: it is never ready, and the pass waits for it.
+        # No node exists: it never becomes ready, and the reconcile waits for it.
         tenant.bundle("web", config_map("a"), held, wait=True, timeout="10m")
         eventually(lambda: tenant.exists("a") == [True], "the pass under way")
         assert tenant.condition("web")[1] in {"Progressing", "Outdated"}
@@ -240,7 +240,7 @@ def test_stop_finishes_the_reconcile_in_progress(
 def test_leader_that_lost_its_lease_ends(
     site: Plane, new_tenant: Callable[[], Tenant], tmp_path: Path
 ) -> None:
-    """At once: another one is at work already."""
+    """At once: another one is reconciling already."""
     tenant = new_tenant()
     arguments = ("--lease-duration", "2s", "-n", tenant.namespace)
     with controller(site.kubeconfig, tmp_path / "log", *arguments) as running:
@@ -290,14 +290,14 @@ def test_bundles_without_permission_for_one_kind_apply_the_rest(
         # They began at one second each; by now every Bundle waits longer than that.
         assert running.metric(passes) - first < 4 * len(names) * 0.7
         assert running.metric('applyprune_objects{state="failing"}') == 30
-        # What it may not look at is not taken for absent: the next pass still wants it.
+        # An unreadable object is not taken for absent: the next reconcile still wants it.
         status = tenant.get("b0")["status"]
         assert status["objects"] == {"total": 2, "failing": 1}
-        # Tried again and again, and told once.
+        # Retried again and again, and reported once.
         assert [one[1] for one in tenant.events("b0")] == ["ApplyFailed"]
-        # Whoever is not named by --watch-namespaces is left alone.
+        # A namespace outside --watch-namespaces is left alone.
         assert "status" not in other.get("web")
-        # With the right it is mended, without anybody asking.
+        # With the right, it recovers by itself.
         tenant.account(
             "half",
             {"apiGroups": [""], "resources": ["configmaps", "resourcequotas"], "verbs": everything},

@@ -114,7 +114,7 @@ def test_revisions_follow_the_result() -> None:
 
 
 def test_new_generation_is_not_ready() -> None:
-    """Until it has been carried out; kstatus reads it from observedGeneration."""
+    """Until it is reconciled; kstatus reads it from observedGeneration."""
     status = done({}, GOOD, EARLY)
     assert is_ready(status, 3)
     assert not is_ready(status, 4)
@@ -126,7 +126,7 @@ def test_new_generation_is_not_ready() -> None:
 
 
 def test_lists_are_bounded() -> None:
-    """Whatever the number of objects, and the length of what is said."""
+    """Whatever the number of objects, and the length of the messages."""
     plan = Plan(
         (),
         tuple(
@@ -161,7 +161,7 @@ def test_lists_are_bounded() -> None:
 
 
 def test_reconcile_without_a_plan_reports_no_prune() -> None:
-    """A block stays, until a plan shows that there is none any more."""
+    """A blocked prune stays reported until a plan shows that it is no longer blocked."""
     plan = Plan((), (), approval="digest")
     refusal = Problem(ProblemKind.PRUNE_REFUSED, "refused")
     blocked = ReconcileResult(
@@ -177,7 +177,7 @@ def test_reconcile_without_a_plan_reports_no_prune() -> None:
 
 
 def test_events_become_counts_and_failures() -> None:
-    """What was said stays when the run is cut off in the middle."""
+    """The last status stays when the run is interrupted."""
     problem = as_problem(Forbidden("no", code=403))
     events: list[Event] = [
         ObjectDone(ref("a"), Outcome.CREATED),

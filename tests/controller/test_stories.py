@@ -1,4 +1,4 @@
-"""What becomes of Bundles: applied, changed, pruned, broken, mended, suspended, deleted."""
+"""The life of Bundles: applied, changed, pruned, broken, repaired, suspended, deleted."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_bundle_reads_a_source_in_the_cluster(
     assert tenant.exists("a", "b") == [True, False]
     assert after["lastChange"]["removed"] == 1
     assert after["lastAppliedRevision"] != status["lastAppliedRevision"]
-    # Even a key of a text in a Secret may be what nobody is to see.
+    # Even a key of a text in a Secret may be confidential.
     key = canary if kind == "secretRefs" else "key"
     store(one=f"{key}: 1\n{key}: 2\n", two="")
     assert "src[one]" in tenant.failed("web", "InvalidSource")
@@ -153,7 +153,7 @@ def test_blocked_prune_can_be_approved(tenant: Tenant, running: Controller) -> N
 
 
 def test_bundle_waits_for_its_dependencies(tenant: Tenant) -> None:
-    """They wait for their Ready condition, or for what the expression says, and are woken by it."""
+    """They wait for the Ready condition, or for what the expression says, and are woken by it."""
     tenant.bundle("app", config_map("app"), dependsOn=[{"name": "db"}], retryInterval="10m")
     assert "db does not exist" in tenant.failed("app", "DependencyNotReady")
     rule = "self.status.objects.total == 2"
@@ -186,7 +186,7 @@ def test_change_ends_a_hopeless_wait(tenant: Tenant) -> None:
         "apiVersion": "apps/v1",
         "kind": "Deployment",
         "metadata": {"name": "never"},
-        # There is no node.
+        # No node exists.
         "spec": {"selector": labels, "template": template},
     }
     tenant.bundle("web", config_map("a"), never, wait=True, timeout="1h")
@@ -231,7 +231,7 @@ def test_deletion_policies_are_followed(tenant: Tenant, policy: str) -> None:
         assert not any("applyprune" in one["manager"] for one in metadata.get("managedFields", ()))
         assert tenant.exists("applyprune-web") == [False]
     elif let_go:
-        # It is deleted, and still listed: nothing was forgotten.
+        # It is deleted, but still listed: nothing was lost.
         assert tenant.exists("held", "applyprune-web") == [True, True]
         assert any(one[1] == "RemovalIncomplete" for one in tenant.events("web"))
         tenant.strip("held")
@@ -266,7 +266,7 @@ def test_bundle_acts_as_its_account(tenant: Tenant, new_tenant: Callable[[], Ten
 
 
 def test_invalid_spec_that_passes_the_crd_is_reported(tenant: Tenant) -> None:
-    """The controller says so, and goes on when it is mended."""
+    """The controller reports it, and continues when it is repaired."""
     wrong = [{"name": "db", "readyWhen": "self.("}]
     tenant.bundle("web", config_map("a"), dependsOn=wrong)
     assert "self.(" in tenant.failed("web", "InvalidSpec")
@@ -295,14 +295,14 @@ def test_server_rejects_invalid_bundles(tenant: Tenant, name: str) -> None:
 
 
 def test_inventory_name_cannot_be_changed(tenant: Tenant) -> None:
-    """The old set would be left behind; nor can a name be taken that is none."""
+    """The old set would be left behind; an invalid name is refused too."""
     tenant.bundle("web", config_map("a"), inventoryName="one", suspend=True)
     for other in ({"inventoryName": "two"}, {}):
         with pytest.raises(AssertionError, match="inventoryName"):
             tenant.bundle("web", config_map("a"), suspend=True, **other)
     with pytest.raises(AssertionError, match="DNS label"):
         tenant.bundle("web.example", config_map("a"), suspend=True)
-    # To say the name that it has is no change, and the consent to take a set over.
+    # Naming its current name is not a change, and is consent to take over a set.
     tenant.bundle("same", config_map("a"), suspend=True)
     tenant.bundle("same", config_map("a"), suspend=True, inventoryName="same")
 

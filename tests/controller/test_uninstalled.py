@@ -1,4 +1,4 @@
-"""What becomes of everything when the CRD is deleted: on a plane of its own."""
+"""What happens when the CRD is deleted: on its own plane."""
 
 from __future__ import annotations
 

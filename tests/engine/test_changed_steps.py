@@ -36,7 +36,7 @@ def _lives(api: Api, path: str) -> bool:
 def test_object_that_loses_its_annotation_during_the_orphan_is_not_deleted(
     spoiled: Stage, proxy: FaultProxy, api: Api, kubectl: Kubectl, kind: str, mode: Mode
 ) -> None:
-    """The annotation is taken off between the read and the patch: the plan, not a step, deletes."""
+    """The annotation is removed between the read and the patch: the plan, not a step, deletes."""
     body, name, rest = KEPT[kind]
     spoiled.run(config_map("a"), body)
     kubectl("annotate", name, "-n", spoiled.namespace, "helm.sh/resource-policy=keep")
@@ -63,7 +63,7 @@ def test_object_that_loses_its_annotation_during_the_orphan_is_not_deleted(
 def test_object_that_lost_its_annotation_is_decided_by_the_next_run(
     spoiled: Stage, stage: Stage, proxy: FaultProxy, api: Api, kubectl: Kubectl
 ) -> None:
-    """The intent to let go of it, which was recorded, is no rule to keep it."""
+    """The recorded intent to orphan it is not a rule to keep it."""
     spoiled.run(config_map("a"), config_map("b"))
     kubectl("annotate", "configmap/b", "-n", stage.namespace, "helm.sh/resource-policy=keep")
     path = _path(stage, "configmaps/b")
@@ -108,7 +108,7 @@ def test_recreated_object_without_a_reply_is_pruned_by_the_next_run(
 def test_failed_orphan_leaves_no_lasting_rule(
     spoiled: Stage, stage: Stage, proxy: FaultProxy, api: Api, kubectl: Kubectl, fault: str
 ) -> None:
-    """The next run may still be told to delete what was adopted."""
+    """The next run may still be asked to delete what was adopted."""
     kubectl("create", "configmap", "b", "-n", stage.namespace)
     stage.run(config_map("a"), config_map("b"))
     spoiled.budget = 0.3
@@ -132,7 +132,7 @@ ORDERS = [("", "events.k8s.io"), ("events.k8s.io", "")]
 def test_prune_recognises_the_same_object_under_another_group(
     stage: Stage, api: Api, order: tuple[str, str]
 ) -> None:
-    """It is in the input, which prune does not apply, and so it lives; what is not there goes."""
+    """It is in the input, which prune does not apply, so it stays; the missing ones are pruned."""
     old, new = order
     path = _path(stage, "events/told")
     assert stage.run(event(stage, old), config_map("a"), config_map("b")).exit_code == 0

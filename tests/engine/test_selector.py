@@ -27,7 +27,7 @@ def labelled(name: str, app: str, value: str = "v", **metadata: Any) -> dict[str
 
 
 def test_selectors_mean_the_same_to_the_server(api: Api, namespace: str) -> None:
-    """Every text of the table is taken, or refused, by both, and picks out the same object."""
+    """We and the server accept or reject every text of the table, and match the same object."""
     path = f"/api/v1/namespaces/{namespace}/configmaps"
     assert api("POST", path, config_map("a", labels=LABELS))[0] == 201
     for text in (*GOOD, *BAD):
@@ -42,7 +42,7 @@ def test_selectors_mean_the_same_to_the_server(api: Api, namespace: str) -> None
 
 
 def test_unselected_objects_stay_listed_and_unchanged(stage: Stage, api: Api) -> None:
-    """Neither applied nor pruned, be it in the input or not; one line says so."""
+    """Neither applied nor pruned, in the input or not; one line reports it."""
     stage.run(labelled("a", "web"), labelled("b", "db"), labelled("c", "db"))
     story = stage.run(labelled("a", "web", "new"), labelled("b", "db", "new"), selector=WEB)
     assert story.outcomes == {"configmap/a": Outcome.CONFIGURED}
@@ -53,14 +53,14 @@ def test_unselected_objects_stay_listed_and_unchanged(stage: Stage, api: Api) ->
     path = f"/api/v1/namespaces/{stage.namespace}/configmaps"
     assert api.get(f"{path}/b")["data"] == {"key": "v"}
     assert api.exists(f"{path}/c")
-    # Nothing of it is forgotten: the next whole run prunes what has left.
+    # Nothing is lost: the next full run prunes what has left.
     story = stage.run(labelled("a", "web", "new"), labelled("b", "db"))
     assert story.outcomes["configmap/c"] is Outcome.PRUNED
     assert story.outcomes["configmap/b"] is Outcome.UNCHANGED
 
 
 def test_write_ahead_contains_the_unselected_objects(stage: Stage) -> None:
-    """What was listed and what is to be sent, and nothing that was not selected."""
+    """The listed objects and the ones to send, and nothing that was not selected."""
     stage.run(labelled("b", "db"), labelled("c", "db"))
     story = stage.run(labelled("a", "web"), labelled("d", "db"), selector=WEB)
     union = [
@@ -73,7 +73,7 @@ def test_write_ahead_contains_the_unselected_objects(stage: Stage) -> None:
 
 
 def test_dependency_may_be_outside_the_selection(stage: Stage) -> None:
-    """In the input, or in the inventory; what is in neither is an error still."""
+    """In the input, or in the inventory; anything else is an error."""
     needs = {DEPENDS_ON: f"/namespaces/{stage.namespace}/ConfigMap/b"}
     first = labelled("a", "web", annotations=needs)
     story = stage.run(first, labelled("b", "db"), selector=WEB)
@@ -87,14 +87,14 @@ def test_dependency_may_be_outside_the_selection(stage: Stage) -> None:
 
 
 def test_unselected_manifests_must_be_valid_too(stage: Stage) -> None:
-    """A set is one thing: half of it is not applied from an input that cannot be read."""
+    """A set is one unit: part of it is not applied from an input that cannot be read."""
     broken = {"apiVersion": "x.io/v1", "kind": "Foo", "metadata": {"name": "f"}}
     with pytest.raises(InputErrors):
         stage.run(labelled("a", "web"), broken, broken, selector=WEB)
 
 
 def test_selector_without_a_match_is_an_error(stage: Stage) -> None:
-    """For a new set and for one that there is; with --allow-empty nothing is done."""
+    """For a new set and an existing one; with --allow-empty nothing is done."""
     for _ in range(2):
         with pytest.raises(EmptyInput, match="matches none of the 1 objects in the input"):
             stage.run(labelled("b", "db"), selector=WEB)
@@ -123,7 +123,7 @@ def test_namespace_override_moves_the_objects(stage: Stage, api: Api) -> None:
 
 
 def test_namespace_override_does_not_empty_a_namespace_silently(stage: Stage, api: Api) -> None:
-    """Who wants a copy elsewhere would lose what there is; a number given allows it."""
+    """A user who wants a copy elsewhere would lose the existing objects; a number allows it."""
     bodies = (config_map("a"), config_map("b"))
     stage.run(*bodies)
     there = f"{stage.namespace}-there"
@@ -147,7 +147,7 @@ def test_namespace_override_does_not_empty_a_namespace_silently(stage: Stage, ap
         story = stage.run(*bodies, namespace_override=there, max_prune=stage.most(2))
         assert story.exit_code == 0
         assert [api.exists(path) for path in paths] == [False, False, True, True]
-        # Back again by forgetting the option, or by a namespace in the manifests.
+        # By omitting the option again, or by a namespace in the manifests.
         story = stage.run(*bodies)
         assert (story.exit_code, "--max-prune 2" in story.refusal) == (6, True)
         assert stage.run(*bodies, mode=Mode.PRUNE).exit_code == 6

@@ -140,7 +140,7 @@ def test_no_prune_keeps_entries_of_objects_that_left_the_set(stage: Stage, api: 
 
 
 def test_prune_runs_without_applying(stage: Stage) -> None:
-    """What is new or changed in the input is not touched by the verb prune."""
+    """The verb prune does not touch what is new or changed in the input."""
     stage.run(config_map("a"), config_map("b"))
     story = stage.run(config_map("a", "changed"), config_map("new"), mode=Mode.PRUNE)
     assert story.outcomes == {"configmap/b": Outcome.PRUNED}
@@ -148,7 +148,7 @@ def test_prune_runs_without_applying(stage: Stage) -> None:
 
 
 def test_empty_input_is_refused(stage: Stage, api: Api) -> None:
-    """A missing mount looks just like it; that there was nothing to delete makes it no better."""
+    """A missing mount looks just like it, even if nothing would be deleted."""
     with pytest.raises(EmptyInput):
         stage.run()
     stage.run(config_map("a"))

@@ -156,7 +156,7 @@ def _steps(plan: Plan) -> list[tuple[str, str, Wave | None]]:
 
 
 def _content(api: Api, plan: Plan, manager: str) -> Mapping[str, Any]:
-    """Return the objects of a plan as they are, without what is new each time."""
+    """Return the objects of a plan without the values that are new each time."""
     found = {}
     for step in plan.applies:
         one, ref = step.desired.resource, step.desired.ref
@@ -242,7 +242,7 @@ def test_input_order_changes_neither_plan_nor_cluster(
 
 
 def test_input_order_does_not_change_the_prune_order(running: Plane, tmp_path: Path) -> None:
-    """However the run read what was applied, and what is left of it."""
+    """However the run read the applied objects and the rest of the set."""
     stage = Stage(running.kubeconfig, "default", name="shrinks")
     kept = [one for one in DEMO_SET if "kind: Namespace" in one or "kind: PriorityClass" in one]
     stage.run(*(dict(one.body) for one in read([str(_shuffled(DEMO_SET, 0, tmp_path / "all"))])))

@@ -121,7 +121,7 @@ def test_foreign_object_created_after_the_plan_saves_its_crd(running: Plane, crd
 
 
 def test_unserved_kind_is_not_taken_for_empty(running: Plane, crds: Api, kubectl: Kubectl) -> None:
-    """Its custom resources are stored all the same; only the option that names it lets it go."""
+    """Its custom resources are still stored; only the option that names it allows the delete."""
     stage = Stage(running.kubeconfig, "default", name="hidden")
     stage.run(crd("Hidden"), config_map("hidden"))
     assert crds("POST", _path("Hidden"), custom_resource("theirs", "Hidden"))[0] == 201

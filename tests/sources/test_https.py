@@ -47,7 +47,7 @@ class _Site(BaseHTTPRequestHandler):
         self.close_connection = True
 
     def log_message(self, *_arguments: object) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 class _Quiet(ThreadingHTTPServer):

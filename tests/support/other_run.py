@@ -14,13 +14,8 @@ if TYPE_CHECKING:
 ELSEWHERE = LockHolder("r0", f"{ALICE}@elsewhere", "another boot/1", "7@99", lease=15.0)
 
 
-<<<<<<< HEAD
 def take_from_elsewhere(stage: Stage, holder: LockHolder = ELSEWHERE) -> None:
-    """Write that holder into the inventory of a set, whoever holds it now."""
-=======
-def take_from_elsewhere(stage: Stage) -> None:
     """Write that holder into the inventory of a set, whoever holds the lock."""
->>>>>>> 9ac5b01 (Word the docstrings of the tests' support, sweeps and mutations in plain English)
     transport = stage.transport()
     try:
         store = stage.store(transport)

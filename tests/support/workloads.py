@@ -189,12 +189,12 @@ def verdicts(story: Story) -> dict[str, ReadinessReported]:
 
 
 def became_ready(story: Story) -> set[str]:
-    """Return what became ready."""
+    """Return the objects that became ready."""
     return {name for name, one in verdicts(story).items() if one.problem is None}
 
 
 def complaints(story: Story) -> dict[str, str]:
-    """Return what did not become ready, with what the user is told."""
+    """Return the objects that did not become ready, each with the message for the user."""
     return {name: str(one.problem) for name, one in verdicts(story).items() if one.problem}
 
 

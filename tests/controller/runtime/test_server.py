@@ -1,4 +1,4 @@
-"""Where the controller answers: an address of either kind, or every one that there is."""
+"""The address that the controller serves on: IPv4, IPv6, or every address."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The queue and the delays: one worker a Bundle, nothing lost, nothing at once for ever."""
+"""The queue and the delays: one worker per Bundle, nothing lost, no endless immediate retry."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An APIService without a backend: what it serves is unknown, and everything else goes on."""
+"""An APIService without a backend: its kinds are unknown, everything else works."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def _break(api: Api, group: str) -> None:
 
 
 def _mend(api: Api, group: str) -> None:
-    """Remove the APIService; the server makes a CRD's own anew."""
+    """Delete the APIService; the server re-creates that of a CRD."""
     assert api("DELETE", f"{SERVICES}/v1.{group}")[0] == 200
 
 
@@ -98,9 +98,9 @@ def _freshness(api: Api, group: str) -> str:
 
 
 def test_api_service_is_broken_before_the_first_run(stage: Stage, poisoned: Api) -> None:
-    """A set that has nothing to do with it is applied, pruned and deleted as if it were not there.
+    """An unrelated set is applied, pruned and deleted as if the APIService did not exist.
 
-    Only what a Namespace would take along cannot be counted any more.
+    Only the contents of a Namespace cannot be counted any more.
     """
     _break(poisoned, "broken.example.com")
     home: dict[str, Any] = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}}
@@ -166,7 +166,7 @@ def test_api_service_breaks_a_kind_of_the_set_between_runs(stage: Stage, poisone
 
 
 def test_api_service_breaks_a_kind_of_another_set(stage: Stage, poisoned: Api) -> None:
-    """Its scope cannot be known then: that object fails, nothing is pruned, the others go on."""
+    """Its scope is unknown then: that object fails, nothing is pruned, the others are applied."""
     other = Stage(stage.kubeconfig, "default", name="other", budget=2.0)
     other.run(crd())
     stage.run(custom_resource("f"), config_map("a"))

@@ -124,7 +124,7 @@ def test_kep_rule_not_implemented(stage: Stage, api: Api, kubectl: Kubectl) -> N
     reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": "a", "uid": owner["uid"]}
     patch = json.dumps({"metadata": {"ownerReferences": [reference]}})
     kubectl("patch", "configmap/taken", "-n", stage.namespace, "--type=merge", "-p", patch)
-    # One that our own manifest holds is no such claim.
+    # An ownerReference in our own manifest is not such a claim.
     mine = config_map("owned", ownerReferences=[reference])
     assert stage.run(config_map("a"), config_map("taken"), mine).exit_code == 0
     story = stage.run(config_map("a"))
@@ -170,7 +170,7 @@ def test_wait_for_delete_hangs_because_name_was_recreated(
 
 
 def test_scope_confusion(stage: Stage, api: Api) -> None:
-    """A namespace on a cluster-scoped object, put on and taken off: one object, never pruned."""
+    """A namespace added to, and removed from, a cluster-scoped object: one object, never pruned."""
     name = f"reader-{stage.namespace}"
     role: dict[str, Any] = {
         "apiVersion": "rbac.authorization.k8s.io/v1",
@@ -191,7 +191,7 @@ def test_scope_confusion(stage: Stage, api: Api) -> None:
 
 
 def test_crd_scope_changes(running: Plane, crds: Api, crd_stage: Stage, kubectl: Kubectl) -> None:
-    """From Namespaced to Cluster, by hand: what is listed is not taken for what is there."""
+    """From Namespaced to Cluster, manually: a listed object is not taken for the live one."""
     crd_stage.run(crd("Scoped"), custom_resource("f", "Scoped"))
     named = "customresourcedefinition/scopeds.x.example.com"
     kubectl("delete", named, "--wait", "--timeout=60s", plane=running)
@@ -222,7 +222,7 @@ def test_default_namespace_or_context_changed(stage: Stage, api: Api, running: P
 def test_kustomize_namespace_renames_namespace_objects(
     stage: Stage, api: Api, kubectl: Kubectl
 ) -> None:
-    """A Namespace that was there before is let go of; with --prune-adopted it goes, if allowed."""
+    """A Namespace that existed before is orphaned; --prune-adopted deletes it, if allowed."""
     name = f"{stage.namespace}-old"
     kubectl("create", "namespace", name)
     home = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
@@ -241,7 +241,7 @@ def test_kustomize_namespace_renames_namespace_objects(
 def test_aggregated_api_ignores_label_selector(
     spoiled: Stage, stage: Stage, proxy: FaultProxy, api: Api, kubectl: Kubectl
 ) -> None:
-    """The proxy takes the selector off each list: what does not bear the label is dropped here."""
+    """The proxy removes the selector of each list: objects without the label are dropped here."""
     stage.run(config_map("a"), config_map("b"))
     kubectl("create", "configmap", "foreign", "-n", stage.namespace)
     unselected: list[str] = []
@@ -358,7 +358,7 @@ def test_backup_restore_or_cluster_clone_gives_every_object_a_new_uid(
 ) -> None:
     """Objects and inventory restored into another cluster: nothing is pruned until repaired.
 
-    Runs in between do not forget that: what they apply they know by its marks.
+    Runs in between keep that state: they recognize what they apply by its label and manager.
     """
     stage.run(*(config_map(name) for name in "abc"))
     _restore(plane, running, stage)
@@ -423,7 +423,7 @@ def test_shared_label_across_environments(stage: Stage, api: Api) -> None:
 
 
 def test_control_plane_is_the_oracle(plane: Plane) -> None:
-    """The rows above stand on the version of Kubernetes that they were verified with."""
+    """The rows above are true for the version of Kubernetes that they were verified with."""
     out = subprocess.run(
         [plane.kubectl, "--kubeconfig", plane.kubeconfig, "version", "-o", "json"],
         capture_output=True,

@@ -83,7 +83,7 @@ ROWS = {
 
 @pytest.mark.parametrize("row", ROWS)
 def test_failure_has_its_test(row: str) -> None:
-    """The name stands for a function that pytest collects."""
+    """The name is that of a function that pytest collects."""
     module, name = ROWS[row]
     found = getattr(importlib.import_module(f"tests.engine.failures.{module}"), name)
     assert callable(found)

@@ -80,7 +80,7 @@ def test_foreign_object_under_an_unconfirmed_name_survives(
 def test_object_created_between_read_and_apply_is_not_taken(
     spoiled: Stage, proxy: FaultProxy, api: Api, kubectl: Kubectl
 ) -> None:
-    """Create-only: whoever was first keeps it, and the run says so."""
+    """Create-only: the first one keeps the object, and the run reports it."""
 
     def before(seen: Exchange) -> None:
         if seen.method == "PATCH" and seen.path.endswith("/configmaps/b"):
@@ -145,7 +145,7 @@ def test_delete_with_a_lost_reply_succeeds(spoiled: Stage, proxy: FaultProxy) ->
 
 
 def test_delete_with_all_replies_lost_succeeds(spoiled: Stage, proxy: FaultProxy) -> None:
-    """A look tells what became of it."""
+    """A read shows what happened to it."""
     spoiled.budget = 0.3
     spoiled.run(config_map("a"), config_map("b"))
     proxy.rule = always(faults.lose_reply(), where=lambda seen: seen.method == "DELETE")
@@ -157,7 +157,7 @@ def test_delete_with_all_replies_lost_succeeds(spoiled: Stage, proxy: FaultProxy
 def test_inventory_write_with_a_lost_reply_is_recognised(
     spoiled: Stage, proxy: FaultProxy, count: int
 ) -> None:
-    """Create and replacements alike: the mark in the header tells our own write from another's."""
+    """For the create and every replacement: the id in the header identifies our own write."""
     spoiled.run(config_map("a"))
     spoiled.run(mode=Mode.DELETE)
     proxy.rule = first(count, faults.lose_reply(), where=_writes_inventory)
@@ -181,7 +181,7 @@ def test_inventory_write_with_a_lost_reply_is_recognised(
 def test_unreadable_object_is_not_taken_for_missing(
     spoiled: Stage, stage: Stage, proxy: FaultProxy, api: Api, fault: Fault
 ) -> None:
-    """Safety rule 4: the entry stays, nothing is pruned, and the run says so."""
+    """Safety rule 4: the entry stays, nothing is pruned, and the run reports it."""
     stage.run(config_map("a"), config_map("b"))
     spoiled.budget = 0.3
     proxy.rule = always(

@@ -167,7 +167,7 @@ def _until_allowed(stage: Stage, kubectl: Kubectl) -> None:
 
 
 def test_inventory_deleted_with_the_objects_left(stage: Stage, api: Api, kubectl: Kubectl) -> None:
-    """The next run warns, takes back what bears both marks as adopted, and prunes nothing."""
+    """The next run warns, records the set's objects again as adopted, and prunes nothing."""
     stage.run(config_map("a"), config_map("b"), config_map("c"))
     kubectl("create", "configmap", "copied", "-n", stage.namespace)
     kubectl("label", "configmap/copied", "-n", stage.namespace, f"{PART_OF}={stage.target.id}")
@@ -184,7 +184,7 @@ def test_inventory_deleted_with_the_objects_left(stage: Stage, api: Api, kubectl
         in warning
     )
     assert stage.listed() == {"configmap/a", "configmap/b", "configmap/c"}
-    # Nobody can say any more who created them: the word for deleting them is the user's.
+    # Nobody can know who created them: only the user can decide to delete them.
     later = stage.run(config_map("a"), config_map("c"))
     assert later.outcomes["configmap/b"] is Outcome.ORPHANED
     assert stage.run(config_map("a"), prune_adopted=True).outcomes["configmap/c"] is Outcome.PRUNED
@@ -278,7 +278,7 @@ def test_crash_lock_never_released(stage: Stage) -> None:
 
 
 def test_too_large(stage: Stage, api: Api) -> None:
-    """Counted before anything is applied; test_shards.py says how much fits."""
+    """Counted before anything is applied; test_shards.py tests how many fit."""
     stage.run(config_map("a"))
     transport = stage.transport()
     store = stage.store(transport)
@@ -458,7 +458,7 @@ def test_late_delete_does_not_hit_another_object(
 
 
 def test_late_create_is_found(stage: Stage, proxy: FaultProxy, api: Api, tmp_path: Path) -> None:
-    """It came after the next run had proved it absent: every later run says so."""
+    """It arrived after the next run had proven it absent: every later run reports it."""
     both = write_input(tmp_path / "set.json", [config_map("a"), config_map("b")])
     command: list[str | Path] = ["apply", "web", "-n", stage.namespace, "-f", both]
     proxy.rule = always(faults.reset(), where=_applies)

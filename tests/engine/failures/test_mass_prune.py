@@ -95,7 +95,7 @@ BUDGETS = {
 
 @pytest.mark.parametrize("name", BUDGETS)
 def test_sharply_smaller_input_is_refused(stage: Stage, api: Api, name: str) -> None:
-    """Above the larger of 5 objects and 30 %, or the number told, nothing goes at all."""
+    """Above the larger of 5 objects and 30 %, or the given number, nothing is pruned."""
     before, now, limit, goes = BUDGETS[name]
     bodies = [config_map(f"c-{number}") for number in range(before)]
     stage.run(*bodies)
@@ -165,7 +165,7 @@ def test_list_error_read_as_none(
 
 
 def test_link_loss(spoiled: Stage, stage: Stage, proxy: FaultProxy, api: Api) -> None:
-    """The server is cut off, before the run and in the middle of it: nothing is deleted."""
+    """The connection is lost, before the run and during it: nothing is deleted."""
     stage.run(config_map("a"), config_map("b"))
     spoiled.budget = 0.2
     proxy.rule = always(faults.reset())
@@ -187,9 +187,9 @@ def test_link_loss(spoiled: Stage, stage: Stage, proxy: FaultProxy, api: Api) ->
 def test_silent_document_loss_in_the_parser(
     plane: Plane, stage: Stage, api: Api, tmp_path: Path
 ) -> None:
-    """Wherever a file is cut off, what is left of it is whole, or an error; never more is pruned.
+    """Wherever a file is truncated, the rest is valid or an error; no more is pruned.
 
-    A cut at a boundary between documents leaves a good file: that is what the budget is for.
+    A cut at a boundary between documents leaves a valid file: this is why the guard exists.
     """
     text = "\n---\n".join(
         f"apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {name}\ndata:\n  k: v"

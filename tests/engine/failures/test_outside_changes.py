@@ -188,7 +188,7 @@ def _pod(body: Any) -> Any:
 
 
 def _wiped(body: Any) -> None:
-    """Empty managedFields; a list of one empty entry is how that is said."""
+    """Empty managedFields, written as a list with one empty entry."""
     body["metadata"]["managedFields"] = [{}]
 
 
@@ -275,7 +275,7 @@ def _others_unchanged(outcomes: Mapping[str, Outcome], target: str) -> bool:
 
 @pytest.mark.parametrize("name", [*EDITS, *ORDERS])
 def test_put_is_reverted(stage: Stage, api: Api, name: str) -> None:
-    """By PUT, which says everything of an object: values, orders, managedFields."""
+    """By PUT, which replaces everything: values, orders, managedFields."""
     target, edit = (EDITS | ORDERS)[name]
     stage.run(*QUIET.values())
     path = PATHS[target].format(stage.namespace)
@@ -359,7 +359,7 @@ def test_co_owner_is_ignored_until_it_changes_a_value(
 
 
 def test_object_recreated_by_others_is_adopted_again(stage: Stage, api: Api) -> None:
-    """Under the same name with other values; the record holds its new UID, and an adoption."""
+    """Under the same name with other values; the inventory has its new UID, as adopted."""
     stage.run(*QUIET.values())
     path = PATHS["configmap/m"].format(stage.namespace)
     old = api.get(path)["metadata"]["uid"]
@@ -443,7 +443,7 @@ def test_policy_rewrite_during_anothers_patch_is_reverted(
     foreign = {"metadata": {"annotations": {"foreign": "1"}}}
     deadline = time.monotonic() + 30
     while True:
-        # The API server takes up a policy within moments, and says nowhere when.
+        # The API server applies a new policy after a moment, and does not report when.
         status, tried = api("PATCH", f"{path}?dryRun=All", foreign, content_type=MERGE)
         assert status == 200, tried
         if _without_marks(tried) != _without_marks(before):
@@ -506,7 +506,7 @@ def test_change_to_fields_of_others_is_left_alone(
 def test_list_item_added_by_others_costs_one_apply(
     stage: Stage, api: Api, audit: AuditTrail
 ) -> None:
-    """By the values alone it might be ours; what is sent moves nothing, and is not sent again."""
+    """Its values alone could be ours; applying them changes nothing, and is not repeated."""
     stage.run(*QUIET.values())
     path = PATHS["service/p"].format(stage.namespace)
     _put(api, path, lambda body: body["spec"]["ports"].append({"name": "foreign", "port": 81}))

@@ -103,7 +103,7 @@ RBAC = "rbac.authorization.k8s.io"
 SUBJECTS = [
     {"kind": "User", "name": name, "apiGroup": "rbac.authorization.k8s.io"} for name in ("a", "b")
 ]
-# About a group that nobody has: no request of anybody goes there.
+# About a group that does not exist: nobody sends a request there.
 HOOK: dict[str, Any] = {
     "name": "one.example.com",
     "clientConfig": {"url": "https://127.0.0.1:1/"},
@@ -458,7 +458,7 @@ def _owned(live: JSON, manager: str) -> dict[Path, JSON]:
 
 
 def _values(live: JSON, paths: Iterable[Path]) -> dict[Path, JSON]:
-    """Return the values of fields, None for what is not there."""
+    """Return the values of fields, None for missing ones."""
     found = {path: _pointer(live, path) for path in paths}
     return {path: pointer and _at(live, pointer) for path, pointer in found.items()}
 
@@ -496,7 +496,7 @@ def _merged(live: JSON, pointer: list[str | int], value: JSON) -> JSON:
 
 
 def _stated(path: Path, value: JSON) -> JSON:
-    """Return the least manifest that says what a field is."""
+    """Return the smallest manifest that contains a field."""
     if not path:
         return value
     inside = _stated(path[1:], value)
@@ -561,7 +561,7 @@ def _draw(rng: random.Random, api: Api, sample: Sample, target: ApplySetIdentity
 
 
 def test_two_hundred_random_changes_are_seen_and_reverted(running: Plane, bare: Api) -> None:
-    """Each by the next run; whatever nobody has touched is left alone in the same run."""
+    """Each by the next run; the same run leaves unchanged objects alone."""
     stage = Stage(running.kubeconfig, "default")
     bodies = [sample.body for sample in SAMPLES]
     assert set(stage.run(*bodies).outcomes.values()) == {Outcome.CREATED}

@@ -122,7 +122,7 @@ CASES: dict[str, tuple[Callable[[str], Bodies], int, set[str]]] = {
 def test_printed_options_allow_exactly_the_refused_prune(
     stage: Stage, home: str, name: str, mode: Mode
 ) -> None:
-    """Where nothing goes along with what is the set's own."""
+    """If the deletion cascades to nothing but the set's own objects."""
     made, left, options = CASES[name]
     bodies = made(home)
     assert stage.run(*bodies).exit_code == 0
@@ -168,7 +168,7 @@ def test_orphan_option_accepts_upper_case(stage: Stage, api: Api, mode: Mode) ->
 def test_orphan_option_that_matches_nothing_blocks_the_prune(
     stage: Stage, api: Api, kubectl: Kubectl, mode: Mode, lost: str
 ) -> None:
-    """All of it, where anything would go; that there is another that names something is no help."""
+    """The whole prune is blocked, even if another --orphan option matches an object."""
     stage.run(ROLE, config_map("a"), config_map("b"))
     left = () if mode is Mode.DELETE else (config_map("a"),)
     listed = stage.listed()

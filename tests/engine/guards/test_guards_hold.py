@@ -1,4 +1,4 @@
-"""What a guard is for: each story ends badly when that one guard is taken out (tests/mutations)."""
+"""The purpose of each guard: a story fails if that guard is removed (tests/mutations)."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_delete_carries_uid_and_resource_version(
 def test_entry_stays_until_its_delete_is_confirmed(
     spoiled: Stage, stage: Stage, proxy: FaultProxy, api: Api
 ) -> None:
-    """A delete that was refused has deleted nothing; the next run goes on."""
+    """A refused delete has deleted nothing; the next run continues."""
     spoiled.run(config_map("a"), config_map("b"))
     proxy.rule = always(
         faults.status(403, reason="Forbidden"), where=lambda seen: seen.method == "DELETE"
@@ -119,7 +119,7 @@ def test_entry_stays_until_its_delete_is_confirmed(
 def test_inventory_written_by_another_run_is_read_again(
     spoiled: Stage, stage: Stage, proxy: FaultProxy, api: Api
 ) -> None:
-    """What the other run created is in the record, so it is pruned and not leaked."""
+    """The objects of the other run are in the inventory, so they are pruned and not leaked."""
     spoiled.run(config_map("a"))
     happened: list[int] = []
     proxy.before_forward = _once(

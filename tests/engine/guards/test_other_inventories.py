@@ -92,7 +92,7 @@ def test_inventory_cannot_be_an_object_of_a_set(
 def test_listed_inventory_is_not_deleted(
     stage: Stage, other: Stage, api: Api, kubectl: Kubectl, mode: Mode
 ) -> None:
-    """Though the entry names its UID, and it bears the set's label and its manager's fields."""
+    """Although the entry has its UID, and it has the set's label and its manager's fields."""
     stage.run(config_map("a"))
     there = _kept_in(api, other)
     for name in there:
@@ -121,7 +121,7 @@ def _list(stage: Stage, names: Mapping[str, str]) -> None:
 
 
 def test_set_that_lists_its_own_inventory_does_not_delete_it(stage: Stage, api: Api) -> None:
-    """It does not name itself in its label either, so it is passed over."""
+    """Its label does not name itself either, so it is skipped."""
     stage.run(config_map("a"), config_map("b"))
     (name,) = _kept_in(api, stage)
     uid = _kept_in(api, stage)[name]

@@ -45,7 +45,7 @@ def test_adopted_object_is_orphaned_not_deleted(stage: Stage, api: Api, kubectl:
 def test_adopted_object_survives_the_delete_of_the_set(
     stage: Stage, api: Api, kubectl: Kubectl
 ) -> None:
-    """And the set is gone all the same."""
+    """And the set is deleted anyway."""
     _create(kubectl, stage, "old")
     stage.run(config_map("old"), config_map("a"))
     assert stage.run(mode=Mode.DELETE).outcomes == {
@@ -98,7 +98,7 @@ def test_recreated_object_is_not_deleted(stage: Stage, api: Api, kubectl: Kubect
 
 
 def test_object_without_our_label_is_not_deleted(stage: Stage, api: Api, kubectl: Kubectl) -> None:
-    """It stays listed, and the run says what to do."""
+    """It stays listed, and the run reports what to do."""
     stage.run(config_map("a"), config_map("b"))
     kubectl("label", "configmap/b", "-n", stage.namespace, f"{PART_OF}-")
     story = stage.run(config_map("a"))
@@ -123,7 +123,7 @@ def test_annotated_object_is_orphaned(stage: Stage, api: Api, mark: str) -> None
 def test_object_with_a_copied_label_is_never_touched(
     stage: Stage, api: Api, kubectl: Kubectl
 ) -> None:
-    """Endpoints and EndpointSlices bear a Service's labels; they are in no plan of ours."""
+    """Endpoints and EndpointSlices have a Service's labels; no plan of ours contains them."""
     stage.run(config_map("a"), SERVICE)
     kubectl(
         "wait", "endpointslices", "-n", stage.namespace, "--for=create", "--timeout=20s",

@@ -1,4 +1,4 @@
-"""What the inventory tells of the run that wrote it last: who, when, what for, and how it ended."""
+"""The inventory's last run: who ran it, when, in which mode, with which exit code."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ WRONG = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "wrong"},
 
 
 def last(stage: Stage) -> LastRun:
-    """Return the last run that the inventory tells of; there must be one."""
+    """Return the last run that the inventory records; it must exist."""
     found = stage.inventory().last
     assert found is not None
     return found
@@ -46,7 +46,7 @@ def writes(audit: AuditTrail, stage: Stage) -> list[str]:
 
 
 def test_last_run_records_who_when_and_how(stage: Stage, audit: AuditTrail) -> None:
-    """With the union write and the last one, no more; what changes nothing is not told of."""
+    """Recorded with the union write and the last one; a run without changes is not recorded."""
     story = stage.run(config_map("a"))
     one = last(stage)
     assert (one.mode, one.exit_code) == ("apply", 0)
@@ -61,7 +61,7 @@ def test_last_run_records_who_when_and_how(stage: Stage, audit: AuditTrail) -> N
 
 
 def test_last_run_records_a_failure_with_its_exit_code(stage: Stage) -> None:
-    """As Finished tells it."""
+    """As in Finished."""
     story = stage.run(config_map("a"), WRONG)
     assert story.exit_code == 3
     assert last(stage).exit_code == 3
@@ -101,7 +101,7 @@ def test_last_run_records_moves_orphans_and_repairs(stage: Stage, kubectl: Kubec
 
 
 def test_last_run_records_another_user_and_keeps_the_owner(stage: Stage) -> None:
-    """A controller runs in the name of its Bundle; it may be told apart from the owner."""
+    """A controller runs for its Bundle; its name may differ from the owner's."""
     stage.run(config_map("a"))
     bundle = f"Bundle {stage.namespace}/web"
     transport = stage.transport()

@@ -1,4 +1,4 @@
-"""A run that was stopped past its lease and taken over: it writes nothing more."""
+"""A process that was suspended past its lease and has lost the lock: it writes nothing more."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ IN_FLIGHT = 16
 
 @dataclass(slots=True)
 class Stopped:
-    """A process that SIGSTOP reaches at its first patch, and what it sends when it goes on."""
+    """A process that gets SIGSTOP at its first patch, and its requests after SIGCONT."""
 
     proxy: FaultProxy
     arguments: Sequence[str | Path]
@@ -39,7 +39,7 @@ class Stopped:
     before: int = 0
 
     def __post_init__(self) -> None:
-        """Start it, and return when it stands still."""
+        """Start it, and return when it is suspended."""
         started = threading.Event()
         first = threading.Lock()
 
@@ -56,7 +56,7 @@ class Stopped:
         assert self.reached.wait(120)
 
     def go_on(self) -> tuple[int, set[str], str]:
-        """Return its exit code, the names of what it patched after SIGCONT, and what it said."""
+        """Return its exit code, the names of what it patched after SIGCONT, and its output."""
         assert self.process is not None
         self.before = len(self.proxy.exchanges)
         with self.process as running:
@@ -73,7 +73,7 @@ class Stopped:
 
 
 def _sets(api: Api, namespace: str) -> dict[str, str]:
-    """Return by name the set whose label each ConfigMap bears."""
+    """Return the set whose label each ConfigMap has, by name."""
     return {
         name: body["metadata"]["labels"][PART_OF]
         for name, body in config_maps(api, namespace).items()
@@ -88,7 +88,7 @@ def _names(stage: Stage) -> set[str]:
 def test_apply_that_lost_its_lock_creates_nothing_more(
     stage: Stage, proxy: FaultProxy, api: Api, tmp_path: Path
 ) -> None:
-    """It ends with exit code 8; what was in flight is all that came of it."""
+    """It ends with exit code 8; only the requests in flight have had an effect."""
     bodies = [config_map(f"c-{number}") for number in range(60)]
     source = write_input(tmp_path / "many.json", bodies)
     command: list[str | Path] = ["apply", stage.name, "-n", stage.namespace, "-f", source]
@@ -105,7 +105,7 @@ def test_apply_that_lost_its_lock_creates_nothing_more(
     marked = set(_sets(api, stage.namespace))
     assert marked - later == {"other"}
     assert _names(stage) == {"other"}
-    # What came after is not lost: it bears the marks, and a repair lists it.
+    # Later objects are not lost: they have the label and field manager, and a repair lists them.
     assert stage.repair().exit_code == 0
     assert _names(stage) == marked
     assert not stage.check().found
@@ -114,7 +114,7 @@ def test_apply_that_lost_its_lock_creates_nothing_more(
 def test_move_that_lost_its_lock_transfers_nothing_more(
     stage: Stage, proxy: FaultProxy, api: Api, tmp_path: Path
 ) -> None:
-    """Every object but those in flight is still listed by the set whose label it bears."""
+    """Every object except those in flight is still listed by the set whose label it has."""
     other = Stage(stage.kubeconfig, stage.namespace, name="other")
     bodies = [config_map(f"c-{number}") for number in range(40)]
     assert stage.run(*bodies).exit_code == 0
@@ -122,7 +122,7 @@ def test_move_that_lost_its_lock_transfers_nothing_more(
     stopped = Stopped(proxy, command, proxy.kubeconfig(tmp_path))
     try:
         with ThreadPoolExecutor() as pool:
-            # Of what was handed over before, each set leaves the other's where it is.
+            # Each set leaves the objects alone that were transferred to the other one before.
             most = stage.most(40)
             theirs = pool.submit(
                 other.run, config_map("mine"), prune=False, max_prune=most, lock_timeout=60.0

@@ -136,7 +136,7 @@ def test_lost_shard_with_all_live_entries_is_repaired_from_labels(stage: Stage, 
     assert stage.repair(ownership=Ownership.OWNED).exit_code == 0
     again = stage.inventory().entries
     assert {ref for ref in again if ref.namespace == stage.namespace} == set(listed)
-    # What is gone is forgotten with a look at each, a minute for so many: not here.
+    # A missing object is removed after one GET each, a minute for so many: not here.
     _write(stage, {ref: entry for ref, entry in again.items() if ref in listed})
     story = stage.run(*live[:498])
     assert story.exit_code == 0, [event for event in story.events if hasattr(event, "problem")][:3]
@@ -157,7 +157,7 @@ def test_corrupt_shard_counts_as_missing(stage: Stage, api: Api) -> None:
     assert api("POST", path, body)[0] == 201
     with pytest.raises(InventoryIncomplete, match="shards cannot be used"):
         stage.inventory()
-    # Written anew, the same entries want a shard of that very name.
+    # Written again, the same entries need a shard with the same name.
     transport = stage.transport()
     store = stage.store(transport)
     inventory, damage = store.salvage()
@@ -193,7 +193,7 @@ def test_writer_that_lost_the_race_leaves_the_winners_shards(stage: Stage, api: 
     with pytest.raises(InventoryLocked):
         mine.write(replace(read, entries=_dead(8_000)))
     assert len(stage.inventory().entries) == 7_000
-    # The next write lists what is there, and takes away what the loser has left.
+    # The next write lists the existing shards, and removes those that the loser has left.
     _write(stage, _dead(7_001))
     assert len(_shards(api, stage)) == len(pack(_dead(7_001).values()).shards)
     transport.close()
@@ -201,7 +201,7 @@ def test_writer_that_lost_the_race_leaves_the_winners_shards(stage: Stage, api: 
 
 
 def test_reader_that_was_overtaken_reads_again(stage: Stage) -> None:
-    """The root names shards that the next writer removes: that is no damage."""
+    """The root names shards that the next writer removes: that is not damage."""
     _write(stage, _dead(6_000))
     transport = stage.transport()
     store = stage.store(transport)

@@ -1,4 +1,4 @@
-"""A record that is damaged, newer, or tells of what never came: what a repair may make of it."""
+"""Repair an inventory that is damaged, newer, or lists objects that never existed."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _damage(stage: Stage, api: Api) -> dict[str, Any]:
 
 
 def _unseen(story: Story) -> list[str]:
-    """Return what a check says that it could not look at."""
+    """Return what a check reports as unreadable."""
     findings = [one.mismatch for one in story.events if isinstance(one, MismatchFound)]
     return [one.message for one in findings if one.type is MismatchType.UNKNOWN and one.ref is None]
 
@@ -60,7 +60,7 @@ def _unseen(story: Story) -> list[str]:
 def test_repair_does_not_lose_kinds_it_cannot_list(
     spoiled: Stage, stage: Stage, proxy: FaultProxy, api: Api
 ) -> None:
-    """A damaged record is not written over by what could be seen, unless that is asked for."""
+    """A damaged inventory is not replaced by an incomplete one, unless requested."""
     stage.run(config_map("a"), ACCOUNT)
     damaged = _damage(stage, api)
     proxy.rule = always(
@@ -95,7 +95,7 @@ def test_repair_reports_many_unlistable_kinds_in_one_line(
 
 
 def test_repair_does_not_lose_an_unavailable_group(fresh_plane: FreshPlane) -> None:
-    """An APIService without a backend: nobody can say what of the set it serves."""
+    """An APIService without a backend: nobody can know which of its objects are the set's."""
     plane = fresh_plane(API_SERVER_ONLY)
     stage = Stage(plane.kubeconfig, "default", budget=1.0)
     api = Api(plane)
@@ -132,7 +132,7 @@ def test_repair_does_not_lose_an_unavailable_group(fresh_plane: FreshPlane) -> N
 def test_repair_of_a_complete_inventory_works_with_partial_sight(
     spoiled: Stage, stage: Stage, proxy: FaultProxy, kubectl: Kubectl
 ) -> None:
-    """Only what is made anew from the marks needs all of them."""
+    """Only a rebuild from labels needs to see all kinds."""
     stage.run(config_map("a"), config_map("b"), ACCOUNT)
     kubectl("label", "configmap/b", "-n", stage.namespace, f"{PART_OF}-")
     proxy.rule = always(
@@ -145,7 +145,7 @@ def test_repair_of_a_complete_inventory_works_with_partial_sight(
 
 
 def test_newer_format_is_not_overwritten(stage: Stage, api: Api) -> None:
-    """Neither by a repair, in part or whole, nor by any run; nothing of it is taken for damage."""
+    """Neither by a repair, partial or not, nor by any run; it is not taken for damage."""
     stage.run(config_map("a"), config_map("b"))
     path = _path(stage, stage.target.inventory.name)
     body = api.get(path)
@@ -225,7 +225,7 @@ def _kill_at_apply(
 def test_unfinished_adoption_is_removed_from_the_inventory(
     stage: Stage, proxy: FaultProxy, api: Api, kubectl: Kubectl, tmp_path: Path
 ) -> None:
-    """The run was killed between the record and the apply; the object is as it was."""
+    """The run was killed between the union write and the apply; the object is unchanged."""
     kubectl("create", "configmap", "b", "-n", stage.namespace, "--from-literal=mine=1")
     before = api.get(_path(stage, "b"))
     source = write_input(tmp_path / "b.json", [config_map("b")])

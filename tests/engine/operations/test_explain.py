@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def explain(stage: Stage, named: str, *bodies: dict[str, Any], given: bool = True) -> Explanation:
-    """Return what is told of one object, with an input or without."""
+    """Return the explanation of one object, with an input or without."""
     manifests = [manifest(raw, line) for line, raw in enumerate(bodies, 1)] if given else None
     transport = stage.transport()
     try:
@@ -36,7 +36,7 @@ def explain(stage: Stage, named: str, *bodies: dict[str, Any], given: bool = Tru
 
 
 def alone(stage: Stage, named: str) -> Explanation:
-    """Return what is told of an object without an input."""
+    """Return the explanation of an object without an input."""
     return explain(stage, named, given=False)
 
 
@@ -114,7 +114,7 @@ def test_explain_names_a_guard_with_its_option(stage: Stage) -> None:
 
 
 def test_explain_recognises_an_object_outside_the_set(stage: Stage, kubectl: Kubectl) -> None:
-    """Another set's, by its name; nobody's; none at all; and what bears our marks unlisted."""
+    """Another set's, with its name; nobody's; none at all; and an unlisted one with our label."""
     stage.run(config_map("a"))
     Stage(stage.kubeconfig, stage.namespace, name="shop").run(config_map("s"))
     theirs = alone(stage, "configmap/s")

@@ -82,13 +82,13 @@ def _appliers(api: Api, stage: Stage, name: str) -> list[str]:
 
 
 def _belongs(api: Api, home: Stage, name: str, owner: Stage) -> None:
-    """Assert that an object bears the marks of one set, and of no other."""
+    """Assert that an object has the label and field manager of one set, and of no other."""
     assert _metadata(api, home, name)["labels"][PART_OF] == owner.target.id
     assert _appliers(api, home, name) == [owner.target.manager]
 
 
 def test_move_transfers_some_objects(stage: Stage, shop: Stage, api: Api) -> None:
-    """The same objects, under the other set's marks; each set lists what is its own."""
+    """The same objects, with the other set's label and manager; each set lists its own."""
     stage.run(config_map("a"), config_map("b"), SERVICE, SECRET)
     shop.run(config_map("s"))
     names = ("configmap/b", "service/web", "secret/s")
@@ -182,7 +182,7 @@ def _unlabelled(stage: Stage, kubectl: Kubectl) -> None:
     kubectl("label", "configmap/b", "-n", stage.namespace, f"{PART_OF}-")
 
 
-# What happened to it, what becomes of it, why, whether the old set lists it after.
+# What happened to it, the outcome, the reason, whether the source still lists it.
 ODD = {
     "gone": (_gone, Outcome.REMOVED_FROM_INVENTORY, "it is gone", False),
     "made anew": (_made_anew, Outcome.FAILED, "it is not the listed object", True),
@@ -222,13 +222,13 @@ def test_move_reports_an_object_that_cannot_be_transferred(
 
 
 def _told(story: Story, name: str) -> str:
-    """Return what was said of an object, for good or bad."""
+    """Return the reason or problem that was reported for an object."""
     (done,) = (one for one in story.events if isinstance(one, ObjectDone) and one.ref.short == name)
     return str(done.problem) if done.problem else done.reason
 
 
 def test_move_into_the_same_set_is_refused(stage: Stage, api: Api) -> None:
-    """Said before anything is read."""
+    """Reported before anything is read."""
     stage.run(config_map("a"))
     before = _everything(api, stage)
     with pytest.raises(UsageError, match="into itself"):
@@ -237,7 +237,7 @@ def test_move_into_the_same_set_is_refused(stage: Stage, api: Api) -> None:
 
 
 def test_move_of_unlisted_names_does_nothing(stage: Stage, shop: Stage, api: Api) -> None:
-    """A typing error must not pass for done; what has been moved already is no error."""
+    """A typing error must not look like success; objects moved before are not an error."""
     stage.run(config_map("a"), config_map("b"))
     stage.move(shop, "configmap/b")
     before = _everything(api, stage)
@@ -261,7 +261,7 @@ def test_move_from_a_missing_set_is_an_error(stage: Stage, shop: Stage, api: Api
 def test_move_dry_run_changes_nothing(
     stage: Stage, abroad: Stage, api: Api, where: DryRun, names: tuple[str, ...]
 ) -> None:
-    """By UID and resourceVersion of everything; it says what the move itself says."""
+    """Compare the UID and resourceVersion of everything; it reports what the move itself does."""
     stage.run(config_map("a"), config_map("b"), SERVICE)
     before = _everything(api, stage, abroad)
     story = stage.move(abroad, *names, dry_run=where)
@@ -303,7 +303,7 @@ def _has_narrowed(api: Api, stage: Stage, shop: Stage) -> None:
 def test_moved_object_loses_a_field_that_the_new_manifest_omits(
     stage: Stage, shop: Stage, api: Api
 ) -> None:
-    """The old set's manager was renamed, so nobody else holds it."""
+    """The source's manager was renamed, so nobody else owns it."""
     stage.run(WIDE)
     stage.move(shop, "configmap/b")
     assert shop.run(NARROW).outcomes == {"configmap/b": Outcome.CONFIGURED}
@@ -450,7 +450,7 @@ def test_move_recognises_a_lost_reply(
 def test_rejected_move_leaves_the_object_in_the_old_set(
     spoiled: Stage, shop: Stage, proxy: FaultProxy, api: Api
 ) -> None:
-    """The new set forgets it at its next run; the same move again does it."""
+    """The destination's next run removes its entry; so does the same move again."""
     spoiled.run(config_map("a"), config_map("b"), config_map("c"))
     denied = faults.status(403, reason="Forbidden", message="not today")
     proxy.rule = always(denied, where=lambda seen: _patches(seen) and seen.path.endswith("/b"))
@@ -488,7 +488,7 @@ def test_opposite_moves_take_turns(
 
 
 def test_simultaneous_moves_end_in_time(stage: Stage, shop: Stage) -> None:
-    """Each is done, or has lost the race and does it when told again; none waits for ever."""
+    """Each is done, or has lost the race and is done after a retry; none waits indefinitely."""
     stage.run(*(config_map(f"a-{number}") for number in range(4)))
     shop.run(*(config_map(f"b-{number}") for number in range(4)))
     for number in range(3):
@@ -513,7 +513,7 @@ def _try_to_move(source: Stage, target: Stage, name: str) -> bool:
 
 
 def test_move_waits_for_the_run_with_either_lock(stage: Stage, shop: Stage) -> None:
-    """And says who that is when it takes too long; nothing has changed hands then."""
+    """It names the holder at the timeout; nothing has been transferred then."""
     stage.run(config_map("a"), config_map("b"))
     shop.run(config_map("s"))
     for held in (stage, shop):
@@ -530,7 +530,7 @@ def test_move_waits_for_the_run_with_either_lock(stage: Stage, shop: Stage) -> N
 def test_move_killed_before_the_transfer_deletes_nothing(
     stage: Stage, proxy: FaultProxy, api: Api, tmp_path: Path
 ) -> None:
-    """Both sets list it, the label is the old set's still: its prune lets go of it."""
+    """Both sets list it, but its label is still the source's: the source's prune releases it."""
     to = Stage(stage.kubeconfig, stage.namespace, name="to")
     stage.run(config_map("a"), config_map("b"))
     to.run(config_map("c"))

@@ -1,4 +1,4 @@
-"""Objects that are let go of: they stay as they are, and nothing on them speaks of the set."""
+"""Orphaned objects: they stay unchanged, but nothing on them belongs to the set any more."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _is_free(stage: Stage, body: dict[str, Any]) -> bool:
 
 
 def test_orphan_releases_one_object(stage: Stage, api: Api) -> None:
-    """It keeps its data; the set forgets it and has what it had besides."""
+    """It keeps its data; the set removes its entry and keeps the others."""
     stage.run(config_map("a"), config_map("b"), SERVICE)
     before = api.get(_path(stage, "b"))
     story = stage.orphan("configmap/b")
@@ -103,7 +103,7 @@ def _states(api: Api, stage: Stage) -> dict[str, tuple[str, str]]:
 def test_orphan_dry_run_changes_nothing(
     stage: Stage, api: Api, audit: AuditTrail, where: DryRun, names: tuple[str, ...]
 ) -> None:
-    """It says what the call itself says."""
+    """It reports what the call itself does."""
     stage.run(config_map("a"), config_map("b"))
     before = _states(api, stage)
     audit.restart()
@@ -115,7 +115,7 @@ def test_orphan_dry_run_changes_nothing(
 
 
 def test_orphan_leaves_the_fields_of_others(stage: Stage, api: Api, kubectl: Kubectl) -> None:
-    """Labels, data and managers of others; ours beside them are nobody's from then on."""
+    """Labels, data and managers of others stay; our fields have no owner from then on."""
     stage.run(config_map("a"), config_map("b", labels={"team": "x"}))
     kubectl(
         "patch", "configmap/b", "-n", stage.namespace, "--type=merge", f"--field-manager={ALICE}",
@@ -129,7 +129,7 @@ def test_orphan_leaves_the_fields_of_others(stage: Stage, api: Api, kubectl: Kub
     assert left["metadata"]["managedFields"] == [
         entry for entry in before["metadata"]["managedFields"] if entry["manager"] == ALICE
     ]
-    # Nobody owns our key any more: another manager takes it without a conflict.
+    # Our key has no owner any more: another manager takes it without a conflict.
     taken = '{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"b"},"data":{"key":"new"}}'
     kubectl("apply", "--server-side", "-n", stage.namespace, "-f", "-", stdin=taken)
     assert api.get(_path(stage, "b"))["data"] == {"key": "new", "theirs": "1"}
@@ -139,7 +139,7 @@ def test_orphan_leaves_the_fields_of_others(stage: Stage, api: Api, kubectl: Kub
 def test_orphan_leaves_an_object_of_another_set_alone(
     stage: Stage, api: Api, kubectl: Kubectl, how: str
 ) -> None:
-    """Not even where our manager is still on it: the label says whose it is."""
+    """Not even if our manager is still on it: the label says whose it is."""
     other = Stage(stage.kubeconfig, stage.namespace, name="other")
     stage.run(config_map("a"), config_map("b"))
     if how == "taken":
@@ -167,7 +167,7 @@ def test_orphan_removes_the_entry_of_a_missing_object(
 
 
 def test_orphan_leaves_a_recreated_object_alone(stage: Stage, api: Api, kubectl: Kubectl) -> None:
-    """Created again under the name: there is no mark of the set on it to take off."""
+    """Re-created under the same name: it has no label or manager of the set to remove."""
     stage.run(config_map("a"), config_map("b"))
     kubectl("delete", "configmap/b", "-n", stage.namespace)
     kubectl("create", "configmap", "b", "-n", stage.namespace, "--from-literal=mine=1")
@@ -242,7 +242,7 @@ def test_orphan_recognises_a_lost_reply(spoiled: Stage, proxy: FaultProxy, api: 
 def test_rejected_orphan_stays_listed_and_ours(
     spoiled: Stage, stage: Stage, proxy: FaultProxy, api: Api
 ) -> None:
-    """Exit code 3; the other one is let go of, and the next prune of this one is a prune."""
+    """Exit code 3; the other one is orphaned, and the next prune of this one is a delete."""
     stage.run(config_map("a"), config_map("b"), config_map("c"))
     denied = faults.status(403, reason="Forbidden", message="not today")
     proxy.rule = always(denied, where=lambda seen: _patches(seen) and seen.path.endswith("/b"))
@@ -268,7 +268,7 @@ def test_orphan_waits_for_the_run_with_the_lock(stage: Stage, api: Api) -> None:
 def test_orphan_killed_before_it_records_the_release_recovers(
     stage: Stage, proxy: FaultProxy, api: Api, tmp_path: Path, wanted: bool
 ) -> None:
-    """The next run without it forgets it; the next one with it takes it back; it never goes."""
+    """The next run without it removes its entry; with it, adopts it again; it is never deleted."""
     stage.run(config_map("a"), config_map("b"))
     uid = api.get(_path(stage, "b"))["metadata"]["uid"]
     command = ["inventory", "orphan", stage.name, "-n", stage.namespace, "configmap/b"]
@@ -296,7 +296,7 @@ def test_orphan_killed_before_it_records_the_release_recovers(
 def test_orphan_killed_before_its_patch_is_finished_by_the_next_run(
     stage: Stage, proxy: FaultProxy, api: Api, tmp_path: Path
 ) -> None:
-    """The intent is recorded, the marks are on still: the next prune lets go of it."""
+    """The intent is recorded, the label is still on: the next prune orphans it."""
     stage.run(config_map("a"), config_map("b"))
     command: list[str | Path] = ["inventory", "orphan", "web", "configmap/b"]
     kill_at_patch(proxy, [*command, "-n", stage.namespace], proxy.kubeconfig(tmp_path))

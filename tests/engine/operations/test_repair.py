@@ -37,7 +37,7 @@ def _drop(stage: Stage, name: str) -> None:
 
 
 def test_check_finds_nothing_in_a_healthy_set(stage: Stage) -> None:
-    """Right after an apply, and where there is no set at all."""
+    """Right after an apply, and if the set does not exist at all."""
     with pytest.raises(UsageError, match="there is no set web in namespace"):
         stage.check()
     stage.run(config_map("a"), config_map("b"))
@@ -48,7 +48,7 @@ def test_check_finds_nothing_in_a_healthy_set(stage: Stage) -> None:
 
 
 def test_labelled_but_unlisted_object_is_found(stage: Stage, api: Api, kubectl: Kubectl) -> None:
-    """Said by every run, mended by a repair; what bears the label alone is nobody's business."""
+    """Every run reports them, a repair lists them; objects with only the label do not count."""
     stage.run(config_map("a"), config_map("b"))
     kubectl("create", "configmap", "copied", "-n", stage.namespace)
     kubectl("label", "configmap/copied", "-n", stage.namespace, f"{PART_OF}={stage.target.id}")
@@ -84,7 +84,7 @@ def test_listed_but_unlabelled_object_is_found(stage: Stage, kubectl: Kubectl, b
 
 
 def test_changed_uid_is_found(stage: Stage, api: Api, kubectl: Kubectl) -> None:
-    """Somebody's own object of that name is taken off the list and left alone."""
+    """Somebody's own object of that name is unlisted and left alone."""
     stage.run(config_map("a"), config_map("b"))
     kubectl("delete", "configmap/b", "-n", stage.namespace)
     kubectl("create", "configmap", "b", "-n", stage.namespace, "--from-literal=mine=1")
@@ -109,7 +109,7 @@ def test_missing_object_is_reported_and_left_to_the_next_run(
 def test_entries_of_a_deleted_kind_are_found(
     running: Plane, crd_stage: Stage, kubectl: Kubectl
 ) -> None:
-    """The CRD is gone, and every object of it: the entries go."""
+    """The CRD is gone, and all its objects: their entries are removed."""
     owner = Stage(crd_stage.kubeconfig, crd_stage.namespace, name="owner")
     owner.run(crd("Gone"))
     crd_stage.run(custom_resource("f", "Gone"), config_map("a"))
@@ -152,7 +152,7 @@ def test_another_sets_manager_on_our_object_is_found(stage: Stage, kubectl: Kube
 
 
 def test_missing_inventory_is_rebuilt(stage: Stage, kubectl: Kubectl) -> None:
-    """It is made anew from the marks; the user says what the objects count as."""
+    """It is rebuilt from the labels; the user says how the objects are recorded."""
     stage.run(config_map("a"), config_map("b"))
     kubectl("delete", "configmap/applyprune-web", "-n", stage.namespace)
     assert stage.check().found == {
@@ -191,7 +191,7 @@ def test_unreadable_inventory_is_rebuilt(stage: Stage, api: Api, how: str) -> No
 def test_copied_inventory_is_repaired_where_its_objects_match(
     stage: Stage, api: Api, kubectl: Kubectl
 ) -> None:
-    """The ConfigMap was restored, the objects never went: one repair, and prunes go on."""
+    """The ConfigMap was restored, the objects were never gone: one repair, then prunes work."""
     stage.run(config_map("a"), config_map("b"))
     body = api.get(_path(stage, "applyprune-web"))
     for key in ("uid", "resourceVersion", "creationTimestamp", "managedFields"):
@@ -206,7 +206,7 @@ def test_copied_inventory_is_repaired_where_its_objects_match(
 
 
 def test_repair_dry_run_writes_nothing(stage: Stage, audit: AuditTrail, kubectl: Kubectl) -> None:
-    """It says what it would do about each."""
+    """It reports what it would do about each."""
     stage.run(config_map("a"), config_map("b"), config_map("c"))
     _drop(stage, "b")
     kubectl("label", "configmap/c", "-n", stage.namespace, f"{PART_OF}-")

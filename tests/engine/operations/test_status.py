@@ -1,4 +1,4 @@
-"""``status``: how every object of a set is, told with one LIST for each kind."""
+"""``status``: the status of every object of a set, by one LIST for each kind."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def look(
 
 
 def standings(events: tuple[Event, ...]) -> dict[str, ObjectStatus]:
-    """Return how each object stands, as it was told last."""
+    """Return the status of each object, as last reported."""
     return {one.ref.short: one for one in events if isinstance(one, ObjectStatus)}
 
 
@@ -114,7 +114,7 @@ def test_status_costs_one_list_per_kind(stage: Stage, audit: AuditTrail) -> None
 
 
 def test_status_shows_changes_by_others(stage: Stage, kubectl: Kubectl) -> None:
-    """Which fields, who, and how; nothing of a Secret's value; what is not ours is no drift."""
+    """Which fields, who, and how; no value of a Secret; other fields are not drift."""
     stage.run(config_map("a"), config_map("b"), config_map("c"), SECRET, deployment())
     here = ("-n", stage.namespace)
     kubectl("patch", "configmap/a", *here, "--type=merge", "-p", '{"data":{"key":"w"}}')
@@ -165,7 +165,7 @@ def test_status_shows_missing_and_replaced_objects(stage: Stage, kubectl: Kubect
         Status.CURRENT,
         True,
     )
-    # What another set keeps running says nothing of this one.
+    # A workload of another set does not count for this one.
     assert told["configmap/c"].readiness.status is Status.NOT_FOUND
     assert told["configmap/c"].readiness.message == "it belongs to another set"
     warned = sorted(event.problem.message for event in events if isinstance(event, WarningRaised))
@@ -182,7 +182,7 @@ def test_status_shows_missing_and_replaced_objects(stage: Stage, kubectl: Kubect
 
 
 def test_status_shows_objects_that_are_not_ready(stage: Stage, kubectl: Kubectl) -> None:
-    """Exit code 5, unless the object's own annotation says that nobody waits for it."""
+    """Exit code 5, unless the object's own annotation says not to wait for it."""
     stage.run(deployment(0, {"applyprune.dev/ready-when": "self.metadata.name == 'x'"}))
     events = look(stage)
     (one,) = standings(events).values()
@@ -207,7 +207,7 @@ def test_status_shows_objects_that_are_not_ready(stage: Stage, kubectl: Kubectl)
 
 
 def test_status_wait_ends_when_all_is_ready(stage: Stage) -> None:
-    """And when the time is over; each change is told once."""
+    """And at the timeout; each change is reported once."""
     stage.run(config_map("a"), deployment(replicas=2))
     events = look(stage, wait=True, timeout=30.0)
     states = [one.readiness.status for one in events if isinstance(one, ObjectStatus)]
@@ -261,6 +261,6 @@ def test_status_watch_reports_changes(stage: Stage, kubectl: Kubectl) -> None:
 
 
 def test_status_of_a_missing_set_is_an_error(stage: Stage) -> None:
-    """A mistyped name is no empty set."""
+    """A mistyped name is not an empty set."""
     with pytest.raises(UsageError, match="there is no set web"):
         look(stage)

@@ -36,7 +36,7 @@ def waits(stage: Stage) -> Flag:
 
 @pytest.fixture(scope="module")
 def group(api: Api) -> Iterator[str]:
-    """The group of a kind Widget that there is on the run's plane for the length of this file."""
+    """The group of a kind Widget on the run's plane, for the length of this file."""
     name = f"{secrets.token_hex(3)}.example.com"
     path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
     assert api("POST", path, definition(name))[0] == 201

@@ -1,4 +1,4 @@
-"""Fields of others: explained, taken, passed over or left to them, on the real API server."""
+"""Fields of others: explained, taken, skipped or left to them, on the real API server."""
 
 from __future__ import annotations
 
@@ -265,7 +265,7 @@ def test_ignored_field_co_owned_by_another_manager_is_released(stage: Stage, api
 
 
 def test_ignored_field_of_an_adopted_object_keeps_its_value(stage: Stage, api: Api) -> None:
-    """Its fields become ours by the take-over first, and are yielded all the same."""
+    """Its fields become ours by the take-over first, and are released anyway."""
     path = f"{_path(stage, '', 'deployments').rstrip('/')}?fieldManager=kubectl-create"
     status, reply = api("POST", path, deployment(replicas=5, paused=True))
     assert status == 201, reply
@@ -278,7 +278,7 @@ def test_ignored_field_of_an_adopted_object_keeps_its_value(stage: Stage, api: A
 
 
 def test_ignored_part_of_an_atomic_mapping_is_refused(stage: Stage, api: Api) -> None:
-    """To leave it out would change the whole; all of it may be ignored."""
+    """Leaving it out would change the whole field; the whole field may be ignored."""
     service: dict[str, Any] = {
         "apiVersion": "v1",
         "kind": "Service",
@@ -299,7 +299,7 @@ def test_ignored_part_of_an_atomic_mapping_is_refused(stage: Stage, api: Api) ->
 
 
 def test_contended_object_is_skipped_on_request(stage: Stage, api: Api) -> None:
-    """Exit code 0; the others are applied and pruned; nothing of it moves, its managers neither."""
+    """Exit code 0; the others are applied and pruned; its managers do not change either."""
     skip = {CONFLICTS: "skip", IGNORE: "/data/free"}
 
     def one(value: str, other: str = "w", **marks: str) -> dict[str, Any]:
@@ -328,7 +328,7 @@ def test_contended_object_is_skipped_on_request(stage: Stage, api: Api) -> None:
 
 
 def test_object_skipped_at_adoption_is_not_listed(stage: Stage, api: Api) -> None:
-    """It has never been touched, so there is nothing to let go of; the next run adopts it."""
+    """It was never touched, so nothing must be released; the next run adopts it."""
     path = f"/api/v1/namespaces/{stage.namespace}/configmaps"
     status, before = api("POST", f"{path}?fieldManager={ALICE}", config_map("a", "theirs"))
     assert status == 201
@@ -359,7 +359,7 @@ def test_force_annotation_takes_the_fields_of_that_object_alone(stage: Stage, ap
 def test_force_leaves_an_object_of_another_set_alone(
     stage: Stage, api: Api, by_annotation: bool
 ) -> None:
-    """Neither one that bears its label, nor one whose label somebody has taken off."""
+    """Neither one with its label, nor one whose label somebody has removed."""
     other = Stage(stage.kubeconfig, stage.namespace, name="other")
     other.run(config_map("a", "theirs"))
     path = _path(stage, "a", "configmaps")

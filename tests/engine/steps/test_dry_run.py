@@ -92,7 +92,7 @@ def test_diff_compares_exactly_what_would_change(stage: Stage, audit: AuditTrail
 
 
 def test_diff_masks_a_secret_everywhere(stage: Stage, kubectl: Kubectl) -> None:
-    """Raw, base64 and hex: no value is in anything that the run says."""
+    """Raw, base64 and hex: no value is in the run's output."""
     token = secrets.token_hex(8)
     values = [f"{token}-{number}" for number in range(4)]
     stage.run(secret(a=values[0], b=values[1]))
@@ -154,7 +154,7 @@ def _live(body: dict[str, Any]) -> LiveObject:
 
 
 def test_diff_reports_a_conflict_and_skips_the_prunes(stage: Stage, api: Api) -> None:
-    """As the apply would: exit code 4, and what would be deleted is said."""
+    """Like the apply: exit code 4, and the planned deletes are reported."""
     stage.run(config_map("a"), config_map("old"))
     _merge(api, stage, "a", {"data": {"key": "theirs"}}, ALICE)
     story = compare(stage, config_map("a"))
@@ -177,7 +177,7 @@ def test_diff_leaves_ignored_fields_out(stage: Stage) -> None:
 
 
 def test_diff_does_not_wait_for_terminating_objects(stage: Stage, api: Api) -> None:
-    """A finalizer may hold it for ever; that it goes is known."""
+    """A finalizer may hold it indefinitely; the outcome is known."""
     stage.run(config_map("held", finalizers=["x.example.com/held"]), config_map("a"))
     path = f"/api/v1/namespaces/{stage.namespace}/configmaps/held"
     api("DELETE", path)
@@ -232,7 +232,7 @@ def test_diff_compares_recreated_objects(stage: Stage) -> None:
 
 
 def test_diff_uses_a_substitute_for_a_new_namespace(stage: Stage) -> None:
-    """Under the object's own name, or another where that is taken; errors are the server's."""
+    """Under the object's own name, or another if that is taken; errors are the server's."""
     stage.run(config_map("taken"), prune=False)
     name = f"{stage.namespace}-new"
     home = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}

@@ -123,7 +123,7 @@ def test_workload_status_stays_with_its_controller(
 def test_change_between_read_and_migration_is_no_obstacle(
     spoiled: Stage, proxy: FaultProxy, api: Api, kubectl: Kubectl
 ) -> None:
-    """The patch is guarded: it is made again from what is there now."""
+    """The patch is guarded: it is built again from the current object."""
     _make(kubectl, spoiled, "kubectl apply")
     done: list[int] = []
 

@@ -56,7 +56,7 @@ def test_hundred_crds_with_two_custom_resources_each_apply(running: Plane) -> No
     """From empty in one command, without an error; again, nothing to do; and away again."""
     stage = _stage(running, "many")
     kinds = [f"Many{number}" for number in range(100)]
-    # The custom resources stand first: the order is the run's business.
+    # The custom resources come first in the input: the run orders them.
     bodies = [custom_resource(name, kind) for kind in kinds for name in ("a", "b")]
     bodies += [crd(kind) for kind in kinds]
     story = stage.run(*bodies)
@@ -114,7 +114,7 @@ def test_new_version_is_used_in_the_same_run(running: Plane, crds: Api) -> None:
 def test_served_version_can_be_turned_off_while_another_is_served(
     running: Plane, crds: Api
 ) -> None:
-    """The objects are the same ones in the other version: none is made anew, none pruned."""
+    """The same objects in the other version: none is re-created, none pruned."""
     stage = _stage(running, "turns")
     stage.run(
         _versions("Turns", v1=True, v2=True),
@@ -170,7 +170,7 @@ def test_manifest_in_an_unserved_version_is_refused(running: Plane, crds: Api) -
 def test_scope_change_is_refused_and_deletes_nothing(
     running: Plane, crds: Api, recreate: bool
 ) -> None:
-    """To make a CRD anew would take its custom resources along: never, whatever is allowed."""
+    """Re-creating a CRD would cascade-delete its custom resources: never, whatever is allowed."""
     kind = "Anew" if recreate else "Moves"
     stage = _stage(running, kind.lower())
     stage.run(crd(kind), custom_resource("a", kind))
@@ -192,10 +192,10 @@ def test_scope_change_is_refused_and_deletes_nothing(
 def test_removed_version_in_managed_fields_is_reported_by_name(
     running: Plane, crds: Api, ours_too: bool
 ) -> None:
-    """The server fails every apply with a 500 that stays: said by name, and sent once.
+    """The server fails every apply with a permanent 500: the error names it, and it is sent once.
 
-    It cannot convert what that manager owns. No apply of anybody
-    gets past it until that entry is off the object.
+    It cannot convert what that manager owns. No apply succeeds until that entry is removed from
+    the object.
     """
     kind = "Both" if ours_too else "Theirs"
     stage = _stage(running, kind.lower())

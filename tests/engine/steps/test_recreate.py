@@ -1,4 +1,4 @@
-"""What cannot be changed in place: refused with its field, made anew only where that is allowed."""
+"""Fields that are immutable: refused by name, and re-created only if that is allowed."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def test_immutable_change_is_refused_with_its_field_and_recreated_where_allowed(
     assert {entry.ownership for entry in stage.inventory().entries.values()} == {Ownership.OWNED}
 
     if name == "Service clusterIP":
-        return  # to leave the address to the server again is no change at all
+        return  # letting the server choose the address again is not a change
     marked = copy.deepcopy(before)
     marked["metadata"]["annotations"] = {"applyprune.dev/recreate": "allowed"}
     story = stage.run(marked, config_map("a"), timeout=60.0)
@@ -255,7 +255,7 @@ def test_recreation_killed_anywhere_recovers(
 def test_create_that_fails_after_the_delete_is_recovered(
     spoiled: Stage, stage: Stage, proxy: FaultProxy, api: Api
 ) -> None:
-    """The object is away for a moment, and listed all the same."""
+    """The object is missing for a moment, but stays listed."""
     stage.run(_immutable("a"))
     spoiled.budget = 0.2
 

@@ -1,4 +1,4 @@
-"""Deletions that do not finish: said whose finalizer holds them, and no finalizer is taken off."""
+"""Deletions that do not finish: the finalizer's owner is named, and no finalizer is removed."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _why(story: Story, name: str) -> Sequence[str]:
 
 @pytest.fixture
 def hold(stage: Stage, api: Api) -> Iterator[Callable[[str, str], None]]:
-    """Puts a finalizer on a ConfigMap in a controller's name; in the end it is taken off."""
+    """Adds a finalizer to a ConfigMap as a controller; removes it in the end."""
     paths = []
 
     def put_on(name: str, manager: str) -> None:
@@ -105,7 +105,7 @@ def test_finalizer_is_attributed_to_its_controller_and_whether_it_runs(
 def test_finalizer_of_a_controller_pruned_in_the_same_run_is_explained(
     stage: Stage, api: Api, hold: Callable[[str, str], None]
 ) -> None:
-    """It went first, and now nobody takes its finalizer off."""
+    """It was deleted first, and now nobody removes its finalizer."""
     stage.run(config_map("held"), _controller("keeper"))
     hold("held", "keeper")
     story = stage.run(mode=Mode.DELETE, timeout=1.0)
@@ -136,7 +136,7 @@ def test_finalizer_of_the_manifest_is_explained(stage: Stage, api: Api) -> None:
 def test_unreadable_workloads_make_the_explanation_shorter(
     spoiled: Stage, proxy: FaultProxy, hold: Callable[[str, str], None]
 ) -> None:
-    """The owner is named all the same, and nothing is claimed about its controller."""
+    """The owner is named anyway, without a claim about its controller."""
     spoiled.run(config_map("a"), config_map("held"))
     hold("held", "holder")
     proxy.rule = always(
@@ -155,7 +155,7 @@ def test_unreadable_workloads_make_the_explanation_shorter(
 def test_namespace_names_what_blocks_it(
     running: Plane, crds: Api, crd_stage: Stage, kubectl: Kubectl
 ) -> None:
-    """Somebody else's ConfigMap in it waits for its controller; nothing of it is touched."""
+    """Somebody else's ConfigMap in it waits for its controller; nothing in it is touched."""
     shop = f"{crd_stage.namespace}-shop"
     path = f"/api/v1/namespaces/{shop}/configmaps/theirs"
     home: dict[str, Any] = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": shop}}

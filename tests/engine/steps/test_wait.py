@@ -1,7 +1,6 @@
 """Waiting until objects are ready, on a real API server whose nodes and kubelets kwok plays.
 
-A Pod that names a scheduler which there is not is played by the test itself: nobody else writes
-its status.
+The test itself plays each Pod that names a missing scheduler: nobody else writes its status.
 """
 
 from __future__ import annotations
@@ -338,12 +337,12 @@ def test_invalid_ready_rule_ends_the_run_before_any_write(
 
 
 def test_ready_rule_for_an_unknown_kind_is_an_error(stage: Stage) -> None:
-    """Nothing stands before the group."""
+    """The kind before the group is empty."""
     with pytest.raises(UsageError, match="does not name a kind"):
         stage.run(config_map("a"), wait=True, ready_when=((".x.io", "true"),))
 
 
-# What is not waited for.
+# Objects that are not waited for.
 
 
 def test_skipped_object_is_not_waited_for(stage: Stage) -> None:

@@ -27,7 +27,7 @@ def shop(stage: Stage, api: Api) -> Iterator[str]:
 
 
 def test_crd_and_custom_resources_apply_in_one_run_in_any_order(crd_stage: Stage) -> None:
-    """The custom resource stands before its CRD; everything goes in at once, and out again."""
+    """The custom resource comes before its CRD; both are applied in one run and pruned in one."""
     bodies = (
         custom_resource("f", "Mixed"),
         crd("Mixed"),
@@ -45,7 +45,7 @@ def test_crd_and_custom_resources_apply_in_one_run_in_any_order(crd_stage: Stage
 
 
 def test_changed_schema_sends_the_custom_resources_again(crd_stage: Stage) -> None:
-    """It alters what is read without touching the object."""
+    """It changes what a read returns without touching the object."""
     crd_stage.run(crd("Schema"), custom_resource("f", "Schema"))
     changed = crd("Schema")
     changed["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["more"] = {

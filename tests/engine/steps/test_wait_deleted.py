@@ -48,7 +48,7 @@ def test_object_is_gone_when_its_uid_is(states: Sequence[State], replaced: bool)
 
 
 def test_timeout_leaves_what_is_not_gone_as_it_was_last_read() -> None:
-    """The object that is gone is reported all the same."""
+    """The object that is gone is reported anyway."""
     states: dict[Ref, State] = {REF: _live("uid", "hold"), OTHER: Absent(proven=True)}
     wait = _wait(REF, OTHER, timeout=0.0)
     events = list(wait.events(lambda pending: [(one, states[one.ref]) for one in pending]))
@@ -58,7 +58,7 @@ def test_timeout_leaves_what_is_not_gone_as_it_was_last_read() -> None:
 
 
 def test_end_of_the_run_leaves_what_was_not_looked_at() -> None:
-    """Nothing is known about it, so it is not taken for gone."""
+    """Its state is unknown, so it does not count as gone."""
     wait = _wait(REF)
 
     def read(_: Sequence[DeletedObject]) -> Iterator[tuple[DeletedObject, State]]:

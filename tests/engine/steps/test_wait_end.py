@@ -74,7 +74,7 @@ def test_container_that_cannot_start_fails_its_workload_at_once(
 
 @pytest.fixture(scope="module")
 def slow(plane: Plane, api: Api) -> Iterator[dict[str, Story]]:
-    """Stories told all at once: in each, 15 seconds must pass before something is called final."""
+    """Stories in parallel: in each, 15 seconds must pass before a failure counts as final."""
     home, tight = (f"test-{secrets.token_hex(4)}" for _ in range(2))
     for name in (home, tight):
         body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
@@ -336,7 +336,7 @@ def test_second_wave_is_sent_when_the_first_is_ready(
 
 
 def test_second_wave_is_not_sent_when_the_first_is_not_ready(stage: Stage) -> None:
-    """It is kept back, and says so."""
+    """It is blocked, and the run reports it."""
     story = stage.run(pod("first", wave="-1"), config_map("second"), wait=True, timeout=1.0)
     assert story.exit_code != 0
     assert story.outcomes == {"pod/first": Outcome.CREATED, "configmap/second": Outcome.SKIPPED}
@@ -388,7 +388,7 @@ def test_signal_ends_the_wait_during_a_hanging_list(spoiled: Stage, proxy: Fault
 def test_object_replaced_while_waiting_fails(
     stage: Stage, puppets: Puppets, waits: Flag, how: str
 ) -> None:
-    """Whatever bears its name, ready as it may be, is not what this run has applied."""
+    """An object with the same name, even if it is ready, is not the one that this run applied."""
     path = puppets.path("pods", "p")
 
     def act() -> None:

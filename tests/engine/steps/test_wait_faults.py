@@ -41,7 +41,7 @@ def an_error_in_a_watch(code: int) -> Fault:
 
 
 def test_broken_watch_is_resumed(spoiled: Stage, puppets: Puppets, proxy: FaultProxy) -> None:
-    """One after the other; what happened meanwhile is seen all the same."""
+    """One after the other; changes in the meantime are seen too."""
     ends_at_once = faults.answer(200, b"", (("Content-Type", "application/json"),))
     ways = [
         ends_at_once,
@@ -84,7 +84,7 @@ def test_broken_watch_is_resumed(spoiled: Stage, puppets: Puppets, proxy: FaultP
 def test_wait_without_watches_lists_periodically(
     spoiled: Stage, puppets: Puppets, proxy: FaultProxy, fault: Fault
 ) -> None:
-    """Never a storm of them: that is what becomes of a watch that the server will not serve."""
+    """Never many at once: the watch becomes a poll if the server does not serve it."""
     proxy.rule = always(fault, where=is_watch)
     waits = flag_of(spoiled)
 
@@ -143,7 +143,7 @@ def test_wait_with_namespaced_permissions_covers_several_namespaces(
 
 
 def test_wait_does_not_poll(spoiled: Stage, puppets: Puppets, proxy: FaultProxy) -> None:
-    """Five seconds for a Deployment and a Pod: a list and a watch of what is looked at, no more."""
+    """Five seconds for a Deployment and a Pod: one list and one watch for each kind, no more."""
     marks: list[int] = []
 
     def see(event: object) -> None:
