@@ -69,7 +69,7 @@ VERBS: dict[str, dict[str, ListedCommand]] = {
         ),
         "controller": ListedCommand(
             "applyprune.cli.commands.continuous.controller:controller",
-            "Run the Bundle controller: apply, prune and revert drift, continuously.",
+            "Run the Bundle controller: apply and prune Bundles continuously.",
         ),
     },
     "Local sandbox": {

@@ -70,7 +70,7 @@ def controller(
     grace: float,
     log_level: str,
 ) -> int:
-    """Run the Bundle controller: apply, prune and revert drift, continuously.
+    """Run the Bundle controller: apply and prune Bundles continuously.
 
     Runs in a cluster, or anywhere with a kubeconfig. -n is the namespace of its Lease. The
     controller acts for each Bundle as a ServiceAccount of the Bundle's namespace.
