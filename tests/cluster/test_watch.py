@@ -77,6 +77,23 @@ def maps(api: Api, namespace: str) -> Maps:
     return Maps(api, namespace)
 
 
+@pytest.fixture
+def relay(plane: Plane) -> Iterator[Relay]:
+    """A relay in front of the run's plane."""
+    with Relay(urlsplit(plane.server).port or 0) as running:
+        yield running
+
+
+@pytest.fixture
+def relayed(
+    open_transport: OpenTransport, proxy: FaultProxy, relay: Relay, tmp_path: Path
+) -> KubernetesClient:
+    """The client through the relay."""
+    path = proxy.kubeconfig(tmp_path)
+    path.write_text(path.read_text().replace(str(proxy.port), str(relay.port)))
+    return KubernetesClient(open_transport(path), "test")
+
+
 def never() -> bool:
     return False
 
@@ -466,54 +483,35 @@ def test_many_watches_leave_nothing_behind(
 
 
 def test_events_survive_any_chunking(
-    open_transport: OpenTransport,
-    proxy: FaultProxy,
-    plane: Plane,
-    maps: Maps,
-    namespace: str,
-    tmp_path: Path,
+    relay: Relay, relayed: KubernetesClient, maps: Maps, namespace: str
 ) -> None:
     """Half a TLS record, half a chunk's head, half a character: each later than the last look."""
-    with Relay(urlsplit(plane.server).port or 0) as relay:
-        path = proxy.kubeconfig(tmp_path)
-        config = path.read_text().replace(str(proxy.port), str(relay.port))
-        path.write_text(config)
-        server = KubernetesClient(open_transport(path), "test")
-        version = server.list_at(CONFIG_MAPS, namespace=namespace)[1]
-        seen: list[WatchEvent] = []
-        changes = start(server, namespace, resource_version=version, stop=until(seen, 4))
-        maps("POST", "first")
-        seen.append(next(changes))
-        relay.piece, relay.pause = 211, 0.4
-        maps("POST", "a", "ü" * 100)
-        maps("PUT", "a", "é" * 100)
-        maps("DELETE", "a")
-        seen.extend(changes)
+    version = relayed.list_at(CONFIG_MAPS, namespace=namespace)[1]
+    seen: list[WatchEvent] = []
+    changes = start(relayed, namespace, resource_version=version, stop=until(seen, 4))
+    maps("POST", "first")
+    seen.append(next(changes))
+    relay.piece, relay.pause = 211, 0.4
+    maps("POST", "a", "ü" * 100)
+    maps("PUT", "a", "é" * 100)
+    maps("DELETE", "a")
+    seen.extend(changes)
 
     assert told(seen)[1:] == [("ADDED", "a"), ("MODIFIED", "a"), ("DELETED", "a")]
 
 
 def test_cut_connection_is_an_error(
-    open_transport: OpenTransport,
-    proxy: FaultProxy,
-    plane: Plane,
-    maps: Maps,
-    namespace: str,
-    tmp_path: Path,
+    relay: Relay, relayed: KubernetesClient, maps: Maps, namespace: str
 ) -> None:
-    with Relay(urlsplit(plane.server).port or 0) as relay:
-        path = proxy.kubeconfig(tmp_path)
-        path.write_text(path.read_text().replace(str(proxy.port), str(relay.port)))
-        server = KubernetesClient(open_transport(path), "test")
-        changes = start(server, namespace)
-        maps("POST", "a")
-        assert next(changes).kind is WatchEventType.ADDED
-        relay.cut()
-        started = time.monotonic()
+    changes = start(relayed, namespace)
+    maps("POST", "a")
+    assert next(changes).kind is WatchEventType.ADDED
+    relay.cut()
+    started = time.monotonic()
 
-        with pytest.raises(Unreachable, match=r"cut off|broke"):
-            next(changes)
-        assert time.monotonic() - started < 1.0
+    with pytest.raises(Unreachable, match=r"cut off|broke"):
+        next(changes)
+    assert time.monotonic() - started < 1.0
 
 
 @pytest.mark.parametrize("end", ["cut", "reset"])
@@ -550,26 +548,17 @@ def test_half_open_connection_is_detected(
 
 
 def test_half_open_connection_to_the_real_server_is_detected(
-    open_transport: OpenTransport,
-    proxy: FaultProxy,
-    plane: Plane,
-    namespace: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    relay: Relay, relayed: KubernetesClient, namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(watching, "SESSION", 5)
     monkeypatch.setattr(watching, "GRACE", 0.5)
-    with Relay(urlsplit(plane.server).port or 0) as relay:
-        path = proxy.kubeconfig(tmp_path)
-        path.write_text(path.read_text().replace(str(proxy.port), str(relay.port)))
-        server = KubernetesClient(open_transport(path), "test")
-        changes = start(server, namespace, seconds=60)
-        # Not before the list that it begins with, on a busy machine too.
-        timer = threading.Timer(2.5, relay.delivers.clear)
-        timer.start()
+    changes = start(relayed, namespace, seconds=60)
+    # Not before the list that it begins with, on a busy machine too.
+    timer = threading.Timer(2.5, relay.delivers.clear)
+    timer.start()
 
-        with pytest.raises(Unreachable, match=r"no complete response in 5\.5 s"):
-            list(changes)
+    with pytest.raises(Unreachable, match=r"no complete response in 5\.5 s"):
+        list(changes)
 
 
 def test_silent_server_times_out(

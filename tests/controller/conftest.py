@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,7 +9,7 @@ import pytest
 from applyprune.localplane import PlaneSpec, start
 from applyprune.sources import read
 from tests.support.api import Api, AuditTrail
-from tests.support.controller import BUNDLE_CRD, Controller, Tenant, controller
+from tests.support.controller import BUNDLE_CRD, Controller, Tenant, controller, tenants
 from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
@@ -59,20 +58,8 @@ def site_audit(site: Plane, site_api: Api) -> AuditTrail:
 @pytest.fixture
 def new_tenant(site_api: Api) -> Iterator[Callable[[], Tenant]]:
     """A factory of namespaces with an account ``default`` that may do all in it."""
-    names = []
-
-    def make() -> Tenant:
-        name = f"tenant-{secrets.token_hex(3)}"
-        names.append(name)
-        body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
-        assert site_api("POST", "/api/v1/namespaces", body)[0] == 201
-        tenant = Tenant(site_api, name)
-        tenant.account("default")
-        return tenant
-
-    yield make
-    for name in names:
-        site_api("DELETE", f"/api/v1/namespaces/{name}")
+    with tenants(site_api) as make:
+        yield make
 
 
 @pytest.fixture

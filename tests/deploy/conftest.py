@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import secrets
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,7 +10,7 @@ import pytest
 from applyprune.localplane import PlaneSpec, start
 from tests.support.api import Api
 from tests.support.command import applyprune
-from tests.support.controller import CONTROLLER, SYSTEM_NAMESPACE, Tenant
+from tests.support.controller import CONTROLLER, SYSTEM_NAMESPACE, Tenant, tenants
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -63,17 +62,5 @@ def as_itself(ground: Plane, kubectl: Kubectl, tmp_path: Path) -> Path:
 @pytest.fixture
 def new_tenant(ground_api: Api) -> Iterator[Callable[[], Tenant]]:
     """A factory of namespaces with an account ``default`` that may do all in it."""
-    names = []
-
-    def make() -> Tenant:
-        name = f"tenant-{secrets.token_hex(3)}"
-        names.append(name)
-        body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
-        assert ground_api("POST", "/api/v1/namespaces", body)[0] == 201
-        tenant = Tenant(ground_api, name)
-        tenant.account("default")
-        return tenant
-
-    yield make
-    for name in names:
-        ground_api("DELETE", f"/api/v1/namespaces/{name}")
+    with tenants(ground_api) as make:
+        yield make

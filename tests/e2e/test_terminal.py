@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
@@ -20,6 +21,7 @@ from tests.support.objects import config_map
 from tests.support.tmux import PROGRAM, Terminal, is_idle
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from applyprune.localplane import Plane
@@ -33,62 +35,62 @@ def _held(source: Path, namespace: str) -> str:
     return f"applyprune apply web -n {namespace} -f {source}"
 
 
+@contextmanager
+def _held_terminal(
+    plane: Plane, columns: int, folder: Path
+) -> Iterator[tuple[Terminal, threading.Event]]:
+    """Yield a terminal for a server that holds every PATCH back until the event is set."""
+    go_on = threading.Event()
+    with FaultProxy(plane) as proxy:
+
+        def hook(exchange: Exchange) -> None:
+            if exchange.method == "PATCH":
+                go_on.wait(120)
+
+        proxy.before_forward = hook
+        environment = {"KUBECONFIG": str(proxy.kubeconfig(folder))}
+        with Terminal(columns, folder, environment) as terminal:
+            yield terminal, go_on
+
+
 @in_tmux
 def test_second_signal_ends_the_run_and_restores_the_terminal(
     plane: Plane, namespace: str, tmp_path: Path
 ) -> None:
     """The first is answered on the screen, though nothing comes from the server."""
     source = write_input(tmp_path / "a.json", [config_map("a")])
-    go_on = threading.Event()
-    with FaultProxy(plane) as proxy:
-
-        def hook(exchange: Exchange) -> None:
-            if exchange.method == "PATCH":
-                go_on.wait(120)
-
-        proxy.before_forward = hook
-        environment = {"KUBECONFIG": str(proxy.kubeconfig(tmp_path))}
-        with Terminal(80, tmp_path, environment) as terminal:
-            terminal.type(_held(source, namespace))
-            terminal.wait(lambda one: "web: applying ░░░░" in one)
-            terminal.press("C-c")
-            terminal.wait(lambda one: "interrupted: finishing the requests in flight" in one)
-            terminal.press("C-c")
-            screen = terminal.wait(is_idle)
-            go_on.set()
-            assert "░░░░" not in screen
-            assert "interrupted:" not in screen
-            assert terminal.cursor_is_shown
-            terminal.type("echo $?")
-            terminal.wait(lambda one: "\n130\n" in one)
+    with _held_terminal(plane, 80, tmp_path) as (terminal, go_on):
+        terminal.type(_held(source, namespace))
+        terminal.wait(lambda one: "web: applying ░░░░" in one)
+        terminal.press("C-c")
+        terminal.wait(lambda one: "interrupted: finishing the requests in flight" in one)
+        terminal.press("C-c")
+        screen = terminal.wait(is_idle)
+        go_on.set()
+        assert "░░░░" not in screen
+        assert "interrupted:" not in screen
+        assert terminal.cursor_is_shown
+        terminal.type("echo $?")
+        terminal.wait(lambda one: "\n130\n" in one)
 
 
 @in_tmux
 def test_narrowed_window_keeps_no_live_lines(plane: Plane, namespace: str, tmp_path: Path) -> None:
     """Data goes into a pipe, the display is on the terminal still."""
     source = write_input(tmp_path / "a.json", [config_map("a")])
-    go_on = threading.Event()
-    with FaultProxy(plane) as proxy:
-
-        def hook(exchange: Exchange) -> None:
-            if exchange.method == "PATCH":
-                go_on.wait(120)
-
-        proxy.before_forward = hook
-        environment = {"KUBECONFIG": str(proxy.kubeconfig(tmp_path))}
-        with Terminal(120, tmp_path, environment) as terminal:
-            terminal.type(f"clear; {_held(source, namespace)} >data")
-            terminal.wait(lambda one: one.startswith("web: applying ░░░░"))
-            for columns in (40, 100, 30):
-                terminal.resize(columns)
-                time.sleep(0.3)
-                assert terminal.screen().count("\n") == 0, terminal.screen()
-            terminal.press("C-c")
-            terminal.wait(lambda one: "\n  interrupted: finishing" in one)
-            go_on.set()
-            screen = terminal.wait(is_idle)
-            assert screen.startswith("error: interrupted\n  Run the same")
-            assert "applying" not in screen
+    with _held_terminal(plane, 120, tmp_path) as (terminal, go_on):
+        terminal.type(f"clear; {_held(source, namespace)} >data")
+        terminal.wait(lambda one: one.startswith("web: applying ░░░░"))
+        for columns in (40, 100, 30):
+            terminal.resize(columns)
+            time.sleep(0.3)
+            assert terminal.screen().count("\n") == 0, terminal.screen()
+        terminal.press("C-c")
+        terminal.wait(lambda one: "\n  interrupted: finishing" in one)
+        go_on.set()
+        screen = terminal.wait(is_idle)
+        assert screen.startswith("error: interrupted\n  Run the same")
+        assert "applying" not in screen
     assert (tmp_path / "data").read_text().startswith("configmap/a created\nweb: 1 created in ")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import secrets
 import signal
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     import subprocess
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from tests.support.api import Api
 
@@ -228,3 +229,22 @@ BUNDLE_CRD = Path(__file__).parents[2] / "deploy" / "crd.yaml"
 
 SYSTEM_NAMESPACE = "applyprune-system"
 CONTROLLER = "applyprune-controller"
+
+
+@contextmanager
+def tenants(api: Api) -> Iterator[Callable[[], Tenant]]:
+    """Yield a function that makes a namespace with an account ``default`` that may do all in it."""
+    names = []
+
+    def make() -> Tenant:
+        name = f"tenant-{secrets.token_hex(3)}"
+        names.append(name)
+        body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+        assert api("POST", "/api/v1/namespaces", body)[0] == 201
+        tenant = Tenant(api, name)
+        tenant.account("default")
+        return tenant
+
+    yield make
+    for name in names:
+        api("DELETE", f"/api/v1/namespaces/{name}")

@@ -14,7 +14,7 @@ from tests.support.fault_proxy import Exchange, Fault, FaultProxy, always, fault
 from tests.support.objects import config_map
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from tests.support.api import Api
     from tests.support.plane import Kubectl
@@ -95,20 +95,30 @@ def test_object_created_between_read_and_apply_is_not_taken(
     assert api.get(path)["metadata"].get("labels") is None
 
 
-def test_object_recreated_between_read_and_delete_survives(
-    spoiled: Stage, proxy: FaultProxy, api: Api, kubectl: Kubectl
-) -> None:
-    """failures §1.2: without the UID precondition this kills the wrong object."""
-    spoiled.run(config_map("a"), config_map("b"))
+def _before_the_first_delete(proxy: FaultProxy, call: Callable[[], None]) -> Sequence[int]:
+    """Call it when the first delete comes by; return the number of that request, once it has."""
     done: list[int] = []
 
     def before(seen: Exchange) -> None:
         if seen.method == "DELETE" and not done:
             done.append(seen.number)
-            kubectl("delete", "configmap", "b", "-n", spoiled.namespace)
-            kubectl("create", "configmap", "b", "-n", spoiled.namespace, "--from-literal=mine=1")
+            call()
 
     proxy.before_forward = before
+    return done
+
+
+def test_object_recreated_between_read_and_delete_survives(
+    spoiled: Stage, proxy: FaultProxy, api: Api, kubectl: Kubectl
+) -> None:
+    """failures §1.2: without the UID precondition this kills the wrong object."""
+    spoiled.run(config_map("a"), config_map("b"))
+
+    def recreate() -> None:
+        kubectl("delete", "configmap", "b", "-n", spoiled.namespace)
+        kubectl("create", "configmap", "b", "-n", spoiled.namespace, "--from-literal=mine=1")
+
+    done = _before_the_first_delete(proxy, recreate)
     story = spoiled.run(config_map("a"))
     assert done, "the delete came by"
     assert story.outcomes["configmap/b"] is Outcome.REMOVED_FROM_INVENTORY
@@ -121,17 +131,13 @@ def test_object_changed_between_read_and_delete_is_decided_again(
 ) -> None:
     """The resourceVersion precondition: somebody marks it to be kept at the last moment."""
     spoiled.run(config_map("a"), config_map("b"))
-    done: list[int] = []
 
-    def before(seen: Exchange) -> None:
-        if seen.method == "DELETE" and not done:
-            done.append(seen.number)
-            kubectl(
-                "annotate", "configmap", "b", "-n", spoiled.namespace,
-                "applyprune.dev/prune=disabled",
-            )  # fmt: skip
+    def mark() -> None:
+        kubectl(
+            "annotate", "configmap", "b", "-n", spoiled.namespace, "applyprune.dev/prune=disabled"
+        )
 
-    proxy.before_forward = before
+    _before_the_first_delete(proxy, mark)
     assert spoiled.run(config_map("a")).outcomes["configmap/b"] is Outcome.ORPHANED
     assert api.exists(f"/api/v1/namespaces/{spoiled.namespace}/configmaps/b")
 

@@ -222,15 +222,23 @@ def _kill_at_apply(
     proxy.rule = lambda _seen: None
 
 
-def test_unfinished_adoption_is_removed_from_the_inventory(
+def _unfinished_adoption(
     stage: Stage, proxy: FaultProxy, api: Api, kubectl: Kubectl, tmp_path: Path
-) -> None:
-    """The run was killed between the union write and the apply; the object is unchanged."""
+) -> Any:
+    """Kill a run before it adopts the ConfigMap ``b``; return the ConfigMap as it was."""
     kubectl("create", "configmap", "b", "-n", stage.namespace, "--from-literal=mine=1")
     before = api.get(_path(stage, "b"))
     source = write_input(tmp_path / "b.json", [config_map("b")])
     command: list[str | Path] = ["apply", "web", "-n", stage.namespace, "-f", source]
     _kill_at_apply(proxy, "b", command, proxy.kubeconfig(tmp_path))
+    return before
+
+
+def test_unfinished_adoption_is_removed_from_the_inventory(
+    stage: Stage, proxy: FaultProxy, api: Api, kubectl: Kubectl, tmp_path: Path
+) -> None:
+    """The run was killed between the union write and the apply; the object is unchanged."""
+    before = _unfinished_adoption(stage, proxy, api, kubectl, tmp_path)
     assert stage.listed() == {"configmap/b"}
     checked = stage.check()
     (finding,) = [one.mismatch for one in checked.events if isinstance(one, MismatchFound)]
@@ -247,11 +255,7 @@ def test_unfinished_adoption_deletes_nothing(
     stage: Stage, proxy: FaultProxy, api: Api, kubectl: Kubectl, tmp_path: Path, mode: Mode
 ) -> None:
     """Not even where adopted objects are to be deleted: the set never had it."""
-    kubectl("create", "configmap", "b", "-n", stage.namespace, "--from-literal=mine=1")
-    before = api.get(_path(stage, "b"))
-    source = write_input(tmp_path / "b.json", [config_map("b")])
-    command: list[str | Path] = ["apply", "web", "-n", stage.namespace, "-f", source]
-    _kill_at_apply(proxy, "b", command, proxy.kubeconfig(tmp_path))
+    before = _unfinished_adoption(stage, proxy, api, kubectl, tmp_path)
     bodies = (config_map("a"),) if mode is Mode.APPLY else ()
     story = stage.run(*bodies, mode=mode, prune_adopted=True)
     assert story.outcomes["configmap/b"] is Outcome.REMOVED_FROM_INVENTORY
