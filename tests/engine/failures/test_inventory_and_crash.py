@@ -285,7 +285,7 @@ def test_too_large(stage: Stage, api: Api) -> None:
     inventory = store.read()
     refs = (Ref("", "ConfigMap", stage.namespace, f"c-{number}") for number in range(100_001))
     many = {ref: InventoryEntry(ref, "configmaps", "v1", None) for ref in refs}
-    with pytest.raises(InventoryError, match="a set may have 100000 objects"):
+    with pytest.raises(InventoryError, match="a set may have at most 100000 objects"):
         store.write(replace(inventory, entries=many))
     transport.close()
     assert stage.listed() == {"configmap/a"}
