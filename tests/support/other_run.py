@@ -15,7 +15,7 @@ ELSEWHERE = LockHolder("r0", f"{ALICE}@elsewhere", "another boot/1", "7@99", lea
 
 
 def take_from_elsewhere(stage: Stage, holder: LockHolder = ELSEWHERE) -> None:
-    """Write that holder into the inventory of a set, whoever holds the lock."""
+    """Write that holder into the inventory of a set, even if another run holds the lock."""
     transport = stage.transport()
     try:
         store = stage.store(transport)

@@ -96,7 +96,7 @@ def _many(count: int) -> list[dict[str, Any]]:
 
 
 Bodies = list[dict[str, Any]]
-# What is applied, given the name of a Namespace; how much of it is left in the input; the options.
+# The applied objects, for the name of a Namespace; how many stay in the input; the options.
 CASES: dict[str, tuple[Callable[[str], Bodies], int, set[str]]] = {
     "count": (lambda _: _many(8), 1, {"--max-prune"}),
     "kind": (lambda _: [config_map("a"), CLAIM], 1, {"--allow-kind"}),

@@ -1,4 +1,4 @@
-"""``explain``: the verdict on one object, and what it was judged by, as a run would."""
+"""``explain``: what a run would do with one object, and why."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_explain_says_what_an_apply_would_do(stage: Stage, kubectl: Kubectl) -> 
 
 
 def test_explain_says_what_a_prune_would_do(stage: Stage, kubectl: Kubectl) -> None:
-    """Without an input the object is judged as if it alone had left the set."""
+    """Without an input, the object is explained as if only it had left the set."""
     kubectl("create", "configmap", "there", "-n", stage.namespace)
     kept = config_map("kept", annotations={"helm.sh/resource-policy": "keep"})
     stage.run(config_map("a"), config_map("there"), kept, config_map("gone"))
