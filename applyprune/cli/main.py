@@ -83,7 +83,7 @@ VERBS: dict[str, dict[str, ListedCommand]] = {
             "fake nodes.",
         ),
     },
-    "About applyprune": {
+    "About": {
         "version": ListedCommand(
             "applyprune.cli.commands.about.version:version",
             "Show the versions of applyprune and of the server.",
