@@ -10,7 +10,6 @@ import click
 from applyprune.cli.options.config_defaults import name_argument
 from applyprune.cli.options.reporting import reporting_options
 from applyprune.cli.options.run_options import RunCommand, cluster_options, run_options
-from applyprune.cli.session import confirm
 from applyprune.model.options import DryRun, Mode
 
 if TYPE_CHECKING:
@@ -38,7 +37,7 @@ def delete(
       applyprune delete web --dry-run
       applyprune delete web --yes
     """
-    from applyprune.cli.session import delete_question, no_input, run_set
+    from applyprune.cli.session import confirm, delete_question, no_input, run_set
 
     if options.dry_run is DryRun.OFF and not yes:
         confirm(f"deleting the set {name}", lambda: delete_question(cluster_target, name))

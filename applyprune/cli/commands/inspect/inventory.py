@@ -18,7 +18,6 @@ from applyprune.cli.options.run_options import (
     record_options,
     set_argument,
 )
-from applyprune.cli.session import confirm
 from applyprune.errors import AccessError, InventoryError, UsageError, as_problem
 from applyprune.model.events import (
     ApplySetListed,
@@ -142,6 +141,8 @@ def repair(
       applyprune inventory repair web --dry-run
       applyprune inventory repair web --yes
     """
+    from applyprune.cli.session import confirm
+
     if options.dry_run is DryRun.OFF and not yes:
         question = f"Reconcile the inventory of the set {name} with the cluster?"
         confirm(f"repairing the inventory of the set {name}", lambda: question)
