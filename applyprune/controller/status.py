@@ -34,20 +34,19 @@ class ConditionStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ReconcileResult:
-    """The result of one reconcile of a Bundle.
-
-    ``done``: nothing is left to do for a removal. ``retries``: it is retried before ``interval`` is
-    over. ``run_result`` is the run's result, None without a run. ``revision`` is the source's,
-    empty if it was not read.
-    """
+    """The result of one reconcile of a Bundle."""
 
     ready: ConditionStatus
     reason: Reason
     message: str
     revision: str = ""
+    """The revision of the source; empty if it was not read."""
     run_result: RunResult | None = field(default=None, compare=False)
+    """None without a run."""
     retries: bool = False
+    """Whether it is retried before ``interval`` is over."""
     done: bool = False
+    """Whether nothing is left to do for a removal."""
 
 
 def progressing(before: Mapping[str, Any], generation: int, now: str) -> Status:

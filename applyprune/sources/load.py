@@ -1,8 +1,7 @@
-"""Read the manifests that paths hold: the only entry point of this package.
+"""Read the input of a run: its manifests, and the texts that messages can quote.
 
-Expand a ``List``, or a typed list such as ``RoleList``, into its objects.
-
-The input of a run: the manifests, and the texts that messages can quote.
+This is the only entry point of the package. A ``List``, or a typed list such as ``RoleList``, is
+expanded into its objects.
 """
 
 from __future__ import annotations

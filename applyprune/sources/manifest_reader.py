@@ -1,11 +1,8 @@
 """Turn a document into a manifest, or into the list of its faults.
 
 The API server checks most rules. This module checks only what an object needs to have a path, and
-what would silently go wrong later.
-
-Check which names, kinds and versions an API path can hold; the server's rules are stricter.
-
-Only what could change its meaning in a URL or in a terminal is rejected here.
+what would silently go wrong later. Of names, kinds and versions, it rejects only what could change
+its meaning in a URL or in a terminal.
 """
 
 from __future__ import annotations

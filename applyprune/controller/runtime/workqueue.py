@@ -1,6 +1,6 @@
 """The work queue: keys of Bundles, each held by at most one worker at a time.
 
-When a Bundle is reconciled again; a little randomness spreads the load.
+It also decides when a Bundle is reconciled again. A little randomness spreads the load.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from applyprune.engine.inventory_lock import WRITE_MARGIN
 from applyprune.engine.steps.dry_run import FIELDS_TRANSFERRED
-from applyprune.engine.steps.failures import apply_problem
+from applyprune.engine.steps.failures import apply_problem, created_by_others
 from applyprune.engine.steps.field_transfer import FieldReleaser, has_other_label, take_over
 from applyprune.engine.steps.wait import ReadinessWaiter
 from applyprune.engine.steps.wait_crds import CrdWaiter
@@ -276,11 +276,7 @@ class Applier:
         ):
             return self._confirm(step, live, created=True)
         if step.live is None or live.uid != step.live.uid:
-            raise RunFailed(
-                f"{desired.ref} was created by somebody else during this run",
-                location=desired.origin,
-                hint="Run again.",
-            ) from error
+            raise created_by_others(desired) from error
         if self._forces(step) and live.resource_version != step.live.resource_version:
             raise RunFailed(
                 f"{desired.ref} changed during this run, after force was decided",

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 
 from applyprune.engine.inventory_lock import DELETE_TIMEOUT
 from applyprune.engine.steps.dry_run import random_name, try_create
+from applyprune.engine.steps.failures import created_by_others
 from applyprune.engine.steps.wait_deleted import DeletedObject, DeletionWait, Gone
-from applyprune.errors import ApplypruneError, Invalid, NotFound, NotReady, RunFailed
+from applyprune.errors import ApplypruneError, Invalid, NotFound, NotReady
 from applyprune.model.inventory import Ownership
 from applyprune.model.live import Absent
 from applyprune.planning.schema.server_errors import explained, is_worth_a_trial, why_not
@@ -94,11 +95,7 @@ class Recreator:
         # This thread is a worker already.
         for event in wait.events(lambda left: map(self._look, left)):
             if isinstance(event, Gone) and event.replaced:
-                raise RunFailed(
-                    f"{desired.ref} was created by somebody else during this run",
-                    location=desired.origin,
-                    hint="Run again.",
-                )
+                raise created_by_others(desired)
         if not wait.pending:
             return
         cancellation.check()

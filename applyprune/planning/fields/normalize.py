@@ -1,6 +1,6 @@
-"""Normalize a manifest's body before it is sent, as the API server would do.
+"""Normalize a manifest's body before it is sent, as the API server would do, and digest it.
 
-Digest JSON data: canonical text, SHA-256, the first 128 bits in hex.
+A digest is the first 128 bits, in hex, of the SHA-256 of the canonical JSON text.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Assess whether a Pod is ready, and what the Pods of a workload show about the workload.
 
 Based on kstatus (cli-utils, pkg/kstatus/status/core.go), with additions: a failed Pod is Failed,
-init containers count, and failed image pulls and failed container creations are detected.
-
-Read the events and conditions of a workload, above all whether its Pods are rejected.
+init containers count, and failed image pulls and failed container creations are detected. Events
+and conditions of a workload show above all whether its Pods are rejected.
 """
 
 from __future__ import annotations

@@ -5,11 +5,10 @@ cannot be checked here are reported as unchecked. The rules are those of apiexte
 defaults are filled in first, values must match the openAPIV3Schema, and unknown fields are errors,
 as in strict field validation.
 
-Check the CEL rules of a CRD's schema (``x-kubernetes-validations``) before a server can.
-
-Only a certain violation counts. A rule that cannot be evaluated here (it uses Kubernetes' own CEL
-functions, or the library is not installed) is reported as unchecked. A rule about the transition
-from an earlier state does not apply to a new object.
+Of the CEL rules (``x-kubernetes-validations``), only a certain violation counts. A rule that cannot
+be evaluated here (it uses Kubernetes' own CEL functions, or the library is not installed) is
+reported as unchecked. A rule about the transition from an earlier state does not apply to a new
+object.
 """
 
 from __future__ import annotations

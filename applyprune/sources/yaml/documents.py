@@ -3,10 +3,9 @@
 kubectl splits a stream at the lines that begin with ``---`` and reads the first document of each
 piece. It silently ignores the rest of a piece; here that is an error.
 
-Parse JSON as strictly as the YAML dialect: no duplicate keys, no lost digits or half characters.
-
-Most JSON is YAML too, but not surrogate pairs, keys beyond 1024 characters, or documents without a
-separator between them.
+JSON is parsed as strictly as the YAML dialect: no duplicate keys, no lost digits or half
+characters. Most JSON is YAML too, but not surrogate pairs, keys beyond 1024 characters, or
+documents without a separator between them.
 """
 
 from __future__ import annotations
