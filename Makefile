@@ -18,10 +18,10 @@ demo: $(INSTALLED)
 demo-controller: $(INSTALLED)
 	$(BIN)/applyprune demo --controller
 
-# Three files at a time, each process with a control plane of its own: most of the time goes into
+# Four files at a time, each process with a control plane of its own: most of the time goes into
 # waiting. In their order: the long ones, which have few tests, would else all come last.
 test: $(INSTALLED)
-	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder
 
 # For edits to code that needs no server.
 test-fast: $(INSTALLED)

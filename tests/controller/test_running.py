@@ -66,7 +66,7 @@ def test_idle_reconciles_write_nothing(
     site: Plane, new_tenant: Callable[[], Tenant], site_audit: AuditTrail, tmp_path: Path
 ) -> None:
     """By the audit log of the API server."""
-    idle(site, new_tenant(), site_audit, tmp_path / "log", bundles=10, passes=60)
+    idle(site, new_tenant(), site_audit, tmp_path / "log", bundles=20, passes=60)
 
 
 def test_bundle_write_is_not_followed_by_a_read(

@@ -87,7 +87,7 @@ def serving(
             hint="Choose another address with --listen.",
         ) from error
     server.set_app(application(metrics, is_well=is_well, is_ready=is_ready))
-    thread = Thread(target=server.serve_forever, name="applyprune-health", daemon=True)
+    thread = Thread(target=server.serve_forever, args=(0.1,), name="applyprune-health", daemon=True)
     thread.start()
     try:
         host, port = str(server.server_address[0]), server.server_address[1]
