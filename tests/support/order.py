@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     import pytest
 
 LONG_FILES = (
+    "tests/engine/inventory/test_shards.py",
     "tests/cluster/test_watch.py",
     "tests/e2e/test_real_sets.py",
     "tests/sweeps/test_kill_sweep.py",
@@ -24,7 +25,6 @@ LONG_FILES = (
     "tests/engine/failures/test_outside_changes.py",
     "tests/engine/failures/test_inventory_and_crash.py",
     "tests/cluster/transport/test_transport.py",
-    "tests/engine/inventory/test_shards.py",
     "tests/engine/failures/test_faults.py",
     "tests/controller/test_hand_over.py",
     "tests/engine/steps/test_many_crds.py",
