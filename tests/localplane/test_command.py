@@ -86,7 +86,7 @@ def test_two_planes_start_and_stop(home: Home) -> None:
     assert "kube-scheduler exited with signal 9" in home.run("local", "status").stdout
     refused = home.run("local", "kubectl", "get", "nodes")
     assert refused.returncode == 7
-    assert "kube-scheduler ended" in refused.stderr
+    assert "kube-scheduler exited" in refused.stderr
     assert "applyprune local up" in refused.stderr
     down = home.run("local", "down", "--all")
     assert (down.returncode, home.run("local", "status").stdout) == (0, "")
