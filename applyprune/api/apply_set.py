@@ -5,6 +5,7 @@ Nothing here prints, asks, or touches signal handlers.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,8 @@ from applyprune.engine.operations.explain import explain
 from applyprune.engine.operations.status import status
 from applyprune.engine.run import RunRequest, run
 from applyprune.model.events import Event, Explanation, ObjectDiff, ObjectStatus
+from applyprune.model.inventory import Inventory
+from applyprune.model.manifest import Manifest
 from applyprune.model.options import (
     ApplyOptions,
     DiffOptions,
@@ -30,11 +33,7 @@ from applyprune.sources import Input
 from applyprune.sources.event_locations import with_excerpt
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
     from applyprune.api.cluster_connection import ClusterConnection
-    from applyprune.model.inventory import Inventory
-    from applyprune.model.manifest import Manifest
 
 
 class ApplySet:

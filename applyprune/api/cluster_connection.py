@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Self
+from collections.abc import Callable
+from typing import Self
 
+from applyprune.cluster.auth.kubeconfig import ClusterAccess
 from applyprune.cluster.auth.kubeconfig import connect as choose_access
 from applyprune.cluster.client import KubernetesClient
 from applyprune.cluster.discovery import cache_folder
 from applyprune.cluster.transport.transport import Transport
 from applyprune.errors import UsageError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from applyprune.cluster.auth.kubeconfig import ClusterAccess
 
 
 def connect(

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias
+from typing import Any, BinaryIO, TypeAlias
 
+from applyprune.model.problem import Problem
 from applyprune.sources import Input, Overlay, read, read_objects
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-
-    from applyprune.model.problem import Problem
 
 Path: TypeAlias = "str | os.PathLike[str]"
 

@@ -5,6 +5,7 @@ Every response is checked to be about what was asked for before it is used (safe
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from applyprune.cluster.discovery import discover, schemas_of, server_version
@@ -19,6 +20,8 @@ from applyprune.cluster.object_requests import (
     selection,
 )
 from applyprune.cluster.objects import METADATA, invalid_response, live_object, matches
+from applyprune.cluster.transport.message import Response
+from applyprune.cluster.transport.transport import Transport
 from applyprune.cluster.watch import Selection, watch
 from applyprune.errors import (
     AlreadyExists,
@@ -30,17 +33,13 @@ from applyprune.errors import (
     Unavailable,
 )
 from applyprune.model.identity import Ref
+from applyprune.model.live import LiveObject, WatchEvent
 from applyprune.model.options import Propagation
-from applyprune.model.resources import NAMESPACES
+from applyprune.model.resources import NAMESPACES, Resource, ResourceMap
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from applyprune.cluster.transport.message import Response
-    from applyprune.cluster.transport.transport import Transport
-    from applyprune.model.live import LiveObject, WatchEvent
-    from applyprune.model.resources import Resource, ResourceMap
 
 _PAGE = 500
 _RESTARTS = 5

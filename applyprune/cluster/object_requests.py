@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING
 
 from applyprune.cluster.objects import collection_path, is_secret, object_path
 from applyprune.cluster.transport.message import Request
+from applyprune.model.identity import Ref
+from applyprune.model.resources import Resource
 
 if TYPE_CHECKING:
-    from applyprune.model.identity import Ref
-    from applyprune.model.resources import Resource
-
     Query = tuple[tuple[str, str], ...]
 
 JSON = "application/json"

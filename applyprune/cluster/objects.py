@@ -6,15 +6,12 @@ Each name is checked before it becomes part of a path (safety rule 10).
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from applyprune.errors import Unavailable, UsageError
 from applyprune.model.identity import Ref
 from applyprune.model.live import LiveObject
-
-if TYPE_CHECKING:
-    from applyprune.model.resources import Resource
+from applyprune.model.resources import Resource
 
 METADATA = "application/json;as=PartialObjectMetadata{list};g=meta.k8s.io;v=v1"
 """The Accept header for metadata only; ``list`` is ``List`` for a list, else empty."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -15,16 +16,15 @@ from typing import TYPE_CHECKING
 from applyprune.cluster.object_requests import JSON, for_collection, selection
 from applyprune.cluster.objects import METADATA, invalid_response, live_object, matches
 from applyprune.cluster.transport.message import json_object
+from applyprune.cluster.transport.transport import Transport
 from applyprune.http.connection import Stopped
 from applyprune.model.identity import Ref
 from applyprune.model.live import LiveObject, WatchEvent, WatchEventType
+from applyprune.model.resources import Resource
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
     from typing import Any
 
-    from applyprune.cluster.transport.transport import Transport
-    from applyprune.model.resources import Resource
 
 # Seconds after which the server is asked to end a watch. While nothing changes, no other sign of
 # life is certain: bookmarks are not guaranteed.

@@ -25,6 +25,7 @@ from pydantic.dataclasses import dataclass as checked
 
 from applyprune.errors import ApplypruneError, UsageError
 from applyprune.model.identity import is_dns_label, is_dns_subdomain
+from applyprune.model.live import LiveObject
 from applyprune.model.options import (
     Adopt,
     ApplyOptions,
@@ -44,7 +45,6 @@ from applyprune.planning.readiness.cel import compile_rule
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
-    from applyprune.model.live import LiveObject
 
 _DEFAULT_MAX_PRUNE = PruneLimit()
 _LOCK_TIMEOUT = 10.0

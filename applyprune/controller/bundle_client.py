@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from applyprune.controller.constants import FINALIZER
+from applyprune.cluster.client import KubernetesClient
+from applyprune.controller.constants import FINALIZER, Key
 from applyprune.errors import Conflict, NotFound
 from applyprune.model.identity import Ref
+from applyprune.model.live import LiveObject
 from applyprune.model.resources import BUNDLES
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from applyprune.cluster.client import KubernetesClient
-    from applyprune.controller.constants import Key
-    from applyprune.model.live import LiveObject
 
 _TRIES = 5
 

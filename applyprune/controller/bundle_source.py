@@ -8,14 +8,18 @@ from __future__ import annotations
 
 import base64
 import binascii
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from applyprune.controller.bundle import Bundle, SourceRef
 from applyprune.errors import ApplypruneError, InputError, NotFound, raise_all
 from applyprune.model.identity import Ref
+from applyprune.model.live import LiveObject
 from applyprune.model.manifest import Manifest
 from applyprune.model.problem import ProblemKind
-from applyprune.model.resources import CONFIG_MAPS, SECRETS
+from applyprune.model.resources import CONFIG_MAPS, SECRETS, Resource
+from applyprune.planning.fields.ignore_rule import IgnoreRule
 from applyprune.planning.fields.normalize import digest, manifest_digest
 from applyprune.planning.ownership.ignored_fields import with_ignored_fields
 from applyprune.sources.load import read_source, text_of
@@ -23,13 +27,7 @@ from applyprune.sources.source import MAX_BYTES
 from applyprune.sources.source import Source as Text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from applyprune.controller.bundle import Bundle, SourceRef
     from applyprune.engine.ports import Cluster
-    from applyprune.model.live import LiveObject
-    from applyprune.model.resources import Resource
-    from applyprune.planning.fields.ignore_rule import IgnoreRule
 
 Uses = dict[Ref, str]
 _SECRET = f"{SECRETS.kind.lower()}/"

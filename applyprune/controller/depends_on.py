@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
-from applyprune.controller.bundle_client import status_of
+from applyprune.controller.bundle import Bundle, Dependency
+from applyprune.controller.bundle_client import BundleObjects, status_of
 from applyprune.controller.status import is_ready
 from applyprune.model.events import Status
+from applyprune.model.live import LiveObject
 from applyprune.planning.readiness.cel import compile_rule
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from applyprune.controller.bundle import Bundle, Dependency
-    from applyprune.controller.bundle_client import BundleObjects
-    from applyprune.model.live import LiveObject
 
 _MAX_SEEN = 100
 

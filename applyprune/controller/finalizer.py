@@ -9,10 +9,9 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
-from applyprune.controller.bundle import DeletionPolicy
-from applyprune.controller.bundle_client import status_of
+from applyprune.controller.bundle import Bundle, DeletionPolicy
+from applyprune.controller.bundle_client import BundleObjects, status_of
 from applyprune.controller.constants import APPROVE, FINALIZER, Reason
 from applyprune.controller.result import (
     RunResult,
@@ -21,27 +20,24 @@ from applyprune.controller.result import (
     reason_of,
     reason_of_exit,
 )
-from applyprune.controller.runtime.event_recorder import EventType
-from applyprune.controller.runtime.impersonation import AccountMissing
+from applyprune.controller.runtime.event_recorder import EventRecorder, EventType
+from applyprune.controller.runtime.impersonation import (
+    AccountMissing,
+    Impersonation,
+    ServiceAccountClient,
+)
 from applyprune.controller.status import ConditionStatus, ReconcileResult
+from applyprune.engine.cancellation import Cancellation
 from applyprune.engine.context import WorkerPool
 from applyprune.engine.listing import all_labelled_objects
 from applyprune.engine.operations.release import release
 from applyprune.engine.run import RunRequest, run
 from applyprune.errors import ApplypruneError, problems_of
 from applyprune.model.display import seconds_since
-from applyprune.model.live import deleted_at
+from applyprune.model.live import LiveObject, deleted_at
 from applyprune.model.options import Mode
 from applyprune.model.problem import ProblemKind
 from applyprune.planning.applyset import PART_OF
-
-if TYPE_CHECKING:
-    from applyprune.controller.bundle import Bundle
-    from applyprune.controller.bundle_client import BundleObjects
-    from applyprune.controller.runtime.event_recorder import EventRecorder
-    from applyprune.controller.runtime.impersonation import Impersonation, ServiceAccountClient
-    from applyprune.engine.cancellation import Cancellation
-    from applyprune.model.live import LiveObject
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,13 +26,13 @@ from applyprune.controller.runtime.metrics import Metrics
 from applyprune.controller.runtime.server import serving
 from applyprune.controller.runtime.watches import Watches
 from applyprune.controller.runtime.workqueue import WorkQueue
+from applyprune.engine.cancellation import Cancellation
 from applyprune.errors import ApplypruneError, Interrupted, LeaseLost, NotServed, UsageError
 from applyprune.model.identity import Ref
 from applyprune.model.resources import BUNDLES, LEASES
 
 if TYPE_CHECKING:
     from applyprune.cluster.auth.kubeconfig import ClusterAccess
-    from applyprune.engine.cancellation import Cancellation
 
 _BUDGET = 10.0
 _STUCK = 3600.0

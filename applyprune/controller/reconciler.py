@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
-from applyprune.controller.bundle import InvalidSpec, read_bundle
-from applyprune.controller.bundle_client import status_of
-from applyprune.controller.bundle_source import SourceMissing, load_source, used_refs
-from applyprune.controller.constants import APPROVE, RECONCILE_NOW, STALLING, Reason
+from applyprune.controller.bundle import Bundle, InvalidSpec, read_bundle
+from applyprune.controller.bundle_client import BundleObjects, status_of
+from applyprune.controller.bundle_source import SourceMissing, Uses, load_source, used_refs
+from applyprune.controller.constants import APPROVE, RECONCILE_NOW, STALLING, Key, Reason
 from applyprune.controller.depends_on import unready_dependencies
 from applyprune.controller.finalizer import Finalizer
 from applyprune.controller.result import (
@@ -20,30 +20,23 @@ from applyprune.controller.result import (
     reason_of,
     reason_of_exit,
 )
-from applyprune.controller.runtime.event_recorder import EventType, utc_now
-from applyprune.controller.runtime.impersonation import AccountMissing
+from applyprune.controller.runtime.event_recorder import EventRecorder, EventType, utc_now
+from applyprune.controller.runtime.impersonation import (
+    AccountMissing,
+    Impersonation,
+    ServiceAccountClient,
+)
 from applyprune.controller.runtime.logging import LOG, fields
+from applyprune.controller.runtime.metrics import Metrics
+from applyprune.controller.runtime.watches import Watches
 from applyprune.controller.runtime.workqueue import backoff, spread
 from applyprune.controller.status import ConditionStatus, ReconcileResult, after, progressing
 from applyprune.engine.cancellation import Cancellation
 from applyprune.engine.run import RunRequest, run
 from applyprune.errors import ApplypruneError, Conflict, Interrupted, NotFound, problems_of
-from applyprune.model.events import ObjectDone, Outcome
+from applyprune.model.events import Event, ObjectDone, Outcome
+from applyprune.model.live import LiveObject
 from applyprune.model.options import Mode
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from applyprune.controller.bundle import Bundle
-    from applyprune.controller.bundle_client import BundleObjects
-    from applyprune.controller.bundle_source import Uses
-    from applyprune.controller.constants import Key
-    from applyprune.controller.runtime.event_recorder import EventRecorder
-    from applyprune.controller.runtime.impersonation import Impersonation, ServiceAccountClient
-    from applyprune.controller.runtime.metrics import Metrics
-    from applyprune.controller.runtime.watches import Watches
-    from applyprune.model.events import Event
-    from applyprune.model.live import LiveObject
 
 _NOT_YET = -1
 _SECOND_LOOK = 10.0

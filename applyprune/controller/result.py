@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from applyprune.controller.constants import Reason
 from applyprune.errors import (
     AccessError,
+    ApplypruneError,
     Forbidden,
     InputError,
     InventoryError,
@@ -18,6 +19,7 @@ from applyprune.errors import (
     UsageError,
 )
 from applyprune.model.events import (
+    Event,
     Finished,
     ObjectDone,
     Outcome,
@@ -26,17 +28,9 @@ from applyprune.model.events import (
     ReadinessReported,
     Started,
 )
-from applyprune.model.plan import Action
-from applyprune.model.problem import ProblemKind
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from applyprune.errors import ApplypruneError
-    from applyprune.model.events import Event
-    from applyprune.model.identity import Ref
-    from applyprune.model.plan import Plan
-    from applyprune.model.problem import Problem
+from applyprune.model.identity import Ref
+from applyprune.model.plan import Action, Plan
+from applyprune.model.problem import Problem, ProblemKind
 
 REMOVED = frozenset(
     {Outcome.PRUNED, Outcome.DELETED, Outcome.ORPHANED, Outcome.REMOVED_FROM_INVENTORY}

@@ -5,17 +5,14 @@ Times change only together with something else, so an idle reconcile writes noth
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from applyprune.controller.constants import APPROVE, STALLING, Condition, Reason
+from applyprune.controller.result import RunResult
 from applyprune.model.events import Outcome
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from applyprune.controller.result import RunResult
 
 Status = dict[str, Any]
 

@@ -5,24 +5,22 @@ from __future__ import annotations
 import time
 import uuid
 from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Self, TypeVar
 
 from applyprune.engine.inventory_lock import InventoryLock, inventory_lock
-from applyprune.model.events import Finished, ObjectDone, Outcome
+from applyprune.model.events import Event, Finished, ObjectDone, Outcome
+from applyprune.model.options import Mode, Options
+from applyprune.model.problem import Problem
+from applyprune.planning.applyset import ApplySetIdentity
 from applyprune.planning.summary import finished, of_object
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
     from applyprune.engine.cancellation import Cancellation
     from applyprune.engine.ports import Cluster, Store
-    from applyprune.model.events import Event
-    from applyprune.model.options import Mode, Options
-    from applyprune.model.problem import Problem
-    from applyprune.planning.applyset import ApplySetIdentity
 
 T = TypeVar("T")
 R = TypeVar("R")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from queue import Empty, SimpleQueue
 from threading import Event as Flag
@@ -10,15 +11,12 @@ from threading import Thread
 from typing import TYPE_CHECKING, TypeAlias
 
 from applyprune.errors import ApplypruneError, Expired, Forbidden, NotFound
-from applyprune.model.live import WatchEventType
+from applyprune.model.identity import Ref
+from applyprune.model.live import LiveObject, WatchEventType
+from applyprune.model.resources import Resource
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
     from applyprune.engine.ports import Cluster
-    from applyprune.model.identity import Ref
-    from applyprune.model.live import LiveObject
-    from applyprune.model.resources import Resource
 
 _WATCH_SECONDS = 300.0
 _RETRY_PAUSE = 1.0

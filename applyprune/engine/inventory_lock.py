@@ -12,6 +12,7 @@ import getpass
 import os
 import platform
 import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -21,16 +22,13 @@ from typing import TYPE_CHECKING
 
 from applyprune.errors import ApplypruneError, InventoryLocked
 from applyprune.model.events import InventoryWritten, Phase, Waiting
-from applyprune.model.inventory import Inventory, LastRun, LockHolder
+from applyprune.model.identity import Ref
+from applyprune.model.inventory import Inventory, InventoryEntry, LastRun, LockHolder
+from applyprune.model.options import Mode, Options
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
     from applyprune.engine.cancellation import Cancellation
     from applyprune.engine.ports import Store
-    from applyprune.model.identity import Ref
-    from applyprune.model.inventory import InventoryEntry
-    from applyprune.model.options import Mode, Options
 
 DELETE_TIMEOUT = 8.0
 """Seconds that one delete may take with all its retries; the lease must last that long."""

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from applyprune.engine.context import WorkerPool
 from applyprune.errors import ApplypruneError, Forbidden
-from applyprune.model.resources import API_SERVICES, CRD, NAMESPACE
-from applyprune.planning.applyset import PART_OF
+from applyprune.model.identity import Ref
+from applyprune.model.live import LiveObject
+from applyprune.model.resources import API_SERVICES, CRD, NAMESPACE, Resource, ResourceMap
+from applyprune.planning.applyset import PART_OF, ApplySetIdentity
 from applyprune.planning.ownership.managed_fields import own_apply_entry
 from applyprune.planning.snapshot import CascadeContents
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-    from applyprune.engine.context import WorkerPool
     from applyprune.engine.ports import Cluster
-    from applyprune.model.identity import Ref
-    from applyprune.model.live import LiveObject
-    from applyprune.model.resources import Resource, ResourceMap
-    from applyprune.planning.applyset import ApplySetIdentity
 
 _NAMED = 3
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Protocol
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    from applyprune.model.identity import Ref
-    from applyprune.model.inventory import Inventory
-    from applyprune.model.live import LiveObject, WatchEvent
-    from applyprune.model.options import Propagation
-    from applyprune.model.resources import Resource, ResourceMap
+from applyprune.model.identity import Ref
+from applyprune.model.inventory import Inventory
+from applyprune.model.live import LiveObject, WatchEvent
+from applyprune.model.options import Propagation
+from applyprune.model.resources import Resource, ResourceMap
 
 
 class Cluster(Protocol):

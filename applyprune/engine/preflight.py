@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 from applyprune.errors import (
@@ -13,19 +14,16 @@ from applyprune.errors import (
     UsageError,
 )
 from applyprune.model.identity import Ref
-from applyprune.model.options import DryRun, Mode
+from applyprune.model.inventory import Inventory
+from applyprune.model.options import DryRun, Mode, Options
 from applyprune.model.resources import NAMESPACES
+from applyprune.planning.applyset import ApplySetIdentity
 from applyprune.planning.desired import labels_of
 from applyprune.planning.inventory.selection import unlisted
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
-
     from applyprune.engine.ports import Cluster
-    from applyprune.model.inventory import Inventory
     from applyprune.model.manifest import Manifest
-    from applyprune.model.options import Options
-    from applyprune.planning.applyset import ApplySetIdentity
     from applyprune.planning.snapshot import ClusterSnapshot
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from applyprune.engine.cancellation import Cancellation
 from applyprune.engine.context import RunContext, run_context
 from applyprune.engine.preflight import (
     ensure_namespace,
@@ -35,9 +37,13 @@ from applyprune.model.events import (
     Started,
     WarningRaised,
 )
+from applyprune.model.identity import Ref
 from applyprune.model.inventory import Inventory, InventoryEntry
+from applyprune.model.manifest import Manifest
 from applyprune.model.options import DryRun, Mode, Options
 from applyprune.model.plan import Action, Plan
+from applyprune.model.problem import Problem
+from applyprune.planning.applyset import ApplySetIdentity
 from applyprune.planning.desired import resolve
 from applyprune.planning.inventory.selection import partial_problem
 from applyprune.planning.plan import make_plan
@@ -49,14 +55,7 @@ from applyprune.planning.snapshot import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from applyprune.engine.cancellation import Cancellation
     from applyprune.engine.ports import Cluster, Store
-    from applyprune.model.identity import Ref
-    from applyprune.model.manifest import Manifest
-    from applyprune.model.problem import Problem
-    from applyprune.planning.applyset import ApplySetIdentity
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,10 +7,12 @@ LIST of their namespace if they are more than a few, otherwise by a GET each.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
+from applyprune.engine.context import WorkerPool
 from applyprune.engine.listing import (
     ContentCounter,
     LabelledObjects,
@@ -19,7 +21,9 @@ from applyprune.engine.listing import (
 )
 from applyprune.errors import ApplypruneError, Forbidden, NotFound, as_problem
 from applyprune.model.identity import GroupKind, Ref
+from applyprune.model.inventory import Inventory
 from applyprune.model.live import Absent, LiveObject, State, Unknown
+from applyprune.model.plan import Desired
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.model.resources import (
     API_SERVICES,
@@ -28,22 +32,16 @@ from applyprune.model.resources import (
     DEFINITIONS,
     NAMESPACE,
     Resource,
+    ResourceMap,
 )
-from applyprune.planning.applyset import PART_OF, SET_ID
+from applyprune.planning.applyset import PART_OF, SET_ID, ApplySetIdentity
 from applyprune.planning.order import is_built_in
 from applyprune.planning.ownership.managed_fields import own_apply_entry
 from applyprune.planning.ownership.owner import SECRET, needs_values
 from applyprune.planning.snapshot import ClusterSnapshot
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-
-    from applyprune.engine.context import WorkerPool
     from applyprune.engine.ports import Cluster
-    from applyprune.model.inventory import Inventory
-    from applyprune.model.plan import Desired
-    from applyprune.model.resources import ResourceMap
-    from applyprune.planning.applyset import ApplySetIdentity
 
 States: TypeAlias = "dict[Ref, State]"
 

@@ -8,11 +8,8 @@ JSON, so that JSON stays valid. No other module has this rule.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 _UNITS = ((86_400, "d"), (3_600, "h"), (60, "m"))
 _TWICE = 2

@@ -8,13 +8,12 @@ their end. Readiness uses the words of kstatus.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from applyprune.model.identity import Ref
     from applyprune.model.inventory import InventoryEntry, LastRun, Mismatch, Ownership
     from applyprune.model.manifest import Origin

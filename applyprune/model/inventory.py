@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from applyprune.model.identity import Ref
 
-    from applyprune.model.identity import Ref
+if TYPE_CHECKING:
     from applyprune.model.live import LiveObject
     from applyprune.model.resources import Resource
 

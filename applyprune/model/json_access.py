@@ -6,13 +6,11 @@ default, as kstatus's GetStringField and GetIntField do.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from applyprune.model.display import visible
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 _SHOWN = 400
 

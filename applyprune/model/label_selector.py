@@ -7,14 +7,11 @@ The grammar is that of ``k8s.io/apimachinery/pkg/labels``: ``a=b``, ``a==b``, ``
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
 from applyprune.model.identity import is_dns_subdomain
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 
 class Operator(StrEnum):

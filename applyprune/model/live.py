@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from applyprune.model.display import time_of
+from applyprune.model.identity import Ref
+from applyprune.model.problem import Problem
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from datetime import datetime
-
-    from applyprune.model.identity import Ref
-    from applyprune.model.problem import Problem
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from applyprune.model.identity import GVK
+from applyprune.model.identity import GVK
 
 JSONObject: TypeAlias = "dict[str, Any]"
 

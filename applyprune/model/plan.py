@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from applyprune.model.identity import Ref
+from applyprune.model.inventory import InventoryEntry, Wave
+from applyprune.model.problem import Problem
+from applyprune.model.resources import Resource
+
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from typing import Any
 
-    from applyprune.model.identity import Ref
-    from applyprune.model.inventory import InventoryEntry, Wave
     from applyprune.model.live import LiveObject
     from applyprune.model.manifest import Origin
-    from applyprune.model.problem import Problem
-    from applyprune.model.resources import Resource
 
 
 class OnConflict(StrEnum):

@@ -3,36 +3,35 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from applyprune.errors import RunFailed
 from applyprune.model.events import (
     ApplySetListed,
     EntryListed,
     ErrorRaised,
+    Event,
     Explanation,
     Finished,
     MismatchFound,
     ObjectDiff,
     ObjectDone,
     ObjectStatus,
+    Outcome,
     Planned,
     PruneBlocked,
+    Readiness,
     ReadinessReported,
     Started,
     Status,
     VersionReport,
     WarningRaised,
 )
+from applyprune.model.identity import Ref
+from applyprune.model.inventory import Mismatch
+from applyprune.model.manifest import Origin
+from applyprune.model.plan import Plan
+from applyprune.model.problem import Problem
 from applyprune.planning.summary import verdict
-
-if TYPE_CHECKING:
-    from applyprune.model.events import Event, Outcome, Readiness
-    from applyprune.model.identity import Ref
-    from applyprune.model.inventory import Mismatch
-    from applyprune.model.manifest import Origin
-    from applyprune.model.plan import Plan
-    from applyprune.model.problem import Problem
 
 _NOTES = 10
 

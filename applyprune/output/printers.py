@@ -7,13 +7,13 @@ format is requested.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Protocol, cast
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from applyprune.model.events import Event

@@ -6,8 +6,8 @@ code; its wire name, on the right, never changes. A field whose key is None is n
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 from applyprune.model.events import (
     ApplySetListed,
@@ -35,9 +35,6 @@ from applyprune.model.identity import Ref
 from applyprune.model.inventory import InventoryEntry, LastRun, Mismatch
 from applyprune.model.manifest import Origin
 from applyprune.model.problem import ContestedField, ManagerConflict, Mark, Problem
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 EVENT_NAMES: Mapping[type, str] = MappingProxyType(
     {

@@ -9,15 +9,12 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING
 
 from applyprune.errors import UsageError
 from applyprune.model.identity import GroupKind, Ref, is_dns_label
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
 
 PART_OF = "applyset.kubernetes.io/part-of"
 SET_ID = "applyset.kubernetes.io/id"

@@ -7,20 +7,18 @@ the core group.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from applyprune.errors import InputError
-from applyprune.model.identity import Ref
+from applyprune.model.identity import GroupKind, Ref
 from applyprune.model.json_access import mapping
+from applyprune.model.plan import Desired
 from applyprune.model.resources import CRD, NAMESPACE
 from applyprune.planning.schema.crd import defined_kinds
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from applyprune.model.identity import GroupKind
     from applyprune.model.manifest import Origin
-    from applyprune.model.plan import Desired
 
 DEPENDS_ON = "config.kubernetes.io/depends-on"
 

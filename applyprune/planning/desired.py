@@ -5,17 +5,18 @@ The refs are final: they come from discovery or, for a new kind, from the CRD in
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from applyprune.errors import InputError, InputErrors, as_problem, raise_all
-from applyprune.model.identity import Ref
+from applyprune.model.identity import GVK, Ref
 from applyprune.model.inventory import FIRST_WAVE
 from applyprune.model.json_access import mapping
 from applyprune.model.options import Options
 from applyprune.model.plan import Desired
 from applyprune.model.problem import Mark, Problem, ProblemKind
-from applyprune.model.resources import CRD
+from applyprune.model.resources import CRD, Resource, ResourceMap
 from applyprune.planning.annotations import READY_WHEN, orphan_mark
 from applyprune.planning.applyset import PART_OF, SET_ID, ApplySetIdentity
 from applyprune.planning.fields.normalize import manifest_digest, normalize
@@ -27,11 +28,7 @@ from applyprune.planning.schema.server_errors import is_recreation_allowed
 from applyprune.planning.suggest import advice_for_kind
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
-
-    from applyprune.model.identity import GVK
     from applyprune.model.manifest import Manifest
-    from applyprune.model.resources import Resource, ResourceMap
 
 _PLAIN = Options()
 _NAME = ("metadata", "name")

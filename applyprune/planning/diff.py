@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Mapping
+from typing import Any
 
+from applyprune.model.live import LiveObject
 from applyprune.planning.applyset import LAST_APPLIED
 from applyprune.planning.fields.fieldsv1 import leaves, owns
-from applyprune.planning.fields.path import left_out
+from applyprune.planning.fields.path import Path, left_out
 from applyprune.planning.ownership.managed_fields import own_apply_entry
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-
-    from applyprune.model.live import LiveObject
-    from applyprune.planning.fields.path import Path
 
 _BOOKKEEPING = frozenset(
     {"creationTimestamp", "generation", "managedFields", "resourceVersion", "selfLink", "uid"}

@@ -13,25 +13,22 @@ status. What has changed is seen in one of two ways:
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from applyprune.model.events import Drift
+from applyprune.model.identity import Ref
+from applyprune.model.inventory import InventoryEntry
+from applyprune.model.live import LiveObject
+from applyprune.model.plan import Desired
 from applyprune.planning.applyset import yielded_manager
 from applyprune.planning.fields.fieldsv1 import leaves, owns
-from applyprune.planning.fields.path import MISSING, to_pointer, value_at
+from applyprune.planning.fields.path import MISSING, Missing, Path, to_pointer, value_at
 from applyprune.planning.fields.redact import shown
 from applyprune.planning.ownership.managed_fields import own_apply_entry
 from applyprune.planning.ownership.owner import SECRET, same_apply_entry
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from applyprune.model.identity import Ref
-    from applyprune.model.inventory import InventoryEntry
-    from applyprune.model.live import LiveObject
-    from applyprune.model.plan import Desired
-    from applyprune.planning.fields.path import Missing, Path
-
     Writer = Mapping[str, Any]
 
 

@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from applyprune.model.events import Explanation
-from applyprune.model.inventory import Inventory, Ownership
-from applyprune.model.live import Absent, LiveObject, Unknown
-from applyprune.model.plan import Action, ApplyStep, Plan, RemoveStep
+from applyprune.model.identity import GroupKind, Ref
+from applyprune.model.inventory import Inventory, InventoryEntry, Ownership
+from applyprune.model.live import Absent, LiveObject, State, Unknown
+from applyprune.model.plan import Action, ApplyStep, Desired, Plan, RemoveStep
 from applyprune.planning.annotations import orphan_mark
-from applyprune.planning.applyset import PART_OF
+from applyprune.planning.applyset import PART_OF, ApplySetIdentity
 from applyprune.planning.ownership.managed_fields import own_apply_entry
 from applyprune.planning.ownership.owner import fingerprint_of, foreign_owner
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from applyprune.model.identity import GroupKind, Ref
-    from applyprune.model.inventory import InventoryEntry
-    from applyprune.model.live import State
-    from applyprune.model.plan import Desired
-    from applyprune.planning.applyset import ApplySetIdentity
 
 ORPHAN = "applyprune.dev/prune: disabled"
 

@@ -7,26 +7,21 @@ and kinds, because a kind alone may belong to any CRD.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 from applyprune.errors import InputError, raise_all
-from applyprune.model.identity import GroupKind
+from applyprune.model.identity import GroupKind, Ref
 from applyprune.model.inventory import Wave
 from applyprune.model.json_access import mapping
+from applyprune.model.plan import Desired
 from applyprune.model.problem import Mark
 from applyprune.model.resources import CRD, NAMESPACE
 from applyprune.planning.dependencies import DEPENDS_ON, asked_for, brought, needed
 from applyprune.planning.suggest import closest
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
-
-    from applyprune.model.identity import Ref
-    from applyprune.model.plan import Desired
 
 _RBAC = "rbac.authorization.k8s.io"
 _ADMISSION = "admissionregistration.k8s.io"

@@ -2,31 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from applyprune.errors import RunFailed, as_problem
+from applyprune.model.identity import Ref
 from applyprune.model.inventory import Inventory, InventoryEntry, Ownership
 from applyprune.model.live import Absent, LiveObject, Unknown
 from applyprune.model.options import Adopt, Mode, Options
 from applyprune.model.plan import Action, ApplyStep, Desired, Plan, RemoveStep
+from applyprune.model.problem import Problem
 from applyprune.model.resources import CRD
-from applyprune.planning.applyset import PART_OF, SET_ID, SHARD_OF
+from applyprune.planning.applyset import PART_OF, SET_ID, SHARD_OF, ApplySetIdentity
 from applyprune.planning.inventory.selection import chosen
 from applyprune.planning.ownership.managed_fields import foreign_managers
 from applyprune.planning.ownership.owner import Owner, other_set, owner_of, unchanged
 from applyprune.planning.prune.removal import remove_steps
 from applyprune.planning.schema.crd import defined_kinds
-from applyprune.planning.snapshot import is_restored, recorded, recovered_entries, restored_problem
+from applyprune.planning.snapshot import (
+    ClusterSnapshot,
+    is_restored,
+    recorded,
+    recovered_entries,
+    restored_problem,
+)
 from applyprune.planning.summary import of_object
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from applyprune.model.identity import Ref
-    from applyprune.model.problem import Problem
-    from applyprune.planning.applyset import ApplySetIdentity
-    from applyprune.planning.snapshot import ClusterSnapshot
 
 _Step = TypeVar("_Step", ApplyStep, RemoveStep)
 

@@ -7,27 +7,20 @@ adopted object is never deleted unless the user says so. The run that records it
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 from applyprune.errors import InventoryError, PruneRefused, as_problem
 from applyprune.model.display import and_more
-from applyprune.model.inventory import InventoryEntry, Ownership
-from applyprune.model.live import LiveObject
+from applyprune.model.identity import GroupKind, Ref
+from applyprune.model.inventory import Inventory, InventoryEntry, Ownership
+from applyprune.model.live import LiveObject, State
+from applyprune.model.plan import Desired
+from applyprune.model.problem import Problem
+from applyprune.model.resources import Resource
 from applyprune.planning.annotations import orphan_mark
-from applyprune.planning.applyset import PART_OF
+from applyprune.planning.applyset import PART_OF, ApplySetIdentity
 from applyprune.planning.order import wave_of
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-
-    from applyprune.model.identity import GroupKind, Ref
-    from applyprune.model.inventory import Inventory
-    from applyprune.model.live import LiveObject, State
-    from applyprune.model.plan import Desired
-    from applyprune.model.problem import Problem
-    from applyprune.model.resources import Resource
-    from applyprune.planning.applyset import ApplySetIdentity
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from heapq import nsmallest
-from typing import TYPE_CHECKING
 
-from applyprune.errors import ConflictsFound, NotReady, PruneRefused, RunFailed, as_problem
-from applyprune.model.events import Finished, Pending, Waiting
-from applyprune.model.problem import ProblemKind
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from applyprune.errors import ApplypruneError
-    from applyprune.model.events import Outcome
-    from applyprune.model.identity import Ref
-    from applyprune.model.problem import Problem
+from applyprune.errors import (
+    ApplypruneError,
+    ConflictsFound,
+    NotReady,
+    PruneRefused,
+    RunFailed,
+    as_problem,
+)
+from applyprune.model.events import Finished, Outcome, Pending, Waiting
+from applyprune.model.identity import Ref
+from applyprune.model.problem import Problem, ProblemKind
 
 _NAMED = 10
 

@@ -6,9 +6,10 @@ manifests: reading the folder skips it.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from applyprune.errors import InputError
 from applyprune.model.manifest import Origin
@@ -16,9 +17,6 @@ from applyprune.sources.source import shown_path
 from applyprune.sources.yaml.documents import read_documents
 from applyprune.sources.yaml.error import YAMLFault
 from applyprune.sources.yaml.locate import locate
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 FILE = "applyprune.yaml"
 API_VERSION = "applyprune.dev/v1alpha1"

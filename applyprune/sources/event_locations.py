@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from applyprune.errors import ApplypruneError, InputErrors, as_problem
 from applyprune.model.events import (
     ErrorRaised,
+    Event,
     Finished,
     ObjectDone,
     Planned,
@@ -15,13 +16,8 @@ from applyprune.model.events import (
     ReadinessReported,
     WarningRaised,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from applyprune.model.events import Event
-    from applyprune.model.plan import Plan
-    from applyprune.sources.load import Input
+from applyprune.model.plan import Plan
+from applyprune.sources.load import Input
 
 
 def with_excerpt(events: Iterable[Event], given: Input) -> Iterator[Event]:

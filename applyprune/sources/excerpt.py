@@ -9,12 +9,9 @@ from __future__ import annotations
 import re
 import unicodedata
 from bisect import bisect_right
+from collections.abc import Sequence
 from difflib import SequenceMatcher
 from functools import lru_cache
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 _WIDTH = 88
 """The maximum number of characters to show of a long line."""

@@ -10,22 +10,19 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, TypeAlias
+from typing import BinaryIO, TypeAlias
 
 from applyprune.errors import InputError, UsageError
 from applyprune.model.manifest import Origin
+from applyprune.model.problem import Problem
 from applyprune.sources.config_file import is_configuration
 from applyprune.sources.glob import expand, is_pattern
 from applyprune.sources.https import check_url, download, is_url, shown_url
 from applyprune.sources.kustomize import NAMES, Overlay, build, kustomization_in
 from applyprune.sources.source import MAX_BYTES, Source, shown_path, too_much
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from applyprune.model.problem import Problem
 
 SUFFIXES = (".yaml", ".yml", ".json")
 """The suffixes of manifests in a folder; a file that is named explicitly may have any suffix."""

@@ -10,11 +10,8 @@ from __future__ import annotations
 import os
 import re
 import stat
+from collections.abc import Iterator, Sequence
 from fnmatch import translate
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 _MAGIC = re.compile(r"[*?[]")
 _ANY_DEPTH = "**"

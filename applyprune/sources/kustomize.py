@@ -11,6 +11,7 @@ import re
 import shutil
 import signal
 import subprocess
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,8 +24,6 @@ from applyprune.model.problem import Problem, ProblemKind
 from applyprune.sources.source import Source, shown_path, too_much
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     Warn = Callable[[Problem], None]
 
 NAMES = ("kustomization.yaml", "kustomization.yml", "Kustomization")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import gc
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, overload
 
 from applyprune.errors import InputError, raise_all
 from applyprune.model.manifest import Manifest, Origin
-from applyprune.model.problem import Mark
+from applyprune.model.problem import Field, Mark, Problem
 from applyprune.sources.excerpt import document_around, excerpt, lines_of
 from applyprune.sources.files import ignore, read_sources, shown_given
 from applyprune.sources.manifest_reader import StructureFault, read_manifest
@@ -27,9 +27,6 @@ from applyprune.sources.yaml.locate import item_lines, locate
 from applyprune.sources.yaml.parser import Document
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
-    from applyprune.model.problem import Field, Problem
     from applyprune.sources.kustomize import Overlay
     from applyprune.sources.source import Source
 

@@ -8,17 +8,13 @@ its meaning in a URL or in a terminal.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import Any, TypeGuard
 
 from applyprune.model.identity import DNS_LABEL, GVK, is_dns_label
-from applyprune.model.manifest import Manifest
+from applyprune.model.manifest import JSONObject, Manifest, Origin
 from applyprune.sources.yaml.parser import shown
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from applyprune.model.manifest import JSONObject, Origin
 
 # Fields that only `kubectl get -o yaml` writes. The first two are preconditions that a run sets
 # itself: in a file they would make the apply fail as soon as the object changes or is recreated.

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from applyprune.errors import AccessError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
 # As client-go: a projected service account token is rotated long before the old one ends.

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import base64
 import binascii
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import quote, urlsplit
 
 from applyprune.cluster.auth.credentials import (
@@ -26,11 +26,6 @@ from applyprune.cluster.auth.kubeconfig_files import Entry, Kubeconfig, candidat
 from applyprune.cluster.auth.plugins import AuthProvider, ExecPlugin
 from applyprune.errors import AccessError
 from applyprune.http.pool import proxy_for
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from applyprune.cluster.auth.credentials import Credentials
 
 __all__ = ["ClusterAccess", "connect"]
 

@@ -7,6 +7,7 @@ import os
 import queue
 import sys
 import threading
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -17,15 +18,14 @@ from applyprune.cluster.auth.credentials import (
     Issued,
     checked_token,
 )
+from applyprune.cluster.auth.kubeconfig_files import Entry
 from applyprune.cluster.transport.safe_message import safe_text
 from applyprune.errors import AccessError
 from applyprune.model.display import time_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from applyprune.cluster.auth.kubeconfig_files import Entry
 
 # Seconds. There is no limit if the plugin may ask a person (standard output is a terminal).
 PLUGIN_TIMEOUT = 60.0

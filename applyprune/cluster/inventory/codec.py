@@ -10,14 +10,16 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from applyprune._version import __version__
 from applyprune.cluster.inventory.entries import entries_of, typed
-from applyprune.cluster.inventory.packing import Shard, digest_of, unpack
+from applyprune.cluster.inventory.packing import Packed, Shard, digest_of, unpack
 from applyprune.errors import InventoryError, InventoryTooNew
-from applyprune.model.inventory import Inventory, LastRun, LockHolder
+from applyprune.model.identity import Ref
+from applyprune.model.inventory import Inventory, InventoryEntry, LastRun, LockHolder
 from applyprune.planning.applyset import (
     SET_ID,
     SHARD_OF,
@@ -27,13 +29,6 @@ from applyprune.planning.applyset import (
     set_name,
     shard_ref,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from applyprune.cluster.inventory.packing import Packed
-    from applyprune.model.identity import Ref
-    from applyprune.model.inventory import InventoryEntry
 
 SCHEMA = 2
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeVar
 
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import ApplyFingerprint, InventoryEntry, Ownership, Wave
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
 
 T = TypeVar("T")
 

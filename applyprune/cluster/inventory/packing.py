@@ -13,18 +13,14 @@ import binascii
 import gzip
 import hashlib
 import zlib
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from io import BytesIO
-from typing import TYPE_CHECKING
 
 from applyprune.cluster.inventory.entries import lines_of
 from applyprune.errors import InventoryError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from applyprune.model.identity import Ref
-    from applyprune.model.inventory import InventoryEntry
+from applyprune.model.identity import Ref
+from applyprune.model.inventory import InventoryEntry
 
 READABLE = 64 * 1024
 """Bytes of entries that the root stores as text; about 150 objects."""

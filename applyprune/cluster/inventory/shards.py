@@ -9,23 +9,21 @@ changes it.
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from applyprune.cluster.inventory.codec import decode_shard, encode_shard
+from applyprune.cluster.inventory.packing import Shard
 from applyprune.errors import AccessError, AlreadyExists, NotFound, Unavailable
+from applyprune.model.identity import Ref
+from applyprune.model.inventory import Inventory
 from applyprune.model.resources import CONFIG_MAPS
-from applyprune.planning.applyset import SHARD_OF, WANTED, shard_ref
+from applyprune.planning.applyset import SHARD_OF, WANTED, ApplySetIdentity, shard_ref
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
     from applyprune.cluster.client import KubernetesClient
-    from applyprune.cluster.inventory.packing import Shard
-    from applyprune.model.identity import Ref
-    from applyprune.model.inventory import Inventory
     from applyprune.model.live import LiveObject
-    from applyprune.planning.applyset import ApplySetIdentity
 
 _TRIES = 3
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from applyprune.cluster.inventory.codec import Root, decode, encode, entries_in, entries_left
-from applyprune.cluster.inventory.packing import pack
+from applyprune.cluster.inventory.packing import Packed, Shard, pack
 from applyprune.cluster.inventory.shards import Shards
 from applyprune.errors import (
     AccessError,
@@ -22,18 +23,13 @@ from applyprune.errors import (
     Unreachable,
     UsageError,
 )
-from applyprune.model.inventory import Inventory
+from applyprune.model.identity import Ref
+from applyprune.model.inventory import Inventory, InventoryEntry
 from applyprune.model.resources import CONFIG_MAPS
-from applyprune.planning.applyset import SET_ID, applyset_identity, set_name
+from applyprune.planning.applyset import SET_ID, ApplySetIdentity, applyset_identity, set_name
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from applyprune.cluster.client import KubernetesClient
-    from applyprune.cluster.inventory.packing import Packed, Shard
-    from applyprune.model.identity import Ref
-    from applyprune.model.inventory import InventoryEntry
-    from applyprune.planning.applyset import ApplySetIdentity
 
 _TRIES = 5
 # An inventory may be as large as a megabyte.

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import ssl
-from typing import TYPE_CHECKING
 
 from urllib3.exceptions import HTTPError, ProxyError
 
-from applyprune.cluster.transport.message import ClientContext
+from applyprune.cluster.transport.message import ClientContext, Request
 from applyprune.cluster.transport.safe_message import safe_text
 from applyprune.cluster.transport.status_errors import RequestFailure
 from applyprune.errors import Unreachable
 from applyprune.http.pool import causes, describe_error
-
-if TYPE_CHECKING:
-    from applyprune.cluster.transport.message import Request
 
 # TLS alerts with which a server refuses our certificate.
 _CERTIFICATE_ALERTS = (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
@@ -11,8 +12,6 @@ from urllib.parse import quote, urlencode
 from applyprune.errors import Unreachable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from urllib3.response import BaseHTTPResponse
 
 

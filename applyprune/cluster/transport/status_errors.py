@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from applyprune.cluster.transport.message import ClientContext, StatusBody
+from applyprune.cluster.transport.message import ClientContext, RawResponse, Request, StatusBody
 from applyprune.cluster.transport.retry import seconds_to_wait
 from applyprune.cluster.transport.safe_message import safe_text, without_values
 from applyprune.errors import (
@@ -23,9 +22,6 @@ from applyprune.errors import (
     Unavailable,
     Unreachable,
 )
-
-if TYPE_CHECKING:
-    from applyprune.cluster.transport.message import RawResponse, Request
 
 # Patterns are compiled when an error comes: that takes longer than a whole request.
 _DENIED = (

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from urllib3.exceptions import HTTPError
 
 from applyprune.cluster.transport.connection_errors import connection_failure
-from applyprune.cluster.transport.message import ClientContext, RawResponse
+from applyprune.cluster.transport.message import ClientContext, RawResponse, Request
 from applyprune.cluster.transport.status_errors import response_failure
+from applyprune.errors import AccessError
 from applyprune.http.connection import one_try
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from urllib3.connectionpool import HTTPConnectionPool
     from urllib3.response import BaseHTTPResponse
 
-    from applyprune.cluster.transport.message import Request
-    from applyprune.errors import AccessError
 
 # A chunk's declared length is untrusted and would be allocated up front; cap it.
 _MAX_READ = 64 * 1024

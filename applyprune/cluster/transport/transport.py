@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, TypeVar
 
 from urllib3 import HTTPHeaderDict
@@ -33,8 +34,6 @@ from applyprune.errors import ApiError, Unreachable
 from applyprune.http.connection import CONNECT_TIMEOUT, TICK, Stopped, Try, one_try
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from urllib3.response import BaseHTTPResponse
 
     from applyprune.cluster.auth.credentials import Identity

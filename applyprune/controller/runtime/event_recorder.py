@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from applyprune.controller.constants import COMPONENT
+from applyprune.cluster.client import KubernetesClient
+from applyprune.controller.constants import COMPONENT, Reason
 from applyprune.controller.runtime.logging import LOG, fields
 from applyprune.errors import AlreadyExists, ApplypruneError
 from applyprune.model.identity import Ref
+from applyprune.model.live import LiveObject
 from applyprune.model.resources import BUNDLES, EVENTS, NAMESPACES
 from applyprune.planning.fields.normalize import digest
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from applyprune.cluster.client import KubernetesClient
-    from applyprune.controller.constants import Reason
-    from applyprune.model.live import LiveObject
 
 _AGAIN_AFTER = 3600.0
 _MESSAGE = 1000

@@ -5,6 +5,7 @@ The controller impersonates that account, so it can do no more for a tenant than
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -17,14 +18,13 @@ from applyprune.model.identity import Ref
 from applyprune.model.live import deleted_at
 from applyprune.model.problem import ProblemKind
 from applyprune.model.resources import BUNDLES, DEFINITIONS, NAMESPACES, SERVICE_ACCOUNTS
+from applyprune.planning.applyset import ApplySetIdentity
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
     from datetime import datetime
     from pathlib import Path
 
     from applyprune.cluster.auth.kubeconfig import ClusterAccess
-    from applyprune.planning.applyset import ApplySetIdentity
 
 _POOL = 8
 _BUDGET = 10.0

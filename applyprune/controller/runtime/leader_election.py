@@ -9,19 +9,16 @@ the Lease for two thirds of the duration. The lock on each inventory makes a lat
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from applyprune.cluster.client import KubernetesClient
+from applyprune.engine.cancellation import Cancellation
 from applyprune.errors import AlreadyExists, ApplypruneError, Conflict, LeaseLost, NotFound
+from applyprune.model.identity import Ref
 from applyprune.model.resources import LEASES
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from applyprune.cluster.client import KubernetesClient
-    from applyprune.engine.cancellation import Cancellation
-    from applyprune.model.identity import Ref
 
 _TRIES_PER_LEASE = 6
 _OF_LEASE = 2 / 3

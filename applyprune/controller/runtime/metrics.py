@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from threading import Lock
-from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
 
-from applyprune.controller.constants import Reason
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from applyprune.controller.constants import Key
-    from applyprune.controller.runtime.workqueue import WorkQueue
-    from applyprune.controller.status import ReconcileResult
+from applyprune.controller.constants import Key, Reason
+from applyprune.controller.runtime.workqueue import WorkQueue
+from applyprune.controller.status import ReconcileResult
 
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 CODES = ("2xx", "3xx", "4xx", "5xx", "none")

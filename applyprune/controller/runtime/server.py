@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from threading import Thread
 from typing import TYPE_CHECKING
@@ -11,13 +12,12 @@ from wsgiref.simple_server import WSGIRequestHandler
 from prometheus_client import make_wsgi_app
 from prometheus_client.exposition import ThreadingWSGIServer
 
+from applyprune.controller.runtime.metrics import Metrics
 from applyprune.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
-    from applyprune.controller.runtime.metrics import Metrics
 
 _TIMEOUT = 5.0
 

@@ -6,27 +6,24 @@ the last reconcile has already read are ignored.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from queue import SimpleQueue
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from applyprune.controller.constants import APPROVE, RECONCILE_NOW
+from applyprune.controller.constants import APPROVE, RECONCILE_NOW, Key
+from applyprune.controller.runtime.impersonation import ServiceAccountClient
 from applyprune.controller.runtime.logging import LOG, fields
+from applyprune.controller.runtime.workqueue import WorkQueue
 from applyprune.engine.informer import Change, Informer, Listed, Upserted, WatchFailed, WatchScope
 from applyprune.errors import Forbidden
-from applyprune.model.resources import BUNDLES
+from applyprune.model.identity import Ref
+from applyprune.model.live import LiveObject
+from applyprune.model.resources import BUNDLES, Resource
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-
-    from applyprune.controller.constants import Key
-    from applyprune.controller.runtime.impersonation import ServiceAccountClient
-    from applyprune.controller.runtime.workqueue import WorkQueue
     from applyprune.engine.ports import Cluster
-    from applyprune.model.identity import Ref
-    from applyprune.model.live import LiveObject
-    from applyprune.model.resources import Resource
 
 MOST_WATCHES = 500
 """How many objects of sources are watched; beyond that, only the interval triggers."""

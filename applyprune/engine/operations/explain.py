@@ -2,31 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from applyprune.engine.cancellation import Cancellation
 from applyprune.engine.context import WorkerPool
 from applyprune.engine.preflight import no_such_set
 from applyprune.engine.snapshot_reader import SnapshotReader
 from applyprune.errors import ApplypruneError, UsageError
 from applyprune.model.events import Event, WarningRaised
 from applyprune.model.identity import Ref
-from applyprune.model.live import LiveObject
+from applyprune.model.live import LiveObject, State
+from applyprune.model.manifest import Manifest
 from applyprune.model.options import Mode, Options, PruneOptions
-from applyprune.model.resources import CONFIG_MAPS
-from applyprune.planning.applyset import PART_OF, SET_ID, set_name
+from applyprune.model.resources import CONFIG_MAPS, Resource, ResourceMap
+from applyprune.planning.applyset import PART_OF, SET_ID, ApplySetIdentity, set_name
 from applyprune.planning.desired import resolve
 from applyprune.planning.explain import ExplainInput, explained
 from applyprune.planning.plan import make_plan
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from applyprune.engine.cancellation import Cancellation
     from applyprune.engine.ports import Cluster, Readable
-    from applyprune.model.live import State
-    from applyprune.model.manifest import Manifest
-    from applyprune.model.resources import Resource, ResourceMap
-    from applyprune.planning.applyset import ApplySetIdentity
 
 
 def explain(

@@ -6,6 +6,7 @@ its label changes; the source lists it until after that.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -27,22 +28,20 @@ from applyprune.errors import (
     as_problem,
 )
 from applyprune.model.events import Event, ObjectDone, Outcome, Phase, Started
+from applyprune.model.identity import Ref
+from applyprune.model.inventory import Inventory, InventoryEntry
+from applyprune.model.live import LiveObject, State
 from applyprune.model.options import DryRun, Mode, Options
+from applyprune.model.problem import Problem
+from applyprune.model.resources import Resource
+from applyprune.planning.applyset import ApplySetIdentity
 from applyprune.planning.inventory.move import Move, MoveStep, move_step
 from applyprune.planning.inventory.selection import chosen
 from applyprune.planning.ownership.managed_fields import mark_patch, own_apply_entry
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
-
     from applyprune.engine.cancellation import Cancellation
     from applyprune.engine.ports import Cluster, Store
-    from applyprune.model.identity import Ref
-    from applyprune.model.inventory import Inventory, InventoryEntry
-    from applyprune.model.live import LiveObject, State
-    from applyprune.model.problem import Problem
-    from applyprune.model.resources import Resource
-    from applyprune.planning.applyset import ApplySetIdentity
 
 _TRIES = 8
 _MOVED = "inventory move"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -11,13 +12,11 @@ from applyprune.engine.preflight import no_such_set
 from applyprune.errors import UsageError
 from applyprune.model.events import Event, ObjectDone, Outcome, Started
 from applyprune.model.options import DryRun, Mode, Options
+from applyprune.planning.applyset import ApplySetIdentity
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from applyprune.engine.cancellation import Cancellation
     from applyprune.engine.ports import Store
-    from applyprune.planning.applyset import ApplySetIdentity
 
 
 def release(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -12,19 +13,16 @@ from applyprune.engine.preflight import no_such_set
 from applyprune.engine.snapshot_reader import SnapshotReader
 from applyprune.errors import ApplypruneError, InventoryError, as_problem
 from applyprune.model.events import Event, MismatchFound, ObjectDone, Outcome, Started
-from applyprune.model.inventory import MismatchType, Repair
+from applyprune.model.inventory import Inventory, Mismatch, MismatchType, Ownership, Repair
 from applyprune.model.options import DryRun, Mode, Options
+from applyprune.model.problem import Problem
+from applyprune.planning.applyset import ApplySetIdentity
 from applyprune.planning.inventory.check import check, repaired
 from applyprune.planning.ownership.managed_fields import mark_patch, own_apply_entry
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from applyprune.engine.cancellation import Cancellation
     from applyprune.engine.ports import Cluster, DamagedStore
-    from applyprune.model.inventory import Inventory, Mismatch, Ownership
-    from applyprune.model.problem import Problem
-    from applyprune.planning.applyset import ApplySetIdentity
 
 
 def repair(

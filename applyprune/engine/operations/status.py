@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from applyprune.engine.context import WorkerPool
 from applyprune.engine.informer import (
+    Change,
     Informer,
     Listed,
     Upserted,
@@ -29,9 +31,12 @@ from applyprune.model.events import (
     Status,
     WarningRaised,
 )
-from applyprune.model.live import Absent, Unknown
+from applyprune.model.identity import Ref
+from applyprune.model.inventory import Inventory
+from applyprune.model.live import Absent, State, Unknown
+from applyprune.model.options import StatusOptions
 from applyprune.model.resources import CONFIG_MAPS
-from applyprune.planning.applyset import PART_OF, SET_ID
+from applyprune.planning.applyset import PART_OF, SET_ID, ApplySetIdentity
 from applyprune.planning.readiness.object_status import (
     is_waited_for,
     object_status,
@@ -42,16 +47,8 @@ from applyprune.planning.readiness.object_status import (
 from applyprune.planning.snapshot import ClusterSnapshot, is_restored, restored_problem
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from applyprune.engine.cancellation import Cancellation
-    from applyprune.engine.informer import Change
     from applyprune.engine.ports import Cluster, Readable
-    from applyprune.model.identity import Ref
-    from applyprune.model.inventory import Inventory
-    from applyprune.model.live import State
-    from applyprune.model.options import StatusOptions
-    from applyprune.planning.applyset import ApplySetIdentity
 
 _TURN = 0.5
 _DRIFTED = 1

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import time
 import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from applyprune.engine.context import RunContext
 from applyprune.engine.inventory_lock import WRITE_MARGIN
-from applyprune.engine.steps.dry_run import FIELDS_TRANSFERRED
+from applyprune.engine.steps.dry_run import FIELDS_TRANSFERRED, ServerDryRun
 from applyprune.engine.steps.failures import apply_problem, created_by_others
 from applyprune.engine.steps.field_transfer import FieldReleaser, has_other_label, take_over
-from applyprune.engine.steps.wait import ReadinessWaiter
+from applyprune.engine.steps.recreate import Recreator
+from applyprune.engine.steps.wait import ReadinessRules, ReadinessWaiter
 from applyprune.engine.steps.wait_crds import CrdWaiter
 from applyprune.errors import (
     ApplypruneError,
@@ -26,27 +29,18 @@ from applyprune.errors import (
     as_problem,
 )
 from applyprune.model.events import Event, ObjectDone, Outcome
+from applyprune.model.identity import GroupKind, Ref
+from applyprune.model.inventory import InventoryEntry, Wave
+from applyprune.model.live import LiveObject
 from applyprune.model.options import DryRun
-from applyprune.model.plan import Action, ApplyStep, OnConflict
+from applyprune.model.plan import Action, ApplyStep, Desired, OnConflict
+from applyprune.model.problem import Problem
 from applyprune.model.resources import CRD, NAMESPACE
 from applyprune.planning.applyset import WANTED
 from applyprune.planning.fields.normalize import sent
 from applyprune.planning.ownership.conflicts import forces, managers, settled_first, skips
 from applyprune.planning.ownership.owner import Owner, fingerprint_of, owner_of, values_match
 from applyprune.planning.schema.crd import defined_kinds
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-    from applyprune.engine.context import RunContext
-    from applyprune.engine.steps.dry_run import ServerDryRun
-    from applyprune.engine.steps.recreate import Recreator
-    from applyprune.engine.steps.wait import ReadinessRules
-    from applyprune.model.identity import GroupKind, Ref
-    from applyprune.model.inventory import InventoryEntry, Wave
-    from applyprune.model.live import LiveObject
-    from applyprune.model.plan import Desired
-    from applyprune.model.problem import Problem
 
 _SERVED_SOON = 10.0
 _POLL = 0.1

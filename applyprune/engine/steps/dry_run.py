@@ -8,9 +8,11 @@ check takes its place, and the diff says what was not checked.
 from __future__ import annotations
 
 import secrets
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from applyprune.engine.context import RunContext
 from applyprune.errors import (
     AlreadyExists,
     ApplypruneError,
@@ -22,12 +24,16 @@ from applyprune.errors import (
     RunFailed,
 )
 from applyprune.model.display import and_more
-from applyprune.model.events import ObjectDiff, Outcome
-from applyprune.model.plan import Action
-from applyprune.model.resources import CRD, NAMESPACE
+from applyprune.model.events import Drift, ObjectDiff, Outcome
+from applyprune.model.identity import GVK, Ref
+from applyprune.model.inventory import InventoryEntry
+from applyprune.model.live import LiveObject
+from applyprune.model.plan import Action, ApplyStep, Desired, RemoveStep
+from applyprune.model.resources import CRD, NAMESPACE, Resource
+from applyprune.planning.applyset import ApplySetIdentity
 from applyprune.planning.diff import dropped, overlaid, renamed, substance, without
 from applyprune.planning.drift import drifted_from_manifest, manifest_drift
-from applyprune.planning.fields.ignore_rule import ignored_paths, parse_rule
+from applyprune.planning.fields.ignore_rule import IgnoreRule, ignored_paths, parse_rule
 from applyprune.planning.fields.normalize import sent
 from applyprune.planning.fields.path import from_pointer, is_under, left_out
 from applyprune.planning.fields.redact import masked
@@ -37,19 +43,9 @@ from applyprune.planning.schema.crd import defined_resources, schema_of
 from applyprune.planning.schema.structural import validate
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
     from typing import Any
 
-    from applyprune.engine.context import RunContext
     from applyprune.engine.ports import Cluster
-    from applyprune.model.events import Drift
-    from applyprune.model.identity import GVK, Ref
-    from applyprune.model.inventory import InventoryEntry
-    from applyprune.model.live import LiveObject
-    from applyprune.model.plan import ApplyStep, Desired, RemoveStep
-    from applyprune.model.resources import Resource
-    from applyprune.planning.applyset import ApplySetIdentity
-    from applyprune.planning.fields.ignore_rule import IgnoreRule
 
 NOT_CHECKED = "not checked by the server: its namespace or kind does not exist yet"
 FIELDS_TRANSFERRED = "not fully checked by the server: some fields must be transferred first"

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from applyprune.engine.context import WorkerPool
 from applyprune.engine.listing import ContentCounter, list_kinds
 from applyprune.errors import ApplypruneError, Conflict, Invalid, NotServed, RunFailed, as_problem
 from applyprune.model.display import and_more
-from applyprune.model.problem import Mark
+from applyprune.model.identity import Ref
+from applyprune.model.live import LiveObject
+from applyprune.model.plan import Desired
+from applyprune.model.problem import ManagerConflict, Mark, Problem
 from applyprune.model.resources import (
     AUTOSCALERS,
     CRD,
@@ -32,15 +37,9 @@ from applyprune.planning.snapshot import CascadeContents
 from applyprune.planning.suggest import did_you_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
     from typing import Any
 
-    from applyprune.engine.context import WorkerPool
     from applyprune.engine.ports import Cluster
-    from applyprune.model.identity import Ref
-    from applyprune.model.live import LiveObject
-    from applyprune.model.plan import Desired
-    from applyprune.model.problem import ManagerConflict, Problem
 
 _NAMED = 5
 _NO_HOME = 'namespaces "{}" not found'

@@ -9,7 +9,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from applyprune.errors import ApplypruneError, Conflict, RunFailed
-from applyprune.planning.applyset import PART_OF
+from applyprune.model.live import LiveObject
+from applyprune.model.plan import ApplyStep, Desired
+from applyprune.model.resources import Resource
+from applyprune.planning.applyset import PART_OF, ApplySetIdentity
 from applyprune.planning.fields.normalize import sent
 from applyprune.planning.ownership.ignored_fields import (
     kept,
@@ -29,10 +32,6 @@ from applyprune.planning.ownership.managed_fields import (
 
 if TYPE_CHECKING:
     from applyprune.engine.ports import Cluster
-    from applyprune.model.live import LiveObject
-    from applyprune.model.plan import ApplyStep, Desired
-    from applyprune.model.resources import Resource
-    from applyprune.planning.applyset import ApplySetIdentity
 
 _TRIES = 8
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
+from applyprune.engine.context import RunContext
 from applyprune.engine.inventory_lock import DELETE_TIMEOUT, WRITE_MARGIN
 from applyprune.engine.listing import ContentCounter
 from applyprune.engine.snapshot_reader import SnapshotReader
+from applyprune.engine.steps.dry_run import ServerDryRun
 from applyprune.engine.steps.failures import stuck_deletions
 from applyprune.engine.steps.wait_deleted import DeletedObject, DeletionWait, Gone
 from applyprune.errors import (
@@ -25,24 +27,16 @@ from applyprune.errors import (
 )
 from applyprune.model.display import and_more
 from applyprune.model.events import Event, ObjectDone, Outcome
-from applyprune.model.live import Absent, LiveObject
+from applyprune.model.identity import Ref
+from applyprune.model.live import Absent, LiveObject, State
 from applyprune.model.options import DryRun, Mode
 from applyprune.model.plan import Action, RemoveStep
+from applyprune.model.problem import Problem
 from applyprune.model.resources import CRD, NAMESPACE
 from applyprune.planning.ownership.managed_fields import orphan_patch
 from applyprune.planning.prune.cascade import cascade_of
 from applyprune.planning.prune.removal import remove_step
-from applyprune.planning.snapshot import CascadeContents
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from applyprune.engine.context import RunContext
-    from applyprune.engine.steps.dry_run import ServerDryRun
-    from applyprune.model.identity import Ref
-    from applyprune.model.live import State
-    from applyprune.model.problem import Problem
-    from applyprune.planning.snapshot import ClusterSnapshot
+from applyprune.planning.snapshot import CascadeContents, ClusterSnapshot
 
 _SHOWN = 3
 _TRIES = 8

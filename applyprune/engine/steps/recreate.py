@@ -9,21 +9,17 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
+from applyprune.engine.context import RunContext
 from applyprune.engine.inventory_lock import DELETE_TIMEOUT
 from applyprune.engine.steps.dry_run import random_name, try_create
 from applyprune.engine.steps.failures import created_by_others
 from applyprune.engine.steps.wait_deleted import DeletedObject, DeletionWait, Gone
 from applyprune.errors import ApplypruneError, Invalid, NotFound, NotReady
 from applyprune.model.inventory import Ownership
-from applyprune.model.live import Absent
+from applyprune.model.live import Absent, LiveObject, State
+from applyprune.model.plan import ApplyStep, Desired
 from applyprune.planning.schema.server_errors import explained, is_worth_a_trial, why_not
-
-if TYPE_CHECKING:
-    from applyprune.engine.context import RunContext
-    from applyprune.model.live import LiveObject, State
-    from applyprune.model.plan import ApplyStep, Desired
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,22 +8,18 @@ if the wait takes long, to find out why.
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
+from applyprune.engine.context import RunContext
 from applyprune.errors import ApplypruneError, NotReady, as_problem
 from applyprune.model.events import Event, WarningRaised
+from applyprune.model.identity import Ref
+from applyprune.model.plan import Desired
+from applyprune.model.problem import Problem
 from applyprune.model.resources import DEFINITIONS
 from applyprune.planning.schema.crd import defined_resources, refused_names
 from applyprune.planning.summary import waiting
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from applyprune.engine.context import RunContext
-    from applyprune.model.identity import Ref
-    from applyprune.model.plan import Desired
-    from applyprune.model.problem import Problem
 
 _FIRST_PAUSE = 0.02
 _LONGEST_PAUSE = 1.0

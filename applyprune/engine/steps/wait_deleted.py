@@ -6,20 +6,15 @@ An object is known by its UID: another one may have taken its name in the meanti
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
+from applyprune.engine.cancellation import Cancellation
+from applyprune.model.events import Waiting
+from applyprune.model.identity import Ref
 from applyprune.model.live import Absent, LiveObject, State
+from applyprune.model.resources import Resource
 from applyprune.planning.summary import waiting
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from applyprune.engine.cancellation import Cancellation
-    from applyprune.model.events import Waiting
-    from applyprune.model.identity import Ref
-    from applyprune.model.resources import Resource
 
 _FIRST_PAUSE = 0.05
 _LONGEST_PAUSE = 2.0

@@ -16,6 +16,7 @@ from applyprune.model.events import (
     ApplySetListed,
     EntryListed,
     ErrorRaised,
+    Event,
     Explanation,
     Finished,
     MismatchFound,
@@ -28,18 +29,16 @@ from applyprune.model.events import (
     VersionReport,
     WarningRaised,
 )
+from applyprune.model.manifest import Origin
 from applyprune.model.options import DryRun
+from applyprune.model.problem import Problem
 from applyprune.output.collector import UNREADY, RunReport
 from applyprune.output.formats.markdown import conclusion, page
-from applyprune.output.printers import RepositoryPaths
+from applyprune.output.printers import OutputTarget, RepositoryPaths
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from applyprune.model.events import Event
-    from applyprune.model.manifest import Origin
-    from applyprune.model.problem import Problem
-    from applyprune.output.printers import OutputTarget
 
 ROOM = 1024 * 1024
 """The largest summary that GitHub accepts, in bytes; it drops a larger one."""

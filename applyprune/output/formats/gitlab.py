@@ -13,12 +13,13 @@ no line number, so that a manifest that has moved by a line keeps its findings.
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from applyprune.model.display import shown
 from applyprune.model.events import (
     ApplySetListed,
     ErrorRaised,
+    Event,
     Finished,
     MismatchFound,
     ObjectDiff,
@@ -29,15 +30,11 @@ from applyprune.model.events import (
     ReadinessReported,
     WarningRaised,
 )
+from applyprune.model.manifest import Origin
+from applyprune.model.problem import Problem
 from applyprune.output.collector import UNREADY
 from applyprune.output.formats.json import to_json
-from applyprune.output.printers import RepositoryPaths
-
-if TYPE_CHECKING:
-    from applyprune.model.events import Event
-    from applyprune.model.manifest import Origin
-    from applyprune.model.problem import Problem
-    from applyprune.output.printers import OutputTarget
+from applyprune.output.printers import OutputTarget, RepositoryPaths
 
 _NO_FILE = "."
 _FAILURES = frozenset({"blocker", "critical", "major"})

@@ -13,26 +13,19 @@ A diff has two more forms for programs: an RFC 6902 patch, and a list of changes
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from enum import StrEnum
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from applyprune._version import __version__
-from applyprune.model.events import ObjectDiff, Outcome
+from applyprune.model.events import Event, ObjectDiff, Outcome
 from applyprune.model.manifest import Origin
-from applyprune.model.plan import ApplyStep, Plan
-from applyprune.output.collector import RunReport
+from applyprune.model.plan import ApplyStep, Plan, RemoveStep
+from applyprune.output.collector import ObjectReport, RunReport
+from applyprune.output.printers import OutputTarget
 from applyprune.output.wire_names import EVENT_NAMES, KEYS
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from applyprune.model.events import Event
-    from applyprune.model.plan import RemoveStep
-    from applyprune.output.collector import ObjectReport
-    from applyprune.output.printers import OutputTarget
 
 
 class JsonLinesPrinter:

@@ -9,20 +9,15 @@ them. Warnings go to ``system-err``.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
 from applyprune.model.display import shown
-from applyprune.model.events import Outcome
-from applyprune.output.collector import RunReport
-
-if TYPE_CHECKING:
-    from applyprune.model.events import Event
-    from applyprune.model.identity import Ref
-    from applyprune.model.inventory import Mismatch
-    from applyprune.model.problem import Problem
-    from applyprune.output.collector import ObjectReport
-    from applyprune.output.printers import OutputTarget
+from applyprune.model.events import Event, Outcome
+from applyprune.model.identity import Ref
+from applyprune.model.inventory import Mismatch
+from applyprune.model.problem import Problem
+from applyprune.output.collector import ObjectReport, RunReport
+from applyprune.output.printers import OutputTarget
 
 _PROGRAM = "applyprune"
 

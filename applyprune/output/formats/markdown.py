@@ -9,20 +9,15 @@ from __future__ import annotations
 
 import html
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
 
 from applyprune.model.display import shown, visible
-from applyprune.model.events import Outcome
+from applyprune.model.events import ApplySetListed, ObjectDiff, ObjectStatus, Outcome
+from applyprune.model.inventory import Mismatch
 from applyprune.model.options import DryRun
+from applyprune.model.problem import Problem
+from applyprune.output.collector import ObjectReport, RunReport
 from applyprune.output.text.diff import unified
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from applyprune.model.events import ApplySetListed, ObjectDiff, ObjectStatus
-    from applyprune.model.inventory import Mismatch
-    from applyprune.model.problem import Problem
-    from applyprune.output.collector import ObjectReport, RunReport
 
 ROWS = 200
 """The largest number of objects, and of problems, that the page shows."""

@@ -8,12 +8,11 @@ the ConfigMap of its inventory. As with kubectl there is no namespace.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from applyprune.model.display import visible
 from applyprune.model.events import (
     ApplySetListed,
     EntryListed,
+    Event,
     Explanation,
     MismatchFound,
     ObjectDiff,
@@ -21,12 +20,9 @@ from applyprune.model.events import (
     ObjectStatus,
     Outcome,
 )
+from applyprune.model.identity import Ref
+from applyprune.output.printers import OutputTarget
 from applyprune.planning.applyset import ApplySetIdentity
-
-if TYPE_CHECKING:
-    from applyprune.model.events import Event
-    from applyprune.model.identity import Ref
-    from applyprune.output.printers import OutputTarget
 
 _OMITTED = frozenset({Outcome.FAILED, Outcome.SKIPPED, Outcome.NOT_PRUNED})
 

@@ -12,11 +12,10 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from applyprune.model.events import Finished
+from applyprune.model.events import Event, Finished
 from applyprune.output.terminal.progress import INTERRUPTED, Progress
 
 if TYPE_CHECKING:
-    from applyprune.model.events import Event
     from applyprune.output.terminal.terminal import Terminal
 
 FRAME = 0.1

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from applyprune.model.events import (
+    Event,
     InventoryWritten,
     ObjectDone,
     Planned,
@@ -13,14 +15,10 @@ from applyprune.model.events import (
     Started,
     Waiting,
 )
-from applyprune.model.identity import called
+from applyprune.model.identity import Ref, called
 from applyprune.model.options import DryRun, Mode
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from applyprune.model.events import Event
-    from applyprune.model.identity import Ref
     from applyprune.model.inventory import Wave
     from applyprune.model.plan import Plan
 

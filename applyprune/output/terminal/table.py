@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
+from applyprune.model.events import EntryListed
 from applyprune.output.terminal.style import cells
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from applyprune.model.events import EntryListed
 
 _GAP = "   "
 _NARROW = 24

@@ -14,13 +14,13 @@ import os
 import sys
 import threading
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from applyprune.output.terminal.style import cut, rendered
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
     from typing import TextIO
 
 _ERASE = "\r\x1b[J"

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from difflib import unified_diff
-from typing import TYPE_CHECKING
 
 from applyprune.model.events import (
+    Drift,
     ErrorRaised,
     Event,
     Finished,
@@ -14,14 +15,9 @@ from applyprune.model.events import (
     Outcome,
     Started,
 )
+from applyprune.output.printers import OutputTarget
 from applyprune.output.terminal.style import Colour, styled
 from applyprune.output.text.printer import TextPrinter
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from applyprune.model.events import Drift, ObjectDiff
-    from applyprune.output.printers import OutputTarget
 
 _COLOURS = {"+": Colour.GREEN, "-": Colour.RED, "@": Colour.CYAN}
 _SUMMARY = {

@@ -6,7 +6,7 @@ large set are only counted, because they would hide the changes.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
 
 from applyprune.model.display import and_more
 from applyprune.model.events import (
@@ -27,19 +27,14 @@ from applyprune.model.events import (
     VersionReport,
     WarningRaised,
 )
-from applyprune.model.identity import called
+from applyprune.model.identity import Ref, called
 from applyprune.model.options import DryRun, Mode
+from applyprune.model.problem import Problem
+from applyprune.output.printers import OutputTarget
 from applyprune.output.terminal.style import Colour, styled
 from applyprune.output.terminal.table import entry_table
 from applyprune.output.text.problem_text import problem_text
 from applyprune.output.text.status import InspectionPrinter
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from applyprune.model.identity import Ref
-    from applyprune.model.problem import Problem
-    from applyprune.output.printers import OutputTarget
 
 _COLOURS = {
     Outcome.CREATED: Colour.GREEN,

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from applyprune.model.display import age, age_of
 from applyprune.model.events import ApplySetListed, Explanation, ObjectStatus, Status, VersionReport
+from applyprune.model.identity import Ref
+from applyprune.model.inventory import LastRun
+from applyprune.output.printers import OutputTarget
 from applyprune.output.terminal.table import table
 from applyprune.output.text.problem_text import problem_text
 from applyprune.output.text.version import version_line
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from applyprune.model.identity import Ref
-    from applyprune.model.inventory import LastRun
-    from applyprune.output.printers import OutputTarget
 
 InspectionEvent: TypeAlias = ObjectStatus | ApplySetListed | Explanation | VersionReport
 

@@ -7,14 +7,12 @@ two states of an object differ only where the states differ.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping, Sequence
 from io import StringIO
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ruamel.yaml import YAML
 from ruamel.yaml.representer import SafeRepresenter
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
 
 _FIRST = {"apiVersion": 0, "kind": 1, "metadata": 2}
 _FIRST_OF_METADATA = {"name": 0, "namespace": 1}

@@ -7,14 +7,10 @@ parent itself. A name with nothing below it is owned as a whole.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping
+from typing import Any
 
-from applyprune.planning.fields.path import ListItem, Path, SetMember, item
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from applyprune.planning.fields.path import Step
+from applyprune.planning.fields.path import ListItem, Path, SetMember, Step, item
 
 
 def leaves(fields: Mapping[str, Any], above: Path = ()) -> Iterator[Path]:

@@ -7,18 +7,13 @@ annotation ``applyprune.dev/ignore-fields``, whose rules are only for the object
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING
 
 from applyprune.errors import UsageError
-from applyprune.planning.fields.path import from_pointer
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from applyprune.model.identity import GroupKind, Ref
-    from applyprune.planning.fields.path import Path
+from applyprune.model.identity import GroupKind, Ref
+from applyprune.planning.fields.path import Path, from_pointer
 
 _ALL = "*"
 # Up to a comma or a space outside of brackets; an unclosed bracket is an error in the pointer.

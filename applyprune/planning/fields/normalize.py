@@ -8,16 +8,15 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from applyprune.model.plan import Desired
 from applyprune.planning.applyset import LAST_APPLIED, PART_OF
 from applyprune.planning.fields.path import from_pointer, left_out
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from applyprune.model.manifest import JSONObject
-    from applyprune.model.plan import Desired
 
 
 def normalize(body: Mapping[str, Any], *, namespace: str, set_id: str) -> JSONObject:

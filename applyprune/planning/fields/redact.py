@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import base64
 import json
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeAlias
 
 from applyprune.model.json_access import mapping
 from applyprune.planning.fields.normalize import SECRET_PARTS, is_secret
 from applyprune.planning.fields.path import MISSING
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
 
 HIDDEN = "(secret)"
 """The text that replaces any field of a Secret in a message."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
+from applyprune.model.identity import Ref
 from applyprune.model.inventory import (
     Inventory,
     InventoryEntry,
@@ -14,17 +15,10 @@ from applyprune.model.inventory import (
     Repair,
 )
 from applyprune.model.live import Absent, LiveObject, Unknown
-from applyprune.planning.applyset import MANAGERS, PART_OF
+from applyprune.planning.applyset import MANAGERS, PART_OF, ApplySetIdentity
 from applyprune.planning.ownership.managed_fields import own_apply_entry
 from applyprune.planning.ownership.owner import Owner, owner_of
-from applyprune.planning.snapshot import is_restored, recovered_entries
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from applyprune.model.identity import Ref
-    from applyprune.planning.applyset import ApplySetIdentity
-    from applyprune.planning.snapshot import ClusterSnapshot
+from applyprune.planning.snapshot import ClusterSnapshot, is_restored, recovered_entries
 
 
 def check(

@@ -9,19 +9,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
 from applyprune.errors import RunFailed, as_problem
-from applyprune.model.live import Absent, LiveObject, Unknown
-from applyprune.planning.applyset import PART_OF
+from applyprune.model.inventory import InventoryEntry
+from applyprune.model.live import Absent, LiveObject, State, Unknown
+from applyprune.model.problem import Problem
+from applyprune.model.resources import Resource
+from applyprune.planning.applyset import PART_OF, ApplySetIdentity
 from applyprune.planning.ownership.owner import Owner, owner_of
-
-if TYPE_CHECKING:
-    from applyprune.model.inventory import InventoryEntry
-    from applyprune.model.live import State
-    from applyprune.model.problem import Problem
-    from applyprune.model.resources import Resource
-    from applyprune.planning.applyset import ApplySetIdentity
 
 
 class Move(StrEnum):

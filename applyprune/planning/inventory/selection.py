@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from applyprune.model.identity import Ref
+from applyprune.model.inventory import InventoryEntry
 from applyprune.model.problem import Problem, ProblemKind
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
-
-    from applyprune.model.identity import Ref
-    from applyprune.model.inventory import InventoryEntry
     from applyprune.model.label_selector import Selector
 
 

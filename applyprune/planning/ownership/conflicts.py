@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from applyprune.errors import Conflict
+from applyprune.errors import ApplypruneError, Conflict
 from applyprune.model.display import age, and_more, seconds_since
+from applyprune.model.identity import Ref
 from applyprune.model.json_access import mapping
-from applyprune.model.options import Adopt
-from applyprune.model.plan import OnConflict
+from applyprune.model.live import LiveObject
+from applyprune.model.options import Adopt, Options
+from applyprune.model.plan import ApplyStep, Desired, OnConflict
 from applyprune.model.problem import ContestedField, ManagerConflict
-from applyprune.planning.applyset import MANAGERS, PART_OF
+from applyprune.planning.applyset import MANAGERS, PART_OF, ApplySetIdentity
 from applyprune.planning.fields.normalize import is_secret
 from applyprune.planning.fields.path import from_server, to_pointer, value_at
 from applyprune.planning.fields.redact import shown
@@ -21,15 +24,8 @@ from applyprune.planning.ownership.ignored_fields import CONFLICTS, IGNORED
 from applyprune.planning.ownership.managed_fields import set_manager
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
     from datetime import datetime
 
-    from applyprune.errors import ApplypruneError
-    from applyprune.model.identity import Ref
-    from applyprune.model.live import LiveObject
-    from applyprune.model.options import Options
-    from applyprune.model.plan import ApplyStep, Desired
-    from applyprune.planning.applyset import ApplySetIdentity
 
 # The wording of apimachinery's managedfields/internal/conflict.go; an Update names its version.
 _CAUSE = re.compile(

@@ -8,17 +8,19 @@ field again. Each of these steps is a patch of managedFields, which changes no v
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from applyprune.errors import InputError, RunFailed
 from applyprune.model.json_access import mapping
-from applyprune.model.plan import OnConflict
-from applyprune.planning.applyset import PART_OF
+from applyprune.model.plan import Desired, OnConflict
+from applyprune.planning.applyset import PART_OF, ApplySetIdentity
 from applyprune.planning.fields.fieldsv1 import is_split, leaves, owns, whole_above
 from applyprune.planning.fields.ignore_rule import IgnoreRule, split_pointers
 from applyprune.planning.fields.path import (
     MISSING,
+    Path,
     from_pointer,
     is_under,
     put,
@@ -28,13 +30,8 @@ from applyprune.planning.fields.path import (
 from applyprune.planning.ownership.managed_fields import own_apply_entry
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
     from applyprune.model.live import LiveObject
     from applyprune.model.manifest import Origin
-    from applyprune.model.plan import Desired
-    from applyprune.planning.applyset import ApplySetIdentity
-    from applyprune.planning.fields.path import Path
 
 CONFLICTS = "applyprune.dev/conflicts"
 IGNORED = "applyprune.dev/ignore-fields"

@@ -14,16 +14,14 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from applyprune.model.inventory import ApplyFingerprint
-from applyprune.planning.applyset import PART_OF, set_of
+from applyprune.model.inventory import ApplyFingerprint, InventoryEntry
+from applyprune.model.plan import Desired
+from applyprune.planning.applyset import PART_OF, ApplySetIdentity, set_of
 from applyprune.planning.fields.normalize import digest, sent
 from applyprune.planning.ownership.managed_fields import own_apply_entry
 
 if TYPE_CHECKING:
-    from applyprune.model.inventory import InventoryEntry
     from applyprune.model.live import LiveObject
-    from applyprune.model.plan import Desired
-    from applyprune.planning.applyset import ApplySetIdentity
 
 
 class Owner(StrEnum):

@@ -6,20 +6,16 @@ this prune does not delete itself forbid the delete, unless the user allows exac
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from applyprune.errors import PruneRefused, as_problem
 from applyprune.model.display import and_more
 from applyprune.model.identity import GroupKind, Ref
+from applyprune.model.live import LiveObject
+from applyprune.model.options import Options
+from applyprune.model.problem import Problem
 from applyprune.planning.snapshot import CascadeContents
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-
-    from applyprune.model.live import LiveObject
-    from applyprune.model.options import Options
-    from applyprune.model.problem import Problem
 
 _SHOWN = 5
 # Objects that the system creates in every namespace, or that are useless without their subject.

@@ -6,18 +6,15 @@ Nothing here decides to remove a finalizer: its owner still has work to do.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
 
 from applyprune.model.display import and_more
+from applyprune.model.identity import Ref
 from applyprune.model.json_access import mapping
+from applyprune.model.live import LiveObject
 from applyprune.model.resources import DAEMON_SETS, DEPLOYMENTS, NAMESPACE, STATEFUL_SETS
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
-
-    from applyprune.model.identity import Ref
-    from applyprune.model.live import LiveObject
-    from applyprune.planning.snapshot import CascadeContents
+from applyprune.planning.snapshot import CascadeContents
 
 _SHOWN = 5
 _CANDIDATES = 3

@@ -9,25 +9,18 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
+from collections.abc import Collection, Sequence
 from dataclasses import astuple, replace
-from typing import TYPE_CHECKING
 
 from applyprune.errors import PruneRefused, as_problem
-from applyprune.model.options import Mode, PruneLimit
-from applyprune.model.plan import Action
-from applyprune.model.problem import ProblemKind
+from applyprune.model.identity import Ref
+from applyprune.model.options import Mode, Options, PruneLimit
+from applyprune.model.plan import Action, RemoveStep
+from applyprune.model.problem import Problem, ProblemKind
 from applyprune.model.resources import GUARDED_KINDS
 from applyprune.planning.fields.normalize import digest
 from applyprune.planning.inventory.selection import unlisted
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
-
-    from applyprune.model.identity import Ref
-    from applyprune.model.options import Options
-    from applyprune.model.plan import RemoveStep
-    from applyprune.model.problem import Problem
-    from applyprune.planning.prune.cascade import Cascades
+from applyprune.planning.prune.cascade import Cascades
 
 
 def check_guards(

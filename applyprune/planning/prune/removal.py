@@ -2,33 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from applyprune.errors import RunFailed, as_problem
-from applyprune.model.inventory import Ownership
+from applyprune.model.identity import Ref
+from applyprune.model.inventory import InventoryEntry, Ownership
 from applyprune.model.live import Absent, LiveObject, Unknown
-from applyprune.model.options import Mode
-from applyprune.model.plan import Action, RemoveStep
-from applyprune.model.resources import CRD, NAMESPACE
+from applyprune.model.options import Mode, Options
+from applyprune.model.plan import Action, Desired, RemoveStep
+from applyprune.model.problem import Problem
+from applyprune.model.resources import CRD, NAMESPACE, Resource
 from applyprune.planning.annotations import orphan_mark
-from applyprune.planning.applyset import PART_OF, SET_ID, SHARD_OF
+from applyprune.planning.applyset import PART_OF, SET_ID, SHARD_OF, ApplySetIdentity
 from applyprune.planning.ownership.managed_fields import own_apply_entry
 from applyprune.planning.ownership.owner import Owner, foreign_owner, owner_of
 from applyprune.planning.prune.cascade import Cascades, cascade_of
 from applyprune.planning.prune.guards import approval_of, check_guards, with_approval
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
-
-    from applyprune.model.identity import Ref
-    from applyprune.model.inventory import InventoryEntry
-    from applyprune.model.options import Options
-    from applyprune.model.plan import Desired
-    from applyprune.model.problem import Problem
-    from applyprune.model.resources import Resource
-    from applyprune.planning.applyset import ApplySetIdentity
-    from applyprune.planning.snapshot import ClusterSnapshot
+from applyprune.planning.snapshot import ClusterSnapshot
 
 ORPHANED = "as asked"
 _SYSTEM_NAMESPACES = frozenset({"default", "kube-system", "kube-public", "kube-node-lease"})

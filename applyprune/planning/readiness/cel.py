@@ -7,15 +7,13 @@ names and types of an expression before anything is applied.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from applyprune.errors import InputError, UsageError
 from applyprune.model.events import Readiness, current, failed, in_progress
 from applyprune.model.json_access import one_line
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 _SELF = "self"
 _QUOTED = 200

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from functools import cache
 from typing import TYPE_CHECKING
 
 from applyprune.errors import ApplypruneError, NotReady, RunFailed, as_problem
 from applyprune.model.display import and_more, seconds_since
 from applyprune.model.events import ObjectStatus, Readiness, Status
-from applyprune.model.live import Absent, LiveObject, Unknown
+from applyprune.model.inventory import InventoryEntry
+from applyprune.model.live import Absent, LiveObject, State, Unknown
+from applyprune.model.problem import Problem
 from applyprune.planning.annotations import READY_WHEN, WAIT
+from applyprune.planning.applyset import ApplySetIdentity
 from applyprune.planning.drift import drifted_from_record, recorded_drift
 from applyprune.planning.ownership.owner import Owner, other_set, owner_of
 from applyprune.planning.readiness.cel import Rule, compile_rule
@@ -17,13 +21,8 @@ from applyprune.planning.readiness.kstatus import assess
 from applyprune.planning.readiness.wait_rules import Wait
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
     from datetime import datetime
 
-    from applyprune.model.inventory import InventoryEntry
-    from applyprune.model.live import State
-    from applyprune.model.problem import Problem
-    from applyprune.planning.applyset import ApplySetIdentity
 
 _SHOWN = 5
 

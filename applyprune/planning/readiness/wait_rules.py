@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from applyprune.errors import InputError
-from applyprune.model.identity import GroupKind
+from applyprune.model.identity import GroupKind, Ref
 from applyprune.model.json_access import mapping
+from applyprune.model.plan import Desired
+from applyprune.model.resources import Resource
 from applyprune.planning.annotations import WAIT
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from applyprune.model.identity import Ref
     from applyprune.model.manifest import Origin
-    from applyprune.model.plan import Desired
-    from applyprune.model.resources import Resource
     from applyprune.planning.readiness.cel import Rule
 
 WITH_PODS = frozenset(

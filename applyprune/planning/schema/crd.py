@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
+from applyprune.model.identity import GroupKind
 from applyprune.model.json_access import mapping
 from applyprune.model.resources import Resource
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from applyprune.model.identity import GroupKind
 
 
 def defined_resources(definition: Mapping[str, Any]) -> tuple[Resource, ...]:

@@ -5,14 +5,11 @@ The API server stops at the first unknown field; this module finds all of them.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from applyprune.model.json_access import mapping
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from applyprune.model.problem import Field
+from applyprune.model.problem import Field
 
 
 def unknown_fields(

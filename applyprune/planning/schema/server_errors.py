@@ -9,29 +9,25 @@ from __future__ import annotations
 
 import base64
 import re
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from applyprune.errors import InputError, Invalid, RunFailed
+from applyprune.errors import ApiError, ApplypruneError, InputError, Invalid, RunFailed
 from applyprune.model.identity import GroupKind
-from applyprune.model.inventory import Ownership
+from applyprune.model.inventory import InventoryEntry, Ownership
 from applyprune.model.json_access import mapping
-from applyprune.model.problem import Mark
+from applyprune.model.options import Options
+from applyprune.model.plan import Desired
+from applyprune.model.problem import Field, Mark
 from applyprune.model.resources import CRD, NAMESPACE
 from applyprune.planning.annotations import orphan_mark
+from applyprune.planning.applyset import ApplySetIdentity
 from applyprune.planning.fields.path import bracketed, is_at
 from applyprune.planning.ownership.owner import Owner, foreign_owner, is_marked, owner_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from applyprune.errors import ApiError, ApplypruneError
-    from applyprune.model.inventory import InventoryEntry
     from applyprune.model.live import LiveObject
     from applyprune.model.manifest import Origin
-    from applyprune.model.options import Options
-    from applyprune.model.plan import Desired
-    from applyprune.model.problem import Field
-    from applyprune.planning.applyset import ApplySetIdentity
 
 # The wording of structured-merge-diff and apimachinery.
 _TYPED = re.compile(

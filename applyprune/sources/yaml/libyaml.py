@@ -6,6 +6,7 @@ Only events are used: ruamel's own loader takes five times as long and reads sca
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ruamel.yaml.cyaml import CParser  # type: ignore[attr-defined]
@@ -13,8 +14,6 @@ from ruamel.yaml.cyaml import CParser  # type: ignore[attr-defined]
 from applyprune.sources.yaml.error import YAMLFault
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from ruamel.yaml.error import YAMLError
 
 # ruamel.yaml.cyaml selects the installed C extension, in 0.18 and in 0.19.

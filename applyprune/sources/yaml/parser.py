@@ -8,8 +8,9 @@ rejects nesting beyond 100 levels.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from ruamel.yaml.events import (
     AliasEvent,
@@ -32,9 +33,6 @@ from applyprune.sources.yaml.scalars import (
     resolve_scalar,
     resolve_tagged,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 MAX_DEPTH = 100
 """How deep mappings and sequences may nest; Kubernetes objects stay below 40."""
