@@ -27,8 +27,9 @@ test: $(INSTALLED)
 test-fast: $(INSTALLED)
 	$(BIN)/python -m pytest --fast -n 3 --dist worksteal
 
+# Each test for itself: some of them take minutes.
 sweep: $(INSTALLED)
-	$(BIN)/python -m pytest -m sweep
+	$(BIN)/python -m pytest -m sweep -n 3 --dist load
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .
