@@ -18,8 +18,8 @@ demo: $(INSTALLED)
 demo-controller: $(INSTALLED)
 	$(BIN)/applyprune demo --controller
 
-# Four files at a time, each process with a control plane of its own: most of the time goes into
-# waiting. In their order: the long ones, which have few tests, would else all come last.
+# Four files at a time, each process with a control plane of its own: most of the time is waiting.
+# Long files come first, so that no process is left alone with one at the end.
 test: $(INSTALLED)
 	$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder
 
