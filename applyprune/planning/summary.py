@@ -73,5 +73,6 @@ def verdict(problems: Iterable[Problem], refusal: Problem | None = None) -> Appl
     if kinds == {ProblemKind.CONFLICT}:
         return ConflictsFound(f"{some} failed: other field managers own some of their fields")
     if kinds == {ProblemKind.NOT_READY}:
-        return NotReady(f"{some} were not ready or not deleted before the timeout")
+        was = "was" if len(problems) == 1 else "were"
+        return NotReady(f"{some} {was} not ready or not deleted before the timeout")
     return RunFailed(f"{some} failed{', and the prune was refused' if refusal else ''}")

@@ -88,7 +88,10 @@ def test_explain_prints_the_decision(plane: Plane, namespace: str, tmp_path: Pat
     assert (wrong.code, wrong.out) == (2, "")
     unknown = applyprune("explain", "web", "foo/x", "-n", namespace, kubeconfig=plane.kubeconfig)
     assert (unknown.code, unknown.out) == (2, "")
-    assert "the server serves no kind 'foo'" in unknown.err
+    assert "no matches for kind foo" in unknown.err
+    typo = applyprune("explain", "web", "deploymnt/x", "-n", namespace, kubeconfig=plane.kubeconfig)
+    assert (typo.code, typo.out) == (2, "")
+    assert "Did you mean deployment? Write KIND/NAME" in typo.err
 
 
 def test_version_prints_all_versions(plane: Plane, tmp_path: Path) -> None:

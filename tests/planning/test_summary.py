@@ -20,7 +20,7 @@ CASES: dict[str, tuple[tuple[str, ...], Problem | None, int, str]] = {
         ("NotReady",),
         None,
         5,
-        "1 of the set's objects were not ready or not deleted before the timeout",
+        "1 of the set's objects was not ready or not deleted before the timeout",
     ),
     "the prune": ((), REFUSAL, 6, "the prune was refused: nothing was deleted"),
     "the prune, for one object": (

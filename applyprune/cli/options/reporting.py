@@ -218,7 +218,7 @@ def reporting_options(verb: Callable[..., Any]) -> Callable[..., Any]:
             type=FORMAT,
             multiple=True,
             metavar="FORMAT[=FILE]",
-            help=f"Output format:  {', '.join(PRINTERS)}; repeatable.  [default: text]",
+            help=f"Output format: {', '.join(PRINTERS)}; repeatable.  [default: text]",
         ),
     )
 

@@ -189,9 +189,9 @@ def _applyset_of(root: Root) -> ApplySetIdentity:
 def _other_format(applyset: ApplySetIdentity, schema: int) -> InventoryError:
     if schema > SCHEMA:
         return InventoryTooNew(
-            f"the inventory has format {schema}",
+            "the inventory was written by a newer applyprune",
             location=str(applyset.inventory),
-            reason=f"this applyprune {__version__} reads format {SCHEMA}",
+            reason=f"it has format {schema}, and applyprune {__version__} reads format {SCHEMA}",
             hint="Use the version of applyprune that wrote it, or a newer one.",
         )
     # No class of its own: like a damaged inventory, a repair may overwrite it.
@@ -199,9 +199,7 @@ def _other_format(applyset: ApplySetIdentity, schema: int) -> InventoryError:
         "the inventory was written by a development version of applyprune",
         location=str(applyset.inventory),
         reason=f"it has format {schema}, and applyprune {__version__} reads format {SCHEMA}",
-        hint="Nothing was applied or pruned. Rebuild it from the objects that have the set's "
-        f"label: applyprune inventory repair {applyset.arguments}. They are recorded as adopted, "
-        "and no prune deletes them; if the set created all of them, add --record-as owned.",
+        hint=f"Nothing was applied or pruned. Rebuild it{_by_repair(applyset)}",
     )
 
 
@@ -210,8 +208,17 @@ def _unreadable(applyset: ApplySetIdentity, error: Exception) -> InventoryError:
         "the inventory cannot be read",
         location=str(applyset.inventory),
         reason=f"it has no {error}" if isinstance(error, KeyError) else str(error),
-        hint="Nothing was applied or pruned. Restore the ConfigMap from a backup, or rebuild it "
-        f"from the live objects: applyprune inventory repair {applyset.arguments}",
+        hint="Nothing was applied or pruned. Restore the ConfigMap from a backup, or rebuild "
+        f"it{_by_repair(applyset)}",
+    )
+
+
+def _by_repair(applyset: ApplySetIdentity) -> str:
+    """Return how to rebuild an inventory, with what a later prune or delete does then."""
+    return (
+        " from the objects that have the set's label: applyprune inventory repair "
+        f"{applyset.arguments}. They are recorded as adopted, and no prune deletes them; if the "
+        "set created all of them, add --record-as owned."
     )
 
 

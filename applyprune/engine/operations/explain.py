@@ -20,6 +20,7 @@ from applyprune.planning.applyset import PART_OF, SET_ID, ApplySetIdentity, set_
 from applyprune.planning.desired import resolve
 from applyprune.planning.explain import ExplainInput, explained
 from applyprune.planning.plan import make_plan
+from applyprune.planning.suggest import did_you_mean
 
 if TYPE_CHECKING:
     from applyprune.engine.ports import Cluster, Readable
@@ -109,10 +110,12 @@ def _unknown(
         }.items()
     )
     if not found or not name or len(namespace_part) > 1:
+        kinds = {resource.kind.lower() for resource in resource_map.preferred.values()}
+        meant = did_you_mean(wanted, kinds - {wanted})
         raise UsageError(
             f"{named!r} does not name an object",
-            reason=f"the server serves no kind {kind!r}" if kind and name else "",
-            hint="Write KIND/NAME or KIND.GROUP/NAME: deployment.apps/web.",
+            reason=f"no matches for kind {kind}" if kind and name else "",
+            hint=f"{meant} Write KIND/NAME or KIND.GROUP/NAME: deployment.apps/web.".strip(),
         )
     # Several groups may serve a kind: take the first by name, unless the user named a group.
     _, resource = found[0]

@@ -82,7 +82,7 @@ def check_guards(
         *(f"{ref.short} contains objects of the input" for ref in wanted[:3]),
         *(f"--orphan {name} matches no object in the inventory" for name in lost),
         *(
-            [f"a prune may delete {most} of the {len(listed)} objects in the inventory"]
+            [f"a prune may delete at most {most} of the {len(listed)} objects in the inventory"]
             if over
             else []
         ),
