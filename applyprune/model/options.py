@@ -149,9 +149,9 @@ class StatusOptions:
     fail_on_drift: bool = False
     """End with exit code 1 if an object has drifted."""
     watch: bool = False
-    """Go on until it is cancelled, and report what changes."""
+    """Keep running until it is cancelled, and report changes."""
     wait: bool = False
-    """Go on until every object is ready, or one can never become ready."""
+    """Wait until every object is ready, or one can never become ready."""
     timeout: float = 300.0
     """How many seconds to wait at most."""
 

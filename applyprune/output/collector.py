@@ -44,7 +44,7 @@ class ObjectReport:
     """The result for one object.
 
     ``ref`` names it. ``result``, ``wait_result``, ``diff``, ``status``, ``entry`` and
-    ``explanation`` are the events about it, None where there was none.
+    ``explanation`` are the events about it, or None.
     """
 
     ref: Ref
@@ -89,7 +89,7 @@ class RunReport:
     """The result of a run.
 
     ``objects`` has a report for each object, ``plan`` is the plan, and ``warnings`` is what the
-    user should know and fails nothing. ``finished`` is None while there is no end of the run.
+    user should know and fails nothing. ``finished`` is None until the run has ended.
     """
 
     started: Started | None = None
@@ -135,7 +135,7 @@ class RunReport:
 
     @property
     def exit_code(self) -> int:
-        """Return the exit code of the command line for this end: 0 for a success."""
+        """Return the exit code that the command line ends with: 0 for a success."""
         return RunFailed.exit_code if self.finished is None else self.finished.exit_code
 
     def raise_for_failures(self) -> None:
