@@ -103,7 +103,7 @@ class Cascades:
 def cascade_of(contents: CascadeContents, deleting: Collection[str]) -> Cascade:
     """Return the cascade of a delete; an object that two groups serve counts once, by its UID.
 
-    ``going`` has the UIDs of the objects that this prune deletes. Objects that the set leaves,
+    ``deleting`` has the UIDs of the objects that this prune deletes. Objects that the set leaves,
     orphans or still wants are not in it: their namespace would delete them too.
     """
     unique = {live.uid: live for live in contents.objects if not _is_passing(live)}
