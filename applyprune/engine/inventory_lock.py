@@ -102,7 +102,7 @@ class InventoryLock:
 
     @property
     def recorded_entries(self) -> Mapping[Ref, InventoryEntry]:
-        """Return the entries that ``note`` has stored."""
+        """Return the entries that ``record_entry`` has stored."""
         return self._recorded_entries
 
     def wait(self, read: Callable[[], Inventory] | None = None) -> Iterator[Waiting]:
