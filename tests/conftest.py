@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import secrets
+import signal
 import subprocess
 import sys
 from contextlib import ExitStack
+from threading import current_thread, main_thread
 from typing import TYPE_CHECKING
 
 import pytest
@@ -28,6 +30,9 @@ if TYPE_CHECKING:
 # A user's Python keeps its bytecode; without it each command that a test starts would compile the
 # whole program first.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+# A shell starts background jobs with SIGINT ignored; the commands of the tests would inherit it.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN and current_thread() is main_thread():
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 # `kubectl` starts the run's plane by itself when a test gives it none.

@@ -317,9 +317,7 @@ class _Run:
             if step.action is Action.REFUSE and step.problem is not None:
                 done = ObjectDone(step.entry.ref, Outcome.FAILED, problem=step.problem)
             else:
-                # Do not mention a delete for an object that would only be orphaned.
-                text = f"not deleted: {reason}" if step.action is Action.DELETE else reason
-                done = ObjectDone(step.entry.ref, Outcome.NOT_PRUNED, reason=text)
+                done = ObjectDone(step.entry.ref, Outcome.NOT_PRUNED, reason=reason)
             yield from self.context.summary.counted((done,))
         if self.plan.refusal is not None and self.context.options.prune.enabled:
             self.context.summary.refusal = self.plan.refusal

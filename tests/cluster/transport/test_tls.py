@@ -269,7 +269,7 @@ def test_stalled_proxy_times_out(access: ClusterAccess) -> None:
 
 
 def test_unknown_proxy_scheme_is_reported(access: ClusterAccess) -> None:
-    with pytest.raises(AccessError, match="proxies of the kind 'socks5' are not supported"):
+    with pytest.raises(AccessError, match="unsupported proxy scheme 'socks5'"):
         send(replace(access, proxy="socks5://127.0.0.1:1"))
 
 

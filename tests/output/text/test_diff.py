@@ -120,7 +120,7 @@ def test_differences_outside_the_diff_are_mentioned() -> None:
     """An object that is not pruned, and one that failed."""
     problem = Problem(ProblemKind.CONFLICT, "it is contended", exit_code=4)
     out, err = lines(
-        ObjectDone(ROLE, Outcome.NOT_PRUNED, reason="not deleted: prune refused"),
+        ObjectDone(ROLE, Outcome.NOT_PRUNED, reason="prune refused"),
         ObjectDone(WEB, Outcome.FAILED, problem=problem),
         Finished({Outcome.NOT_PRUNED: 1, Outcome.FAILED: 1}, 4, 0.1, problem),
     )

@@ -140,7 +140,7 @@ EVENTS: tuple[Event, ...] = (
         9.0,
         Problem(ProblemKind.NOT_READY, "job.batch/once is not ready", exit_code=5),
     ),
-    ObjectDone(_OLD, Outcome.NOT_PRUNED, reason="not deleted: not everything was applied"),
+    ObjectDone(_OLD, Outcome.NOT_PRUNED, reason="not everything was applied"),
     ObjectDone(Ref("", "Service", "home", "older"), Outcome.PRUNED),
     PruneBlocked(
         Problem(
