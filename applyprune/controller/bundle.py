@@ -24,8 +24,8 @@ from pydantic.alias_generators import to_camel
 from pydantic.dataclasses import dataclass as checked
 
 from applyprune.errors import ApplypruneError, UsageError
-from applyprune.model.identity import is_dns_label, is_dns_subdomain
 from applyprune.model.live import LiveObject
+from applyprune.model.names import is_dns_label, is_dns_subdomain
 from applyprune.model.options import (
     Adopt,
     ApplyOptions,

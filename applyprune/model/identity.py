@@ -1,13 +1,12 @@
-"""The identity of objects: group, kind, namespace, name; the rules for names; refs in text.
+"""The identity of objects: group, kind, namespace, name; refs in text.
 
 The version is not part of the identity. The server serves the same object in every version of its
 group, so two manifests that differ only in the version are the same object, and a stored inventory
-survives a version bump. No other module has the DNS rules for names.
+survives a version bump.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection
 from dataclasses import dataclass
 
@@ -93,26 +92,6 @@ class Ref:
 def _with_kind_lowered(text: str) -> str:
     *namespace, kind, name = text.split("/") if "/" in text else ("", text)
     return "/".join((*namespace, kind.lower(), name))
-
-
-DNS_LABEL = r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?"
-"""The pattern of an RFC 1123 label."""
-
-_LABEL = re.compile(DNS_LABEL)
-# Only the length of the whole subdomain is limited: a label may have 200 letters.
-_PART = r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
-_SUBDOMAIN = re.compile(rf"{_PART}(?:\.{_PART})*")
-_LONGEST_SUBDOMAIN = 253
-
-
-def is_dns_label(text: str) -> bool:
-    """Return whether a text can name a namespace or a set: an RFC 1123 label."""
-    return _LABEL.fullmatch(text) is not None
-
-
-def is_dns_subdomain(text: str) -> bool:
-    """Return whether a text can name most objects: an RFC 1123 subdomain."""
-    return len(text) <= _LONGEST_SUBDOMAIN and _SUBDOMAIN.fullmatch(text) is not None
 
 
 def called(ref: Ref, namespace: str) -> str:

@@ -10,7 +10,6 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
-from pathlib import PurePath
 from typing import TYPE_CHECKING, Protocol, cast
 
 if TYPE_CHECKING:
@@ -98,6 +97,8 @@ class RepositoryPaths:
 
         Return an empty path for standard input and for a URL.
         """
+        from pathlib import PurePath
+
         if origin is None or origin.path.startswith("<") or "://" in origin.path:
             return ""
         if not self.working_directory:

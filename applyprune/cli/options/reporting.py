@@ -12,7 +12,6 @@ from collections import Counter
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import cached_property, wraps
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -32,6 +31,7 @@ from applyprune.output.terminal.style import rendered
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
+    from pathlib import Path
 
     from applyprune.model.events import Event, Outcome
     from applyprune.output.printers import Printer
@@ -266,6 +266,8 @@ class ReportFile:
 
     def __init__(self, path: str) -> None:
         """Create or empty the file; raise UsageError if that fails."""
+        from pathlib import Path
+
         self.path = path
         self.write_error: OSError | None = None
         self._has_draft = False
@@ -316,6 +318,8 @@ class ReportFile:
 
 def repository_paths(environ: Mapping[str, str]) -> RepositoryPaths:
     """Return paths from the checkout of GitHub Actions or GitLab CI, or the working directory."""
+    from pathlib import Path
+
     try:
         working_directory = str(Path.cwd())
     except OSError:
@@ -326,5 +330,7 @@ def repository_paths(environ: Mapping[str, str]) -> RepositoryPaths:
 
 def step_summary(environ: Mapping[str, str]) -> Path | None:
     """Return the file to which a step of GitHub Actions appends its summary."""
+    from pathlib import Path
+
     path = environ.get("GITHUB_STEP_SUMMARY")
     return Path(path) if path else None

@@ -12,6 +12,7 @@ from jsonschema import Draft202012Validator
 from applyprune import errors
 from applyprune.model import (
     events,
+    field_conflict,
     inventory,
     live,
     plan,
@@ -55,6 +56,7 @@ _NAMES = {
         live,
         manifests,
         plan,
+        field_conflict,
         problems,
         readiness,
         refs,

@@ -30,6 +30,7 @@ from applyprune.model.events import (
     Waiting,
     WarningRaised,
 )
+from applyprune.model.field_conflict import ContestedField, ManagerConflict
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import (
     ApplyFingerprint,
@@ -44,7 +45,7 @@ from applyprune.model.inventory import (
 from applyprune.model.manifest import Origin
 from applyprune.model.options import DryRun, Mode
 from applyprune.model.plan import Action, ApplyStep, Plan, RemoveStep
-from applyprune.model.problem import ContestedField, ManagerConflict, Problem, ProblemKind
+from applyprune.model.problem import Problem, ProblemKind
 from tests.support.planning import DEPLOYMENTS, SECRETS, body, desired, live
 
 if TYPE_CHECKING:
