@@ -113,6 +113,14 @@ def test_thousand_idle_reconciles_write_nothing(
     idle(site, new_tenant(), site_audit, tmp_path / "log", bundles=40, passes=1000)
 
 
+def change(tenant: Tenant, bundles: int, version: int) -> None:
+    """Give each Bundle three objects with a new value, and one with a new name."""
+    for number in range(bundles):
+        stays = [config_map(f"b{number}-{one}", str(version)) for one in range(3)]
+        comes = config_map(f"b{number}-v{version}")
+        tenant.bundle(f"b{number}", *stays, comes, interval="2s")
+
+
 def killed(
     site: Plane, tenant: Tenant, audit: AuditTrail, folder: Path, *, seconds: float, bundles: int
 ) -> None:
@@ -136,6 +144,14 @@ def killed(
         ]
         return leading.index(True) if True in leading else -1
 
+    def applied(name: str) -> int:
+        found = tenant.api.get(tenant.path("configmaps"))["items"]
+        values = {one["metadata"]["name"]: one.get("data", {}).get("key", 0) for one in found}
+        return int(values.get(name, 0))
+
+    def await_write(version: int) -> None:
+        eventually(lambda: applied("b0-0") >= version, "a write of the leader")
+
     version = 0
     audit.restart()
     try:
@@ -147,14 +163,16 @@ def killed(
             eventually(lambda: leader() >= 0, "a leader")
             for _ in range(3):
                 version += 1
-                for number in range(bundles):
-                    stays = [config_map(f"b{number}-{one}", str(version)) for one in range(3)]
-                    comes = config_map(f"b{number}-v{version}")
-                    tenant.bundle(f"b{number}", *stays, comes, interval="2s")
+                change(tenant, bundles, version)
                 time.sleep(0.3)
+            # On a busy machine a leader could be killed before its first write.
+            await_write(version - 2)
             end_one(leader())
             kills += 1
             start_one()
+        # The last leader has work too, even if the one before it had finished everything.
+        version += 1
+        change(tenant, bundles, version)
         for number in range(bundles):
             tenant.ready(f"b{number}", within=60)
     finally:
