@@ -22,7 +22,7 @@ ALLOWED: Mapping[str, frozenset[str]] = {
     "__init__": CORE | {"api", "engine", "cluster", "output", "sources"},
     "__main__": frozenset({"cli"}),
     "_version": frozenset(),
-    "model": frozenset({"errors"}),
+    "model": frozenset(),
     "errors": frozenset({"model"}),
     "planning": frozenset({"model", "errors"}),
     "engine": CORE,
