@@ -35,7 +35,7 @@ _Step = TypeVar("_Step", ApplyStep, RemoveStep)
 def make_plan(
     desired: Sequence[Desired],
     inventory: Inventory,
-    world: ClusterSnapshot,
+    snapshot: ClusterSnapshot,
     applyset: ApplySetIdentity,
     options: Options,
     *,
@@ -46,9 +46,9 @@ def make_plan(
     With a selector, the input is only a part of the set, so nothing has left the set.
     ``empty_inputs`` are the parts of the input without an object.
     """
-    restored = is_restored(inventory, world)
-    entries = recorded(desired, inventory, world, applyset, restored=restored)
-    applies = _apply_steps(desired, entries, world, applyset, options)
+    restored = is_restored(inventory, snapshot)
+    entries = recorded(desired, inventory, snapshot, applyset, restored=restored)
+    applies = _apply_steps(desired, entries, snapshot, applyset, options)
     wanted = {member.ref for member in desired}
     left = [
         entry
@@ -57,7 +57,7 @@ def make_plan(
     ]
     removed = remove_steps(
         left,
-        world,
+        snapshot,
         applyset,
         options,
         desired=desired,
@@ -72,7 +72,7 @@ def make_plan(
         tuple(_with_exit_code(step) for step in removals),
         _no_prune(applies, removals, refusal, options),
         refusal,
-        tuple(recovered_entries(world.marked, world.resources, but=wanted)),
+        tuple(recovered_entries(snapshot.marked, snapshot.resources, but=wanted)),
         restored,
         approval,
     )
@@ -81,14 +81,14 @@ def make_plan(
 def _apply_steps(
     desired: Sequence[Desired],
     entries: Mapping[Ref, InventoryEntry],
-    world: ClusterSnapshot,
+    snapshot: ClusterSnapshot,
     applyset: ApplySetIdentity,
     options: Options,
 ) -> tuple[ApplyStep, ...]:
     if options.mode is not Mode.APPLY:
         return ()
     definitions = {
-        member.ref: _apply_step(member, entries.get(member.ref), world, applyset, options)
+        member.ref: _apply_step(member, entries.get(member.ref), snapshot, applyset, options)
         for member in desired
         if member.ref.group_kind == CRD
     }
@@ -99,10 +99,10 @@ def _apply_steps(
         if step.action is not Action.NOTHING
         for kind in defined_kinds(step.desired.body)
     }
-    world = replace(world, schemas={**world.schemas, **moving})
+    snapshot = replace(snapshot, schemas={**snapshot.schemas, **moving})
     return tuple(
         definitions.get(member.ref)
-        or _apply_step(member, entries.get(member.ref), world, applyset, options)
+        or _apply_step(member, entries.get(member.ref), snapshot, applyset, options)
         for member in desired
     )
 
@@ -110,11 +110,11 @@ def _apply_steps(
 def _apply_step(
     desired: Desired,
     entry: InventoryEntry | None,
-    world: ClusterSnapshot,
+    snapshot: ClusterSnapshot,
     applyset: ApplySetIdentity,
     options: Options,
 ) -> ApplyStep:
-    state = world.states[desired.ref]
+    state = snapshot.states[desired.ref]
     fresh = InventoryEntry(
         ref=desired.ref,
         plural=desired.resource.plural,
@@ -141,7 +141,7 @@ def _apply_step(
         return ApplyStep(
             desired, Action.NOTHING, entry, state, "finished, and being removed by its TTL"
         )
-    return _existing(desired, entry, state, world, applyset, options)
+    return _existing(desired, entry, state, snapshot, applyset, options)
 
 
 def _has_done_its_work(desired: Desired, entry: InventoryEntry) -> bool:
@@ -153,7 +153,7 @@ def _existing(
     desired: Desired,
     entry: InventoryEntry | None,
     live: LiveObject,
-    world: ClusterSnapshot,
+    snapshot: ClusterSnapshot,
     applyset: ApplySetIdentity,
     options: Options,
 ) -> ApplyStep:
@@ -186,8 +186,8 @@ def _existing(
         and entry is not None
         and not (options.apply.reapply_all or fence or migrate or entry.orphaning)
     ):
-        schema = world.schemas.get(desired.ref.group_kind)
-        knows_schema = desired.ref.group_kind not in world.schemas or schema is not None
+        schema = snapshot.schemas.get(desired.ref.group_kind)
+        knows_schema = desired.ref.group_kind not in snapshot.schemas or schema is not None
         if knows_schema and unchanged(
             desired, entry, live, manager=applyset.manager, schema=schema
         ):

@@ -60,7 +60,7 @@ _FEWEST = 2
 _SHOWN = 3
 
 
-def is_restored(inventory: Inventory, world: ClusterSnapshot) -> bool:
+def is_restored(inventory: Inventory, snapshot: ClusterSnapshot) -> bool:
     """Return whether the inventory lists other objects than the live ones.
 
     This happens after a restore from a backup, or in a clone of the cluster. Then the UID in the
@@ -71,7 +71,7 @@ def is_restored(inventory: Inventory, world: ClusterSnapshot) -> bool:
     uids = [
         (entry.uid, state.uid)
         for ref, entry in inventory.entries.items()
-        if entry.uid and isinstance(state := world.states[ref], LiveObject)
+        if entry.uid and isinstance(state := snapshot.states[ref], LiveObject)
     ]
     return len(uids) >= _FEWEST and all(ours != theirs for ours, theirs in uids)
 
@@ -89,16 +89,16 @@ def restored_problem(inventory: Inventory) -> Problem:
 
 
 def recovered_problem(
-    entries: Sequence[InventoryEntry], world: ClusterSnapshot, inventory: Inventory
+    entries: Sequence[InventoryEntry], snapshot: ClusterSnapshot, inventory: Inventory
 ) -> Problem:
     """Return the warning about objects that are recorded in a new inventory."""
     seen = ""
-    if world.unseen:
-        seen = f"; some could not be read: {'; '.join(world.unseen[:_SHOWN])}"
+    if snapshot.unseen:
+        seen = f"; some could not be read: {'; '.join(snapshot.unseen[:_SHOWN])}"
     return as_problem(
         InventoryError(
-            f"the inventory of the set {inventory.name} is gone, and {len(world.marked)} objects "
-            "have its label and field manager",
+            f"the inventory of the set {inventory.name} is gone, and {len(snapshot.marked)} "
+            "objects have its label and field manager",
             reason=f"they are recorded again as adopted, and this run prunes nothing{seen}",
             hint=f"{len(entries)} of them are not in the input: the next run orphans these, or "
             "deletes them with --prune-adopted.",
@@ -107,7 +107,7 @@ def recovered_problem(
 
 
 def unlisted_problem(
-    desired: Sequence[Desired], inventory: Inventory, world: ClusterSnapshot
+    desired: Sequence[Desired], inventory: Inventory, snapshot: ClusterSnapshot
 ) -> Problem | None:
     """Return a warning about unlisted objects with the set's label and field manager.
 
@@ -117,7 +117,7 @@ def unlisted_problem(
     uids = {entry.uid for entry in inventory.entries.values()}
     strays = sorted(
         ref
-        for ref, state in world.states.items()
+        for ref, state in snapshot.states.items()
         if ref not in known and isinstance(state, LiveObject) and state.uid not in uids
     )
     if not strays:
@@ -136,7 +136,7 @@ def unlisted_problem(
 def recorded(
     desired: Sequence[Desired],
     inventory: Inventory,
-    world: ClusterSnapshot,
+    snapshot: ClusterSnapshot,
     applyset: ApplySetIdentity,
     *,
     restored: bool,
@@ -151,7 +151,7 @@ def recorded(
     found: dict[Ref, InventoryEntry] = {}
     for member in desired:
         entry = inventory.entries.get(member.ref)
-        live = world.states[member.ref]
+        live = snapshot.states[member.ref]
         if isinstance(live, LiveObject):
             if entry is None and (twin := twins.get(live.uid)) is not None:
                 plural, version = member.resource.plural, member.resource.version

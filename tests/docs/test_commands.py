@@ -22,7 +22,7 @@ ELSEWHERE = ("make ", "pip install ", "applyprune demo", ".venv/bin/python -m py
 PROMISE = "# → "
 """Before what a command's output must hold; any other comment is for the reader only."""
 PROMPT = "$ "
-"""Before a command in a block of ``console``; its whole output follows, ``…`` stands for a part."""
+"""Before a command in a block of ``console``; its whole output follows, ``…`` matches any part."""
 
 
 @dataclass(frozen=True, slots=True)

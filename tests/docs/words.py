@@ -107,7 +107,7 @@ def _in_python(path: Path, place: str, text: str) -> Iterator[Found]:
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             yield from found_in(node.value, place, node.lineno)
         elif isinstance(node, ast.JoinedStr):
-            # What is put in stands for one word.
+            # A placeholder counts as one word.
             parts = (part.value if isinstance(part, ast.Constant) else "…" for part in node.values)
             yield from found_in("".join(map(str, parts)), place, node.lineno)
     with path.open("rb") as file:

@@ -44,9 +44,9 @@ COPIED_LABEL = live(ONE.ref, entries=[managed("kube-controller-manager", operati
 
 def _plan(state: State, entry: InventoryEntry | None = None, **options: Any) -> Plan:
     entries = (entry,) if entry else ()
-    world = ClusterSnapshot({ONE.ref: state}, resources={CONFIG_MAPS.group_kind: CONFIG_MAPS})
+    snapshot = ClusterSnapshot({ONE.ref: state}, resources={CONFIG_MAPS.group_kind: CONFIG_MAPS})
     wanted = () if options.get("mode") is Mode.DELETE else (ONE,)
-    return make_plan(wanted, inventory(*entries), world, TARGET, options_of(**options))
+    return make_plan(wanted, inventory(*entries), snapshot, TARGET, options_of(**options))
 
 
 def _apply(state: State, entry: InventoryEntry | None = None, **options: Any) -> ApplyStep:
@@ -197,13 +197,13 @@ def test_namespace_that_must_stay_is_orphaned(name: str) -> None:
     """The system's, the inventory's own, and one that holds another inventory."""
     one = desired(body("Namespace", name), NAMESPACES)
     state = live(one.ref)
-    world = ClusterSnapshot(
+    snapshot = ClusterSnapshot(
         {one.ref: state},
         resources={NAMESPACES.group_kind: NAMESPACES},
         occupied=frozenset({"another"}),
     )
     options = Options(mode=Mode.DELETE)
-    plan = make_plan((), inventory(recorded(one, state)), world, TARGET, options)
+    plan = make_plan((), inventory(recorded(one, state)), snapshot, TARGET, options)
     assert plan.removals[0].action is Action.ORPHAN
 
 
@@ -226,29 +226,31 @@ def test_namespace_is_pruned_only_with_pruned_contents(name: str) -> None:
     inside = live(INSIDE, **{"uid": "u2", **marks})
     outside = live(HOME.ref, uid="u-ns")
     entry = InventoryEntry(INSIDE, "configmaps", "v1", None, uid="u2", wave=Wave(0, 2), **changes)
-    world = ClusterSnapshot(
+    snapshot = ClusterSnapshot(
         {INSIDE: inside, HOME.ref: outside},
         resources={NAMESPACES.group_kind: NAMESPACES, CONFIG_MAPS.group_kind: CONFIG_MAPS},
         contents={HOME.ref: CascadeContents((inside,))},
     )
     listed = inventory(recorded(HOME, outside), entry)
-    plan = make_plan((), listed, world, TARGET, Options(mode=Mode.DELETE))
+    plan = make_plan((), listed, snapshot, TARGET, Options(mode=Mode.DELETE))
     step = next(step for step in plan.removals if step.entry.ref == HOME.ref)
     assert step.action is (Action.DELETE if goes else Action.REFUSE)
     allowed = options_of(mode=Mode.DELETE, allow_cascade=frozenset({"namespace/shop"}))
-    plan = make_plan((), listed, world, TARGET, allowed)
+    plan = make_plan((), listed, snapshot, TARGET, allowed)
     assert plan.removals[-1].action is Action.DELETE
 
 
 def test_namespace_with_uncountable_contents_stays() -> None:
     """Safety rule 7: not knowing is no permission."""
     state = live(HOME.ref)
-    world = ClusterSnapshot(
+    snapshot = ClusterSnapshot(
         {HOME.ref: state},
         resources={NAMESPACES.group_kind: NAMESPACES},
         contents={HOME.ref: CascadeContents((), "secrets: forbidden")},
     )
-    plan = make_plan((), inventory(recorded(HOME, state)), world, TARGET, Options(mode=Mode.DELETE))
+    plan = make_plan(
+        (), inventory(recorded(HOME, state)), snapshot, TARGET, Options(mode=Mode.DELETE)
+    )
     assert plan.removals[0].action is Action.REFUSE
     assert "cannot be counted: secrets: forbidden" in str(plan.removals[0].problem)
     assert plan.no_prune
@@ -305,8 +307,8 @@ def test_finished_job_with_a_ttl_is_not_created_again() -> None:
     entry = recorded(job, live(job.ref))
 
     def action(state: State, entry: InventoryEntry) -> Action:
-        world = ClusterSnapshot({job.ref: state})
-        return make_plan((job,), inventory(entry), world, TARGET, Options()).applies[0].action
+        snapshot = ClusterSnapshot({job.ref: state})
+        return make_plan((job,), inventory(entry), snapshot, TARGET, Options()).applies[0].action
 
     assert action(Absent(proven=True), entry) is Action.NOTHING
     assert action(Absent(), entry) is Action.CREATE

@@ -37,7 +37,7 @@ def explain(
     namespace: str,
     empty_inputs: Sequence[str] = (),
 ) -> Iterator[Event]:
-    """Yield an Explained for each object that ``named`` names, in the form of ``Ref.is_among``.
+    """Yield an Explanation for each object that ``named`` names, in the form of ``Ref.is_among``.
 
     ``manifests`` is the input. If it is None, explain by the inventory alone what would happen to
     the object if it left the set. ``namespace`` is the namespace of manifests without one, and of

@@ -25,30 +25,30 @@ def check(
     inventory: Inventory,
     damage: Sequence[str],
     strays: Sequence[str],
-    world: ClusterSnapshot,
+    snapshot: ClusterSnapshot,
     applyset: ApplySetIdentity,
     *,
     ownership: Ownership,
 ) -> tuple[Mismatch, ...]:
     """Return every mismatch.
 
-    ``world.marked`` are all objects with the set's label and field manager. ``damage`` are the
+    ``snapshot.marked`` are all objects with the set's label and field manager. ``damage`` are the
     parts of the inventory that could not be read, in words. ``strays`` are shards that the
     inventory does not name. ``ownership`` is how to record an unlisted object.
     """
-    restored = is_restored(inventory, world)
-    found: list[Mismatch] = [*_of_inventory(inventory, damage, strays, world, restored=restored)]
+    restored = is_restored(inventory, snapshot)
+    found: list[Mismatch] = [*_of_inventory(inventory, damage, strays, snapshot, restored=restored)]
     for _, entry in sorted(inventory.entries.items()):
-        found.extend(_of_entry(entry, world, applyset, restored=restored))
+        found.extend(_of_entry(entry, snapshot, applyset, restored=restored))
     uids = {entry.uid for entry in inventory.entries.values()}
-    unlisted = [live for live in world.marked if live.uid not in uids]
+    unlisted = [live for live in snapshot.marked if live.uid not in uids]
     listed = inventory.entries.keys()
-    for entry in recovered_entries(unlisted, world.resources, but=listed, ownership=ownership):
+    for entry in recovered_entries(unlisted, snapshot.resources, but=listed, ownership=ownership):
         message = f"it has the set's label and field manager; it will be recorded as {ownership}"
         found.append(Mismatch(MismatchType.UNLISTED, Repair.LIST, message, entry.ref, entry))
     found.extend(
         Mismatch(MismatchType.UNKNOWN, Repair.NONE, f"could not be read: {message}")
-        for message in world.unseen
+        for message in snapshot.unseen
     )
     return tuple(found)
 
@@ -70,14 +70,14 @@ def _of_inventory(
     inventory: Inventory,
     damage: Sequence[str],
     strays: Sequence[str],
-    world: ClusterSnapshot,
+    snapshot: ClusterSnapshot,
     *,
     restored: bool,
 ) -> Iterator[Mismatch]:
     for message in damage:
         yield Mismatch(MismatchType.DAMAGED, Repair.REWRITE, message)
-    if not inventory.exists and world.marked:
-        message = f"{len(world.marked)} objects have its label and field manager"
+    if not inventory.exists and snapshot.marked:
+        message = f"{len(snapshot.marked)} objects have its label and field manager"
         yield Mismatch(MismatchType.LOST, Repair.REWRITE, message)
     if restored:
         message = "its ConfigMap's UID, or every listed UID, differs from the recorded UID"
@@ -88,10 +88,10 @@ def _of_inventory(
 
 
 def _of_entry(
-    entry: InventoryEntry, world: ClusterSnapshot, applyset: ApplySetIdentity, *, restored: bool
+    entry: InventoryEntry, snapshot: ClusterSnapshot, applyset: ApplySetIdentity, *, restored: bool
 ) -> Iterator[Mismatch]:
-    ref, state = entry.ref, world.states[entry.ref]
-    resource = world.resources.get(ref.group_kind)
+    ref, state = entry.ref, snapshot.states[entry.ref]
+    resource = snapshot.resources.get(ref.group_kind)
     if isinstance(state, Unknown):
         yield Mismatch(MismatchType.UNKNOWN, Repair.NONE, str(state.problem), ref)
     elif isinstance(state, Absent):
@@ -104,20 +104,20 @@ def _of_entry(
             )
             yield Mismatch(MismatchType.GONE, Repair.NONE, message, ref)
     else:
-        yield from _of_live(entry, state, world, applyset, restored=restored)
+        yield from _of_live(entry, state, snapshot, applyset, restored=restored)
 
 
 def _of_live(
     entry: InventoryEntry,
     live: LiveObject,
-    world: ClusterSnapshot,
+    snapshot: ClusterSnapshot,
     applyset: ApplySetIdentity,
     *,
     restored: bool,
 ) -> Iterator[Mismatch]:
     ref, owner = entry.ref, owner_of(live, entry, applyset)
     label = live.labels.get(PART_OF, "")
-    resource = world.resources.get(ref.group_kind)
+    resource = snapshot.resources.get(ref.group_kind)
     if owner is Owner.OTHER:
         message = f"its label names another set: {label}"
         yield Mismatch(MismatchType.TWO_OWNERS, Repair.UNLIST, message, ref)

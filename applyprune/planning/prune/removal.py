@@ -39,7 +39,7 @@ class Removals:
 
 def remove_steps(
     entries: Iterable[InventoryEntry],
-    world: ClusterSnapshot,
+    snapshot: ClusterSnapshot,
     applyset: ApplySetIdentity,
     options: Options,
     *,
@@ -54,16 +54,16 @@ def remove_steps(
     ``empty_inputs`` are the parts of the input without an object. A Namespace or CRD is refused if
     it contains objects that this prune does not delete itself.
     """
-    states = (world.states[member.ref] for member in desired)
+    states = (snapshot.states[member.ref] for member in desired)
     wanted = {state.uid for state in states if isinstance(state, LiveObject)}
     # Only an apply lists the object under its new group; until then the old entry must stay.
     action = Action.REMOVE_FROM_INVENTORY if options.mode is Mode.APPLY else Action.LEAVE
-    decided = (remove_step(entry, world, applyset, options) for entry in entries)
+    decided = (remove_step(entry, snapshot, applyset, options) for entry in entries)
     steps = [_unless_wanted(step, wanted, action) for step in decided]
     deleting = {
         step.live.uid for step in steps if step.action is Action.DELETE and step.live is not None
     }
-    found = {ref: cascade_of(contents, deleting) for ref, contents in world.contents.items()}
+    found = {ref: cascade_of(contents, deleting) for ref, contents in snapshot.contents.items()}
     cascades = Cascades(found, listed, _coming(desired, steps))
     steps.sort(key=lambda step: step.entry.ref)
     steps.sort(key=lambda step: step.entry.wave, reverse=True)
@@ -114,11 +114,11 @@ def _with_cascade(step: RemoveStep, cascades: Cascades, options: Options) -> Rem
 
 
 def remove_step(
-    entry: InventoryEntry, world: ClusterSnapshot, applyset: ApplySetIdentity, options: Options
+    entry: InventoryEntry, snapshot: ClusterSnapshot, applyset: ApplySetIdentity, options: Options
 ) -> RemoveStep:
     """Decide about one entry, independent of the other entries."""
-    state = world.states[entry.ref]
-    resource = world.resources.get(entry.ref.group_kind)
+    state = snapshot.states[entry.ref]
+    resource = snapshot.resources.get(entry.ref.group_kind)
     if isinstance(state, Unknown):
         return RemoveStep(entry, resource, Action.REFUSE, problem=state.problem)
     if isinstance(state, Absent):
@@ -128,7 +128,7 @@ def remove_step(
         return RemoveStep(entry, resource, Action.REFUSE, problem=doubt)
     if options.mode is Mode.ORPHAN:
         return _orphan(entry, resource, state, applyset)
-    step = _of_live(entry, resource, state, world, applyset, options)
+    step = _of_live(entry, resource, state, snapshot, applyset, options)
     if step.action is Action.DELETE and entry.ref.is_among(options.prune.orphan):
         return replace(step, action=Action.ORPHAN, reason="--orphan")
     return step
@@ -152,7 +152,7 @@ def _of_live(
     entry: InventoryEntry,
     resource: Resource | None,
     live: LiveObject,
-    world: ClusterSnapshot,
+    snapshot: ClusterSnapshot,
     applyset: ApplySetIdentity,
     options: Options,
 ) -> RemoveStep:
@@ -189,7 +189,7 @@ def _of_live(
             + f" {PART_OF}={applyset.id}",
         )
         return RemoveStep(entry, resource, Action.REFUSE, live, problem=as_problem(problem))
-    if reason := _why_left(entry, live, world, applyset, options):
+    if reason := _why_left(entry, live, snapshot, applyset, options):
         return RemoveStep(entry, resource, Action.ORPHAN, live, reason)
     if own_apply_entry(live, applyset.manager) is None:
         # An edited inventory, and a label that anybody may set, prove nothing.
@@ -206,7 +206,7 @@ def _of_live(
 def _why_left(
     entry: InventoryEntry,
     live: LiveObject,
-    world: ClusterSnapshot,
+    snapshot: ClusterSnapshot,
     applyset: ApplySetIdentity,
     options: Options,
 ) -> str:
@@ -225,6 +225,6 @@ def _why_left(
             return "a system namespace is never deleted"
         if name == applyset.namespace:
             return "it contains this set's inventory"
-        if name in world.occupied:
+        if name in snapshot.occupied:
             return "it contains another set's inventory"
     return ""

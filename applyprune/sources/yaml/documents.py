@@ -150,7 +150,7 @@ def _read_yaml(text: str, above: int, before: int = 0) -> list[Document | YAMLFa
 
 
 def _read_mended(text: str) -> list[Document]:
-    """Read one piece; accept the colons that only libyaml rejects; raise Refused for a fault."""
+    """Read one piece; accept the colons that only libyaml rejects; raise YAMLFault for a fault."""
     try:
         return _read_piece(text)
     except YAMLError as error:
@@ -164,7 +164,7 @@ def _read_mended(text: str) -> list[Document]:
 
 
 def _read_piece(text: str, stand_in: str = "") -> list[Document]:
-    """Read a text; raises YAMLError where libyaml does, and Refused for any other fault."""
+    """Read a text; raises YAMLError where libyaml does, and YAMLFault for any other fault."""
     if false := _NO_SEPARATOR.search(f"\n{text}" if text.startswith("---") else text):
         line = text.count("\n", 0, false.start() + 1) + 1
         problem = "a line that begins with --- contains more than the separator"
@@ -199,7 +199,7 @@ def skip_space(text: str, start: int) -> int:
 def read_value(text: str, start: int) -> tuple[Any, int]:
     """Return the JSON value at ``start`` and the index after it.
 
-    Raises ``json.JSONDecodeError`` where the text is not JSON, and Refused, without a line, for
+    Raises ``json.JSONDecodeError`` where the text is not JSON, and YAMLFault, without a line, for
     unsupported JSON.
     """
     try:
@@ -242,7 +242,7 @@ def _constant(_name: str) -> Any:
 
 
 def _check_depth(value: Any) -> None:
-    """Raise Refused where collections nest deeper than the dialect allows."""
+    """Raise YAMLFault where collections nest deeper than the dialect allows."""
     level = [value]
     for _ in range(MAX_DEPTH):
         level = [

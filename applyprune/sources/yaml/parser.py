@@ -93,8 +93,8 @@ class _Anchor:
 def read_stream(text: str, stand_in: str = "") -> tuple[list[Document], int]:
     """Return the documents that are not empty, and how many began with ``---``.
 
-    ``stand_in`` replaces a colon, see ``events.without_flow_colons``. Raises Refused at the first
-    unsupported place, and ruamel's YAMLError where libyaml cannot continue.
+    ``stand_in`` replaces a colon, see ``libyaml.without_flow_colons``. Raises YAMLFault at the
+    first unsupported place, and ruamel's YAMLError where libyaml cannot continue.
     """
     builder = _Builder(text, stand_in)
     documents: list[Document] = []

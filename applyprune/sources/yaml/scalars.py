@@ -57,20 +57,20 @@ _LOSSY_KEY = "a float used as a key would lose digits"
 
 
 def resolve_scalar(text: str) -> Scalar:
-    """Return the value of a plain scalar without a tag; raise Refused where JSON has no value."""
+    """Return the value of a plain scalar without a tag; raise YAMLFault where JSON has no value."""
     value = _read(text)
     return shape(value) if isinstance(value, float) else value
 
 
 def resolve_key(text: str) -> str:
-    """Return the JSON key for a plain scalar; raise Refused where it cannot be a key."""
+    """Return the JSON key for a plain scalar; raise YAMLFault where it cannot be a key."""
     return key_text(_read(text))
 
 
 def resolve_tagged(tag: str, text: str) -> Scalar:
     """Return the value of a scalar with an explicit ``tag``, with or without quotes.
 
-    Raises Refused where text and tag disagree, and for every tag that is not a JSON type: Go
+    Raises YAMLFault where text and tag disagree, and for every tag that is not a JSON type: Go
     ignores such tags, but the author meant something by them.
     """
     if tag in {"!", f"{_TAG}str"}:
@@ -90,7 +90,7 @@ def resolve_tagged(tag: str, text: str) -> Scalar:
 
 
 def check_collection_tag(tag: str, expected: str) -> None:
-    """Raise Refused unless ``tag`` fits the collection: ``expected`` is ``map`` or ``seq``."""
+    """Raise YAMLFault unless ``tag`` fits the collection: ``expected`` is ``map`` or ``seq``."""
     if tag not in {"!", f"{_TAG}{expected}"}:
         raise _unknown_tag(tag)
 
@@ -112,7 +112,7 @@ def shape(number: float) -> int | float:
 
 
 def whole_number(text: str) -> int:
-    """Return the value of a decimal literal; raise Refused beyond 64 bits: Go would lose digits."""
+    """Return the value of a decimal literal; YAMLFault beyond 64 bits: Go would lose digits."""
     if len(text) <= _LONGEST_LITERAL and _INT64_MIN <= (value := int(text)) <= _UINT64_MAX:
         return value
     raise YAMLFault(
@@ -121,7 +121,7 @@ def whole_number(text: str) -> int:
 
 
 def key_text(value: Scalar) -> str:
-    """Return the JSON key that Go writes for ``value``; raise Refused where Go or we reject it."""
+    """Return the JSON key that Go writes for ``value``; YAMLFault where Go or we reject it."""
     if isinstance(value, str):
         return value
     if isinstance(value, bool):

@@ -206,7 +206,7 @@ def test_destroy_removes_the_inventory_first(stage: Stage, api: Api, kubectl: Ku
     kubectl("patch", "configmap/b", "-n", stage.namespace, "--type=merge", "-p", release)
 
 
-@pytest.mark.parametrize("how", ["deleted", "deleted and made anew", "edited"])
+@pytest.mark.parametrize("how", ["deleted", "deleted and re-created", "edited"])
 def test_inventory_vanishes_while_running(
     spoiled: Stage, stage: Stage, proxy: FaultProxy, api: Api, kubectl: Kubectl, how: str
 ) -> None:
@@ -225,7 +225,7 @@ def test_inventory_vanishes_while_running(
             kubectl("annotate", mine, "-n", stage.namespace, "somebody=was-here")
             return
         kubectl("delete", mine, "-n", stage.namespace)
-        if how == "deleted and made anew":
+        if how == "deleted and re-created":
             for key in ("uid", "resourceVersion", "creationTimestamp", "managedFields"):
                 body["metadata"].pop(key, None)
             kubectl("create", "-f", "-", stdin=json.dumps(body))

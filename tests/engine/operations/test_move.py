@@ -161,7 +161,7 @@ def _gone(stage: Stage, kubectl: Kubectl) -> None:
     kubectl("delete", "configmap/b", "-n", stage.namespace)
 
 
-def _made_anew(stage: Stage, kubectl: Kubectl) -> None:
+def _recreate(stage: Stage, kubectl: Kubectl) -> None:
     _gone(stage, kubectl)
     kubectl("create", "configmap", "b", "-n", stage.namespace, "--from-literal=mine=1")
     kubectl("label", "configmap/b", "-n", stage.namespace, f"{PART_OF}={stage.target.id}")
@@ -185,7 +185,7 @@ def _unlabelled(stage: Stage, kubectl: Kubectl) -> None:
 # What happened to it, the outcome, the reason, whether the source still lists it.
 ODD = {
     "gone": (_gone, Outcome.REMOVED_FROM_INVENTORY, "it is gone", False),
-    "made anew": (_made_anew, Outcome.FAILED, "it is not the listed object", True),
+    "re-created": (_recreate, Outcome.FAILED, "it is not the listed object", True),
     "being deleted": (_going, Outcome.FAILED, "it is being deleted", True),
     "a third set's": (
         _a_third_sets,
