@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
 from applyprune.errors import UsageError
@@ -33,15 +33,12 @@ class IgnoreRule:
     """KIND or KIND.GROUP, in upper or lower case; ``*`` or empty for all kinds."""
     name: str = _ALL
     """A glob for the name of the object."""
+    path: Path = field(init=False, repr=False)
+    """The path of the field, parsed once: a run asks for it with each object."""
 
     def __post_init__(self) -> None:
-        """Check the pointer."""
-        from_pointer(self.pointer)
-
-    @property
-    def path(self) -> Path:
-        """Return the path of the field."""
-        return from_pointer(self.pointer)
+        """Parse the pointer."""
+        object.__setattr__(self, "path", from_pointer(self.pointer))
 
     def matches(self, group_kind: GroupKind, name: str) -> bool:
         """Return whether the rule is for an object."""
