@@ -129,9 +129,8 @@ class RunReport:
     @property
     def problems(self) -> list[Problem]:
         """Return what failed: objects, the prune as a whole, the run as a whole."""
-        failed = [report.problem for report in self.objects if report.problem is not None]
         blocked = [] if self.prune_blocked is None else [self.prune_blocked]
-        return [*failed, *blocked, *self.errors]
+        return [*self._failures(), *blocked, *self.errors]
 
     @property
     def exit_code(self) -> int:
@@ -143,8 +142,7 @@ class RunReport:
 
         The error has a note for each failure, at most ten.
         """
-        failed = [report.problem for report in self.objects if report.problem is not None]
-        error = verdict(failed, self.prune_blocked)
+        error = verdict(self._failures(), self.prune_blocked)
         if error is not None:
             for problem in self.problems[:_NOTES]:
                 error.add_note(str(problem))
@@ -186,6 +184,9 @@ class RunReport:
                 self.finished = event
             case _:
                 self._of_an_object(event)
+
+    def _failures(self) -> list[Problem]:
+        return [report.problem for report in self.objects if report.problem is not None]
 
     def _of_an_object(self, event: Event) -> None:
         match event:
