@@ -148,7 +148,7 @@ class InventoryLock:
             self._taken = True
             self._renewer = Thread(target=self._renew, name="applyprune-lease", daemon=True)
             self._renewer.start()
-            return self._recorded(Phase.UNION)
+            return self._recorded(Phase.BEFORE_APPLY)
 
     def record(self, entries: Mapping[Ref, InventoryEntry], phase: Phase) -> InventoryWritten:
         """Store ``entries`` and keep the lock; InventoryLocked if another run has taken it."""
@@ -192,13 +192,13 @@ class InventoryLock:
             self._check()
             last = last_run(self._holder, str(self._mode), exit_code)
             self._put(replace(self._stored, entries=dict(entries), holder=None, last=last))
-            return self._recorded(Phase.SHRUNK)
+            return self._recorded(Phase.FINAL)
 
     def write_once(self, inventory: Inventory) -> InventoryWritten:
         """Store ``inventory`` in a single write, without holding the lock before or after."""
         with self._lock:
             self._put(replace(inventory, holder=None))
-            return self._recorded(Phase.SHRUNK)
+            return self._recorded(Phase.FINAL)
 
     def remove(self) -> InventoryWritten:
         """Delete the inventory, once it lists no object any more."""

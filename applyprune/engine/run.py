@@ -298,7 +298,7 @@ class _Run:
                     asked = options.mode is Mode.ORPHAN
                     reason = entry.orphan_reason or ("inventory orphan" if asked else "")
                     entries[entry.ref] = replace(entry, orphaning=True, orphan_reason=reason)
-            yield lock.record(entries, Phase.INTENT)
+            yield lock.record(entries, Phase.BEFORE_DELETE)
         pruner = Pruner(
             self.context,
             snapshot=self.snapshot,

@@ -83,10 +83,10 @@ _FORECASTS: Mapping[Outcome, str] = {
 class Phase(StrEnum):
     """Which of its inventory writes a run made."""
 
-    UNION = "before-apply"
+    BEFORE_APPLY = "before-apply"
     APPLIED = "applied"
-    INTENT = "before-delete"
-    SHRUNK = "final"
+    BEFORE_DELETE = "before-delete"
+    FINAL = "final"
     REMOVED = "removed"
 
 

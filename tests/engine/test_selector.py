@@ -66,7 +66,7 @@ def test_write_ahead_contains_the_unselected_objects(stage: Stage) -> None:
     union = [
         one
         for one in story.events
-        if isinstance(one, InventoryWritten) and one.phase is Phase.UNION
+        if isinstance(one, InventoryWritten) and one.phase is Phase.BEFORE_APPLY
     ]
     assert [one.entries for one in union] == [3]
     assert stage.listed() == {"configmap/a", "configmap/b", "configmap/c"}

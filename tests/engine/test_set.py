@@ -68,7 +68,7 @@ def test_events_come_in_the_order_of_the_run(stage: Stage) -> None:
     ]
     assert isinstance(story.events[0], Started)
     assert isinstance(story.events[1], Planned)
-    assert words == [Phase.UNION, "created", Phase.INTENT, "pruned", Phase.SHRUNK]
+    assert words == [Phase.BEFORE_APPLY, "created", Phase.BEFORE_DELETE, "pruned", Phase.FINAL]
 
 
 def test_first_run_writes_the_inventory_twice_and_a_pruning_one_three_times(

@@ -160,7 +160,7 @@ class _Move:
         }
         if source_entries or self.context.options.select:
             return first, self.context.lock.release(source_entries, exit_code=exit_code)
-        self.context.lock.record(source_entries, Phase.UNION)
+        self.context.lock.record(source_entries, Phase.BEFORE_APPLY)
         return first, self.context.lock.remove()
 
     def _in_order(self) -> Sequence[InventoryLock]:

@@ -214,7 +214,7 @@ def test_timeout_is_exit_code_5_and_prunes_nothing(stage: Stage, api: Api) -> No
     kept = [one for one in story.events if getattr(one, "outcome", None) is Outcome.NOT_PRUNED]
     assert [getattr(one, "reason", "") for one in kept] == ["not everything is ready"]
     phases = [one.phase for one in story.events if isinstance(one, InventoryWritten)]
-    assert phases == [Phase.UNION, Phase.APPLIED, Phase.SHRUNK]
+    assert phases == [Phase.BEFORE_APPLY, Phase.APPLIED, Phase.FINAL]
     assert stage.listed() == {"pod/never", "configmap/new", "configmap/old"}
     entries = stage.inventory().entries.values()
     assert all(one.uid and one.ownership is Ownership.OWNED for one in entries)

@@ -147,7 +147,7 @@ def test_wait_does_not_poll(spoiled: Stage, puppets: Puppets, proxy: FaultProxy)
     marks: list[int] = []
 
     def see(event: object) -> None:
-        if isinstance(event, InventoryWritten) and event.phase in {Phase.APPLIED, Phase.SHRUNK}:
+        if isinstance(event, InventoryWritten) and event.phase in {Phase.APPLIED, Phase.FINAL}:
             marks.append(len(proxy.exchanges))
 
     spoiled.seen = see

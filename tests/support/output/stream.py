@@ -125,7 +125,7 @@ EVENTS: tuple[Event, ...] = (
         Problem(ProblemKind.FORBIDDEN, "nodes cannot be listed", reason=EVIL, exit_code=7)
     ),
     Planned(_PLAN),
-    InventoryWritten(Phase.UNION, 4, 7),
+    InventoryWritten(Phase.BEFORE_APPLY, 4, 7),
     ObjectDone(_CONFIG, Outcome.CREATED, Origin("manifests/a.yaml", 1, 1)),
     ObjectDone(_SECRET, Outcome.UNCHANGED, Origin("manifests/s.yaml", 1, 1)),
     ObjectDone(_ROLE, Outcome.CONFIGURED, Origin("<stdin>", 1, 1), reason=f"it was {EVIL}"),
