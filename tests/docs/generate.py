@@ -1,7 +1,5 @@
 """``python -m tests.docs.generate``: write the parts of the docs that the code already knows.
 
-It also takes the modules that have been reworded off the list of those that still are to be.
-
 A generated part is between the comments ``<!-- generated: NAME -->`` and ``<!-- end -->``.
 """
 
@@ -22,7 +20,6 @@ import yaml  # type: ignore[import-untyped]
 import applyprune
 from applyprune import errors
 from applyprune.cli.main import cli
-from tests.docs import words
 from tests.docs.pages import PAGES, ROOT
 from tests.support.package import tree
 
@@ -369,4 +366,3 @@ def generated() -> Mapping[str, str]:
 if __name__ == "__main__":
     for name, text in generated().items():
         (ROOT / name).write_text(text, encoding="utf-8")
-    words.shrink()

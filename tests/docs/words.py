@@ -1,6 +1,6 @@
 """``python -m tests.docs.words PATH…``: where a file uses the words that docs/words.md rejects.
 
-Without a path it lists the modules and golden files that still use one.
+Without a path it lists the modules and golden files that use one.
 """
 
 from __future__ import annotations
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
 WORDS = "docs/words.md"
 PACKAGE = ROOT / "applyprune"
-UNCLEAN = ROOT / "tests/docs/unclean.txt"
-"""The files that are still to be reworded; the list may only shrink."""
 
 _GOLDEN = ("broken", "output", "screens")
 
@@ -151,17 +149,6 @@ def sources() -> list[Path]:
     """Return every module of the package, and every golden file of what users see."""
     golden = (path for name in _GOLDEN for path in (ROOT / "fixtures" / name).rglob("*.txt"))
     return [*sorted(PACKAGE.rglob("*.py")), *sorted(golden)]
-
-
-def unclean() -> list[str]:
-    """Return the files that may still use rejected words, as the list has them."""
-    return UNCLEAN.read_text(encoding="utf-8").splitlines()
-
-
-def shrink() -> None:
-    """Take the files that are clean or gone off the list."""
-    left = [name for name in unclean() if (path := ROOT / name).exists() and in_file(path)]
-    UNCLEAN.write_text("".join(f"{name}\n" for name in left), encoding="utf-8")
 
 
 if __name__ == "__main__":
