@@ -29,7 +29,7 @@ from applyprune.model.events import (
     Started,
 )
 from applyprune.model.identity import Ref
-from applyprune.model.plan import Action, Plan
+from applyprune.model.plan import Fate, Plan
 from applyprune.model.problem import Problem, ProblemKind
 
 REMOVED = frozenset(
@@ -88,7 +88,7 @@ class RunResult:
         return [
             step.entry.ref
             for step in steps
-            if step.action is Action.DELETE
+            if step.fate is Fate.PRUNE
             or (step.problem is not None and step.problem.kind is ProblemKind.PRUNE_REFUSED)
         ]
 

@@ -41,7 +41,7 @@ from applyprune.model.identity import Ref
 from applyprune.model.inventory import Inventory, InventoryEntry
 from applyprune.model.manifest import Manifest
 from applyprune.model.options import DryRun, Mode, Options
-from applyprune.model.plan import Action, Plan
+from applyprune.model.plan import Fate, Plan
 from applyprune.model.problem import Problem
 from applyprune.planning.applyset import ApplySetIdentity
 from applyprune.planning.desired import resolve
@@ -237,7 +237,7 @@ class _Run:
         sent = {
             step.desired.ref: step.entry
             for step in self.plan.applies
-            if step.action is not Action.REFUSE
+            if step.fate is not Fate.REFUSE
         }
         recovered = {entry.ref: entry for entry in self.plan.recovered}
         return {
@@ -291,9 +291,9 @@ class _Run:
                     continue
                 # From now on the inventory names the UID of each object to delete or orphan.
                 entry = replace(step.entry, uid=step.entry.uid or step.live.uid)
-                if step.action is Action.DELETE:
+                if step.fate is Fate.PRUNE:
                     entries[entry.ref] = replace(entry, deleting=True)
-                elif step.action is Action.ORPHAN:
+                elif step.fate is Fate.ORPHAN:
                     # If this run is interrupted, the next one still orphans it.
                     asked = options.mode is Mode.ORPHAN
                     reason = entry.orphan_reason or ("inventory orphan" if asked else "")
@@ -314,7 +314,7 @@ class _Run:
     def _report_not_pruned(self, reason: str) -> Iterator[Event]:
         """Report everything that has left the set as not pruned, with the reason."""
         for step in self.plan.removals:
-            if step.action is Action.REFUSE and step.problem is not None:
+            if step.fate is Fate.REFUSE and step.problem is not None:
                 done = ObjectDone(step.entry.ref, Outcome.FAILED, problem=step.problem)
             else:
                 done = ObjectDone(step.entry.ref, Outcome.NOT_PRUNED, reason=reason)

@@ -62,35 +62,45 @@ class Desired:
     """The CEL expression that is true if the object is ready; empty for the rule of its kind."""
 
 
-class Action(StrEnum):
-    """What to do with one object."""
+class Fate(StrEnum):
+    """What is decided about one object, from the plan to the report."""
 
     CREATE = "create"
-    UPDATE = "update"
-    NOTHING = "nothing"
-    DELETE = "delete"
+    CHANGE = "change"
+    """Apply it; a check by the server shows whether that changes anything."""
+    LEAVE = "leave"
+    """Send nothing: it is as its manifest says, or its entry must stay as it is."""
+    RECREATE = "recreate"
+    """Delete and create it: a field that cannot be changed in place has changed."""
+    ADOPT = "adopt"
+    """Apply it, and so take an existing object into the set."""
     ORPHAN = "orphan"
     """Keep it in the cluster, without the set's label and field manager."""
+    PRUNE = "prune"
+    """Delete it, because it has left the set or because the whole set is deleted."""
     REMOVE_FROM_INVENTORY = "remove-from-inventory"
     """Only remove its entry; do not change the object."""
-    LEAVE = "leave"
-    """Change neither the object nor its entry."""
     REFUSE = "refuse"
     """Do nothing, and report a problem."""
+
+    @property
+    def is_applied(self) -> bool:
+        """Return whether the manifest is sent."""
+        return self in {Fate.CREATE, Fate.CHANGE, Fate.ADOPT, Fate.RECREATE}
 
 
 @dataclass(frozen=True, slots=True)
 class ApplyStep:
-    """The step for one object of the input: CREATE, UPDATE, NOTHING or REFUSE."""
+    """The step for one object of the input: CREATE, CHANGE, ADOPT, RECREATE, LEAVE or REFUSE."""
 
     desired: Desired
-    action: Action
+    fate: Fate
     entry: InventoryEntry
     """The entry that the inventory gets before the apply."""
     live: LiveObject | None = None
     """The live object; None if it does not exist or could not be read."""
     reason: str = ""
-    """Why this is the action, in words; may be empty."""
+    """Why this is its fate, in words; may be empty."""
     problem: Problem | None = None
     """Why the object is refused."""
     fence: bool = False
@@ -103,17 +113,17 @@ class ApplyStep:
 class RemoveStep:
     """The step for an entry that has left the set.
 
-    Its action is DELETE, ORPHAN, REMOVE_FROM_INVENTORY, LEAVE or REFUSE.
+    Its fate is PRUNE, ORPHAN, REMOVE_FROM_INVENTORY, LEAVE or REFUSE.
     """
 
     entry: InventoryEntry
     resource: Resource | None
     """The endpoint; None if the kind is not served."""
-    action: Action
+    fate: Fate
     live: LiveObject | None = None
     """The live object; None if it does not exist or could not be read."""
     reason: str = ""
-    """Why this is the action, in words; may be empty."""
+    """Why this is its fate, in words; may be empty."""
     problem: Problem | None = None
     """Why the object is refused."""
 
@@ -144,9 +154,9 @@ class Plan:
         """Return whether any step needs a request that changes something."""
         return (
             bool(self.recovered)
-            or any(step.action in {Action.CREATE, Action.UPDATE} for step in self.applies)
+            or any(step.fate.is_applied for step in self.applies)
             or (
                 not self.no_prune
-                and any(step.action not in {Action.REFUSE, Action.LEAVE} for step in self.removals)
+                and any(step.fate not in {Fate.REFUSE, Fate.LEAVE} for step in self.removals)
             )
         )

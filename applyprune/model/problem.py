@@ -7,7 +7,6 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
-    from applyprune.model.field_conflict import ManagerConflict
     from applyprune.model.manifest import Origin
 
 Field: TypeAlias = "tuple[str | int, ...]"
@@ -64,6 +63,33 @@ class Mark:
     """What is wrong with the field, in a few words."""
     origin: Origin | None = None
     """The object that contains the field; None for the problem's own object."""
+
+
+@dataclass(frozen=True, slots=True)
+class ContestedField:
+    """A field in conflict, with both values; the values of a Secret are masked."""
+
+    field: str
+    """The field as the server names it: ``.spec.replicas``."""
+    path: str | None
+    """Its path as in ``ignore-fields``; None if the manifest has no such field."""
+    ours: str | None
+    """The manifest's value; None if it is unknown."""
+    theirs: str | None
+    """The live value; None if it could not be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class ManagerConflict:
+    """Another field manager, with the fields that it owns and a manifest sets differently."""
+
+    manager: str
+    operation: str
+    """``Apply`` or ``Update``; empty if the server does not name the manager."""
+    subresource: str
+    time: str
+    """The time of its last write, RFC 3339; empty if unknown."""
+    fields: tuple[ContestedField, ...]
 
 
 @dataclass(frozen=True, slots=True)

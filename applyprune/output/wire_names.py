@@ -31,11 +31,10 @@ from applyprune.model.events import (
     Waiting,
     WarningRaised,
 )
-from applyprune.model.field_conflict import ContestedField, ManagerConflict
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import InventoryEntry, LastRun, Mismatch
 from applyprune.model.manifest import Origin
-from applyprune.model.problem import Mark, Problem
+from applyprune.model.problem import ContestedField, ManagerConflict, Mark, Problem
 
 EVENT_NAMES: Mapping[type, str] = MappingProxyType(
     {

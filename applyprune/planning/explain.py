@@ -9,7 +9,7 @@ from applyprune.model.events import Explanation
 from applyprune.model.identity import GroupKind, Ref
 from applyprune.model.inventory import Inventory, InventoryEntry, Ownership
 from applyprune.model.live import Absent, LiveObject, State, Unknown
-from applyprune.model.plan import Action, ApplyStep, Desired, Plan, RemoveStep
+from applyprune.model.plan import ApplyStep, Desired, Fate, Plan, RemoveStep
 from applyprune.planning.annotations import orphan_mark
 from applyprune.planning.applyset import PART_OF, ApplySetIdentity
 from applyprune.planning.ownership.managed_fields import own_apply_entry
@@ -189,7 +189,7 @@ def _of_guards(case: ExplainInput) -> Iterator[str]:
     if step is not None and step.problem is not None:
         yield str(step.problem)
     elif isinstance(step, RemoveStep):
-        if step.action is Action.DELETE and step.reason:
+        if step.fate is Fate.PRUNE and step.reason:
             yield f"it {step.reason}"
         if case.plan.refusal is not None:
             yield str(case.plan.refusal)
@@ -217,13 +217,13 @@ def _verdict(case: ExplainInput) -> str:
 
 
 def _of_apply(step: ApplyStep, entry: InventoryEntry | None) -> str:
-    match step.action:
-        case Action.CREATE:
+    match step.fate:
+        case Fate.CREATE:
             return "It would be created."
-        case Action.NOTHING:
+        case Fate.LEAVE:
             reason = step.reason or "it is unchanged since the last apply"
             return f"Nothing would be sent: {reason}. --reapply-all sends it anyway."
-        case Action.UPDATE:
+        case Fate.CHANGE | Fate.ADOPT:
             changed = entry is not None and entry.digest not in {"", step.desired.digest}
             reason = "its manifest has changed" if changed else "others may have changed it"
             return f"It would be applied: {step.reason or reason}."
@@ -232,21 +232,19 @@ def _of_apply(step: ApplyStep, entry: InventoryEntry | None) -> str:
 
 
 def _of_removal(step: RemoveStep, plan: Plan) -> str:
-    match step.action:
-        case Action.DELETE if plan.no_prune:
+    match step.fate:
+        case Fate.PRUNE if plan.no_prune:
             return "It would be deleted, but the reasons above prevent it."
-        case Action.DELETE:
+        case Fate.PRUNE:
             orphan = f"--orphan {step.entry.ref.short}, or the annotation {ORPHAN}"
             return f"It would be deleted. To orphan it instead: {orphan}."
-        case Action.ORPHAN if (
-            step.entry.ownership is Ownership.ADOPTED and "adopted" in step.reason
-        ):
+        case Fate.ORPHAN if step.entry.ownership is Ownership.ADOPTED and "adopted" in step.reason:
             return f"It would be orphaned: {step.reason}. --prune-adopted would delete it."
-        case Action.ORPHAN:
+        case Fate.ORPHAN:
             return f"It would be orphaned: {step.reason}."
-        case Action.REMOVE_FROM_INVENTORY:
+        case Fate.REMOVE_FROM_INVENTORY:
             return f"It would only be removed from the inventory: {step.reason}."
-        case Action.LEAVE:
+        case Fate.LEAVE:
             return f"It would not be pruned, and stay in the inventory: {step.reason}."
         case _:
             return "It would not be pruned, and stay in the inventory. The reasons above say why."

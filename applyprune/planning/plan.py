@@ -11,7 +11,7 @@ from applyprune.model.identity import Ref
 from applyprune.model.inventory import Inventory, InventoryEntry, Ownership
 from applyprune.model.live import Absent, LiveObject, Unknown
 from applyprune.model.options import Adopt, Mode, Options
-from applyprune.model.plan import Action, ApplyStep, Desired, Plan, RemoveStep
+from applyprune.model.plan import ApplyStep, Desired, Fate, Plan, RemoveStep
 from applyprune.model.problem import Problem
 from applyprune.model.resources import CRD
 from applyprune.planning.applyset import PART_OF, SET_ID, SHARD_OF, ApplySetIdentity
@@ -96,7 +96,7 @@ def _apply_steps(
     moving = {
         kind: None
         for step in definitions.values()
-        if step.action is not Action.NOTHING
+        if step.fate is not Fate.LEAVE
         for kind in defined_kinds(step.desired.body)
     }
     snapshot = replace(snapshot, schemas={**snapshot.schemas, **moving})
@@ -128,10 +128,8 @@ def _apply_step(
         return _refused(desired, entry or fresh, state.problem, None)
     if isinstance(state, Absent):
         if entry is not None and state.proven and _has_done_its_work(desired, entry):
-            return ApplyStep(
-                desired, Action.NOTHING, entry, reason="finished, and removed by its TTL"
-            )
-        return ApplyStep(desired, Action.CREATE, fresh)
+            return ApplyStep(desired, Fate.LEAVE, entry, reason="finished, and removed by its TTL")
+        return ApplyStep(desired, Fate.CREATE, fresh)
     if (
         entry is not None
         and state.terminating
@@ -139,7 +137,7 @@ def _apply_step(
         and _has_done_its_work(desired, entry)
     ):
         return ApplyStep(
-            desired, Action.NOTHING, entry, state, "finished, and being removed by its TTL"
+            desired, Fate.LEAVE, entry, state, "finished, and being removed by its TTL"
         )
     return _existing(desired, entry, state, snapshot, applyset, options)
 
@@ -193,10 +191,16 @@ def _existing(
         ):
             # Other objects may have changed its wave; this is recorded with the next write.
             listed = replace(entry, wave=desired.wave, depends_on=desired.depends_on)
-            return ApplyStep(desired, Action.NOTHING, listed, live)
+            return ApplyStep(desired, Fate.LEAVE, listed, live)
     reason = "" if known else f"adopted: it existed and belonged to {_whom(owner)}"
     return ApplyStep(
-        desired, Action.UPDATE, union, live, reason=reason, fence=fence, migrate=migrate
+        desired,
+        Fate.CHANGE if known else Fate.ADOPT,
+        union,
+        live,
+        reason=reason,
+        fence=fence,
+        migrate=migrate,
     )
 
 
@@ -258,7 +262,7 @@ def _refused(
     desired: Desired, entry: InventoryEntry, problem: Problem, live: LiveObject | None
 ) -> ApplyStep:
     where = problem.location or str(desired.origin)
-    return ApplyStep(desired, Action.REFUSE, entry, live, problem=replace(problem, location=where))
+    return ApplyStep(desired, Fate.REFUSE, entry, live, problem=replace(problem, location=where))
 
 
 def _with_exit_code(step: _Step) -> _Step:
@@ -279,7 +283,7 @@ def _no_prune(
         return "--no-prune"
     if refusal is not None:
         return "prune refused"
-    if any(step.action is Action.REFUSE for step in applies):
+    if any(step.fate is Fate.REFUSE for step in applies):
         return "some objects in the input cannot be applied"
     if options.mode in {Mode.APPLY, Mode.PRUNE} and any(
         step.problem is not None for step in removals

@@ -33,7 +33,7 @@ from applyprune.model.events import Event, Finished, ObjectDone, Outcome, Readin
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import InventoryEntry
 from applyprune.model.manifest import Origin
-from applyprune.model.plan import Action, Plan, RemoveStep
+from applyprune.model.plan import Fate, Plan, RemoveStep
 from applyprune.model.problem import Problem, ProblemKind
 
 EARLY, LATE = "2026-01-01T00:00:00Z", "2026-01-01T00:10:00Z"
@@ -130,9 +130,7 @@ def test_lists_are_bounded() -> None:
     plan = Plan(
         (),
         tuple(
-            RemoveStep(
-                InventoryEntry(ref(f"r{number}"), "configmaps", "v1", "u"), None, Action.DELETE
-            )
+            RemoveStep(InventoryEntry(ref(f"r{number}"), "configmaps", "v1", "u"), None, Fate.PRUNE)
             for number in range(100)
         ),
         approval="digest",

@@ -150,9 +150,9 @@ def _outcomes(story: Story) -> list[Outcome]:
 
 def _steps(plan: Plan) -> list[tuple[str, str, Wave | None]]:
     steps: list[tuple[str, str, Wave | None]] = [
-        (str(one.desired.ref), str(one.action), one.desired.wave) for one in plan.applies
+        (str(one.desired.ref), str(one.fate), one.desired.wave) for one in plan.applies
     ]
-    return steps + [(str(one.entry.ref), str(one.action), None) for one in plan.removals]
+    return steps + [(str(one.entry.ref), str(one.fate), None) for one in plan.removals]
 
 
 def _content(api: Api, plan: Plan, manager: str) -> Mapping[str, Any]:

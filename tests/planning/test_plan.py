@@ -11,7 +11,7 @@ from applyprune.model.identity import Ref
 from applyprune.model.inventory import InventoryEntry, Ownership, Wave
 from applyprune.model.live import Absent, State, Unknown
 from applyprune.model.options import Adopt, Mode, Options
-from applyprune.model.plan import Action, ApplyStep, Plan, RemoveStep
+from applyprune.model.plan import ApplyStep, Fate, Plan, RemoveStep
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.planning.applyset import ApplySetIdentity
 from applyprune.planning.plan import make_plan
@@ -59,31 +59,31 @@ def _remove(state: State, entry: InventoryEntry) -> RemoveStep:
     return step
 
 
-APPLIES: dict[str, tuple[State, InventoryEntry | None, dict[str, Any], Action]] = {
-    "new": (Absent(), None, {}, Action.CREATE),
-    "new, proved by a GET": (Absent(proven=True), None, {}, Action.CREATE),
-    "ours and as it was": (THERE, ENTRY, {}, Action.NOTHING),
-    "ours and as it was, --reapply-all": (THERE, ENTRY, {"reapply_all": True}, Action.UPDATE),
-    "ours, deleted outside": (Absent(proven=True), ENTRY, {}, Action.CREATE),
-    "ours, of another digest": (THERE, replace(ENTRY, digest="x"), {}, Action.UPDATE),
-    "of nobody": (FOREIGN, None, {}, Action.UPDATE),
-    "of nobody, --adopt=none": (FOREIGN, None, {"adopt": Adopt.NONE}, Action.REFUSE),
-    "of another set": (OTHER_SET, None, {}, Action.REFUSE),
-    "of another set, recorded by us too": (OTHER_SET, ENTRY, {}, Action.REFUSE),
-    "of another set, --adopt=all": (OTHER_SET, None, {"adopt": Adopt.ALL}, Action.UPDATE),
-    "state unknown": (UNREADABLE, ENTRY, {}, Action.REFUSE),
-    "being deleted": (live(ONE.ref, deletionTimestamp="x"), ENTRY, {}, Action.REFUSE),
-    "re-created by somebody": (live(ONE.ref, uid="u2", label=""), ENTRY, {}, Action.UPDATE),
+APPLIES: dict[str, tuple[State, InventoryEntry | None, dict[str, Any], Fate]] = {
+    "new": (Absent(), None, {}, Fate.CREATE),
+    "new, proved by a GET": (Absent(proven=True), None, {}, Fate.CREATE),
+    "ours and as it was": (THERE, ENTRY, {}, Fate.LEAVE),
+    "ours and as it was, --reapply-all": (THERE, ENTRY, {"reapply_all": True}, Fate.CHANGE),
+    "ours, deleted outside": (Absent(proven=True), ENTRY, {}, Fate.CREATE),
+    "ours, of another digest": (THERE, replace(ENTRY, digest="x"), {}, Fate.CHANGE),
+    "of nobody": (FOREIGN, None, {}, Fate.ADOPT),
+    "of nobody, --adopt=none": (FOREIGN, None, {"adopt": Adopt.NONE}, Fate.REFUSE),
+    "of another set": (OTHER_SET, None, {}, Fate.REFUSE),
+    "of another set, recorded by us too": (OTHER_SET, ENTRY, {}, Fate.REFUSE),
+    "of another set, --adopt=all": (OTHER_SET, None, {"adopt": Adopt.ALL}, Fate.ADOPT),
+    "state unknown": (UNREADABLE, ENTRY, {}, Fate.REFUSE),
+    "being deleted": (live(ONE.ref, deletionTimestamp="x"), ENTRY, {}, Fate.REFUSE),
+    "re-created by somebody": (live(ONE.ref, uid="u2", label=""), ENTRY, {}, Fate.ADOPT),
 }
 
 
 @pytest.mark.parametrize("name", APPLIES)
-def test_desired_object_gets_its_action(name: str) -> None:
+def test_desired_object_gets_its_fate(name: str) -> None:
     """Every row with its own reason to be."""
     state, entry, options, expected = APPLIES[name]
     step = _apply(state, entry, **options)
-    assert step.action is expected
-    assert (step.problem is not None) == (expected is Action.REFUSE)
+    assert step.fate is expected
+    assert (step.problem is not None) == (expected is Fate.REFUSE)
 
 
 def test_set_of_an_object_is_named_by_its_field_manager() -> None:
@@ -145,51 +145,51 @@ def test_only_created_objects_count_as_owned(name: str) -> None:
     assert _apply(state, entry).entry.ownership is expected
 
 
-REMOVALS: dict[str, tuple[State, InventoryEntry, Action]] = {
-    "created by us": (THERE, ENTRY, Action.DELETE),
-    "gone": (Absent(proven=True), ENTRY, Action.REMOVE_FROM_INVENTORY),
-    "not in a list, which proves nothing": (Absent(), ENTRY, Action.REFUSE),
-    "state unknown": (UNREADABLE, ENTRY, Action.REFUSE),
-    "another UID, with both marks": (live(ONE.ref, uid="u2"), ENTRY, Action.REFUSE),
+REMOVALS: dict[str, tuple[State, InventoryEntry, Fate]] = {
+    "created by us": (THERE, ENTRY, Fate.PRUNE),
+    "gone": (Absent(proven=True), ENTRY, Fate.REMOVE_FROM_INVENTORY),
+    "not in a list, which proves nothing": (Absent(), ENTRY, Fate.REFUSE),
+    "state unknown": (UNREADABLE, ENTRY, Fate.REFUSE),
+    "another UID, with both marks": (live(ONE.ref, uid="u2"), ENTRY, Fate.REFUSE),
     "another UID without our label": (
         live(ONE.ref, uid="u2", label=""),
         ENTRY,
-        Action.REMOVE_FROM_INVENTORY,
+        Fate.REMOVE_FROM_INVENTORY,
     ),
-    "of another set now": (OTHER_SET, ENTRY, Action.REMOVE_FROM_INVENTORY),
-    "our label is off it": (live(ONE.ref, label=""), ENTRY, Action.REFUSE),
-    "adopted": (THERE, replace(ENTRY, ownership=Ownership.ADOPTED), Action.ORPHAN),
-    "to be kept by its manifest": (THERE, replace(ENTRY, orphan_reason="x: y"), Action.ORPHAN),
+    "of another set now": (OTHER_SET, ENTRY, Fate.REMOVE_FROM_INVENTORY),
+    "our label is off it": (live(ONE.ref, label=""), ENTRY, Fate.REFUSE),
+    "adopted": (THERE, replace(ENTRY, ownership=Ownership.ADOPTED), Fate.ORPHAN),
+    "to be kept by its manifest": (THERE, replace(ENTRY, orphan_reason="x: y"), Fate.ORPHAN),
     "to be kept by the live object": (
         live(ONE.ref, annotations={"applyprune.dev/prune": "disabled"}),
         ENTRY,
-        Action.ORPHAN,
+        Fate.ORPHAN,
     ),
-    "a lost reply to our create": (THERE, UNION_ABSENT, Action.DELETE),
+    "a lost reply to our create": (THERE, UNION_ABSENT, Fate.PRUNE),
     "a lost reply to our adoption": (
         THERE,
         replace(UNION_FOUND, ownership=Ownership.ADOPTED),
-        Action.ORPHAN,
+        Fate.ORPHAN,
     ),
     "somebody created it after our union write": (
         FOREIGN,
         UNION_ABSENT,
-        Action.REMOVE_FROM_INVENTORY,
+        Fate.REMOVE_FROM_INVENTORY,
     ),
     "a controller copied our label to it": (
         COPIED_LABEL,
         UNION_ABSENT,
-        Action.REMOVE_FROM_INVENTORY,
+        Fate.REMOVE_FROM_INVENTORY,
     ),
-    "being deleted already": (live(ONE.ref, deletionTimestamp="x"), ENTRY, Action.DELETE),
+    "being deleted already": (live(ONE.ref, deletionTimestamp="x"), ENTRY, Fate.PRUNE),
 }
 
 
 @pytest.mark.parametrize("name", REMOVALS)
-def test_entry_that_left_the_set_gets_its_action(name: str) -> None:
+def test_entry_that_left_the_set_gets_its_fate(name: str) -> None:
     """A label finds candidates; it never justifies a delete."""
     state, entry, expected = REMOVALS[name]
-    assert _remove(state, entry).action is expected
+    assert _remove(state, entry).fate is expected
 
 
 @pytest.mark.parametrize("name", ["default", "kube-system", "home", "another"])
@@ -204,7 +204,7 @@ def test_namespace_that_must_stay_is_orphaned(name: str) -> None:
     )
     options = Options(mode=Mode.DELETE)
     plan = make_plan((), inventory(recorded(one, state)), snapshot, TARGET, options)
-    assert plan.removals[0].action is Action.ORPHAN
+    assert plan.removals[0].fate is Fate.ORPHAN
 
 
 HOME = desired(body("Namespace", "shop"), NAMESPACES)
@@ -234,10 +234,10 @@ def test_namespace_is_pruned_only_with_pruned_contents(name: str) -> None:
     listed = inventory(recorded(HOME, outside), entry)
     plan = make_plan((), listed, snapshot, TARGET, Options(mode=Mode.DELETE))
     step = next(step for step in plan.removals if step.entry.ref == HOME.ref)
-    assert step.action is (Action.DELETE if goes else Action.REFUSE)
+    assert step.fate is (Fate.PRUNE if goes else Fate.REFUSE)
     allowed = options_of(mode=Mode.DELETE, allow_cascade=frozenset({"namespace/shop"}))
     plan = make_plan((), listed, snapshot, TARGET, allowed)
-    assert plan.removals[-1].action is Action.DELETE
+    assert plan.removals[-1].fate is Fate.PRUNE
 
 
 def test_namespace_with_uncountable_contents_stays() -> None:
@@ -251,7 +251,7 @@ def test_namespace_with_uncountable_contents_stays() -> None:
     plan = make_plan(
         (), inventory(recorded(HOME, state)), snapshot, TARGET, Options(mode=Mode.DELETE)
     )
-    assert plan.removals[0].action is Action.REFUSE
+    assert plan.removals[0].fate is Fate.REFUSE
     assert "cannot be counted: secrets: forbidden" in str(plan.removals[0].problem)
     assert plan.no_prune
 
@@ -306,15 +306,15 @@ def test_finished_job_with_a_ttl_is_not_created_again() -> None:
     job = desired(body("Job", spec={"ttlSecondsAfterFinished": 0}), JOBS)
     entry = recorded(job, live(job.ref))
 
-    def action(state: State, entry: InventoryEntry) -> Action:
+    def fate(state: State, entry: InventoryEntry) -> Fate:
         snapshot = ClusterSnapshot({job.ref: state})
-        return make_plan((job,), inventory(entry), snapshot, TARGET, Options()).applies[0].action
+        return make_plan((job,), inventory(entry), snapshot, TARGET, Options()).applies[0].fate
 
-    assert action(Absent(proven=True), entry) is Action.NOTHING
-    assert action(Absent(), entry) is Action.CREATE
-    assert action(Absent(proven=True), replace(entry, digest="x")) is Action.CREATE
-    assert action(Absent(proven=True), replace(entry, uid="")) is Action.CREATE
+    assert fate(Absent(proven=True), entry) is Fate.LEAVE
+    assert fate(Absent(), entry) is Fate.CREATE
+    assert fate(Absent(proven=True), replace(entry, digest="x")) is Fate.CREATE
+    assert fate(Absent(proven=True), replace(entry, uid="")) is Fate.CREATE
     going = live(job.ref, deletionTimestamp="x", finalizers=["foregroundDeletion"])
-    assert action(going, entry) is Action.NOTHING
-    assert action(going, replace(entry, digest="x")) is Action.REFUSE
-    assert action(replace(going, uid="u2"), entry) is Action.REFUSE
+    assert fate(going, entry) is Fate.LEAVE
+    assert fate(going, replace(entry, digest="x")) is Fate.REFUSE
+    assert fate(replace(going, uid="u2"), entry) is Fate.REFUSE

@@ -33,7 +33,7 @@ from applyprune.model.identity import GroupKind, Ref
 from applyprune.model.inventory import InventoryEntry, Wave
 from applyprune.model.live import LiveObject
 from applyprune.model.options import DryRun
-from applyprune.model.plan import Action, ApplyStep, Desired, OnConflict
+from applyprune.model.plan import ApplyStep, Desired, Fate, OnConflict
 from applyprune.model.problem import Problem
 from applyprune.model.resources import CRD, NAMESPACE
 from applyprune.planning.applyset import WANTED
@@ -130,7 +130,7 @@ class Applier:
         self.failed.update(dict.fromkeys(waiter.not_ready, _UNREADY))
 
     def _step(self, step: ApplyStep) -> tuple[ApplyStep, ObjectDone]:
-        if step.action is Action.NOTHING:
+        if step.fate is Fate.LEAVE:
             return step, self._done(step, Outcome.UNCHANGED, reason=step.reason)
         if step.problem is not None:
             return step, self._done(step, Outcome.FAILED, problem=step.problem)
@@ -138,7 +138,7 @@ class Applier:
             problem = as_problem(blocked, where=step.desired.origin)
             return step, self._done(step, Outcome.SKIPPED, problem=problem)
         if self.context.options.dry_run is DryRun.CLIENT:
-            outcome = Outcome.CREATED if step.action is Action.CREATE else Outcome.CONFIGURED
+            outcome = Outcome.CREATED if step.fate is Fate.CREATE else Outcome.CONFIGURED
             return step, self._done(step, outcome, reason=step.reason)
         try:
             # While this process was suspended, another run may have taken the lock.

@@ -28,7 +28,7 @@ from applyprune.model.events import Drift, ObjectDiff, Outcome
 from applyprune.model.identity import GVK, Ref
 from applyprune.model.inventory import InventoryEntry
 from applyprune.model.live import LiveObject
-from applyprune.model.plan import Action, ApplyStep, Desired, RemoveStep
+from applyprune.model.plan import ApplyStep, Desired, Fate, RemoveStep
 from applyprune.model.resources import CRD, NAMESPACE, Resource
 from applyprune.planning.applyset import ApplySetIdentity
 from applyprune.planning.diff import dropped, overlaid, renamed, substance, without
@@ -84,18 +84,18 @@ class ServerDryRun:
         self._namespaces = frozenset(
             step.desired.ref.name
             for step in steps
-            if step.desired.ref.group_kind == NAMESPACE and step.action is Action.CREATE
+            if step.desired.ref.group_kind == NAMESPACE and step.fate is Fate.CREATE
         ) | frozenset(own)
         self._schemas = {
             resource.gvk: schema_of(step.desired.body, resource.version)
             for step in steps
-            if step.desired.ref.group_kind == CRD and step.action is not Action.REFUSE
+            if step.desired.ref.group_kind == CRD and step.fate is not Fate.REFUSE
             for resource in defined_resources(step.desired.body)
         }
         self._changing = frozenset(
             resource.gvk
             for step in steps
-            if step.desired.ref.group_kind == CRD and step.action is Action.UPDATE
+            if step.desired.ref.group_kind == CRD and step.fate in {Fate.CHANGE, Fate.ADOPT}
             for resource in defined_resources(step.desired.body)
         )
 
@@ -189,7 +189,7 @@ class ServerDryRun:
         if the object cannot be created as it is.
         """
         desired = step.desired
-        if step.action is not Action.CREATE:
+        if step.fate is not Fate.CREATE:
             return ""
         if desired.resource.gvk in self._schemas and not self._is_served(desired.resource):
             return self._by_schema(step, _NO_KIND)

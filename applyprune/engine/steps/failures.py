@@ -11,11 +11,10 @@ from applyprune.engine.context import WorkerPool
 from applyprune.engine.listing import ContentCounter, list_kinds
 from applyprune.errors import ApplypruneError, Conflict, Invalid, NotServed, RunFailed, as_problem
 from applyprune.model.display import and_more
-from applyprune.model.field_conflict import ManagerConflict
 from applyprune.model.identity import Ref
 from applyprune.model.live import LiveObject
 from applyprune.model.plan import Desired
-from applyprune.model.problem import Mark, Problem
+from applyprune.model.problem import ManagerConflict, Mark, Problem
 from applyprune.model.resources import (
     AUTOSCALERS,
     CRD,

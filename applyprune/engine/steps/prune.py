@@ -30,7 +30,7 @@ from applyprune.model.events import Event, ObjectDone, Outcome
 from applyprune.model.identity import Ref
 from applyprune.model.live import Absent, LiveObject, State
 from applyprune.model.options import DryRun, Mode
-from applyprune.model.plan import Action, RemoveStep
+from applyprune.model.plan import Fate, RemoveStep
 from applyprune.model.problem import Problem
 from applyprune.model.resources import CRD, NAMESPACE
 from applyprune.planning.ownership.managed_fields import orphan_patch
@@ -64,7 +64,7 @@ class Pruner:
     def run(self, steps: Sequence[RemoveStep]) -> Iterator[Event]:
         """Yield an event for each step; if a wave fails, skip all lower waves."""
         self.deleting = frozenset(
-            step.live.uid for step in steps if step.action is Action.DELETE and step.live
+            step.live.uid for step in steps if step.fate is Fate.PRUNE and step.live
         )
         self.leaving = frozenset(step.entry.ref for step in steps)
         waves = sorted({step.entry.wave for step in steps}, reverse=True)
@@ -112,9 +112,9 @@ class Pruner:
 
     def _once(self, step: RemoveStep) -> ObjectDone | DeletedObject:
         entry, live = step.entry, step.live
-        if step.action is Action.REFUSE:
+        if step.fate is Fate.REFUSE:
             return ObjectDone(entry.ref, Outcome.FAILED, problem=step.problem)
-        if step.action is Action.LEAVE:
+        if step.fate is Fate.LEAVE:
             return ObjectDone(entry.ref, Outcome.NOT_PRUNED, reason=step.reason)
         if live is not None and live.uid in self.applied:
             return self._done(
@@ -122,9 +122,9 @@ class Pruner:
                 Outcome.REMOVED_FROM_INVENTORY,
                 "it belongs to the set under another API group",
             )
-        if step.action is Action.REMOVE_FROM_INVENTORY or live is None or step.resource is None:
+        if step.fate is Fate.REMOVE_FROM_INVENTORY or live is None or step.resource is None:
             return self._done(entry.ref, Outcome.REMOVED_FROM_INVENTORY, step.reason)
-        if step.action is Action.ORPHAN:
+        if step.fate is Fate.ORPHAN:
             return self._orphan(step, live)
         return self._delete(step, live)
 
@@ -195,7 +195,7 @@ class Pruner:
         to_recount = {
             step.entry.ref
             for step in batch
-            if step.action is Action.DELETE
+            if step.fate is Fate.PRUNE
             and step.entry.ref.group_kind in {NAMESPACE, CRD}
             and not step.entry.ref.is_among(self.context.options.prune.allow_cascade)
         }
@@ -236,7 +236,7 @@ class Pruner:
             reason=f"its deletion would now cascade to more objects than planned: {reason}",
             hint="Run again.",
         )
-        return replace(step, action=Action.REFUSE, problem=as_problem(problem))
+        return replace(step, fate=Fate.REFUSE, problem=as_problem(problem))
 
     def _is_deleting(self, step: RemoveStep, live: LiveObject) -> bool:
         """Return whether the object is gone or being deleted."""
@@ -257,7 +257,7 @@ class Pruner:
         if not entry.uid and step.live is not None:
             entry = replace(entry, uid=step.live.uid)
         again = remove_step(entry, snapshot, self.context.applyset, self.context.options)
-        if again.action is Action.DELETE and step.action is not Action.DELETE:
+        if again.fate is Fate.PRUNE and step.fate is not Fate.PRUNE:
             # Only the plan as a whole may decide a delete.
             raise RunFailed(
                 f"{entry.ref} changed during this run, and could be deleted now",
@@ -275,7 +275,7 @@ class Pruner:
             yield self._done(event.ref, self._deleted()) if isinstance(event, Gone) else event
         if cancellation.requested:
             return
-        pruning = {step.entry.ref for step in steps if step.action is Action.DELETE}
+        pruning = {step.entry.ref for step in steps if step.fate is Fate.PRUNE}
         stuck = [wait.last[left.ref] for left in wait.pending if left.ref in wait.last]
         reasons = stuck_deletions(stuck, pruning, self.context.cluster, self.context.workers)
         for left in wait.pending:

@@ -184,7 +184,7 @@ def data(value: object) -> Any:
 
 
 def plan_data(plan: Plan) -> dict[str, Any]:
-    """Return the action and its reason for each object of a plan, but no body."""
+    """Return the fate and its reason for each object of a plan, but no body."""
     steps: tuple[ApplyStep | RemoveStep, ...] = (*plan.applies, *plan.removals)
     return {
         "objects": [_step(step) for step in steps],
@@ -220,7 +220,7 @@ def _step(step: ApplyStep | RemoveStep) -> dict[str, Any]:
     desired = step.desired if isinstance(step, ApplyStep) else None
     return {
         "ref": data(step.entry.ref),
-        "action": str(step.action),
+        "fate": str(step.fate),
         "reason": step.reason,
         "origin": data(desired.origin) if desired else None,
         "problem": data(step.problem),

@@ -15,7 +15,7 @@ from dataclasses import astuple, replace
 from applyprune.errors import PruneRefused, as_problem
 from applyprune.model.identity import Ref
 from applyprune.model.options import Mode, Options, PruneLimit
-from applyprune.model.plan import Action, RemoveStep
+from applyprune.model.plan import Fate, RemoveStep
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.model.resources import GUARDED_KINDS
 from applyprune.planning.fields.normalize import digest
@@ -44,7 +44,7 @@ def check_guards(
     most = options.prune.max_prune.of(len(listed))
     limited = options.mode in {Mode.APPLY, Mode.PRUNE}
     over = limited and count > most
-    leaves = to_delete or any(step.action is Action.ORPHAN for step in steps)
+    leaves = to_delete or any(step.fate is Fate.ORPHAN for step in steps)
     if not limited or options.prune.allow_empty or (desired and not leaves):
         empty = ()
     # Detect a wrong or missing namespace; a user who gives a number has seen the count.
@@ -54,10 +54,10 @@ def check_guards(
         else _left(to_delete, desired, options)
     )
     lost = unlisted(options.prune.orphan, listed) if to_delete else ()
-    refused = [step.entry.ref for step in to_delete if step.action is Action.REFUSE]
+    refused = [step.entry.ref for step in to_delete if step.fate is Fate.REFUSE]
     cascading = [ref for ref in refused if ref not in cascades.coming]
     wanted = [ref for ref in refused if ref in cascades.coming]
-    others = [step.entry.ref for step in to_delete if step.action is not Action.REFUSE]
+    others = [step.entry.ref for step in to_delete if step.fate is not Fate.REFUSE]
     kinds = _kinds_in_need(others, options) if limited else []
     needed = [
         *(["--allow-empty"] if empty else []),  # guard: empty-input
@@ -159,7 +159,7 @@ def _left(
 
 
 def _is_doomed(step: RemoveStep) -> bool:
-    return step.action is Action.DELETE or (
+    return step.fate is Fate.PRUNE or (
         step.problem is not None and step.problem.kind is ProblemKind.PRUNE_REFUSED
     )
 

@@ -10,7 +10,7 @@ from applyprune.model.identity import Ref
 from applyprune.model.inventory import InventoryEntry, Ownership
 from applyprune.model.live import Absent, LiveObject, Unknown
 from applyprune.model.options import Mode, Options
-from applyprune.model.plan import Action, Desired, RemoveStep
+from applyprune.model.plan import Desired, Fate, RemoveStep
 from applyprune.model.problem import Problem
 from applyprune.model.resources import CRD, NAMESPACE, Resource
 from applyprune.planning.annotations import orphan_mark
@@ -57,11 +57,11 @@ def remove_steps(
     states = (snapshot.states[member.ref] for member in desired)
     wanted = {state.uid for state in states if isinstance(state, LiveObject)}
     # Only an apply lists the object under its new group; until then the old entry must stay.
-    action = Action.REMOVE_FROM_INVENTORY if options.mode is Mode.APPLY else Action.LEAVE
+    fate = Fate.REMOVE_FROM_INVENTORY if options.mode is Mode.APPLY else Fate.LEAVE
     decided = (remove_step(entry, snapshot, applyset, options) for entry in entries)
-    steps = [_unless_wanted(step, wanted, action) for step in decided]
+    steps = [_unless_wanted(step, wanted, fate) for step in decided]
     deleting = {
-        step.live.uid for step in steps if step.action is Action.DELETE and step.live is not None
+        step.live.uid for step in steps if step.fate is Fate.PRUNE and step.live is not None
     }
     found = {ref: cascade_of(contents, deleting) for ref, contents in snapshot.contents.items()}
     cascades = Cascades(found, listed, _coming(desired, steps))
@@ -87,7 +87,7 @@ def _coming(
     desired: Iterable[Desired], steps: Iterable[RemoveStep]
 ) -> Mapping[Ref, frozenset[Ref]]:
     """Return the desired objects that would be deleted with each Namespace and CRD."""
-    deleting = {step.entry.ref for step in steps if step.action is Action.DELETE}
+    deleting = {step.entry.ref for step in steps if step.fate is Fate.PRUNE}
     namespaces = {ref.name: ref for ref in deleting if ref.group_kind == NAMESPACE}
     kinds = {ref.name: ref for ref in deleting if ref.group_kind == CRD}
     found: dict[Ref, set[Ref]] = {}
@@ -98,18 +98,18 @@ def _coming(
     return {ref: frozenset(inside) for ref, inside in found.items()}
 
 
-def _unless_wanted(step: RemoveStep, wanted: Collection[str], action: Action) -> RemoveStep:
+def _unless_wanted(step: RemoveStep, wanted: Collection[str], fate: Fate) -> RemoveStep:
     if step.live is None or step.live.uid not in wanted:
         return step
     reason = "it is in the set, served by another group"
-    return replace(step, action=action, reason=reason, problem=None)
+    return replace(step, fate=fate, reason=reason, problem=None)
 
 
 def _with_cascade(step: RemoveStep, cascades: Cascades, options: Options) -> RemoveStep:
-    if step.action is not Action.DELETE:
+    if step.fate is not Fate.PRUNE:
         return step
     if problem := cascades.refusal(step.entry.ref, options):
-        return replace(step, action=Action.REFUSE, problem=problem)
+        return replace(step, fate=Fate.REFUSE, problem=problem)
     return replace(step, reason=cascades.described(step.entry.ref))
 
 
@@ -120,17 +120,17 @@ def remove_step(
     state = snapshot.states[entry.ref]
     resource = snapshot.resources.get(entry.ref.group_kind)
     if isinstance(state, Unknown):
-        return RemoveStep(entry, resource, Action.REFUSE, problem=state.problem)
+        return RemoveStep(entry, resource, Fate.REFUSE, problem=state.problem)
     if isinstance(state, Absent):
         if state.proven:
-            return RemoveStep(entry, resource, Action.REMOVE_FROM_INVENTORY, reason="it is gone")
+            return RemoveStep(entry, resource, Fate.REMOVE_FROM_INVENTORY, reason="it is gone")
         doubt = as_problem(RunFailed(f"it is unknown whether {entry.ref} exists"))
-        return RemoveStep(entry, resource, Action.REFUSE, problem=doubt)
+        return RemoveStep(entry, resource, Fate.REFUSE, problem=doubt)
     if options.mode is Mode.ORPHAN:
         return _orphan(entry, resource, state, applyset)
     step = _of_live(entry, resource, state, snapshot, applyset, options)
-    if step.action is Action.DELETE and entry.ref.is_among(options.prune.orphan):
-        return replace(step, action=Action.ORPHAN, reason="--orphan")
+    if step.fate is Fate.PRUNE and entry.ref.is_among(options.prune.orphan):
+        return replace(step, fate=Fate.ORPHAN, reason="--orphan")
     return step
 
 
@@ -144,8 +144,8 @@ def _orphan(
         reason = "it has neither this set's label nor its field manager"
         if owner is Owner.OTHER:
             reason = "it belongs to another set"
-        return RemoveStep(entry, resource, Action.REMOVE_FROM_INVENTORY, live, reason)
-    return RemoveStep(entry, resource, Action.ORPHAN, live, ORPHANED)
+        return RemoveStep(entry, resource, Fate.REMOVE_FROM_INVENTORY, live, reason)
+    return RemoveStep(entry, resource, Fate.ORPHAN, live, ORPHANED)
 
 
 def _of_live(
@@ -159,17 +159,17 @@ def _of_live(
     owner = owner_of(live, entry, applyset)
     if owner is Owner.OTHER:
         reason = "it belongs to another set now"
-        return RemoveStep(entry, resource, Action.REMOVE_FROM_INVENTORY, live, reason)
+        return RemoveStep(entry, resource, Fate.REMOVE_FROM_INVENTORY, live, reason)
     if owner is Owner.CLAIMED and entry.uid:
         problem = RunFailed(
             f"{entry.ref} was recreated with this set's label and field manager",
             reason="its UID differs from the UID in the inventory",
             hint=f"To record the current object: applyprune inventory repair {applyset.arguments}",
         )
-        return RemoveStep(entry, resource, Action.REFUSE, live, problem=as_problem(problem))
+        return RemoveStep(entry, resource, Fate.REFUSE, live, problem=as_problem(problem))
     if owner is not Owner.RECORDED:
         reason = "somebody else has recreated it" if entry.uid else "this set did not create it"
-        return RemoveStep(entry, resource, Action.REMOVE_FROM_INVENTORY, live, reason)
+        return RemoveStep(entry, resource, Fate.REMOVE_FROM_INVENTORY, live, reason)
     if live.labels.get(PART_OF) != applyset.id:
         # An interrupted run may have orphaned it without recording that.
         if (
@@ -179,7 +179,7 @@ def _of_live(
             or entry.orphaning
         ):
             return RemoveStep(
-                entry, resource, Action.REMOVE_FROM_INVENTORY, live, "it has lost the set's label"
+                entry, resource, Fate.REMOVE_FROM_INVENTORY, live, "it has lost the set's label"
             )
         problem = RunFailed(
             f"{entry.ref} has lost the set's label",
@@ -188,9 +188,9 @@ def _of_live(
             + (f" -n {entry.ref.namespace}" if entry.ref.namespace else "")
             + f" {PART_OF}={applyset.id}",
         )
-        return RemoveStep(entry, resource, Action.REFUSE, live, problem=as_problem(problem))
+        return RemoveStep(entry, resource, Fate.REFUSE, live, problem=as_problem(problem))
     if reason := _why_left(entry, live, snapshot, applyset, options):
-        return RemoveStep(entry, resource, Action.ORPHAN, live, reason)
+        return RemoveStep(entry, resource, Fate.ORPHAN, live, reason)
     if own_apply_entry(live, applyset.manager) is None:
         # An edited inventory, and a label that anybody may set, prove nothing.
         problem = RunFailed(
@@ -199,8 +199,8 @@ def _of_live(
             hint="Add it to the input again, or orphan it: "
             f"applyprune inventory orphan {applyset.arguments} {entry.ref.short}",
         )
-        return RemoveStep(entry, resource, Action.REFUSE, live, problem=as_problem(problem))
-    return RemoveStep(entry, resource, Action.DELETE, live)
+        return RemoveStep(entry, resource, Fate.REFUSE, live, problem=as_problem(problem))
+    return RemoveStep(entry, resource, Fate.PRUNE, live)
 
 
 def _why_left(

@@ -59,7 +59,7 @@ def test_changed_schema_sends_the_custom_resources_again(crd_stage: Stage) -> No
         for step in event.plan.applies
         if step.desired.ref.kind == "Schema"
     ]
-    assert step.action == "update"
+    assert step.fate == "change"
     assert (
         crd_stage.run(changed, custom_resource("f", "Schema")).outcomes["schema.x.example.com/f"]
         is Outcome.UNCHANGED

@@ -12,7 +12,6 @@ from jsonschema import Draft202012Validator
 from applyprune import errors
 from applyprune.model import (
     events,
-    field_conflict,
     inventory,
     live,
     plan,
@@ -56,7 +55,6 @@ _NAMES = {
         live,
         manifests,
         plan,
-        field_conflict,
         problems,
         readiness,
         refs,
@@ -101,7 +99,7 @@ def test_words_of_enums_are_kebab_case() -> None:
         events.Phase,
         findings.MismatchType,
         findings.Repair,
-        plan.Action,
+        plan.Fate,
         Mode,
         DryRun,
     )

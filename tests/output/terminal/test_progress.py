@@ -22,7 +22,7 @@ from applyprune.model.events import (
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import InventoryEntry, Wave
 from applyprune.model.options import DryRun, Mode
-from applyprune.model.plan import Action, ApplyStep, Plan, RemoveStep
+from applyprune.model.plan import ApplyStep, Fate, Plan, RemoveStep
 from applyprune.output.terminal.progress import INTERRUPTED, Progress, clock
 from tests.support.planning import DEPLOYMENTS, body, desired
 
@@ -33,13 +33,13 @@ OLD = Ref("", "ConfigMap", HOME, "old")
 
 def _apply(name: str, wave: int) -> ApplyStep:
     one = replace(desired(body("Deployment", name), DEPLOYMENTS), wave=Wave(wave))
-    return ApplyStep(one, Action.CREATE, InventoryEntry(one.ref, "deployments", "v1", None))
+    return ApplyStep(one, Fate.CREATE, InventoryEntry(one.ref, "deployments", "v1", None))
 
 
 APPLIES = tuple(_apply(name, at // 2) for at, name in enumerate(NAMES))
 A, B, C, D = (step.desired.ref for step in APPLIES)
 PLAN = Planned(
-    Plan(APPLIES, (RemoveStep(InventoryEntry(OLD, "configmaps", "v1", "u"), None, Action.DELETE),))
+    Plan(APPLIES, (RemoveStep(InventoryEntry(OLD, "configmaps", "v1", "u"), None, Fate.PRUNE),))
 )
 STARTED = Started("r", Mode.APPLY, "web", HOME, DryRun.OFF)
 READY = Waiting(A, "ready", 2.0, 60.0, "1 of 3", (Pending(B, "0 of 1"),), 2)

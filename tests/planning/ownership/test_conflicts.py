@@ -11,7 +11,7 @@ import pytest
 
 from applyprune.errors import Conflict, Invalid
 from applyprune.model.options import Adopt, Options
-from applyprune.model.plan import Action, ApplyStep, Desired, OnConflict
+from applyprune.model.plan import ApplyStep, Desired, Fate, OnConflict
 from applyprune.planning.applyset import applyset_identity
 from applyprune.planning.ownership.conflicts import (
     contended,
@@ -297,7 +297,7 @@ def test_force_is_decided(
 
 def test_managers_migrated_before_the_apply_are_no_conflict() -> None:
     """Our second manager, those that are migrated, and that of a set from which it is taken."""
-    step = ApplyStep(DEPLOYMENT, Action.UPDATE, recorded(DEPLOYMENT, OURS), OURS)
+    step = ApplyStep(DEPLOYMENT, Fate.CHANGE, recorded(DEPLOYMENT, OURS), OURS)
     assert settled_first(step, TARGET) == {TARGET.yielded}
     theirs = live(DEPLOYMENT.ref, label=SHOP.id, entries=[entry(SHOP.manager)])
     taken = replace(step, live=theirs, migrate=frozenset({"helm"}))

@@ -30,7 +30,6 @@ from applyprune.model.events import (
     Waiting,
     WarningRaised,
 )
-from applyprune.model.field_conflict import ContestedField, ManagerConflict
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import (
     ApplyFingerprint,
@@ -44,8 +43,8 @@ from applyprune.model.inventory import (
 )
 from applyprune.model.manifest import Origin
 from applyprune.model.options import DryRun, Mode
-from applyprune.model.plan import Action, ApplyStep, Plan, RemoveStep
-from applyprune.model.problem import Problem, ProblemKind
+from applyprune.model.plan import ApplyStep, Fate, Plan, RemoveStep
+from applyprune.model.problem import ContestedField, ManagerConflict, Problem, ProblemKind
 from tests.support.planning import DEPLOYMENTS, SECRETS, body, desired, live
 
 if TYPE_CHECKING:
@@ -105,13 +104,13 @@ _PLAN = Plan(
     applies=(
         ApplyStep(
             desired(body("Deployment", "web"), DEPLOYMENTS),
-            Action.UPDATE,
+            Fate.CHANGE,
             replace(_ENTRY, ref=_DEPLOYMENT),
         ),
-        ApplyStep(_OF_A_SECRET, Action.CREATE, _ENTRY, live(_SECRET, full={"data": SECRET_VALUE})),
+        ApplyStep(_OF_A_SECRET, Fate.CREATE, _ENTRY, live(_SECRET, full={"data": SECRET_VALUE})),
     ),
     removals=(
-        RemoveStep(replace(_ENTRY, ref=_OLD), None, Action.DELETE, reason="it has left the set"),
+        RemoveStep(replace(_ENTRY, ref=_OLD), None, Fate.PRUNE, reason="it has left the set"),
     ),
     no_prune="not everything was applied",
     refusal=Problem(ProblemKind.PRUNE_REFUSED, "it would delete 31 objects", exit_code=6),

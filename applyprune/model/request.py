@@ -1,0 +1,88 @@
+"""The requests of a plan: exactly what is sent for an object, decided before the first write.
+
+Only ``planning/requests.py`` makes them, and the client sends no other write of an object: a test
+over the code enforces both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeAlias
+
+from applyprune.model.identity import Ref
+from applyprune.model.options import Propagation
+from applyprune.model.resources import Resource
+
+if TYPE_CHECKING:
+    from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Precondition:
+    """The state in which an object must be for a request to change it.
+
+    An apply with the resourceVersion ``1`` and no UID creates the object, or fails with 409 if it
+    exists. An apply with a UID fails with 409 if the object is missing, and with 422 if it is
+    another one. An empty field demands nothing.
+    """
+
+    uid: str = ""
+    resource_version: str = ""
+
+
+CREATE_ONLY = Precondition(resource_version="1")
+"""The object must not exist (design.md, safety rule 2)."""
+
+
+@dataclass(frozen=True, slots=True)
+class PatchRequest:
+    """A JSON patch (RFC 6902) of managedFields, labels or annotations; it tests its own guards."""
+
+    resource: Resource
+    ref: Ref
+    operations: Sequence[Mapping[str, Any]] = field(hash=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ApplyRequest:
+    """A server-side apply of one object."""
+
+    resource: Resource
+    ref: Ref
+    body: Mapping[str, Any] = field(hash=False, repr=False)
+    """The body, without preconditions."""
+    manager: str
+    """The field manager."""
+    force: bool = False
+    """Whether to take over fields that other field managers own."""
+    precondition: Precondition = Precondition()
+    before: PatchRequest | ApplyRequest | None = None
+    """The request to send first; it moves fields to another owner and changes no value.
+
+    Its reply is a new state of the object. From that state the same function makes the rest.
+    """
+
+    @property
+    def guarded_body(self) -> Mapping[str, Any]:
+        """Return the body with its preconditions, as it is sent."""
+        guard: dict[str, str] = {}
+        if self.precondition.uid:
+            guard["uid"] = self.precondition.uid
+        if self.precondition.resource_version:
+            guard["resourceVersion"] = self.precondition.resource_version
+        return {**self.body, "metadata": {**self.body["metadata"], **guard}}
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteRequest:
+    """A delete of exactly one object in exactly one state (safety rule 3)."""
+
+    resource: Resource
+    ref: Ref
+    precondition: Precondition
+    """Both of its fields are set."""
+    propagation: Propagation = Propagation.BACKGROUND
+
+
+Request: TypeAlias = PatchRequest | ApplyRequest | DeleteRequest
