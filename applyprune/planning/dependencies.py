@@ -15,6 +15,7 @@ from applyprune.model.identity import GroupKind, Ref
 from applyprune.model.json_access import mapping
 from applyprune.model.plan import Desired
 from applyprune.model.resources import CRD, NAMESPACE
+from applyprune.planning.pod_template import pod_template, readings
 from applyprune.planning.schema.crd import defined_kinds
 
 if TYPE_CHECKING:
@@ -69,8 +70,8 @@ def needed(desired: Desired, brings: Mapping[GroupKind, Ref]) -> Iterator[Ref]:
         yield definition
     spec = mapping(body.get("spec"))
     kind = (ref.group, ref.kind)
-    for pod in _pod_specs(kind, spec):
-        yield from (_core(kind_name, ref.namespace, name) for kind_name, name in _mounted(pod))
+    for reading in readings(pod_template(ref.group_kind, body)):
+        yield _core(reading.kind, ref.namespace, reading.name)
     if kind in _BINDINGS:
         role = mapping(body.get("roleRef"))
         namespace = ref.namespace if role.get("kind") == "Role" else ""
@@ -99,46 +100,6 @@ def brought(desired: Mapping[Ref, Desired]) -> Mapping[GroupKind, Ref]:
 
 def _core(kind: str, namespace: str, name: str) -> Ref:
     return Ref("", kind, namespace, name)
-
-
-def _pod_specs(kind: tuple[str, str], spec: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """Yield the Pod spec of a workload in the built-in groups."""
-    if kind == ("", "Pod"):
-        yield spec
-    elif kind[0] in {"", "apps", "batch"}:
-        if kind[1] == "CronJob":
-            spec = mapping(mapping(spec.get("jobTemplate")).get("spec"))
-        yield mapping(mapping(spec.get("template")).get("spec"))
-
-
-def _mounted(pod: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield the kind and name of each object that a Pod needs to start."""
-    for account in ("serviceAccountName", "serviceAccount"):
-        yield "ServiceAccount", str(pod.get(account, ""))
-    for secret in _items(pod.get("imagePullSecrets")):
-        yield "Secret", str(secret.get("name", ""))
-    for volume in _items(pod.get("volumes")):
-        yield from _sources(volume)
-        for source in _items(mapping(volume.get("projected")).get("sources")):
-            yield from _sources(source)
-        claim = mapping(volume.get("persistentVolumeClaim"))
-        yield "PersistentVolumeClaim", str(claim.get("claimName", ""))
-    for containers in ("containers", "initContainers"):
-        for container in _items(pod.get(containers)):
-            for source in _items(container.get("envFrom")):
-                yield "ConfigMap", str(mapping(source.get("configMapRef")).get("name", ""))
-                yield "Secret", str(mapping(source.get("secretRef")).get("name", ""))
-            for variable in _items(container.get("env")):
-                source = mapping(variable.get("valueFrom"))
-                yield "ConfigMap", str(mapping(source.get("configMapKeyRef")).get("name", ""))
-                yield "Secret", str(mapping(source.get("secretKeyRef")).get("name", ""))
-
-
-def _sources(volume: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    yield "ConfigMap", str(mapping(volume.get("configMap")).get("name", ""))
-    secret = mapping(volume.get("secret"))
-    # A secret volume has secretName; a projected volume has name.
-    yield "Secret", str(secret.get("secretName") or secret.get("name") or "")
 
 
 def _items(value: object) -> Iterator[Mapping[str, Any]]:
