@@ -107,7 +107,7 @@ _WAIT_READY = "kubectl wait bundle/shop -n shop --for=condition=Ready --timeout=
 def demonstrate_bundles(shell: Shell) -> None:
     """Install the controller and use a Bundle; raise RunFailed if a result is not as expected."""
     shell.comment("Install the CRD, the rights and the Deployment of the controller, as a set.")
-    shell.run("applyprune install --wait", contains="13 created")
+    shell.run("applyprune install --wait", contains="16 created")
     shell.run(f"kubectl get deployments -n {_NAMESPACE}", contains="2/2")
 
     shell.comment(
@@ -124,7 +124,7 @@ def demonstrate_bundles(shell: Shell) -> None:
         "Uninstall the controller: the CRD stays, because deleting it deletes every Bundle."
     )
     shell.run(
-        f"applyprune delete applyprune -n {_NAMESPACE} --yes", contains="12 deleted, 2 orphaned"
+        f"applyprune delete applyprune -n {_NAMESPACE} --yes", contains="15 deleted, 2 orphaned"
     )
     shell.comment("Demo finished. Removing the control plane.")
 
