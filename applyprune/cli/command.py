@@ -36,7 +36,7 @@ HEADINGS: dict[str, tuple[str, ...]] = {
     "Prune guards": ("max-prune", "allow-empty", "allow-kind", "allow-cascade", "orphan"),
     "Waiting": ("wait", "watch", "ready-when", "timeout", "lock-timeout"),
     "Cluster": ("namespace", "all-namespaces", "to-namespace", "context", "kubeconfig"),
-    "Output": ("output", "quiet", "verbose"),
+    "Output": ("output", "show-unchanged", "quiet", "verbose"),
 }
 """The headings of the help, and the long options under each; the others are under ``Options``."""
 

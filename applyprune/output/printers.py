@@ -72,6 +72,8 @@ class OutputTarget:
     """The columns of that terminal."""
     quiet: bool = False
     """Whether to print errors only."""
+    show_unchanged: bool = False
+    """Whether text lists the objects that do not change, too."""
     draft: Callable[[str], None] = discard
     """Writes what a file contains until ``out`` replaces it, in case the run never ends."""
     summary: Path | None = None

@@ -162,7 +162,7 @@ def test_install_takes_over_from_kubectl(ground: Plane, ground_api: Api, kubectl
     assert f"deployment.apps/{CONTROLLER} ready" in install(ground, "--wait").out
     after = ground_api.get(DEPLOYMENT)
     assert after["metadata"]["uid"] == before["metadata"]["uid"]
-    assert set(install(ground).lines.values()) == {"unchanged"}
+    assert set(install(ground, "--show-unchanged").lines.values()) == {"unchanged"}
     # Another version is the same command: looked at first, then carried out.
     look = install(ground, "--image", "applyprune:2", "--dry-run")
     assert f"deployment.apps/{CONTROLLER} configured (server dry run)" in look.out

@@ -54,6 +54,8 @@ def test_diff_exit_code_says_whether_anything_would_change(
     assert call("apply", folder, plane, namespace).code == 0
     same = call("diff", folder, plane, namespace)
     assert (same.code, same.out, same.err) == (0, "web: 3 unchanged\n", "")
+    listed = call("diff", folder, plane, namespace, "--show-unchanged")
+    assert (listed.code, listed.lines["configmap/a"]) == (0, "unchanged (server dry run)")
     manifests(folder, a="2")
     changed = call("diff", folder, plane, namespace)
     assert changed.code == 1

@@ -47,6 +47,7 @@ KEYS: Mapping[str, _Form] = {
     "propagation": _Form.TEXT,
     "timeout": _Form.TEXT,
     "lock-timeout": _Form.TEXT,
+    "show-unchanged": _Form.FLAG,
 }
 """The keys of the file; ``context`` is a condition, and all others are options."""
 

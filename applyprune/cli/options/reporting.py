@@ -52,6 +52,8 @@ class Reporting:
     """Whether to print errors only."""
     verbose: bool = False
     """Whether to print a line for each request."""
+    show_unchanged: bool = False
+    """Whether text lists the objects that do not change, too."""
 
     @cached_property
     def terminal(self) -> Terminal:
@@ -164,7 +166,10 @@ class Reporting:
                     continue
                 files.append(file)
                 closing.callback(file.close)
-                target = file.output_target(paths, messages=form == "text" or form in TEXTS)
+                target = replace(
+                    file.output_target(paths, messages=form == "text" or form in TEXTS),
+                    show_unchanged=self.show_unchanged,
+                )
             else:
                 target = replace(self._standard_streams(), repository_paths=paths)
                 if form not in _PRINT_PROBLEMS:
@@ -189,6 +194,7 @@ class Reporting:
             live=terminal.live,
             width=terminal.size()[0],
             quiet=self.quiet,
+            show_unchanged=self.show_unchanged,
             redraw=terminal.redraw if terminal.out_is_screen else None,
         )
 
@@ -197,8 +203,14 @@ def reporting_options(verb: Callable[..., Any]) -> Callable[..., Any]:
     """Add -o, --quiet and -v; the verb gets them as ``reporting``."""
 
     @wraps(verb)
-    def command(output: tuple[str, ...], quiet: bool, verbose: bool, **others: Any) -> Any:
-        reporting = Reporting(_formats(output), quiet, verbose)
+    def command(
+        output: tuple[str, ...],
+        quiet: bool,
+        verbose: bool,
+        show_unchanged: bool = False,
+        **others: Any,
+    ) -> Any:
+        reporting = Reporting(_formats(output), quiet, verbose, show_unchanged)
         if "cluster_target" in others:
             # The session reports requests and signals to it; no verb has to pass it on.
             others["cluster_target"] = replace(others["cluster_target"], listener=reporting)
@@ -221,6 +233,12 @@ def reporting_options(verb: Callable[..., Any]) -> Callable[..., Any]:
             help=f"Output format: {', '.join(PRINTERS)}; repeatable.  [default: text]",
         ),
     )
+
+
+show_unchanged_option = click.option(
+    "--show-unchanged", is_flag=True, help="Also list the objects that do not change."
+)
+"""Adds --show-unchanged to a verb with ``reporting_options``; it becomes part of these."""
 
 
 def raising(error: ApplypruneError) -> Iterator[Event]:

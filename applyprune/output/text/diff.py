@@ -51,8 +51,6 @@ class SummaryPrinter:
             case ObjectDiff():
                 self._shown.add(event.ref)
                 self._diff(event)
-            case ObjectDone(outcome=Outcome.UNCHANGED):
-                pass
             case ObjectDone() if event.ref in self._shown:
                 pass
             case Finished():

@@ -1,7 +1,7 @@
 """Events as lines: one for each object, in kubectl's words, and a summary at the end.
 
-An object outside the set's own namespace is printed with its namespace. The unchanged objects of a
-large set are only counted, because they would hide the changes.
+An object outside the set's own namespace is printed with its namespace. Unchanged objects are only
+counted unless the user asks for them: they would hide the changes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from applyprune.model.events import (
     ObjectDone,
     ObjectStatus,
     Outcome,
-    Planned,
     PruneBlocked,
     ReadinessReported,
     Started,
@@ -46,8 +45,6 @@ _COLOURS = {
     Outcome.SKIPPED: Colour.RED,
 }
 _DRY = {DryRun.SERVER: " (server dry run)", DryRun.CLIENT: " (dry run)"}
-_LISTED = 50
-"""The largest set whose unchanged objects are listed."""
 _SCROLLED = 20
 """Lines after which an error has probably scrolled off the screen."""
 _REPEATED = 10
@@ -67,13 +64,11 @@ class TextPrinter:
         self._mismatches = 0
         self._inspection = InspectionPrinter(target)
         self._listed: list[EntryListed] = []
-        self._large = False
         self._has_error = False
         self._lines = 0
         self._failures: list[tuple[Ref, int]] = []
         self._shows: Mapping[type[Event], Callable[..., None]] = {
             Started: self._started,
-            Planned: self._planned,
             ObjectDone: self._object,
             ReadinessReported: self._readiness,
             WarningRaised: self._warning,
@@ -113,11 +108,8 @@ class TextPrinter:
         self._mode, self._name, self._namespace = event.mode, event.name, event.namespace
         self._dry = _DRY.get(event.dry_run, "")
 
-    def _planned(self, event: Planned) -> None:
-        self._large = len(event.plan.applies) > _LISTED
-
     def _object(self, event: ObjectDone) -> None:
-        if event.outcome is Outcome.UNCHANGED and self._large and not event.reason:
+        if event.outcome is Outcome.UNCHANGED and not self._target.show_unchanged:
             return
         word = styled(event.outcome.text, _COLOURS.get(event.outcome))
         reason = f" ({event.reason})" if event.reason else ""

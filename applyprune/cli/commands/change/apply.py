@@ -9,7 +9,7 @@ import click
 
 from applyprune.cli.options.apply import apply_options
 from applyprune.cli.options.config_defaults import name_argument
-from applyprune.cli.options.reporting import reporting_options
+from applyprune.cli.options.reporting import reporting_options, show_unchanged_option
 from applyprune.cli.options.run_options import (
     RunCommand,
     cluster_options,
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 @guard_options
 @placement_option
 @selection_option
+@show_unchanged_option
 @reporting_options
 @apply_options
 @click.option(

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import click
 
 from applyprune.cli.options.cluster_access import namespaces_option, not_empty
-from applyprune.cli.options.reporting import reporting_options
+from applyprune.cli.options.reporting import reporting_options, show_unchanged_option
 from applyprune.cli.options.run_options import (
     RunCommand,
     cluster_options,
@@ -46,6 +46,7 @@ _ORIGIN = "install --print"
 @cluster_options
 @record_options
 @timeout_option("How long each wait may take, for the CRD and with --wait.")
+@show_unchanged_option
 @reporting_options
 @click.option(
     "--image",

@@ -20,7 +20,7 @@ import click
 from applyprune.cli.command import Command
 from applyprune.cli.options.apply import apply_options
 from applyprune.cli.options.config_defaults import name_argument
-from applyprune.cli.options.reporting import reporting_options
+from applyprune.cli.options.reporting import reporting_options, show_unchanged_option
 from applyprune.cli.options.run_options import (
     cluster_options,
     guard_options,
@@ -53,6 +53,7 @@ if TYPE_CHECKING:
 @placement_option
 @selection_option
 @apply_options
+@show_unchanged_option
 @reporting_options
 @click.option(
     "--ignore",
