@@ -34,6 +34,7 @@ from applyprune.model.events import (
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import InventoryEntry, LastRun, Mismatch
 from applyprune.model.manifest import Origin
+from applyprune.model.plan import Consequence
 from applyprune.model.problem import ContestedField, ManagerConflict, Mark, Problem
 
 EVENT_NAMES: Mapping[type, str] = MappingProxyType(
@@ -184,6 +185,14 @@ KEYS: Mapping[type, Mapping[str, str | None]] = MappingProxyType(
             "exit_code": "exitCode",
             "elapsed": "elapsed",
             "problem": "problem",
+        },
+        Consequence: {
+            "kind": "kind",
+            "ref": "ref",
+            "message": "message",
+            "count": "count",
+            "refs": "refs",
+            "certain": "certain",
         },
         Problem: {
             "kind": "kind",

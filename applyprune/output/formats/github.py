@@ -24,6 +24,7 @@ from applyprune.model.events import (
     ObjectDone,
     ObjectStatus,
     Outcome,
+    Planned,
     PruneBlocked,
     ReadinessReported,
     VersionReport,
@@ -35,6 +36,7 @@ from applyprune.model.problem import Problem
 from applyprune.output.collector import UNREADY, RunReport
 from applyprune.output.formats.markdown import conclusion, page
 from applyprune.output.printers import OutputTarget, RepositoryPaths
+from applyprune.output.text.consequence_lines import with_origins
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -78,14 +80,12 @@ class GitHubPrinter:
                 about = f"{mismatch.ref}: " if mismatch.ref else ""
                 message = f"{about}{mismatch.message} → {mismatch.repair.text}"
                 self._command("warning", mismatch.type.text, message, None)
-            case ObjectDiff(ref=ref, outcome=outcome) if outcome is not Outcome.UNCHANGED:
-                self._command("notice", ref.short, f"{ref} {outcome.forecast}", event.origin)
             case Finished():
                 if (verdict := self._report.verdict) is not None:
                     self._problem("error", "applyprune", verdict)
                 self._line(conclusion(self._report))
             case _:
-                self._inspected(event)
+                self._forecast(event)
 
     def close(self) -> None:
         """Append the summary to its file; only warn if the file cannot be written."""
@@ -96,6 +96,17 @@ class GitHubPrinter:
         except OSError as error:
             message = f"{self._summary}: {error.strerror}"
             self._command("warning", "the summary could not be written", message, None)
+
+    def _forecast(self, event: Event) -> None:
+        """Write a notice for what would change, and for each consequence."""
+        match event:
+            case Planned(plan=plan):
+                for caused, origin in with_origins(plan):
+                    self._command("notice", caused.ref.short, caused.message, origin)
+            case ObjectDiff(ref=ref, outcome=outcome) if outcome is not Outcome.UNCHANGED:
+                self._command("notice", ref.short, f"{ref} {outcome.forecast}", event.origin)
+            case _:
+                self._inspected(event)
 
     def _inspected(self, event: Event) -> None:
         """Write a result without a problem: a line of the log, no annotation."""

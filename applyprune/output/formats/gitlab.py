@@ -4,7 +4,7 @@ A Code Quality report is GitLab's only way to show a finding at a line of a file
 no annotations, and it has no page for a job's summary (a note on a merge request needs an API
 token). The report is a list of ``description``, ``check_name``, ``fingerprint``, ``severity`` and
 ``location``: https://docs.gitlab.com/ci/testing/code_quality/. The job keeps it as
-``artifacts:reports:codequality``. It contains only problems.
+``artifacts:reports:codequality``. It contains problems, differences and consequences.
 
 GitLab requires a location, so a finding without a file is shown at the root. A fingerprint contains
 no line number, so that a manifest that has moved by a line keeps its findings.
@@ -26,6 +26,7 @@ from applyprune.model.events import (
     ObjectDone,
     ObjectStatus,
     Outcome,
+    Planned,
     PruneBlocked,
     ReadinessReported,
     WarningRaised,
@@ -35,6 +36,7 @@ from applyprune.model.problem import Problem
 from applyprune.output.collector import UNREADY
 from applyprune.output.formats.json import to_json
 from applyprune.output.printers import OutputTarget, RepositoryPaths
+from applyprune.output.text.consequence_lines import with_origins
 
 _NO_FILE = "."
 _FAILURES = frozenset({"blocker", "critical", "major"})
@@ -74,19 +76,29 @@ class GitLabPrinter:
             case MismatchFound(mismatch=mismatch):
                 about = str(mismatch.ref or "the inventory")
                 self._add("major", str(mismatch.type), f"{about}: {mismatch.message}", None, about)
-            case ObjectDiff(ref=ref, outcome=outcome) if outcome is not Outcome.UNCHANGED:
-                message = f"{ref} {outcome.forecast}"
-                self._add("info", str(outcome), message, event.origin, str(ref))
             case Finished(problem=problem):
                 self._finished = True
                 if problem is not None and not self._has_failed:
                     self._problem("critical", problem)
             case _:
-                pass
+                self._forecast(event)
 
     def close(self) -> None:
         """Write the report."""
         self._out(self._text())
+
+    def _forecast(self, event: Event) -> None:
+        """Keep what would change, and each consequence."""
+        match event:
+            case Planned(plan=plan):
+                for caused, origin in with_origins(plan):
+                    message = f"{caused.ref}: {caused.message}"
+                    self._add("info", str(caused.kind), message, origin, str(caused.ref))
+            case ObjectDiff(ref=ref, outcome=outcome) if outcome is not Outcome.UNCHANGED:
+                message = f"{ref} {outcome.forecast}"
+                self._add("info", str(outcome), message, event.origin, str(ref))
+            case _:
+                pass
 
     @property
     def _has_failed(self) -> bool:

@@ -184,7 +184,7 @@ def data(value: object) -> Any:
 
 
 def plan_data(plan: Plan) -> dict[str, Any]:
-    """Return the fate and its reason for each object of a plan, but no body."""
+    """Return the fate and its reason for each object of a plan, and the consequences; no body."""
     steps: tuple[ApplyStep | RemoveStep, ...] = (*plan.applies, *plan.removals)
     return {
         "objects": [_step(step) for step in steps],
@@ -192,6 +192,7 @@ def plan_data(plan: Plan) -> dict[str, Any]:
         "pruneBlocked": data(plan.refusal),
         "recovered": [data(entry.ref) for entry in plan.recovered],
         "restored": plan.restored,
+        "consequences": data(plan.consequences),
     }
 
 

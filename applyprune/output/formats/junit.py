@@ -9,6 +9,7 @@ them. Warnings go to ``system-err``.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from xml.etree import ElementTree as ET
 
 from applyprune.model.display import shown
@@ -18,6 +19,7 @@ from applyprune.model.inventory import Mismatch
 from applyprune.model.problem import Problem
 from applyprune.output.collector import ObjectReport, RunReport
 from applyprune.output.printers import OutputTarget
+from applyprune.output.text.consequence_lines import ConsequenceLines
 
 _PROGRAM = "applyprune"
 
@@ -44,7 +46,10 @@ def junit_xml(report: RunReport) -> str:
     """Return the report as XML; it has at least one test case."""
     name, namespace = report.name
     suite_name = f"{name} in namespace {namespace}" if name else _PROGRAM
-    cases = [_object(object_report) for object_report in report.objects]
+    lines = ConsequenceLines()
+    if report.plan is not None:
+        lines.take_plan(report.plan)
+    cases = [_object(each, lines.pop(each.ref)) for each in report.objects]
     cases += [
         _set(applyset.name, applyset.namespace, applyset.problem)
         for applyset in report.sets.values()
@@ -88,7 +93,7 @@ def junit_xml(report: RunReport) -> str:
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + ET.tostring(root, encoding="unicode")
 
 
-def _object(object_report: ObjectReport) -> ET.Element:
+def _object(object_report: ObjectReport, consequences: Sequence[str]) -> ET.Element:
     case = _case(str(object_report.ref), object_report.ref)
     if object_report.wait_result is not None:
         case.set("time", f"{object_report.wait_result.elapsed:.3f}")
@@ -101,13 +106,13 @@ def _object(object_report: ObjectReport) -> ET.Element:
     elif status is not None and object_report.is_unready:
         found = status.readiness
         _add(case, "failure", str(found.status), found.message, "")
-    elif text := _text_of(object_report):
-        ET.SubElement(case, "system-out").text = shown(text)
+    elif lines := [*_lines_of(object_report), *consequences]:
+        ET.SubElement(case, "system-out").text = shown("\n".join(lines))
     return case
 
 
-def _text_of(object_report: ObjectReport) -> str:
-    """Return the text of an object that did not fail."""
+def _lines_of(object_report: ObjectReport) -> Sequence[str]:
+    """Return the lines about an object that did not fail."""
     lines = []
     if object_report.result is not None:
         lines.append(
@@ -124,7 +129,7 @@ def _text_of(object_report: ObjectReport) -> str:
         lines.append(f"{found.status.text}: {found.message}")
     if object_report.explanation is not None:
         lines += [object_report.explanation.verdict, *object_report.explanation.reasons]
-    return "\n".join(lines)
+    return lines
 
 
 def _set(name: str, namespace: str, problem: Problem | None) -> ET.Element:

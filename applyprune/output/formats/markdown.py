@@ -15,6 +15,7 @@ from applyprune.model.display import shown, visible
 from applyprune.model.events import ApplySetListed, ObjectDiff, ObjectStatus, Outcome
 from applyprune.model.inventory import Mismatch
 from applyprune.model.options import DryRun
+from applyprune.model.plan import Consequence
 from applyprune.model.problem import Problem
 from applyprune.output.collector import ObjectReport, RunReport
 from applyprune.output.text.diff import unified
@@ -91,6 +92,8 @@ def _parts(report: RunReport) -> Iterator[str]:
     ]
     if changed:
         yield _changed_objects(changed)
+    if report.plan is not None and report.plan.consequences:
+        yield _consequences(report.plan.consequences)
     if report.sets:
         yield _sets(list(report.sets.values()))
     reports = report.objects
@@ -151,6 +154,18 @@ def _changed_objects(changed: Sequence[ObjectReport]) -> str:
         if (result := object_report.result)
     ]
     return _listing("Changes", ["object", "namespace", "", "reason"], rows, len(changed))
+
+
+def _consequences(consequences: Sequence[Consequence]) -> str:
+    rows = [
+        [
+            _cell(caused.ref.short),
+            _cell(caused.ref.namespace) if caused.ref.namespace else "",
+            _cell(caused.message),
+        ]
+        for caused in consequences[:ROWS]
+    ]
+    return _listing("Consequences", ["object", "namespace", ""], rows, len(consequences))
 
 
 def _sets(sets: Sequence[ApplySetListed]) -> str:

@@ -13,10 +13,13 @@ from applyprune.model.events import (
     ObjectDiff,
     ObjectDone,
     Outcome,
+    Planned,
     Started,
 )
+from applyprune.model.identity import called
 from applyprune.output.printers import OutputTarget
 from applyprune.output.terminal.style import Colour, styled
+from applyprune.output.text.consequence_lines import ConsequenceLines
 from applyprune.output.text.printer import TextPrinter
 
 _COLOURS = {"+": Colour.GREEN, "-": Colour.RED, "@": Colour.CYAN}
@@ -35,15 +38,17 @@ _SUMMARY = {
 
 
 class SummaryPrinter:
-    """Writes problems and the summary, but no diffs: an external program shows those."""
+    """Writes problems, consequences and the summary; an external program shows the diffs."""
 
     def __init__(self, target: OutputTarget) -> None:
         """Take the output; problems are printed as in every other verb."""
         self._out = target.out
         self._text = TextPrinter(target)
         self._name = ""
+        self._namespace = ""
         self._failed = False
         self._shown: set[object] = set()
+        self._consequences = ConsequenceLines()
 
     def show(self, event: Event) -> None:
         """Write one event."""
@@ -51,13 +56,15 @@ class SummaryPrinter:
             case ObjectDiff():
                 self._shown.add(event.ref)
                 self._diff(event)
+            case Planned(plan=plan):
+                self._consequences.take_plan(plan)
             case ObjectDone() if event.ref in self._shown:
                 pass
             case Finished():
                 self._finished(event)
             case _:
                 if isinstance(event, Started):
-                    self._name = event.name
+                    self._name, self._namespace = event.name, event.namespace
                 self._failed = self._failed or isinstance(event, ErrorRaised)
                 self._text.show(event)
 
@@ -71,6 +78,8 @@ class SummaryPrinter:
     def _finished(self, event: Finished) -> None:
         if self._failed and not event.counts:
             return
+        for ref, lines in self._consequences.pop_all():
+            self._out("\n".join((called(ref, self._namespace), *lines)))
         counts = [
             f"{event.counts[outcome]} {words}"
             for outcome, words in _SUMMARY.items()
@@ -89,6 +98,8 @@ class DiffPrinter(SummaryPrinter):
         origin = f" {diff.origin}" if diff.origin else ""
         head = f"{diff.ref.short}{where} ({diff.outcome.forecast}){origin}"
         self._out(styled(head, Colour.BOLD))
+        for line in self._consequences.pop(diff.ref):
+            self._out(line)
         if diff.not_checked:
             self._out(styled(f"# {diff.not_checked}", Colour.FAINT))
         for line in _drift(diff):

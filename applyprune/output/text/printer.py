@@ -20,6 +20,7 @@ from applyprune.model.events import (
     ObjectDone,
     ObjectStatus,
     Outcome,
+    Planned,
     PruneBlocked,
     ReadinessReported,
     Started,
@@ -32,6 +33,7 @@ from applyprune.model.problem import Problem
 from applyprune.output.printers import OutputTarget
 from applyprune.output.terminal.style import Colour, styled
 from applyprune.output.terminal.table import entry_table
+from applyprune.output.text.consequence_lines import ConsequenceLines
 from applyprune.output.text.problem_text import problem_text
 from applyprune.output.text.status import InspectionPrinter
 
@@ -67,8 +69,10 @@ class TextPrinter:
         self._has_error = False
         self._lines = 0
         self._failures: list[tuple[Ref, int]] = []
+        self._consequences = ConsequenceLines()
         self._shows: Mapping[type[Event], Callable[..., None]] = {
             Started: self._started,
+            Planned: self._planned,
             ObjectDone: self._object,
             ReadinessReported: self._readiness,
             WarningRaised: self._warning,
@@ -108,12 +112,20 @@ class TextPrinter:
         self._mode, self._name, self._namespace = event.mode, event.name, event.namespace
         self._dry = _DRY.get(event.dry_run, "")
 
+    def _planned(self, event: Planned) -> None:
+        if self._dry:
+            self._consequences.take_plan(event.plan)
+
     def _object(self, event: ObjectDone) -> None:
-        if event.outcome is Outcome.UNCHANGED and not self._target.show_unchanged:
+        consequences = self._consequences.pop(event.ref)
+        hidden = not (self._target.show_unchanged or consequences)
+        if event.outcome is Outcome.UNCHANGED and hidden:
             return
         word = styled(event.outcome.text, _COLOURS.get(event.outcome))
         reason = f" ({event.reason})" if event.reason else ""
         self._out(f"{called(event.ref, self._namespace)} {word}{self._dry}{reason}")
+        for line in consequences:
+            self._out(f"  {line}")
         if event.problem is not None:
             self._failure(event.ref, event.problem)
 

@@ -43,7 +43,7 @@ from applyprune.model.inventory import (
 )
 from applyprune.model.manifest import Origin
 from applyprune.model.options import DryRun, Mode
-from applyprune.model.plan import ApplyStep, Fate, Plan, RemoveStep
+from applyprune.model.plan import ApplyStep, Consequence, ConsequenceKind, Fate, Plan, RemoveStep
 from applyprune.model.problem import ContestedField, ManagerConflict, Problem, ProblemKind
 from tests.support.planning import DEPLOYMENTS, SECRETS, body, desired, live
 
@@ -115,6 +115,12 @@ _PLAN = Plan(
     no_prune="not everything was applied",
     refusal=Problem(ProblemKind.PRUNE_REFUSED, "it would delete 31 objects", exit_code=6),
     recovered=(_ENTRY,),
+    consequences=(
+        Consequence(ConsequenceKind.ROLLOUT, _DEPLOYMENT, "rollout, 12 Pods", 12),
+        Consequence(
+            ConsequenceKind.READ_BY, _CONFIG, f"read by {EVIL}", 1, (_DEPLOYMENT,), certain=False
+        ),
+    ),
 )
 
 EVENTS: tuple[Event, ...] = (

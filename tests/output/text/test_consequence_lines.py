@@ -1,0 +1,70 @@
+"""The lines about consequences in the text of a dry run, a diff and a summary."""
+
+from __future__ import annotations
+
+from applyprune.model.events import Finished, ObjectDiff, ObjectDone, Outcome, Planned, Started
+from applyprune.model.identity import Ref
+from applyprune.model.options import DryRun, Mode
+from applyprune.model.plan import Consequence, ConsequenceKind, Plan
+from applyprune.output.printers import OutputTarget, printer
+from applyprune.output.terminal.style import rendered
+
+WEB = Ref("apps", "Deployment", "shop", "web")
+SERVICE = Ref("", "Service", "home", "web")
+PLAN = Plan(
+    (),
+    (),
+    consequences=(
+        Consequence(ConsequenceKind.ROLLOUT, WEB, "rollout, 12 Pods", 12),
+        Consequence(ConsequenceKind.NO_PODS, SERVICE, "it selects no Pod\nnow"),
+        Consequence(ConsequenceKind.KEPT, WEB, "its claims stay"),
+    ),
+)
+HEAD = "deployment.apps/web -n shop"
+DIFF = ["--- live/shop/deployment.apps/web", "+++ merged/shop/deployment.apps/web"]
+LINES = ["→ rollout, 12 Pods", "→ its claims stay"]
+OF_SERVICE = "→ it selects no Pod\\nnow"
+
+
+def _printed(form: str, dry_run: DryRun = DryRun.SERVER) -> list[str]:
+    out: list[str] = []
+    one = printer(form, OutputTarget(out.append, out.append))
+    for event in (
+        Started("r", Mode.APPLY, "web", "home", dry_run),
+        Planned(PLAN),
+        ObjectDiff(WEB, Outcome.CONFIGURED, {"a": 1}, {"a": 2}),
+        ObjectDone(WEB, Outcome.CONFIGURED),
+        ObjectDone(SERVICE, Outcome.UNCHANGED),
+        Finished({Outcome.CONFIGURED: 1, Outcome.UNCHANGED: 1}, 0, 0.1),
+    ):
+        one.show(event)
+    one.close()
+    return [line for text in out for line in rendered(text, colour=False).splitlines()]
+
+
+def test_diff_has_consequences_below_the_head_of_the_object() -> None:
+    """An unchanged object has no diff, so its consequences stand before the summary."""
+    lines = _printed("diff")
+    assert lines[:5] == [f"{HEAD} (will be updated)", *LINES, *DIFF]
+    assert lines[-3:] == ["service/web", OF_SERVICE, "web: 1 to update, 1 unchanged"]
+
+
+def test_summary_has_all_consequences_before_the_counts() -> None:
+    """An external program shows the diffs."""
+    expected = [HEAD, *LINES, "service/web", OF_SERVICE, "web: 1 to update, 1 unchanged"]
+    assert _printed("summary") == expected
+
+
+def test_dry_run_has_consequences_below_each_object() -> None:
+    """Also below an object that does not change itself."""
+    assert _printed("text")[:-1] == [
+        f"{HEAD} configured (server dry run)",
+        *(f"  {line}" for line in LINES),
+        "service/web unchanged (server dry run)",
+        f"  {OF_SERVICE}",
+    ]
+
+
+def test_run_that_writes_repeats_no_consequences() -> None:
+    """They belong to the plan, which was shown before."""
+    assert not any("→" in line for line in _printed("text", DryRun.OFF))
