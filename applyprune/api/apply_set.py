@@ -247,14 +247,16 @@ class ApplySet:
         name: str,
         manifests: Sequence[Manifest] | None = None,
         *,
+        options: ApplyOptions = ApplyOptions(),
         cancellation: Cancellation | None = None,
     ) -> list[Explanation]:
         """Return what ``apply`` would do with the objects of one name, and why; change nothing.
 
         ``name`` is ``deployment/web``, ``deployment.apps/web`` or ``shop/deployment/web``. Without
-        manifests, each object is judged as if it alone had left the set.
+        manifests, each object is judged as if it alone had left the set. ``options`` are those of
+        the ``apply``.
         """
-        events = self.iter_explain(name, manifests, cancellation=cancellation)
+        events = self.iter_explain(name, manifests, options=options, cancellation=cancellation)
         return [event for event in events if isinstance(event, Explanation)]
 
     def iter_explain(
@@ -262,19 +264,21 @@ class ApplySet:
         name: str,
         manifests: Sequence[Manifest] | None = None,
         *,
+        options: ApplyOptions = ApplyOptions(),
         cancellation: Cancellation | None = None,
     ) -> Iterator[Event]:
         """Do what ``explain`` does, and yield the events, warnings included."""
         given = manifests if isinstance(manifests, Input) else Input(tuple(manifests or ()))
+        request = RunRequest(
+            self.identity, given, self.namespace, Options(apply=options), empty_inputs=given.empty
+        )
         events = explain(
-            self.identity,
-            None if manifests is None else given,
+            request,
             name,
             self.cluster.client,
             self.store(),
             _given(cancellation),
-            namespace=self.namespace,
-            empty_inputs=given.empty,
+            by_input=manifests is not None,
         )
         return with_excerpt(events, given)
 

@@ -23,7 +23,7 @@ class SuggestingGroup(click.Group):
 
 
 HEADINGS: dict[str, tuple[str, ...]] = {
-    "Input": ("filename", "kustomize", "selector", "namespace-override", "config"),
+    "Input": ("filename", "kustomize", "selector", "namespace-override", "helm-hooks", "config"),
     "Apply": (
         "adopt",
         "take-over",

@@ -29,6 +29,7 @@ from applyprune.model.names import is_dns_label, is_dns_subdomain
 from applyprune.model.options import (
     Adopt,
     ApplyOptions,
+    HelmHooks,
     Mode,
     Options,
     PruneLimit,
@@ -194,6 +195,7 @@ class Spec:
     force_conflicts: StrictBool = False
     adopt: Adopt = Adopt.UNOWNED
     recreate: StrictBool = False
+    helm_hooks: HelmHooks = HelmHooks.REFUSE
     target_namespace: Label = ""
     service_account_name: Name = "default"
     depends_on: tuple[Dependency, ...] = ()
@@ -243,7 +245,10 @@ class Bundle:
             lock_timeout=_LOCK_TIMEOUT,
             concurrency=_CONCURRENCY,
             apply=ApplyOptions(
-                adopt=spec.adopt, force_conflicts=spec.force_conflicts, recreate=spec.recreate
+                adopt=spec.adopt,
+                force_conflicts=spec.force_conflicts,
+                recreate=spec.recreate,
+                helm_hooks=spec.helm_hooks,
             ),
             prune=PruneOptions(
                 enabled=spec.prune.enabled,

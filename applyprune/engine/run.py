@@ -149,7 +149,6 @@ class _Run:
         self.inventory = context.lock.inventory
         # guard: set-owner
         refuse_owned(self.inventory, request.owner, options, takes_over=request.takes_over)
-        refuse_empty(self.inventory, options, request.manifests)
         refuse_unlisted(options.select, self.inventory.entries, applyset)
         resource_map = cluster.resource_map()
         resolved = resolve(
@@ -162,6 +161,7 @@ class _Run:
         )
         self.unknown = resolved.unknown
         yield from (WarningRaised(warning) for warning in resolved.warnings)
+        refuse_empty(self.inventory, options, resolved.manifests)
         if options.apply.selector:
             picked = [
                 *(desired.ref for desired in resolved.desired),
@@ -193,6 +193,7 @@ class _Run:
             applyset,
             options,
             empty_inputs=request.empty_inputs,
+            left_out=resolved.left_out,
         )
         silent = {ref for ref, _ in self.unknown}
         removals = tuple(step for step in self.plan.removals if step.entry.ref not in silent)

@@ -32,6 +32,14 @@ class Adopt(StrEnum):
     ALL = "all"
 
 
+class HelmHooks(StrEnum):
+    """What an apply does with the install and upgrade hooks of a chart."""
+
+    REFUSE = "refuse"
+    SKIP = "skip"
+    APPLY = "apply"
+
+
 class DryRun(StrEnum):
     """Whether a run is a dry run, and where it is computed."""
 
@@ -87,6 +95,8 @@ class ApplyOptions:
     """Delete and recreate objects whose immutable fields have changed."""
     create_namespace: bool = False
     """Create the namespace of the inventory if it does not exist."""
+    helm_hooks: HelmHooks = HelmHooks.REFUSE
+    """What to do with install and upgrade hooks of a chart; its other hooks are always left out."""
     namespace_override: str = ""
     """The namespace of every namespaced manifest, whatever the manifest says; empty for none."""
     selector: Selector | None = None
@@ -164,6 +174,8 @@ class Options:
     """What the run does with the set."""
     dry_run: DryRun = DryRun.OFF
     """Whether the run is a dry run, and where it is computed."""
+    check: bool = False
+    """Check the plan on the server, and look up references, before the first write."""
     select: frozenset[str] = frozenset()
     """The objects that a move or ``Mode.ORPHAN`` works on, named as ``Ref.is_among`` takes them;
     empty for all objects of the set."""

@@ -49,6 +49,7 @@ class ProblemKind(StrEnum):
     LEASE_LOST = "LeaseLost"
     # Warnings without an error class.
     IGNORED_NAMESPACE = "IgnoredNamespace"
+    CHART_HOOKS = "ChartHooks"
     PART_OF_THE_SET = "PartOfTheSet"
     KUSTOMIZE = "Kustomize"
     REDIRECTED = "Redirected"

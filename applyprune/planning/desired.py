@@ -6,7 +6,7 @@ The refs are final: they come from discovery or, for a new kind, from the CRD in
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from applyprune.errors import InputError, InputErrors, as_problem, raise_all
@@ -19,6 +19,12 @@ from applyprune.model.problem import Mark, Problem, ProblemKind
 from applyprune.model.resources import CRD, Resource, ResourceMap
 from applyprune.planning.annotations import READY_WHEN, orphan_mark
 from applyprune.planning.applyset import PART_OF, SET_ID, ApplySetIdentity
+from applyprune.planning.checks.helm_hooks import (
+    ChartHook,
+    find_hooks,
+    hooks_refusal,
+    hooks_warning,
+)
 from applyprune.planning.fields.normalize import manifest_digest, normalize
 from applyprune.planning.order import in_order
 from applyprune.planning.ownership.ignored_fields import conflict_rule, ignored_fields
@@ -43,6 +49,10 @@ class Resolved:
     warnings: tuple[Problem, ...]
     unknown: tuple[tuple[Ref, Problem], ...] = ()
     """The objects of an API group whose server does not answer: only these fail."""
+    manifests: tuple[Manifest, ...] = ()
+    """The manifests of the set: all but the chart hooks that are left out."""
+    left_out: Mapping[Ref, ChartHook] = field(default_factory=dict, hash=False)
+    """The chart hooks that do not belong to the set."""
 
 
 class _Silent(InputError):
@@ -65,15 +75,16 @@ def resolve(
     selected must also be valid, because others may depend on it. Objects may also depend on refs in
     ``elsewhere``. Raises InputErrors with all errors: an unknown kind, a duplicate object, an
     ApplySet label in a manifest, the set's own inventory, an invalid annotation, a missing
-    dependency, or a cycle.
+    dependency, a chart hook that needs a decision, or a cycle.
     """
+    found = find_hooks(manifests, options.apply.helm_hooks)
     coming = {
         resource.gvk: resource
-        for manifest in manifests
+        for manifest in found.manifests
         if manifest.gvk.group_kind == CRD
         for resource in defined_resources(manifest.body)
     }
-    errors: list[InputError] = []
+    errors: list[InputError] = [*found.errors]
     wrong: set[Ref] = set()
     warnings: list[Problem] = []
     desired: dict[Ref, Desired] = {}
@@ -81,7 +92,7 @@ def resolve(
     override, selector = options.apply.namespace_override, options.apply.selector
     selected: set[Ref] = set()
     moved: dict[Ref, Ref] = {}
-    for manifest in manifests:
+    for manifest in found.manifests:
         own_namespace = override or manifest.namespace or namespace
         is_selected = selector is None or selector.matches(labels_of(manifest))
         try:
@@ -114,6 +125,15 @@ def resolve(
                     hint=f"Remove metadata.namespace {manifest.namespace!r} from the manifest.",
                 )
             )
+    hooks = [
+        hook
+        for hook in found.hooks
+        if selector is None or selector.matches(labels_of(hook.manifest))
+    ]
+    if (refused := hooks_refusal(hooks, options.apply.helm_hooks)) is not None:
+        errors.append(refused)
+    if (left := hooks_warning(hooks, options.apply.helm_hooks)) is not None:
+        warnings.append(left)
     try:
         ordered = in_order(desired, moved, {*elsewhere, *wrong})
     except InputErrors as several:
@@ -122,7 +142,12 @@ def resolve(
         errors.append(error)
     raise_all(errors)
     taken = tuple(candidate for candidate in ordered if candidate.ref in selected)
-    return Resolved(taken, tuple(warnings), tuple(unknown))
+    left_out = {
+        _hook_ref(hook, catalogue, override or hook.manifest.namespace or namespace): hook
+        for hook in found.hooks
+        if hook.is_left_out(options.apply.helm_hooks)
+    }
+    return Resolved(taken, tuple(warnings), tuple(unknown), found.manifests, left_out)
 
 
 def labels_of(manifest: Manifest) -> Mapping[str, Any]:
@@ -133,6 +158,12 @@ def labels_of(manifest: Manifest) -> Mapping[str, Any]:
 def _likely_ref(manifest: Manifest, namespace: str) -> Ref:
     """Return the probable ref of an object whose scope is unknown."""
     return Ref(manifest.gvk.group, manifest.gvk.kind, namespace, manifest.name)
+
+
+def _hook_ref(hook: ChartHook, catalogue: ResourceMap, namespace: str) -> Ref:
+    resource = catalogue.find(hook.manifest.gvk)
+    scoped = resource is None or resource.namespaced
+    return _likely_ref(hook.manifest, namespace if scoped else "")
 
 
 def _resource(

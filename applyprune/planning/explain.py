@@ -12,6 +12,7 @@ from applyprune.model.live import Absent, LiveObject, State, Unknown
 from applyprune.model.plan import ApplyStep, Desired, Fate, Plan, RemoveStep
 from applyprune.planning.annotations import orphan_mark
 from applyprune.planning.applyset import PART_OF, ApplySetIdentity
+from applyprune.planning.checks.helm_hooks import ChartHook
 from applyprune.planning.ownership.managed_fields import own_apply_entry
 from applyprune.planning.ownership.owner import fingerprint_of, foreign_owner
 
@@ -34,6 +35,8 @@ class ExplainInput:
     """The generation of the CRD of each custom kind."""
     owner: str = ""
     """The name of the other set whose label the object has; empty if none or unknown."""
+    hook: ChartHook | None = None
+    """The object as a chart hook that is left out; None if it is not one."""
 
     @property
     def entry(self) -> InventoryEntry | None:
@@ -74,6 +77,9 @@ def _of_input(case: ExplainInput) -> Iterator[str]:
         yield "no input was given"
     elif not case.by_input:
         yield "no input was given: assume that only this object has left the set"
+    elif case.hook is not None:
+        events = ", ".join(case.hook.events)
+        yield f"it is in the input as a chart hook ({events}): {case.hook.manifest.origin}"
     elif case.desired is None:
         yield "it is not in the input"
     else:
@@ -209,6 +215,8 @@ def _verdict(case: ExplainInput) -> str:
     if isinstance(case.state, LiveObject) and case.state.labels.get(PART_OF) == case.applyset.id:
         check = f"To check: `applyprune inventory check {case.applyset.arguments}`."
         return f"No run changes it: it has the set's label, but is not in the inventory. {check}"
+    if case.hook is not None:
+        return "No run applies it: applyprune runs no hooks."
     if case.owner or (isinstance(case.state, LiveObject) and PART_OF in case.state.labels):
         return "No run of this set changes it: it belongs to another set."
     if isinstance(case.state, Absent):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
@@ -40,11 +40,13 @@ def make_plan(
     options: Options,
     *,
     empty_inputs: Sequence[str] = (),
+    left_out: Collection[Ref] = (),
 ) -> Plan:
     """Decide about every object of the input and every entry of the inventory.
 
     With a selector, the input is only a part of the set, so nothing has left the set.
-    ``empty_inputs`` are the parts of the input without an object.
+    ``empty_inputs`` are the parts of the input without an object, and ``left_out`` its chart hooks
+    that do not belong to the set.
     """
     restored = is_restored(inventory, snapshot)
     entries = recorded(desired, inventory, snapshot, applyset, restored=restored)
@@ -63,6 +65,7 @@ def make_plan(
         desired=desired,
         listed=inventory.entries.keys(),
         empty_inputs=empty_inputs,
+        left_out=left_out,
     )
     removals, refusal, approval = removed.steps, removed.refusal, removed.approval
     if removals and restored and options.mode is not Mode.ORPHAN:

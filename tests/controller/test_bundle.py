@@ -17,7 +17,7 @@ from applyprune.controller.bundle import (
 )
 from applyprune.model.identity import Ref
 from applyprune.model.live import LiveObject
-from applyprune.model.options import Adopt, Mode, PruneLimit
+from applyprune.model.options import Adopt, HelmHooks, Mode, PruneLimit
 from applyprune.planning.fields.ignore_rule import IgnoreRule
 
 INLINE = {"source": {"inline": ""}}
@@ -44,6 +44,7 @@ def test_full_spec_is_read() -> None:
             "forceConflicts": True,
             "adopt": "all",
             "recreate": True,
+            "helmHooks": "skip",
             "targetNamespace": "elsewhere",
             "serviceAccountName": "deployer",
             "dependsOn": [{"name": "db", "readyWhen": "self.status.ok"}, {"name": "net"}],
@@ -73,6 +74,7 @@ def test_full_spec_is_read() -> None:
         Adopt.ALL,
         "d",
     )
+    assert options.apply.helm_hooks is HelmHooks.SKIP
     assert (options.prune.allow_empty, options.wait.timeout) == (True, 90)
     assert options.prune.max_prune == PruneLimit(0, 40)
     assert not options.apply.reapply_all

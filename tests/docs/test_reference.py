@@ -17,6 +17,7 @@ from applyprune.model.events import Outcome
 from applyprune.output.printers import PRINTERS
 from applyprune.planning import annotations as marks
 from applyprune.planning import applyset, dependencies, order
+from applyprune.planning.checks import helm_hooks
 from applyprune.planning.ownership import ignored_fields
 from applyprune.planning.schema import server_errors
 from tests.docs.generate import commands, generated, options
@@ -92,13 +93,14 @@ def test_exit_codes_are_those_of_the_errors() -> None:
 
 
 def test_annotations_of_a_manifest_are_listed() -> None:
-    """Those that the planner reads, and one of cli-utils."""
+    """Those that the planner reads, with one of cli-utils and one of Helm."""
     said = re.findall(
         r"`([a-z0-9./-]+)`", " ".join(first_column(ANNOTATIONS.section("On a manifest")))
     )
     assert set(said) == {
         order.WAVE,
         dependencies.DEPENDS_ON,
+        helm_hooks.HOOK,
         marks.WAIT,
         marks.READY_WHEN,
         ignored_fields.CONFLICTS,

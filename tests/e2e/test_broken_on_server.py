@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 FOLDER = Path(__file__).parents[2] / "fixtures" / "broken" / "server"
 CASES = sorted(str(path.relative_to(FOLDER)) for path in FOLDER.rglob("*.yaml"))
 NAMESPACE = "broken"
-# The error is reported at the second of the two.
-SILENT = {"references/object-in-two-files-1.yaml"}
+# The error is reported at the other one of the two.
+SILENT = {"references/object-in-two-files-1.yaml", "hooks/install-hooks-2.yaml"}
 
 Told = dict[str, list["Problem"]]
 
@@ -151,7 +151,7 @@ DEFINITION: Mapping[str, Any] = {
 
 
 def test_every_broken_file_is_reported(told: Told) -> None:
-    """Every problem names its place; every file has one, but for the first of a pair."""
+    """Every problem names its place; every file has one, but for one of a pair."""
     assert set(told) == set(CASES) - SILENT
 
 

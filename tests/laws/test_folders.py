@@ -66,6 +66,7 @@ SIBLINGS: Mapping[str, set[str]] = {
         "engine.listing",
         "engine.ports",
         "engine.preflight",
+        "engine.run",
         "engine.snapshot_reader",
         "engine.steps",
     },
@@ -86,6 +87,9 @@ SIBLINGS: Mapping[str, set[str]] = {
     "output.text": {
         "output.printers",
         "output.terminal",
+    },
+    "planning.checks": {
+        "planning.suggest",
     },
     "planning.fields": {
         "planning.applyset",

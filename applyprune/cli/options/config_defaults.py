@@ -38,6 +38,7 @@ KEYS: Mapping[str, _Form] = {
     "filename": _Form.PATHS,
     "kustomize": _Form.PATHS,
     "namespace-override": _Form.TEXT,
+    "helm-hooks": _Form.TEXT,
     "create-namespace": _Form.FLAG,
     "prune": _Form.FLAG,
     "orphan": _Form.TEXTS,

@@ -17,6 +17,7 @@ from applyprune.errors import UsageError
 from applyprune.model.label_selector import parse_selector
 from applyprune.model.options import (
     DryRun,
+    HelmHooks,
     Options,
     Propagation,
     PruneLimit,
@@ -35,6 +36,7 @@ __all__ = [
     "cluster_options",
     "duration",
     "guard_options",
+    "helm_hooks_option",
     "input_option",
     "optional_input_option",
     "placement_option",
@@ -123,26 +125,43 @@ def is_given(option: str) -> bool:
 
 
 def placement_option(verb: Callable[..., Any]) -> Callable[..., Any]:
-    """Add --namespace-override to a verb that reads input; it becomes part of ``options``."""
+    """Add the options that decide which objects an input means; they become part of ``options``."""
 
     @wraps(verb)
-    def command(options: Options, namespace_override: str, **others: Any) -> Any:
-        return verb(
-            options=replace(
-                options, apply=replace(options.apply, namespace_override=namespace_override)
+    def command(options: Options, namespace_override: str, helm_hooks: str, **others: Any) -> Any:
+        options = replace(
+            options,
+            apply=replace(
+                options.apply,
+                namespace_override=namespace_override,
+                helm_hooks=HelmHooks(helm_hooks),
             ),
-            **others,
         )
+        return verb(options=options, **others)
 
-    return click.option(
-        "--namespace-override",
-        default="",
-        metavar="NS",
-        callback=namespace_name,
-        help="Apply every namespaced manifest in this namespace, even if it names another one. "
-        "Namespaces keep their names. Names inside manifests, such as the subjects "
-        "of a RoleBinding, do not change.",
-    )(command)
+    return with_options(
+        command,
+        helm_hooks_option,
+        click.option(
+            "--namespace-override",
+            default="",
+            metavar="NS",
+            callback=namespace_name,
+            help="Apply every namespaced manifest in this namespace, even if it names another one. "
+            "Namespaces keep their names. Names inside manifests, such as the subjects "
+            "of a RoleBinding, do not change.",
+        ),
+    )
+
+
+helm_hooks_option = click.option(
+    "--helm-hooks",
+    type=click.Choice([str(decision) for decision in HelmHooks]),
+    default=str(HelmHooks.REFUSE),
+    show_default=True,
+    help="What to do with the install and upgrade hooks of a chart: leave them out, or apply them "
+    "like other objects. Test, delete and rollback hooks are always left out.",
+)
 
 
 def selection_option(verb: Callable[..., Any]) -> Callable[..., Any]:

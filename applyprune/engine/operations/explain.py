@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from applyprune.engine.cancellation import Cancellation
 from applyprune.engine.context import WorkerPool
 from applyprune.engine.preflight import no_such_set
+from applyprune.engine.run import RunRequest
 from applyprune.engine.snapshot_reader import SnapshotReader
 from applyprune.errors import ApplypruneError, UsageError
 from applyprune.model.events import Event, WarningRaised
 from applyprune.model.identity import Ref
 from applyprune.model.live import LiveObject, State
-from applyprune.model.manifest import Manifest
 from applyprune.model.options import Mode, Options, PruneOptions
 from applyprune.model.resources import CONFIG_MAPS, Resource, ResourceMap
 from applyprune.planning.applyset import PART_OF, SET_ID, ApplySetIdentity, set_name
@@ -27,47 +27,51 @@ if TYPE_CHECKING:
 
 
 def explain(
-    applyset: ApplySetIdentity,
-    manifests: Sequence[Manifest] | None,
+    request: RunRequest,
     named: str,
     cluster: Cluster,
     store: Readable,
     cancellation: Cancellation,
     *,
-    namespace: str,
-    empty_inputs: Sequence[str] = (),
+    by_input: bool,
 ) -> Iterator[Event]:
     """Yield an Explanation for each object that ``named`` names, in the form of ``Ref.is_among``.
 
-    ``manifests`` is the input. If it is None, explain by the inventory alone what would happen to
-    the object if it left the set. ``namespace`` is the namespace of manifests without one, and of
-    an object that is in neither input nor inventory. ``empty_inputs`` are the parts of the input
-    without objects. Raises UsageError for a kind that is not served or a set that does not exist,
-    InputError, InventoryError and AccessError.
+    ``request`` is the apply to explain. If not ``by_input``, explain by the inventory alone what
+    would happen to the object if it left the set. Raises UsageError for a kind that is not served
+    or a set that does not exist, InputError, InventoryError and AccessError.
     """
+    applyset, options = request.applyset, request.options
     with WorkerPool(16, cancellation) as workers:
         inventory = store.read()
-        if manifests is None and not inventory.exists:
+        if not by_input and not inventory.exists:
             raise no_such_set(applyset)
         resource_map = cluster.resource_map()
         named = _by_kind(named, resource_map)
-        resolved = resolve(manifests or (), resource_map, applyset, namespace=namespace)
+        resolved = resolve(
+            request.manifests, resource_map, applyset, namespace=request.namespace, options=options
+        )
         yield from (WarningRaised(warning) for warning in resolved.warnings)
-        options = Options()
-        if manifests is None:
+        if not by_input:
             options = Options(
                 mode=Mode.PRUNE, select=frozenset({named}), prune=PruneOptions(allow_empty=True)
             )
         reader = SnapshotReader(cluster, workers, applyset)
         snapshot = reader.read(resolved.desired, inventory, resource_map, prunes=True)
         plan = make_plan(
-            resolved.desired, inventory, snapshot, applyset, options, empty_inputs=empty_inputs
+            resolved.desired,
+            inventory,
+            snapshot,
+            applyset,
+            options,
+            empty_inputs=request.empty_inputs,
+            left_out=resolved.left_out,
         )
         known = {desired.ref for desired in resolved.desired} | inventory.entries.keys()
         states: dict[Ref, State] = {
             ref: snapshot.states[ref] for ref in sorted(known) if ref.is_among({named})
         }
-        for resource, ref in () if states else _unknown(named, resource_map, namespace):
+        for resource, ref in () if states else _unknown(named, resource_map, request.namespace):
             states[ref] = reader.read_object(resource, ref)
         for ref, state in states.items():
             yield explained(
@@ -77,9 +81,10 @@ def explain(
                     plan=plan,
                     inventory=inventory,
                     applyset=applyset,
-                    by_input=manifests is not None,
+                    by_input=by_input,
                     schemas=snapshot.schemas,
                     owner=_owner(state, applyset, cluster),
+                    hook=resolved.left_out.get(ref),
                 )
             )
 

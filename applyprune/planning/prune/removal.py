@@ -46,20 +46,22 @@ def remove_steps(
     desired: Sequence[Desired],
     listed: Collection[Ref],
     empty_inputs: Sequence[str] = (),
+    left_out: Collection[Ref] = (),
 ) -> Removals:
     """Decide about the entries that have left the set, and about the prune as a whole.
 
     ``desired`` are the objects of the input: two groups may serve the same object, and a desired
     object must not be deleted with its Namespace or CRD. ``listed`` are all refs in the inventory.
-    ``empty_inputs`` are the parts of the input without an object. A Namespace or CRD is refused if
-    it contains objects that this prune does not delete itself.
+    ``empty_inputs`` are the parts of the input without an object, and ``left_out`` its chart hooks:
+    nothing is done with them. A Namespace or CRD is refused if it contains objects that this prune
+    does not delete itself.
     """
     states = (snapshot.states[member.ref] for member in desired)
     wanted = {state.uid for state in states if isinstance(state, LiveObject)}
     # Only an apply lists the object under its new group; until then the old entry must stay.
     fate = Fate.REMOVE_FROM_INVENTORY if options.mode is Mode.APPLY else Fate.LEAVE
     decided = (remove_step(entry, snapshot, applyset, options) for entry in entries)
-    steps = [_unless_wanted(step, wanted, fate) for step in decided]
+    steps = [_unless_hook(_unless_wanted(step, wanted, fate), left_out) for step in decided]
     deleting = {
         step.live.uid for step in steps if step.fate is Fate.PRUNE and step.live is not None
     }
@@ -103,6 +105,13 @@ def _unless_wanted(step: RemoveStep, wanted: Collection[str], fate: Fate) -> Rem
         return step
     reason = "it is in the set, served by another group"
     return replace(step, fate=fate, reason=reason, problem=None)
+
+
+def _unless_hook(step: RemoveStep, left_out: Collection[Ref]) -> RemoveStep:
+    """Keep an existing object that is a chart hook now: Helm would not delete it either."""
+    if step.entry.ref not in left_out or step.fate is Fate.REMOVE_FROM_INVENTORY:
+        return step
+    return replace(step, fate=Fate.LEAVE, reason="a chart hook, left out", problem=None)
 
 
 def _with_cascade(step: RemoveStep, cascades: Cascades, options: Options) -> RemoveStep:

@@ -9,8 +9,10 @@ import pytest
 from applyprune.cluster.client import KubernetesClient
 from applyprune.cluster.inventory.store import ConfigMapStore
 from applyprune.engine.operations.explain import explain as judge
+from applyprune.engine.run import RunRequest
 from applyprune.errors import UsageError
 from applyprune.model.events import Explanation
+from applyprune.model.options import Options
 from tests.support.objects import SECRET, config_map, manifest
 from tests.support.stage import Stage
 
@@ -21,14 +23,13 @@ if TYPE_CHECKING:
 
 def explain(stage: Stage, named: str, *bodies: dict[str, Any], given: bool = True) -> Explanation:
     """Return the explanation of one object, with an input or without."""
-    manifests = [manifest(raw, line) for line, raw in enumerate(bodies, 1)] if given else None
+    manifests = [manifest(raw, line) for line, raw in enumerate(bodies, 1)]
+    request = RunRequest(stage.target, manifests, stage.namespace, Options())
     transport = stage.transport()
     try:
         cluster = KubernetesClient(transport, "test")
         store = ConfigMapStore(cluster, stage.target)
-        told = judge(
-            stage.target, manifests, named, cluster, store, stage.stop, namespace=stage.namespace
-        )
+        told = judge(request, named, cluster, store, stage.stop, by_input=given)
         (one,) = (event for event in told if isinstance(event, Explanation))
     finally:
         transport.close()

@@ -10,7 +10,12 @@ from applyprune.cli.command import Command
 from applyprune.cli.options.cluster_access import cluster_options
 from applyprune.cli.options.completion import OBJECT
 from applyprune.cli.options.reporting import reporting_options
-from applyprune.cli.options.run_options import optional_input_option, set_argument
+from applyprune.cli.options.run_options import (
+    helm_hooks_option,
+    optional_input_option,
+    set_argument,
+)
+from applyprune.model.options import ApplyOptions, HelmHooks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,12 +30,14 @@ if TYPE_CHECKING:
 @set_argument
 @click.argument("ref", type=OBJECT, metavar="KIND/NAME")
 @optional_input_option
+@helm_hooks_option
 @cluster_options
 @reporting_options
 def explain(
     name: str,
     ref: str,
     paths: tuple[str | Overlay, ...],
+    helm_hooks: str,
     cluster_target: ClusterTarget,
     reporting: Reporting,
 ) -> int:
@@ -45,11 +52,16 @@ def explain(
       applyprune explain web deployment/web -f manifests/
       applyprune explain web configmap/old
     """
-    return reporting.print_events(_events(cluster_target, name, ref, paths))
+    options = ApplyOptions(helm_hooks=HelmHooks(helm_hooks))
+    return reporting.print_events(_events(cluster_target, name, ref, paths, options))
 
 
 def _events(
-    cluster_target: ClusterTarget, name: str, ref: str, paths: tuple[str | Overlay, ...]
+    cluster_target: ClusterTarget,
+    name: str,
+    ref: str,
+    paths: tuple[str | Overlay, ...],
+    options: ApplyOptions,
 ) -> Iterator[Event]:
     from applyprune.cli.session import input_reader, open_session, read_input
 
@@ -57,4 +69,6 @@ def _events(
     if paths:
         given = yield from read_input(input_reader(paths))
     with open_session(cluster_target) as session:
-        yield from session.applyset(name).iter_explain(ref, given, cancellation=session.stop)
+        yield from session.applyset(name).iter_explain(
+            ref, given, options=options, cancellation=session.stop
+        )
