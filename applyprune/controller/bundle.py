@@ -254,6 +254,7 @@ class Bundle:
                 enabled=spec.prune.enabled,
                 allow_empty=spec.prune.allow_empty,
                 max_prune=spec.prune.max_prune,
+                apply_anyway=True,
                 approved=approved,
             ),
             wait=WaitOptions(enabled=spec.wait, timeout=self.timeout),

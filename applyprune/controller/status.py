@@ -117,8 +117,8 @@ def _blocked(run: RunResult) -> tuple[str, Reason, str]:
     if refusal is None or run.plan is None:
         return "False", Reason.NOTHING_TO_DO, "no prune is blocked"
     message = f"{refusal.message}: {refusal.reason}"
-    if run.plan.approval:
-        message += f". To approve exactly this, set the annotation {APPROVE}={run.plan.approval}"
+    if run.plan.deletions:
+        message += f". To approve exactly this, set the annotation {APPROVE}={run.plan.deletions}"
     return "True", Reason.PRUNE_REFUSED, message
 
 
@@ -174,11 +174,11 @@ def _failing(run: RunResult) -> list[dict[str, str]]:
 
 
 def _pending(run: RunResult) -> dict[str, Any] | None:
-    if run.refusal is None or run.plan is None or not run.plan.approval:
+    if run.refusal is None or run.plan is None or not run.plan.deletions:
         return None
     to_delete = sorted(run.to_delete)
     names = [f"{ref.namespace}/{ref.short}" if ref.namespace else ref.short for ref in to_delete]
-    return {"digest": run.plan.approval, "count": len(to_delete), "objects": names[:PENDING_SHOWN]}
+    return {"digest": run.plan.deletions, "count": len(to_delete), "objects": names[:PENDING_SHOWN]}
 
 
 def _change(run: RunResult, now: str) -> dict[str, Any]:

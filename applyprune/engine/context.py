@@ -78,6 +78,8 @@ class RunSummary:
     """The problems of single objects."""
     refusal: Problem | None = None
     """The problem of the whole prune, if a guard refused it."""
+    held: bool = False
+    """Whether the refused prune has also stopped the apply."""
     _began: float = field(default_factory=time.monotonic)
     _counts: Counter[Outcome] = field(default_factory=Counter)
 
@@ -107,7 +109,7 @@ class RunSummary:
 
     def finished(self) -> Finished:
         """Return the event that ends the run."""
-        return finished(self._counts, self.problems, self.elapsed, self.refusal)
+        return finished(self._counts, self.problems, self.elapsed, self.refusal, held=self.held)
 
 
 @dataclass(frozen=True, slots=True)

@@ -114,6 +114,9 @@ class _Run:
         yield Started(summary.run, options.mode, applyset.name, applyset.namespace, options.dry_run)
         while True:
             yield from self._read_and_plan()
+            if self._is_held():
+                yield from self._refuse()
+                return
             try:
                 yield from self._write_union()
                 break
@@ -213,6 +216,31 @@ class _Run:
         self.dry_run = ServerDryRun(context, self.inventory.entries)
         self.dry_run.set_plan(self.plan.applies)
         yield Planned(self.plan)
+
+    def _is_held(self) -> bool:
+        """Return whether a refused prune also stops the apply, before anything is written."""
+        options, plan = self.context.options, self.plan
+        return (
+            options.mode is Mode.APPLY
+            and options.dry_run is DryRun.OFF
+            and plan.refusal is not None
+            and not plan.restored
+            and not options.prune.apply_anyway  # guard: apply-anyway
+        )
+
+    def _refuse(self) -> Iterator[Event]:
+        """Report the refused prune and everything else that is wrong; write nothing."""
+        summary = self.context.summary
+        summary.held = True
+        for ref, problem in self.unknown:
+            yield from summary.counted((ObjectDone(ref, Outcome.FAILED, problem=problem),))
+        for step in self.plan.applies:
+            if step.problem is not None:
+                place, problem = step.desired.origin, step.problem
+                done = ObjectDone(step.desired.ref, Outcome.FAILED, place, problem=problem)
+                yield from summary.counted((done,))
+        yield from self._report_not_pruned(self.plan.no_prune)
+        yield summary.finished()
 
     def _write_union(self) -> Iterator[Event]:
         if self.context.options.dry_run is DryRun.OFF and self._has_work():
@@ -320,7 +348,7 @@ class _Run:
             else:
                 done = ObjectDone(step.entry.ref, Outcome.NOT_PRUNED, reason=reason)
             yield from self.context.summary.counted((done,))
-        if self.plan.refusal is not None and self.context.options.prune.enabled:
+        if self.plan.refusal is not None:
             self.context.summary.refusal = self.plan.refusal
             yield PruneBlocked(self.plan.refusal)
 

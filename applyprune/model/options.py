@@ -124,8 +124,10 @@ class PruneOptions:
     """Delete adopted objects as if the set had created them."""
     propagation: Propagation = Propagation.BACKGROUND
     """What happens to the dependents of a deleted object."""
+    apply_anyway: bool = False
+    """Apply the input although the prune is refused; otherwise nothing is written."""
     approved: str = ""
-    """The ``Plan.approval`` of the only blocked prune that may run nevertheless."""
+    """The ``Plan.deletions`` of the only refused prune that may run nevertheless."""
 
 
 @dataclass(frozen=True, slots=True)

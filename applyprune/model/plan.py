@@ -193,10 +193,11 @@ class Plan:
     """Entries for unlisted objects with the set's label and field manager."""
     restored: bool = False
     """Whether the inventory is a copy, or lists other objects than the live ones."""
-    approval: str = ""
-    """The digest that approves exactly this blocked prune, with UIDs and cascaded deletions.
+    deletions: str = ""
+    """The digest of everything that would be deleted, with UIDs and cascaded deletions.
 
-    Empty if the prune is not blocked, or if it cannot be approved.
+    It approves exactly these deletions. It is empty if nothing would be deleted, or if nothing may
+    be deleted because the inventory is a copy.
     """
 
     consequences: tuple[Consequence, ...] = ()

@@ -67,9 +67,9 @@ def make_plan(
         empty_inputs=empty_inputs,
         left_out=left_out,
     )
-    removals, refusal, approval = removed.steps, removed.refusal, removed.approval
+    removals, refusal, deletions = removed.steps, removed.refusal, removed.deletions
     if removals and restored and options.mode is not Mode.ORPHAN:
-        refusal, approval = restored_problem(inventory), ""
+        refusal, deletions = restored_problem(inventory), ""
     return Plan(
         tuple(_with_exit_code(step) for step in applies),
         tuple(_with_exit_code(step) for step in removals),
@@ -77,7 +77,7 @@ def make_plan(
         refusal,
         tuple(recovered_entries(snapshot.marked, snapshot.resources, but=wanted)),
         restored,
-        approval,
+        deletions,
     )
 
 

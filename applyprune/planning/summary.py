@@ -26,12 +26,15 @@ def finished(
     problems: Sequence[Problem],
     elapsed: float,
     refusal: Problem | None = None,
+    *,
+    held: bool = False,
 ) -> Finished:
     """Return the event that ends a run.
 
-    ``elapsed`` is in seconds; ``refusal`` is the problem that blocked the whole prune.
+    ``elapsed`` is in seconds; ``refusal`` is the problem that blocked the whole prune, and ``held``
+    says that it has also stopped the apply.
     """
-    error = verdict(problems, refusal)
+    error = verdict(problems, refusal, held=held)
     return Finished(
         counts=dict(counts),
         exit_code=error.exit_code if error else 0,
@@ -57,17 +60,25 @@ def waiting(reasons: Mapping[Ref, str], what: str, elapsed: float, timeout: floa
     return Waiting(first, what, elapsed, timeout, reasons[first], named, len(reasons))
 
 
-def verdict(problems: Iterable[Problem], refusal: Problem | None = None) -> ApplypruneError | None:
+def verdict(
+    problems: Iterable[Problem], refusal: Problem | None = None, *, held: bool = False
+) -> ApplypruneError | None:
     """Return the error for a run's failures; None if there are none.
 
-    ``problems`` are those of single objects; ``refusal`` is that of the whole prune. There are
-    special exit codes if all failures are conflicts, timeouts or refusals.
+    ``problems`` are those of single objects; ``refusal`` is that of the whole prune, and ``held``
+    says that it has also stopped the apply. There are special exit codes if all failures are
+    conflicts, timeouts or refusals.
     """
     problems = tuple(problems)
     kinds = {problem.kind for problem in (*problems, *([refusal] if refusal else []))}
     if not kinds:
         return None
     if kinds == {ProblemKind.PRUNE_REFUSED}:
+        if held:
+            return PruneRefused(
+                "the prune was refused: nothing was applied, and nothing was deleted",
+                hint="To apply without the prune: --apply-anyway.",
+            )
         return PruneRefused("the prune was refused: nothing was deleted")
     some = f"{len(problems)} of the set's objects"
     if kinds == {ProblemKind.CONFLICT}:

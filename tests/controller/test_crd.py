@@ -132,7 +132,7 @@ def test_status_fields_are_all_in_the_schema() -> None:
     """The server would drop what it does not know without a word."""
     ref = Ref("", "ConfigMap", "shop", "a")
     followed = RunResult(
-        plan=Plan((), (), approval="d"),
+        plan=Plan((), (), deletions="d"),
         refusal=Problem(ProblemKind.PRUNE_REFUSED, "w"),
         failing={ref: FailedObject(ref, "m", ProblemKind.RUN_FAILED)},
     )

@@ -133,7 +133,7 @@ def test_lists_are_bounded() -> None:
             RemoveStep(InventoryEntry(ref(f"r{number}"), "configmaps", "v1", "u"), None, Fate.PRUNE)
             for number in range(100)
         ),
-        approval="digest",
+        deletions="digest",
     )
     refusal = Problem(ProblemKind.PRUNE_REFUSED, "refused", reason="y" * 5000)
     failing = {
@@ -160,7 +160,7 @@ def test_lists_are_bounded() -> None:
 
 def test_reconcile_without_a_plan_reports_no_prune() -> None:
     """A blocked prune stays reported until a plan shows that it is no longer blocked."""
-    plan = Plan((), (), approval="digest")
+    plan = Plan((), (), deletions="digest")
     refusal = Problem(ProblemKind.PRUNE_REFUSED, "refused")
     blocked = ReconcileResult(
         ConditionStatus.NOT_READY,

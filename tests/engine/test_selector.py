@@ -143,7 +143,7 @@ def test_namespace_override_does_not_empty_a_namespace_silently(stage: Stage, ap
             for home in (stage.namespace, there)
             for name in ("a", "b")
         ]
-        assert all(map(api.exists, paths))
+        assert [api.exists(path) for path in paths] == [True, True, False, False]
         story = stage.run(*bodies, namespace_override=there, max_prune=stage.most(2))
         assert story.exit_code == 0
         assert [api.exists(path) for path in paths] == [False, False, True, True]

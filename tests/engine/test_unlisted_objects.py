@@ -62,7 +62,7 @@ def test_namespace_prune_with_a_new_object_in_it_is_refused(
     """The object is in the input and not yet there when the contents are counted."""
     stage.run(_namespace(home), config_map("a"), config_map("b"))
     new = config_map("new", namespace=home)
-    story = stage.run(config_map("a"), new, mode=mode, allow_kinds=ALLOWED)
+    story = stage.run(config_map("a"), new, mode=mode, allow_kinds=ALLOWED, apply_anyway=True)
     assert story.exit_code == 6, story.events
     assert Outcome.PRUNED not in story.outcomes.values()
     assert f"namespace/{home} contains objects of the input" in story.refusal
@@ -79,7 +79,8 @@ def test_crd_prune_with_a_new_custom_resource_is_refused(running: Plane, crds: A
     """The custom resource is in the input and not yet there when the kind is counted."""
     stage = Stage(running.kubeconfig, "default", name="coming")
     stage.run(crd("Comer"), config_map("coming"))
-    story = stage.run(custom_resource("new", "Comer"), config_map("coming"), allow_kinds=ALLOWED)
+    bodies = (custom_resource("new", "Comer"), config_map("coming"))
+    story = stage.run(*bodies, allow_kinds=ALLOWED, apply_anyway=True)
     assert story.exit_code == 6, story.events
     assert f"{crd_name('Comer')} contains objects of the input" in story.refusal
     problem = story.problem(crd_name("Comer"))

@@ -158,6 +158,13 @@ MUTATIONS = (
         f"{_APPROVAL}test_set_belongs_to_its_bundle",
     ),
     Mutation(
+        "the refusal of the apply with its prune",
+        ("apply-anyway",),
+        LINE,
+        "and 0",
+        "tests/engine/guards/test_apply_anyway.py::test_refused_prune_writes_nothing[apply]",
+    ),
+    Mutation(
         "the one prune that an approval is of",
         ("one-approval",),
         "if .* == ",

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
     from applyprune import ClusterConnection
     from applyprune.model.inventory import Inventory, MismatchType
+    from applyprune.model.plan import Plan
     from applyprune.planning.applyset import ApplySetIdentity
 
 
@@ -63,10 +64,15 @@ class Story:
         return "".join(str(one.problem) for one in self.events if isinstance(one, PruneBlocked))
 
     @property
-    def approval(self) -> str:
-        """Return the digest that would approve the refused prune."""
+    def plan(self) -> Plan:
+        """Return the plan."""
         (planned,) = (one for one in self.events if isinstance(one, Planned))
-        return planned.plan.approval
+        return planned.plan
+
+    @property
+    def deletions(self) -> str:
+        """Return the digest that approves the deletions of the plan."""
+        return self.plan.deletions
 
     @property
     def warnings(self) -> list[str]:

@@ -57,6 +57,7 @@ GUARDS = frozenset(
         "allow-cascade",
         "allow-empty",
         "allow-kind",
+        "apply-anyway",
         "force-conflicts",
         "max-prune",
         "prune-adopted",

@@ -103,13 +103,18 @@ def check_guards(
     return tuple(hinted), as_problem(error)
 
 
-def approval_of(steps: Sequence[RemoveStep], cascades: Cascades) -> str:
-    """Return the digest of exactly this prune: each object by UID, and the cascaded deletions."""
+def deletions_of(steps: Sequence[RemoveStep], cascades: Cascades) -> str:
+    """Return the digest of exactly this prune: each object by UID, and the cascaded deletions.
+
+    It is empty if nothing would be deleted.
+    """
     to_delete = [
         [*astuple(step.entry.ref), step.live.uid if step.live else ""]
         for step in steps
         if _is_doomed(step)
     ]
+    if not to_delete:
+        return ""
     along = {astuple(ref) for step in steps for ref in cascades.foreign(step.entry.ref)}
     return digest([sorted(to_delete), sorted(along)])
 

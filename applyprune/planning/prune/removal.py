@@ -18,7 +18,7 @@ from applyprune.planning.applyset import PART_OF, SET_ID, SHARD_OF, ApplySetIden
 from applyprune.planning.ownership.managed_fields import own_apply_entry
 from applyprune.planning.ownership.owner import Owner, foreign_owner, owner_of
 from applyprune.planning.prune.cascade import Cascades, cascade_of
-from applyprune.planning.prune.guards import approval_of, check_guards, with_approval
+from applyprune.planning.prune.guards import check_guards, deletions_of, with_approval
 from applyprune.planning.snapshot import ClusterSnapshot
 
 ORPHANED = "as asked"
@@ -33,8 +33,8 @@ class Removals:
     """The steps in the order of deletion."""
     refusal: Problem | None = None
     """The problem that blocks the whole prune."""
-    approval: str = ""
-    """The digest that would approve this prune; empty unless it is blocked."""
+    deletions: str = ""
+    """The digest of everything that would be deleted; empty if nothing would be."""
 
 
 def remove_steps(
@@ -69,6 +69,8 @@ def remove_steps(
     cascades = Cascades(found, listed, _coming(desired, steps))
     steps.sort(key=lambda step: step.entry.ref)
     steps.sort(key=lambda step: step.entry.wave, reverse=True)
+    if not options.prune.enabled:
+        return Removals(tuple(steps))
     empty = empty_inputs if desired else ("the input",)
     refs = [member.ref for member in desired]
 
@@ -77,12 +79,11 @@ def remove_steps(
         return check_guards(with_cascades, cascades, listed, options, empty=empty, desired=refs)
 
     removals, refusal = judged(options)
-    if refusal is None:
-        return Removals(removals)
-    approval = approval_of(steps, cascades)
-    if approval == options.prune.approved:  # guard: one-approval
+    deletions = deletions_of(steps, cascades)
+    approved = options.prune.approved
+    if refusal is not None and approved and deletions == approved:  # guard: one-approval
         removals, refusal = judged(with_approval(options, steps, cascades))
-    return Removals(removals, refusal, approval if refusal else "")
+    return Removals(removals, refusal, deletions)
 
 
 def _coming(

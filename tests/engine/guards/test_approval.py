@@ -26,14 +26,28 @@ def test_approval_covers_one_prune_only(stage: Stage) -> None:
     stage.run(*map(config_map, names))
     refused = stage.run(config_map("a0"))
     assert refused.exit_code == 6
-    assert refused.approval
-    assert stage.run(config_map("a0")).approval == refused.approval
-    other = stage.run(config_map("a0"), config_map("a1"), approved=refused.approval)
+    assert refused.deletions
+    assert stage.run(config_map("a0")).deletions == refused.deletions
+    other = stage.run(config_map("a0"), config_map("a1"), approved=refused.deletions)
     assert other.exit_code == 6
-    assert other.approval not in {"", refused.approval}
-    done = stage.run(config_map("a0"), approved=refused.approval)
-    assert (done.exit_code, done.approval) == (0, "")
+    assert other.deletions not in {"", refused.deletions}
+    done = stage.run(config_map("a0"), approved=refused.deletions)
+    assert (done.exit_code, done.refusal) == (0, "")
     assert sum(one is Outcome.PRUNED for one in done.outcomes.values()) == 7
+
+
+@pytest.mark.parametrize("mode", [Mode.APPLY, Mode.PRUNE, Mode.DELETE])
+def test_plan_names_its_deletions_though_nothing_refuses_them(stage: Stage, mode: Mode) -> None:
+    """The digest is there before anybody has to ask for it, and only if something would go."""
+    names = ["a", "b"] if mode is Mode.DELETE else ["a", "b", "c"]
+    stage.run(*map(config_map, names))
+    stays = [] if mode is Mode.DELETE else [config_map("a"), config_map("b")]
+    looked = stage.run(*stays, mode=mode, dry_run=DryRun.CLIENT)
+    assert (looked.exit_code, looked.refusal) == (0, "")
+    assert looked.deletions
+    done = stage.run(*stays, mode=mode)
+    assert done.deletions == looked.deletions
+    assert stage.run(config_map("a"), config_map("b")).deletions == ""
 
 
 def test_approval_expires_with_its_objects(stage: Stage, api: Api) -> None:
@@ -42,7 +56,7 @@ def test_approval_expires_with_its_objects(stage: Stage, api: Api) -> None:
     refused = stage.run(config_map("a0"))
     path = f"/api/v1/namespaces/{stage.namespace}/configmaps"
     assert api("DELETE", f"{path}/a7")[0] == 200
-    again = stage.run(config_map("a0"), approved=refused.approval)
+    again = stage.run(config_map("a0"), approved=refused.deletions)
     assert again.exit_code == 6
     assert all(api.exists(f"{path}/a{number}") for number in range(7))
 
@@ -52,7 +66,7 @@ def test_empty_input_can_be_approved(stage: Stage) -> None:
     stage.run(config_map("a"), config_map("b"))
     refused = stage.run()
     assert refused.exit_code == 6
-    assert set(stage.run(approved=refused.approval).outcomes.values()) == {Outcome.PRUNED}
+    assert set(stage.run(approved=refused.deletions).outcomes.values()) == {Outcome.PRUNED}
 
 
 def test_set_belongs_to_its_bundle(stage: Stage) -> None:

@@ -86,7 +86,7 @@ def test_crd_with_foreign_custom_resources_is_not_deleted(crd_stage: Stage) -> N
     name = crd_name("Shared")
     crd_stage.run(crd("Shared"), custom_resource("ours", "Shared"), config_map("a"))
     other.run(custom_resource("theirs", "Shared"))
-    story = crd_stage.run(config_map("a"))
+    story = crd_stage.run(config_map("a"), apply_anyway=True)
     assert story.exit_code == 6
     assert story.outcomes == {
         "configmap/a": Outcome.UNCHANGED,

@@ -43,6 +43,11 @@ if TYPE_CHECKING:
 @reporting_options
 @apply_options
 @click.option(
+    "--apply-anyway",
+    is_flag=True,
+    help="Apply although the prune is refused; prune nothing, and exit with 6.",
+)
+@click.option(
     "--wait/--no-wait",
     default=False,
     help="Whether to wait until everything is ready, and prune only then.  [default: no-wait]",
@@ -59,6 +64,7 @@ def apply(
     cluster_target: ClusterTarget,
     reporting: Reporting,
     options: Options,
+    apply_anyway: bool,
     wait: bool,
     ready_when: tuple[str, ...],
 ) -> int:
@@ -80,6 +86,7 @@ def apply(
     options = replace(
         options,
         mode=Mode.APPLY,
+        prune=replace(options.prune, apply_anyway=apply_anyway),
         wait=replace(
             options.wait, enabled=wait, ready_when=tuple(_rule(rule) for rule in ready_when)
         ),

@@ -1,0 +1,133 @@
+"""A refused prune stops the apply before its first write, unless the user applies anyway."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from applyprune.model.events import Finished, InventoryWritten, ObjectDone, Outcome
+from applyprune.model.options import DryRun, Mode
+from tests.support.api import writes
+from tests.support.command import applyprune
+from tests.support.input_files import write_input
+from tests.support.objects import config_map
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.support.api import Api, AuditTrail
+    from tests.support.stage import Stage, Story
+
+MANY = [config_map(f"c-{number}") for number in range(8)]
+LEFT = {f"configmap/c-{number}": Outcome.NOT_PRUNED for number in range(1, 8)}
+
+
+def _value(api: Api, stage: Stage, name: str) -> str:
+    path = f"/api/v1/namespaces/{stage.namespace}/configmaps/{name}"
+    return str(api.get(path)["data"]["key"])
+
+
+def _verdict(story: Story) -> str:
+    (end,) = (one for one in story.events if isinstance(one, Finished))
+    return str(end.problem)
+
+
+@pytest.mark.parametrize("mode", [Mode.APPLY, Mode.PRUNE])
+def test_refused_prune_writes_nothing(
+    stage: Stage, api: Api, audit: AuditTrail, mode: Mode
+) -> None:
+    """Neither the change, nor the new object, nor the inventory: the audit log is the witness."""
+    stage.run(*MANY)
+    audit.restart()
+    story = stage.run(config_map("c-0", "new"), config_map("more"), mode=mode)
+    assert writes(audit) == []
+    assert (story.exit_code, story.outcomes) == (6, LEFT)
+    assert {one.reason for one in story.events if isinstance(one, ObjectDone)} == {"prune refused"}
+    assert "it would delete 7 objects" in story.refusal
+    assert _value(api, stage, "c-0") == "v"
+    applied = "nothing was applied, and nothing was deleted" in _verdict(story)
+    assert applied is (mode is Mode.APPLY)
+    assert ("--apply-anyway" in _verdict(story)) is (mode is Mode.APPLY)
+
+
+def test_refused_prune_changes_nothing_for_the_next_run(stage: Stage, api: Api) -> None:
+    """A later run with the option does what the refused one was asked to do."""
+    stage.run(*MANY)
+    before = stage.inventory()
+    assert stage.run(config_map("c-0")).exit_code == 6
+    assert stage.inventory() == before
+    story = stage.run(config_map("c-0", "new"), max_prune=stage.most(7))
+    assert story.exit_code == 0
+    assert _value(api, stage, "c-0") == "new"
+
+
+def test_refused_prune_applies_if_asked_to(stage: Stage, api: Api) -> None:
+    """It prunes nothing, keeps the entries, and still exits with 6."""
+    stage.run(*MANY)
+    bodies = (config_map("c-0", "new"), config_map("more"))
+    story = stage.run(*bodies, apply_anyway=True)
+    assert story.exit_code == 6
+    assert story.outcomes == {
+        **LEFT,
+        "configmap/c-0": Outcome.CONFIGURED,
+        "configmap/more": Outcome.CREATED,
+    }
+    assert story.refusal
+    assert "the prune was refused: nothing was deleted" in _verdict(story)
+    assert "--apply-anyway" not in _verdict(story)
+    assert _value(api, stage, "c-0") == "new"
+    assert stage.listed() == {"configmap/more", *(f"configmap/c-{n}" for n in range(8))}
+    again = stage.run(*bodies, apply_anyway=True)
+    assert (again.exit_code, again.outcomes["configmap/c-0"]) == (6, Outcome.UNCHANGED)
+    assert not [one for one in again.events if isinstance(one, InventoryWritten)]
+
+
+def test_refused_prune_is_reported_with_the_refused_objects(stage: Stage) -> None:
+    """All that is wrong is said at once; nothing but the failures and the prune is reported."""
+    stage.run(*MANY)
+    replace(stage, name="other").run(config_map("theirs"))
+    story = stage.run(config_map("c-0", "new"), config_map("theirs"))
+    assert story.exit_code == 3
+    assert story.outcomes == {**LEFT, "configmap/theirs": Outcome.FAILED}
+    assert "belongs to another set" in story.problem("configmap/theirs")
+    assert story.refusal
+
+
+@pytest.mark.parametrize("dry", [DryRun.CLIENT, DryRun.SERVER])
+def test_dry_run_shows_what_a_refused_prune_holds_back(stage: Stage, dry: DryRun) -> None:
+    """A reader needs both: what would be applied, and what may not be deleted."""
+    stage.run(*MANY)
+    story = stage.run(config_map("c-0", "new"), dry_run=dry)
+    assert story.exit_code == 6
+    assert story.outcomes == {**LEFT, "configmap/c-0": Outcome.CONFIGURED}
+
+
+def test_set_that_prunes_nothing_is_not_refused(stage: Stage) -> None:
+    """With --no-prune there is nothing to refuse: no error, no digest, exit code 0."""
+    stage.run(*MANY)
+    story = stage.run(config_map("c-0", "new"), prune=False)
+    assert (story.exit_code, story.refusal, story.deletions) == (0, "", "")
+    assert story.outcomes["configmap/c-0"] is Outcome.CONFIGURED
+    assert story.plan.refusal is None
+
+
+def test_command_line_applies_nothing_until_asked(
+    stage: Stage, api: Api, tmp_path: Path, audit: AuditTrail
+) -> None:
+    """Both calls exit with 6; the first says how to apply."""
+    stage.run(*MANY)
+    source = write_input(tmp_path / "set.json", [config_map("c-0", "new")])
+    call = ("apply", "web", "-n", stage.namespace, "-f", source)
+    audit.restart()
+    refused = applyprune(*call, kubeconfig=stage.kubeconfig)
+    assert (refused.code, writes(audit)) == (6, [])
+    assert "nothing was applied, and nothing was deleted" in refused.err
+    assert "To apply without the prune: --apply-anyway." in refused.err
+    assert _value(api, stage, "c-0") == "v"
+    applied = applyprune(*call, "--apply-anyway", kubeconfig=stage.kubeconfig)
+    assert applied.code == 6
+    assert applied.lines["configmap/c-0"] == "configured"
+    assert applied.lines["configmap/c-7"] == "not pruned (prune refused)"
+    assert _value(api, stage, "c-0") == "new"
