@@ -25,6 +25,7 @@ ApplypruneError
 │   ├── InventoryIncomplete    6    parts of it are missing: nothing is applied or pruned
 │   └── InventoryTooNew        3    another version of applyprune has written it
 ├── InventoryLocked            8    another run holds the inventory or changed it
+├── PlanOutdated               8    a plan file no longer fits, or has expired; nothing is written
 ├── LeaseLost                  8    another replica of the controller has taken over
 └── Interrupted                130/143
 """
@@ -270,6 +271,13 @@ class InventoryLocked(ApplypruneError):
     """Another run holds the inventory lock, or has changed the inventory since this run read it."""
 
     kind = ProblemKind.INVENTORY_LOCKED
+    exit_code = 8
+
+
+class PlanOutdated(ApplypruneError):
+    """The plan no longer fits the input or the cluster, or it has expired; nothing was written."""
+
+    kind = ProblemKind.PLAN_OUTDATED
     exit_code = 8
 
 

@@ -23,7 +23,13 @@ from typing import TYPE_CHECKING
 from applyprune.errors import ApplypruneError, InventoryLocked
 from applyprune.model.events import InventoryWritten, Phase, Waiting
 from applyprune.model.identity import Ref
-from applyprune.model.inventory import Inventory, InventoryEntry, LastRun, LockHolder
+from applyprune.model.inventory import (
+    AppliedPlan,
+    Inventory,
+    InventoryEntry,
+    LastRun,
+    LockHolder,
+)
 from applyprune.model.options import Mode, Options
 
 if TYPE_CHECKING:
@@ -138,13 +144,15 @@ class InventoryLock:
                 self._cancellation.check()
             self._stored = read()
 
-    def take(self, inventory: Inventory) -> InventoryWritten:
+    def take(self, inventory: Inventory, *, plan: str = "") -> InventoryWritten:
         """Store ``inventory`` and hold the lock from now on.
 
-        Raises InventoryLocked if another run has written the inventory since it was read.
+        ``plan`` is the checksum of the plan file that this run is bound to. Raises InventoryLocked
+        if another run has written the inventory since it was read.
         """
+        bound = AppliedPlan(plan) if plan else None
         with self._lock:
-            self._put(replace(inventory, holder=self._holder))
+            self._put(replace(inventory, holder=self._holder, plan=bound))
             self._taken = True
             self._renewer = Thread(target=self._renew, name="applyprune-lease", daemon=True)
             self._renewer.start()
@@ -191,13 +199,15 @@ class InventoryLock:
         with self._lock:
             self._check()
             last = last_run(self._holder, str(self._mode), exit_code)
-            self._put(replace(self._stored, entries=dict(entries), holder=None, last=last))
+            plan = self._stored.plan and replace(self._stored.plan, done=exit_code == 0)
+            ended = replace(self._stored, holder=None, last=last, plan=plan)
+            self._put(replace(ended, entries=dict(entries)))
             return self._recorded(Phase.FINAL)
 
     def write_once(self, inventory: Inventory) -> InventoryWritten:
         """Store ``inventory`` in a single write, without holding the lock before or after."""
         with self._lock:
-            self._put(replace(inventory, holder=None))
+            self._put(replace(inventory, holder=None, plan=None))
             return self._recorded(Phase.FINAL)
 
     def remove(self) -> InventoryWritten:

@@ -119,6 +119,16 @@ class LastRun:
 
 
 @dataclass(frozen=True, slots=True)
+class AppliedPlan:
+    """The plan file that the last run was bound to."""
+
+    checksum: str
+    """The checksum of the file."""
+    done: bool = False
+    """Whether all of it was done; otherwise the same file continues it."""
+
+
+@dataclass(frozen=True, slots=True)
 class Inventory:
     """The inventory of a set, as read or as it will be written."""
 
@@ -139,6 +149,8 @@ class Inventory:
     """The last run that changed something."""
     owner: str = ""
     """The Bundle that owns the set, as ``Bundle NAMESPACE/NAME``; empty for the command line."""
+    plan: AppliedPlan | None = None
+    """The plan file of the last run that wrote the inventory; None if it had none."""
 
     @property
     def exists(self) -> bool:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import InventoryEntry, Wave
-from applyprune.model.problem import Problem
+from applyprune.model.problem import Problem, ProblemKind
 from applyprune.model.resources import Resource
 
 if TYPE_CHECKING:
@@ -109,6 +109,13 @@ class ApplyStep:
     """The field managers whose fields become ours first."""
 
 
+class Cascaded(NamedTuple):
+    """An object that is deleted because another one is."""
+
+    ref: Ref
+    uid: str
+
+
 @dataclass(frozen=True, slots=True)
 class RemoveStep:
     """The step for an entry that has left the set.
@@ -126,6 +133,18 @@ class RemoveStep:
     """Why this is its fate, in words; may be empty."""
     problem: Problem | None = None
     """Why the object is refused."""
+    cascade: tuple[Cascaded, ...] = ()
+    """The objects outside this prune that its deletion would delete too.
+
+    Those that another one of them owns are left out: they come and go with their owner.
+    """
+
+    @property
+    def is_doomed(self) -> bool:
+        """Return whether the object is deleted, or would be if no guard refused that."""
+        return self.fate is Fate.PRUNE or (
+            self.problem is not None and self.problem.kind is ProblemKind.PRUNE_REFUSED
+        )
 
 
 class ConsequenceKind(StrEnum):
@@ -202,6 +221,8 @@ class Plan:
 
     consequences: tuple[Consequence, ...] = ()
     """What the run causes beyond these steps, in their order."""
+    digest: str = ""
+    """The digest of the whole plan: of the set, the options, and every object."""
 
     @property
     def writes(self) -> bool:

@@ -41,6 +41,7 @@ class ProblemKind(StrEnum):
     INVENTORY_INCOMPLETE = "InventoryIncomplete"
     INVENTORY_TOO_NEW = "InventoryTooNew"
     INVENTORY_LOCKED = "InventoryLocked"
+    PLAN_OUTDATED = "PlanOutdated"
     INTERRUPTED = "Interrupted"
     # The controller's own errors.
     ACCOUNT_MISSING = "AccountMissing"

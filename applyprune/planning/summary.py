@@ -10,6 +10,7 @@ from applyprune.errors import (
     ApplypruneError,
     ConflictsFound,
     NotReady,
+    PlanOutdated,
     PruneRefused,
     RunFailed,
     as_problem,
@@ -80,6 +81,12 @@ def verdict(
                 hint="To apply without the prune: --apply-anyway.",
             )
         return PruneRefused("the prune was refused: nothing was deleted")
+    if kinds == {ProblemKind.PLAN_OUTDATED}:
+        fit = "object no longer fits" if len(problems) == 1 else "objects no longer fit"
+        return PlanOutdated(
+            f"{len(problems)} {fit} the plan: nothing was written",
+            hint="Make the plan again, and review it again.",
+        )
     some = f"{len(problems)} of the set's objects"
     if kinds == {ProblemKind.CONFLICT}:
         return ConflictsFound(f"{some} failed: other field managers own some of their fields")

@@ -91,6 +91,11 @@ SIBLINGS: Mapping[str, set[str]] = {
     "planning.checks": {
         "planning.suggest",
     },
+    "planning.approval": {
+        "planning.applyset",
+        "planning.fields",
+        "planning.ownership",
+    },
     "planning.fields": {
         "planning.applyset",
     },

@@ -22,6 +22,18 @@ CASES: dict[str, tuple[tuple[str, ...], Problem | None, int, str]] = {
         5,
         "1 of the set's objects was not ready or not deleted before the timeout",
     ),
+    "one object that no longer fits": (
+        ("PlanOutdated",),
+        None,
+        8,
+        "1 object no longer fits the plan: nothing was written",
+    ),
+    "objects that no longer fit": (
+        ("PlanOutdated", "PlanOutdated"),
+        None,
+        8,
+        "2 objects no longer fit the plan: nothing was written",
+    ),
     "the prune": ((), REFUSAL, 6, "the prune was refused: nothing was deleted"),
     "the prune, for one object": (
         ("PruneRefused",),

@@ -19,7 +19,13 @@ from applyprune.cluster.inventory.entries import entries_of, typed
 from applyprune.cluster.inventory.packing import Packed, Shard, digest_of, unpack
 from applyprune.errors import InventoryError, InventoryTooNew
 from applyprune.model.identity import Ref
-from applyprune.model.inventory import Inventory, InventoryEntry, LastRun, LockHolder
+from applyprune.model.inventory import (
+    AppliedPlan,
+    Inventory,
+    InventoryEntry,
+    LastRun,
+    LockHolder,
+)
 from applyprune.planning.applyset import (
     SET_ID,
     SHARD_OF,
@@ -69,6 +75,8 @@ def encode(inventory: Inventory, packed: Packed, *, write: str) -> dict[str, Any
         "last": _last_out(inventory.last),
         "owner": inventory.owner,
     }
+    if inventory.plan is not None:
+        header["plan"] = {"checksum": inventory.plan.checksum, "done": inventory.plan.done}
     metadata: dict[str, Any] = {
         "name": applyset.inventory.name,
         "namespace": inventory.namespace,
@@ -119,6 +127,7 @@ def decode(body: Mapping[str, Any]) -> Root:
             copied=typed(bool, header["copied"]) or header["uid"] not in {"", metadata["uid"]},
             last=_last_in(header["last"]),
             owner=typed(str, header["owner"]),
+            plan=_plan_in(header.get("plan")),
         )
         return Root(
             inventory=inventory,
@@ -268,6 +277,12 @@ def _holder_in(raw: Mapping[str, Any] | None) -> LockHolder | None:
         lease=float(lease),
         renewals=typed(int, raw["renewals"]),
     )
+
+
+def _plan_in(raw: Mapping[str, Any] | None) -> AppliedPlan | None:
+    if raw is None:
+        return None
+    return AppliedPlan(checksum=typed(str, raw["checksum"]), done=typed(bool, raw["done"]))
 
 
 def _last_out(last: LastRun | None) -> dict[str, Any] | None:

@@ -98,8 +98,8 @@ def foreign_owner(live: LiveObject, manager: str) -> str:
 
 
 SECRET = ("", "Secret")
-# The only built-in kind whose generation never changes.
-_STUCK = ("scheduling.k8s.io", "PriorityClass")
+STUCK = ("scheduling.k8s.io", "PriorityClass")
+"""The only built-in kind whose generation never changes."""
 # The metadata that a manifest may set; a change of it does not affect the generation.
 _UNCOUNTED = ("annotations", "finalizers", "labels", "ownerReferences")
 
@@ -132,7 +132,7 @@ def needs_values(desired: Desired, entry: InventoryEntry, live: LiveObject) -> b
         return True
     if recorded.resource_version == live.resource_version:
         return False
-    return kind == _STUCK or live.generation is None or live.generation != recorded.generation
+    return kind == STUCK or live.generation is None or live.generation != recorded.generation
 
 
 def unchanged(

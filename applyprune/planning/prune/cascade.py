@@ -14,6 +14,7 @@ from applyprune.model.display import and_more
 from applyprune.model.identity import GroupKind, Ref
 from applyprune.model.live import LiveObject
 from applyprune.model.options import Options
+from applyprune.model.plan import Cascaded
 from applyprune.model.problem import Problem
 from applyprune.planning.snapshot import CascadeContents
 
@@ -41,6 +42,8 @@ class Cascade:
     """Those that this prune does not delete itself, and that no object in this prune owns."""
     uncounted: str = ""
     """What could not be read, and why; empty if all was read."""
+    roots: tuple[Cascaded, ...] = ()
+    """Those of ``foreign`` that no other one of them owns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +62,11 @@ class Cascades:
         cascade = self.found.get(ref)
         there = cascade.foreign if cascade is not None else ()
         return tuple(sorted({*there, *self.coming.get(ref, ())}))
+
+    def roots(self, ref: Ref) -> tuple[Cascaded, ...]:
+        """Return the existing objects that only the delete of ``ref`` would delete."""
+        cascade = self.found.get(ref)
+        return cascade.roots if cascade is not None else ()
 
     def described(self, ref: Ref) -> str:
         """Return the cascaded deletions of an object in words; empty if there are none."""
@@ -114,7 +122,9 @@ def cascade_of(contents: CascadeContents, deleting: Collection[str]) -> Cascade:
         ours |= made
         left = {uid: live for uid, live in left.items() if uid not in made}
     foreign = tuple(sorted(live.ref for live in left.values()))
-    return Cascade(len(unique), foreign, contents.uncounted)
+    inside = set(left)
+    roots = (Cascaded(live.ref, uid) for uid, live in left.items() if not _owners(live) & inside)
+    return Cascade(len(unique), foreign, contents.uncounted, tuple(sorted(roots)))
 
 
 def _is_passing(live: LiveObject) -> bool:

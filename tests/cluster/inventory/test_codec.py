@@ -23,6 +23,7 @@ from applyprune.cluster.inventory.packing import LIMIT, MOST, READABLE, pack
 from applyprune.errors import InventoryError
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import (
+    AppliedPlan,
     ApplyFingerprint,
     Inventory,
     InventoryEntry,
@@ -95,6 +96,25 @@ def test_inventory_round_trips(entries: list[InventoryEntry], holder: LockHolder
     assert _read(body) == inventory
     assert dict(_read(body).entries) == dict(inventory.entries)
     assert decode(body).write == "w"
+
+
+@pytest.mark.parametrize("done", [True, False])
+def test_plan_file_of_the_last_run_round_trips(done: bool) -> None:
+    """An inventory without one is read as before, also one that an older version wrote."""
+    inventory = _inventory(_entry(1), plan=AppliedPlan("sha256:ab", done=done))
+    assert _read(_stored(inventory)) == inventory
+    plain = _stored(_inventory(_entry(1)))
+    assert "plan" not in json.loads(plain["data"]["header"])
+    assert _read(plain).plan is None
+
+
+@pytest.mark.parametrize("plan", ["sha256:ab", {"checksum": "sha256:ab"}, {"checksum": 1}])
+def test_unreadable_plan_makes_the_inventory_unreadable(plan: object) -> None:
+    """Nothing that an inventory holds is guessed."""
+    body = _stored(_inventory(_entry(1)))
+    body["data"]["header"] = json.dumps({**json.loads(body["data"]["header"]), "plan": plan})
+    with pytest.raises(InventoryError):
+        decode(body)
 
 
 @pytest.mark.parametrize("count", [1, 2_000])

@@ -1,0 +1,79 @@
+"""Digest a plan: all of it, and its deletions alone.
+
+A digest depends on what the plan does, and not on the order or the form of its input.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from applyprune.model.plan import Fate
+from applyprune.planning.applyset import ApplySetIdentity
+from applyprune.planning.approval.planned_objects import (
+    PlannedObject,
+    deleted_objects,
+    planned_objects,
+)
+from applyprune.planning.approval.shaping_options import shaping_options
+from applyprune.planning.fields.normalize import canonical
+
+if TYPE_CHECKING:
+    from applyprune.model.identity import Ref
+    from applyprune.model.options import Options
+    from applyprune.model.plan import ApplyStep, Plan, RemoveStep
+
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+
+
+def plan_digest(plan: Plan, applyset: ApplySetIdentity, options: Options) -> str:
+    """Return the digest of a whole plan: of the set, the options, and every object."""
+    return digest_of(
+        {
+            "set": [applyset.name, applyset.namespace],
+            "mode": str(options.mode),
+            "options": shaping_options(options),
+            "objects": [_whole(planned) for planned in planned_objects(plan)],
+            "recovered": sorted([*_names(entry.ref), entry.uid] for entry in plan.recovered),
+        }
+    )
+
+
+def deletions_digest(applies: Iterable[ApplyStep], removals: Iterable[RemoveStep]) -> str:
+    """Return the digest of what would be deleted: each object by UID, with its cascade.
+
+    It is empty if nothing would be deleted.
+    """
+    deleted = sorted(
+        [*_names(planned.ref), str(planned.fate), planned.uid, _cascade(planned)]
+        for planned in deleted_objects(applies, removals)
+    )
+    return digest_of(deleted) if deleted else ""
+
+
+def digest_of(value: object) -> str:
+    """Return the digest of JSON data, as the user sees and gives it: ``sha256:`` and 64 digits."""
+    text = canonical(value).encode("utf-8", "surrogatepass")
+    return f"sha256:{hashlib.sha256(text).hexdigest()}"
+
+
+def is_digest(text: str) -> bool:
+    """Return whether a text has the form of a digest."""
+    return _DIGEST.fullmatch(text) is not None
+
+
+def _whole(planned: PlannedObject) -> list[object]:
+    # A check by the server changes the digest only where it finds a deletion.
+    fate = planned.fate if planned.fate is Fate.RECREATE else planned.decided
+    known = [str(fate), planned.manifest, planned.uid, planned.state]
+    return [*_names(planned.ref), *known, _cascade(planned)]
+
+
+def _cascade(planned: PlannedObject) -> list[list[str]]:
+    return sorted([*_names(cascaded.ref), cascaded.uid] for cascaded in planned.cascade)
+
+
+def _names(ref: Ref) -> tuple[str, str, str, str]:
+    return ref.group, ref.kind, ref.namespace, ref.name

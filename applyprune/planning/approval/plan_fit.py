@@ -1,0 +1,155 @@
+"""Compare a plan file with the plan that is made again: what no longer fits, and why.
+
+An interrupted apply of a plan file is continued with the same file. Then steps that are already
+done fit too, and those whose request may have arrived before the interruption.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from applyprune.model.identity import Ref
+from applyprune.model.plan import ApplyStep, Fate, Plan, RemoveStep
+from applyprune.planning.approval.planned_objects import PlannedObject, planned_object
+
+if TYPE_CHECKING:
+    from applyprune.model.inventory import Inventory, InventoryEntry
+    from applyprune.model.manifest import Origin
+    from applyprune.planning.approval.plan_file import PlanFile
+
+_WORDS: Mapping[Fate, str] = {
+    Fate.CREATE: "create it",
+    Fate.CHANGE: "apply it",
+    Fate.LEAVE: "leave it as it is",
+    Fate.RECREATE: "recreate it",
+    Fate.ADOPT: "adopt it",
+    Fate.ORPHAN: "orphan it",
+    Fate.PRUNE: "prune it",
+    Fate.REMOVE_FROM_INVENTORY: "only remove it from the inventory",
+    Fate.REFUSE: "refuse it",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Misfit:
+    """An object for which the plan file no longer fits."""
+
+    ref: Ref
+    reason: str
+    """What is different, as a sentence about the object."""
+    origin: Origin | None = None
+    """The place of its manifest; None if it is not in the input."""
+
+
+def misfits(
+    file: PlanFile,
+    plan: Plan,
+    inventory: Inventory,
+    *,
+    continues: bool,
+    unknown: Mapping[Ref, str] = MappingProxyType({}),
+) -> Iterator[Misfit]:
+    """Yield each object for which the file does not fit the plan that was made now.
+
+    ``continues`` says that an interrupted apply of this very file has written the inventory last.
+    ``unknown`` are the objects of the input that could not be planned, each with the reason.
+    """
+    before = {one.ref: one for one in file.objects}
+    steps: dict[Ref, ApplyStep | RemoveStep] = {
+        **{step.entry.ref: step for step in plan.removals},
+        **{step.desired.ref: step for step in plan.applies},
+    }
+    for ref in sorted({*before, *steps}):
+        step, old = steps.get(ref), before.get(ref)
+        entry = inventory.entries.get(ref)
+        if reason := unknown.get(ref) or _reason(old, step, entry, continues=continues):
+            origin = step.desired.origin if isinstance(step, ApplyStep) else None
+            yield Misfit(ref, reason, origin)
+    recovered = {(entry.ref, entry.uid) for entry in plan.recovered}
+    if not continues:
+        for ref, _ in sorted({*file.recovered} ^ recovered):
+            yield Misfit(ref, "it has the set's label, and the inventory does not list it")
+
+
+def _reason(
+    old: PlannedObject | None,
+    step: ApplyStep | RemoveStep | None,
+    entry: InventoryEntry | None,
+    *,
+    continues: bool,
+) -> str:
+    """Return why one object does not fit; empty if it does."""
+    if step is None or old is None:
+        return _one_sided(old, step, continues=continues)
+    new = planned_object(step)
+    if bool(old.manifest) != bool(new.manifest):
+        return "the input no longer has it" if old.manifest else "the input has it again"
+    if old.manifest != new.manifest:
+        return "its manifest has changed"
+    if continues and _is_under_way(old, new, entry):
+        return ""
+    if step.problem is not None and new.fate is Fate.REFUSE:
+        return step.problem.message
+    return _changed_state(old, new)
+
+
+def _one_sided(
+    old: PlannedObject | None, step: ApplyStep | RemoveStep | None, *, continues: bool
+) -> str:
+    if isinstance(step, ApplyStep):
+        return "the input has it, and the plan does not"
+    if step is not None:
+        return f"it has left the set: an apply would {_WORDS[planned_object(step).fate]}"
+    if old is None or (continues and not old.manifest):
+        return ""  # it was removed, as planned
+    return "the input no longer has it" if old.manifest else "the inventory no longer lists it"
+
+
+def _changed_state(old: PlannedObject, new: PlannedObject) -> str:
+    """Return how the live object, or the decision about it, differs from the plan."""
+    if old.uid and not new.uid:
+        return "it was deleted meanwhile"
+    if new.uid and not old.uid:
+        return "it was created meanwhile"
+    if old.uid != new.uid:
+        return "it was deleted and created again meanwhile"
+    if old.state != new.state:
+        same_spec = old.state.partition(".")[0] == new.state.partition(".")[0]
+        what = "its metadata has" if same_spec else "it has"
+        return f"{what} been changed meanwhile"
+    if old.decided is not new.decided and not (old.is_checked and new.fate is Fate.ADOPT):
+        if (old.decided, new.decided) == (Fate.LEAVE, Fate.CHANGE):
+            return "its live state differs from its manifest now"
+        return f"the plan was to {_WORDS[old.fate]}; now an apply would {_WORDS[new.fate]}"
+    if old.cascade != new.cascade:
+        return "its deletion would delete other objects now"
+    return ""
+
+
+def _is_under_way(old: PlannedObject, new: PlannedObject, entry: InventoryEntry | None) -> bool:
+    """Return whether an object is as an interrupted apply of the plan may have left it."""
+    same = old.uid == new.uid
+    # The inventory forgets what is confirmed before a request is sent, until its reply arrives.
+    sent = entry is not None and not entry.digest
+    match old.fate:
+        case Fate.CREATE:
+            return new.fate is Fate.LEAVE or (sent and new.fate is Fate.CHANGE)
+        case Fate.CHANGE | Fate.ADOPT:
+            return same and (
+                new.fate is Fate.LEAVE or (sent and new.fate in {Fate.CHANGE, Fate.ADOPT})
+            )
+        case Fate.RECREATE:
+            return new.fate is Fate.LEAVE or (
+                sent and new.fate in {Fate.CREATE, Fate.CHANGE, Fate.REFUSE}
+            )
+        case Fate.PRUNE:
+            marked = entry is not None and entry.deleting and same
+            return new.fate is Fate.REMOVE_FROM_INVENTORY or (marked and new.fate is Fate.PRUNE)
+        case Fate.ORPHAN:
+            marked = entry is not None and entry.orphaning and same
+            return new.fate is Fate.REMOVE_FROM_INVENTORY or (marked and new.fate is Fate.ORPHAN)
+        case _:
+            return False

@@ -1,0 +1,99 @@
+"""Reduce a plan to what binds a run: for each object its fate, and the digests of its two states.
+
+Nothing here depends on a value of a Secret: of its data, only the keys count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from applyprune.model.identity import Ref
+from applyprune.model.json_access import mapping
+from applyprune.model.plan import ApplyStep, Cascaded, Fate, Plan, RemoveStep
+from applyprune.planning.fields.normalize import digest
+from applyprune.planning.ownership.owner import STUCK
+
+if TYPE_CHECKING:
+    from applyprune.model.live import LiveObject
+
+_BEFORE_ALL = ("annotations", "deletionTimestamp", "finalizers", "labels", "ownerReferences")
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedObject:
+    """What a plan decides about one object."""
+
+    ref: Ref
+    fate: Fate
+    manifest: str = ""
+    """The digest of its manifest; empty if it is not in the input."""
+    uid: str = ""
+    """The UID of the live object; empty if none exists."""
+    state: str = ""
+    """The mark of the live object's state; empty if none exists."""
+    cascade: tuple[Cascaded, ...] = ()
+    """The objects outside the prune that its deletion would delete too."""
+
+    is_checked: bool = False
+    """Whether it is left because the server found that an apply would not change it."""
+
+    @property
+    def decided(self) -> Fate:
+        """Return its fate as decided without the server."""
+        return Fate.CHANGE if self.is_checked or self.fate is Fate.RECREATE else self.fate
+
+
+def planned_objects(plan: Plan) -> tuple[PlannedObject, ...]:
+    """Return what a plan decides about each object, in the order of their refs.
+
+    A deletion that a guard refuses counts as a deletion: an approval may allow it.
+    """
+    steps: tuple[ApplyStep | RemoveStep, ...] = (*plan.applies, *plan.removals)
+    return tuple(sorted(map(planned_object, steps), key=lambda planned: planned.ref))
+
+
+def deleted_objects(
+    applies: Iterable[ApplyStep], removals: Iterable[RemoveStep]
+) -> Iterator[PlannedObject]:
+    """Yield each object that would be deleted: prunes, refused ones too, and recreations."""
+    yield from (planned_object(step) for step in removals if step.is_doomed)
+    yield from (planned_object(step) for step in applies if step.fate is Fate.RECREATE)
+
+
+def planned_object(step: ApplyStep | RemoveStep) -> PlannedObject:
+    """Return what a step decides about its object."""
+    uid, state = ("", "") if step.live is None else (step.live.uid, state_mark(step.live))
+    if isinstance(step, ApplyStep):
+        return PlannedObject(step.desired.ref, step.fate, step.desired.digest, uid, state)
+    fate = Fate.PRUNE if step.is_doomed else step.fate
+    return PlannedObject(step.entry.ref, fate, "", uid, state, step.cascade)
+
+
+def state_mark(live: LiveObject) -> str:
+    """Return a text that changes with the spec or the metadata of an object, not with its status.
+
+    For a kind without a generation it changes with every write.
+    """
+    kind = (live.ref.group, live.ref.kind)
+    if live.generation is None or kind == STUCK:
+        return f"v{live.resource_version}"
+    by_status = _status_annotations(live)
+    metadata = {key: live.metadata.get(key) for key in _BEFORE_ALL}
+    metadata["annotations"] = {
+        key: value for key, value in live.annotations.items() if key not in by_status
+    }
+    owners = [entry for entry in live.managed_fields if entry.get("subresource") != "status"]
+    return f"g{live.generation}.{digest([metadata, owners])}"
+
+
+def _status_annotations(live: LiveObject) -> set[str]:
+    """Return the annotations that a controller writes together with the status."""
+    written: dict[bool, set[str]] = {True: set(), False: set()}
+    for entry in live.managed_fields:
+        metadata = mapping(mapping(entry.get("fieldsV1")).get("f:metadata"))
+        keys = mapping(metadata.get("f:annotations"))
+        in_status = entry.get("subresource") == "status"
+        written[in_status].update(key.removeprefix("f:") for key in keys)
+    return written[True] - written[False]

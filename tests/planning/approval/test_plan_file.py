@@ -1,0 +1,223 @@
+"""The plan file's text: what goes in comes out, and a file that was touched is refused."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import time
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from applyprune.errors import PlanOutdated, UsageError
+from applyprune.model.identity import Ref
+from applyprune.model.plan import Cascaded, Fate
+from applyprune.planning.approval.plan_file import (
+    LARGEST,
+    PlanFile,
+    decode,
+    encode,
+    refuse_expired,
+    sealed,
+)
+from applyprune.planning.approval.planned_objects import PlannedObject
+
+NAMES = st.text('abcXYZ019-._:@ é☃"\\\n\u2028', max_size=80)
+REFS = st.builds(Ref, st.sampled_from(["", "apps", "x.io"]), NAMES, NAMES, NAMES)
+DIGESTS = st.text("0123456789abcdef", min_size=64, max_size=64).map(lambda text: f"sha256:{text}")
+TIMES = st.integers(0, 4_000_000_000).map(lambda second: datetime.fromtimestamp(second, UTC))
+OBJECTS = st.builds(
+    PlannedObject,
+    ref=REFS,
+    fate=st.sampled_from(Fate),
+    manifest=NAMES,
+    uid=NAMES,
+    state=NAMES,
+    cascade=st.lists(st.builds(Cascaded, REFS, NAMES), max_size=2).map(tuple),
+)
+FILES = st.builds(
+    PlanFile,
+    name=NAMES,
+    namespace=NAMES,
+    cluster=st.dictionaries(NAMES, NAMES, max_size=2),
+    inventory_uid=NAMES,
+    generation=st.integers(0, 2**53),
+    options=st.dictionaries(
+        NAMES, st.booleans() | NAMES | st.lists(NAMES, max_size=3).map(tuple), max_size=3
+    ),
+    created=TIMES,
+    expires=TIMES,
+    digest=DIGESTS,
+    deletions=st.just("") | DIGESTS,
+    objects=st.lists(OBJECTS, max_size=4, unique_by=lambda planned: planned.ref).map(tuple),
+    recovered=st.lists(st.tuples(REFS, NAMES), max_size=2).map(tuple),
+    created_by=NAMES,
+)
+CREATED = datetime(2026, 11, 21, 10, tzinfo=UTC)
+FILE = sealed(
+    PlanFile(
+        name="web",
+        namespace="shop",
+        cluster={"kube-system": "k1"},
+        inventory_uid="i1",
+        generation=4,
+        options={"adopt": "unowned", "prune": True, "orphan": ("configmap/a",)},
+        created=CREATED,
+        expires=CREATED + timedelta(days=7),
+        digest=f"sha256:{'a' * 64}",
+        deletions=f"sha256:{'b' * 64}",
+        objects=(
+            PlannedObject(Ref("", "ConfigMap", "shop", "a"), Fate.CREATE, manifest="m1"),
+            PlannedObject(
+                Ref("", "Namespace", "", "old"),
+                Fate.PRUNE,
+                uid="u1",
+                state="v7",
+                cascade=(Cascaded(Ref("", "Pod", "old", "p"), "u2"),),
+            ),
+        ),
+    )
+)
+
+
+def _decode(data: bytes) -> PlanFile:
+    return decode(data, source="web.plan")
+
+
+@given(FILES)
+def test_plan_file_comes_out_as_it_went_in(file: PlanFile) -> None:
+    """Also its checksum, and always with the same bytes."""
+    data = encode(file)
+    found = _decode(data)
+    assert found == file
+    assert found.checksum == sealed(file).checksum
+    assert encode(found) == data
+
+
+def test_plan_file_is_json_with_a_line_for_each_object() -> None:
+    """A person can read it, and so can jq."""
+    data = encode(FILE)
+    raw = json.loads(data)
+    assert (raw["schema"], raw["checksum"]) == ("applyprune.dev/plan/v1", FILE.checksum)
+    assert raw["set"] == {"name": "web", "namespace": "shop"}
+    assert b'\n{"fate":"create","manifest":"m1","object":["","ConfigMap","shop","a"]},\n' in data
+    assert data.isascii()
+
+
+def test_plan_file_with_any_byte_changed_is_invalid() -> None:
+    """Whichever byte it is, and whatever it becomes; so is one with a byte less or more."""
+    data = encode(FILE)
+    for place, byte in enumerate(data):
+        for other in {byte ^ 1, byte ^ 32, 0, 255} - {byte}:
+            with pytest.raises(UsageError, match=r"^web\.plan: the (plan )?file "):
+                _decode(data[:place] + bytes([other]) + data[place + 1 :])
+        for changed in (data[:place], data[:place] + data[place + 1 :], data + b"\n"):
+            with pytest.raises(UsageError, match="the file "):
+                _decode(changed)
+
+
+@settings(max_examples=30)
+@given(FILES, st.data())
+def test_plan_file_with_one_bit_flipped_is_invalid(file: PlanFile, data: st.DataObject) -> None:
+    """For any plan."""
+    whole = bytearray(encode(file))
+    place = data.draw(st.integers(0, len(whole) - 1))
+    whole[place] ^= 1 << data.draw(st.integers(0, 7))
+    with pytest.raises(UsageError):
+        _decode(bytes(whole))
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"{}", b"apiVersion: v1\n", gzip.compress(encode(FILE)), bytes(9999), b'{"schema":"'],
+    ids=["empty", "json", "yaml", "gzip", "zeros", "cut off"],
+)
+def test_other_file_is_not_a_plan_file(data: bytes) -> None:
+    """It says so, and how to make one."""
+    with pytest.raises(UsageError, match="is not a plan file") as caught:
+        _decode(data)
+    assert "applyprune plan --out" in caught.value.hint
+
+
+def test_plan_file_of_a_newer_schema_is_refused() -> None:
+    """With the schema that this version reads."""
+    newer = encode(FILE).replace(b"plan/v1", b"plan/v2")
+    with pytest.raises(UsageError, match="schema v2") as caught:
+        _decode(newer)
+    assert "reads v1" in caught.value.reason
+
+
+def _with_checksum(raw: dict[str, object], deep: bytes = b"") -> bytes:
+    """Return a plan file with a right checksum, and with other content."""
+    content = json.dumps(raw)[1:].encode().replace(b'"DEEP"', deep)
+    checksum = f"sha256:{hashlib.sha256(content).hexdigest()}"
+    return f'{{"schema":"applyprune.dev/plan/v1","checksum":"{checksum}",\n'.encode() + content
+
+
+def _raw() -> dict[str, object]:
+    raw = json.loads(encode(FILE))
+    return {key: value for key, value in raw.items() if key not in {"schema", "checksum"}}
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"objects": "all"},
+        {"objects": [{"object": ["", "ConfigMap", "shop"], "fate": "create"}]},
+        {"objects": [{"object": ["", "ConfigMap", "shop", "a"], "fate": "destroy"}]},
+        {"objects": [{"object": ["", "ConfigMap", "shop", "a"], "fate": "leave"}] * 2},
+        {"set": None},
+        {"created": "yesterday"},
+        {"digest": "sha256:abc"},
+        {"deletions": 0},
+        {"inventory": {"uid": "i1", "generation": "4"}},
+        {"options": {"adopt": 1}},
+        {"cluster": [["kube-system", "k1"]]},
+        {"recovered": [["x"]]},
+    ],
+    ids=str,
+)
+def test_plan_file_with_right_checksum_is_still_read_strictly(changed: dict[str, object]) -> None:
+    """A checksum is no signature: anybody can make one."""
+    assert _decode(_with_checksum(_raw())) == FILE
+    with pytest.raises(UsageError, match="is not a valid plan file"):
+        _decode(_with_checksum({**_raw(), **changed}))
+
+
+def test_deeply_nested_plan_file_is_refused() -> None:
+    """Instead of a crash."""
+    deep = b"[" * 100_000 + b"]" * 100_000
+    with pytest.raises(UsageError, match="is not a valid plan file"):
+        _decode(_with_checksum({**_raw(), "cluster": "DEEP"}, deep))
+
+
+def test_plan_file_expires() -> None:
+    """At the very second."""
+    refuse_expired(FILE, FILE.expires - timedelta(seconds=1))
+    with pytest.raises(PlanOutdated, match="has expired at 2026-11-28T10:00:00Z") as caught:
+        refuse_expired(FILE, FILE.expires)
+    assert caught.value.exit_code == 8
+
+
+def test_plan_file_of_ten_thousand_objects_is_small_and_quick() -> None:
+    """At most 5 MB, written and read in less than a second of this process each."""
+    objects = tuple(
+        PlannedObject(
+            Ref("apps", "Deployment", f"namespace-{number % 50}", f"deployment-{number}"),
+            Fate.CREATE,
+            manifest=f"{number:032x}",
+        )
+        for number in range(10_000)
+    )
+    file = replace(FILE, objects=objects)
+    began = time.process_time()
+    data = encode(file)
+    written = time.process_time()
+    assert len(_decode(data).objects) == 10_000
+    read = time.process_time()
+    assert len(data) < 5_000_000 < LARGEST
+    assert (written - began < 1, read - written < 1) == (True, True)

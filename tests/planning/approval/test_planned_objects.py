@@ -1,0 +1,83 @@
+"""What of a live object counts as its state, and what of a plan as its deletions."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from applyprune.model.plan import Fate, RemoveStep
+from applyprune.model.problem import Problem, ProblemKind
+from applyprune.planning.approval.planned_objects import planned_object, state_mark
+from applyprune.planning.fields.normalize import manifest_digest
+from tests.support.planning import (
+    DEPLOYMENTS,
+    SECRETS,
+    body,
+    desired,
+    live,
+    managed,
+    recorded,
+)
+
+WEB = desired(body("Deployment", "web"), DEPLOYMENTS)
+STATUS = managed(
+    "kube-controller-manager", "f:status", operation="Update", subresource="status", time="t1"
+)
+FACTS: dict[str, Any] = {"generation": 3, "annotations": {"a": "1"}, "entries": [managed(), STATUS]}
+BEFORE = live(WEB.ref, **FACTS)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"generation": 4},
+        {"annotations": {"a": "2"}},
+        {"finalizers": ["x.io/wait"]},
+        {"ownerReferences": [{"uid": "u9"}]},
+        {"deletionTimestamp": "2026-11-21T10:00:00Z"},
+        {"entries": [managed(), managed("kubectl", operation="Update"), STATUS]},
+        {"entries": [managed(time="2026-11-21T10:00:01Z"), STATUS]},
+    ],
+    ids=str,
+)
+def test_state_mark_changes_with_spec_and_metadata(change: dict[str, Any]) -> None:
+    """Whoever changes them, also as the same field manager."""
+    assert state_mark(live(WEB.ref, **{**FACTS, **change})) != state_mark(BEFORE)
+
+
+def test_state_mark_ignores_the_status() -> None:
+    """Neither its time, nor an annotation that its writer owns there, nor the version."""
+    fields: dict[str, Any] = {"f:status": {}, "f:metadata": {"f:annotations": {"f:revision": {}}}}
+    later = {**STATUS, "time": "t2", "fieldsV1": fields}
+    annotations = {"a": "1", "revision": "2"}
+    after = {**FACTS, "version": "6", "annotations": annotations, "entries": [managed(), later]}
+    assert state_mark(live(WEB.ref, **after)) == state_mark(BEFORE)
+
+
+def test_state_mark_without_generation_is_the_version() -> None:
+    """Every write of a ConfigMap or a Secret counts, and no value is in it."""
+    kinds = (desired(), desired(body("Secret", "s"), SECRETS))
+    for one in kinds:
+        assert state_mark(live(one.ref, version="7")) == "v7"
+
+
+def test_secret_is_bound_by_its_keys() -> None:
+    """Two values of one key give the same digest; another key does not."""
+
+    def digest(**data: str) -> str:
+        return manifest_digest({"apiVersion": "v1", "kind": "Secret", "data": data})
+
+    assert digest(password="b25l") == digest(password="dHdv") != digest(other="b25l")
+
+
+def test_refused_deletion_counts_as_deletion() -> None:
+    """An approval may allow it, and then the plan must be the same."""
+    entry = recorded(WEB, BEFORE)
+    step = RemoveStep(entry, DEPLOYMENTS, Fate.PRUNE, BEFORE)
+    guarded = Problem(ProblemKind.PRUNE_REFUSED, "no")
+    refused = replace(step, fate=Fate.REFUSE, problem=guarded)
+    assert planned_object(refused) == planned_object(step)
+    unread = replace(step, fate=Fate.REFUSE, problem=replace(guarded, kind=ProblemKind.FORBIDDEN))
+    assert planned_object(unread).fate is Fate.REFUSE

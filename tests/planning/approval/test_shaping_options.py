@@ -1,0 +1,68 @@
+"""Which options a plan file binds, and how they are named."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from typing import Any
+
+import pytest
+
+from applyprune.model.label_selector import parse_selector
+from applyprune.model.options import (
+    Adopt,
+    ApplyOptions,
+    HelmHooks,
+    Options,
+    Propagation,
+    PruneOptions,
+)
+from applyprune.planning.approval.shaping_options import changed_options, shaping_options
+
+LIFT_A_GUARD = {"max_prune", "allow_empty", "allow_kinds", "allow_cascade", "approved"}
+"""They allow a plan, and do not change what it does."""
+OTHERS: dict[str, tuple[Any, str, str]] = {
+    "adopt": (Adopt.ALL, "--adopt=unowned", "--adopt=all"),
+    "force_conflicts": (True, "no --force-conflicts", "--force-conflicts"),
+    "take_over": (
+        frozenset({"b", "a"}),
+        "no --take-over",
+        "--take-over=a --take-over=b",
+    ),
+    "reapply_all": (True, "no --reapply-all", "--reapply-all"),
+    "recreate": (True, "no --recreate", "--recreate"),
+    "create_namespace": (True, "no --create-namespace", "--create-namespace"),
+    "helm_hooks": (HelmHooks.APPLY, "--helm-hooks=refuse", "--helm-hooks=apply"),
+    "namespace_override": ("x", "no --namespace-override", "--namespace-override=x"),
+    "selector": (parse_selector("app=web"), "no --selector", "--selector=app=web"),
+    "enabled": (False, "--prune", "--no-prune"),
+    "orphan": (frozenset({"configmap/a"}), "no --orphan", "--orphan=configmap/a"),
+    "prune_adopted": (True, "no --prune-adopted", "--prune-adopted"),
+    "propagation": (
+        Propagation.FOREGROUND,
+        "--propagation=background",
+        "--propagation=foreground",
+    ),
+}
+
+
+def _with(name: str, value: object) -> Options:
+    options, changed = Options(), {name: value}
+    if name in {field.name for field in fields(ApplyOptions)}:
+        return replace(options, apply=replace(options.apply, **changed))  # type: ignore[arg-type]
+    return replace(options, prune=replace(options.prune, **changed))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_changed_option_is_named_as_it_is_written(name: str) -> None:
+    """Both ways, so that the user knows what to give."""
+    value, before, now = OTHERS[name]
+    default, changed = shaping_options(Options()), shaping_options(_with(name, value))
+    assert changed_options(default, changed) == [(before, now)]
+    assert changed_options(changed, default) == [(now, before)]
+    assert changed_options(changed, changed) == []
+
+
+def test_each_option_of_a_plan_is_bound_or_lifts_a_guard() -> None:
+    """A new option belongs to one or the other."""
+    known = {field.name for group in (ApplyOptions, PruneOptions) for field in fields(group)}
+    assert known == OTHERS.keys() | LIFT_A_GUARD
