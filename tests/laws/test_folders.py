@@ -58,6 +58,7 @@ SIBLINGS: Mapping[str, set[str]] = {
         "controller.constants",
         "controller.status",
     },
+    "engine.checks": {"engine.context"},
     "engine.operations": {
         "engine.cancellation",
         "engine.context",
@@ -95,6 +96,15 @@ SIBLINGS: Mapping[str, set[str]] = {
         "planning.applyset",
         "planning.fields",
         "planning.ownership",
+    },
+    "planning.consequences": {
+        "planning.applyset",
+        "planning.fields",
+        "planning.order",
+        "planning.ownership",
+        "planning.pod_template",
+        "planning.prune",
+        "planning.snapshot",
     },
     "planning.fields": {
         "planning.applyset",

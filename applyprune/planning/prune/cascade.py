@@ -21,7 +21,7 @@ from applyprune.planning.snapshot import CascadeContents
 _SHOWN = 5
 # Objects that the system creates in every namespace, or that are useless without their subject.
 _SYSTEMS_OWN = frozenset({("ServiceAccount", "default"), ("ConfigMap", "kube-root-ca.crt")})
-_PASSING = frozenset(
+PASSING = frozenset(
     {
         GroupKind("", "Endpoints"),
         GroupKind("", "Event"),
@@ -30,6 +30,7 @@ _PASSING = frozenset(
         GroupKind("events.k8s.io", "Event"),
     }
 )
+"""The kinds that nobody counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +115,7 @@ def cascade_of(contents: CascadeContents, deleting: Collection[str]) -> Cascade:
     ``deleting`` has the UIDs of the objects that this prune deletes. Objects that the set leaves,
     orphans or still wants are not in it: their namespace would delete them too.
     """
-    unique = {live.uid: live for live in contents.objects if not _is_passing(live)}
+    unique = {live.uid: live for live in contents.objects if not is_passing(live)}
     ours = set(deleting)
     left = {uid: live for uid, live in unique.items() if uid not in ours}
     # An object that is owned by an object of ours is ours too, at any depth.
@@ -127,9 +128,10 @@ def cascade_of(contents: CascadeContents, deleting: Collection[str]) -> Cascade:
     return Cascade(len(unique), foreign, contents.uncounted, tuple(sorted(roots)))
 
 
-def _is_passing(live: LiveObject) -> bool:
+def is_passing(live: LiveObject) -> bool:
+    """Return whether the system creates an object itself, so that nobody counts it."""
     kind = live.ref.group_kind
-    return kind in _PASSING or (not kind.group and (kind.kind, live.ref.name) in _SYSTEMS_OWN)
+    return kind in PASSING or (not kind.group and (kind.kind, live.ref.name) in _SYSTEMS_OWN)
 
 
 def _owners(live: LiveObject) -> set[str]:

@@ -1,0 +1,1 @@
+"""Check a plan with requests that write nothing, before the first write."""

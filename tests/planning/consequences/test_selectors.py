@@ -1,0 +1,123 @@
+"""Services whose selector matches no Pod."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from applyprune.model.live import LiveObject
+from applyprune.model.plan import Fate
+from applyprune.planning.consequences.facts import Change
+from tests.support.consequences import change, found, live, told
+
+Body = dict[str, Any]
+
+NONE = "no-pods: its selector app=web matches no Pod template of the set and no Pod in the cluster"
+
+
+def _service(fate: Fate = Fate.CREATE, **spec: Any) -> Change:
+    return change("Service", fate=fate, manifest={"spec": {"selector": {"app": "web"}, **spec}})
+
+
+def _workload(labels: Body, image: str = "m:1", **more: Any) -> Body:
+    containers = [{"name": "m", "image": image}]
+    return {
+        "spec": {
+            "template": {"metadata": {"labels": labels}, "spec": {"containers": containers}},
+            **more,
+        }
+    }
+
+
+def _pod(name: str, *owners: str, **labels: str) -> LiveObject:
+    return live("Pod", name, *owners, metadata={"labels": labels})
+
+
+WEB = {"app": "web"}
+CASES: dict[str, tuple[list[Change], list[LiveObject], list[str]]] = {
+    "no Pods": ([_service()], [], [NONE]),
+    "a Pod template of the set": (
+        [
+            _service(),
+            change("Deployment", fate=Fate.CREATE, manifest=_workload({"app": "web", "b": "c"})),
+        ],
+        [],
+        [],
+    ),
+    "a template with another label": (
+        [_service(), change("Deployment", fate=Fate.CREATE, manifest=_workload({"app": "wob"}))],
+        [],
+        [NONE],
+    ),
+    "the template of a custom resource": (
+        [_service(), change("Database", fate=Fate.CREATE, manifest=_workload(WEB))],
+        [],
+        [],
+    ),
+    "a Pod in the cluster": ([_service()], [_pod("p", app="web", b="c")], []),
+    "a Pod with another label": ([_service()], [_pod("p", app="wob")], [NONE]),
+    "a Pod in another namespace": (
+        [_service()],
+        [live("Pod", "p", namespace="away", metadata={"labels": WEB})],
+        [NONE],
+    ),
+    "a Pod that is being deleted": (
+        [_service()],
+        [live("Pod", "p", metadata={"labels": WEB, "deletionTimestamp": "now"})],
+        [NONE],
+    ),
+    "no selector": ([_service(selector=None)], [], []),
+    "an empty selector": ([_service(selector={})], [], []),
+    "a name outside": ([_service(type="ExternalName")], [], []),
+    "a refused Service": ([_service(Fate.REFUSE)], [], []),
+    "a Service that does not change": ([_service(Fate.LEAVE)], [], []),
+    "its Deployment is pruned": (
+        [_service(Fate.LEAVE), change("Deployment", "old", Fate.PRUNE)],
+        [live("ReplicaSet", "rs", "old"), _pod("p", "rs", app="web")],
+        [NONE],
+    ),
+    "one of its Deployments is pruned": (
+        [_service(Fate.LEAVE), change("Deployment", "old", Fate.PRUNE)],
+        [live("ReplicaSet", "rs", "old"), _pod("p", "rs", app="web"), _pod("q", app="web")],
+        [],
+    ),
+    "another Deployment is pruned": (
+        [
+            _service(Fate.LEAVE),
+            change("Deployment", "old", Fate.PRUNE, before=_workload({"app": "old"})),
+        ],
+        [],
+        [],
+    ),
+    "its Deployment gets other labels": (
+        [
+            _service(Fate.LEAVE),
+            change(
+                "Deployment", before=_workload(WEB, replicas=0), after=_workload({"app": "new"})
+            ),
+        ],
+        [live("ReplicaSet", "rs", "web"), _pod("p", "rs", app="web")],
+        [NONE],
+    ),
+}
+
+
+@pytest.mark.parametrize(("changes", "read", "expected"), CASES.values(), ids=CASES)
+def test_service_without_pods_is_found(
+    changes: list[Change], read: list[LiveObject], expected: list[str]
+) -> None:
+    """Only Pods count that are there after the run."""
+    caused = [each for each in found(*changes, read=read) if each.kind == "no-pods"]
+    assert told(caused) == expected
+    assert all(each.certain and each.count == 0 for each in caused)
+
+
+def test_pods_that_cannot_be_listed_leave_a_doubt() -> None:
+    """Without any list nothing is said."""
+    assert found(_service()) == []
+    (caused,) = found(_service(), read=[], failed={"Pod": "no right to list pods"})
+    assert caused.message == (
+        "its selector app=web matches no Pod template of the set; no right to list pods"
+    )
+    assert (caused.certain, caused.count) == (False, None)
