@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from applyprune.engine.cancellation import Cancellation
+from applyprune.engine.checks.reference_lookup import reference_warnings
 from applyprune.engine.context import RunContext, run_context
 from applyprune.engine.preflight import (
     ensure_namespace,
@@ -175,7 +176,8 @@ class _Run:
             )
         if not self.inventory.exists and options.mode is Mode.APPLY:
             ensure_namespace(cluster, applyset, options)
-        self.snapshot = SnapshotReader(cluster, context.workers, applyset).read(
+        reader = SnapshotReader(cluster, context.workers, applyset)
+        self.snapshot = reader.read(
             resolved.desired,
             self.inventory,
             resource_map,
@@ -210,6 +212,15 @@ class _Run:
             yield WarningRaised(
                 recovered_problem(self.plan.recovered, self.snapshot, self.inventory)
             )
+        missing = reference_warnings(
+            self.plan,
+            self.snapshot,
+            reader,
+            resource_map,
+            resolved.left_out,
+            check=options.check,
+        )
+        yield from map(WarningRaised, missing)
         # An invalid rule ends the run here, before anything is written.
         applied = [step.desired for step in self.plan.applies]
         self.readiness_rules = ReadinessRules(cluster, applied, options)

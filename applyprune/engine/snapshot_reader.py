@@ -92,9 +92,7 @@ class SnapshotReader:
                 tasks.extend(
                     partial(self._unrecorded, resource, part) for part in _by_namespace(refs)
                 )
-        for part in self.workers.each(lambda task: task(), tasks):
-            states.update(part)
-        self.workers.check()
+        states.update(self._all(tasks))
         self._values(wanted, inventory, resources, states)
         leaving = frozenset(set(inventory.entries) - set(wanted) if prunes else ())
         counter = ContentCounter(self.cluster, self.workers, resource_map, leaving)
@@ -120,6 +118,32 @@ class SnapshotReader:
             return Absent(proven=True)
         except ApplypruneError as error:
             return _unread(error, resource)
+
+    def look_up(self, refs: Iterable[Ref], resource_map: ResourceMap) -> States:
+        """Return the states of objects outside the set.
+
+        A kind that the server does not serve has no objects. A ref without its namespace, or in a
+        group that does not answer, is left out.
+        """
+        states: States = {}
+        tasks: list[Callable[[], States]] = []
+        for kind, found in _by_kind(refs).items():
+            resource = resource_map.find_kind(kind)
+            if resource is None and kind.group not in resource_map.stale:
+                states.update(dict.fromkeys(found, Absent()))
+            elif resource is not None:
+                scoped = [ref for ref in found if bool(ref.namespace) == resource.namespaced]
+                tasks.extend(
+                    partial(self._unrecorded, resource, part) for part in _by_namespace(scoped)
+                )
+        return {**states, **self._all(tasks)}
+
+    def _all(self, tasks: Iterable[Callable[[], States]]) -> States:
+        states: States = {}
+        for part in self.workers.each(lambda task: task(), tasks):
+            states.update(part)
+        self.workers.check()
+        return states
 
     def _marked(self, desired: Sequence[Desired], resource_map: ResourceMap) -> LabelledObjects:
         """Find what a lost inventory listed; search all kinds only if the input's have any."""

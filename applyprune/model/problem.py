@@ -51,6 +51,7 @@ class ProblemKind(StrEnum):
     # Warnings without an error class.
     IGNORED_NAMESPACE = "IgnoredNamespace"
     CHART_HOOKS = "ChartHooks"
+    MISSING_REFERENCE = "MissingReference"
     PART_OF_THE_SET = "PartOfTheSet"
     KUSTOMIZE = "Kustomize"
     REDIRECTED = "Redirected"

@@ -15,22 +15,13 @@ from applyprune.model.identity import GroupKind, Ref
 from applyprune.model.json_access import mapping
 from applyprune.model.plan import Desired
 from applyprune.model.resources import CRD, NAMESPACE
-from applyprune.planning.pod_template import pod_template, readings
+from applyprune.planning.checks.references import references
 from applyprune.planning.schema.crd import defined_kinds
 
 if TYPE_CHECKING:
     from applyprune.model.manifest import Origin
 
 DEPENDS_ON = "config.kubernetes.io/depends-on"
-
-_RBAC = "rbac.authorization.k8s.io"
-_BINDINGS = frozenset({(_RBAC, "RoleBinding"), (_RBAC, "ClusterRoleBinding")})
-_WEBHOOKS = frozenset(
-    {
-        ("admissionregistration.k8s.io", "MutatingWebhookConfiguration"),
-        ("admissionregistration.k8s.io", "ValidatingWebhookConfiguration"),
-    }
-)
 
 
 def asked_for(metadata: Mapping[str, Any], origin: Origin) -> tuple[Ref, ...]:
@@ -68,24 +59,7 @@ def needed(desired: Desired, brings: Mapping[GroupKind, Ref]) -> Iterator[Ref]:
         yield Ref(NAMESPACE.group, NAMESPACE.kind, "", ref.namespace)
     if (definition := brings.get(ref.group_kind)) is not None:
         yield definition
-    spec = mapping(body.get("spec"))
-    kind = (ref.group, ref.kind)
-    for reading in readings(pod_template(ref.group_kind, body)):
-        yield _core(reading.kind, ref.namespace, reading.name)
-    if kind in _BINDINGS:
-        role = mapping(body.get("roleRef"))
-        namespace = ref.namespace if role.get("kind") == "Role" else ""
-        yield Ref(_RBAC, str(role.get("kind", "")), namespace, str(role.get("name", "")))
-        for subject in _items(body.get("subjects")):
-            if subject.get("kind") == "ServiceAccount":
-                namespace = str(subject.get("namespace") or ref.namespace)
-                yield _core("ServiceAccount", namespace, str(subject.get("name", "")))
-    services = [mapping(spec.get("service"))] if kind[1] == "APIService" else []
-    if kind in _WEBHOOKS:
-        clients = (mapping(hook.get("clientConfig")) for hook in _items(body.get("webhooks")))
-        services += [mapping(client.get("service")) for client in clients]
-    for service in services:
-        yield _core("Service", str(service.get("namespace", "")), str(service.get("name", "")))
+    yield from (found.ref for found in references(ref, body) if found.orders)
 
 
 def brought(desired: Mapping[Ref, Desired]) -> Mapping[GroupKind, Ref]:
@@ -96,12 +70,3 @@ def brought(desired: Mapping[Ref, Desired]) -> Mapping[GroupKind, Ref]:
         if ref.group_kind == CRD
         for kind in defined_kinds(manifest.body)
     }
-
-
-def _core(kind: str, namespace: str, name: str) -> Ref:
-    return Ref("", kind, namespace, name)
-
-
-def _items(value: object) -> Iterator[Mapping[str, Any]]:
-    for item in value if isinstance(value, list) else ():
-        yield mapping(item)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from dataclasses import field as dataclass_field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,8 @@ from applyprune.model.json_access import field, items, mapping, text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from applyprune.model.problem import Field
 
 POD = GroupKind("", "Pod")
 CRON_JOB = GroupKind("batch", "CronJob")
@@ -43,56 +46,70 @@ class Reading:
     """The keys that it reads; None for all of them."""
     optional: bool = False
     """Whether the Pod starts without the object."""
+    path: Field = dataclass_field(default=(), compare=False)
+    """The field of the Pod template that names the object."""
+    required: tuple[tuple[str, Field], ...] = dataclass_field(default=(), compare=False)
+    """The keys without which the Pod does not start, each with the field that names it."""
+
+
+def template_path(kind: GroupKind) -> tuple[str, ...] | None:
+    """Return the path of the Pod template in a workload of the built-in groups; else None."""
+    if kind == POD:
+        return ()
+    if kind.group not in _GROUPS:
+        return None
+    return ("spec", "jobTemplate", "spec", "template") if kind == CRON_JOB else ("spec", "template")
 
 
 def pod_template(kind: GroupKind, body: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the Pod template of a workload in the built-in groups, or a Pod itself; else empty."""
-    if kind == POD:
-        return body
-    if kind.group not in _GROUPS:
-        return {}
-    path = ("spec", "jobTemplate", "spec") if kind == CRON_JOB else ("spec",)
-    return mapping(field(body, *path, "template"))
+    path = template_path(kind)
+    return {} if path is None else mapping(field(body, *path))
 
 
 def readings(template: Mapping[str, Any]) -> Iterator[Reading]:
     """Yield what the Pods of a template read; a name or a way may come several times."""
     pod = mapping(template.get("spec"))
+    spec: Field = ("spec",)
     for account in ("serviceAccountName", "serviceAccount"):
         if name := text(pod, account):
-            yield Reading("ServiceAccount", name, Way.START)
-    for secret in _mappings(pod, "imagePullSecrets"):
+            yield Reading("ServiceAccount", name, Way.START, path=(*spec, account))
+    for path, secret in _mappings(pod, spec, "imagePullSecrets"):
         if name := text(secret, "name"):
-            yield Reading("Secret", name, Way.START, optional=True)
-    mounts = [
-        mount for container in _containers(pod) for mount in _mappings(container, "volumeMounts")
+            yield Reading("Secret", name, Way.START, optional=True, path=(*path, "name"))
+    containers = [
+        found for part in ("containers", "initContainers") for found in _mappings(pod, spec, part)
     ]
-    for volume in _mappings(pod, "volumes"):
+    mounts = [
+        mount
+        for place, container in containers
+        for _, mount in _mappings(container, place, "volumeMounts")
+    ]
+    for path, volume in _mappings(pod, spec, "volumes"):
         own = [mount for mount in mounts if mount.get("name") == volume.get("name")]
-        for source in (volume, *_mappings(volume, "projected", "sources")):
-            yield from _from_volume(source, own)
+        for place, source in ((path, volume), *_mappings(volume, path, "projected", "sources")):
+            yield from _from_volume(source, place, own)
         if name := text(volume, "persistentVolumeClaim", "claimName"):
-            yield Reading("PersistentVolumeClaim", name, Way.VOLUME)
-    for container in _containers(pod):
-        yield from _from_environment(container)
-
-
-def _containers(pod: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    for part in ("containers", "initContainers"):
-        yield from _mappings(pod, part)
+            place = (*path, "persistentVolumeClaim", "claimName")
+            yield Reading("PersistentVolumeClaim", name, Way.VOLUME, path=place)
+    for path, container in containers:
+        yield from _from_environment(container, path)
 
 
 def _from_volume(
-    source: Mapping[str, Any], mounts: Sequence[Mapping[str, Any]]
+    source: Mapping[str, Any], place: Field, mounts: Sequence[Mapping[str, Any]]
 ) -> Iterator[Reading]:
     for part, kind in (("configMap", "ConfigMap"), ("secret", "Secret")):
         found = mapping(source.get(part))
         # A secret volume has secretName; a projected volume has name.
-        name = text(found, "secretName") or text(found, "name")
+        named = "secretName" if text(found, "secretName") else "name"
+        name = text(found, named)
         if not name:
             continue
         optional = found.get("optional") is True
-        paths = {text(item, "path"): text(item, "key") for item in _mappings(found, "items")}
+        chosen = tuple(_mappings(found, (*place, part), "items"))
+        paths = {text(item, "path"): text(item, "key") for _, item in chosen}
+        required = tuple((text(item, "key"), (*path, "key")) for path, item in chosen)
         for mount in mounts or ({},):
             sub_path = text(mount, "subPath")
             expanded = sub_path or text(mount, "subPathExpr")
@@ -102,28 +119,41 @@ def _from_volume(
                 keys = frozenset({sub_path})
             elif sub_path:
                 keys = frozenset(key for path, key in paths.items() if _is_below(path, sub_path))
-            yield Reading(kind, name, way, keys, optional)
+            yield Reading(kind, name, way, keys, optional, (*place, part, named), required)
 
 
 def _is_below(path: str, folder: str) -> bool:
     return path == folder or path.startswith(f"{folder.rstrip('/')}/")
 
 
-def _from_environment(container: Mapping[str, Any]) -> Iterator[Reading]:
-    for source in _mappings(container, "envFrom"):
+def _from_environment(container: Mapping[str, Any], place: Field) -> Iterator[Reading]:
+    for path, source in _mappings(container, place, "envFrom"):
         for part, kind in (("configMapRef", "ConfigMap"), ("secretRef", "Secret")):
             if name := text(source, part, "name"):
                 optional = field(source, part, "optional") is True
-                yield Reading(kind, name, Way.ENVIRONMENT, optional=optional)
-    for variable in _mappings(container, "env"):
+                named = (*path, part, "name")
+                yield Reading(kind, name, Way.ENVIRONMENT, optional=optional, path=named)
+    for path, variable in _mappings(container, place, "env"):
         for part, kind in (("configMapKeyRef", "ConfigMap"), ("secretKeyRef", "Secret")):
             chosen = mapping(field(variable, "valueFrom", part))
             if name := text(chosen, "name"):
-                keys = frozenset({text(chosen, "key")})
+                key = text(chosen, "key")
                 optional = chosen.get("optional") is True
-                yield Reading(kind, name, Way.ENVIRONMENT, keys, optional)
+                inside = (*path, "valueFrom", part)
+                yield Reading(
+                    kind,
+                    name,
+                    Way.ENVIRONMENT,
+                    frozenset({key}),
+                    optional,
+                    (*inside, "name"),
+                    ((key, (*inside, "key")),),
+                )
 
 
-def _mappings(body: Mapping[str, Any], *path: str) -> Iterator[Mapping[str, Any]]:
-    for item in items(body, *path):
-        yield mapping(item)
+def _mappings(
+    body: Mapping[str, Any], place: Field, *path: str
+) -> Iterator[tuple[Field, Mapping[str, Any]]]:
+    """Yield the items of the list at a path of ``body``, each with its whole path."""
+    for index, item in enumerate(items(body, *path)):
+        yield (*place, *path, index), mapping(item)

@@ -58,7 +58,7 @@ SIBLINGS: Mapping[str, set[str]] = {
         "controller.constants",
         "controller.status",
     },
-    "engine.checks": {"engine.context"},
+    "engine.checks": {"engine.context", "engine.snapshot_reader"},
     "engine.operations": {
         "engine.cancellation",
         "engine.context",
@@ -90,6 +90,9 @@ SIBLINGS: Mapping[str, set[str]] = {
         "output.terminal",
     },
     "planning.checks": {
+        "planning.fields",
+        "planning.order",
+        "planning.pod_template",
         "planning.suggest",
     },
     "planning.approval": {

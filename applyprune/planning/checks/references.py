@@ -1,0 +1,220 @@
+"""Find the objects that the fields of an object name, each with the path of the field.
+
+This is the only table of references. The order of a set uses it, and the check of references.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from applyprune.model.identity import GroupKind, Ref
+from applyprune.model.json_access import field, mapping, text
+from applyprune.planning.pod_template import Way, pod_template, readings, template_path
+
+if TYPE_CHECKING:
+    from applyprune.model.problem import Field
+
+_RBAC = "rbac.authorization.k8s.io"
+_ADMISSION = "admissionregistration.k8s.io"
+_NETWORKING = "networking.k8s.io"
+_GATEWAY = "gateway.networking.k8s.io"
+
+SERVICE = GroupKind("", "Service")
+SECRET = GroupKind("", "Secret")
+SERVICE_ACCOUNT = GroupKind("", "ServiceAccount")
+STORAGE_CLASS = GroupKind("storage.k8s.io", "StorageClass")
+_INGRESS = GroupKind(_NETWORKING, "Ingress")
+_INGRESS_CLASS = GroupKind(_NETWORKING, "IngressClass")
+_PRIORITY_CLASS = GroupKind("scheduling.k8s.io", "PriorityClass")
+_RUNTIME_CLASS = GroupKind("node.k8s.io", "RuntimeClass")
+_GATEWAYS = GroupKind(_GATEWAY, "Gateway")
+_GATEWAY_CLASS = GroupKind(_GATEWAY, "GatewayClass")
+_CLUSTER_ROLE = GroupKind(_RBAC, "ClusterRole")
+_POLICY = GroupKind(_ADMISSION, "ValidatingAdmissionPolicy")
+_CLUSTER_SCOPED = frozenset(
+    {
+        STORAGE_CLASS,
+        _INGRESS_CLASS,
+        _PRIORITY_CLASS,
+        _RUNTIME_CLASS,
+        _GATEWAY_CLASS,
+        _CLUSTER_ROLE,
+        _POLICY,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """An object that a field of another object names."""
+
+    ref: Ref
+    field: Field
+    """The path of the field."""
+    optional: bool = False
+    """Whether the object may be missing."""
+    orders: bool = False
+    """Whether the object is applied before the one that names it."""
+    keys: tuple[tuple[str, Field], ...] = ()
+    """The keys that it must have, each with the field that names the key."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    """Fields of a kind that name objects.
+
+    Each field is a name, or a mapping with a name and perhaps a namespace, a group and a kind.
+    """
+
+    path: tuple[str, ...]
+    """The path; ``*`` stands for each item of a list."""
+    kind: GroupKind
+    """The kind that is named, unless the field names another one."""
+    orders: bool = False
+    only: bool = False
+    """Whether to ignore fields that name another kind."""
+
+
+_POD: tuple[_Rule, ...] = (
+    _Rule(("priorityClassName",), _PRIORITY_CLASS),
+    _Rule(("runtimeClassName",), _RUNTIME_CLASS),
+    _Rule(
+        ("volumes", "*", "ephemeral", "volumeClaimTemplate", "spec", "storageClassName"),
+        STORAGE_CLASS,
+    ),
+    _Rule(("volumes", "*", "csi", "nodePublishSecretRef"), SECRET),
+)
+_BINDING = (
+    _Rule(("roleRef",), _CLUSTER_ROLE, orders=True),
+    _Rule(("subjects", "*"), SERVICE_ACCOUNT, orders=True, only=True),
+)
+_WEBHOOKS = (_Rule(("webhooks", "*", "clientConfig", "service"), SERVICE, orders=True),)
+_ROUTE = (
+    _Rule(("spec", "parentRefs", "*"), _GATEWAYS),
+    _Rule(("spec", "rules", "*", "backendRefs", "*"), SERVICE),
+)
+_RULES: Mapping[GroupKind, tuple[_Rule, ...]] = {
+    GroupKind(_RBAC, "RoleBinding"): _BINDING,
+    GroupKind(_RBAC, "ClusterRoleBinding"): _BINDING,
+    GroupKind(_ADMISSION, "MutatingWebhookConfiguration"): _WEBHOOKS,
+    GroupKind(_ADMISSION, "ValidatingWebhookConfiguration"): _WEBHOOKS,
+    GroupKind(_ADMISSION, "ValidatingAdmissionPolicyBinding"): (
+        _Rule(("spec", "policyName"), _POLICY),
+    ),
+    GroupKind("apiregistration.k8s.io", "APIService"): (
+        _Rule(("spec", "service"), SERVICE, orders=True),
+    ),
+    GroupKind("apiextensions.k8s.io", "CustomResourceDefinition"): (
+        _Rule(("spec", "conversion", "webhook", "clientConfig", "service"), SERVICE),
+    ),
+    GroupKind("", "PersistentVolumeClaim"): (_Rule(("spec", "storageClassName"), STORAGE_CLASS),),
+    GroupKind("", "ServiceAccount"): (_Rule(("imagePullSecrets", "*"), SECRET),),
+    GroupKind("apps", "StatefulSet"): (
+        _Rule(("spec", "serviceName"), SERVICE),
+        _Rule(("spec", "volumeClaimTemplates", "*", "spec", "storageClassName"), STORAGE_CLASS),
+    ),
+    GroupKind("autoscaling", "HorizontalPodAutoscaler"): (
+        _Rule(("spec", "scaleTargetRef"), GroupKind("apps", "Deployment")),
+    ),
+    _INGRESS: (
+        _Rule(("spec", "ingressClassName"), _INGRESS_CLASS),
+        _Rule(("spec", "defaultBackend", "service"), SERVICE),
+        _Rule(("spec", "rules", "*", "http", "paths", "*", "backend", "service"), SERVICE),
+        _Rule(("spec", "tls", "*", "secretName"), SECRET),
+    ),
+    _GATEWAYS: (
+        _Rule(("spec", "gatewayClassName"), _GATEWAY_CLASS),
+        _Rule(("spec", "listeners", "*", "tls", "certificateRefs", "*"), SECRET),
+    ),
+    **{
+        GroupKind(_GATEWAY, kind): _ROUTE
+        for kind in ("HTTPRoute", "GRPCRoute", "TLSRoute", "TCPRoute", "UDPRoute")
+    },
+}
+_ISSUERS = ("cert-manager.io/", "kubernetes.io/tls-acme")
+"""Annotations by which a controller creates the Secret of an Ingress or Gateway."""
+
+
+def references(ref: Ref, body: Mapping[str, Any]) -> Iterator[Reference]:
+    """Yield the references in the fields of an object; one object may come several times."""
+    kind = ref.group_kind
+    if (place := template_path(kind)) is not None:
+        yield from _of_pod(ref, pod_template(kind, body), place)
+    issued = kind in {_INGRESS, _GATEWAYS} and any(
+        name.startswith(_ISSUERS) for name in mapping(field(body, "metadata", "annotations"))
+    )
+    for rule in _RULES.get(kind, ()):
+        optional = _is_free(rule, body) or (issued and rule.kind == SECRET)
+        yield from _by_rule(rule, ref.namespace, body, (), optional=optional)
+
+
+def has_references(kind: GroupKind) -> bool:
+    """Return whether the references of a kind are known."""
+    return kind in _RULES or template_path(kind) is not None
+
+
+def _is_free(rule: _Rule, body: Mapping[str, Any]) -> bool:
+    """Return whether a claim names its volume: then its class need not exist."""
+    return rule.path == ("spec", "storageClassName") and bool(text(body, "spec", "volumeName"))
+
+
+def _of_pod(ref: Ref, template: Mapping[str, Any], place: Field) -> Iterator[Reference]:
+    for reading in readings(template):
+        yield Reference(
+            Ref("", reading.kind, ref.namespace, reading.name),
+            (*place, *reading.path),
+            # A Pod starts without the credentials for its images, but cannot pull them.
+            optional=reading.optional and reading.way is not Way.START,
+            orders=True,
+            keys=tuple((key, (*place, *path)) for key, path in reading.required),
+        )
+    spec = mapping(template.get("spec"))
+    for rule in _POD:
+        yield from _by_rule(rule, ref.namespace, spec, (*place, "spec"))
+
+
+def _by_rule(
+    rule: _Rule,
+    namespace: str,
+    body: Mapping[str, Any],
+    place: Field,
+    *,
+    optional: bool = False,
+) -> Iterator[Reference]:
+    for path, value in _values(body, rule.path, place):
+        found = {"name": value} if isinstance(value, str) else mapping(value)
+        name, kind = text(found, "name"), _kind(found, rule.kind)
+        if not name or (rule.only and kind != rule.kind):
+            continue
+        own = "" if kind in _CLUSTER_SCOPED else text(found, "namespace") or namespace
+        where = path if isinstance(value, str) else (*path, "name")
+        yield Reference(
+            Ref(kind.group, kind.kind, own, name), where, optional=optional, orders=rule.orders
+        )
+
+
+def _kind(found: Mapping[str, Any], usual: GroupKind) -> GroupKind:
+    kind = text(found, "kind")
+    if not kind:
+        return usual
+    group = usual.group
+    for key in ("group", "apiGroup"):
+        if isinstance(found.get(key), str):
+            group = found[key]
+    if version := text(found, "apiVersion"):
+        group = version.rpartition("/")[0]
+    return GroupKind(group, kind)
+
+
+def _values(value: object, path: tuple[str, ...], place: Field) -> Iterator[tuple[Field, object]]:
+    if not path:
+        yield place, value
+        return
+    step, rest = path[0], path[1:]
+    if step == "*":
+        for index, item in enumerate(value if isinstance(value, list) else ()):
+            yield from _values(item, rest, (*place, index))
+    elif (inner := mapping(value).get(step)) is not None:
+        yield from _values(inner, rest, (*place, step))

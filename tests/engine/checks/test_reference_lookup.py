@@ -1,0 +1,196 @@
+"""References on a real server: what is missing is a warning, and each lookup is cheap."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import yaml  # type: ignore[import-untyped]
+
+from applyprune.model.events import Outcome, WarningRaised
+from applyprune.model.problem import ProblemKind
+from tests.support.objects import DEPLOYMENT, SECRET, config_map
+from tests.support.stage import Stage
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from applyprune.localplane import Plane
+    from tests.support.api import Api
+    from tests.support.fault_proxy import FaultProxy
+    from tests.support.stage import Story
+
+RBAC = "rbac.authorization.k8s.io"
+
+
+def _deployment(name: str = "web", **pod: Any) -> dict[str, Any]:
+    labels = {"app": name}
+    spec = {"containers": [{"name": "web", "image": "web"}], **pod}
+    template = {"metadata": {"labels": labels}, "spec": spec}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name},
+        "spec": {"replicas": 0, "selector": {"matchLabels": labels}, "template": template},
+    }
+
+
+def _from(*sources: dict[str, Any]) -> dict[str, Any]:
+    return {"containers": [{"name": "web", "image": "web", "envFrom": list(sources)}]}
+
+
+def _secret(name: str, **more: Any) -> dict[str, Any]:
+    return {"secretRef": {"name": name, **more}}
+
+
+def _map(name: str) -> dict[str, Any]:
+    return {"configMapRef": {"name": name}}
+
+
+def _told(story: Story) -> list[str]:
+    return [
+        one.problem.message
+        for one in story.events
+        if isinstance(one, WarningRaised) and one.problem.kind is ProblemKind.MISSING_REFERENCE
+    ]
+
+
+def _lookups(proxy: FaultProxy, since: int) -> list[str]:
+    """Return the reads of kinds that these sets do not contain."""
+    kinds = {"secrets", "serviceaccounts", "priorityclasses"}
+    return sorted(
+        f"{one.method} {one.path.partition('/namespaces/')[2].partition('/')[2] or one.path}"
+        for one in proxy.exchanges[since:]
+        if kinds & set(one.path.split("/"))
+    )
+
+
+WEB = _deployment(
+    serviceAccountName="runner",
+    priorityClassName="urgent",
+    imagePullSecrets=[{"name": "registry"}],
+    **_from(_secret("db"), _secret("extra", optional=True), _map("config"), _map("settings")),
+)
+
+
+def test_missing_references_are_warnings_and_the_apply_goes_on(stage: Stage, api: Api) -> None:
+    """What is in the set, optional or in the cluster is none."""
+    path = f"/api/v1/namespaces/{stage.namespace}/configmaps"
+    assert api("POST", path, config_map("settings"))[0] == 201
+    story = stage.run(WEB, config_map("config"), check=True)
+    nowhere = ", which is neither in the set nor in the cluster"
+    here = f"in namespace {stage.namespace}{nowhere}"
+    assert _told(story) == [
+        f"deployment.apps/web refers to serviceaccount/runner {here}",
+        f"deployment.apps/web refers to secret/registry {here}",
+        f"deployment.apps/web refers to secret/db {here}",
+        f"deployment.apps/web refers to priorityclass.scheduling.k8s.io/urgent{nowhere}",
+    ]
+    assert (story.exit_code, story.outcomes["deployment.apps/web"]) == (0, Outcome.CREATED)
+    assert _told(stage.run(WEB, config_map("config"), check=True)) == []  # it is not sent again
+
+
+def test_nothing_is_looked_up_without_the_check(
+    spoiled: Stage, proxy: FaultProxy, stage: Stage
+) -> None:
+    """Nor for what is in the set; each lookup is one request for metadata."""
+    objects = WEB, config_map("config"), config_map("settings")
+    assert _told(spoiled.run(*objects)) == []
+    assert _lookups(proxy, 0) == []
+    changed = _deployment(**_from(_secret("db"), _map("config"), _map("settings")))
+    before = len(proxy.exchanges)
+    assert len(_told(spoiled.run(changed, *objects[1:], check=True))) == 1
+    assert _lookups(proxy, before) == ["GET secrets/db"]
+    assert all(
+        "PartialObjectMetadata" in one.header("Accept")
+        for one in proxy.exchanges[before:]
+        if one.path.endswith("/secrets/db")
+    )
+    assert stage.listed() == {"deployment.apps/web", "configmap/config", "configmap/settings"}
+
+
+def test_many_references_of_a_kind_cost_one_list(spoiled: Stage, proxy: FaultProxy) -> None:
+    """For each kind and namespace, however many objects refer to it."""
+    webs = [
+        _deployment(f"web-{number}", **_from(_secret(f"db-{number}"), _secret("shared")))
+        for number in range(9)
+    ]
+    told = _told(spoiled.run(*webs, check=True))
+    assert len(told) == 10
+    assert _lookups(proxy, 0) == ["GET secrets"]
+
+
+def test_account_that_may_not_read_is_not_warned(
+    plane: Plane, api: Api, namespace: str, tmp_path: Path
+) -> None:
+    """It may write Deployments and ConfigMaps, and read neither Secrets nor classes."""
+    rights = [
+        {"apiGroups": [""], "resources": ["configmaps", "namespaces"], "verbs": ["*"]},
+        {"apiGroups": ["apps"], "resources": ["deployments"], "verbs": ["*"]},
+    ]
+    bodies: dict[str, dict[str, Any]] = {
+        "roles": {"kind": "Role", "rules": rights},
+        "rolebindings": {
+            "kind": "RoleBinding",
+            "roleRef": {"apiGroup": RBAC, "kind": "Role", "name": "writer"},
+            "subjects": [{"apiGroup": RBAC, "kind": "User", "name": "writer"}],
+        },
+    }
+    for plural, body in bodies.items():
+        named = {"apiVersion": f"{RBAC}/v1", "metadata": {"name": "writer"}, **body}
+        path = f"/apis/{RBAC}/v1/namespaces/{namespace}/{plural}"
+        assert api("POST", path, named)[0] == 201
+    access = yaml.safe_load(plane.kubeconfig.read_text(encoding="utf-8"))
+    for user in access["users"]:
+        user["user"]["as"] = "writer"
+    kubeconfig = tmp_path / "kubeconfig"
+    kubeconfig.write_text(yaml.safe_dump(access), encoding="utf-8")
+    writer = Stage(kubeconfig, namespace)
+    story = writer.run(WEB, config_map("config"), check=True)
+    assert story.exit_code == 0
+    (told,) = _told(story)
+    assert told.startswith("deployment.apps/web refers to configmap/settings in namespace ")
+
+
+def test_generated_name_that_no_manifest_uses_is_suggested(stage: Stage) -> None:
+    """The story of a kustomization: the reference lacks the hash."""
+    story = stage.run(
+        _deployment(**_from(_map("web-config"))), config_map("web-config-7h2k8m9f2t"), check=True
+    )
+    (warning,) = story.warnings
+    assert warning.startswith("set.yaml:1: deployment.apps/web refers to configmap/web-config in ")
+    assert warning.endswith("Did you mean web-config-7h2k8m9f2t?")
+
+
+def test_pruned_object_that_is_still_named_is_reported_without_the_check(stage: Stage) -> None:
+    """The plan shows it; the Deployment is unchanged and sent no more."""
+    web = _deployment(**_from(_map("web-config-2c4d5f6g7h")))
+    stage.run(web, config_map("web-config-2c4d5f6g7h"))
+    story = stage.run(web, config_map("web-config-7h2k8m9f2t"))
+    (warning,) = story.warnings
+    assert "refers to configmap/web-config-2c4d5f6g7h" in warning
+    assert warning.endswith("which is pruned\n  Did you mean web-config-7h2k8m9f2t?")
+
+
+def test_key_that_a_secret_of_the_set_lacks_is_reported_without_its_values(stage: Stage) -> None:
+    """Keys are names; the value next to them is never read."""
+    key = {"name": "s", "key": "passwort"}
+    web = _deployment(
+        containers=[
+            {
+                "name": "web",
+                "image": "web",
+                "env": [{"name": "PASSWORD", "valueFrom": {"secretKeyRef": key}}],
+            }
+        ]
+    )
+    story = stage.run(web, SECRET)
+    (warning,) = story.warnings
+    assert "reads the key 'passwort' of secret/s" in warning
+    assert warning.endswith("Did you mean password?")
+    assert "hunter2" not in repr(story)
+
+
+def test_plain_set_has_no_warnings(stage: Stage) -> None:
+    """Not for the accounts and certificates that every namespace has."""
+    web = _deployment(serviceAccountName="default", **_from(_map("kube-root-ca.crt")))
+    assert stage.run(web, DEPLOYMENT | {"metadata": {"name": "other"}}, check=True).warnings == []
