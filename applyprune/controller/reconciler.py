@@ -34,7 +34,7 @@ from applyprune.controller.status import ConditionStatus, ReconcileResult, after
 from applyprune.engine.cancellation import Cancellation
 from applyprune.engine.run import RunRequest, run
 from applyprune.errors import ApplypruneError, Conflict, Interrupted, NotFound, problems_of
-from applyprune.model.events import Event, ObjectDone, Outcome
+from applyprune.model.events import Event, ObjectDone, Outcome, WarningRaised
 from applyprune.model.live import LiveObject
 from applyprune.model.options import Mode
 
@@ -350,6 +350,12 @@ def _summary(result: ReconcileResult) -> str:
 
 
 def _log_event(request: RunRequest, run_result: RunResult, event: Event) -> None:
+    target = f"{request.applyset.namespace}/{request.applyset.name}"
+    if isinstance(event, WarningRaised):
+        warning = problem_message(event.problem)
+        LOG.warning(
+            "warning of a run", extra=fields(run=run_result.run, set=target, warning=warning)
+        )
     if not isinstance(event, ObjectDone) or event.outcome in {
         Outcome.UNCHANGED,
         Outcome.NOT_PRUNED,
@@ -359,7 +365,7 @@ def _log_event(request: RunRequest, run_result: RunResult, event: Event) -> None
         "object processed",
         extra=fields(
             run=run_result.run,
-            set=f"{request.applyset.namespace}/{request.applyset.name}",
+            set=target,
             object=event.ref.short,
             object_namespace=event.ref.namespace,
             outcome=str(event.outcome),

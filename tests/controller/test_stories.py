@@ -317,3 +317,29 @@ def test_ignored_fields_are_left_to_others(tenant: Tenant) -> None:
     eventually(lambda: tenant.get("web")["status"].get("lastHandledReconcileAt") == "1")
     tenant.ready("web")
     assert tenant.value("a") == "theirs"
+
+
+def test_bundle_of_a_rendered_chart_runs_no_hooks(tenant: Tenant, running: Controller) -> None:
+    """An install hook needs ``helmHooks``; a delete hook is left out in any case."""
+    hooks = [
+        config_map(name, annotations={"helm.sh/hook": event})
+        for name, event in (("install", "post-install"), ("delete", "pre-delete"))
+    ]
+    tenant.bundle("web", config_map("a"), *hooks)
+    assert "configmap/install is an install or upgrade hook" in tenant.failed(
+        "web", "InvalidSource"
+    )
+    assert tenant.condition("web", "Stalled")[0] == "True"
+    assert tenant.exists("a", "install", "delete") == [False, False, False]
+    tenant.patch("web", helmHooks="skip")
+    tenant.ready("web")
+    assert tenant.exists("a", "install", "delete") == [True, False, False]
+    warnings = [line["warning"] for line in running.lines if "warning" in line]
+    assert "2 chart hooks are left out: configmap/install (post-install)" in warnings[-1]
+    tenant.patch("web", helmHooks="apply")
+    tenant.ready("web")
+    assert tenant.exists("a", "install", "delete") == [True, True, False]
+    # Applied before, and left out again: it stays.
+    tenant.patch("web", helmHooks="skip")
+    tenant.ready("web")
+    assert tenant.exists("a", "install", "delete") == [True, True, False]

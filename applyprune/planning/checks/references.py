@@ -140,12 +140,15 @@ _ISSUERS = ("cert-manager.io/", "kubernetes.io/tls-acme")
 def references(ref: Ref, body: Mapping[str, Any]) -> Iterator[Reference]:
     """Yield the references in the fields of an object; one object may come several times."""
     kind = ref.group_kind
-    if (place := template_path(kind)) is not None:
-        yield from _of_pod(ref, pod_template(kind, body), place)
+    template = pod_template(kind, body)
+    if template and (place := template_path(kind)) is not None:
+        yield from _of_pod(ref, template, place)
+    if (rules := _RULES.get(kind)) is None:
+        return
     issued = kind in {_INGRESS, _GATEWAYS} and any(
         name.startswith(_ISSUERS) for name in mapping(field(body, "metadata", "annotations"))
     )
-    for rule in _RULES.get(kind, ()):
+    for rule in rules:
         optional = _is_free(rule, body) or (issued and rule.kind == SECRET)
         yield from _by_rule(rule, ref.namespace, body, (), optional=optional)
 
