@@ -34,7 +34,7 @@ from applyprune.errors import (
 )
 from applyprune.model.identity import Ref
 from applyprune.model.live import LiveObject, WatchEvent
-from applyprune.model.options import Propagation
+from applyprune.model.request import ApplyRequest, DeleteRequest, PatchRequest
 from applyprune.model.resources import NAMESPACES, Resource, ResourceMap
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
 
 _PAGE = 500
+_DRY_RUN = ("dryRun", "All")
 _RESTARTS = 5
 
 
@@ -191,29 +192,21 @@ class KubernetesClient:
         )
         return _validate(resource, ref, response, full=full, partial=not full)
 
-    def apply(
-        self,
-        resource: Resource,
-        ref: Ref,
-        body: Mapping[str, Any],
-        *,
-        manager: str,
-        force: bool,
-        dry_run: bool,
-    ) -> tuple[LiveObject, bool]:
+    def apply(self, request: ApplyRequest, *, dry_run: bool = False) -> tuple[LiveObject, bool]:
         """Send a server-side apply; return the object as stored, and whether it was created."""
         query = (
-            ("fieldManager", manager),
-            ("force", "true" if force else "false"),
+            ("fieldManager", request.manager),
+            ("force", "true" if request.force else "false"),
             ("fieldValidation", "Strict"),
         )
+        resource, ref = request.resource, request.ref
         response = self._transport.send(
             for_patch(
                 resource,
                 ref,
                 APPLY_PATCH,
-                body,
-                query=(*query, ("dryRun", "All")) if dry_run else query,
+                request.guarded_body,
+                query=(*query, _DRY_RUN) if dry_run else query,
             )
         )
         return _validate(resource, ref, response, full=True), response.status == 201
@@ -245,6 +238,7 @@ class KubernetesClient:
         *,
         subresource: str = "",
         timeout: float | None = None,
+        dry_run: bool = False,
     ) -> LiveObject:
         """Replace an object, or its ``status`` subresource, and return it as stored.
 
@@ -252,7 +246,15 @@ class KubernetesClient:
         the stored ones.
         """
         response = self._transport.send(
-            for_object("PUT", resource, ref, subresource=subresource, body=body, within=timeout)
+            for_object(
+                "PUT",
+                resource,
+                ref,
+                subresource=subresource,
+                query=(_DRY_RUN,) if dry_run else (),
+                body=body,
+                within=timeout,
+            )
         )
         return _validate(resource, ref, response, full=True)
 
@@ -264,47 +266,37 @@ class KubernetesClient:
         response = self._transport.send(for_patch(resource, ref, MERGE_PATCH, patch))
         return _validate(resource, ref, response, full=True)
 
-    def patch(
-        self, resource: Resource, ref: Ref, operations: Sequence[Mapping[str, Any]]
-    ) -> LiveObject:
-        """Apply a JSON patch (RFC 6902), guarded by its own test operations.
+    def patch(self, request: PatchRequest) -> LiveObject:
+        """Apply a JSON patch, guarded by its own test operations; return the object as stored.
 
         Raises Conflict when one of the tests does not hold any more: the server answers 422 to
         that, as it does to a wrong patch.
         """
+        resource, ref, operations = request.resource, request.ref, request.operations
         try:
             response = self._transport.send(for_patch(resource, ref, JSON_PATCH, operations))
         except Invalid as error:
             if _hold(operations, self.get(resource, ref)):
                 raise
             raise Conflict(f"{ref} has changed since it was read", code=409) from error
-        return _validate(resource, ref, response)
+        return _validate(resource, ref, response, full=True)
 
     def delete(
-        self,
-        resource: Resource,
-        ref: Ref,
-        *,
-        uid: str,
-        resource_version: str,
-        propagation: Propagation = Propagation.BACKGROUND,
-        dry_run: bool = False,
-        timeout: float | None = None,
+        self, request: DeleteRequest, *, dry_run: bool = False, timeout: float | None = None
     ) -> bool:
         """Delete exactly this object in exactly this state; return whether it is already gone.
 
         Raises Conflict when the object was changed or replaced by another of the same name, and
         NotFound when it is gone.
         """
-        if not (uid and resource_version):
-            raise ValueError(f"a delete without preconditions: {ref}")
+        resource, ref, uid = request.resource, request.ref, request.precondition.uid
         options: dict[str, Any] = {
             "kind": "DeleteOptions",
             "apiVersion": "v1",
-            "propagationPolicy": str(propagation),
+            "propagationPolicy": str(request.propagation),
             "preconditions": {
                 "uid": uid,  # guard: delete-uid
-                "resourceVersion": resource_version,  # guard: delete-version
+                "resourceVersion": request.precondition.resource_version,  # guard: delete-version
             },
         }
         if dry_run:

@@ -79,7 +79,7 @@ class RunSummary:
     refusal: Problem | None = None
     """The problem of the whole prune, if a guard refused it."""
     held: bool = False
-    """Whether the refused prune has also stopped the apply."""
+    """Whether the run ends with its plan: a fault or a refused prune has stopped it."""
     _began: float = field(default_factory=time.monotonic)
     _counts: Counter[Outcome] = field(default_factory=Counter)
 

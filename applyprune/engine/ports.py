@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import Inventory
 from applyprune.model.live import LiveObject, WatchEvent
-from applyprune.model.options import Propagation
+from applyprune.model.request import ApplyRequest, DeleteRequest, PatchRequest
 from applyprune.model.resources import Resource, ResourceMap
 
 
@@ -51,35 +51,21 @@ class Cluster(Protocol):
     def get(self, resource: Resource, ref: Ref, *, full: bool = False) -> LiveObject:
         """Return one object; NotFound proves that it does not exist."""
 
-    def apply(
-        self,
-        resource: Resource,
-        ref: Ref,
-        body: Mapping[str, Any],
-        *,
-        manager: str,
-        force: bool,
-        dry_run: bool,
-    ) -> tuple[LiveObject, bool]:
+    def apply(self, request: ApplyRequest, *, dry_run: bool = False) -> tuple[LiveObject, bool]:
         """Send a server-side apply; return the object in the reply, and whether it was created."""
 
     def delete(
-        self,
-        resource: Resource,
-        ref: Ref,
-        *,
-        uid: str,
-        resource_version: str,
-        propagation: Propagation,
-        dry_run: bool,
-        timeout: float,
+        self, request: DeleteRequest, *, dry_run: bool = False, timeout: float | None = None
     ) -> bool:
         """Delete exactly this object in exactly this state; return whether it is gone already."""
 
-    def patch(
-        self, resource: Resource, ref: Ref, operations: Sequence[Mapping[str, Any]]
+    def patch(self, request: PatchRequest) -> LiveObject:
+        """Send a JSON patch; its test operations guard it. Return the whole object."""
+
+    def replace(
+        self, resource: Resource, ref: Ref, body: Mapping[str, Any], *, dry_run: bool = False
     ) -> LiveObject:
-        """Send a JSON patch; its test operations guard it."""
+        """Replace an object; only a dry run of it is ever asked for here."""
 
     def serves(self, resource: Resource) -> bool:
         """Return whether the endpoint of a resource answers."""

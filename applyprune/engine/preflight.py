@@ -113,10 +113,13 @@ def no_such_set(applyset: ApplySetIdentity) -> UsageError:
     )
 
 
-def ensure_namespace(cluster: Cluster, applyset: ApplySetIdentity, options: Options) -> None:
-    """Make sure that the namespace of a new inventory exists."""
+def needs_namespace(cluster: Cluster, applyset: ApplySetIdentity, options: Options) -> bool:
+    """Return whether the namespace of a new inventory must be created first.
+
+    Raises UsageError if it does not exist and may not be created.
+    """
     if namespace_exists(cluster, applyset):
-        return
+        return False
     if not options.apply.create_namespace:
         raise UsageError(
             f"the namespace {applyset.namespace} does not exist",
@@ -124,8 +127,7 @@ def ensure_namespace(cluster: Cluster, applyset: ApplySetIdentity, options: Opti
             hint="Create it with --create-namespace (deleting the set keeps it), "
             "or name another one with -n.",
         )
-    if options.dry_run is DryRun.OFF:
-        cluster.create_namespace(applyset.namespace)
+    return True
 
 
 def namespace_exists(cluster: Cluster, applyset: ApplySetIdentity) -> bool:

@@ -8,15 +8,17 @@ from typing import TYPE_CHECKING
 
 from applyprune.engine.cancellation import Cancellation
 from applyprune.engine.checks.reference_lookup import reference_warnings
+from applyprune.engine.checks.refuse_conflicts import refuse_visible_conflicts
 from applyprune.engine.context import RunContext, run_context
 from applyprune.engine.preflight import (
-    ensure_namespace,
+    needs_namespace,
     no_such_set,
     refuse_empty,
     refuse_owned,
     refuse_unlisted,
     refuse_without_inventory,
 )
+from applyprune.engine.preview import NOT_APPLIED, preview, unanswered
 from applyprune.engine.snapshot_reader import SnapshotReader
 from applyprune.engine.steps.apply import Applier
 from applyprune.engine.steps.dry_run import ServerDryRun
@@ -30,8 +32,6 @@ from applyprune.errors import (
 )
 from applyprune.model.events import (
     Event,
-    ObjectDone,
-    Outcome,
     Phase,
     Planned,
     PruneBlocked,
@@ -46,8 +46,9 @@ from applyprune.model.plan import Fate, Plan
 from applyprune.model.problem import Problem
 from applyprune.planning.applyset import ApplySetIdentity
 from applyprune.planning.desired import resolve
+from applyprune.planning.forecast import back_in_the_inventory, not_pruned, of_apply
 from applyprune.planning.inventory.selection import partial_problem
-from applyprune.planning.plan import make_plan
+from applyprune.planning.plan import completed, make_plan
 from applyprune.planning.snapshot import (
     ClusterSnapshot,
     recovered_problem,
@@ -105,6 +106,7 @@ class _Run:
     inventory: Inventory = field(default_factory=lambda: Inventory("", ""))
     plan: Plan = field(default_factory=lambda: Plan((), ()))
     snapshot: ClusterSnapshot = field(default_factory=lambda: ClusterSnapshot({}))
+    makes_namespace: bool = False
     readiness_rules: ReadinessRules = field(init=False)
     dry_run: ServerDryRun = field(init=False)
 
@@ -115,7 +117,16 @@ class _Run:
         yield Started(summary.run, options.mode, applyset.name, applyset.namespace, options.dry_run)
         while True:
             yield from self._read_and_plan()
-            if self._is_held():
+            self._check()
+            yield Planned(self.plan)
+            if options.dry_run is not DryRun.OFF:
+                yield from preview(
+                    self.context, self.plan, self.dry_run, self.inventory.entries, self.unknown
+                )
+                yield from self._blocked()
+                yield summary.finished()
+                return
+            if self.plan.faults or self._is_held():
                 yield from self._refuse()
                 return
             try:
@@ -128,10 +139,7 @@ class _Run:
         entries = self._union()
         try:
             applier = self._applier()
-            failed = (
-                ObjectDone(ref, Outcome.FAILED, problem=problem) for ref, problem in self.unknown
-            )
-            yield from summary.counted(failed)
+            yield from summary.counted(unanswered(self.unknown))
             yield from summary.counted(applier.run(self.plan.applies))
             self._update_entries(entries, applier)
             yield from self._await_ready(entries, applier)
@@ -175,7 +183,7 @@ class _Run:
                 partial_problem(options.apply.selector, picked, self.inventory.entries)
             )
         if not self.inventory.exists and options.mode is Mode.APPLY:
-            ensure_namespace(cluster, applyset, options)
+            self.makes_namespace = needs_namespace(cluster, applyset, options)
         reader = SnapshotReader(cluster, context.workers, applyset)
         self.snapshot = reader.read(
             resolved.desired,
@@ -224,9 +232,16 @@ class _Run:
         # An invalid rule ends the run here, before anything is written.
         applied = [step.desired for step in self.plan.applies]
         self.readiness_rules = ReadinessRules(cluster, applied, options)
-        self.dry_run = ServerDryRun(context, self.inventory.entries)
-        self.dry_run.set_plan(self.plan.applies)
-        yield Planned(self.plan)
+        self.dry_run = ServerDryRun(context)
+
+    def _check(self) -> None:
+        """Check the plan as a whole: by the server if that was asked for."""
+        options, plan = self.context.options, self.plan
+        if options.dry_run is DryRun.SERVER or (options.check and options.dry_run is DryRun.OFF):
+            plan = self.dry_run.check(plan)
+        else:
+            plan = refuse_visible_conflicts(self.context, plan)
+        self.plan = completed(plan, options)
 
     def _is_held(self) -> bool:
         """Return whether a refused prune also stops the apply, before anything is written."""
@@ -240,21 +255,19 @@ class _Run:
         )
 
     def _refuse(self) -> Iterator[Event]:
-        """Report the refused prune and everything else that is wrong; write nothing."""
+        """Report everything that is wrong with the plan; write nothing."""
         summary = self.context.summary
         summary.held = True
-        for ref, problem in self.unknown:
-            yield from summary.counted((ObjectDone(ref, Outcome.FAILED, problem=problem),))
-        for step in self.plan.applies:
-            if step.problem is not None:
-                place, problem = step.desired.origin, step.problem
-                done = ObjectDone(step.desired.ref, Outcome.FAILED, place, problem=problem)
-                yield from summary.counted((done,))
+        yield from summary.counted(unanswered(self.unknown))
+        refused = (step for step in self.plan.applies if step.problem is not None)
+        yield from summary.counted(map(of_apply, refused))
         yield from self._report_not_pruned(self.plan.no_prune)
         yield summary.finished()
 
     def _write_union(self) -> Iterator[Event]:
-        if self.context.options.dry_run is DryRun.OFF and self._has_work():
+        if self.makes_namespace:
+            self.context.cluster.create_namespace(self.context.applyset.namespace)
+        if self._has_work():
             owned = replace(self.inventory, entries=self._union(), owner=self.request.owner)
             yield self.context.lock.take(owned)
 
@@ -313,14 +326,13 @@ class _Run:
 
     def _prune(self, entries: dict[Ref, InventoryEntry], applier: Applier) -> Iterator[Event]:
         options, lock, summary = self.context.options, self.context.lock, self.context.summary
-        absent = "not selected" if options.apply.selector else "not in the input"
-        for entry in self.plan.recovered:
-            reason = f"back in the inventory; it is {absent}"
-            yield from summary.counted((ObjectDone(entry.ref, Outcome.NOT_PRUNED, reason=reason),))
+        yield from summary.counted(
+            back_in_the_inventory(entry, options) for entry in self.plan.recovered
+        )
         steps = self.plan.removals
         if not steps:
             return
-        failed = "not everything is ready" if applier.unready else "not everything was applied"
+        failed = "not everything is ready" if applier.unready else NOT_APPLIED
         refused = self.plan.no_prune or (failed if summary.problems else "")
         if refused:
             yield from self._report_not_pruned(refused)
@@ -343,7 +355,6 @@ class _Run:
             self.context,
             snapshot=self.snapshot,
             applied=frozenset(entry.uid for entry in applier.confirmed.values()),
-            dry_run=self.dry_run,
         )
         try:
             yield from summary.counted(pruner.run(steps))
@@ -353,13 +364,13 @@ class _Run:
 
     def _report_not_pruned(self, reason: str) -> Iterator[Event]:
         """Report everything that has left the set as not pruned, with the reason."""
-        for step in self.plan.removals:
-            if step.fate is Fate.REFUSE and step.problem is not None:
-                done = ObjectDone(step.entry.ref, Outcome.FAILED, problem=step.problem)
-            else:
-                done = ObjectDone(step.entry.ref, Outcome.NOT_PRUNED, reason=reason)
-            yield from self.context.summary.counted((done,))
-        if self.plan.refusal is not None:
+        steps = self.plan.removals
+        yield from self.context.summary.counted(not_pruned(step, reason) for step in steps)
+        yield from self._blocked()
+
+    def _blocked(self) -> Iterator[Event]:
+        """Report that a guard has blocked the whole prune, if it has."""
+        if self.plan.refusal is not None and self.context.options.prune.enabled:
             self.context.summary.refusal = self.plan.refusal
             yield PruneBlocked(self.plan.refusal)
 

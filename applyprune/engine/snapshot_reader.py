@@ -38,6 +38,7 @@ from applyprune.planning.applyset import PART_OF, SET_ID, ApplySetIdentity
 from applyprune.planning.order import is_built_in
 from applyprune.planning.ownership.managed_fields import own_apply_entry
 from applyprune.planning.ownership.owner import SECRET, needs_values
+from applyprune.planning.requests import needs_body
 from applyprune.planning.snapshot import ClusterSnapshot
 
 if TYPE_CHECKING:
@@ -253,15 +254,16 @@ class SnapshotReader:
         resources: Mapping[GroupKind, Resource],
         states: States,
     ) -> None:
-        """Read in full the objects for which only the values show whether they changed."""
-        wants = [
-            (resources[ref.group_kind], ref)
-            for ref, entry in inventory.entries.items()
-            if ref in wanted
-            and isinstance(live := states[ref], LiveObject)
-            and live.body is None
-            and needs_values(wanted[ref], entry, live)
-        ]
+        """Read in full the objects of which the plan needs the values."""
+        wants: list[tuple[Resource, Ref]] = []
+        for ref, desired in wanted.items():
+            live, entry = states[ref], inventory.entries.get(ref)
+            if not isinstance(live, LiveObject) or live.body is not None:
+                continue
+            if entry is not None and needs_values(desired, entry, live):
+                wants.append((resources[ref.group_kind], ref))
+            elif needs_body(desired, live, self.applyset):
+                wants.append((desired.resource, ref))
 
         def read(want: tuple[Resource, Ref]) -> tuple[Ref, State]:
             return want[1], self.read_object(*want, full=True)

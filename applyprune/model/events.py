@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from applyprune.model.inventory import InventoryEntry, LastRun, Mismatch, Ownership
     from applyprune.model.manifest import Origin
     from applyprune.model.options import DryRun, Mode
-    from applyprune.model.plan import Plan
+    from applyprune.model.plan import Fate, Plan
     from applyprune.model.problem import Problem
 
 
@@ -203,7 +203,7 @@ class ObjectDiff:
     """
 
     ref: Ref
-    outcome: Outcome
+    fate: Fate
     before: Mapping[str, Any] | None = field(hash=False, repr=False)
     """The state before; None if the object would be created."""
     after: Mapping[str, Any] | None = field(hash=False, repr=False)

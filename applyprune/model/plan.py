@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from applyprune.model.live import LiveObject
     from applyprune.model.manifest import Origin
+    from applyprune.model.request import ApplyRequest, DeleteRequest, PatchRequest
 
 
 class OnConflict(StrEnum):
@@ -69,7 +70,7 @@ class Fate(StrEnum):
     CHANGE = "change"
     """Apply it; a check by the server shows whether that changes anything."""
     LEAVE = "leave"
-    """Send nothing: it is as its manifest says, or its entry must stay as it is."""
+    """Its fields stay as they are: they are as its manifest says, or must not change now."""
     RECREATE = "recreate"
     """Delete and create it: a field that cannot be changed in place has changed."""
     ADOPT = "adopt"
@@ -84,9 +85,27 @@ class Fate(StrEnum):
     """Do nothing, and report a problem."""
 
     @property
+    def forecast(self) -> str:
+        """Return the words for what will happen: ``will be created``."""
+        return _FORECASTS[self]
+
+    @property
     def is_applied(self) -> bool:
         """Return whether the manifest is sent."""
         return self in {Fate.CREATE, Fate.CHANGE, Fate.ADOPT, Fate.RECREATE}
+
+
+_FORECASTS: Mapping[Fate, str] = {
+    Fate.CREATE: "will be created",
+    Fate.CHANGE: "will be updated",
+    Fate.LEAVE: "will not change",
+    Fate.RECREATE: "will be recreated",
+    Fate.ADOPT: "will be adopted",
+    Fate.ORPHAN: "will be orphaned",
+    Fate.PRUNE: "will be pruned",
+    Fate.REMOVE_FROM_INVENTORY: "will be removed from inventory",
+    Fate.REFUSE: "is refused",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +126,23 @@ class ApplyStep:
     """Whether an interrupted run may have sent a delete that has not arrived yet."""
     migrate: frozenset[str] = frozenset()
     """The field managers whose fields become ours first."""
+    request: ApplyRequest | None = None
+    """What to send; None to send nothing.
+
+    An object that a check found unchanged has one: its reply proves that we own its fields.
+    """
+    takes_over: bool = False
+    """Whether fields or the label of others become ours before the apply."""
+    deletion: DeleteRequest | None = None
+    """What to send first if it must be recreated; None if no check has found that."""
+    not_checked: str = ""
+    """What the server could not check, in words; empty if it has checked all, or was not asked."""
+    is_checked: bool = False
+    """Whether the fate is the result of a server dry run."""
+    is_unread: bool = False
+    """Whether its state could not be read: then only this object fails."""
+    is_contended: bool = False
+    """Whether it is left because other managers own its fields and its manifest says so."""
 
 
 class Cascaded(NamedTuple):
@@ -133,6 +169,10 @@ class RemoveStep:
     """Why this is its fate, in words; may be empty."""
     problem: Problem | None = None
     """Why the object is refused."""
+    request: DeleteRequest | PatchRequest | None = None
+    """What to send; None to send nothing."""
+    not_checked: str = ""
+    """What the server could not check, in words; empty if it has checked all, or was not asked."""
     cascade: tuple[Cascaded, ...] = ()
     """The objects outside this prune that its deletion would delete too.
 
@@ -225,11 +265,21 @@ class Plan:
     """The digest of the whole plan: of the set, the options, and every object."""
 
     @property
+    def faults(self) -> tuple[ApplyStep, ...]:
+        """Return the steps that the check refuses; with any, a run writes nothing.
+
+        An object that could not be read is none of them: it fails alone.
+        """
+        return tuple(
+            step for step in self.applies if step.fate is Fate.REFUSE and not step.is_unread
+        )
+
+    @property
     def writes(self) -> bool:
         """Return whether any step needs a request that changes something."""
         return (
             bool(self.recovered)
-            or any(step.fate.is_applied for step in self.applies)
+            or any(step.request is not None for step in self.applies)
             or (
                 not self.no_prune
                 and any(step.fate not in {Fate.REFUSE, Fate.LEAVE} for step in self.removals)

@@ -31,7 +31,7 @@ class Precondition:
     resource_version: str = ""
 
 
-CREATE_ONLY = Precondition(resource_version="1")
+CREATE_ONLY = Precondition(resource_version="1")  # guard: create-only
 """The object must not exist (design.md, safety rule 2)."""
 
 
@@ -42,6 +42,11 @@ class PatchRequest:
     resource: Resource
     ref: Ref
     operations: Sequence[Mapping[str, Any]] = field(hash=False, repr=False)
+    managers_after: Sequence[Mapping[str, Any]] | None = field(default=None, hash=False, repr=False)
+    """The managedFields that the object must have afterwards; None to leave them.
+
+    The server gives a patched label to the request's own manager. A second patch corrects that.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +88,11 @@ class DeleteRequest:
     precondition: Precondition
     """Both of its fields are set."""
     propagation: Propagation = Propagation.BACKGROUND
+
+    def __post_init__(self) -> None:
+        """Refuse a delete that would hit an object in any other state."""
+        if not (self.precondition.uid and self.precondition.resource_version):
+            raise ValueError(f"a delete without preconditions: {self.ref}")
 
 
 Request: TypeAlias = PatchRequest | ApplyRequest | DeleteRequest

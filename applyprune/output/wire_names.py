@@ -109,7 +109,7 @@ KEYS: Mapping[type, Mapping[str, str | None]] = MappingProxyType(
         PruneBlocked: {"problem": "problem"},
         ObjectDiff: {
             "ref": "ref",
-            "outcome": "outcome",
+            "fate": "fate",
             "before": "before",
             "after": "after",
             "origin": "origin",

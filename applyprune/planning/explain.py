@@ -192,6 +192,10 @@ def _of_orphaning(case: ExplainInput) -> Iterator[str]:
 
 def _of_guards(case: ExplainInput) -> Iterator[str]:
     step = case.step
+    if isinstance(step, ApplyStep) and step.is_checked:
+        yield "the server has checked it by a dry run"
+    if step is not None and step.not_checked:
+        yield step.not_checked
     if step is not None and step.problem is not None:
         yield str(step.problem)
     elif isinstance(step, RemoveStep):
@@ -228,9 +232,15 @@ def _of_apply(step: ApplyStep, entry: InventoryEntry | None) -> str:
     match step.fate:
         case Fate.CREATE:
             return "It would be created."
+        case Fate.LEAVE if step.request is not None:
+            return "It would be applied, and nothing would change."
+        case Fate.LEAVE if step.is_contended:
+            return f"It would be skipped: {step.reason}."
         case Fate.LEAVE:
             reason = step.reason or "it is unchanged since the last apply"
             return f"Nothing would be sent: {reason}. --reapply-all sends it anyway."
+        case Fate.RECREATE:
+            return f"It would be deleted and recreated: {step.reason}."
         case Fate.CHANGE | Fate.ADOPT:
             changed = entry is not None and entry.digest not in {"", step.desired.digest}
             reason = "its manifest has changed" if changed else "others may have changed it"

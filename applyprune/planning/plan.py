@@ -16,9 +16,11 @@ from applyprune.model.problem import Problem
 from applyprune.model.resources import CRD
 from applyprune.planning.applyset import PART_OF, SET_ID, SHARD_OF, ApplySetIdentity
 from applyprune.planning.inventory.selection import chosen
+from applyprune.planning.ownership.ignored_fields import split_problem
 from applyprune.planning.ownership.managed_fields import foreign_managers
 from applyprune.planning.ownership.owner import Owner, other_set, owner_of, unchanged
 from applyprune.planning.prune.removal import remove_steps
+from applyprune.planning.requests import apply_request, takes_over
 from applyprune.planning.schema.crd import defined_kinds
 from applyprune.planning.snapshot import (
     ClusterSnapshot,
@@ -70,14 +72,28 @@ def make_plan(
     removals, refusal, deletions = removed.steps, removed.refusal, removed.deletions
     if removals and restored and options.mode is not Mode.ORPHAN:
         refusal, deletions = restored_problem(inventory), ""
-    return Plan(
-        tuple(_with_exit_code(step) for step in applies),
-        tuple(_with_exit_code(step) for step in removals),
-        _no_prune(applies, removals, refusal, options),
+    plan = Plan(
+        applies,
+        removals,
+        "",
         refusal,
         tuple(recovered_entries(snapshot.marked, snapshot.resources, but=wanted)),
         restored,
         deletions,
+    )
+    return completed(plan, options)
+
+
+def completed(plan: Plan, options: Options) -> Plan:
+    """Return a plan with what follows from its steps: whether it prunes, and the exit codes.
+
+    Call it again after a check has changed steps.
+    """
+    return replace(
+        plan,
+        no_prune=_no_prune(plan.applies, plan.removals, plan.refusal, options),
+        applies=tuple(_with_exit_code(step) for step in plan.applies),
+        removals=tuple(_with_exit_code(step) for step in plan.removals),
     )
 
 
@@ -128,11 +144,13 @@ def _apply_step(
         orphan_reason=desired.orphan_reason,
     )
     if isinstance(state, Unknown):
-        return _refused(desired, entry or fresh, state.problem, None)
+        refused = _refused(desired, entry or fresh, state.problem, None)
+        return replace(refused, is_unread=True)
     if isinstance(state, Absent):
         if entry is not None and state.proven and _has_done_its_work(desired, entry):
             return ApplyStep(desired, Fate.LEAVE, entry, reason="finished, and removed by its TTL")
-        return ApplyStep(desired, Fate.CREATE, fresh)
+        request = apply_request(desired, None, applyset, options)
+        return ApplyStep(desired, Fate.CREATE, fresh, request=request)
     if (
         entry is not None
         and state.terminating
@@ -204,6 +222,8 @@ def _existing(
         reason=reason,
         fence=fence,
         migrate=migrate,
+        takes_over=takes_over(live, applyset, migrate),
+        request=apply_request(desired, live, applyset, options, migrate=migrate, fence=fence),
     )
 
 
@@ -254,7 +274,7 @@ def _obstacle(desired: Desired, live: LiveObject, owner: Owner, options: Options
             f"{desired.ref} already exists and belongs to no set",
             hint="To adopt it into this set: --adopt=unowned.",
         )
-    return None
+    return split_problem(desired, live) if live.body is not None else None
 
 
 def _failed(desired: Desired, message: str, *, reason: str = "", hint: str = "") -> Problem:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from heapq import nsmallest
 
@@ -88,9 +88,21 @@ def verdict(
             hint="Make the plan again, and review it again.",
         )
     some = f"{len(problems)} of the set's objects"
+    if held:
+        return _refused_plan(kinds, some, refusal)
     if kinds == {ProblemKind.CONFLICT}:
         return ConflictsFound(f"{some} failed: other field managers own some of their fields")
     if kinds == {ProblemKind.NOT_READY}:
         was = "was" if len(problems) == 1 else "were"
         return NotReady(f"{some} {was} not ready or not deleted before the timeout")
     return RunFailed(f"{some} failed{', and the prune was refused' if refusal else ''}")
+
+
+def _refused_plan(
+    kinds: Collection[ProblemKind], some: str, refusal: Problem | None
+) -> ApplypruneError:
+    """Return the error for a plan that was refused as a whole."""
+    if kinds == {ProblemKind.CONFLICT}:
+        return ConflictsFound(f"nothing was changed: other field managers own fields of {some}")
+    also = ", and the prune was refused" if refusal else ""
+    return RunFailed(f"nothing was changed: {some} cannot be applied as planned{also}")

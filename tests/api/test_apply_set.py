@@ -39,6 +39,7 @@ from applyprune import (
 )
 from applyprune.cluster.auth.kubeconfig import connect as choose_access
 from applyprune.model.events import ApplySetListed, Event, Finished
+from applyprune.model.plan import Fate
 from applyprune.output.printers import OutputTarget, discard, printer
 from tests.support.command import applyprune
 from tests.support.objects import DEPLOYMENT, config_map, text
@@ -129,7 +130,7 @@ def test_diff_shows_what_an_apply_would_change(web: ApplySet) -> None:
     before, after = changed["configmap/a"].before, changed["configmap/a"].after
     assert (before or {})["data"] == {"key": "v"}
     assert (after or {})["data"] == {"key": "new"}
-    assert changed["configmap/b"].outcome is Outcome.PRUNED
+    assert changed["configmap/b"].fate is Fate.PRUNE
     rest = web.diff(fresh, ignore=["configmap:/data/key"])
     assert [one.ref.short for one in rest] == ["configmap/b"]
     assert web.apply(settings("a", "b")).changed == []

@@ -86,7 +86,7 @@ def test_verb_sends_the_recorded_number_of_requests(spoiled: Stage, proxy: Fault
         "move, dry run": "GET 4",
         "move one": "GET 4 PATCH 2 POST 1 PUT 3",
         "move all": "DELETE 1 GET 4 PATCH 2 PUT 4",
-        "orphan": "GET 3 PATCH 1 PUT 3",
+        "orphan": "GET 2 PATCH 1 PUT 3",
         "delete": "DELETE 2 GET 3 PUT 2",
         "create for a Bundle": "GET 4 PATCH 1 POST 1 PUT 1",
         "release": "GET 1 PUT 1",

@@ -58,7 +58,7 @@ SIBLINGS: Mapping[str, set[str]] = {
         "controller.constants",
         "controller.status",
     },
-    "engine.checks": {"engine.context", "engine.snapshot_reader"},
+    "engine.checks": {"engine.context", "engine.snapshot_reader", "engine.steps"},
     "engine.operations": {
         "engine.cancellation",
         "engine.context",
@@ -90,6 +90,8 @@ SIBLINGS: Mapping[str, set[str]] = {
         "output.terminal",
     },
     "planning.checks": {
+        "planning.applyset",
+        "planning.ownership",
         "planning.fields",
         "planning.order",
         "planning.pod_template",
@@ -109,6 +111,7 @@ SIBLINGS: Mapping[str, set[str]] = {
         "planning.prune",
         "planning.snapshot",
     },
+    "planning.diff": {"planning.applyset", "planning.fields", "planning.ownership"},
     "planning.fields": {
         "planning.applyset",
     },
@@ -123,12 +126,13 @@ SIBLINGS: Mapping[str, set[str]] = {
         "planning.fields",
         "planning.inventory",
         "planning.ownership",
+        "planning.requests",
         "planning.snapshot",
     },
     "planning.readiness": {
         "planning.annotations",
         "planning.applyset",
-        "planning.drift",
+        "planning.diff",
         "planning.ownership",
     },
     "planning.schema": {

@@ -107,3 +107,56 @@ def test_only_the_client_builds_a_path() -> None:
     }
     assert found == {}
     assert builds_a_path(BUILDER)
+
+
+DECIDERS = {"applyprune.planning.requests", "applyprune.model.request"}
+"""The modules that make the request of a plan."""
+OF_THE_INVENTORY = {"applyprune.cluster.inventory.store"}
+"""It deletes its own ConfigMap, which no plan is about."""
+PLANNED = {"ApplyRequest", "PatchRequest", "DeleteRequest"}
+EXECUTORS = (
+    "applyprune.engine.steps.apply",
+    "applyprune.engine.steps.field_transfer",
+    "applyprune.engine.steps.recreate",
+)
+"""The modules that send the requests of one applied object."""
+DECISIONS = ("requests", "replies", "plan")
+"""The modules of planning that decide about an object."""
+MOST_DECISIONS = 4
+
+
+def makes_planned_requests(module: str) -> list[int]:
+    """Return the lines on which a module makes or changes a request of a plan."""
+    lines = []
+    for node in ast.walk(tree(module)):
+        if not isinstance(node, ast.Call):
+            continue
+        name = ast.unparse(node.func)
+        changed = ast.unparse(node.args[0]) if name == "replace" and node.args else ""
+        if name in PLANNED or "request" in changed:
+            lines.append(node.lineno)
+    return lines
+
+
+def test_only_planning_makes_the_requests_of_a_plan() -> None:
+    """So nothing can be sent for an object that its plan does not show."""
+    found = {
+        module: lines
+        for module in outside(*DECIDERS, *OF_THE_INVENTORY)
+        if module.startswith(("applyprune.engine", "applyprune.planning", "applyprune.controller"))
+        and (lines := makes_planned_requests(module))
+    }
+    assert found == {}
+    assert makes_planned_requests("applyprune.planning.requests")
+
+
+def test_sending_goes_back_to_planning_at_few_places() -> None:
+    """Only where the live state has changed since: each of these functions is one decision."""
+    decisions = {
+        name
+        for module in EXECUTORS
+        for name, source in imported(module, "applyprune.planning").items()
+        if source.split(".")[2] in DECISIONS and name != "created_by_others"
+    }
+    assert len(decisions) <= MOST_DECISIONS, decisions
+    assert decisions

@@ -10,7 +10,7 @@ import pytest
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import InventoryEntry
 from applyprune.model.live import LiveObject
-from applyprune.planning.drift import drifted_from_record, recorded_drift
+from applyprune.planning.diff.drift import drifted_from_record, recorded_drift
 from applyprune.planning.ownership.owner import fingerprint_of
 
 MANAGER = "applyprune/shop/web"

@@ -20,6 +20,7 @@ from applyprune.model.identity import Ref
 from applyprune.model.inventory import Inventory
 from applyprune.model.resources import CONFIG_MAPS
 from applyprune.planning.applyset import SHARD_OF, WANTED, ApplySetIdentity, shard_ref
+from applyprune.planning.requests import delete_request
 
 if TYPE_CHECKING:
     from applyprune.cluster.client import KubernetesClient
@@ -102,9 +103,7 @@ class Shards:
         return True
 
     def _delete(self, live: LiveObject) -> None:
-        self.client.delete(
-            CONFIG_MAPS, live.ref, uid=live.uid, resource_version=live.resource_version
-        )
+        self.client.delete(delete_request(CONFIG_MAPS, live))
 
     def _ref(self, shard: Shard) -> Ref:
         return shard_ref(self.applyset.name, self.applyset.namespace, shard.digest)

@@ -25,6 +25,7 @@ from applyprune.errors import (
 )
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import Inventory, InventoryEntry
+from applyprune.model.request import DeleteRequest, Precondition
 from applyprune.model.resources import CONFIG_MAPS
 from applyprune.planning.applyset import SET_ID, ApplySetIdentity, applyset_identity, set_name
 
@@ -160,12 +161,8 @@ class ConfigMapStore:
         except AccessError:
             existing = {}  # a leftover shard does no harm
         try:
-            self._client.delete(
-                CONFIG_MAPS,
-                self._applyset.inventory,
-                uid=inventory.uid,
-                resource_version=inventory.resource_version,
-            )
+            as_read = Precondition(inventory.uid, inventory.resource_version)
+            self._client.delete(DeleteRequest(CONFIG_MAPS, self._applyset.inventory, as_read))
         except NotFound:
             pass
         except Conflict as error:

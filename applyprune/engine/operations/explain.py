@@ -1,15 +1,17 @@
-"""Explain what a run would do with single objects, by reading and planning like a run."""
+"""Explain what a run would do with single objects: read, plan and check like a run."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from applyprune.engine.cancellation import Cancellation
-from applyprune.engine.context import WorkerPool
+from applyprune.engine.context import run_context
 from applyprune.engine.preflight import no_such_set
 from applyprune.engine.run import RunRequest
 from applyprune.engine.snapshot_reader import SnapshotReader
+from applyprune.engine.steps.dry_run import ServerDryRun
 from applyprune.errors import ApplypruneError, UsageError
 from applyprune.model.events import Event, WarningRaised
 from applyprune.model.identity import Ref
@@ -19,18 +21,18 @@ from applyprune.model.resources import CONFIG_MAPS, Resource, ResourceMap
 from applyprune.planning.applyset import PART_OF, SET_ID, ApplySetIdentity, set_name
 from applyprune.planning.desired import resolve
 from applyprune.planning.explain import ExplainInput, explained
-from applyprune.planning.plan import make_plan
+from applyprune.planning.plan import completed, make_plan
 from applyprune.planning.suggest import did_you_mean
 
 if TYPE_CHECKING:
-    from applyprune.engine.ports import Cluster, Readable
+    from applyprune.engine.ports import Cluster, Store
 
 
 def explain(
     request: RunRequest,
     named: str,
     cluster: Cluster,
-    store: Readable,
+    store: Store,
     cancellation: Cancellation,
     *,
     by_input: bool,
@@ -39,10 +41,11 @@ def explain(
 
     ``request`` is the apply to explain. If not ``by_input``, explain by the inventory alone what
     would happen to the object if it left the set. Raises UsageError for a kind that is not served
-    or a set that does not exist, InputError, InventoryError and AccessError.
+    or a set that does not exist, InputError, InventoryError and AccessError. The server checks
+    these objects by a dry run.
     """
     applyset, options = request.applyset, request.options
-    with WorkerPool(16, cancellation) as workers:
+    with run_context(cluster, store, applyset, options, cancellation, mode=options.mode) as context:
         inventory = store.read()
         if not by_input and not inventory.exists:
             raise no_such_set(applyset)
@@ -56,7 +59,7 @@ def explain(
             options = Options(
                 mode=Mode.PRUNE, select=frozenset({named}), prune=PruneOptions(allow_empty=True)
             )
-        reader = SnapshotReader(cluster, workers, applyset)
+        reader = SnapshotReader(cluster, context.workers, applyset)
         snapshot = reader.read(resolved.desired, inventory, resource_map, prunes=True)
         plan = make_plan(
             resolved.desired,
@@ -73,6 +76,8 @@ def explain(
         }
         for resource, ref in () if states else _unknown(named, resource_map, request.namespace):
             states[ref] = reader.read_object(resource, ref)
+        dry_run = ServerDryRun(replace(context, options=options))
+        plan = completed(dry_run.check(plan, only=states.keys()), options)
         for ref, state in states.items():
             yield explained(
                 ExplainInput(

@@ -15,7 +15,7 @@ from applyprune.engine.context import RunContext, RunSummary, WorkerPool
 from applyprune.engine.inventory_lock import WRITE_MARGIN, InventoryLock, inventory_lock
 from applyprune.engine.preflight import namespace_exists, no_such_set, refuse_owned, refuse_unlisted
 from applyprune.engine.snapshot_reader import SnapshotReader
-from applyprune.engine.steps.field_transfer import transfer
+from applyprune.engine.steps.field_transfer import send
 from applyprune.errors import (
     ApplypruneError,
     Conflict,
@@ -37,7 +37,8 @@ from applyprune.model.resources import Resource
 from applyprune.planning.applyset import ApplySetIdentity
 from applyprune.planning.inventory.move import Move, MoveStep, move_step
 from applyprune.planning.inventory.selection import chosen
-from applyprune.planning.ownership.managed_fields import mark_patch, own_apply_entry
+from applyprune.planning.ownership.managed_fields import own_apply_entry
+from applyprune.planning.requests import mark_request, transfer_request
 
 if TYPE_CHECKING:
     from applyprune.engine.cancellation import Cancellation
@@ -226,7 +227,10 @@ class _Move:
                 for lock in (self.context.lock, self.destination_lock):
                     lock.ensure(WRITE_MARGIN)
                 cluster, old = self.context.cluster, self.context.applyset.manager
-                transfer(cluster, step.resource, step.live, old=old, applyset=self.destination)
+                send(
+                    cluster,
+                    transfer_request(step.resource, step.live, old=old, applyset=self.destination),
+                )
             except InventoryLocked:
                 raise
             except NotFound:
@@ -245,8 +249,7 @@ class _Move:
         """Create the destination's Apply entry, if an interrupted move has not done so."""
         if own_apply_entry(live, self.destination.manager) is None:
             with suppress(ApplypruneError):
-                patch = mark_patch(live, resource.gvk.api_version, self.destination)
-                self.context.cluster.patch(resource, live.ref, patch)
+                self.context.cluster.patch(mark_request(resource, live, self.destination))
 
     def _done(self, step: MoveStep, problem: Problem | None) -> ObjectDone:
         outcome = (

@@ -18,7 +18,8 @@ from applyprune.model.options import DryRun, Mode, Options
 from applyprune.model.problem import Problem
 from applyprune.planning.applyset import ApplySetIdentity
 from applyprune.planning.inventory.check import check, repaired
-from applyprune.planning.ownership.managed_fields import mark_patch, own_apply_entry
+from applyprune.planning.ownership.managed_fields import own_apply_entry
+from applyprune.planning.requests import mark_request
 
 if TYPE_CHECKING:
     from applyprune.engine.cancellation import Cancellation
@@ -124,12 +125,12 @@ class _Repair:
             return mismatch, None
         self.context.lock.ensure(WRITE_MARGIN)
         try:
-            version, live = mismatch.resource.gvk.api_version, mismatch.live
+            live = mismatch.live
             # The server makes the patch's manager the owner of a patched label. If the label was
             # all that our manager owned, a second patch must return it.
             for _ in range(2):
-                operations = mark_patch(live, version, self.context.applyset)
-                live = self.context.cluster.patch(mismatch.resource, mismatch.ref, operations)
+                request = mark_request(mismatch.resource, live, self.context.applyset)
+                live = self.context.cluster.patch(request)
                 if own_apply_entry(live, self.context.applyset.manager) is not None:
                     break
         except ApplypruneError as error:

@@ -1,18 +1,16 @@
-"""Apply the manifests, wave by wave, each with the guard that the plan requires."""
+"""Send the requests of the plan, wave by wave, and take in the replies."""
 
 from __future__ import annotations
 
 import time
-import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 
 from applyprune.engine.context import RunContext
 from applyprune.engine.inventory_lock import WRITE_MARGIN
-from applyprune.engine.steps.dry_run import FIELDS_TRANSFERRED, ServerDryRun
-from applyprune.engine.steps.failures import apply_problem, created_by_others
-from applyprune.engine.steps.field_transfer import FieldReleaser, has_other_label, take_over
+from applyprune.engine.steps.dry_run import IN_PLACE, ServerDryRun, check_recreation
+from applyprune.engine.steps.failures import apply_problem
+from applyprune.engine.steps.field_transfer import transfer_fields
 from applyprune.engine.steps.recreate import Recreator
 from applyprune.engine.steps.wait import ReadinessRules, ReadinessWaiter
 from applyprune.engine.steps.wait_crds import CrdWaiter
@@ -32,14 +30,11 @@ from applyprune.model.events import Event, ObjectDone, Outcome
 from applyprune.model.identity import GroupKind, Ref
 from applyprune.model.inventory import InventoryEntry, Wave
 from applyprune.model.live import LiveObject
-from applyprune.model.options import DryRun
 from applyprune.model.plan import ApplyStep, Desired, Fate, OnConflict
 from applyprune.model.problem import Problem
 from applyprune.model.resources import CRD, NAMESPACE
-from applyprune.planning.applyset import WANTED
-from applyprune.planning.fields.normalize import sent
-from applyprune.planning.ownership.conflicts import forces, managers, settled_first, skips
-from applyprune.planning.ownership.owner import Owner, fingerprint_of, owner_of, values_match
+from applyprune.planning.ownership.conflicts import skips
+from applyprune.planning.replies import confirmed, refused_guard
 from applyprune.planning.schema.crd import defined_kinds
 
 _SERVED_SOON = 10.0
@@ -88,9 +83,7 @@ class Applier:
             before = wave
             batch = [step for step in steps if step.desired.wave == wave]
             changed: list[ApplyStep] = []
-            ordered = self.context.options.diff.enabled
-            for step, done in self.context.workers.each(self._step, batch, in_order=ordered):
-                yield from self.dry_run.take_diff(done.ref)
+            for step, done in self.context.workers.each(self._step, batch):
                 if done.problem is not None:
                     self._block_dependents(step)
                 else:
@@ -99,12 +92,11 @@ class Applier:
                         changed.append(step)
                 yield done
             self.context.cancellation.check()
-            if self.context.options.dry_run is DryRun.OFF:
-                yield from self._wait_for_crds([s for s in changed if _is_definition(s)])
-                yield from self.await_ready(
-                    (step.desired for step in batch if step.desired.ref in depended_on),
-                    patient=not self.context.options.wait.enabled,
-                )
+            yield from self._wait_for_crds([s for s in changed if _is_definition(s)])
+            yield from self.await_ready(
+                (step.desired for step in batch if step.desired.ref in depended_on),
+                patient=not self.context.options.wait.enabled,
+            )
 
     def await_ready(
         self, candidates: Iterable[Desired], *, patient: bool = False
@@ -114,8 +106,6 @@ class Applier:
         An object that does not become ready blocks what depends on it. With ``patient``, continue
         to wait for the others.
         """
-        if self.context.options.dry_run is not DryRun.OFF:
-            return
         left = self.applied_at.keys() - self.skipped - self.awaited
         waiting = self.readiness_rules.of(
             (desired for desired in candidates if desired.ref in left), self.applied_at
@@ -130,16 +120,16 @@ class Applier:
         self.failed.update(dict.fromkeys(waiter.not_ready, _UNREADY))
 
     def _step(self, step: ApplyStep) -> tuple[ApplyStep, ObjectDone]:
-        if step.fate is Fate.LEAVE:
-            return step, self._done(step, Outcome.UNCHANGED, reason=step.reason)
         if step.problem is not None:
             return step, self._done(step, Outcome.FAILED, problem=step.problem)
+        if step.request is None:
+            outcome = Outcome.SKIPPED if step.is_contended else Outcome.UNCHANGED
+            if step.is_contended:
+                self.skipped.add(step.desired.ref)
+            return step, self._done(step, outcome, reason=step.reason)
         if (blocked := self._blocked(step)) is not None:
             problem = as_problem(blocked, where=step.desired.origin)
             return step, self._done(step, Outcome.SKIPPED, problem=problem)
-        if self.context.options.dry_run is DryRun.CLIENT:
-            outcome = Outcome.CREATED if step.fate is Fate.CREATE else Outcome.CONFIGURED
-            return step, self._done(step, outcome, reason=step.reason)
         try:
             # While this process was suspended, another run may have taken the lock.
             self.context.lock.ensure(WRITE_MARGIN)
@@ -158,184 +148,67 @@ class Applier:
             )
 
     def _send(self, step: ApplyStep) -> ObjectDone:
-        dry = self.context.options.dry_run is DryRun.SERVER
-        if step.desired.conflicts is OnConflict.SKIP and step.live is not None and not dry:
-            self._dry_run_first(step)  # guard: dry-run-before-skip
-        taken = step.live is not None and (
-            bool(step.migrate) or has_other_label(step.live, self.context.applyset)
-        )
-        if taken and not dry:
-            step = take_over(self.context.cluster, step, self.context.applyset)
+        if (
+            step.desired.conflicts is OnConflict.SKIP
+            and step.live is not None
+            and not step.is_checked
+        ):
+            checked = self.dry_run.check_apply(step)  # guard: dry-run-before-skip
+            if checked.is_contended:
+                return self._step(checked)[1]
         try:
-            releaser = FieldReleaser(self.context.cluster, self.context.applyset)
-            step = releaser.prepare(step, forced=self._forces(step), dry_run=dry)
-            if step.fence and not dry:
-                step = replace(step, live=self._fenced(step))
-            live, created = self._apply(step, dry_run=dry)
-        except (NotFound, NotServed):
-            if dry and (reason := self.dry_run.check_new_kind_or_namespace(step)):
-                return self._done(step, Outcome.CREATED, reason=reason)
-            raise
+            step = transfer_fields(self.context, step)
+            live, created = self._apply(step)
         except (Conflict, Invalid) as error:
             if isinstance(error, Conflict) and error.causes:
-                if dry and managers(error) <= settled_first(step, self.context.applyset):
-                    self.dry_run.diff_field_transfer(step, self._guarded(step))
-                    return self._done(step, Outcome.CONFIGURED, reason=FIELDS_TRANSFERRED)
                 raise  # a conflict with another field manager: nothing has changed
-            if dry and (reason := self.dry_run.check_by_new_schema(step, error)):
-                outcome = Outcome.CREATED if step.live is None else Outcome.CONFIGURED
-                return self._done(step, outcome, reason=reason)
-            return self._explain_refused_guard(step, error)
-        return self._confirm(step, live, created=created, taken=taken)
+            return self._after_refused_guard(step, error)
+        return self._confirm(step, live, created=created)
 
-    def _dry_run_first(self, step: ApplyStep) -> None:
-        """Raise the conflict that makes the run skip an object, before anything is changed."""
-        try:
-            self._apply(step, dry_run=True)
-        except Conflict as error:
-            if error.causes and not managers(error) <= settled_first(step, self.context.applyset):
-                self.skipped.add(step.desired.ref)
-                raise
-        except ApplypruneError:
-            return  # the real apply will report the error
-
-    def _forces(self, step: ApplyStep) -> bool:
-        return forces(step.desired, step.live, self.context.options, self.context.applyset)
-
-    def _fenced(self, step: ApplyStep) -> LiveObject:
-        """Change the resourceVersion of an object that an interrupted run was about to delete.
-
-        That delete may still be on its way. A new resourceVersion makes its precondition fail. A
-        repeated apply alone would not change it.
-        """
-        desired = step.desired
-        metadata = desired.body["metadata"]
-        annotations = {**(metadata.get("annotations") or {}), WANTED: uuid.uuid4().hex}
-        body = {**desired.body, "metadata": {**metadata, "annotations": annotations}}
-        live, _ = self._apply(replace(step, desired=replace(desired, body=body)), dry_run=False)
-        return live
-
-    def _apply(self, step: ApplyStep, *, dry_run: bool) -> tuple[LiveObject, bool]:
-        """Send one manifest; wait a moment for a kind whose CRD has just been applied."""
-        desired = step.desired
-        body = self._guarded(step)
+    def _apply(self, step: ApplyStep) -> tuple[LiveObject, bool]:
+        """Send the request of a step; wait a moment for a kind whose CRD has just been applied."""
+        if step.request is None:
+            raise ValueError(f"nothing is sent for {step.desired.ref}")
         deadline = time.monotonic() + _SERVED_SOON
         while True:
             try:
-                return self.context.cluster.apply(
-                    desired.resource,
-                    desired.ref,
-                    body,
-                    manager=self.context.applyset.manager,
-                    force=self._forces(step),
-                    dry_run=dry_run,
-                )
+                return self.context.cluster.apply(step.request)
             except NotServed:
-                if desired.ref.group_kind not in self.new_kinds or time.monotonic() > deadline:
+                is_new = step.desired.ref.group_kind in self.new_kinds
+                if not is_new or time.monotonic() > deadline:
                     raise
                 if self.context.cancellation.wait(_POLL):
                     raise
 
-    def _guarded(self, step: ApplyStep) -> Mapping[str, Any]:
-        """Return the body with the guard of safety rule 2.
-
-        An apply with ``resourceVersion: "1"`` either creates the object or fails with 409. An
-        apply with a UID fails with 409 if the object is missing, and with 422 if it is another
-        one. A forced apply has the resourceVersion for which force was decided.
-        """
-        guard: dict[str, str] = {"resourceVersion": "1"}  # guard: create-only
-        if step.live is not None:
-            guard = {"uid": step.live.uid}  # guard: apply-uid
-            if self._forces(step):
-                guard["resourceVersion"] = step.live.resource_version  # guard: forced-apply-version
-        body = step.desired.body if step.live is None else sent(step.desired)
-        return {**body, "metadata": {**body["metadata"], **guard}}
-
-    def _explain_refused_guard(self, step: ApplyStep, error: ApplypruneError) -> ObjectDone:
-        """Find out why a guard failed: our own reply was lost, or somebody changed the object."""
+    def _after_refused_guard(self, step: ApplyStep, error: ApplypruneError) -> ObjectDone:
+        """Find out why a guard failed: our own reply was lost, or the object has changed."""
         desired = step.desired
+        live: LiveObject | None
         try:
             live = self.context.cluster.get(desired.resource, desired.ref)
         except NotFound:
-            if step.live is None:
-                raise error from None
-            raise RunFailed(
-                f"{desired.ref} was deleted by somebody else during this run",
-                location=desired.origin,
-                hint="Run again to re-create it.",
-            ) from error
-        if (
-            step.live is None
-            and owner_of(live, step.entry, self.context.applyset) is Owner.RECORDED
-        ):
+            live = None
+        is_ours = refused_guard(step, live, error, self.context.applyset)
+        if live is None:
+            raise error
+        if is_ours:
             return self._confirm(step, live, created=True)
-        if step.live is None or live.uid != step.live.uid:
-            raise created_by_others(desired) from error
-        if self._forces(step) and live.resource_version != step.live.resource_version:
-            raise RunFailed(
-                f"{desired.ref} changed during this run, after force was decided",
-                location=desired.origin,
-                hint="Run again.",
-            ) from error
-        self.recreator.check(step, live, error)
-        if self.context.options.dry_run is DryRun.OFF:
-            self._send(self.recreator.delete(step, live))
-        else:
-            self.dry_run.diff_recreate(step)
-        return self._done(step, Outcome.RECREATED, reason="it cannot be changed in place")
+        if step.is_checked and step.fate is not Fate.RECREATE:
+            raise error  # the plan that was shown does not recreate it
+        deletion = step.deletion
+        if deletion is None or deletion.precondition.resource_version != live.resource_version:
+            deletion = check_recreation(self.context, step, live, error)
+        self._send(self.recreator.delete(step, live, deletion))
+        return self._done(step, Outcome.RECREATED, reason=IN_PLACE)
 
-    def _confirm(
-        self, step: ApplyStep, live: LiveObject, *, created: bool, taken: bool = False
-    ) -> ObjectDone:
+    def _confirm(self, step: ApplyStep, live: LiveObject, *, created: bool) -> ObjectDone:
         """Accept a reply only if it is about the expected object, and that is not being deleted."""
         desired = step.desired
-        if step.live is not None and live.uid != step.live.uid:
-            raise RunFailed(
-                f"{desired.ref} was deleted and re-created by somebody else during this run",
-                location=desired.origin,
-                hint="Run again.",
-            )
-        if live.terminating:
-            raise RunFailed(
-                f"{desired.ref} is being deleted",
-                location=desired.origin,
-                reason="the apply succeeded, but the object will be removed",
-                hint="Run again when it is gone.",
-            )
-        if self.context.options.dry_run is not DryRun.OFF:
-            outcome = self.dry_run.outcome(step, live, created=created, taken=taken)
-            return self._done(step, outcome, reason=step.reason)
-        if _is_definition(step):
+        if _is_definition(step) and not live.terminating:
             self.schemas.update(dict.fromkeys(defined_kinds(desired.body), live.generation))
-        schema = self.schemas.get(desired.ref.group_kind)
-        fingerprint = fingerprint_of(live, self.context.applyset.manager, schema)
-        if desired.ref.group_kind in self.schemas and schema is None:
-            fingerprint = None
-        self.confirmed[desired.ref] = replace(
-            step.entry, uid=live.uid, digest=desired.digest, fingerprint=fingerprint, deleting=False
-        )
-        if created:
-            return self._done(step, Outcome.CREATED, reason=step.reason)
-        moved = taken or step.live is None or self._moved(step, step.live, live)
-        return self._done(
-            step, Outcome.CONFIGURED if moved else Outcome.UNCHANGED, reason=step.reason
-        )
-
-    def _moved(self, step: ApplyStep, before: LiveObject, after: LiveObject) -> bool:
-        """Return whether our apply changed the object, rather than somebody else its status."""
-        if before.resource_version == after.resource_version:
-            return False
-        if before.generation is None or before.generation != after.generation:
-            return True
-        then = fingerprint_of(before, self.context.applyset.manager, None)
-        now_taken = fingerprint_of(after, self.context.applyset.manager, None)
-        return (
-            then is None
-            or now_taken is None
-            or (then.managed_fields, then.time) != (now_taken.managed_fields, now_taken.time)
-            # Somebody may write as our field manager, within the same second of the entry's time.
-            or not values_match(step.desired, before)
-        )
+        confirmation = confirmed(step, live, self.context.applyset, self.schemas, created=created)
+        self.confirmed[desired.ref] = confirmation.entry
+        return self._done(step, confirmation.outcome, reason=step.reason)
 
     def _wait_for_crds(self, steps: Sequence[ApplyStep]) -> Iterator[Event]:
         """Wait until the kinds of new or changed CRDs are served."""

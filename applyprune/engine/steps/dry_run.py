@@ -1,18 +1,19 @@
-"""Find out by a server dry run whether an object would change and, if a diff is wanted, how.
+"""Check a plan by a server dry run: send its requests with ``dryRun=All``, and refine its fates.
 
 A server dry run is a single request and cannot show what an apply does in several steps: in a
-namespace or kind that does not exist yet, or with fields that are transferred first. Then another
-check takes its place, and the diff says what was not checked.
+namespace or kind that does not exist yet, or with fields that change hands first. Then another
+check takes its place, and the step says what was not checked. What cannot be checked at all, for
+example because the account may not write, is not a failure.
 """
 
 from __future__ import annotations
 
-import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from applyprune.engine.context import RunContext
+from applyprune.engine.steps.failures import apply_problem
+from applyprune.engine.steps.trial import can_be_created, random_name, try_create
 from applyprune.errors import (
     AlreadyExists,
     ApplypruneError,
@@ -22,59 +23,133 @@ from applyprune.errors import (
     NotFound,
     NotServed,
     RunFailed,
+    Unreachable,
+    as_problem,
 )
 from applyprune.model.display import and_more
-from applyprune.model.events import Drift, ObjectDiff, Outcome
 from applyprune.model.identity import GVK, Ref
-from applyprune.model.inventory import InventoryEntry
-from applyprune.model.live import LiveObject
-from applyprune.model.plan import ApplyStep, Desired, Fate, RemoveStep
+from applyprune.model.plan import ApplyStep, Fate, Plan, RemoveStep
+from applyprune.model.request import DeleteRequest
 from applyprune.model.resources import CRD, NAMESPACE, Resource
-from applyprune.planning.applyset import ApplySetIdentity
-from applyprune.planning.diff import dropped, overlaid, renamed, substance, without
-from applyprune.planning.drift import drifted_from_manifest, manifest_drift
-from applyprune.planning.fields.ignore_rule import IgnoreRule, ignored_paths, parse_rule
+from applyprune.planning.diff.comparison import Comparison, has_changed
+from applyprune.planning.diff.states import dropped, overlaid, without
+from applyprune.planning.fields.ignore_rule import IgnoreRule, parse_rule
 from applyprune.planning.fields.normalize import sent
-from applyprune.planning.fields.path import from_pointer, is_under, left_out
-from applyprune.planning.fields.redact import masked
-from applyprune.planning.ownership.conflicts import settled_first
+from applyprune.planning.ownership.conflicts import managers, settled_first, skips
 from applyprune.planning.readiness.pods import is_denial
+from applyprune.planning.replies import (
+    is_recreation_worth_a_trial,
+    refused_guard,
+    refused_recreation,
+)
+from applyprune.planning.requests import delete_request, dry_run_request, forced
 from applyprune.planning.schema.crd import defined_resources, schema_of
+from applyprune.planning.schema.server_errors import cannot_be_dry_run
 from applyprune.planning.schema.structural import validate
 
 if TYPE_CHECKING:
-    from typing import Any
-
-    from applyprune.engine.ports import Cluster
+    from applyprune.engine.context import RunContext
+    from applyprune.model.live import LiveObject
+    from applyprune.model.plan import Desired
 
 NOT_CHECKED = "not checked by the server: its namespace or kind does not exist yet"
 FIELDS_TRANSFERRED = "not fully checked by the server: some fields must be transferred first"
+IN_PLACE = "it cannot be changed in place"
 _NO_KIND = "its kind does not exist yet: checked by the schema in its CRD, not by the server"
 _NEW_SCHEMA = (
     "its CRD is about to change: checked by the new schema and merged locally, not by the server"
 )
+_OTHER_NAME = "tried under another name"
 _SHOWN = 3
+
+
+def check_recreation(
+    context: RunContext, step: ApplyStep, live: LiveObject, error: ApplypruneError
+) -> DeleteRequest:
+    """Return the delete with which an object that refuses a change may be re-created.
+
+    Raises ``error`` itself if it is not about an immutable field. Raises RunFailed, which names the
+    field, if the object may not be re-created.
+    """
+    if not (
+        isinstance(error, Invalid)
+        and is_recreation_worth_a_trial(error)
+        and can_be_created(context.cluster, context.applyset, step.desired)
+    ):
+        raise error
+    refused = refused_recreation(step, live, error, context.applyset, context.options)
+    if refused is not None:
+        raise refused from error
+    return delete_request(step.desired.resource, live, context.options.prune.propagation)
 
 
 @dataclass(slots=True)
 class ServerDryRun:
-    """Interprets the dry run of one plan; thread-safe except for ``set_plan``."""
+    """Checks one plan; thread-safe within ``check``."""
 
     context: RunContext
-    recorded: Mapping[Ref, InventoryEntry]
-    """The entries of the inventory as read."""
+    comparisons: dict[Ref, Comparison] = field(default_factory=dict)
+    """Both states of each object that would change."""
     rules: Sequence[IgnoreRule] = field(init=False)
+    """The rules for ignored fields."""
     _namespaces: frozenset[str] = frozenset()
     _schemas: Mapping[GVK, Mapping[str, Any] | None] = field(default_factory=dict)
     _changing: frozenset[GVK] = frozenset()
     _served: dict[GVK, bool] = field(default_factory=dict)
-    _diffs: dict[Ref, ObjectDiff] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Parse the rules for ignored fields; raise UsageError for an invalid one."""
         self.rules = [parse_rule(text) for text in self.context.options.diff.ignore]
 
-    def set_plan(self, steps: Sequence[ApplyStep]) -> None:
+    def check(self, plan: Plan, *, only: Collection[Ref] | None = None) -> Plan:
+        """Return the plan with the fates that the server confirms; write nothing.
+
+        With ``only``, check only these objects. Raises Unreachable if the server stops answering.
+        """
+        self._set_plan(plan.applies)
+        workers = self.context.workers
+        to_send = [
+            step
+            for step in plan.applies
+            if step.request is not None and (only is None or step.desired.ref in only)
+        ]
+        checked = {step.desired.ref: step for step in workers.each(self.check_apply, to_send)}
+        leaving = () if plan.no_prune else plan.removals
+        to_remove = [
+            step
+            for step in leaving
+            if isinstance(step.request, DeleteRequest) and (only is None or step.entry.ref in only)
+        ]
+        judged = {step.entry.ref: step for step in workers.each(self._check_delete, to_remove)}
+        workers.check()
+        return replace(
+            plan,
+            applies=tuple(checked.get(step.desired.ref, step) for step in plan.applies),
+            removals=tuple(judged.get(step.entry.ref, step) for step in plan.removals),
+        )
+
+    def check_apply(self, step: ApplyStep) -> ApplyStep:
+        """Return the step with the fate that the server confirms."""
+        try:
+            return replace(self._checked(step), is_checked=True)
+        except Unreachable:
+            raise
+        except ApplypruneError as error:
+            if reason := skips(step.desired, error):
+                return replace(
+                    step,
+                    fate=Fate.LEAVE,
+                    request=None,
+                    reason=reason,
+                    is_checked=True,
+                    is_contended=True,
+                )
+            if reason := cannot_be_dry_run(error):
+                return replace(step, not_checked=reason)
+            problem = apply_problem(error, step.desired, self.context.cluster)
+            return replace(step, fate=Fate.REFUSE, request=None, problem=problem, is_checked=True)
+
+    def _set_plan(self, steps: Sequence[ApplyStep]) -> None:
         """Remember the namespaces and kinds that the plan itself will create or change."""
         own = (
             {self.context.applyset.namespace}
@@ -86,123 +161,116 @@ class ServerDryRun:
             for step in steps
             if step.desired.ref.group_kind == NAMESPACE and step.fate is Fate.CREATE
         ) | frozenset(own)
-        self._schemas = {
-            resource.gvk: schema_of(step.desired.body, resource.version)
+        definitions = [
+            step
             for step in steps
             if step.desired.ref.group_kind == CRD and step.fate is not Fate.REFUSE
+        ]
+        self._schemas = {
+            resource.gvk: schema_of(step.desired.body, resource.version)
+            for step in definitions
             for resource in defined_resources(step.desired.body)
         }
         self._changing = frozenset(
             resource.gvk
-            for step in steps
-            if step.desired.ref.group_kind == CRD and step.fate in {Fate.CHANGE, Fate.ADOPT}
+            for step in definitions
+            if step.fate in {Fate.CHANGE, Fate.ADOPT}
             for resource in defined_resources(step.desired.body)
         )
 
-    def take_diff(self, ref: Ref) -> Iterator[ObjectDiff]:
-        """Yield the diff of one object, if it exists, and remove it."""
-        if (diff := self._diffs.pop(ref, None)) is not None:
-            yield diff
-
-    def outcome(
-        self,
-        step: ApplyStep,
-        after: LiveObject,
-        *,
-        created: bool,
-        taken: bool,
-        not_checked: str = "",
-    ) -> Outcome:
-        """Return the outcome that an apply would have, from the reply to its dry run.
-
-        ``taken`` says that fields are transferred first: then the object changes in any case.
-        """
-        if created or step.live is None:
-            self._add_diff(step, Outcome.CREATED, None, after.body)
-            return Outcome.CREATED
-        if taken and not self.context.options.diff.enabled:
-            return Outcome.CONFIGURED
-        desired = step.desired
-        before = self.context.cluster.get(desired.resource, desired.ref, full=True)
-        body = after.body or {}
-        if taken:
-            gone = dropped(
-                after, settled_first(step, self.context.applyset), self.context.applyset.manager
-            )
-            body = without(body, gone)
-            if gone and not not_checked:
-                not_checked = FIELDS_TRANSFERRED
-        status = "status" in desired.body
-        then, now = (substance(each, status=status) for each in (before.body or {}, body))
-        if then == now and not taken:
-            return Outcome.UNCHANGED
-        ignored = ignored_paths(self.rules, desired.ref)
-        if then != now and left_out(then, ignored) == left_out(now, ignored):
-            return Outcome.UNCHANGED
-        self._add_diff(step, Outcome.CONFIGURED, before, body, after=after, not_checked=not_checked)
-        return Outcome.CONFIGURED
-
-    def diff_field_transfer(self, step: ApplyStep, body: Mapping[str, Any]) -> None:
-        """Diff an object whose apply must first take fields from other managers."""
-        if not self.context.options.diff.enabled:
-            return
-        desired = step.desired
-        after, _ = self.context.cluster.apply(
-            desired.resource,
-            desired.ref,
-            body,
-            manager=self.context.applyset.manager,
-            force=True,
-            dry_run=True,
-        )
-        self.outcome(step, after, created=False, taken=True, not_checked=FIELDS_TRANSFERRED)
-
-    def diff_recreate(self, step: ApplyStep) -> None:
-        """Diff an object that would be deleted and re-created."""
-        if self.context.options.diff.enabled:
-            desired = step.desired
-            before = self.context.cluster.get(desired.resource, desired.ref, full=True)
-            name, namespace = random_name(desired.ref.name), desired.ref.namespace
-            body = try_create(
-                self.context.cluster, self.context.applyset, desired, name=name, namespace=namespace
-            )
-            not_checked = "tried under another name"
-            self._add_diff(step, Outcome.RECREATED, before, body, not_checked=not_checked)
-
-    def diff_delete(self, step: RemoveStep, live: LiveObject, outcome: Outcome) -> None:
-        """Diff an object that would be deleted."""
-        if not self.context.options.diff.enabled or step.resource is None:
-            return
-        not_checked = ""
+    def _checked(self, step: ApplyStep) -> ApplyStep:
+        context = self.context
+        request = dry_run_request(step, context.applyset)
         try:
-            live = self.context.cluster.get(step.resource, step.entry.ref, full=True)
-        except ApplypruneError as error:
-            not_checked = f"only its metadata could be read: {error.message}"
-        body, _ = masked(substance(live.body or {"metadata": live.metadata}), None)
-        ref = step.entry.ref
-        self._diffs[ref] = ObjectDiff(ref, outcome, body, None, not_checked=not_checked)
+            after, created = context.cluster.apply(request, dry_run=True)
+        except (NotFound, NotServed):
+            return self._in_new_kind_or_namespace(step)
+        except (Conflict, Invalid) as error:
+            if isinstance(error, Conflict) and error.causes:
+                if not managers(error) <= settled_first(step, context.applyset):
+                    raise
+                # The conflict is only with managers whose fields become ours first.
+                after, created = context.cluster.apply(forced(request), dry_run=True)
+            elif (by_schema := self._by_new_schema(step, error)) is not None:
+                return by_schema
+            else:
+                return self._refused(step, error)
+        if created or step.live is None:
+            self._compare(step, Fate.CREATE, None, after.body)
+            return replace(step, fate=Fate.CREATE)
+        return self._compared(step, after)
 
-    def check_new_kind_or_namespace(self, step: ApplyStep) -> str:
-        """Check an object whose namespace or kind the plan itself will create; return how.
+    def _compared(self, step: ApplyStep, after: LiveObject) -> ApplyStep:
+        """Return the step as CHANGE, ADOPT or LEAVE, by the states before and after."""
+        desired, cluster = step.desired, self.context.cluster
+        before = cluster.get(desired.resource, desired.ref, full=True)
+        body: Mapping[str, Any] = after.body or {}
+        not_checked = ""
+        if step.takes_over:
+            body, not_checked = self._after_transfer(step, after)
+        comparison = Comparison(step, step.fate, before, body, after, not_checked)
+        if not has_changed(comparison, self.rules):
+            return replace(step, fate=Fate.LEAVE)
+        self.comparisons[desired.ref] = comparison
+        return replace(step, not_checked=not_checked)
 
-        Return an empty text if the server failed for another reason. Raises Invalid or RunFailed
-        if the object cannot be created as it is.
+    def _after_transfer(self, step: ApplyStep, after: LiveObject) -> tuple[Mapping[str, Any], str]:
+        """Return an object after its fields have changed hands, and what was not checked.
+
+        The apply then removes the fields that the manifest lacks, and the server sets their
+        defaults. A dry run of a PUT without these fields shows the result.
+        """
+        context, desired = self.context, step.desired
+        body = after.body or {}
+        gone = dropped(after, settled_first(step, context.applyset), context.applyset.manager)
+        if not gone:
+            return body, ""
+        body = without(body, gone)
+        try:
+            put = context.cluster.replace(desired.resource, desired.ref, body, dry_run=True)
+        except (Conflict, Forbidden):
+            return body, FIELDS_TRANSFERRED
+        return put.body or {}, ""
+
+    def _refused(self, step: ApplyStep, error: ApplypruneError) -> ApplyStep:
+        """Return the step as RECREATE if that explains and resolves a refused change."""
+        context, desired = self.context, step.desired
+        live: LiveObject | None
+        try:
+            live = context.cluster.get(desired.resource, desired.ref, full=True)
+        except NotFound:
+            live = None
+        refused_guard(step, live, error, context.applyset)
+        if live is None:
+            raise error
+        deletion = check_recreation(context, step, live, error)
+        name, namespace = random_name(desired.ref.name), desired.ref.namespace
+        body = try_create(
+            context.cluster, context.applyset, desired, name=name, namespace=namespace
+        )
+        self._compare(step, Fate.RECREATE, live, body, _OTHER_NAME)
+        return replace(step, fate=Fate.RECREATE, reason=IN_PLACE, deletion=deletion)
+
+    def _in_new_kind_or_namespace(self, step: ApplyStep) -> ApplyStep:
+        """Check an object whose namespace or kind the plan itself will create.
+
+        Call it while the server's error is handled: it is raised again if it has another cause.
         """
         desired = step.desired
-        if step.fate is not Fate.CREATE:
-            return ""
-        if desired.resource.gvk in self._schemas and not self._is_served(desired.resource):
-            return self._by_schema(step, _NO_KIND)
-        return self._try_other_namespaces(step) if desired.ref.namespace in self._namespaces else ""
+        if step.fate is Fate.CREATE:
+            if desired.resource.gvk in self._schemas and not self._is_served(desired.resource):
+                return self._by_schema(step, _NO_KIND)
+            if desired.ref.namespace in self._namespaces:
+                return self._in_other_namespace(step)
+        raise  # noqa: PLE0704 - the caller handles the server's error
 
-    def check_by_new_schema(self, step: ApplyStep, error: Conflict | Invalid) -> str:
-        """Check a custom resource that its current CRD rejects by the new schema; return how.
+    def _by_new_schema(self, step: ApplyStep, error: Conflict | Invalid) -> ApplyStep | None:
+        """Check a custom resource that its current CRD rejects by the new schema.
 
-        Return an empty text if the plan does not change its CRD. Raises RunFailed if the new
-        schema rejects it too.
+        Return None if the plan does not change its CRD.
         """
         if step.desired.resource.gvk not in self._changing or not isinstance(error, Invalid):
-            return ""
+            return None
         return self._by_schema(step, _NEW_SCHEMA)
 
     def _is_served(self, resource: Resource) -> bool:
@@ -210,35 +278,35 @@ class ServerDryRun:
             self._served[resource.gvk] = self.context.cluster.serves(resource)
         return self._served[resource.gvk]
 
-    def _by_schema(self, step: ApplyStep, how: str) -> str:
+    def _by_schema(self, step: ApplyStep, how: str) -> ApplyStep:
+        """Check an object by the schema in its CRD; raise RunFailed if that rejects it too."""
         desired = step.desired
-        outcome = Outcome.CREATED if step.live is None else Outcome.CONFIGURED
-        before = self._before(step)
+        before = (
+            None
+            if step.live is None
+            else self.context.cluster.get(desired.resource, desired.ref, full=True)
+        )
         body = desired.body if before is None else sent(desired)
         schema = self._schemas[desired.resource.gvk]
         if schema is None:
-            self._add_diff(step, outcome, before, overlaid(before, body), not_checked=NOT_CHECKED)
-            return NOT_CHECKED
-        report = validate(schema, body)
-        if report.violations:
-            error = RunFailed(
-                f"{desired.ref} does not fit the schema of its CRD",
-                location=desired.origin,
-                reason=report.told,
-            )
-            error.field = report.violations[0].place
-            raise error
-        if report.unchecked:
-            how += f"; not checked: {and_more(report.unchecked, _SHOWN)}"
-        self._add_diff(step, outcome, before, overlaid(before, report.body), not_checked=how)
-        return how
+            how = NOT_CHECKED
+        else:
+            report = validate(schema, body)
+            if report.violations:
+                error = RunFailed(
+                    f"{desired.ref} does not fit the schema of its CRD",
+                    location=desired.origin,
+                    reason=report.told,
+                )
+                error.field = report.violations[0].place
+                raise error
+            body = report.body
+            if report.unchecked:
+                how += f"; not checked: {and_more(report.unchecked, _SHOWN)}"
+        self._compare(step, step.fate, before, overlaid(before, body), how)
+        return replace(step, not_checked=how)
 
-    def _before(self, step: ApplyStep) -> LiveObject | None:
-        if step.live is None or not self.context.options.diff.enabled:
-            return step.live
-        return self.context.cluster.get(step.desired.resource, step.desired.ref, full=True)
-
-    def _try_other_namespaces(self, step: ApplyStep) -> str:
+    def _in_other_namespace(self, step: ApplyStep) -> ApplyStep:
         """Try to create the object in an existing namespace: the set's own, or default."""
         desired = step.desired
         how, body = NOT_CHECKED, desired.body
@@ -258,87 +326,42 @@ class ServerDryRun:
                     "and policies of its own namespace"
                 )
             break
-        self._add_diff(step, Outcome.CREATED, None, body, not_checked=how)
-        return how
+        self._compare(step, Fate.CREATE, None, body, how)
+        return replace(step, not_checked=how)
 
     def _try_in(self, namespace: str, desired: Desired) -> Mapping[str, Any]:
         name = desired.ref.name
+        cluster, applyset = self.context.cluster, self.context.applyset
         try:
-            return try_create(
-                self.context.cluster, self.context.applyset, desired, name=name, namespace=namespace
-            )
+            return try_create(cluster, applyset, desired, name=name, namespace=namespace)
         except (AlreadyExists, Conflict):
             name = random_name(name)
-            return try_create(
-                self.context.cluster, self.context.applyset, desired, name=name, namespace=namespace
-            )
+            return try_create(cluster, applyset, desired, name=name, namespace=namespace)
 
-    def _add_diff(
+    def _compare(
         self,
         step: ApplyStep,
-        outcome: Outcome,
+        fate: Fate,
         before: LiveObject | None,
         body: Mapping[str, Any] | None,
-        *,
-        after: LiveObject | None = None,
         not_checked: str = "",
     ) -> None:
-        if not self.context.options.diff.enabled:
-            return
-        desired = step.desired
-        ref, status, ignored = (
-            desired.ref,
-            "status" in desired.body,
-            ignored_paths(self.rules, desired.ref),
+        self.comparisons[step.desired.ref] = Comparison(
+            step, fate, before, body, not_checked=not_checked
         )
 
-        def fit(state: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-            return None if state is None else substance(state, status=status)
-
-        # Mask the whole object first: a rule that ignores the kind must not unmask a Secret.
-        then, now = (
-            None if state is None else left_out(state, ignored)
-            for state in masked(fit(before.body if before else None), fit(body))
-        )
-        drifted = drifted_from_manifest(
-            desired, self.recorded.get(ref), before, self.context.applyset.manager
-        )
-        drift: tuple[Drift, ...] = ()
-        if drifted and before is not None and after is not None:
-            drift = tuple(
-                drift
-                for drift in manifest_drift(before, after, self.context.applyset.manager)
-                if not any(is_under(from_pointer(drift.path), path) for path in ignored)
-            )
-        self._diffs[ref] = ObjectDiff(
-            ref, outcome, then, now, desired.origin, not_checked, drifted=drifted, drift=drift
-        )
-
-
-_NAME = 40
-
-
-def try_create(
-    cluster: Cluster, applyset: ApplySetIdentity, desired: Desired, *, name: str, namespace: str
-) -> Mapping[str, Any]:
-    """Return the object as the server would create it, by a dry run under another name.
-
-    The result has the object's own name and namespace. Raises the errors of an apply; Conflict if
-    an object of that other name exists.
-    """
-    where = renamed(desired.body, name=name, namespace=namespace)
-    body = {**where, "metadata": {**where["metadata"], "resourceVersion": "1"}}
-    live, _ = cluster.apply(
-        desired.resource,
-        replace(desired.ref, name=name, namespace=namespace),
-        body,
-        manager=applyset.manager,
-        force=False,
-        dry_run=True,
-    )
-    return renamed(live.body or {}, name=desired.ref.name, namespace=desired.ref.namespace)
-
-
-def random_name(name: str) -> str:
-    """Return a name that no object has."""
-    return f"{name[:_NAME].rstrip('-.')}-{secrets.token_hex(4)}"
+    def _check_delete(self, step: RemoveStep) -> RemoveStep:
+        if not isinstance(step.request, DeleteRequest):
+            return step
+        try:
+            self.context.cluster.delete(step.request, dry_run=True)
+        except (NotFound, Conflict):
+            return step  # it has changed since it was read: the prune decides again
+        except Unreachable:
+            raise
+        except ApplypruneError as error:
+            if reason := cannot_be_dry_run(error):
+                return replace(step, not_checked=reason)
+            problem = as_problem(error, where=str(step.entry.ref))
+            return replace(step, fate=Fate.REFUSE, request=None, problem=problem)
+        return step

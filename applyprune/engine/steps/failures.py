@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from applyprune.engine.context import WorkerPool
 from applyprune.engine.listing import ContentCounter, list_kinds
-from applyprune.errors import ApplypruneError, Conflict, Invalid, NotServed, RunFailed, as_problem
+from applyprune.errors import ApplypruneError, Conflict, Invalid, NotServed, as_problem
 from applyprune.model.display import and_more
 from applyprune.model.identity import Ref
 from applyprune.model.live import LiveObject
@@ -44,15 +44,6 @@ if TYPE_CHECKING:
 _NAMED = 5
 _NO_HOME = 'namespaces "{}" not found'
 _DEAD_VERSION = "to an invalid group/version"
-
-
-def created_by_others(desired: Desired) -> RunFailed:
-    """Return the error for an object that somebody else has created during this run."""
-    return RunFailed(
-        f"{desired.ref} was created by somebody else during this run",
-        location=desired.origin,
-        hint="Run again.",
-    )
 
 
 def _explain_conflict(

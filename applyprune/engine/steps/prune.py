@@ -10,7 +10,6 @@ from applyprune.engine.context import RunContext
 from applyprune.engine.inventory_lock import DELETE_TIMEOUT, WRITE_MARGIN
 from applyprune.engine.listing import ContentCounter
 from applyprune.engine.snapshot_reader import SnapshotReader
-from applyprune.engine.steps.dry_run import ServerDryRun
 from applyprune.engine.steps.failures import stuck_deletions
 from applyprune.engine.steps.wait_deleted import DeletedObject, DeletionWait, Gone
 from applyprune.errors import (
@@ -29,11 +28,11 @@ from applyprune.model.display import and_more
 from applyprune.model.events import Event, ObjectDone, Outcome
 from applyprune.model.identity import Ref
 from applyprune.model.live import Absent, LiveObject, State
-from applyprune.model.options import DryRun, Mode
+from applyprune.model.options import Mode
 from applyprune.model.plan import Fate, RemoveStep
 from applyprune.model.problem import Problem
-from applyprune.model.resources import CRD, NAMESPACE
-from applyprune.planning.ownership.managed_fields import orphan_patch
+from applyprune.model.request import DeleteRequest, PatchRequest
+from applyprune.model.resources import CRD, NAMESPACE, Resource
 from applyprune.planning.prune.cascade import cascade_of
 from applyprune.planning.prune.removal import remove_step
 from applyprune.planning.snapshot import CascadeContents, ClusterSnapshot
@@ -53,7 +52,6 @@ class Pruner:
     """The cluster as the plan saw it."""
     applied: frozenset[str]
     """The UIDs of all objects that this run applied: an object may be served under two groups."""
-    dry_run: ServerDryRun
     gone: set[Ref] = field(default_factory=set)
     """The entries whose removal is confirmed."""
     deleting: frozenset[str] = frozenset()
@@ -75,13 +73,11 @@ class Pruner:
                 yield from (self._skipped(step, failed) for step in batch)
                 continue
             deleted: list[DeletedObject] = []
-            ordered = self.context.options.diff.enabled
             batch = list(self._recount(batch))
-            for done in self.context.workers.each(self._step, batch, in_order=ordered):
+            for done in self.context.workers.each(self._step, batch):
                 if isinstance(done, DeletedObject):
                     deleted.append(done)
                     continue
-                yield from self.dry_run.take_diff(done.ref)
                 if done.outcome is Outcome.FAILED:
                     failed = failed or f"{done.ref.short} could not be removed"
                 yield done
@@ -124,62 +120,36 @@ class Pruner:
             )
         if step.fate is Fate.REMOVE_FROM_INVENTORY or live is None or step.resource is None:
             return self._done(entry.ref, Outcome.REMOVED_FROM_INVENTORY, step.reason)
-        if step.fate is Fate.ORPHAN:
-            return self._orphan(step, live)
-        return self._delete(step, live)
+        if isinstance(step.request, PatchRequest):
+            return self._orphan(step, step.request)
+        return self._delete(step, step.resource, live)
 
-    def _orphan(self, step: RemoveStep, live: LiveObject) -> ObjectDone:
-        if self.context.options.dry_run is DryRun.OFF and step.resource is not None:
-            self.context.lock.ensure(WRITE_MARGIN)
-            cluster = self.context.cluster
-            live = cluster.get(step.resource, step.entry.ref)
-            self._check_uid(step, live)
-            try:
-                cluster.patch(
-                    step.resource,
-                    step.entry.ref,
-                    orphan_patch(live, self.context.applyset.manager),
-                )
-            except NotFound:
-                return self._done(step.entry.ref, Outcome.REMOVED_FROM_INVENTORY, "it is gone")
+    def _orphan(self, step: RemoveStep, request: PatchRequest) -> ObjectDone:
+        self.context.lock.ensure(WRITE_MARGIN)
+        try:
+            self.context.cluster.patch(request)
+        except NotFound:
+            return self._done(step.entry.ref, Outcome.REMOVED_FROM_INVENTORY, "it is gone")
         return self._done(step.entry.ref, Outcome.ORPHANED, step.reason)
 
-    def _check_uid(self, step: RemoveStep, live: LiveObject) -> None:
-        if step.live is not None and live.uid != step.live.uid:
-            raise Conflict("it was re-created meanwhile", code=409)
-
-    def _delete(self, step: RemoveStep, live: LiveObject) -> ObjectDone | DeletedObject:
-        entry, resource = step.entry, step.resource
-        if resource is None or self.context.options.dry_run is DryRun.CLIENT:
-            return self._done(entry.ref, self._deleted())
-        dry = self.context.options.dry_run is DryRun.SERVER
-        if not live.terminating:
-            if not dry:
-                self.context.lock.ensure(DELETE_TIMEOUT)
+    def _delete(
+        self, step: RemoveStep, resource: Resource, live: LiveObject
+    ) -> ObjectDone | DeletedObject:
+        ref = step.entry.ref
+        if isinstance(step.request, DeleteRequest):
+            self.context.lock.ensure(DELETE_TIMEOUT)
             try:
-                gone = self.context.cluster.delete(
-                    resource,
-                    entry.ref,
-                    uid=live.uid,
-                    resource_version=live.resource_version,
-                    propagation=self.context.options.prune.propagation,
-                    dry_run=dry,
-                    timeout=DELETE_TIMEOUT,
-                )
+                gone = self.context.cluster.delete(step.request, timeout=DELETE_TIMEOUT)
             except NotFound:
                 gone = True
             except (Unreachable, Unavailable):
                 # The reply is lost, but the delete may have succeeded.
-                if dry or not self._is_deleting(step, live):
+                if not self._is_deleting(step, live):
                     raise
                 gone = False
-            if dry:
-                self.dry_run.diff_delete(step, live, self._deleted())
-            if gone or dry:
-                return self._done(entry.ref, self._deleted())
-        elif dry:
-            return self._done(entry.ref, self._deleted(), "it is being deleted already")
-        return DeletedObject(resource, entry.ref, live.uid)
+            if gone:
+                return self._done(ref, self._deleted())
+        return DeletedObject(resource, ref, live.uid)
 
     @property
     def _reader(self) -> SnapshotReader:
@@ -199,7 +169,7 @@ class Pruner:
             and step.entry.ref.group_kind in {NAMESPACE, CRD}
             and not step.entry.ref.is_among(self.context.options.prune.allow_cascade)
         }
-        if not to_recount or self.context.options.dry_run is not DryRun.OFF:
+        if not to_recount:
             return batch
         # After this run has deleted a CRD, discovery still lists its kind for some seconds, and
         # that kind cannot be read.
@@ -236,7 +206,7 @@ class Pruner:
             reason=f"its deletion would now cascade to more objects than planned: {reason}",
             hint="Run again.",
         )
-        return replace(step, fate=Fate.REFUSE, problem=as_problem(problem))
+        return replace(step, fate=Fate.REFUSE, problem=as_problem(problem), request=None)
 
     def _is_deleting(self, step: RemoveStep, live: LiveObject) -> bool:
         """Return whether the object is gone or being deleted."""
@@ -293,8 +263,7 @@ class Pruner:
         return Outcome.DELETED if self.context.options.mode is Mode.DELETE else Outcome.PRUNED
 
     def _done(self, ref: Ref, outcome: Outcome, reason: str = "") -> ObjectDone:
-        if self.context.options.dry_run is DryRun.OFF:
-            self.gone.add(ref)
+        self.gone.add(ref)
         return ObjectDone(ref, outcome, reason=reason)
 
     def _skipped(self, step: RemoveStep, reason: str) -> ObjectDone:

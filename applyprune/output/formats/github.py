@@ -32,6 +32,7 @@ from applyprune.model.events import (
 )
 from applyprune.model.manifest import Origin
 from applyprune.model.options import DryRun
+from applyprune.model.plan import Fate
 from applyprune.model.problem import Problem
 from applyprune.output.collector import UNREADY, RunReport
 from applyprune.output.formats.markdown import conclusion, page
@@ -103,8 +104,8 @@ class GitHubPrinter:
             case Planned(plan=plan):
                 for caused, origin in with_origins(plan):
                     self._command("notice", caused.ref.short, caused.message, origin)
-            case ObjectDiff(ref=ref, outcome=outcome) if outcome is not Outcome.UNCHANGED:
-                self._command("notice", ref.short, f"{ref} {outcome.forecast}", event.origin)
+            case ObjectDiff(ref=ref, fate=fate) if fate is not Fate.LEAVE:
+                self._command("notice", ref.short, f"{ref} {fate.forecast}", event.origin)
             case _:
                 self._inspected(event)
 

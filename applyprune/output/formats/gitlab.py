@@ -32,6 +32,7 @@ from applyprune.model.events import (
     WarningRaised,
 )
 from applyprune.model.manifest import Origin
+from applyprune.model.plan import Fate
 from applyprune.model.problem import Problem
 from applyprune.output.collector import UNREADY
 from applyprune.output.formats.json import to_json
@@ -94,9 +95,9 @@ class GitLabPrinter:
                 for caused, origin in with_origins(plan):
                     message = f"{caused.ref}: {caused.message}"
                     self._add("info", str(caused.kind), message, origin, str(caused.ref))
-            case ObjectDiff(ref=ref, outcome=outcome) if outcome is not Outcome.UNCHANGED:
-                message = f"{ref} {outcome.forecast}"
-                self._add("info", str(outcome), message, event.origin, str(ref))
+            case ObjectDiff(ref=ref, fate=fate) if fate is not Fate.LEAVE:
+                message = f"{ref} {fate.forecast}"
+                self._add("info", str(fate), message, event.origin, str(ref))
             case _:
                 pass
 

@@ -126,8 +126,8 @@ def to_json(value: object, indent: int | None = None) -> str:
 
 
 def _object(object_report: ObjectReport) -> dict[str, Any]:
-    result, diff = object_report.result, object_report.diff
-    outcome = result.outcome if result else diff.outcome if diff else None
+    result = object_report.result
+    outcome = result.outcome if result else None
     return {
         "ref": data(object_report.ref),
         "origin": data(object_report.origin),
@@ -136,7 +136,7 @@ def _object(object_report: ObjectReport) -> dict[str, Any]:
         "problem": data(object_report.problem),
         "readiness": data(object_report.readiness),
         "waited": data(object_report.wait_result.elapsed) if object_report.wait_result else None,
-        "diff": _part(object_report.diff, "ref", "outcome", "origin"),
+        "diff": _part(object_report.diff, "ref", "origin"),
         "objectStatus": _part(object_report.status, "ref", "readiness"),
         "inventoryEntry": data(object_report.entry.entry) if object_report.entry else None,
         "explanation": _part(object_report.explanation, "ref", "origin"),

@@ -123,7 +123,7 @@ def _lines_of(object_report: ObjectReport) -> Sequence[str]:
             )
         )
     if object_report.diff is not None:
-        lines.append(object_report.diff.outcome.forecast)
+        lines.append(object_report.diff.fate.forecast)
     if object_report.status is not None:
         found = object_report.status.readiness
         lines.append(f"{found.status.text}: {found.message}")

@@ -15,7 +15,7 @@ from applyprune.model.display import shown, visible
 from applyprune.model.events import ApplySetListed, ObjectDiff, ObjectStatus, Outcome
 from applyprune.model.inventory import Mismatch
 from applyprune.model.options import DryRun
-from applyprune.model.plan import Consequence
+from applyprune.model.plan import Consequence, Fate
 from applyprune.model.problem import Problem
 from applyprune.output.collector import ObjectReport, RunReport
 from applyprune.output.text.diff import unified
@@ -108,7 +108,7 @@ def _parts(report: RunReport) -> Iterator[str]:
     if report.mismatches:
         yield _mismatches(report.mismatches)
     diffs = [each.diff for each in reports if each.diff is not None]
-    different = [diff for diff in diffs if diff.outcome is not Outcome.UNCHANGED]
+    different = [diff for diff in diffs if diff.fate is not Fate.LEAVE]
     yield from map(_difference, different[:ROWS])
     if more := different[ROWS:]:
         yield f"… and {len(more)} more would change."
@@ -241,7 +241,7 @@ def _difference(event: ObjectDiff) -> str:
     title = html.escape(visible(str(event.ref)))
     diff = "\n".join(unified(event))
     not_checked = f"\n\n{block(event.not_checked)}" if event.not_checked else ""
-    head = f"<details><summary><code>{title}</code> {event.outcome.forecast}</summary>"
+    head = f"<details><summary><code>{title}</code> {event.fate.forecast}</summary>"
     return f"{head}\n\n{block(diff, 'diff')}{not_checked}\n\n</details>"
 
 

@@ -21,6 +21,7 @@ from applyprune.model.events import (
     Outcome,
 )
 from applyprune.model.identity import Ref
+from applyprune.model.plan import Fate
 from applyprune.output.printers import OutputTarget
 from applyprune.planning.applyset import ApplySetIdentity
 
@@ -50,7 +51,7 @@ def _ref_of(event: Event) -> Ref | None:
     match event:
         case ObjectDone(outcome=outcome) if outcome in _OMITTED:
             return None
-        case ObjectDiff(outcome=Outcome.UNCHANGED):
+        case ObjectDiff(fate=Fate.LEAVE):
             return None
         case (
             ObjectDone(ref=ref) | ObjectDiff(ref=ref) | ObjectStatus(ref=ref) | Explanation(ref=ref)

@@ -96,7 +96,7 @@ class DiffPrinter(SummaryPrinter):
     def _diff(self, diff: ObjectDiff) -> None:
         where = f" -n {diff.ref.namespace}" if diff.ref.namespace else ""
         origin = f" {diff.origin}" if diff.origin else ""
-        head = f"{diff.ref.short}{where} ({diff.outcome.forecast}){origin}"
+        head = f"{diff.ref.short}{where} ({diff.fate.forecast}){origin}"
         self._out(styled(head, Colour.BOLD))
         for line in self._consequences.pop(diff.ref):
             self._out(line)

@@ -86,6 +86,19 @@ def to_pointer(path: Path) -> str:
     return "".join(parts)
 
 
+def to_server(path: Path) -> str:
+    """Return a path as the server prints it: ``.spec.containers[name="c"].image``."""
+    text = ""
+    for step in path:
+        if isinstance(step, str):
+            text += f".{step}"
+        elif isinstance(step, ListItem):
+            text += f"[{','.join(f'{name}={json.dumps(value)}' for name, value in step.keys)}]"
+        else:
+            text += f"[={json.dumps(step.value)}]"
+    return text
+
+
 def from_server(text: str, body: object) -> Path | None:
     """Return the path that ``.spec.containers[name="c"].image`` means in a body; None if missing.
 

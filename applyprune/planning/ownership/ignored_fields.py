@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from applyprune.errors import InputError, RunFailed
+from applyprune.errors import InputError, RunFailed, as_problem
 from applyprune.model.json_access import mapping
 from applyprune.model.plan import Desired, OnConflict
 from applyprune.planning.applyset import PART_OF, ApplySetIdentity
@@ -32,6 +32,7 @@ from applyprune.planning.ownership.managed_fields import own_apply_entry
 if TYPE_CHECKING:
     from applyprune.model.live import LiveObject
     from applyprune.model.manifest import Origin
+    from applyprune.model.problem import Problem
 
 CONFLICTS = "applyprune.dev/conflicts"
 IGNORED = "applyprune.dev/ignore-fields"
@@ -142,9 +143,9 @@ def kept(live: LiveObject, body: Mapping[str, Any], fields: Iterable[Path]) -> M
     return whole
 
 
-def stub(desired: Desired, live: LiveObject) -> Mapping[str, Any]:
-    """Return a body that identifies an object in its current state, without other fields."""
-    metadata = {"name": desired.ref.name, "uid": live.uid, "resourceVersion": live.resource_version}
+def stub(desired: Desired) -> Mapping[str, Any]:
+    """Return a body that only identifies an object."""
+    metadata = {"name": desired.ref.name}
     if desired.ref.namespace:
         metadata["namespace"] = desired.ref.namespace
     gvk = desired.resource.gvk
@@ -166,16 +167,20 @@ def split_fields(desired: Desired, live: LiveObject) -> tuple[tuple[str, Path], 
     return tuple(found)
 
 
-def refuse_split(desired: Desired, live: LiveObject) -> None:
-    """Raise RunFailed for a pointer into an atomic value; ``live`` was read in full."""
+def split_problem(desired: Desired, live: LiveObject) -> Problem | None:
+    """Return the problem of a pointer into an atomic value; ``live`` was read in full."""
     for pointer, whole in split_fields(desired, live):
         if value_at(live.body, whole) not in ({}, [], None, MISSING):
-            raise RunFailed(
-                f"{desired.ref} was not applied",
-                location=desired.origin,
-                reason=f"{pointer} in {IGNORED} is part of a value that can only be set as a whole",
-                hint=f"Ignore the whole value: {to_pointer(whole)}",
+            return as_problem(
+                RunFailed(
+                    f"{desired.ref} was not applied",
+                    location=desired.origin,
+                    reason=f"{pointer} in {IGNORED} is part of a value that can only be set as a "
+                    "whole",
+                    hint=f"Ignore the whole value: {to_pointer(whole)}",
+                )
             )
+    return None
 
 
 def _paths(desired: Desired) -> Sequence[Path]:

@@ -113,15 +113,17 @@ def hand_over_patch(live: LiveObject, *, old: str, new: str, label: str) -> Oper
     The server assigns the label to the request's own manager, because the request changes it;
     ``settle_patch`` then corrects the response of this patch.
     """
-    return _patch(live, {**live.labels, PART_OF: label}, _renamed(live.managed_fields, old, new))
+    return _patch(
+        live, {**live.labels, PART_OF: label}, renamed_managers(live.managed_fields, old, new)
+    )
 
 
-def settle_patch(after: LiveObject, before: LiveObject, *, old: str, new: str) -> Operations:
-    """Return the operations that make the new manager own all fields of the old manager.
+def settle_patch(after: LiveObject, managers: Managers) -> Operations:
+    """Return the operations that give a transferred object the entries that it must have.
 
-    ``before`` and ``after`` are the object before and after the transfer.
+    ``after`` is the object after the transfer, ``managers`` are those entries.
     """
-    return _patch(after, dict(after.labels), _renamed(before.managed_fields, old, new))
+    return _patch(after, dict(after.labels), managers)
 
 
 def mark_patch(live: LiveObject, api_version: str, applyset: ApplySetIdentity) -> Operations:
@@ -143,7 +145,8 @@ def mark_patch(live: LiveObject, api_version: str, applyset: ApplySetIdentity) -
     return _patch(live, {**live.labels, PART_OF: applyset.id}, managers)
 
 
-def _renamed(managers: Managers, old: str, new: str) -> Managers:
+def renamed_managers(managers: Managers, old: str, new: str) -> Managers:
+    """Return the entries of a transferred object: those of the old manager are the new one's."""
     # The transferred fields include those that the new manager already had.
     names = {old: new, yielded_manager(old): yielded_manager(new)}
     others = [entry for entry in managers if entry.get("manager") not in names.values()]

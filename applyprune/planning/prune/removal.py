@@ -19,6 +19,7 @@ from applyprune.planning.ownership.managed_fields import own_apply_entry
 from applyprune.planning.ownership.owner import Owner, foreign_owner, owner_of
 from applyprune.planning.prune.cascade import Cascades, cascade_of
 from applyprune.planning.prune.guards import check_guards, deletions_of, with_approval
+from applyprune.planning.requests import delete_request, orphan_request
 from applyprune.planning.snapshot import ClusterSnapshot
 
 ORPHANED = "as asked"
@@ -105,21 +106,23 @@ def _unless_wanted(step: RemoveStep, wanted: Collection[str], fate: Fate) -> Rem
     if step.live is None or step.live.uid not in wanted:
         return step
     reason = "it is in the set, served by another group"
-    return replace(step, fate=fate, reason=reason, problem=None)
+    return replace(step, fate=fate, reason=reason, problem=None, request=None)
 
 
 def _unless_hook(step: RemoveStep, left_out: Collection[Ref]) -> RemoveStep:
     """Keep an existing object that is a chart hook now: Helm would not delete it either."""
     if step.entry.ref not in left_out or step.fate is Fate.REMOVE_FROM_INVENTORY:
         return step
-    return replace(step, fate=Fate.LEAVE, reason="a chart hook, left out", problem=None)
+    return replace(
+        step, fate=Fate.LEAVE, reason="a chart hook, left out", problem=None, request=None
+    )
 
 
 def _with_cascade(step: RemoveStep, cascades: Cascades, options: Options) -> RemoveStep:
     if step.fate is not Fate.PRUNE:
         return step
     if problem := cascades.refusal(step.entry.ref, options):
-        return replace(step, fate=Fate.REFUSE, problem=problem)
+        return replace(step, fate=Fate.REFUSE, problem=problem, request=None)
     return replace(step, reason=cascades.described(step.entry.ref))
 
 
@@ -140,7 +143,7 @@ def remove_step(
         return _orphan(entry, resource, state, applyset)
     step = _of_live(entry, resource, state, snapshot, applyset, options)
     if step.fate is Fate.PRUNE and entry.ref.is_among(options.prune.orphan):
-        return replace(step, fate=Fate.ORPHAN, reason="--orphan")
+        return _orphaned(entry, resource, state, "--orphan", applyset)
     return step
 
 
@@ -155,7 +158,7 @@ def _orphan(
         if owner is Owner.OTHER:
             reason = "it belongs to another set"
         return RemoveStep(entry, resource, Fate.REMOVE_FROM_INVENTORY, live, reason)
-    return RemoveStep(entry, resource, Fate.ORPHAN, live, ORPHANED)
+    return _orphaned(entry, resource, live, ORPHANED, applyset)
 
 
 def _of_live(
@@ -200,7 +203,7 @@ def _of_live(
         )
         return RemoveStep(entry, resource, Fate.REFUSE, live, problem=as_problem(problem))
     if reason := _why_left(entry, live, snapshot, applyset, options):
-        return RemoveStep(entry, resource, Fate.ORPHAN, live, reason)
+        return _orphaned(entry, resource, live, reason, applyset)
     if own_apply_entry(live, applyset.manager) is None:
         # An edited inventory, and a label that anybody may set, prove nothing.
         problem = RunFailed(
@@ -210,7 +213,24 @@ def _of_live(
             f"applyprune inventory orphan {applyset.arguments} {entry.ref.short}",
         )
         return RemoveStep(entry, resource, Fate.REFUSE, live, problem=as_problem(problem))
-    return RemoveStep(entry, resource, Fate.PRUNE, live)
+    # What is being deleted already needs no request, only a wait.
+    request = (
+        None
+        if live.terminating or resource is None
+        else delete_request(resource, live, options.prune.propagation)
+    )
+    return RemoveStep(entry, resource, Fate.PRUNE, live, request=request)
+
+
+def _orphaned(
+    entry: InventoryEntry,
+    resource: Resource | None,
+    live: LiveObject,
+    reason: str,
+    applyset: ApplySetIdentity,
+) -> RemoveStep:
+    request = None if resource is None else orphan_request(resource, live, applyset)
+    return RemoveStep(entry, resource, Fate.ORPHAN, live, reason, request=request)
 
 
 def _why_left(

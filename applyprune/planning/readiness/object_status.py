@@ -14,7 +14,7 @@ from applyprune.model.live import Absent, LiveObject, State, Unknown
 from applyprune.model.problem import Problem
 from applyprune.planning.annotations import READY_WHEN, WAIT
 from applyprune.planning.applyset import ApplySetIdentity
-from applyprune.planning.drift import drifted_from_record, recorded_drift
+from applyprune.planning.diff.drift import drifted_from_record, recorded_drift
 from applyprune.planning.ownership.owner import Owner, other_set, owner_of
 from applyprune.planning.readiness.cel import Rule, compile_rule
 from applyprune.planning.readiness.kstatus import assess

@@ -12,7 +12,14 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from applyprune.errors import ApiError, ApplypruneError, InputError, Invalid, RunFailed
+from applyprune.errors import (
+    ApiError,
+    ApplypruneError,
+    Forbidden,
+    InputError,
+    Invalid,
+    RunFailed,
+)
 from applyprune.model.identity import GroupKind
 from applyprune.model.inventory import InventoryEntry, Ownership
 from applyprune.model.json_access import mapping
@@ -237,6 +244,20 @@ def _index(text: str, body: list[Any]) -> tuple[int, str] | None:
 def _short(reason: str) -> str:
     bare = clean_message(reason)
     return bare if len(bare) <= _LONGEST else f"{bare[:_LONGEST]}…"
+
+
+# The wording of apiserver's authorization filter, and of its admission plugin for webhooks.
+_NO_RIGHT = re.compile(r'User "[^"]*" cannot (?P<verb>\w+) resource')
+_SIDE_EFFECTS = "does not support dry run"
+
+
+def cannot_be_dry_run(error: ApplypruneError) -> str:
+    """Return why a dry run says nothing about the real request; empty if it does say something."""
+    if isinstance(error, Forbidden) and (found := _NO_RIGHT.search(error.message)):
+        return f"not checked: this account may not {found['verb']} it"
+    if _SIDE_EFFECTS in error.message:
+        return "not checked: an admission webhook does not support dry runs"
+    return ""
 
 
 RECREATE = "applyprune.dev/recreate"

@@ -416,8 +416,10 @@ def test_shared_label_across_environments(stage: Stage, api: Api) -> None:
     other = Stage(stage.kubeconfig, "default", name=stage.name)
     assert other.target.id != stage.target.id
     stage.run(config_map("a"))
-    other.run(config_map("a", namespace=stage.namespace), config_map("b"), adopt=Adopt.UNOWNED)
-    assert other.listed() == {"configmap/b"}
+    theirs = config_map("a", namespace=stage.namespace)
+    assert other.run(theirs, config_map("b"), adopt=Adopt.UNOWNED).exit_code == 3
+    assert other.listed() == set()
+    other.run(config_map("b"))
     other.run(mode=Mode.DELETE)
     assert api.exists(_path(stage, "a"))
 

@@ -57,15 +57,15 @@ def test_adopted_object_survives_the_delete_of_the_set(
 
 
 def test_adopt_none_refuses_and_prunes_nothing(stage: Stage, api: Api, kubectl: Kubectl) -> None:
-    """The rest of the input is applied."""
+    """The rest of the input is not applied either."""
     stage.run(config_map("go"))
     _create(kubectl, stage, "old")
     story = stage.run(config_map("old"), config_map("a"), adopt=Adopt.NONE)
     assert story.outcomes == {
         "configmap/old": Outcome.FAILED,
-        "configmap/a": Outcome.CREATED,
         "configmap/go": Outcome.NOT_PRUNED,
     }
+    assert not api.exists(_path(stage, "a"))
     assert "--adopt=unowned" in story.problem("configmap/old")
     assert story.exit_code == 3
     assert api.get(_path(stage, "old"))["data"] == {"mine": "1"}
@@ -138,10 +138,8 @@ def test_object_with_a_copied_label_is_never_touched(
     ]
 
 
-def test_conflict_fails_its_object_alone_and_is_explained(
-    stage: Stage, api: Api, kubectl: Kubectl
-) -> None:
-    """Exit code 4; the others are applied; nothing is pruned."""
+def test_conflict_fails_the_run_and_is_explained(stage: Stage, api: Api, kubectl: Kubectl) -> None:
+    """Exit code 4; the others are not applied either; nothing is pruned."""
     stage.run(config_map("a"), config_map("go"))
     kubectl(
         "patch", "configmap/a", "-n", stage.namespace, "--type=merge", "-p",
@@ -150,9 +148,9 @@ def test_conflict_fails_its_object_alone_and_is_explained(
     story = stage.run(config_map("a", "ours"), config_map("b"))
     assert story.outcomes == {
         "configmap/a": Outcome.FAILED,
-        "configmap/b": Outcome.CREATED,
         "configmap/go": Outcome.NOT_PRUNED,
     }
+    assert not api.exists(_path(stage, "b"))
     assert story.exit_code == 4
     assert f'.data.key: ours "ours", theirs "theirs", owned by {ALICE} (Update, ' in story.problem(
         "configmap/a"

@@ -333,7 +333,6 @@ def test_old_set_ignores_moved_objects(stage: Stage, shop: Stage, api: Api) -> N
     assert _everything(api, stage) == before
     story = stage.run(config_map("a"), config_map("b", "other"))
     assert story.outcomes == {
-        "configmap/a": Outcome.UNCHANGED,
         "configmap/b": Outcome.FAILED,
         "service/web": Outcome.NOT_PRUNED,
     }

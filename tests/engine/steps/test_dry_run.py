@@ -15,11 +15,14 @@ import pytest
 from applyprune.cluster.objects import live_object
 from applyprune.model.events import ObjectDiff, Outcome
 from applyprune.model.options import Adopt, DryRun
+from applyprune.model.plan import Fate
 from applyprune.model.resources import CONFIG_MAPS
-from applyprune.planning.drift import drifted_from_record, recorded_drift
+from applyprune.planning.applyset import PART_OF
+from applyprune.planning.diff.drift import drifted_from_record, recorded_drift
 from tests.support.actors import ALICE
 from tests.support.objects import config_map, crd, custom_resource, manifest
 from tests.support.stage import Stage, Story
+from tests.support.workloads import workload
 
 if TYPE_CHECKING:
     from applyprune.localplane import Plane
@@ -66,11 +69,11 @@ def test_diff_compares_exactly_what_would_change(stage: Stage, audit: AuditTrail
     audit.restart()
     story = compare(stage, config_map("e"), config_map("b", "new"), config_map("a"))
     found = compared(story)
-    assert [(one.ref.name, one.outcome) for one in found.values()] == [
-        ("b", Outcome.CONFIGURED),
-        ("e", Outcome.CREATED),
-        ("c", Outcome.PRUNED),
-        ("d", Outcome.PRUNED),
+    assert [(one.ref.name, one.fate) for one in found.values()] == [
+        ("b", Fate.CHANGE),
+        ("e", Fate.CREATE),
+        ("c", Fate.PRUNE),
+        ("d", Fate.PRUNE),
     ]
     before, after = found["configmap/b"].before, found["configmap/b"].after
     assert before is not None
@@ -189,8 +192,27 @@ def test_diff_does_not_wait_for_terminating_objects(stage: Stage, api: Api) -> N
     assert api("PATCH", path, body, content_type="application/json-patch+json")[0] == 200
 
 
+def test_adoption_of_the_same_manifest_changes_only_the_label(
+    stage: Stage, kubectl: Kubectl
+) -> None:
+    """kubectl owns the server's defaults too: they are not removed, but set again."""
+    wanted = workload("Deployment")
+    mine = copy.deepcopy(wanted)
+    mine["metadata"]["namespace"] = stage.namespace
+    kubectl("apply", "-f", "-", stdin=json.dumps(mine))
+    (found,) = compared(compare(stage, wanted)).values()
+    assert found.before is not None
+    assert found.after is not None
+    labels = found.after["metadata"].pop("labels")
+    before = dict(found.before["metadata"])
+    before.pop("labels", None)
+    assert set(labels) == {PART_OF}
+    assert {**found.after} == {**found.before, "metadata": before}
+    assert not found.not_checked
+
+
 def test_diff_shows_what_an_adoption_removes(stage: Stage, kubectl: Kubectl) -> None:
-    """A field that kubectl set and the manifest lacks: no dry run of the server can show it."""
+    """A field that kubectl set and the manifest lacks: the server itself shows the result."""
     one = config_map("a", namespace=stage.namespace)
     one["data"] = {"key": "v", "gone": "x", "changed": "old"}
     kubectl("apply", "-f", "-", stdin=json.dumps(one))
@@ -198,7 +220,7 @@ def test_diff_shows_what_an_adoption_removes(stage: Stage, kubectl: Kubectl) -> 
     wanted = {**config_map("a"), "data": {"key": "v", "changed": "new"}}
     (found,) = compared(compare(stage, wanted)).values()
     assert found.after is not None
-    assert "must be transferred first" in found.not_checked
+    assert not found.not_checked
     stage.run(wanted)
     live = stage.run(wanted, reapply_all=True, dry_run=DryRun.SERVER, diff=True)
     assert live.outcomes == {"configmap/a": "unchanged"}
@@ -226,7 +248,7 @@ def test_diff_compares_recreated_objects(stage: Stage) -> None:
     (found,) = compared(
         compare(stage, {**config_map("a", "new"), "immutable": True}, recreate=True)
     ).values()
-    assert found.outcome is Outcome.RECREATED
+    assert found.fate is Fate.RECREATE
     assert found.after is not None
     assert (found.after["metadata"]["name"], found.after["data"]) == ("a", {"key": "new"})
 
@@ -342,7 +364,7 @@ def test_diff_checks_a_changing_kind_by_its_new_schema(kinds: Stage) -> None:
     assert (found.before or {})["spec"] == {"size": 2}
     assert (found.after or {})["spec"] == {"size": 3, "note": "x"}
     assert "new schema" in found.not_checked
-    assert compared(story)["changing.x.example.com/b"].outcome is Outcome.CREATED
+    assert compared(story)["changing.x.example.com/b"].fate is Fate.CREATE
 
 
 def test_diff_origin_is_the_manifests(stage: Stage) -> None:

@@ -29,6 +29,7 @@ from applyprune.model.identity import Ref
 from applyprune.model.inventory import Ownership
 from applyprune.model.manifest import Origin
 from applyprune.model.options import DryRun, Mode
+from applyprune.model.plan import Fate
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.output.formats.github import GitHubPrinter
 from applyprune.output.formats.markdown import block, code
@@ -231,7 +232,7 @@ def test_unwritable_summary_is_reported(tmp_path: Path) -> None:
 def _changes(count: int, size: int) -> Sequence[Event]:
     # Of the size asked for, each of them, and different.
     return [
-        ObjectDiff(Ref("", "ConfigMap", "a", f"n{one}"), Outcome.CONFIGURED, {}, {"k": "x" * size})
+        ObjectDiff(Ref("", "ConfigMap", "a", f"n{one}"), Fate.CHANGE, {}, {"k": "x" * size})
         for one in range(count)
     ]
 
@@ -349,7 +350,7 @@ def test_names_are_printed() -> None:
             ObjectDone(replace(ref, name=str(one)), one)
             for one in (Outcome.FAILED, Outcome.SKIPPED, Outcome.NOT_PRUNED, Outcome.PRUNED)
         ),
-        ObjectDiff(replace(ref, name="same"), Outcome.UNCHANGED, {}, {}),
+        ObjectDiff(replace(ref, name="same"), Fate.LEAVE, {}, {}),
     )
     assert printed("name", events) == "deployment.apps/web\ndeployment.apps/pruned\n"
 

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from applyprune.model.events import ObjectDiff, Outcome
+from applyprune.model.events import ObjectDiff
 from applyprune.model.identity import Ref
+from applyprune.model.plan import Fate
 from applyprune.output.formats.json import changes, json_patch
 
 BODIES = st.dictionaries(
@@ -28,7 +29,7 @@ BODIES = st.dictionaries(
 
 def compared(before: Any, after: Any) -> ObjectDiff:
     """Return the comparison of two states."""
-    return ObjectDiff(Ref("", "ConfigMap", "shop", "a"), Outcome.CONFIGURED, before, after)
+    return ObjectDiff(Ref("", "ConfigMap", "shop", "a"), Fate.CHANGE, before, after)
 
 
 @settings(deadline=None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from applyprune.model.events import Finished, ObjectDiff, ObjectDone, Outcome, Planned, Started
 from applyprune.model.identity import Ref
 from applyprune.model.options import DryRun, Mode
-from applyprune.model.plan import Consequence, ConsequenceKind, Plan
+from applyprune.model.plan import Consequence, ConsequenceKind, Fate, Plan
 from applyprune.output.printers import OutputTarget, printer
 from applyprune.output.terminal.style import rendered
 
@@ -32,7 +32,7 @@ def _printed(form: str, dry_run: DryRun = DryRun.SERVER) -> list[str]:
     for event in (
         Started("r", Mode.APPLY, "web", "home", dry_run),
         Planned(PLAN),
-        ObjectDiff(WEB, Outcome.CONFIGURED, {"a": 1}, {"a": 2}),
+        ObjectDiff(WEB, Fate.CHANGE, {"a": 1}, {"a": 2}),
         ObjectDone(WEB, Outcome.CONFIGURED),
         ObjectDone(SERVICE, Outcome.UNCHANGED),
         Finished({Outcome.CONFIGURED: 1, Outcome.UNCHANGED: 1}, 0, 0.1),

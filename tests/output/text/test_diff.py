@@ -16,6 +16,7 @@ from applyprune.model.events import (
 from applyprune.model.identity import Ref
 from applyprune.model.manifest import Origin
 from applyprune.model.options import DryRun, Mode
+from applyprune.model.plan import Fate
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.output.printers import OutputTarget, printer
 from applyprune.output.terminal.style import rendered
@@ -48,7 +49,7 @@ def body(**spec: Any) -> dict[str, Any]:
 DRIFT = Drift("/spec/replicas", "2", "5", "kubectl", "Update of scale", "2026-01-01T00:00:00Z")
 CHANGED = ObjectDiff(
     WEB,
-    Outcome.CONFIGURED,
+    Fate.CHANGE,
     body(replicas=5, a=1, b=2, c=3),
     body(replicas=2, a=1, b=2, c=3),
     Origin("web.yaml", 1, 12),
@@ -56,8 +57,8 @@ CHANGED = ObjectDiff(
     drifted=True,
     drift=(DRIFT,),
 )
-GONE = ObjectDiff(ROLE, Outcome.PRUNED, {"kind": "Namespace"}, None)
-COME = ObjectDiff(ROLE, Outcome.CREATED, None, {"kind": "Namespace"}, drifted=True)
+GONE = ObjectDiff(ROLE, Fate.PRUNE, {"kind": "Namespace"}, None)
+COME = ObjectDiff(ROLE, Fate.CREATE, None, {"kind": "Namespace"}, drifted=True)
 
 
 def test_change_is_a_header_and_a_unified_diff() -> None:

@@ -17,6 +17,7 @@ from applyprune.planning.ownership.managed_fields import (
     migrate_patch,
     orphan_patch,
     release_patch,
+    renamed_managers,
     set_manager,
     settle_patch,
 )
@@ -47,7 +48,9 @@ def patched(before: LiveObject, operations: Operations) -> Metadata:
 
 def settled(before: LiveObject) -> Operations:
     """Return the second patch of a hand-over, on what the server makes of the first."""
-    return settle_patch(_handed_over(before), before, old=OURS, new=SHOP.manager)
+    return settle_patch(
+        _handed_over(before), renamed_managers(before.managed_fields, OURS, SHOP.manager)
+    )
 
 
 def _handed_over(before: LiveObject) -> LiveObject:

@@ -157,9 +157,9 @@ EVENTS: tuple[Event, ...] = (
         Mismatch(MismatchType.UNLABELLED, Repair.MARK, "no label", _CONFIG, _ENTRY, live(_CONFIG))
     ),
     MismatchFound(Mismatch(MismatchType.STRAY_SHARD, Repair.NONE, "applyprune-web.feed")),
-    ObjectDiff(_CONFIG, Outcome.CREATED, None, {"data": {"k": "```\n</details>\x1b[2J"}}, _PLACE),
-    ObjectDiff(_OLD, Outcome.PRUNED, {"spec": {"a": 1, "b": [1, None]}}, None, None, "no webhook"),
-    ObjectDiff(_SECRET, Outcome.UNCHANGED, {}, {}),
+    ObjectDiff(_CONFIG, Fate.CREATE, None, {"data": {"k": "```\n</details>\x1b[2J"}}, _PLACE),
+    ObjectDiff(_OLD, Fate.PRUNE, {"spec": {"a": 1, "b": [1, None]}}, None, None, "no webhook"),
+    ObjectDiff(_SECRET, Fate.LEAVE, {}, {}),
     ObjectStatus(
         _DEPLOYMENT,
         Readiness(Status.IN_PROGRESS, "1 of 3"),

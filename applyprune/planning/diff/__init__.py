@@ -1,0 +1,1 @@
+"""Compare two states of an object: what changes, and what has drifted."""

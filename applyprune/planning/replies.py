@@ -1,0 +1,155 @@
+"""Decide what the server's reply to a request of the plan means.
+
+A 200 is not yet success: the reply may be about another object, or about one that is being deleted
+(design.md, safety rule 9). A refused guard means that the object has changed since the plan.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from applyprune.errors import ApplypruneError, Invalid, RunFailed
+from applyprune.model.events import Outcome
+from applyprune.planning.ownership.owner import Owner, fingerprint_of, owner_of, values_match
+from applyprune.planning.schema.server_errors import explained, is_worth_a_trial, why_not
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from applyprune.model.identity import GroupKind
+    from applyprune.model.inventory import InventoryEntry
+    from applyprune.model.live import LiveObject
+    from applyprune.model.options import Options
+    from applyprune.model.plan import ApplyStep, Desired
+    from applyprune.planning.applyset import ApplySetIdentity
+
+
+@dataclass(frozen=True, slots=True)
+class Confirmation:
+    """A confirmed apply: the entry for the inventory, and the result."""
+
+    entry: InventoryEntry
+    outcome: Outcome
+
+
+def created_by_others(desired: Desired) -> RunFailed:
+    """Return the error for an object that somebody else has created during this run."""
+    return RunFailed(
+        f"{desired.ref} was created by somebody else during this run",
+        location=desired.origin,
+        hint="Run again.",
+    )
+
+
+def confirmed(
+    step: ApplyStep,
+    after: LiveObject,
+    applyset: ApplySetIdentity,
+    schemas: Mapping[GroupKind, int | None],
+    *,
+    created: bool,
+) -> Confirmation:
+    """Return what the reply to an apply confirms; ``after`` is the object in it.
+
+    ``step.live`` is the object before the last request. ``schemas`` has the generation of each
+    custom kind's CRD. Raises RunFailed if the reply is about another object, or about one that is
+    being deleted.
+    """
+    desired = step.desired
+    if step.live is not None and after.uid != step.live.uid:
+        raise RunFailed(
+            f"{desired.ref} was deleted and re-created by somebody else during this run",
+            location=desired.origin,
+            hint="Run again.",
+        )
+    if after.terminating:
+        raise RunFailed(
+            f"{desired.ref} is being deleted",
+            location=desired.origin,
+            reason="the apply succeeded, but the object will be removed",
+            hint="Run again when it is gone.",
+        )
+    schema = schemas.get(desired.ref.group_kind)
+    fingerprint = fingerprint_of(after, applyset.manager, schema)
+    if desired.ref.group_kind in schemas and schema is None:
+        fingerprint = None
+    entry = replace(
+        step.entry, uid=after.uid, digest=desired.digest, fingerprint=fingerprint, deleting=False
+    )
+    if created:
+        return Confirmation(entry, Outcome.CREATED)
+    moved = step.live is None or step.takes_over or _moved(desired, step.live, after, applyset)
+    return Confirmation(entry, Outcome.CONFIGURED if moved else Outcome.UNCHANGED)
+
+
+def _moved(
+    desired: Desired, before: LiveObject, after: LiveObject, applyset: ApplySetIdentity
+) -> bool:
+    """Return whether our apply changed the object, rather than somebody else its status."""
+    if before.resource_version == after.resource_version:
+        return False
+    if before.generation is None or before.generation != after.generation:
+        return True
+    then = fingerprint_of(before, applyset.manager, None)
+    now = fingerprint_of(after, applyset.manager, None)
+    return (
+        then is None
+        or now is None
+        or (then.managed_fields, then.time) != (now.managed_fields, now.time)
+        # Somebody may write as our field manager, within the same second of the entry's time.
+        or not values_match(desired, before)
+    )
+
+
+def refused_guard(
+    step: ApplyStep,
+    live: LiveObject | None,
+    error: ApplypruneError,
+    applyset: ApplySetIdentity,
+) -> bool:
+    """Return whether a refused apply has in truth created the object, and only its reply was lost.
+
+    ``live`` is the object as it is now; None if it does not exist. Return False if its guards still
+    hold: then the server refuses the manifest itself. Otherwise raise RunFailed with what has
+    happened to the object, or ``error`` if nothing explains it.
+    """
+    desired, request = step.desired, step.request
+    if live is None:
+        if step.live is None:
+            raise error
+        raise RunFailed(
+            f"{desired.ref} was deleted by somebody else during this run",
+            location=desired.origin,
+            hint="Run again to re-create it.",
+        ) from error
+    if step.live is None and owner_of(live, step.entry, applyset) is Owner.RECORDED:
+        return True
+    if step.live is None or live.uid != step.live.uid:
+        raise created_by_others(desired) from error
+    judged = request.precondition.resource_version if request is not None else ""
+    if judged not in {"", live.resource_version}:
+        raise RunFailed(
+            f"{desired.ref} changed during this run, after force was decided",
+            location=desired.origin,
+            hint="Run again.",
+        ) from error
+    return False
+
+
+def is_recreation_worth_a_trial(error: ApplypruneError) -> bool:
+    """Return whether a refused apply may be about a field that cannot be changed in place."""
+    return isinstance(error, Invalid) and is_worth_a_trial(error)
+
+
+def refused_recreation(
+    step: ApplyStep,
+    live: LiveObject,
+    error: Invalid,
+    applyset: ApplySetIdentity,
+    options: Options,
+) -> RunFailed | None:
+    """Return why an object may not be recreated, with the fields; None if it may."""
+    if reason := why_not(step.desired, step.entry, live, applyset, options):
+        return explained(step.desired, error, reason)
+    return None

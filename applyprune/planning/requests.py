@@ -1,0 +1,237 @@
+"""Make the requests of a plan: the only module that decides what is sent for an object.
+
+Some applies need other requests first: fields must change hands before the manifest is sent. Each
+of these requests changes the object's state. So a request names only the first of them, and the
+same function makes the next request from the reply.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from applyprune.model.options import Propagation
+from applyprune.model.request import (
+    CREATE_ONLY,
+    ApplyRequest,
+    DeleteRequest,
+    PatchRequest,
+    Precondition,
+)
+from applyprune.planning.applyset import PART_OF, WANTED, ApplySetIdentity
+from applyprune.planning.diff.states import renamed
+from applyprune.planning.fields.normalize import sent
+from applyprune.planning.ownership.conflicts import forces
+from applyprune.planning.ownership.ignored_fields import kept, split_fields, stub, yields
+from applyprune.planning.ownership.managed_fields import (
+    hand_over_patch,
+    leave_patch,
+    mark_patch,
+    migrate_patch,
+    orphan_patch,
+    release_patch,
+    renamed_managers,
+    set_manager,
+    settle_patch,
+)
+
+if TYPE_CHECKING:
+    from applyprune.model.identity import Ref
+    from applyprune.model.live import LiveObject
+    from applyprune.model.options import Options
+    from applyprune.model.plan import ApplyStep, Desired
+    from applyprune.model.resources import Resource
+
+
+def apply_request(
+    desired: Desired,
+    live: LiveObject | None,
+    applyset: ApplySetIdentity,
+    options: Options,
+    *,
+    migrate: frozenset[str] = frozenset(),
+    fence: bool = False,
+) -> ApplyRequest:
+    """Return the request that applies a manifest to an object in the state ``live``.
+
+    ``migrate`` are the field managers whose fields become ours first. ``fence`` says that a delete
+    of an interrupted run may still be on its way. If ``before`` of the request is set, send that
+    first, and call this again with the state in its reply. ``live`` must be read in full if
+    ``needs_body`` says so.
+    """
+    force = forces(desired, live, options, applyset)
+    if live is None:
+        return ApplyRequest(
+            desired.resource, desired.ref, desired.body, applyset.manager, force, CREATE_ONLY
+        )
+    uid = live.uid  # guard: apply-uid
+    version = live.resource_version if force else ""  # guard: forced-apply-version
+    guard = Precondition(uid, version)
+    before = _before(desired, live, applyset, migrate)
+    if before is None and fence:
+        before = _fencing(desired, live, applyset, guard, force=force)
+    return ApplyRequest(
+        desired.resource,
+        desired.ref,
+        sent(desired),
+        applyset.manager,
+        force,
+        guard,
+        before,
+    )
+
+
+def again(
+    step: ApplyStep, live: LiveObject | None, applyset: ApplySetIdentity, options: Options
+) -> ApplyStep:
+    """Return a step with the request for an object whose state has changed since the plan."""
+    request = apply_request(
+        step.desired, live, applyset, options, migrate=step.migrate, fence=step.fence
+    )
+    return replace(step, live=live, request=request)
+
+
+def takes_over(
+    live: LiveObject | None, applyset: ApplySetIdentity, migrate: frozenset[str]
+) -> bool:
+    """Return whether fields or the label of others become ours before the apply."""
+    return live is not None and (bool(migrate) or _has_other_label(live, applyset))
+
+
+def needs_body(desired: Desired, live: LiveObject, applyset: ApplySetIdentity) -> bool:
+    """Return whether the request for an object can only be made from its values."""
+    return bool(split_fields(desired, live) or yields(desired, live, applyset).fields)
+
+
+def _has_other_label(live: LiveObject, applyset: ApplySetIdentity) -> bool:
+    return live.labels.get(PART_OF, applyset.id) != applyset.id
+
+
+def _before(
+    desired: Desired,
+    live: LiveObject,
+    applyset: ApplySetIdentity,
+    migrate: frozenset[str],
+) -> PatchRequest | ApplyRequest | None:
+    """Return the first request that gives fields another owner; None if none has to."""
+    resource, ref = desired.resource, desired.ref
+    if _has_other_label(live, applyset):
+        if old := set_manager(live):
+            return transfer_request(resource, live, old=old, applyset=applyset)
+        return PatchRequest(resource, ref, release_patch(live))
+    if any(
+        entry.get("manager") in migrate and not entry.get("subresource")
+        for entry in live.managed_fields
+    ):
+        version = resource.gvk.api_version
+        return PatchRequest(resource, ref, migrate_patch(live, migrate, applyset.manager, version))
+    todo = yields(desired, live, applyset)
+    if todo.release:
+        return PatchRequest(resource, ref, leave_patch(live, applyset.yielded))
+    if todo.fields:  # guard: second-owner
+        # The guards belong to the state that has these values.
+        return ApplyRequest(
+            resource,
+            ref,
+            kept(live, stub(desired), todo.fields),
+            applyset.yielded,
+            precondition=Precondition(live.uid, live.resource_version),
+        )
+    return None
+
+
+def _fencing(
+    desired: Desired,
+    live: LiveObject,
+    applyset: ApplySetIdentity,
+    guard: Precondition,
+    *,
+    force: bool,
+) -> ApplyRequest | None:
+    """Return the request that makes a delete fail which an interrupted run may have sent.
+
+    A new resourceVersion makes that delete's precondition fail. A repeated apply alone would not
+    change it. The apply that follows removes the annotation, which changes it once more.
+    """
+    if WANTED in live.annotations:
+        return None
+    body = sent(desired)
+    metadata = body["metadata"]
+    annotations = {**(metadata.get("annotations") or {}), WANTED: live.resource_version}
+    return ApplyRequest(
+        desired.resource,
+        desired.ref,
+        {**body, "metadata": {**metadata, "annotations": annotations}},
+        applyset.manager,
+        force,
+        guard,
+    )
+
+
+def transfer_request(
+    resource: Resource, live: LiveObject, *, old: str, applyset: ApplySetIdentity
+) -> PatchRequest:
+    """Return the request that gives an object of the field manager ``old`` to another set."""
+    return PatchRequest(
+        resource,
+        live.ref,
+        hand_over_patch(live, old=old, new=applyset.manager, label=applyset.id),
+        managers_after=renamed_managers(live.managed_fields, old, applyset.manager),
+    )
+
+
+def settle_request(request: PatchRequest, after: LiveObject) -> PatchRequest | None:
+    """Return the patch that follows another one, by the state in its reply; None if none does."""
+    if request.managers_after is None:
+        return None
+    return PatchRequest(request.resource, request.ref, settle_patch(after, request.managers_after))
+
+
+def mark_request(resource: Resource, live: LiveObject, applyset: ApplySetIdentity) -> PatchRequest:
+    """Return the request that gives an object the set's label and field manager."""
+    patch = mark_patch(live, resource.gvk.api_version, applyset)
+    return PatchRequest(resource, live.ref, patch)
+
+
+def orphan_request(
+    resource: Resource, live: LiveObject, applyset: ApplySetIdentity
+) -> PatchRequest:
+    """Return the request that removes the set's label and field manager from an object."""
+    return PatchRequest(resource, live.ref, orphan_patch(live, applyset.manager))
+
+
+def delete_request(
+    resource: Resource, live: LiveObject, propagation: Propagation = Propagation.BACKGROUND
+) -> DeleteRequest:
+    """Return the request that deletes exactly this object, in the state that was judged."""
+    judged = Precondition(live.uid, live.resource_version)
+    return DeleteRequest(resource, live.ref, judged, propagation)
+
+
+def dry_run_request(step: ApplyStep, applyset: ApplySetIdentity) -> ApplyRequest:
+    """Return the request whose dry run shows the result of a step; its ``request`` is set.
+
+    A dry run cannot move fields to another owner first. So it sends the fields that the step leaves
+    to others with their live values.
+    """
+    request, live = step.request, step.live
+    if request is None:
+        raise ValueError(f"nothing is sent for {step.desired.ref}")
+    if live is not None and (fields := yields(step.desired, live, applyset).fields):
+        request = replace(request, body=kept(live, request.body, fields))
+    return replace(request, before=None)
+
+
+def forced(request: ApplyRequest) -> ApplyRequest:
+    """Return a request for a dry run in which the fields that change hands cause no conflict."""
+    return replace(request, force=True)
+
+
+def trial_request(
+    desired: Desired, applyset: ApplySetIdentity, *, name: str, namespace: str
+) -> ApplyRequest:
+    """Return the request that creates an object under another name; only for a dry run."""
+    ref: Ref = replace(desired.ref, name=name, namespace=namespace)
+    body: Mapping[str, Any] = renamed(desired.body, name=name, namespace=namespace)
+    return ApplyRequest(desired.resource, ref, body, applyset.manager, precondition=CREATE_ONLY)

@@ -1,0 +1,106 @@
+"""A plan is checked as a whole: with any fault, nothing is written, and all faults are reported."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from applyprune.model.events import Outcome
+from applyprune.model.options import Adopt
+from tests.support.actors import ALICE
+from tests.support.api import writes
+from tests.support.objects import config_map
+from tests.support.workloads import workload
+
+if TYPE_CHECKING:
+    from tests.support.api import Api, AuditTrail
+    from tests.support.plane import Kubectl
+    from tests.support.stage import Stage
+
+
+def _set_field(api: Api, stage: Stage, name: str, manager: str, value: str) -> None:
+    path = f"/api/v1/namespaces/{stage.namespace}/configmaps/{name}?fieldManager={manager}"
+    patch = {"data": {"key": value}}
+    assert api("PATCH", path, patch, content_type="application/merge-patch+json")[0] == 200
+
+
+@pytest.mark.parametrize("check", [False, True])
+def test_conflict_of_one_object_stops_the_whole_apply(
+    stage: Stage, api: Api, audit: AuditTrail, *, check: bool
+) -> None:
+    """Whether the server has checked the plan, or the state that was read shows the conflict."""
+    stage.run(config_map("a"), config_map("b"))
+    _set_field(api, stage, "a", ALICE, "hers")
+    audit.restart()
+    story = stage.run(config_map("a", "mine"), config_map("b", "new"), config_map("c"), check=check)
+    assert story.exit_code == 4
+    assert story.outcomes == {"configmap/a": Outcome.FAILED}
+    assert ALICE in story.problem("configmap/a")
+    assert writes(audit) == []
+
+
+def test_faults_of_all_objects_are_reported_together(
+    stage: Stage, api: Api, audit: AuditTrail
+) -> None:
+    """Each with its place; the objects without a fault are not applied either."""
+    replace(stage, name="other").run(config_map("theirs"))
+    stage.run(config_map("a"))
+    _set_field(api, stage, "a", ALICE, "hers")
+    audit.restart()
+    story = stage.run(config_map("new"), config_map("theirs"), config_map("a", "mine"))
+    assert story.outcomes == {
+        "configmap/theirs": Outcome.FAILED,
+        "configmap/a": Outcome.FAILED,
+    }
+    assert "belongs to another set" in story.problem("configmap/theirs")
+    assert "set.yaml:2" in story.problem("configmap/theirs")
+    assert "set.yaml:3" in story.problem("configmap/a")
+    assert story.exit_code == 3
+    assert writes(audit) == []
+
+
+def test_server_check_finds_what_only_the_server_knows(stage: Stage, audit: AuditTrail) -> None:
+    """A value that the server's validation refuses; without the check the rest is applied."""
+    wrong = workload("Deployment", "web", spec={"replicas": -1})
+    story = stage.run(config_map("a"), wrong, check=True)
+    assert story.outcomes == {"deployment.apps/web": Outcome.FAILED}
+    assert writes(audit) == []
+    assert stage.listed() == set()
+    story = stage.run(config_map("a"), wrong)
+    assert story.outcomes["configmap/a"] is Outcome.CREATED
+
+
+def test_checked_apply_changes_what_its_plan_says(stage: Stage, kubectl: Kubectl) -> None:
+    """Fates and outcomes agree: created, adopted, changed, recreated, unchanged."""
+    fixed = {**config_map("fixed"), "immutable": True}
+    stage.run(config_map("same"), config_map("changed"), fixed)
+    one: dict[str, Any] = config_map("theirs", namespace=stage.namespace)
+    kubectl("apply", "-f", "-", stdin=json.dumps(one))
+    story = stage.run(
+        config_map("same"),
+        config_map("changed", "new"),
+        {**config_map("fixed", "new"), "immutable": True},
+        config_map("theirs"),
+        config_map("new"),
+        check=True,
+        recreate=True,
+        adopt=Adopt.UNOWNED,
+    )
+    fates = {step.desired.ref.name: str(step.fate) for step in story.plan.applies}
+    assert fates == {
+        "same": "leave",
+        "changed": "change",
+        "fixed": "recreate",
+        "theirs": "adopt",
+        "new": "create",
+    }
+    assert {ref.partition("/")[2]: str(outcome) for ref, outcome in story.outcomes.items()} == {
+        "same": "unchanged",
+        "changed": "configured",
+        "fixed": "recreated",
+        "theirs": "configured",
+        "new": "created",
+    }

@@ -1,0 +1,196 @@
+"""What a plan says is what the apply after it does: the same fates, and the same fields."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from applyprune.model.events import ObjectDiff, Outcome
+from applyprune.model.options import DryRun
+from applyprune.model.plan import Fate
+from applyprune.planning.diff.states import substance
+from applyprune.planning.forecast import of_apply, of_removal
+from tests.support.actors import ALICE
+from tests.support.objects import config_map
+from tests.support.options import options_of
+from tests.support.stage import Stage
+from tests.support.workloads import workload
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tests.support.api import Api
+    from tests.support.live import Body
+
+_NUMBERS = itertools.count()
+_PATHS = {
+    "ConfigMap": "/api/v1/namespaces/{}/configmaps",
+    "Secret": "/api/v1/namespaces/{}/secrets",
+    "Service": "/api/v1/namespaces/{}/services",
+    "Deployment": "/apis/apps/v1/namespaces/{}/deployments",
+    "Role": "/apis/rbac.authorization.k8s.io/v1/namespaces/{}/roles",
+}
+_ALWAYS = {"applyprune.dev/recreate": "allowed"}
+
+
+def _service(port: int, kind: str) -> Body:
+    spec: Body = {"selector": {"app": "web"}, "ports": [{"name": "http", "port": port}]}
+    if kind == "headless":
+        spec["clusterIP"] = "None"
+    metadata = {"name": "svc", "annotations": _ALWAYS}
+    return {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec}
+
+
+def _deployment(image: str, replicas: int | None, cpu: str, selector: str) -> Body:
+    container: Body = {"name": "main", "image": image}
+    if cpu:
+        container["resources"] = {"requests": {"cpu": cpu}}
+    body = workload("Deployment", "web", spec={} if replicas is None else {"replicas": replicas})
+    body["spec"]["selector"]["matchLabels"]["app"] = selector
+    body["spec"]["template"]["metadata"]["labels"]["app"] = selector
+    body["spec"]["template"]["spec"]["containers"] = [container]
+    body["metadata"]["annotations"] = _ALWAYS
+    return body
+
+
+def _secret(values: Mapping[str, str]) -> Body:
+    return {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "stringData": values}
+
+
+def _role(verbs: list[str]) -> Body:
+    rules = [{"apiGroups": [""], "resources": ["pods"], "verbs": verbs}]
+    api = "rbac.authorization.k8s.io/v1"
+    return {"apiVersion": api, "kind": "Role", "metadata": {"name": "r"}, "rules": rules}
+
+
+def _fixed(value: str) -> Body:
+    one = config_map("fixed", value)
+    one["metadata"]["annotations"] = _ALWAYS
+    return {**one, "immutable": True}
+
+
+VALUES = st.sampled_from(["one", "two", ""])
+OBJECTS = st.fixed_dictionaries(
+    {},
+    optional={
+        "a": VALUES.map(lambda value: config_map("a", value)),
+        "b": VALUES.map(lambda value: config_map("b", value)),
+        "fixed": VALUES.map(_fixed),
+        "s": st.dictionaries(st.sampled_from("kl"), VALUES, min_size=1).map(_secret),
+        "svc": st.builds(_service, st.sampled_from([80, 81]), st.sampled_from(["", "headless"])),
+        "web": st.builds(
+            _deployment,
+            st.sampled_from(["web:1", "web:2"]),
+            st.sampled_from([None, 0, 1]),
+            st.sampled_from(["", "100m", "0.1", "1"]),
+            st.sampled_from(["web", "other"]),
+        ),
+        "r": st.sampled_from([["get"], ["get", "list"], ["list", "get"]]).map(_role),
+    },
+)
+OUTSIDE = st.lists(
+    st.tuples(st.sampled_from(["label", "data", "delete"]), st.sampled_from(["a", "b", "web"])),
+    max_size=2,
+)
+"""What others do between two runs."""
+
+
+def _kind(name: str) -> str:
+    return "Deployment" if name == "web" else "ConfigMap"
+
+
+def _interfere(api: Api, stage: Stage, what: str, name: str) -> None:
+    path = f"{_PATHS[_kind(name)].format(stage.namespace)}/{name}"
+    if what == "delete":
+        api("DELETE", path)
+        return
+    patch: Body = {"metadata": {"labels": {"by": "hand"}}}
+    if what == "data":
+        patch = {"spec": {"replicas": 3}} if name == "web" else {"data": {"key": "theirs"}}
+    path += f"?fieldManager={ALICE}"
+    api("PATCH", path, patch, content_type="application/merge-patch+json")
+
+
+def _comparable(body: Mapping[str, Any]) -> Body:
+    """Return a state without what the server chooses, and what controllers add soon after."""
+    one: Body = {key: value for key, value in substance(body).items() if key != "data"}
+    if body["kind"] != "Secret":
+        one["data"] = body.get("data")
+    notes = dict(one["metadata"].get("annotations") or {})
+    notes.pop("deployment.kubernetes.io/revision", None)
+    one["metadata"] = {**one["metadata"], "annotations": notes}
+    if body["kind"] == "Service":
+        one["spec"] = {
+            key: value
+            for key, value in one["spec"].items()
+            if key not in {"clusterIP", "clusterIPs"}
+        }
+    return one
+
+
+@pytest.mark.parametrize("examples", [30, pytest.param(500, marks=pytest.mark.sweep)])
+def test_apply_does_what_its_plan_says(stage: Stage, api: Api, examples: int) -> None:
+    """Of generated changes: an old and a new input, and what others do in between."""
+
+    @settings(
+        max_examples=examples,
+        deadline=None,
+        derandomize=True,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(old=OBJECTS, new=OBJECTS, outside=OUTSIDE, adopts=st.booleans())
+    def agrees(
+        old: dict[str, Body],
+        new: dict[str, Body],
+        outside: list[tuple[str, str]],
+        *,
+        adopts: bool,
+    ) -> None:
+        first = replace(stage, name=f"old-{next(_NUMBERS)}")
+        options: dict[str, Any] = {
+            "allow_empty": True,
+            "max_prune": Stage.most(100),
+            "recreate": True,
+            "wait": False,
+        }
+        first.run(*old.values(), **options)
+        for what, name in outside:
+            _interfere(api, stage, what, name)
+        then = first
+        if adopts and old:
+            first.orphan()
+            then = replace(stage, name=f"new-{next(_NUMBERS)}")
+        try:
+            _compare(api, then, list(new.values()), options)
+        finally:
+            for path in _PATHS.values():
+                api("DELETE", f"{path.format(stage.namespace)}")
+
+    agrees()
+
+
+def _compare(api: Api, stage: Stage, bodies: list[Body], options: dict[str, Any]) -> None:
+    planned = stage.run(*bodies, dry_run=DryRun.SERVER, diff=True, **options)
+    done = stage.run(*bodies, **options)
+    plan = planned.plan
+    if plan.faults:
+        failed = {step.desired.ref.short for step in plan.faults}
+        assert failed <= {ref for ref, one in done.outcomes.items() if one is Outcome.FAILED}
+        assert done.exit_code == planned.exit_code
+        return
+    expected = {step.desired.ref.short: of_apply(step).outcome for step in plan.applies}
+    removals = (of_removal(step, options_of()) for step in plan.removals)
+    expected |= {one.ref.short: one.outcome for one in removals}
+    assert done.outcomes == expected
+    diffs = {one.ref: one for one in planned.events if isinstance(one, ObjectDiff)}
+    for ref, diff in diffs.items():
+        if diff.after is None or diff.fate is Fate.PRUNE:
+            continue
+        path = f"{_PATHS[ref.kind].format(stage.namespace)}/{ref.name}"
+        assert _comparable(diff.after) == _comparable(api.get(path)), ref
