@@ -25,6 +25,7 @@ PRINTERS = {
     "junit": "applyprune.output.formats.junit:JUnitPrinter",
     "github": "applyprune.output.formats.github:GitHubPrinter",
     "gitlab": "applyprune.output.formats.gitlab:GitLabPrinter",
+    "markdown": "applyprune.output.formats.markdown:MarkdownPrinter",
     "name": "applyprune.output.formats.name:NamePrinter",
 }
 """The printer of each format, a class that takes an OutputTarget."""

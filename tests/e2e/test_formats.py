@@ -43,7 +43,7 @@ kind: Service
 metadata: {name: never}
 spec: {type: LoadBalancer, ports: [{port: 80}]}
 """
-FILES = ("json", "jsonl", "junit", "github", "gitlab", "name")
+FILES = ("json", "jsonl", "junit", "github", "gitlab", "markdown", "name")
 
 
 def _to_files(folder: Path) -> list[str]:
@@ -66,6 +66,7 @@ def _read(folder: Path) -> dict[str, Any]:
         "junit": JUNIT.to_dict(texts["junit"]),
         "github": commands(texts["github"]),
         "gitlab": json.loads(texts["gitlab"]),
+        "markdown": texts["markdown"],
         "name": texts["name"].splitlines(),
     }
 

@@ -83,6 +83,14 @@ def test_explain_prints_the_decision(plane: Plane, namespace: str, tmp_path: Pat
     assert lines[-1].startswith("→ Nothing would be sent")
     alone = applyprune(*asked, kubeconfig=plane.kubeconfig)
     assert alone.out.splitlines()[-1].startswith("→ If it left the set: it would be deleted.")
+    (tmp_path / "applyprune.yaml").write_text(
+        "apiVersion: applyprune.dev/v1alpha1\nkind: Config\n"
+        f"name: web\nnamespace: {namespace}\nfilename: set.json\n"
+    )
+    configured = applyprune(
+        "explain", "web", "configmap/a", kubeconfig=plane.kubeconfig, cwd=tmp_path
+    )
+    assert "it is in the input: set.json:1" in configured.out
     source.write_text("{")
     wrong = applyprune(*asked, "-f", source, kubeconfig=plane.kubeconfig)
     assert (wrong.code, wrong.out) == (2, "")

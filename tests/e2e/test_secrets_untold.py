@@ -31,7 +31,7 @@ TOKEN = f"tk{secrets.token_hex(12)}"
 """Stands in every field of every Secret, and nowhere else; another one in each run."""
 OTHER = f"tk{secrets.token_hex(12)}"
 """What the Secrets in the cluster hold where they differ."""
-FORMATS = ("json", "jsonl", "junit", "github", "gitlab", "name")
+FORMATS = ("json", "jsonl", "junit", "github", "gitlab", "markdown", "name")
 
 
 def _encoded(text: str) -> str:

@@ -1,4 +1,7 @@
-"""The Markdown page about a run: counts, changes, failures, diffs.
+"""``-o markdown``: one page about a run: counts, changes, failures, diffs, and the plan's digests.
+
+It fits into a comment of a pull request, and into the summary of a pipeline's step. What would be
+deleted comes first.
 
 Untrusted text is always code, with a fence of more backticks than the text contains: in code
 nothing is a link, a mention, an image or HTML. In a table a bar is replaced with a similar
@@ -12,17 +15,47 @@ import re
 from collections.abc import Iterator, Sequence
 
 from applyprune.model.display import shown, visible
-from applyprune.model.events import ApplySetListed, ObjectDiff, ObjectStatus, Outcome
+from applyprune.model.events import ApplySetListed, Event, ObjectDiff, ObjectStatus, Outcome
 from applyprune.model.inventory import Mismatch
 from applyprune.model.options import DryRun
-from applyprune.model.plan import Consequence, Fate
+from applyprune.model.plan import Consequence, Fate, Plan
 from applyprune.model.problem import Problem
 from applyprune.output.collector import ObjectReport, RunReport
+from applyprune.output.printers import OutputTarget
 from applyprune.output.text.diff import unified
 
 ROWS = 200
 """The largest number of objects, and of problems, that the page shows."""
+COMMENT = 65_000
+"""The longest page for a comment, in bytes of UTF-8: GitHub takes 65,536 characters."""
 _ERRORS = frozenset({Outcome.FAILED, Outcome.SKIPPED})
+_FIRST = {
+    Outcome.PRUNED: 0,
+    Outcome.DELETED: 0,
+    Outcome.RECREATED: 1,
+    Outcome.ORPHANED: 2,
+    Outcome.NOT_PRUNED: 3,
+}
+_FIRST_DIFFS = {Fate.PRUNE: 0, Fate.RECREATE: 1}
+_LAST = 9
+
+
+class MarkdownPrinter:
+    """Writes the page at the end; until then a file contains an unfinished one."""
+
+    def __init__(self, target: OutputTarget) -> None:
+        """Take the output, and write the unfinished page to a file."""
+        self._out = target.out
+        self._report = RunReport()
+        target.draft(page(self._report, COMMENT))
+
+    def show(self, event: Event) -> None:
+        """Keep one event."""
+        self._report.take(event)
+
+    def close(self) -> None:
+        """Write the page."""
+        self._out(page(self._report, COMMENT))
 
 
 def page(report: RunReport, room: int) -> str:
@@ -82,14 +115,29 @@ def block(text: str, language: str = "text") -> str:
     return f"{fence}{language}\n{shown(text)}\n{fence}"
 
 
+def _rank(report: ObjectReport) -> int:
+    return _FIRST.get(report.result.outcome, _LAST) if report.result else _LAST
+
+
+def _digests(plan: Plan) -> str:
+    """Return the digests that bind an apply to this plan, or approve its deletions."""
+    lines = [f"The plan's digest is {code(plan.digest)}."] if plan.digest else []
+    if plan.deletions:
+        lines.append(f"To approve its deletions: {code(f'--approve {plan.deletions}')}.")
+    return "\n\n".join(lines)
+
+
 def _parts(report: RunReport) -> Iterator[str]:
     yield _head(report)
+    if report.plan is not None and (digests := _digests(report.plan)):
+        yield digests
     changed = [
         object_report
         for object_report in report.objects
         if object_report.result
         and object_report.result.outcome not in {*_ERRORS, Outcome.UNCHANGED}
     ]
+    changed.sort(key=_rank)
     if changed:
         yield _changed_objects(changed)
     if report.plan is not None and report.plan.consequences:
@@ -109,6 +157,7 @@ def _parts(report: RunReport) -> Iterator[str]:
         yield _mismatches(report.mismatches)
     diffs = [each.diff for each in reports if each.diff is not None]
     different = [diff for diff in diffs if diff.fate is not Fate.LEAVE]
+    different.sort(key=lambda diff: _FIRST_DIFFS.get(diff.fate, _LAST))
     yield from map(_difference, different[:ROWS])
     if more := different[ROWS:]:
         yield f"… and {len(more)} more would change."
@@ -263,4 +312,4 @@ def _longest_run(text: str) -> int:
 
 
 def _note(parts: int) -> str:
-    return f"… {parts} parts are left out: GitHub accepts 1 MiB of summaries from a step."
+    return f"… {parts} parts are left out: the page would be too long."

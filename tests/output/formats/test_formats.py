@@ -14,11 +14,13 @@ from hypothesis import strategies as st
 from applyprune.model.events import (
     ApplySetListed,
     ErrorRaised,
+    Event,
     Finished,
     ObjectDiff,
     ObjectDone,
     ObjectStatus,
     Outcome,
+    Planned,
     Readiness,
     Started,
     Status,
@@ -29,7 +31,7 @@ from applyprune.model.identity import Ref
 from applyprune.model.inventory import Ownership
 from applyprune.model.manifest import Origin
 from applyprune.model.options import DryRun, Mode
-from applyprune.model.plan import Fate
+from applyprune.model.plan import Fate, Plan
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.output.formats.github import GitHubPrinter
 from applyprune.output.formats.markdown import block, code
@@ -105,6 +107,27 @@ def test_object_processed_twice_is_listed_twice() -> None:
     failed = ObjectDone(ref, Outcome.FAILED, problem=Problem(ProblemKind.API_ERROR, "no"))
     document = json.loads(printed("json", (STARTED, failed, ObjectDone(ref, Outcome.NOT_PRUNED))))
     assert [one["outcome"] for one in document["objects"]] == ["failed", "not-pruned"]
+
+
+def test_page_shows_deletions_first_and_fits_into_a_comment() -> None:
+    """However many other objects change; at the end of a cut page a line says so."""
+    refs = [Ref("", "ConfigMap", "home", f"n{number}") for number in range(300)]
+    created = [ObjectDone(ref, Outcome.CREATED) for ref in refs]
+    diffs = [ObjectDiff(ref, Fate.CREATE, None, {"k": "x" * 500}) for ref in refs]
+    gone = Ref("", "Namespace", "", "gone")
+    deleted: list[Event] = [
+        ObjectDiff(gone, Fate.PRUNE, {"k": "v"}, None),
+        ObjectDone(gone, Outcome.PRUNED),
+    ]
+    plan = Plan((), (), digest="sha256:p", deletions="sha256:d")
+    events: list[Event] = [STARTED, Planned(plan), *diffs, *created, *deleted]
+    events.append(Finished({}, 0, 0.1))
+    text = printed("markdown", events)
+    assert len(text) <= 65_000
+    assert text.index("namespace/gone") < text.index("configmap/n0")
+    assert text.index("<details><summary><code>namespace/gone") < text.index("<code>configmap/")
+    assert "`--approve sha256:d`" in text
+    assert "are left out" in text.splitlines()[-1]
 
 
 def test_unfinished_file_is_valid_and_says_so() -> None:

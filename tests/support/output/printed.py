@@ -23,6 +23,7 @@ FILES = {
     "junit": "stream.junit.xml",
     "github": "stream.github.txt",
     "gitlab": "stream.gitlab.json",
+    "markdown": "stream.markdown.md",
     "name": "stream.name.txt",
 }
 SUMMARY = "stream.github.md"

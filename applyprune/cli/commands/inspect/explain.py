@@ -9,11 +9,11 @@ import click
 from applyprune.cli.command import Command
 from applyprune.cli.options.cluster_access import cluster_options
 from applyprune.cli.options.completion import OBJECT
+from applyprune.cli.options.config_defaults import name_argument
 from applyprune.cli.options.reporting import reporting_options
 from applyprune.cli.options.run_options import (
     helm_hooks_option,
     optional_input_option,
-    set_argument,
 )
 from applyprune.model.options import ApplyOptions, HelmHooks
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 @click.command(cls=Command)
-@set_argument
+@name_argument
 @click.argument("ref", type=OBJECT, metavar="KIND/NAME")
 @optional_input_option
 @helm_hooks_option
