@@ -40,6 +40,7 @@ HEADINGS: dict[str, tuple[str, ...]] = {
         "allow-cascade",
         "orphan",
         "apply-anyway",
+        "approve",
     ),
     "Waiting": ("wait", "watch", "ready-when", "timeout", "lock-timeout"),
     "Cluster": ("namespace", "all-namespaces", "to-namespace", "context", "kubeconfig"),

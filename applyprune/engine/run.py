@@ -241,7 +241,7 @@ class _Run:
             plan = self.dry_run.check(plan)
         else:
             plan = refuse_visible_conflicts(self.context, plan)
-        self.plan = completed(plan, options)
+        self.plan = completed(plan, self.context.applyset, options)
 
     def _is_held(self) -> bool:
         """Return whether a refused prune also stops the apply, before anything is written."""

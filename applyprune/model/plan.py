@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import InventoryEntry, Wave
@@ -145,7 +145,8 @@ class ApplyStep:
     """Whether it is left because other managers own its fields and its manifest says so."""
 
 
-class Cascaded(NamedTuple):
+@dataclass(frozen=True, slots=True, order=True)
+class Cascaded:
     """An object that is deleted because another one is."""
 
     ref: Ref
@@ -253,7 +254,7 @@ class Plan:
     restored: bool = False
     """Whether the inventory is a copy, or lists other objects than the live ones."""
     deletions: str = ""
-    """The digest of everything that would be deleted, with UIDs and cascaded deletions.
+    """The digest of all deletions: prunes and recreations, with UIDs and cascaded deletions.
 
     It approves exactly these deletions. It is empty if nothing would be deleted, or if nothing may
     be deleted because the inventory is a copy.

@@ -15,6 +15,7 @@ from applyprune.model.plan import ApplyStep, Desired, Fate, Plan, RemoveStep
 from applyprune.model.problem import Problem
 from applyprune.model.resources import CRD
 from applyprune.planning.applyset import PART_OF, SET_ID, SHARD_OF, ApplySetIdentity
+from applyprune.planning.approval.digests import deletions_digest, plan_digest
 from applyprune.planning.inventory.selection import chosen
 from applyprune.planning.ownership.ignored_fields import split_problem
 from applyprune.planning.ownership.managed_fields import foreign_managers
@@ -69,31 +70,32 @@ def make_plan(
         empty_inputs=empty_inputs,
         left_out=left_out,
     )
-    removals, refusal, deletions = removed.steps, removed.refusal, removed.deletions
+    removals, refusal = removed.steps, removed.refusal
     if removals and restored and options.mode is not Mode.ORPHAN:
-        refusal, deletions = restored_problem(inventory), ""
+        refusal = restored_problem(inventory)
     plan = Plan(
         applies,
         removals,
-        "",
-        refusal,
-        tuple(recovered_entries(snapshot.marked, snapshot.resources, but=wanted)),
-        restored,
-        deletions,
+        refusal=refusal,
+        recovered=tuple(recovered_entries(snapshot.marked, snapshot.resources, but=wanted)),
+        restored=restored,
     )
-    return completed(plan, options)
+    return completed(plan, applyset, options)
 
 
-def completed(plan: Plan, options: Options) -> Plan:
-    """Return a plan with what follows from its steps: whether it prunes, and the exit codes.
+def completed(plan: Plan, applyset: ApplySetIdentity, options: Options) -> Plan:
+    """Return a plan with what follows from its steps: exit codes, digests, whether it prunes.
 
     Call it again after a check has changed steps.
     """
+    prunes = options.prune.enabled and not plan.restored
     return replace(
         plan,
         no_prune=_no_prune(plan.applies, plan.removals, plan.refusal, options),
         applies=tuple(_with_exit_code(step) for step in plan.applies),
         removals=tuple(_with_exit_code(step) for step in plan.removals),
+        deletions=deletions_digest(plan.applies, plan.removals if prunes else ()),
+        digest=plan_digest(plan, applyset, options),
     )
 
 

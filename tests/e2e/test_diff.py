@@ -50,16 +50,17 @@ def test_diff_exit_code_says_whether_anything_would_change(
     """0, 1, and more for an error; a refused prune keeps its own."""
     folder = manifests(tmp_path / "m", a="1", b="1")
     first = call("diff", folder, plane, namespace)
-    assert (first.code, first.out.splitlines()[-1]) == (1, "web: 3 to create")
+    assert (first.code, first.summary) == (1, "web: 3 to create")
     assert call("apply", folder, plane, namespace).code == 0
     same = call("diff", folder, plane, namespace)
-    assert (same.code, same.out, same.err) == (0, "web: 3 unchanged\n", "")
+    digest = same.digests["plan"]
+    assert (same.code, same.out, same.err) == (0, f"web: 3 unchanged\nplan: {digest}\n", "")
     listed = call("diff", folder, plane, namespace, "--show-unchanged")
     assert (listed.code, listed.lines["configmap/a"]) == (0, "unchanged (server dry run)")
     manifests(folder, a="2")
     changed = call("diff", folder, plane, namespace)
     assert changed.code == 1
-    assert changed.out.splitlines()[-1] == "web: 1 to update, 1 to prune, 1 unchanged"
+    assert changed.summary == "web: 1 to update, 1 to prune, 1 unchanged"
     assert "-  k: '1'\n+  k: '2'" in changed.out
     refused = call("diff", folder, plane, namespace, "--max-prune", "0")
     assert refused.code == 6
@@ -103,7 +104,7 @@ def test_external_diff_program_shows_the_differences(
     ended = call("diff", folder, plane, namespace)
     assert ended.code == 1
     assert "pw: '***'" in ended.out
-    assert ended.out.splitlines()[-2:] == ["-u", "web: 2 to create"]
+    assert ended.out.splitlines()[-3:-1] == ["-u", "web: 2 to create"]
     lines = (line.split(" ", 1) for line in kept.read_text().splitlines())
     names = {path.rpartition("/")[2]: mode for mode, path in lines}
     assert (

@@ -78,7 +78,7 @@ def test_real_set_is_applied_again_shrunk_and_deleted(
     # Before any of its namespaces and kinds is there, too.
     foretold = applyprune("diff", name, "-f", source, kubeconfig=plane.kubeconfig)
     assert (foretold.code, foretold.err) == (1, "")
-    assert foretold.out.splitlines()[-1] == f"{name}: {count} to create"
+    assert foretold.summary == f"{name}: {count} to create"
 
     first = applyprune("apply", name, "-f", source, kubeconfig=plane.kubeconfig)
     assert first.code == 0, first.err

@@ -123,7 +123,7 @@ SIBLINGS: Mapping[str, set[str]] = {
     "planning.prune": {
         "planning.annotations",
         "planning.applyset",
-        "planning.fields",
+        "planning.approval",
         "planning.inventory",
         "planning.ownership",
         "planning.requests",

@@ -27,6 +27,19 @@ class Ended:
         return dict(self.objects)
 
     @property
+    def digests(self) -> dict[str, str]:
+        """Return the digests in the last lines: of the ``plan`` and of its ``deletions``."""
+        return dict(
+            re.findall(r"^(plan|deletions): (sha256:[0-9a-f]{64})$", self.out, re.MULTILINE)
+        )
+
+    @property
+    def summary(self) -> str:
+        """Return the line that counts the objects: the last one that is not a digest."""
+        lines = [line for line in self.out.splitlines() if ": sha256:" not in line]
+        return lines[-1] if lines else ""
+
+    @property
     def objects(self) -> list[tuple[str, str]]:
         """Return each object that has a line, without its namespace, and its outcome."""
         return re.findall(r"^(\S+/\S+)(?: -n \S+)? (.+)$", self.out, re.MULTILINE)

@@ -58,6 +58,7 @@ GUARDS = frozenset(
         "allow-empty",
         "allow-kind",
         "apply-anyway",
+        "approve",
         "force-conflicts",
         "max-prune",
         "prune-adopted",

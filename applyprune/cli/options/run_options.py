@@ -10,6 +10,7 @@ import click
 from click.core import ParameterSource
 
 from applyprune.cli.command import Command
+from applyprune.cli.options.approval import approval_option
 from applyprune.cli.options.cluster_access import cluster_options, namespace_name
 from applyprune.cli.options.combine import F, with_options
 from applyprune.cli.options.completion import FILE, OBJECT, SET
@@ -294,7 +295,7 @@ def guard_options(verb: Callable[..., Any]) -> Callable[..., Any]:
         return verb(options=options, **others)
 
     return with_options(
-        command,
+        approval_option(command),
         click.option(
             "--allow-empty",
             is_flag=True,

@@ -77,7 +77,7 @@ def explain(
         for resource, ref in () if states else _unknown(named, resource_map, request.namespace):
             states[ref] = reader.read_object(resource, ref)
         dry_run = ServerDryRun(replace(context, options=options))
-        plan = completed(dry_run.check(plan, only=states.keys()), options)
+        plan = completed(dry_run.check(plan, only=states.keys()), applyset, options)
         for ref, state in states.items():
             yield explained(
                 ExplainInput(

@@ -193,6 +193,8 @@ def plan_data(plan: Plan) -> dict[str, Any]:
         "recovered": [data(entry.ref) for entry in plan.recovered],
         "restored": plan.restored,
         "consequences": data(plan.consequences),
+        "deletions": plan.deletions,
+        "digest": plan.digest,
     }
 
 

@@ -17,6 +17,7 @@ from applyprune.model.events import (
     Started,
 )
 from applyprune.model.identity import called
+from applyprune.model.plan import Plan
 from applyprune.output.printers import OutputTarget
 from applyprune.output.terminal.style import Colour, styled
 from applyprune.output.text.consequence_lines import ConsequenceLines
@@ -46,6 +47,7 @@ class SummaryPrinter:
         self._text = TextPrinter(target)
         self._name = ""
         self._namespace = ""
+        self._plan = Plan((), ())
         self._failed = False
         self._shown: set[object] = set()
         self._consequences = ConsequenceLines()
@@ -57,6 +59,7 @@ class SummaryPrinter:
                 self._shown.add(event.ref)
                 self._diff(event)
             case Planned(plan=plan):
+                self._plan = plan
                 self._consequences.take_plan(plan)
             case ObjectDone() if event.ref in self._shown:
                 pass
@@ -86,8 +89,18 @@ class SummaryPrinter:
             if event.counts.get(outcome)
         ]
         self._out(f"{self._name}: {', '.join(counts) or 'nothing to compare'}")
+        for line in digest_lines(self._plan):
+            self._out(line)
         if event.problem is not None:
             self._text.show(ErrorRaised(event.problem))
+
+
+def digest_lines(plan: Plan) -> Iterator[str]:
+    """Yield the digests of a plan: of its deletions, if there are any, and of all of it."""
+    if plan.deletions:
+        yield f"deletions: {plan.deletions}"
+    if plan.digest:
+        yield f"plan: {plan.digest}"
 
 
 class DiffPrinter(SummaryPrinter):

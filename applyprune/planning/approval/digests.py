@@ -15,13 +15,13 @@ from applyprune.planning.applyset import ApplySetIdentity
 from applyprune.planning.approval.planned_objects import (
     PlannedObject,
     deleted_objects,
+    names,
     planned_objects,
 )
 from applyprune.planning.approval.shaping_options import shaping_options
 from applyprune.planning.fields.normalize import canonical
 
 if TYPE_CHECKING:
-    from applyprune.model.identity import Ref
     from applyprune.model.options import Options
     from applyprune.model.plan import ApplyStep, Plan, RemoveStep
 
@@ -36,7 +36,7 @@ def plan_digest(plan: Plan, applyset: ApplySetIdentity, options: Options) -> str
             "mode": str(options.mode),
             "options": shaping_options(options),
             "objects": [_whole(planned) for planned in planned_objects(plan)],
-            "recovered": sorted([*_names(entry.ref), entry.uid] for entry in plan.recovered),
+            "recovered": sorted([*names(entry.ref), entry.uid] for entry in plan.recovered),
         }
     )
 
@@ -47,7 +47,7 @@ def deletions_digest(applies: Iterable[ApplyStep], removals: Iterable[RemoveStep
     It is empty if nothing would be deleted.
     """
     deleted = sorted(
-        [*_names(planned.ref), str(planned.fate), planned.uid, _cascade(planned)]
+        [*names(planned.ref), str(planned.fate), planned.uid, _cascade(planned)]
         for planned in deleted_objects(applies, removals)
     )
     return digest_of(deleted) if deleted else ""
@@ -68,12 +68,8 @@ def _whole(planned: PlannedObject) -> list[object]:
     # A check by the server changes the digest only where it finds a deletion.
     fate = planned.fate if planned.fate is Fate.RECREATE else planned.decided
     known = [str(fate), planned.manifest, planned.uid, planned.state]
-    return [*_names(planned.ref), *known, _cascade(planned)]
+    return [*names(planned.ref), *known, _cascade(planned)]
 
 
 def _cascade(planned: PlannedObject) -> list[list[str]]:
-    return sorted([*_names(cascaded.ref), cascaded.uid] for cascaded in planned.cascade)
-
-
-def _names(ref: Ref) -> tuple[str, str, str, str]:
-    return ref.group, ref.kind, ref.namespace, ref.name
+    return sorted([*names(cascaded.ref), cascaded.uid] for cascaded in planned.cascade)

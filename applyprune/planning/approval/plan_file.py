@@ -19,7 +19,7 @@ from applyprune.errors import PlanOutdated, UsageError
 from applyprune.model.identity import Ref
 from applyprune.model.plan import Cascaded, Fate
 from applyprune.planning.approval.digests import is_digest
-from applyprune.planning.approval.planned_objects import PlannedObject
+from applyprune.planning.approval.planned_objects import PlannedObject, names
 from applyprune.planning.approval.shaping_options import OptionValue
 
 _VERSION = 1
@@ -140,7 +140,7 @@ def _content(file: PlanFile) -> bytes:
         "options": file.options,
         "digest": file.digest,
         "deletions": file.deletions,
-        "recovered": [[*_names(ref), uid] for ref, uid in file.recovered],
+        "recovered": [[*names(ref), uid] for ref, uid in file.recovered],
     }
     parts = [f"{_json(key)}:{_json(value)}" for key, value in head.items()]
     rows = ",\n".join(_json(_object_out(planned)) for planned in file.objects)
@@ -153,14 +153,14 @@ def _json(value: object) -> str:
 
 
 def _object_out(planned: PlannedObject) -> dict[str, Any]:
-    out: dict[str, Any] = {"object": _names(planned.ref), "fate": str(planned.fate)}
+    out: dict[str, Any] = {"object": names(planned.ref), "fate": str(planned.fate)}
     for key in ("manifest", "uid", "state"):
         if value := getattr(planned, key):
             out[key] = value
     if planned.is_checked:
         out["checked"] = True
     if planned.cascade:
-        out["cascade"] = [[*_names(ref), uid] for ref, uid in planned.cascade]
+        out["cascade"] = [[*names(also.ref), also.uid] for also in planned.cascade]
     return out
 
 
@@ -196,10 +196,6 @@ def _object_in(raw: Mapping[str, Any]) -> PlannedObject:
         cascade=_cascade_in(raw.get("cascade", [])),
         is_checked=_typed(bool, raw.get("checked", False)),
     )
-
-
-def _names(ref: Ref) -> tuple[str, str, str, str]:
-    return ref.group, ref.kind, ref.namespace, ref.name
 
 
 def _cascade_in(raw: object) -> tuple[Cascaded, ...]:

@@ -18,7 +18,8 @@ from applyprune.planning.ownership.owner import STUCK
 if TYPE_CHECKING:
     from applyprune.model.live import LiveObject
 
-_BEFORE_ALL = ("annotations", "deletionTimestamp", "finalizers", "labels", "ownerReferences")
+_PARTS = ("deletionTimestamp", "finalizers", "labels", "ownerReferences")
+_OWNER = ("manager", "operation", "subresource", "apiVersion", "time")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +52,13 @@ def planned_objects(plan: Plan) -> tuple[PlannedObject, ...]:
     A deletion that a guard refuses counts as a deletion: an approval may allow it.
     """
     steps: tuple[ApplyStep | RemoveStep, ...] = (*plan.applies, *plan.removals)
-    return tuple(sorted(map(planned_object, steps), key=lambda planned: planned.ref))
+    # A tuple compares many times faster than a dataclass, and a set may have 100,000 objects.
+    return tuple(sorted(map(planned_object, steps), key=lambda planned: names(planned.ref)))
+
+
+def names(ref: Ref) -> tuple[str, str, str, str]:
+    """Return the parts of a ref, in its own order."""
+    return ref.group, ref.kind, ref.namespace, ref.name
 
 
 def deleted_objects(
@@ -66,7 +73,9 @@ def planned_object(step: ApplyStep | RemoveStep) -> PlannedObject:
     """Return what a step decides about its object."""
     uid, state = ("", "") if step.live is None else (step.live.uid, state_mark(step.live))
     if isinstance(step, ApplyStep):
-        return PlannedObject(step.desired.ref, step.fate, step.desired.digest, uid, state)
+        left = step.is_checked and step.fate is Fate.LEAVE
+        manifest = step.desired.digest
+        return PlannedObject(step.desired.ref, step.fate, manifest, uid, state, is_checked=left)
     fate = Fate.PRUNE if step.is_doomed else step.fate
     return PlannedObject(step.entry.ref, fate, "", uid, state, step.cascade)
 
@@ -80,18 +89,21 @@ def state_mark(live: LiveObject) -> str:
     if live.generation is None or kind == STUCK:
         return f"v{live.resource_version}"
     by_status = _status_annotations(live)
-    metadata = {key: live.metadata.get(key) for key in _BEFORE_ALL}
-    metadata["annotations"] = {
-        key: value for key, value in live.annotations.items() if key not in by_status
-    }
-    owners = [entry for entry in live.managed_fields if entry.get("subresource") != "status"]
-    return f"g{live.generation}.{digest([metadata, owners])}"
+    metadata = [live.metadata.get(key) for key in _PARTS]
+    annotations = {key: text for key, text in live.annotations.items() if key not in by_status}
+    # The server renews the time of an entry whenever its manager changes anything.
+    owners = [
+        [entry.get(key) for key in _OWNER]
+        for entry in live.managed_fields
+        if entry.get("subresource") != "status"
+    ]
+    return f"g{live.generation}.{digest([metadata, annotations, owners])}"
 
 
 def _status_annotations(live: LiveObject) -> set[str]:
     """Return the annotations that a controller writes together with the status."""
     written: dict[bool, set[str]] = {True: set(), False: set()}
-    for entry in live.managed_fields:
+    for entry in live.managed_fields if live.annotations else ():
         metadata = mapping(mapping(entry.get("fieldsV1")).get("f:metadata"))
         keys = mapping(metadata.get("f:annotations"))
         in_status = entry.get("subresource") == "status"

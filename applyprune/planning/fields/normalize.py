@@ -57,9 +57,13 @@ SECRET_PARTS = ("data", "stringData")
 """The fields of a Secret that contain its values."""
 
 
+# json.dumps would make a new encoder for each call.
+_ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
 def canonical(value: object) -> str:
     """Return the JSON text of a value with sorted keys and no spaces."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return _ENCODER.encode(value)
 
 
 def digest(value: object) -> str:

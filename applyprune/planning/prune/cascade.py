@@ -14,7 +14,7 @@ from applyprune.model.display import and_more
 from applyprune.model.identity import GroupKind, Ref
 from applyprune.model.live import LiveObject
 from applyprune.model.options import Options
-from applyprune.model.plan import Cascaded
+from applyprune.model.plan import Cascaded, Fate, RemoveStep
 from applyprune.model.problem import Problem
 from applyprune.planning.snapshot import CascadeContents
 
@@ -64,9 +64,9 @@ class Cascades:
         there = cascade.foreign if cascade is not None else ()
         return tuple(sorted({*there, *self.coming.get(ref, ())}))
 
-    def roots(self, ref: Ref) -> tuple[Cascaded, ...]:
-        """Return the existing objects that only the delete of ``ref`` would delete."""
-        cascade = self.found.get(ref)
+    def roots(self, step: RemoveStep) -> tuple[Cascaded, ...]:
+        """Return the existing objects that only the deletion of a step's object would delete."""
+        cascade = self.found.get(step.entry.ref) if step.fate is Fate.PRUNE else None
         return cascade.roots if cascade is not None else ()
 
     def described(self, ref: Ref) -> str:

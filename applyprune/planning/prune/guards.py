@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Collection, Sequence
-from dataclasses import astuple, replace
+from dataclasses import replace
 
 from applyprune.errors import PruneRefused, as_problem
 from applyprune.model.identity import Ref
@@ -18,7 +18,6 @@ from applyprune.model.options import Mode, Options, PruneLimit
 from applyprune.model.plan import Fate, RemoveStep
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.model.resources import GUARDED_KINDS
-from applyprune.planning.fields.normalize import digest
 from applyprune.planning.inventory.selection import unlisted
 from applyprune.planning.prune.cascade import Cascades
 
@@ -103,20 +102,10 @@ def check_guards(
     return tuple(hinted), as_problem(error)
 
 
-def deletions_of(steps: Sequence[RemoveStep], cascades: Cascades) -> str:
-    """Return the digest of exactly this prune: each object by UID, and the cascaded deletions.
-
-    It is empty if nothing would be deleted.
-    """
-    to_delete = [
-        [*astuple(step.entry.ref), step.live.uid if step.live else ""]
-        for step in steps
-        if _is_doomed(step)
-    ]
-    if not to_delete:
-        return ""
-    along = {astuple(ref) for step in steps for ref in cascades.foreign(step.entry.ref)}
-    return digest([sorted(to_delete), sorted(along)])
+def of_other_approval(refusal: Problem, approved: str, deletions: str) -> Problem:
+    """Return the refusal of a prune that is not the approved one; both have their digests."""
+    reason = f"the approval is for {approved}, and this prune is {deletions}"
+    return replace(refusal, reason=f"{refusal.reason}; {reason}")
 
 
 def with_approval(options: Options, steps: Sequence[RemoveStep], cascades: Cascades) -> Options:

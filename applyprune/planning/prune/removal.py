@@ -15,10 +15,11 @@ from applyprune.model.problem import Problem
 from applyprune.model.resources import CRD, NAMESPACE, Resource
 from applyprune.planning.annotations import orphan_mark
 from applyprune.planning.applyset import PART_OF, SET_ID, SHARD_OF, ApplySetIdentity
+from applyprune.planning.approval.digests import deletions_digest
 from applyprune.planning.ownership.managed_fields import own_apply_entry
 from applyprune.planning.ownership.owner import Owner, foreign_owner, owner_of
 from applyprune.planning.prune.cascade import Cascades, cascade_of
-from applyprune.planning.prune.guards import check_guards, deletions_of, with_approval
+from applyprune.planning.prune.guards import check_guards, of_other_approval, with_approval
 from applyprune.planning.requests import delete_request, orphan_request
 from applyprune.planning.snapshot import ClusterSnapshot
 
@@ -34,8 +35,6 @@ class Removals:
     """The steps in the order of deletion."""
     refusal: Problem | None = None
     """The problem that blocks the whole prune."""
-    deletions: str = ""
-    """The digest of everything that would be deleted; empty if nothing would be."""
 
 
 def remove_steps(
@@ -62,12 +61,11 @@ def remove_steps(
     # Only an apply lists the object under its new group; until then the old entry must stay.
     fate = Fate.REMOVE_FROM_INVENTORY if options.mode is Mode.APPLY else Fate.LEAVE
     decided = (remove_step(entry, snapshot, applyset, options) for entry in entries)
-    steps = [_unless_hook(_unless_wanted(step, wanted, fate), left_out) for step in decided]
-    deleting = {
-        step.live.uid for step in steps if step.fate is Fate.PRUNE and step.live is not None
-    }
+    kept = [_unless_hook(_unless_wanted(step, wanted, fate), left_out) for step in decided]
+    deleting = {step.live.uid for step in kept if step.fate is Fate.PRUNE and step.live is not None}
     found = {ref: cascade_of(contents, deleting) for ref, contents in snapshot.contents.items()}
-    cascades = Cascades(found, listed, _coming(desired, steps))
+    cascades = Cascades(found, listed, _coming(desired, kept))
+    steps = [replace(step, cascade=cascades.roots(step)) for step in kept]
     steps.sort(key=lambda step: step.entry.ref)
     steps.sort(key=lambda step: step.entry.wave, reverse=True)
     if not options.prune.enabled:
@@ -80,11 +78,13 @@ def remove_steps(
         return check_guards(with_cascades, cascades, listed, options, empty=empty, desired=refs)
 
     removals, refusal = judged(options)
-    deletions = deletions_of(steps, cascades)
-    approved = options.prune.approved
-    if refusal is not None and approved and deletions == approved:  # guard: one-approval
-        removals, refusal = judged(with_approval(options, steps, cascades))
-    return Removals(removals, refusal, deletions)
+    deletions, approved = deletions_digest((), steps), options.prune.approved
+    if refusal is not None and approved:
+        if deletions == approved:  # guard: one-approval
+            removals, refusal = judged(with_approval(options, steps, cascades))
+        else:
+            refusal = of_other_approval(refusal, approved, deletions)
+    return Removals(removals, refusal)
 
 
 def _coming(

@@ -133,6 +133,13 @@ def test_recreation_and_prune_are_different_deletions() -> None:
     assert _deletions(recreated) != _deletions(pruned)
 
 
+def test_check_by_the_server_changes_the_digest_only_with_a_deletion() -> None:
+    """So `diff` and an unchecked plan show the same."""
+    unchanged = replace(_applied("b", Fate.LEAVE), is_checked=True)
+    assert _digest(_with(unchanged)) == _digest()
+    assert _digest(_with(replace(unchanged, is_checked=False))) != _digest()
+
+
 @pytest.mark.parametrize(
     "option",
     [

@@ -144,7 +144,7 @@ FITS: dict[str, tuple[ApplyStep | RemoveStep | None, ApplyStep | RemoveStep | No
     "left the set since": (None, PRUNE, "it has left the set: an apply would prune it"),
     "another cascade": (
         _remove(Fate.PRUNE, cascade=(POD,)),
-        _remove(Fate.PRUNE, cascade=(POD._replace(uid="u8"),)),
+        _remove(Fate.PRUNE, cascade=(replace(POD, uid="u8"),)),
         "its deletion would delete other objects now",
     ),
 }

@@ -18,7 +18,14 @@ from applyprune.model.options import (
 )
 from applyprune.planning.approval.shaping_options import changed_options, shaping_options
 
-LIFT_A_GUARD = {"max_prune", "allow_empty", "allow_kinds", "allow_cascade", "approved"}
+LIFT_A_GUARD = {
+    "max_prune",
+    "allow_empty",
+    "allow_kinds",
+    "allow_cascade",
+    "apply_anyway",
+    "approved",
+}
 """They allow a plan, and do not change what it does."""
 OTHERS: dict[str, tuple[Any, str, str]] = {
     "adopt": (Adopt.ALL, "--adopt=unowned", "--adopt=all"),

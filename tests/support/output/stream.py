@@ -113,6 +113,8 @@ _PLAN = Plan(
         RemoveStep(replace(_ENTRY, ref=_OLD), None, Fate.PRUNE, reason="it has left the set"),
     ),
     no_prune="not everything was applied",
+    deletions=f"sha256:{'d' * 64}",
+    digest=f"sha256:{'a' * 64}",
     refusal=Problem(ProblemKind.PRUNE_REFUSED, "it would delete 31 objects", exit_code=6),
     recovered=(_ENTRY,),
     consequences=(

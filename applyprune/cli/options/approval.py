@@ -1,0 +1,44 @@
+"""The option ``--approve`` of every verb that prunes by an input."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import wraps
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from applyprune.model.options import Options
+
+
+def approval_option(verb: Callable[..., Any]) -> Callable[..., Any]:
+    """Add --approve; it becomes part of ``options``."""
+
+    @wraps(verb)
+    def command(options: Options, approve: str, **others: Any) -> Any:
+        options = replace(options, prune=replace(options.prune, approved=approve))
+        return verb(options=options, **others)
+
+    return click.option(
+        "--approve",
+        envvar="APPLYPRUNE_APPROVE",
+        default="",
+        metavar="DIGEST",
+        callback=_digest,
+        help="Allow exactly the deletions with this digest, as `diff` shows it.  "
+        "[env: APPLYPRUNE_APPROVE]",
+    )(command)
+
+
+def _digest(ctx: click.Context, param: click.Parameter, value: str) -> str:
+    from applyprune.planning.approval.digests import is_digest
+
+    digest = value.strip()
+    if digest and not is_digest(digest):
+        raise click.BadParameter(
+            f"{value!r} is not a digest: write sha256: and 64 hex digits", ctx, param
+        )
+    return digest

@@ -1,0 +1,125 @@
+"""``--approve DIGEST``: exactly these deletions pass the guards, and no others."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.support.api import writes
+from tests.support.command import applyprune
+from tests.support.input_files import write_input
+from tests.support.live import config_maps
+from tests.support.objects import config_map
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from applyprune.localplane import Plane
+    from tests.support.api import Api, AuditTrail
+    from tests.support.command import Ended
+
+NAMES = [f"a{number}" for number in range(9)]
+NEVER_MADE = f"sha256:{'0' * 64}"
+
+
+class Desk:
+    """The set ``web`` of one namespace, and calls of the command on it."""
+
+    def __init__(self, plane: Plane, api: Api, namespace: str, folder: Path) -> None:
+        """Take the places; nothing is applied yet."""
+        self._plane, self._api, self._namespace = plane, api, namespace
+        self._path = folder / "set.json"
+
+    def call(self, verb: str, *arguments: str, **values: str) -> Ended:
+        """Run a verb with ConfigMaps of these names and values as its input."""
+        write_input(self._path, [config_map(name, value) for name, value in values.items()])
+        where = ("web", "-n", self._namespace, "-f", self._path)
+        return applyprune(verb, *where, *arguments, kubeconfig=self._plane.kubeconfig)
+
+    def there(self) -> set[str]:
+        """Return the names of the ConfigMaps that exist."""
+        return set(config_maps(self._api, self._namespace)) - {"applyprune-web"}
+
+
+@pytest.fixture
+def desk(plane: Plane, api: Api, namespace: str, tmp_path: Path) -> Desk:
+    """A set of nine ConfigMaps."""
+    desk = Desk(plane, api, namespace, tmp_path)
+    assert desk.call("apply", **dict.fromkeys(NAMES, "1")).code == 0
+    return desk
+
+
+def test_approved_digest_allows_exactly_these_deletions(desk: Desk, audit: AuditTrail) -> None:
+    """Also if a manifest has changed since; one object more is another prune."""
+    shown = desk.call("diff", a0="1", a1="1")
+    assert shown.code == 6
+    digest = shown.digests["deletions"]
+    audit.restart()
+    other = desk.call("apply", "--approve", digest, a0="1")
+    assert other.code == 6
+    assert f"the approval is for {digest}, and this prune is sha256:" in other.err
+    assert writes(audit) == []
+    assert desk.there() == {*NAMES}
+    done = desk.call("apply", "--approve", digest, a0="2", a1="1")
+    assert done.code == 0, done.err
+    assert desk.there() == {"a0", "a1"}
+
+
+@pytest.mark.parametrize("verb", ["apply", "prune"])
+def test_approval_comes_from_the_environment(
+    desk: Desk, verb: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a pipeline's protected step gives it; an empty variable is none."""
+    monkeypatch.setenv("APPLYPRUNE_APPROVE", "")
+    digest = desk.call("diff", a0="1").digests["deletions"]
+    assert desk.call(verb, a0="1").code == 6
+    monkeypatch.setenv("APPLYPRUNE_APPROVE", f" {digest}\n")
+    assert desk.call(verb, a0="1").code == 0
+    assert desk.there() == {"a0"}
+
+
+def test_digest_that_was_never_made_is_refused(desk: Desk, audit: AuditTrail) -> None:
+    """With the digest that this prune has; JSON has both too."""
+    audit.restart()
+    refused = desk.call("apply", "--approve", NEVER_MADE, "-o", "json", a0="1")
+    assert refused.code == 6
+    plan = json.loads(refused.out)["plan"]
+    assert NEVER_MADE in plan["pruneBlocked"]["reason"]
+    assert plan["deletions"] in plan["pruneBlocked"]["reason"]
+    assert writes(audit) == []
+
+
+@pytest.mark.parametrize("text", ["yes", "sha256:", f"sha256:{'g' * 64}", "0" * 64])
+def test_text_that_is_no_digest_is_a_wrong_call(desk: Desk, audit: AuditTrail, text: str) -> None:
+    """It is most probably not what somebody approved."""
+    audit.restart()
+    wrong = desk.call("apply", "--approve", text, a0="1")
+    assert (wrong.code, "is not a digest" in wrong.err) == (2, True)
+    assert writes(audit) == []
+
+
+def test_approval_that_nothing_needs_is_accepted(desk: Desk) -> None:
+    """A pipeline may always give one; it allows nothing else."""
+    values = dict.fromkeys(NAMES, "2")
+    assert desk.call("apply", "--approve", NEVER_MADE, **values).code == 0
+
+
+def test_approval_is_not_a_setting(desk: Desk, tmp_path: Path) -> None:
+    """It would approve the same prune again and again, unreviewed."""
+    config = tmp_path / "applyprune.yaml"
+    head = "apiVersion: applyprune.dev/v1alpha1\nkind: Config\nname: web\n"
+    config.write_text(f"{head}approve: {NEVER_MADE}\n")
+    refused = desk.call("apply", "--config", str(config), a0="1")
+    assert (refused.code, "approve is not allowed" in refused.err) == (2, True)
+
+
+def test_digest_is_the_same_for_the_same_plan(desk: Desk) -> None:
+    """Every time, and in any order; another value gives another plan, and the same deletions."""
+    first = desk.call("diff", a0="2", a1="1").digests
+    assert first.keys() == {"plan", "deletions"}
+    assert desk.call("diff", a1="1", a0="2").digests == first
+    other = desk.call("diff", a0="3", a1="1").digests
+    assert other["plan"] != first["plan"]
+    assert other["deletions"] == first["deletions"]
