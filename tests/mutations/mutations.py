@@ -27,6 +27,7 @@ _APPROVAL = "tests/engine/guards/test_approval.py::"
 _CONFLICTS = "tests/engine/steps/test_conflicts.py::"
 _FAULTS = "tests/engine/failures/test_faults.py::"
 _GUARDS = "tests/engine/guards/test_guards_hold.py::"
+_HOOKS = "tests/engine/checks/test_chart_hooks.py::"
 _SET = "tests/engine/test_set.py::"
 _SWEEP = "tests/sweeps/test_kill_sweep.py::"
 
@@ -149,6 +150,20 @@ MUTATIONS = (
         "return .*",
         "return True",
         f"{_CONFLICTS}test_force_leaves_an_object_of_another_set_alone[True]",
+    ),
+    Mutation(
+        "the decision that a hook is left out",
+        ("left-out-hook",),
+        "return .*",
+        "return False",
+        f"{_HOOKS}test_delete_hook_of_a_rendered_chart_does_not_run",
+    ),
+    Mutation(
+        "the entry of a hook that is left out",
+        ("kept-hook",),
+        "if .*:",
+        "if True:",
+        f"{_HOOKS}test_recorded_object_that_becomes_a_hook_is_kept",
     ),
     Mutation(
         "the owner of a set",

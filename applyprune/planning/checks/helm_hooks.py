@@ -69,7 +69,7 @@ class ChartHook:
 
     def is_left_out(self, decision: HelmHooks) -> bool:
         """Return whether the object does not belong to the set."""
-        return not self.needs_decision or decision is HelmHooks.SKIP
+        return not self.needs_decision or decision is HelmHooks.SKIP  # guard: left-out-hook
 
 
 @dataclass(frozen=True, slots=True)

@@ -111,6 +111,7 @@ def _unless_wanted(step: RemoveStep, wanted: Collection[str], fate: Fate) -> Rem
 
 def _unless_hook(step: RemoveStep, left_out: Collection[Ref]) -> RemoveStep:
     """Keep an existing object that is a chart hook now: Helm would not delete it either."""
+    # guard: kept-hook
     if step.entry.ref not in left_out or step.fate is Fate.REMOVE_FROM_INVENTORY:
         return step
     return replace(
