@@ -8,6 +8,7 @@ import yaml  # type: ignore[import-untyped]
 
 from applyprune.model.events import Outcome, WarningRaised
 from applyprune.model.problem import ProblemKind
+from tests.support.api import writes
 from tests.support.objects import DEPLOYMENT, SECRET, config_map
 from tests.support.stage import Stage
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from applyprune.localplane import Plane
-    from tests.support.api import Api
+    from tests.support.api import Api, AuditTrail
     from tests.support.fault_proxy import FaultProxy
     from tests.support.stage import Story
 
@@ -194,3 +195,16 @@ def test_plain_set_has_no_warnings(stage: Stage) -> None:
     """Not for the accounts and certificates that every namespace has."""
     web = _deployment(serviceAccountName="default", **_from(_map("kube-root-ca.crt")))
     assert stage.run(web, DEPLOYMENT | {"metadata": {"name": "other"}}, check=True).warnings == []
+
+
+def test_namespace_that_nobody_creates_is_a_fault_before_the_first_write(
+    stage: Stage, audit: AuditTrail
+) -> None:
+    """The check finds it; without the check the rest of the set is applied."""
+    lost = config_map("a", namespace=f"{stage.namespace}-x")
+    story = stage.run(config_map("b"), lost, check=True)
+    assert story.outcomes == {"configmap/a": Outcome.FAILED}
+    assert f"{stage.namespace}-x" in story.problem("configmap/a")
+    assert "set.yaml:2" in story.problem("configmap/a")
+    assert (story.exit_code, writes(audit)) == (3, [])
+    assert stage.run(config_map("b"), lost).outcomes["configmap/b"] is Outcome.CREATED
