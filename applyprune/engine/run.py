@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from applyprune.engine.cancellation import Cancellation
+from applyprune.engine.checks.consequences import ConsequenceFinder
 from applyprune.engine.checks.reference_lookup import reference_warnings
 from applyprune.engine.checks.refuse_conflicts import refuse_visible_conflicts
 from applyprune.engine.context import RunContext, run_context
@@ -109,6 +110,7 @@ class _Run:
     makes_namespace: bool = False
     readiness_rules: ReadinessRules = field(init=False)
     dry_run: ServerDryRun = field(init=False)
+    consequences: ConsequenceFinder = field(init=False)
 
     def events(self) -> Iterator[Event]:
         """Run all phases, in order."""
@@ -233,15 +235,19 @@ class _Run:
         applied = [step.desired for step in self.plan.applies]
         self.readiness_rules = ReadinessRules(cluster, applied, options)
         self.dry_run = ServerDryRun(context)
+        self.consequences = ConsequenceFinder(context, resource_map)
 
     def _check(self) -> None:
-        """Check the plan as a whole: by the server if that was asked for."""
+        """Check the plan as a whole: by the server if that was asked for; add its consequences."""
         options, plan = self.context.options, self.plan
         if options.dry_run is DryRun.SERVER or (options.check and options.dry_run is DryRun.OFF):
             plan = self.dry_run.check(plan)
         else:
             plan = refuse_visible_conflicts(self.context, plan)
-        self.plan = completed(plan, self.context.applyset, options)
+        plan = completed(plan, self.context.applyset, options)
+        states = {ref: (each.before, each.body) for ref, each in self.dry_run.comparisons.items()}
+        shown = options.check or options.dry_run is not DryRun.OFF
+        self.plan = self.consequences.add_to(plan, self.snapshot, states, reads=shown)
 
     def _is_held(self) -> bool:
         """Return whether a refused prune also stops the apply, before anything is written."""

@@ -14,6 +14,7 @@ from applyprune.controller import constants
 from applyprune.controller.bundle import DeletionPolicy
 from applyprune.controller.constants import STALLING, Condition
 from applyprune.model.events import Outcome
+from applyprune.model.plan import ConsequenceKind
 from applyprune.output.printers import PRINTERS
 from applyprune.planning import annotations as marks
 from applyprune.planning import applyset, dependencies, order
@@ -146,6 +147,12 @@ def test_outcomes_are_listed() -> None:
     """Those of an object."""
     said = {cell.strip("`") for cell in first_column(OUTPUT.section("Outcomes"))}
     assert said == set(map(str, Outcome))
+
+
+def test_consequences_are_listed() -> None:
+    """Each kind, in the order of the code."""
+    said = [cell.strip("`") for cell in first_column(OUTPUT.section("Consequences"))]
+    assert said == [str(kind) for kind in ConsequenceKind]
 
 
 def test_conditions_and_deletion_policies_are_listed() -> None:

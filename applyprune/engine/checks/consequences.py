@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from applyprune.model.plan import Plan
     from applyprune.planning.snapshot import ClusterSnapshot
 
-Results: TypeAlias = "Mapping[Ref, tuple[LiveObject | None, Mapping[str, Any] | None]]"
+States: TypeAlias = "Mapping[Ref, tuple[LiveObject | None, Mapping[str, Any] | None]]"
 
 _FEW = 4
 
@@ -31,12 +31,10 @@ class ConsequenceFinder:
     context: RunContext
     resource_map: ResourceMap
 
-    def add_to(
-        self, plan: Plan, snapshot: ClusterSnapshot, results: Results, *, reads: bool
-    ) -> Plan:
+    def add_to(self, plan: Plan, snapshot: ClusterSnapshot, states: States, *, reads: bool) -> Plan:
         """Return the plan with its consequences.
 
-        ``results`` are the states before and after of the objects that a dry run on the server has
+        ``states`` are the states before and after of the objects that a dry run on the server has
         checked. Unless it ``reads``, the plan gets only what is known without a request.
         """
         applyset, related = self.context.applyset, Related()
@@ -47,7 +45,7 @@ class ConsequenceFinder:
                 contents=snapshot.contents,
                 kinds=self.resource_map.preferred,
                 propagation=self.context.options.prune.propagation,
-                results=results,
+                states=states,
                 related=related,
             )
             more = listings(facts, applyset.id) if reads else ()

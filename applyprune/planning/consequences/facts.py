@@ -210,25 +210,25 @@ def facts_of(
     contents: Mapping[Ref, CascadeContents],
     kinds: Mapping[GroupKind, Resource],
     propagation: Propagation,
-    results: Mapping[Ref, tuple[LiveObject | None, Mapping[str, Any] | None]],
+    states: Mapping[Ref, tuple[LiveObject | None, Mapping[str, Any] | None]],
     related: Related,
 ) -> Facts:
     """Return the facts about a plan.
 
-    ``results`` are the states before and after of the objects that a dry run on the server has
+    ``states`` are the states before and after of the objects that a dry run on the server has
     checked. A prune that a guard refuses counts as well: the user may approve it.
     """
 
     def change(step: ApplyStep) -> Change:
         ref = step.desired.ref
-        before, after = results.get(ref, (None, None))
+        before, after = states.get(ref, (None, None))
         live = before or related.bodies.get(ref) or step.live
         managers = frozenset({manager, *step.migrate})
         return Change(ref, step.fate, step.desired, live, after, managers)
 
     def removal(step: RemoveStep) -> Change:
         ref = step.entry.ref
-        before, _ = results.get(ref, (None, None))
+        before, _ = states.get(ref, (None, None))
         return Change(ref, step.fate, None, before or related.bodies.get(ref) or step.live)
 
     pruned: Iterable[RemoveStep] = plan.removals

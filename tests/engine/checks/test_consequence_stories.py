@@ -1,0 +1,490 @@
+"""What a plan says it causes, and what it then does cause, on a real server."""
+
+from __future__ import annotations
+
+import base64
+import copy
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from applyprune.model.events import Planned
+from applyprune.model.options import DryRun, Propagation, PruneLimit
+from tests.support.api import writes
+from tests.support.fault_proxy import FaultProxy, always, faults
+from tests.support.objects import CLAIM, SERVICE, config_map, crd, custom_resource
+from tests.support.waiting import eventually
+from tests.support.workloads import ours, workload
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from applyprune.model.plan import Consequence
+    from tests.support.api import Api, AuditTrail
+    from tests.support.plane import Kubectl
+    from tests.support.stage import Stage, Story
+
+Body = dict[str, Any]
+
+
+def _consequences(story: Story) -> Sequence[Consequence]:
+    (planned,) = (one for one in story.events if isinstance(one, Planned))
+    return planned.plan.consequences
+
+
+def _forecast(
+    stage: Stage, *bodies: Body, dry_run: DryRun = DryRun.SERVER, **options: Any
+) -> list[str]:
+    """Return what an apply would cause, as ``kind/name: message``; nothing is written."""
+    story = stage.run(*bodies, dry_run=dry_run, **options)
+    return [f"{one.ref.short}: {one.message}" for one in _consequences(story)]
+
+
+def _image(body: Body, image: str = "main:2") -> Body:
+    changed = copy.deepcopy(body)
+    changed["spec"]["template"]["spec"]["containers"][0]["image"] = image
+    return changed
+
+
+def _pods(api: Api, stage: Stage, app: str = "web") -> set[str]:
+    """Return the UIDs of the Pods of an app that are not being deleted."""
+    path = f"/api/v1/namespaces/{stage.namespace}/pods?labelSelector=app%3D{app}"
+    return {
+        pod["metadata"]["uid"]
+        for pod in api.get(path)["items"]
+        if "deletionTimestamp" not in pod["metadata"]
+    }
+
+
+def _has_pods(api: Api, stage: Stage, number: int) -> set[str]:
+    eventually(lambda: len(_pods(api, stage)) == number, f"{number} Pods")
+    return _pods(api, stage)
+
+
+def _create(api: Api, stage: Stage, plural: str, body: Body, group: str = "api/v1") -> Body:
+    status, reply = api("POST", f"/{group}/namespaces/{stage.namespace}/{plural}", body)
+    assert status == 201, reply
+    created: Body = reply
+    return created
+
+
+def _lists(audit: AuditTrail) -> list[str]:
+    """Return what applyprune has listed beyond the kinds of the set, with ``full`` for bodies."""
+    return sorted(one["objectRef"]["resource"] for one in ours(audit) if one["verb"] == "list")
+
+
+WAYS: dict[str, tuple[Body, str, str]] = {
+    "a rollout": (
+        workload("Deployment", spec={"replicas": 3}),
+        "deployment.apps/web",
+        "rollout, 3 Pods",
+    ),
+    "Recreate": (
+        workload("Deployment", spec={"replicas": 3, "strategy": {"type": "Recreate"}}),
+        "deployment.apps/web",
+        "3 Pods stop, then start",
+    ),
+    "OnDelete": (
+        workload("StatefulSet", spec={"replicas": 3, "updateStrategy": {"type": "OnDelete"}}),
+        "statefulset.apps/web",
+        "3 Pods change when they are deleted",
+    ),
+    "paused": (
+        workload("Deployment", spec={"replicas": 3, "paused": True}),
+        "deployment.apps/web",
+        "3 Pods change when the rollout is resumed",
+    ),
+    "a DaemonSet": (workload("DaemonSet"), "daemonset.apps/web", "rollout, 1 Pod"),
+}
+
+
+@pytest.mark.parametrize(("body", "name", "message"), WAYS.values(), ids=WAYS)
+def test_changed_template_says_what_its_pods_do(
+    stage: Stage, api: Api, body: Body, name: str, message: str
+) -> None:
+    """The replicas and the strategy are those of the server; a second Pod shows that it is true."""
+    number = 1 if body["kind"] == "DaemonSet" else 3
+    if not body["spec"].get("paused"):
+        stage.run(body, wait=True)
+    else:
+        started = copy.deepcopy(body)
+        del started["spec"]["paused"]
+        stage.run(started, wait=True)
+    before = _has_pods(api, stage, number)
+    assert _forecast(stage, _image(body)) == [f"{name}: {message}"]
+    stage.run(_image(body))
+    if "change when" in message:
+        assert _pods(api, stage) == before
+    else:
+        eventually(lambda: len(_pods(api, stage) - before) == number, "the rollout", within=90)
+
+
+READS_ALL: Body = {"envFrom": [{"configMapRef": {"name": "c"}}]}
+MOUNTS: Body = {"volumes": [{"name": "v", "configMap": {"name": "c"}}]}
+SECRETS: Body = {"envFrom": [{"secretRef": {"name": "s"}}]}
+
+
+def _reading(name: str, container: Body, **pods: Any) -> Body:
+    pods = {**pods, "containers": [{"name": "main", "image": "main:1", **container}]}
+    return workload("Deployment", name, pods=pods)
+
+
+def test_changed_config_map_names_its_readers_and_who_keeps_the_old_values(stage: Stage) -> None:
+    """A workload that rolls out in the same run keeps nothing."""
+    env = _reading("env", READS_ALL)
+    mount = _reading("mount", {"volumeMounts": [{"name": "v", "mountPath": "/c"}]}, **MOUNTS)
+    one_file = _reading(
+        "file", {"volumeMounts": [{"name": "v", "mountPath": "/c", "subPath": "key"}]}, **MOUNTS
+    )
+    other = _reading("other", {})
+    workloads = (env, mount, one_file, other)
+    stage.run(config_map("c"), *workloads)
+    assert _forecast(stage, config_map("c", "new"), *workloads) == [
+        "configmap/c: read by deployment.apps/env, deployment.apps/file, deployment.apps/mount",
+        (
+            "configmap/c: deployment.apps/env (environment), deployment.apps/file (subPath) "
+            "keep the old values until their Pods restart"
+        ),
+    ]
+    marked = config_map("c", labels={"a": "b"})
+    assert _forecast(stage, marked, *workloads) == []
+    rolled = (_image(env), mount, _image(one_file), other)
+    assert _forecast(stage, config_map("c", "new"), *rolled) == [
+        "configmap/c: read by deployment.apps/env, deployment.apps/file, deployment.apps/mount",
+        "deployment.apps/env: rollout, 1 Pod",
+        "deployment.apps/file: rollout, 1 Pod",
+    ]
+
+
+def test_changed_secret_is_said_without_its_values(stage: Stage) -> None:
+    """Neither the old nor the new one is in any event."""
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}}
+    reader = _reading("web", SECRETS)
+    stage.run({**secret, "stringData": {"password": "hunter2-old"}}, reader)
+    changed = {**secret, "stringData": {"password": "hunter2-new"}}
+    story = stage.run(changed, reader, dry_run=DryRun.SERVER, diff=True)
+    assert [one.message for one in _consequences(story)] == [
+        "read by deployment.apps/web",
+        "deployment.apps/web (environment) keeps the old values until its Pods restart",
+    ]
+    told = repr(_consequences(story))
+    for value in (b"hunter2-old", b"hunter2-new"):
+        assert value.decode() not in told
+        assert base64.b64encode(value).decode() not in told
+
+
+def test_recreated_immutable_config_map_leaves_mounted_files_old(stage: Stage) -> None:
+    """The kubelet does not watch it."""
+    fixed = {**config_map("c"), "immutable": True}
+    mount = _reading("mount", {"volumeMounts": [{"name": "v", "mountPath": "/c"}]}, **MOUNTS)
+    stage.run(fixed, mount)
+    changed = {**config_map("c", "new"), "immutable": True}
+    assert _forecast(stage, changed, mount, recreate=True) == [
+        "configmap/c: read by deployment.apps/mount",
+        (
+            "configmap/c: deployment.apps/mount (immutable volume) keeps the old values until its "
+            "Pods restart"
+        ),
+    ]
+
+
+NO_PODS = (
+    "service/web: its selector app=web matches no Pod template of the set and no Pod in the cluster"
+)
+
+
+def test_service_that_selects_nothing_is_found(stage: Stage, api: Api, audit: AuditTrail) -> None:
+    """A template of the set is enough, and so is a Pod of somebody else."""
+    assert _forecast(stage, SERVICE) == [NO_PODS]
+    audit.restart()
+    assert _forecast(stage, SERVICE, workload("Deployment")) == []
+    assert "pods" not in _lists(audit)
+    outside = {**SERVICE, "spec": {"type": "ExternalName", "externalName": "x.example.com"}}
+    assert _forecast(stage, outside) == []
+    labels = {"name": "bare", "labels": {"app": "web"}}
+    spec = {"containers": [{"name": "main", "image": "main:1"}]}
+    _create(
+        api, stage, "pods", {"apiVersion": "v1", "kind": "Pod", "metadata": labels, "spec": spec}
+    )
+    assert _forecast(stage, SERVICE) == []
+
+
+def test_service_whose_deployment_is_pruned_is_found(stage: Stage, api: Api) -> None:
+    """The Service does not change; the Pods that it selects now do not stay."""
+    stage.run(SERVICE, workload("Deployment"), config_map("a"), wait=True)
+    _has_pods(api, stage, 1)
+    assert _forecast(stage, SERVICE, config_map("a")) == [
+        NO_PODS,
+        "deployment.apps/web: deleted with it: 1 Pod, 1 ReplicaSet",
+    ]
+    assert _forecast(stage, SERVICE, workload("Deployment"), config_map("a", "new")) == []
+
+
+def _volume(stage: Stage, policy: str) -> Body:
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": f"{stage.namespace}-{policy.lower()}"},
+        "spec": {
+            "capacity": {"storage": "1Mi"},
+            "accessModes": ["ReadWriteOnce"],
+            "storageClassName": "none",
+            "persistentVolumeReclaimPolicy": policy,
+            "hostPath": {"path": f"/tmp/{stage.namespace}"},
+            "claimRef": {"name": policy.lower(), "namespace": stage.namespace},
+        },
+    }
+
+
+@pytest.fixture
+def bound(stage: Stage, api: Api, kubectl: Kubectl) -> Iterator[list[Body]]:
+    """Applies two claims and binds them to volumes, one of which is deleted with its claim."""
+    path = "/api/v1/persistentvolumes"
+    claims = []
+    for policy in ("Delete", "Retain"):
+        volume = _volume(stage, policy)
+        status, reply = api("POST", path, volume)
+        assert status == 201, reply
+        name = volume["metadata"]["name"]
+        spec = {**CLAIM["spec"], "volumeName": name}
+        claims.append({**CLAIM, "metadata": {"name": policy.lower()}, "spec": spec})
+    stage.run(config_map("a"), *claims)
+    for policy in ("delete", "retain"):
+        kubectl(
+            "wait",
+            f"persistentvolume/{stage.namespace}-{policy}",
+            "--for=jsonpath={.status.phase}=Bound",
+        )
+    yield claims
+    for policy in ("delete", "retain"):
+        api("DELETE", f"{path}/{stage.namespace}-{policy}")
+
+
+PRUNES: dict[str, Any] = {
+    "allow_kinds": frozenset({"persistentvolumeclaim", "statefulset", "namespace"}),
+    "max_prune": PruneLimit(9, 0),
+}
+
+
+def test_pruned_claim_says_what_happens_to_its_volume(
+    stage: Stage, api: Api, bound: list[Body]
+) -> None:
+    """By its reclaim policy, which then holds."""
+    name = stage.namespace
+    assert _forecast(stage, config_map("a"), **PRUNES) == [
+        (
+            f"persistentvolumeclaim/delete: its volume {name}-delete is deleted with its data "
+            "(reclaim policy Delete)"
+        ),
+        (
+            f"persistentvolumeclaim/retain: its volume {name}-retain stays with its data "
+            "(reclaim policy Retain)"
+        ),
+    ]
+    assert len(bound) == 2
+    stage.run(config_map("a"), **PRUNES)
+    path = f"/api/v1/persistentvolumes/{name}"
+    eventually(lambda: not api.exists(f"{path}-delete"), "the deletion of the volume")
+    assert api.get(f"{path}-retain")["status"]["phase"] == "Released"
+
+
+def test_volumes_that_may_not_be_listed_leave_a_doubt(
+    spoiled: Stage, proxy: FaultProxy, bound: list[Body]
+) -> None:
+    """The account of a pipeline seldom has a right to volumes."""
+    proxy.rule = always(
+        faults.status(403, reason="Forbidden", message="no"),
+        where=lambda seen: seen.path.endswith("/persistentvolumes"),
+    )
+    doubt = "its volume may be deleted with the data: no right to list persistentvolumes"
+    assert _forecast(spoiled, config_map("a"), bound[0], **PRUNES) == [
+        f"persistentvolumeclaim/retain: {doubt}"
+    ]
+
+
+def test_pruned_stateful_set_keeps_its_claims(stage: Stage, api: Api) -> None:
+    """Its Pods are deleted with it; and nothing is deleted with it if it orphans them."""
+    template = {"metadata": {"name": "data"}, "spec": CLAIM["spec"]}
+    body = workload(
+        "StatefulSet",
+        spec={
+            "replicas": 2,
+            "podManagementPolicy": "Parallel",
+            "volumeClaimTemplates": [template],
+        },
+    )
+    stage.run(config_map("a"), body)
+    _has_pods(api, stage, 2)
+    claims = "statefulset.apps/web: its PersistentVolumeClaims stay: data-web-0, data-web-1"
+    assert _forecast(stage, config_map("a"), **PRUNES) == [
+        "statefulset.apps/web: deleted with it: 2 Pods",
+        claims,
+    ]
+    assert _forecast(stage, config_map("a"), propagation=Propagation.ORPHAN, **PRUNES) == [
+        claims,
+        "statefulset.apps/web: stay without an owner: 2 Pods",
+    ]
+    stage.run(config_map("a"), **PRUNES)
+    eventually(lambda: not _pods(api, stage), "the end of the Pods")
+    path = f"/api/v1/namespaces/{stage.namespace}/persistentvolumeclaims"
+    assert {one["metadata"]["name"] for one in api.get(path)["items"]} == {
+        "data-web-0",
+        "data-web-1",
+    }
+
+
+def test_pruned_namespace_names_its_contents(stage: Stage, api: Api) -> None:
+    """Those that the plan deletes itself are not counted twice."""
+    place = f"{stage.namespace}-old"
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": place}}
+    mine = config_map("mine", namespace=place)
+    stage.run(config_map("a"), namespace, mine)
+    for name in ("b", "c"):
+        status, _ = api("POST", f"/api/v1/namespaces/{place}/configmaps", config_map(name))
+        assert status == 201
+    allowed = frozenset({f"namespace/{place}"})
+    assert _forecast(stage, config_map("a"), allow_cascade=allowed, **PRUNES) == [
+        f"namespace/{place}: deleted with it: 2 ConfigMaps"
+    ]
+
+
+def test_pruned_crd_and_custom_resource_name_what_goes_with_them(
+    crd_stage: Stage, crds: Api
+) -> None:
+    """A custom resource may own anything in its namespace."""
+    kind = "Consequent"
+    definition, resource = crd(kind), custom_resource("one", kind)
+    crd_stage.run(config_map("a"), definition, resource)
+    group = "apis/x.example.com/v1"
+    owner = crds.get(f"/{group}/namespaces/{crd_stage.namespace}/consequents/one")
+    reference = {
+        "apiVersion": owner["apiVersion"],
+        "kind": kind,
+        "name": "one",
+        "uid": owner["metadata"]["uid"],
+    }
+    _create(crds, crd_stage, "configmaps", config_map("made", ownerReferences=[reference]))
+    assert _forecast(crd_stage, config_map("a"), definition, **PRUNES) == [
+        "consequent.x.example.com/one: deleted with it: 1 ConfigMap"
+    ]
+    _create(crds, crd_stage, "consequents", custom_resource("two", kind), group)
+    _create(crds, crd_stage, "consequents", custom_resource("three", kind), group)
+    allowed: dict[str, Any] = {
+        "allow_kinds": frozenset({"customresourcedefinition"}),
+        "allow_cascade": frozenset({f"customresourcedefinition/{definition['metadata']['name']}"}),
+        "max_prune": PruneLimit(9, 0),
+    }
+    assert _forecast(crd_stage, config_map("a"), resource, **allowed) == []
+    told = _forecast(crd_stage, config_map("a"), **allowed)
+    assert told == [
+        "consequent.x.example.com/one: deleted with it: 1 ConfigMap",
+        (
+            f"customresourcedefinition.apiextensions.k8s.io/{definition['metadata']['name']}: "
+            "deleted with it: 2 Consequents"
+        ),
+    ]
+
+
+def _versions(kind: str, **marks: str) -> Body:
+    """Return a CRD; each version is ``S`` if stored and served, ``s`` if only served."""
+    body = crd(kind)
+    (version,) = body["spec"]["versions"]
+    body["spec"]["versions"] = [
+        {**version, "name": name, "served": mark != "-", "storage": mark == "S"}
+        for name, mark in marks.items()
+    ]
+    return body
+
+
+def test_stored_versions_of_a_changed_crd_are_missed(crd_stage: Stage, crds: Api) -> None:
+    """What the server refuses then is refused; the rest is as the plan said."""
+    kind = "Versioned"
+    both = _versions(kind, v1="S", v2="s")
+    crd_stage.run(both)
+    path = f"/apis/x.example.com/{{}}/namespaces/{crd_stage.namespace}/versioneds/one"
+    _create(crds, crd_stage, "versioneds", custom_resource("one", kind), "apis/x.example.com/v1")
+    name = f"customresourcedefinition.apiextensions.k8s.io/{both['metadata']['name']}"
+    refused = (
+        f"{name}: the server rejects it: objects may be stored in v1, which it lacks; migrate "
+        "them, then remove the version from status.storedVersions"
+    )
+    without = _versions(kind, v2="S")
+    assert _forecast(crd_stage, without) == [refused]
+    story = crd_stage.run(without)
+    assert story.exit_code == 3
+    assert "status.storedVersions[0]: Invalid" in story.problem(name)
+    moved = _versions(kind, v1="-", v2="S")
+    assert _forecast(crd_stage, moved) == [
+        f"{name}: objects may be stored in v1, no longer served: their objects are served in v2",
+        (
+            f"{name}: objects stored in v1 stay in it until they are written again; "
+            "new objects are stored in v2"
+        ),
+    ]
+    assert crd_stage.run(moved).exit_code == 0
+    eventually(lambda: not crds.exists(path.format("v1")), "the end of v1")
+    assert crds.exists(path.format("v2"))
+    plural = "apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+    live = crds.get(f"/{plural}/{both['metadata']['name']}")
+    assert live["status"]["storedVersions"] == ["v1", "v2"]
+    # The version is still recorded, so it cannot go yet.
+    assert _forecast(crd_stage, without) == [refused]
+
+
+def test_plan_without_a_check_says_that_it_may(stage: Stage, audit: AuditTrail) -> None:
+    """One LIST of each changed kind, in full and by the set's label, shows the live objects."""
+    reader = _reading("web", READS_ALL)
+    reader["spec"]["replicas"] = 2
+    stage.run(config_map("c"), reader)
+    audit.restart()
+    marked = copy.deepcopy(reader)
+    marked["metadata"]["labels"] = {"a": "b"}
+    told = _forecast(stage, config_map("c", "new"), marked, dry_run=DryRun.CLIENT)
+    assert told == [
+        "configmap/c: may change; read by deployment.apps/web",
+        (
+            "configmap/c: deployment.apps/web (environment) may keep the old values until its Pods "
+            "restart"
+        ),
+    ]
+    told = _forecast(stage, config_map("c"), _image(reader), dry_run=DryRun.CLIENT)
+    assert told == ["deployment.apps/web: may roll out, 2 Pods"]
+    assert Counter(_lists(audit)) == {"configmaps": 3, "deployments": 4}
+    assert writes(audit) == []
+
+
+def test_run_that_shows_no_plan_reads_nothing_more(stage: Stage, audit: AuditTrail) -> None:
+    """An apply without a check lists each kind of the set once, whatever it causes."""
+    reader = _reading("web", READS_ALL)
+    daemon_set = workload("DaemonSet", "agent")
+    stage.run(config_map("c"), reader, daemon_set, SERVICE, CLAIM)
+    audit.restart()
+    stage.run(config_map("c", "new"), _image(reader), **PRUNES)
+    assert _lists(audit) == [
+        "configmaps",
+        "daemonsets",
+        "deployments",
+        "persistentvolumeclaims",
+        "services",
+    ]
+
+
+def test_diff_lists_each_kind_at_most_once_more(stage: Stage, audit: AuditTrail) -> None:
+    """Only the kinds concerned: Pods, their owners, and volumes."""
+    reader = _reading("web", READS_ALL)
+    daemon_set = workload("DaemonSet", "agent")
+    stage.run(config_map("c"), reader, daemon_set, SERVICE, CLAIM)
+    audit.restart()
+    _forecast(stage, config_map("c", "new"), SERVICE, diff=True, **PRUNES)
+    assert _lists(audit) == [
+        "configmaps",
+        "daemonsets",
+        "deployments",
+        "persistentvolumeclaims",
+        "persistentvolumes",
+        "pods",
+        "replicasets",
+        "services",
+    ]
+    assert writes(audit) == []
