@@ -13,7 +13,8 @@ from applyprune.cluster.inventory.store import ConfigMapStore
 from applyprune.engine.cancellation import Cancellation
 from applyprune.engine.operations.explain import explain
 from applyprune.engine.operations.status import status
-from applyprune.engine.run import RunRequest, run
+from applyprune.engine.plan_stage import RunRequest
+from applyprune.engine.run import run
 from applyprune.model.events import Event, Explanation, ObjectDiff, ObjectStatus
 from applyprune.model.inventory import Inventory
 from applyprune.model.manifest import Manifest

@@ -31,7 +31,8 @@ from applyprune.engine.cancellation import Cancellation
 from applyprune.engine.context import WorkerPool
 from applyprune.engine.listing import all_labelled_objects
 from applyprune.engine.operations.release import release
-from applyprune.engine.run import RunRequest, run
+from applyprune.engine.plan_stage import RunRequest
+from applyprune.engine.run import run
 from applyprune.errors import ApplypruneError, problems_of
 from applyprune.model.display import seconds_since
 from applyprune.model.live import LiveObject, deleted_at

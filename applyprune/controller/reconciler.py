@@ -32,7 +32,8 @@ from applyprune.controller.runtime.watches import Watches
 from applyprune.controller.runtime.workqueue import backoff, spread
 from applyprune.controller.status import ConditionStatus, ReconcileResult, after, progressing
 from applyprune.engine.cancellation import Cancellation
-from applyprune.engine.run import RunRequest, run
+from applyprune.engine.plan_stage import RunRequest
+from applyprune.engine.run import run
 from applyprune.errors import ApplypruneError, Conflict, Interrupted, NotFound, problems_of
 from applyprune.model.events import Event, ObjectDone, Outcome, WarningRaised
 from applyprune.model.live import LiveObject

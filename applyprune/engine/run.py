@@ -8,19 +8,10 @@ from typing import TYPE_CHECKING
 
 from applyprune.engine.cancellation import Cancellation
 from applyprune.engine.checks.consequences import ConsequenceFinder
-from applyprune.engine.checks.reference_lookup import reference_warnings
 from applyprune.engine.checks.refuse_conflicts import refuse_visible_conflicts
 from applyprune.engine.context import RunContext, run_context
-from applyprune.engine.preflight import (
-    needs_namespace,
-    no_such_set,
-    refuse_empty,
-    refuse_owned,
-    refuse_unlisted,
-    refuse_without_inventory,
-)
+from applyprune.engine.plan_stage import RunRequest, read_and_plan
 from applyprune.engine.preview import NOT_APPLIED, preview, unanswered
-from applyprune.engine.snapshot_reader import SnapshotReader
 from applyprune.engine.steps.apply import Applier
 from applyprune.engine.steps.dry_run import ServerDryRun
 from applyprune.engine.steps.prune import Pruner
@@ -29,7 +20,6 @@ from applyprune.engine.steps.wait import ReadinessRules
 from applyprune.errors import (
     ApplypruneError,
     InventoryLocked,
-    as_problem,
 )
 from applyprune.model.events import (
     Event,
@@ -37,50 +27,21 @@ from applyprune.model.events import (
     Planned,
     PruneBlocked,
     Started,
-    WarningRaised,
 )
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import Inventory, InventoryEntry
-from applyprune.model.manifest import Manifest
-from applyprune.model.options import DryRun, Mode, Options
+from applyprune.model.options import DryRun, Mode
 from applyprune.model.plan import Fate, Plan
 from applyprune.model.problem import Problem
-from applyprune.planning.applyset import ApplySetIdentity
-from applyprune.planning.desired import resolve
+from applyprune.model.resources import NAMESPACE, NAMESPACES
 from applyprune.planning.forecast import back_in_the_inventory, not_pruned, of_apply
-from applyprune.planning.inventory.selection import partial_problem
-from applyprune.planning.plan import completed, make_plan
+from applyprune.planning.plan import completed, with_existing
 from applyprune.planning.snapshot import (
     ClusterSnapshot,
-    recovered_problem,
-    restored_problem,
-    unlisted_problem,
 )
 
 if TYPE_CHECKING:
     from applyprune.engine.ports import Cluster, Store
-
-
-@dataclass(frozen=True, slots=True)
-class RunRequest:
-    """The input of one run."""
-
-    applyset: ApplySetIdentity
-    """The set to work on."""
-    manifests: Sequence[Manifest]
-    """The desired objects."""
-    namespace: str
-    """The namespace of manifests that name none."""
-    options: Options
-    """The options of the run."""
-    who: str = ""
-    """Who runs it, as other runs see it; by default the user and the host."""
-    owner: str = ""
-    """The Bundle that the run is for (``Bundle NAMESPACE/NAME``); empty for the command line."""
-    takes_over: bool = False
-    """Whether the Bundle may take over an existing set that no Bundle owns."""
-    empty_inputs: Sequence[str] = ()
-    """The parts of the input without objects, as the user has named them."""
 
 
 def run(
@@ -157,85 +118,15 @@ class _Run:
         yield summary.finished()
 
     def _read_and_plan(self) -> Iterator[Event]:
-        request, context = self.request, self.context
-        cluster, applyset, options = context.cluster, context.applyset, context.options
-        yield from context.lock.wait()
-        self.inventory = context.lock.inventory
-        # guard: set-owner
-        refuse_owned(self.inventory, request.owner, options, takes_over=request.takes_over)
-        refuse_unlisted(options.select, self.inventory.entries, applyset)
-        resource_map = cluster.resource_map()
-        resolved = resolve(
-            request.manifests,
-            resource_map,
-            applyset,
-            namespace=request.namespace,
-            options=options,
-            elsewhere=self.inventory.entries.keys() if options.apply.selector else (),
-        )
-        self.unknown = resolved.unknown
-        yield from (WarningRaised(warning) for warning in resolved.warnings)
-        refuse_empty(self.inventory, options, resolved.manifests)
-        if options.apply.selector:
-            picked = [
-                *(desired.ref for desired in resolved.desired),
-                *(ref for ref, _ in self.unknown),
-            ]
-            yield WarningRaised(
-                partial_problem(options.apply.selector, picked, self.inventory.entries)
-            )
-        if not self.inventory.exists and options.mode is Mode.APPLY:
-            self.makes_namespace = needs_namespace(cluster, applyset, options)
-        reader = SnapshotReader(cluster, context.workers, applyset)
-        self.snapshot = reader.read(
-            resolved.desired,
-            self.inventory,
-            resource_map,
-            prunes=options.prune.enabled
-            and not options.apply.selector
-            and options.mode is not Mode.ORPHAN,
-        )
-        context.cancellation.check()
-        if not self.inventory.exists:
-            refuse_without_inventory(self.snapshot, applyset, options.mode)
-        if not self.inventory.exists and options.mode is Mode.DELETE:
-            # To delete a set twice is not a failure, but a mistyped name must be visible.
-            yield WarningRaised(as_problem(no_such_set(applyset)))
-        self.plan = make_plan(
-            resolved.desired,
-            self.inventory,
-            self.snapshot,
-            applyset,
-            options,
-            empty_inputs=request.empty_inputs,
-            left_out=resolved.left_out,
-        )
-        silent = {ref for ref, _ in self.unknown}
-        removals = tuple(step for step in self.plan.removals if step.entry.ref not in silent)
-        self.plan = replace(self.plan, removals=removals)
-        self.inventory = replace(self.inventory, copied=self.plan.restored)
-        if (stray := unlisted_problem(resolved.desired, self.inventory, self.snapshot)) is not None:
-            yield WarningRaised(stray)
-        if self.plan.restored:
-            yield WarningRaised(restored_problem(self.inventory))
-        if self.plan.recovered:
-            yield WarningRaised(
-                recovered_problem(self.plan.recovered, self.snapshot, self.inventory)
-            )
-        missing = reference_warnings(
-            self.plan,
-            self.snapshot,
-            reader,
-            resource_map,
-            resolved.left_out,
-            check=options.check,
-        )
-        yield from map(WarningRaised, missing)
+        stage = yield from read_and_plan(self.request, self.context)
+        self.plan, self.inventory, self.snapshot = stage.plan, stage.inventory, stage.snapshot
+        self.unknown, self.makes_namespace = stage.unknown, stage.makes_namespace
         # An invalid rule ends the run here, before anything is written.
         applied = [step.desired for step in self.plan.applies]
-        self.readiness_rules = ReadinessRules(cluster, applied, options)
-        self.dry_run = ServerDryRun(context)
-        self.consequences = ConsequenceFinder(context, resource_map)
+        options = self.context.options
+        self.readiness_rules = ReadinessRules(self.context.cluster, applied, options)
+        self.dry_run = ServerDryRun(self.context)
+        self.consequences = ConsequenceFinder(self.context, stage.resource_map)
 
     def _check(self) -> None:
         """Check the plan as a whole: by the server if that was asked for; add its consequences."""
@@ -272,10 +163,21 @@ class _Run:
 
     def _write_union(self) -> Iterator[Event]:
         if self.makes_namespace:
-            self.context.cluster.create_namespace(self.context.applyset.namespace)
+            self._create_namespace()
         if self._has_work():
             owned = replace(self.inventory, entries=self._union(), owner=self.request.owner)
             yield self.context.lock.take(owned)
+
+    def _create_namespace(self) -> None:
+        """Create the namespace of the inventory; if the set has it too, decide about it again."""
+        context = self.context
+        context.cluster.create_namespace(context.applyset.namespace)
+        ref = Ref(NAMESPACE.group, NAMESPACE.kind, "", context.applyset.namespace)
+        if any(step.desired.ref == ref for step in self.plan.applies):
+            live = context.cluster.get(NAMESPACES, ref)
+            self.plan = with_existing(
+                self.plan, live, self.snapshot, context.applyset, context.options
+            )
 
     def _has_work(self) -> bool:
         removes_set = self._removes_set() and not self.plan.no_prune

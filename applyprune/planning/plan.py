@@ -99,6 +99,25 @@ def completed(plan: Plan, applyset: ApplySetIdentity, options: Options) -> Plan:
     )
 
 
+def with_existing(
+    plan: Plan,
+    live: LiveObject,
+    snapshot: ClusterSnapshot,
+    applyset: ApplySetIdentity,
+    options: Options,
+) -> Plan:
+    """Return a plan in which an object is decided about again: it exists now, as ``live``."""
+    return replace(
+        plan,
+        applies=tuple(
+            _existing(step.desired, None, live, snapshot, applyset, options)
+            if step.desired.ref == live.ref
+            else step
+            for step in plan.applies
+        ),
+    )
+
+
 def _apply_steps(
     desired: Sequence[Desired],
     entries: Mapping[Ref, InventoryEntry],

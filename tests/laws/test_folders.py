@@ -67,7 +67,7 @@ SIBLINGS: Mapping[str, set[str]] = {
         "engine.listing",
         "engine.ports",
         "engine.preflight",
-        "engine.run",
+        "engine.plan_stage",
         "engine.snapshot_reader",
         "engine.steps",
     },

@@ -126,8 +126,8 @@ MUTATIONS = (
     Mutation(
         "the dry run before an object that may be skipped",
         ("dry-run-before-skip",),
-        LINE,
-        "pass",
+        "if .*:",
+        "if False:",
         f"{_CONFLICTS}test_object_skipped_at_adoption_is_not_listed",
     ),
     Mutation(

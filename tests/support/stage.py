@@ -14,7 +14,8 @@ from applyprune.cluster.transport.transport import Transport
 from applyprune.engine.cancellation import Cancellation
 from applyprune.engine.operations.move import Side, move
 from applyprune.engine.operations.repair import repair
-from applyprune.engine.run import RunRequest, run
+from applyprune.engine.plan_stage import RunRequest
+from applyprune.engine.run import run
 from applyprune.model.events import (
     Event,
     Finished,

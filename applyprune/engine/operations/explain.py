@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from applyprune.engine.cancellation import Cancellation
 from applyprune.engine.context import run_context
+from applyprune.engine.plan_stage import RunRequest
 from applyprune.engine.preflight import no_such_set
-from applyprune.engine.run import RunRequest
 from applyprune.engine.snapshot_reader import SnapshotReader
 from applyprune.engine.steps.dry_run import ServerDryRun
 from applyprune.errors import ApplypruneError, UsageError

@@ -148,14 +148,9 @@ class Applier:
             )
 
     def _send(self, step: ApplyStep) -> ObjectDone:
-        if (
-            step.desired.conflicts is OnConflict.SKIP
-            and step.live is not None
-            and not step.is_checked
-        ):
-            checked = self.dry_run.check_apply(step)  # guard: dry-run-before-skip
-            if checked.is_contended:
-                return self._step(checked)[1]
+        left = self._left_to_others(step)
+        if left is not None:  # guard: dry-run-before-skip
+            return self._step(left)[1]
         try:
             step = transfer_fields(self.context, step)
             live, created = self._apply(step)
@@ -164,6 +159,14 @@ class Applier:
                 raise  # a conflict with another field manager: nothing has changed
             return self._after_refused_guard(step, error)
         return self._confirm(step, live, created=created)
+
+    def _left_to_others(self, step: ApplyStep) -> ApplyStep | None:
+        """Return the step as left alone if its manifest says so on a conflict, and there is one."""
+        may_skip = step.desired.conflicts is OnConflict.SKIP and step.live is not None
+        if not may_skip or step.is_checked:
+            return None
+        checked = self.dry_run.check_apply(step)
+        return checked if checked.is_contended else None
 
     def _apply(self, step: ApplyStep) -> tuple[LiveObject, bool]:
         """Send the request of a step; wait a moment for a kind whose CRD has just been applied."""

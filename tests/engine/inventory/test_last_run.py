@@ -12,7 +12,8 @@ import pytest
 
 from applyprune.cluster.client import KubernetesClient
 from applyprune.cluster.inventory.store import ConfigMapStore
-from applyprune.engine.run import RunRequest, run
+from applyprune.engine.plan_stage import RunRequest
+from applyprune.engine.run import run
 from applyprune.errors import Interrupted
 from applyprune.model.events import InventoryWritten, Outcome
 from applyprune.model.options import Options

@@ -9,7 +9,7 @@ import pytest
 from applyprune.cluster.client import KubernetesClient
 from applyprune.cluster.inventory.store import ConfigMapStore
 from applyprune.engine.operations.explain import explain as judge
-from applyprune.engine.run import RunRequest
+from applyprune.engine.plan_stage import RunRequest
 from applyprune.errors import UsageError
 from applyprune.model.events import Explanation
 from applyprune.model.options import Options

@@ -1,0 +1,157 @@
+"""The first stages of a run: read the inventory, the input and the cluster, and make the plan."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from applyprune.engine.checks.reference_lookup import reference_warnings
+from applyprune.engine.preflight import (
+    needs_namespace,
+    no_such_set,
+    refuse_empty,
+    refuse_owned,
+    refuse_unlisted,
+    refuse_without_inventory,
+)
+from applyprune.engine.snapshot_reader import SnapshotReader
+from applyprune.errors import as_problem
+from applyprune.model.events import Event, WarningRaised
+from applyprune.model.identity import Ref
+from applyprune.model.inventory import Inventory
+from applyprune.model.manifest import Manifest
+from applyprune.model.options import Mode, Options
+from applyprune.model.plan import Plan
+from applyprune.model.problem import Problem
+from applyprune.model.resources import ResourceMap
+from applyprune.planning.applyset import ApplySetIdentity
+from applyprune.planning.desired import resolve
+from applyprune.planning.inventory.selection import partial_problem
+from applyprune.planning.plan import make_plan
+from applyprune.planning.snapshot import (
+    ClusterSnapshot,
+    recovered_problem,
+    restored_problem,
+    unlisted_problem,
+)
+
+if TYPE_CHECKING:
+    from applyprune.engine.context import RunContext
+
+
+@dataclass(frozen=True, slots=True)
+class RunRequest:
+    """The input of one run."""
+
+    applyset: ApplySetIdentity
+    """The set to work on."""
+    manifests: Sequence[Manifest]
+    """The desired objects."""
+    namespace: str
+    """The namespace of manifests that name none."""
+    options: Options
+    """The options of the run."""
+    who: str = ""
+    """Who runs it, as other runs see it; by default the user and the host."""
+    owner: str = ""
+    """The Bundle that the run is for (``Bundle NAMESPACE/NAME``); empty for the command line."""
+    takes_over: bool = False
+    """Whether the Bundle may take over an existing set that no Bundle owns."""
+    empty_inputs: Sequence[str] = ()
+    """The parts of the input without objects, as the user has named them."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlanStage:
+    """A plan, and what it was made from; the server has not checked it yet."""
+
+    plan: Plan
+    inventory: Inventory
+    """The inventory as read."""
+    snapshot: ClusterSnapshot
+    """The cluster as read."""
+    resource_map: ResourceMap
+    """What the server serves."""
+    unknown: Sequence[tuple[Ref, Problem]] = ()
+    """The objects of API groups that do not answer."""
+    makes_namespace: bool = False
+    """Whether the namespace of the inventory must be created first."""
+
+
+def read_and_plan(request: RunRequest, context: RunContext) -> Generator[Event, None, PlanStage]:
+    """Wait for other runs, read everything, and return the plan; write nothing.
+
+    Yields the warnings. Raises what refuses the run as a whole.
+    """
+    cluster, applyset, options = context.cluster, context.applyset, context.options
+    yield from context.lock.wait()
+    inventory = context.lock.inventory
+    # guard: set-owner
+    refuse_owned(inventory, request.owner, options, takes_over=request.takes_over)
+    refuse_unlisted(options.select, inventory.entries, applyset)
+    resource_map = cluster.resource_map()
+    resolved = resolve(
+        request.manifests,
+        resource_map,
+        applyset,
+        namespace=request.namespace,
+        options=options,
+        elsewhere=inventory.entries.keys() if options.apply.selector else (),
+    )
+    unknown = resolved.unknown
+    yield from (WarningRaised(warning) for warning in resolved.warnings)
+    refuse_empty(inventory, options, resolved.manifests)
+    if options.apply.selector:
+        picked = [
+            *(desired.ref for desired in resolved.desired),
+            *(ref for ref, _ in unknown),
+        ]
+        yield WarningRaised(partial_problem(options.apply.selector, picked, inventory.entries))
+    makes_namespace = False
+    if not inventory.exists and options.mode is Mode.APPLY:
+        makes_namespace = needs_namespace(cluster, applyset, options)
+    reader = SnapshotReader(cluster, context.workers, applyset)
+    snapshot = reader.read(
+        resolved.desired,
+        inventory,
+        resource_map,
+        prunes=options.prune.enabled
+        and not options.apply.selector
+        and options.mode is not Mode.ORPHAN,
+    )
+    context.cancellation.check()
+    if not inventory.exists:
+        refuse_without_inventory(snapshot, applyset, options.mode)
+    if not inventory.exists and options.mode is Mode.DELETE:
+        # To delete a set twice is not a failure, but a mistyped name must be visible.
+        yield WarningRaised(as_problem(no_such_set(applyset)))
+    plan = make_plan(
+        resolved.desired,
+        inventory,
+        snapshot,
+        applyset,
+        options,
+        empty_inputs=request.empty_inputs,
+        left_out=resolved.left_out,
+    )
+    silent = {ref for ref, _ in unknown}
+    removals = tuple(step for step in plan.removals if step.entry.ref not in silent)
+    plan = replace(plan, removals=removals)
+    inventory = replace(inventory, copied=plan.restored)
+    if (stray := unlisted_problem(resolved.desired, inventory, snapshot)) is not None:
+        yield WarningRaised(stray)
+    if plan.restored:
+        yield WarningRaised(restored_problem(inventory))
+    if plan.recovered:
+        yield WarningRaised(recovered_problem(plan.recovered, snapshot, inventory))
+    missing = reference_warnings(
+        plan,
+        snapshot,
+        reader,
+        resource_map,
+        resolved.left_out,
+        check=options.check,
+    )
+    yield from map(WarningRaised, missing)
+    return PlanStage(plan, inventory, snapshot, resource_map, unknown, makes_namespace)
