@@ -21,7 +21,7 @@ import click
 from applyprune import __version__
 from applyprune.localplane import API_SERVER_ONLY, ensure_built, progress_on, start
 from applyprune.output.terminal.table import table
-from tests.benchmarks import startup
+from tests.benchmarks import planning, startup
 from tests.benchmarks.workload import write_manifests
 
 if TYPE_CHECKING:
@@ -168,6 +168,9 @@ def main(*, quick: bool) -> None:
             bench = Bench(plane, folder)
             client, server = bench.kubernetes_versions()
             times = measure(bench, QUICK_ROUNDS if quick else ROUNDS)
+            plans = planning.measure(
+                folder, plane.kubectl, bench.environment(), QUICK_ROUNDS[1000] if quick else 5
+            )
             starts = startup.measure(5 if quick else 21, bench.environment())
     click.echo(
         f"applyprune {__version__} (Python {platform.python_version()}), kubectl {client}, "
@@ -175,6 +178,7 @@ def main(*, quick: bool) -> None:
         f"load average {load:.1f} at the start\n"
     )
     click.echo(report(times))
+    click.echo(f"\n{planning.report(plans, planning.plan_file_figures())}")
     click.echo(f"\n{startup.report(starts)}")
     click.echo(f"\n{NOTES}")
 

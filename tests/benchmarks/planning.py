@@ -11,11 +11,18 @@ import sys
 import time
 from collections import defaultdict
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import click
 
+from applyprune.model.identity import Ref
+from applyprune.model.plan import Fate
 from applyprune.output.terminal.table import table
+from applyprune.planning.approval.digests import digest_of
+from applyprune.planning.approval.plan_file import PlanFile, decode, encode
+from applyprune.planning.approval.planned_objects import PlannedObject
+from applyprune.planning.fields.normalize import digest
 from tests.benchmarks import bare_client
 from tests.benchmarks.workload import write_manifests
 
@@ -39,6 +46,32 @@ class PlanFileFigures:
     """Seconds to encode it."""
     read: float
     """Seconds to decode it."""
+
+
+def plan_file_figures() -> PlanFileFigures:
+    """Write and read a plan file of many new objects."""
+    refs = [Ref("apps", "Deployment", f"n{each // 100}", f"web-{each}") for each in range(MANY)]
+    objects = tuple(PlannedObject(ref, Fate.CREATE, digest(str(ref))) for ref in refs)
+    now = datetime.now(UTC).replace(microsecond=0)
+    file = PlanFile(
+        name="web",
+        namespace="shop",
+        cluster={"kube-system": "u"},
+        inventory_uid="",
+        generation=0,
+        options={},
+        created=now,
+        expires=now + timedelta(days=7),
+        digest=digest_of(""),
+        deletions="",
+        objects=objects,
+    )
+    began = time.perf_counter()
+    data = encode(file)
+    written = time.perf_counter()
+    if decode(data, source="web.plan").objects != objects:
+        sys.exit("the plan file does not hold what was written")
+    return PlanFileFigures(len(data), written - began, time.perf_counter() - written)
 
 
 def measure(
