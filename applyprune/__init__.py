@@ -54,6 +54,7 @@ if TYPE_CHECKING:
         PruneLimit,
         PruneOptions,
         StatusOptions,
+        WaitMode,
         WaitOptions,
     )
     from applyprune.model.plan import Plan
@@ -106,6 +107,7 @@ __all__ = [
     "StatusOptions",
     "Unauthorized",
     "UsageError",
+    "WaitMode",
     "WaitOptions",
     "__version__",
     "connect",
@@ -157,6 +159,7 @@ _MODULES = {
         "PruneLimit",
         "PruneOptions",
         "StatusOptions",
+        "WaitMode",
         "WaitOptions",
     ),
     "model.plan": ("Plan",),

@@ -26,6 +26,7 @@ from applyprune.model.options import (
     Options,
     PruneOptions,
     StatusOptions,
+    WaitMode,
     WaitOptions,
 )
 from applyprune.output.collector import RunReport
@@ -76,7 +77,7 @@ class ApplySet:
         self,
         manifests: Sequence[Manifest],
         *,
-        wait: bool | WaitOptions = False,
+        wait: bool | WaitOptions | None = None,
         timeout: float | None = None,
         options: ApplyOptions = ApplyOptions(),
         prune: PruneOptions = PruneOptions(),
@@ -86,8 +87,10 @@ class ApplySet:
     ) -> RunReport:
         """Apply the manifests, then prune what has left the set.
 
-        ``wait`` waits until every object is ready before anything is pruned; WaitOptions say more
-        about it. ``timeout`` limits each wait, in seconds: for readiness, CRDs and deletions.
+        By default it waits for readiness only before the prune of a workload, a Service, or what
+        Pods may use. ``wait=True`` waits until every object is ready, and prunes only then;
+        ``wait=False`` prunes without waiting. WaitOptions say more. Waves and depends-on are always
+        waited for. ``timeout`` limits each wait, in seconds: for readiness, CRDs and deletions.
         ``lock_timeout`` limits the wait for another run on the same set.
         """
         events = self.iter_apply(
@@ -106,7 +109,7 @@ class ApplySet:
         self,
         manifests: Sequence[Manifest],
         *,
-        wait: bool | WaitOptions = False,
+        wait: bool | WaitOptions | None = None,
         timeout: float | None = None,
         options: ApplyOptions = ApplyOptions(),
         prune: PruneOptions = PruneOptions(),
@@ -284,12 +287,8 @@ class ApplySet:
         return with_excerpt(events, given)
 
 
-def _wait(timeout: float | None, wait: bool | WaitOptions = False) -> WaitOptions:
-    """Return the options of a wait; who gives WaitOptions wants to wait."""
-    if isinstance(wait, WaitOptions):
-        options = replace(wait, enabled=True)
-    else:
-        options = WaitOptions(enabled=wait)
+def _wait(timeout: float | None, wait: bool | WaitOptions | None = None) -> WaitOptions:
+    options = wait if isinstance(wait, WaitOptions) else WaitOptions(WaitMode.asked(wait))
     return options if timeout is None else replace(options, timeout=timeout)
 
 

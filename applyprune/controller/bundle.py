@@ -34,6 +34,7 @@ from applyprune.model.options import (
     Options,
     PruneLimit,
     PruneOptions,
+    WaitMode,
     WaitOptions,
     seconds_of,
 )
@@ -257,7 +258,7 @@ class Bundle:
                 apply_anyway=True,
                 approved=approved,
             ),
-            wait=WaitOptions(enabled=spec.wait, timeout=self.timeout),
+            wait=WaitOptions(WaitMode.ALL if spec.wait else WaitMode.AUTO, timeout=self.timeout),
         )
 
 

@@ -27,10 +27,11 @@ from applyprune.model.events import (
     Planned,
     PruneBlocked,
     Started,
+    WarningRaised,
 )
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import Inventory, InventoryEntry
-from applyprune.model.options import DryRun, Mode
+from applyprune.model.options import DryRun, Mode, WaitMode
 from applyprune.model.plan import Fate, Plan
 from applyprune.model.problem import Problem
 from applyprune.model.resources import NAMESPACE, NAMESPACES
@@ -81,6 +82,7 @@ class _Run:
         while True:
             yield from self._read_and_plan()
             self._check()
+            yield from map(WarningRaised, self.plan.warnings)
             yield Planned(self.plan)
             if options.dry_run is not DryRun.OFF:
                 yield from preview(
@@ -208,9 +210,11 @@ class _Run:
         }
 
     def _await_ready(self, entries: dict[Ref, InventoryEntry], applier: Applier) -> Iterator[Event]:
-        """Wait until all objects are ready, if requested; unready ones prevent the prune."""
+        """Wait until all objects are ready, if the plan or --wait says so; else prune nothing."""
         lock, summary = self.context.lock, self.context.summary
-        if self.context.options.wait.enabled and not summary.problems:
+        waits_for_all = self.context.options.wait.mode is WaitMode.ALL
+        waits = waits_for_all or self.plan.waits_before_prune  # guard: ready-before-prune
+        if waits and not summary.problems:
             if lock.taken:
                 # The wait may be long: record what is confirmed before it.
                 yield lock.record(entries, Phase.APPLIED)

@@ -130,12 +130,30 @@ class PruneOptions:
     """The ``Plan.deletions`` of the only refused prune that may run nevertheless."""
 
 
+class WaitMode(StrEnum):
+    """For whose readiness a run waits; it always waits for waves and for depends-on."""
+
+    AUTO = "auto"
+    """Wait for all objects, but only before a prune of what may still be in use."""
+    ALL = "all"
+    """Wait for all objects, whether anything is pruned or not."""
+    NONE = "none"
+    """Prune without waiting."""
+
+    @classmethod
+    def asked(cls, wait: bool | None) -> WaitMode:
+        """Return the mode for ``--wait`` (True), ``--no-wait`` (False) or neither of them."""
+        if wait is None:
+            return cls.AUTO
+        return cls.ALL if wait else cls.NONE
+
+
 @dataclass(frozen=True, slots=True)
 class WaitOptions:
     """What a run waits for, and how long."""
 
-    enabled: bool = False
-    """Wait until every object is ready before anything is pruned."""
+    mode: WaitMode = WaitMode.AUTO
+    """For whose readiness the run waits."""
     timeout: float = 300.0
     """How many seconds each wait may take: for readiness, for CRDs, for deletions."""
     ready_when: tuple[tuple[str, str], ...] = ()

@@ -264,6 +264,14 @@ class Plan:
     """What the run causes beyond these steps, in their order."""
     digest: str = ""
     """The digest of the whole plan: of the set, the options, and every object."""
+    waits_before_prune: str = ""
+    """Why everything must be ready before anything is pruned; empty if it need not.
+
+    All objects of the input count, changed or not: an earlier run may have changed them, and have
+    given up before they were ready.
+    """
+    warnings: tuple[Problem, ...] = ()
+    """What the user should know before the first write."""
 
     @property
     def faults(self) -> tuple[ApplyStep, ...]:

@@ -54,6 +54,7 @@ class ProblemKind(StrEnum):
     MISSING_REFERENCE = "MissingReference"
     PART_OF_THE_SET = "PartOfTheSet"
     KUSTOMIZE = "Kustomize"
+    NO_WAIT = "NoWait"
     REDIRECTED = "Redirected"
 
 

@@ -10,7 +10,7 @@ from applyprune.errors import RunFailed, as_problem
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import Inventory, InventoryEntry, Ownership
 from applyprune.model.live import Absent, LiveObject, Unknown
-from applyprune.model.options import Adopt, Mode, Options
+from applyprune.model.options import Adopt, Mode, Options, WaitMode
 from applyprune.model.plan import ApplyStep, Desired, Fate, Plan, RemoveStep
 from applyprune.model.problem import Problem
 from applyprune.model.resources import CRD
@@ -20,6 +20,7 @@ from applyprune.planning.inventory.selection import chosen
 from applyprune.planning.ownership.ignored_fields import split_problem
 from applyprune.planning.ownership.managed_fields import foreign_managers
 from applyprune.planning.ownership.owner import Owner, other_set, owner_of, unchanged
+from applyprune.planning.prune.readiness_first import no_wait_warning, wait_reason
 from applyprune.planning.prune.removal import remove_steps
 from applyprune.planning.requests import apply_request, takes_over
 from applyprune.planning.schema.crd import defined_kinds
@@ -89,9 +90,14 @@ def completed(plan: Plan, applyset: ApplySetIdentity, options: Options) -> Plan:
     Call it again after a check has changed steps.
     """
     prunes = options.prune.enabled and not plan.restored
+    no_prune = _no_prune(plan.applies, plan.removals, plan.refusal, options)
+    wait = "" if no_prune else wait_reason(plan.applies, plan.removals)
+    waits = options.wait.mode is not WaitMode.NONE
     return replace(
         plan,
-        no_prune=_no_prune(plan.applies, plan.removals, plan.refusal, options),
+        no_prune=no_prune,
+        waits_before_prune=wait if waits else "",
+        warnings=(no_wait_warning(wait),) if wait and not waits else (),
         applies=tuple(_with_exit_code(step) for step in plan.applies),
         removals=tuple(_with_exit_code(step) for step in plan.removals),
         deletions=deletions_digest(plan.applies, plan.removals if prunes else ()),

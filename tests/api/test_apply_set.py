@@ -33,6 +33,7 @@ from applyprune import (
     Status,
     StatusOptions,
     UsageError,
+    WaitMode,
     WaitOptions,
     connect,
     load,
@@ -72,8 +73,8 @@ def test_apply_reports_every_object(web: ApplySet) -> None:
 
 
 def test_apply_waits_until_everything_is_ready(web: ApplySet) -> None:
-    """WaitOptions mean yes, too."""
-    report = web.apply(load(objects=[DEPLOYMENT]), wait=WaitOptions(timeout=60))
+    """WaitOptions say so too, by their mode."""
+    report = web.apply(load(objects=[DEPLOYMENT]), wait=WaitOptions(WaitMode.ALL, timeout=60))
     (deployment,) = report.objects
     assert deployment.readiness is not None
     assert deployment.readiness.status is Status.CURRENT

@@ -17,7 +17,7 @@ from applyprune.controller.bundle import (
 )
 from applyprune.model.identity import Ref
 from applyprune.model.live import LiveObject
-from applyprune.model.options import Adopt, HelmHooks, Mode, PruneLimit
+from applyprune.model.options import Adopt, HelmHooks, Mode, PruneLimit, WaitMode
 from applyprune.planning.fields.ignore_rule import IgnoreRule
 
 INLINE = {"source": {"inline": ""}}
@@ -64,9 +64,9 @@ def test_full_spec_is_read() -> None:
     assert spec.service_account_name == "deployer"
     assert (found.target.name, found.target.namespace) == ("old", "shop")
     options = found.options(Mode.APPLY, approved="d")
-    assert (options.prune.enabled, options.wait.enabled, options.apply.force_conflicts) == (
+    assert (options.prune.enabled, options.wait.mode, options.apply.force_conflicts) == (
         False,
-        True,
+        WaitMode.ALL,
         True,
     )
     assert (options.apply.recreate, options.apply.adopt, options.prune.approved) == (
@@ -82,9 +82,11 @@ def test_full_spec_is_read() -> None:
 
 def test_defaults_are_filled_in() -> None:
     """The defaults of an object that was stored before a field existed."""
-    spec = bundle(INLINE).spec
+    found = bundle(INLINE)
+    spec = found.spec
     assert (spec.interval, spec.retry_interval, spec.timeout) == (600, 30, 300)
     assert (spec.prune.enabled, spec.wait, spec.adopt) == (True, False, Adopt.UNOWNED)
+    assert found.options(Mode.APPLY).wait.mode is WaitMode.AUTO
     assert spec.service_account_name == "default"
     assert spec.deletion_policy is DeletionPolicy.DELETE
 

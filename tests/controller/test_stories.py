@@ -9,6 +9,7 @@ import pytest
 
 from tests.support.objects import config_map, text
 from tests.support.waiting import eventually
+from tests.support.workloads import Puppets, ready, workload
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -199,6 +200,30 @@ def test_change_ends_a_hopeless_wait(tenant: Tenant) -> None:
     assert "deployment.apps/never" in tenant.failed("web", "NotReady")
     tenant.delete("web")
     tenant.gone("web")
+
+
+def test_renamed_deployment_is_pruned_when_the_new_one_is_ready(
+    tenant: Tenant, running: Controller
+) -> None:
+    """Without ``wait``: not ready in time, by name; other Bundles go on; then pruned."""
+    puppets = Puppets(tenant.api, tenant.namespace)
+    old, new = (tenant.path("deployments", name, "apps/v1") for name in ("old", "new"))
+    quick = {"timeout": "2s", "retryInterval": "1s"}
+    tenant.bundle("web", workload("Deployment", "old"), **quick)
+    tenant.ready("web")
+    before = tenant.api.get(old)["metadata"]["uid"]
+    tenant.bundle("web", workload("Deployment", "new"), **quick)
+    assert "deployment.apps/new" in tenant.failed("web", "NotReady")
+    tenant.bundle("other", config_map("a"))
+    tenant.ready("other")
+    assert tenant.api.get(old)["metadata"]["uid"] == before
+    assert tenant.condition("web", "PruneBlocked")[0] == "False"
+    puppets.pods_of("new", ready())
+    status = tenant.ready("web")
+    assert status["objects"] == {"total": 1, "failing": 0}
+    assert not tenant.api.exists(old)
+    assert tenant.api.exists(new)
+    assert running.process.poll() is None
 
 
 POLICIES: dict[str, tuple[bool, bool]] = {

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.support.command import applyprune
+from tests.support.command import Ended, applyprune
 from tests.support.objects import DEPLOYMENT
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from applyprune.localplane import Plane
 
 
@@ -72,3 +75,47 @@ def test_ready_rule_option_is_used(plane: Plane, namespace: str) -> None:
     )  # fmt: skip
     assert ended.code == 0
     assert "deployment.apps/web ready (" in ended.out
+
+
+KUSTOMIZATION = """
+resources: [web.yaml]
+configMapGenerator:
+- name: conf
+  literals: [colour=COLOUR]
+"""
+
+
+def test_hashed_kustomize_config_map_is_pruned_after_the_rollout(
+    plane: Plane, namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By default, and with a warning at once if the user does not want to wait."""
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/kubectl").symlink_to(plane.kubectl)
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=os.pathsep)
+    reads = {"name": "main", "image": "main:1", "envFrom": [{"configMapRef": {"name": "conf"}}]}
+
+    def apply(colour: str, *options: str, **pods: Any) -> Ended:
+        overlay = KUSTOMIZATION.replace("COLOUR", colour)
+        (tmp_path / "kustomization.yaml").write_text(overlay)
+        (tmp_path / "web.yaml").write_text(_deployment(containers=[reads], **pods))
+        return applyprune(
+            "apply", "web", "-n", namespace, "-k", tmp_path, *options, kubeconfig=plane.kubeconfig
+        )
+
+    first = apply("red")
+    (red,) = (name for name in first.lines if name.startswith("configmap/conf-"))
+    assert (first.code, first.lines[red]) == (0, "created")
+    late = apply("green", nodeSelector={"no": "node"})
+    assert (late.code, late.lines[red]) == (5, "not pruned (not everything is ready)")
+    assert " will not become ready: the progress deadline is exceeded" in late.err
+    done = apply("green")
+    assert (done.code, done.err) == (0, "")
+    ended = [line.partition(" (")[0] for line in done.out.splitlines()]
+    assert ended.index("deployment.apps/web ready") < ended.index(f"{red} pruned")
+    at_once = apply("blue", "--no-wait", nodeSelector={"no": "node"})
+    (green,) = (name for name, outcome in at_once.lines.items() if outcome == "pruned")
+    assert at_once.code == 0
+    assert at_once.err == (
+        "warning: --no-wait: this run prunes without waiting until everything is ready: "
+        f"{green} may be used by Pods of the set\n"
+    )

@@ -30,7 +30,7 @@ DEMO = sorted((ROOT / "fixtures" / "demo" / "v1").glob("*.yaml"))
 BOUTIQUE = ROOT.parent / "shared" / "manifests" / "online-boutique" / "kubernetes-manifests.yaml"
 SEEDS = range(8)
 # Chains against the ranks of the kinds, waves, names that are alike, a second custom resource. What
-# others depend on is ready without a scheduler.
+# others depend on, and each wave but the last, is ready without a scheduler.
 MORE = """
 apiVersion: v1
 kind: ConfigMap
@@ -67,7 +67,6 @@ kind: ConfigMap
 metadata:
   name: late
   namespace: annex
-  annotations: {applyprune.dev/wave: "3"}
 ---
 apiVersion: v1
 kind: Namespace
@@ -102,7 +101,7 @@ spec:
 ---
 apiVersion: scheduling.k8s.io/v1
 kind: PriorityClass
-metadata: {name: shuffled}
+metadata: {name: shuffled, annotations: {applyprune.dev/wave: "-3"}}
 value: 10
 """
 

@@ -24,7 +24,8 @@ class Mutation:
 
 
 _APPROVAL = "tests/engine/guards/test_approval.py::"
-_CONFLICTS = "tests/engine/steps/test_conflicts.py::"
+_STEPS = "tests/engine/steps/"
+_CONFLICTS = f"{_STEPS}test_conflicts.py::"
 _FAULTS = "tests/engine/failures/test_faults.py::"
 _GUARDS = "tests/engine/guards/test_guards_hold.py::"
 _HOOKS = "tests/engine/checks/test_chart_hooks.py::"
@@ -45,6 +46,20 @@ MUTATIONS = (
         "in .*:",
         "in [*entries]:",
         f"{_GUARDS}test_entry_stays_until_its_delete_is_confirmed",
+    ),
+    Mutation(
+        "the wait before a prune of what may be in use",
+        ("ready-before-prune",),
+        "= .*",
+        "= False",
+        f"{_STEPS}test_wait_before_prune.py::test_renamed_deployment_stays_until_the_new_one_is_ready",
+    ),
+    Mutation(
+        "what holds back a later wave",
+        ("wave-order",),
+        "= .*",
+        "= None",
+        f"{_STEPS}test_wait_order.py::test_second_wave_is_held_back_by_an_object_that_was_not_applied",
     ),
     Mutation(
         "the refusal of an empty input",

@@ -5,14 +5,20 @@ from __future__ import annotations
 from dataclasses import fields, replace
 from typing import Any
 
-from applyprune.model.options import Options
+from applyprune.model.options import Options, WaitMode
 
 _GROUPS = ("apply", "prune", "wait", "diff")
 
 
 def options_of(**given: Any) -> Options:
-    """Return options; set a group's field by its name; a group's own name enables the group."""
+    """Return options; set a group's field by its name; a group's own name enables the group.
+
+    ``wait`` is True or False, as ``--wait`` and ``--no-wait``.
+    """
     options = Options()
+    if "wait" in given:
+        mode = WaitMode.asked(given.pop("wait"))
+        options = replace(options, wait=replace(options.wait, mode=mode))
     for name, value in given.items():
         if name in _GROUPS:
             group, part = name, "enabled"
@@ -24,7 +30,7 @@ def options_of(**given: Any) -> Options:
 
 
 def _group_of(options: Options, name: str) -> str:
-    for group in _GROUPS:
+    for group in _GROUPS if not hasattr(options, name) else ():
         if any(one.name == name for one in fields(getattr(options, group))):
             return group
     return ""

@@ -31,6 +31,7 @@ WRITES = {"create", "update", "patch", "delete", "deletecollection"}
 WAIT = "applyprune.dev/wait"
 READY_WHEN = "applyprune.dev/ready-when"
 DEPENDS_ON = "config.kubernetes.io/depends-on"
+WAVE = "applyprune.dev/wave"
 
 
 def metadata(name: str, **annotations: str) -> Body:
@@ -39,7 +40,7 @@ def metadata(name: str, **annotations: str) -> Body:
         "wait": WAIT,
         "ready_when": READY_WHEN,
         "depends_on": DEPENDS_ON,
-        "wave": "applyprune.dev/wave",
+        "wave": WAVE,
     }
     found = {keys[key]: text for key, text in annotations.items()}
     return {"name": name, **({"annotations": found} if found else {})}

@@ -69,6 +69,12 @@ GUARDS = frozenset(
 )
 """The options that disable a guard: the user must give them for each run."""
 
+_UNSAFE: Mapping[str, tuple[str | bool, str]] = {
+    "adopt": ("all", "adopt"),
+    "wait": (False, "no-wait"),
+}
+"""The values that disable a guard, by their key, and the option that the user must give instead."""
+
 _META = "applyprune.configuration"
 _NAMES_ITSELF = {"name", "context"}
 
@@ -158,12 +164,14 @@ def _use(ctx: click.Context, name: str | None, config: str | None) -> ConfigInUs
 def _checked(configuration: Configuration, key: str) -> Any:
     """Return a setting in the form of its key; raise InputError for a wrong key or value."""
     value, form = configuration.settings[key], KEYS.get(key)
-    if key in GUARDS or (key == "adopt" and value == "all"):
+    unsafe, option = _UNSAFE.get(key, (None, key))
+    if key in GUARDS or (unsafe is not None and value == unsafe):
         raise InputError(
-            f"{key}{': all' if key == 'adopt' else ''} is not allowed in a configuration",
+            f"{key}{'' if unsafe is None else f': {unsafe}'.lower()} is not allowed in a "
+            "configuration",
             location=configuration.origin(key),
             reason="it would disable a guard for every future run",
-            hint=f"Give --{key} on the command line, for the run that needs it.",
+            hint=f"Give --{option} on the command line, for the run that needs it.",
         )
     if form is None:
         from applyprune.planning.suggest import did_you_mean

@@ -201,7 +201,7 @@ def run_options(verb: Callable[..., Any]) -> Callable[..., Any]:
 
     return with_options(
         removal_options(command),
-        timeout_option("How long each wait may take, for CRDs and for deletions."),
+        timeout_option("How long each wait may take: for CRDs, readiness and deletions."),
         click.option(
             "--propagation",
             type=click.Choice([str(propagation).lower() for propagation in Propagation]),

@@ -30,8 +30,9 @@ from applyprune.model.events import Event, ObjectDone, Outcome
 from applyprune.model.identity import GroupKind, Ref
 from applyprune.model.inventory import InventoryEntry, Wave
 from applyprune.model.live import LiveObject
+from applyprune.model.options import WaitMode
 from applyprune.model.plan import ApplyStep, Desired, Fate, OnConflict
-from applyprune.model.problem import Problem
+from applyprune.model.problem import Problem, ProblemKind
 from applyprune.model.resources import CRD, NAMESPACE
 from applyprune.planning.ownership.conflicts import skips
 from applyprune.planning.replies import confirmed, refused_guard
@@ -40,6 +41,7 @@ from applyprune.planning.schema.crd import defined_kinds
 _SERVED_SOON = 10.0
 _POLL = 0.1
 _UNREADY = "is not ready"
+_HELD_BACK = "was not applied, because something else is not ready"
 _WRITTEN = frozenset({Outcome.CREATED, Outcome.CONFIGURED, Outcome.RECREATED})
 
 
@@ -65,8 +67,10 @@ class Applier:
     """The objects that have been waited for already."""
     unready: dict[Ref, Problem] = field(default_factory=dict)
     """The objects that did not become ready."""
-    unready_before: Ref | None = None
-    """An unready object of an earlier wave; it blocks everything else."""
+    held_by: Ref | None = None
+    """An object of an earlier wave that was not applied or is not ready; it blocks the rest."""
+    usable: set[Ref] = field(default_factory=set)
+    """The Namespaces and CRDs that failed, but exist: their contents can be applied."""
     new_kinds: set[GroupKind] = field(default_factory=set)
     """The kinds of the CRDs that this run has applied."""
     connection_lost: Unreachable | None = None
@@ -74,18 +78,19 @@ class Applier:
 
     def run(self, steps: Sequence[ApplyStep]) -> Iterator[Event]:
         """Yield an event for each step; a failed step blocks only what depends on it."""
-        depended_on = {ref for step in steps for ref in step.desired.depends_on}
+        sent = [step for step in steps if step.request is not None]
+        depended_on = {ref for step in sent for ref in step.desired.depends_on}
         before: Wave | None = None
         for wave in sorted({step.desired.wave for step in steps}):
-            if self.context.options.wait.enabled and before is not None and wave.wave > before.wave:
-                yield from self.await_ready(step.desired for step in steps)
-                self.unready_before = min(self.unready, default=None)
+            ends_wave = before is not None and wave.wave > before.wave
+            if ends_wave and any(step.desired.wave >= wave for step in sent):
+                yield from self._end_wave(steps)
             before = wave
             batch = [step for step in steps if step.desired.wave == wave]
             changed: list[ApplyStep] = []
             for step, done in self.context.workers.each(self._step, batch):
                 if done.problem is not None:
-                    self._block_dependents(step)
+                    self._block_dependents(step, done.problem)
                 else:
                     self.applied_at[done.ref] = time.monotonic()
                     if done.outcome in _WRITTEN:
@@ -95,8 +100,14 @@ class Applier:
             yield from self._wait_for_crds([s for s in changed if _is_definition(s)])
             yield from self.await_ready(
                 (step.desired for step in batch if step.desired.ref in depended_on),
-                patient=not self.context.options.wait.enabled,
+                patient=self.context.options.wait.mode is not WaitMode.ALL,
             )
+
+    def _end_wave(self, steps: Sequence[ApplyStep]) -> Iterator[Event]:
+        """Wait until everything so far is ready, changed or not; if not, hold back the rest."""
+        if not self.failed:
+            yield from self.await_ready(step.desired for step in steps)
+        self.held_by = min(self.unready or self.failed, default=None)  # guard: wave-order
 
     def await_ready(
         self, candidates: Iterable[Desired], *, patient: bool = False
@@ -222,11 +233,13 @@ class Applier:
             if (problem := waiter.failed.get(step.desired.ref)) is not None:
                 self.failed[step.desired.ref] = f"is not served: {problem.reason}"
 
-    def _block_dependents(self, step: ApplyStep) -> None:
+    def _block_dependents(self, step: ApplyStep, problem: Problem) -> None:
         """Block what depends on an object that was not applied."""
-        if step.live is not None and step.desired.ref.group_kind in {NAMESPACE, CRD}:
-            return  # it exists, so its contents can still be applied
-        self.failed[step.desired.ref] = "was not applied"
+        ref = step.desired.ref
+        if step.live is not None and ref.group_kind in {NAMESPACE, CRD}:
+            self.usable.add(ref)
+        waits = problem.kind is ProblemKind.NOT_READY
+        self.failed[ref] = _HELD_BACK if waits else "was not applied"
 
     def _blocked(self, step: ApplyStep) -> RunFailed | None:
         """Return why an object is blocked; NotReady if it waits for another object's readiness."""
@@ -237,15 +250,18 @@ class Applier:
             return RunFailed(
                 message, reason=f"the server has stopped answering: {self.connection_lost.message}"
             )
-        if self.unready_before is not None:
-            return NotReady(
-                message, reason=f"{self.unready_before}, of an earlier wave, is not ready"
-            )
+        if (held_by := self.held_by) is not None:
+            reason = f"{held_by}, of an earlier wave, {self.failed[held_by]}"
+            return self._blocked_by(held_by)(message, reason=reason)
         for ref in (*desired.depends_on, *sorted(desired.needs)):
-            if ref in self.failed:
-                kind = NotReady if self.failed[ref] == _UNREADY else RunFailed
-                return kind(message, reason=f"it depends on {ref}, which {self.failed[ref]}")
+            if ref in self.failed and ref not in self.usable:
+                reason = f"it depends on {ref}, which {self.failed[ref]}"
+                return self._blocked_by(ref)(message, reason=reason)
         return None
+
+    def _blocked_by(self, ref: Ref) -> type[RunFailed]:
+        """Return the class of the failure of everything that an object blocks."""
+        return NotReady if self.failed[ref] in {_UNREADY, _HELD_BACK} else RunFailed
 
     def _done(
         self,

@@ -189,6 +189,7 @@ def plan_data(plan: Plan) -> dict[str, Any]:
     return {
         "objects": [_step(step) for step in steps],
         "pruneSkipReason": plan.no_prune,
+        "pruneWaitReason": plan.waits_before_prune,
         "pruneBlocked": data(plan.refusal),
         "recovered": [data(entry.ref) for entry in plan.recovered],
         "restored": plan.restored,

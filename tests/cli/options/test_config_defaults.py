@@ -141,6 +141,7 @@ REFUSED = {
     "standard input": ("filename: ['-']", "filename cannot be standard input"),
     "a key twice": ("wait: true\nwait: false", ":5: duplicate key 'wait'"),
     "adoption of everything": ("adopt: all", "adopt: all is not allowed in a configuration"),
+    "a prune without a wait": ("wait: false", ":4:1: wait: false is not allowed in a config"),
     "a second document": ("---\n" + HEAD, "expected a single YAML document"),
     "an object beside it": ("---\n" + config_map("a"), "expected a single YAML document"),
     "no YAML": ("a: [", "applyprune.yaml:"),

@@ -22,21 +22,17 @@ from tests.support.objects import config_map
 from tests.support.stage import Stage, Story
 from tests.support.waiting import eventually
 from tests.support.workloads import (
-    DEPENDS_ON,
     MERGE,
     NOWHERE,
     PLAYED,
     Body,
     Puppets,
-    became_ready,
     complaints,
     meanwhile,
-    ours,
     pod,
     ready,
     stuck,
     verdicts,
-    widget,
     workload,
 )
 
@@ -44,7 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from applyprune.localplane import Plane
-    from tests.support.api import Api, AuditTrail
+    from tests.support.api import Api
     from tests.support.fault_proxy import FaultProxy
 
 
@@ -225,122 +221,6 @@ def test_timeout_is_exit_code_5_and_prunes_nothing(stage: Stage, api: Api) -> No
         "pod/never": Outcome.PRUNED,
     }
     assert not api.exists(f"/api/v1/namespaces/{stage.namespace}/pods/never")
-
-
-def after(*names: str, namespace: str) -> str:
-    """Return the depends-on annotation for Pods of a namespace."""
-    return ",".join(f"/namespaces/{namespace}/Pod/{name}" for name in names)
-
-
-def test_dependent_is_sent_when_its_dependency_is_ready_even_without_wait(
-    stage: Stage, puppets: Puppets, audit: AuditTrail
-) -> None:
-    """By the server's log the status comes first; what depends on a ConfigMap waits for nothing."""
-    home = stage.namespace
-    bodies = (
-        pod("first"),
-        config_map("second", annotations={DEPENDS_ON: after("first", namespace=home)}),
-        config_map("at-once", annotations={DEPENDS_ON: f"/namespaces/{home}/ConfigMap/free"}),
-        config_map("free"),
-    )
-
-    def turn() -> None:
-        eventually(lambda: puppets.api.exists(puppets.path("configmaps", "free")), "free")
-        time.sleep(0.3)
-        puppets.pod("first", ready())
-
-    with meanwhile(turn):
-        story = stage.run(*bodies)
-    assert (story.exit_code, became_ready(story)) == (0, {"pod/first"})
-    writes = [
-        event["requestURI"].partition("?")[0].removeprefix(f"/api/v1/namespaces/{home}/")
-        for event in audit.events()
-        if event["verb"] == "patch"
-    ]
-    assert writes.index("pods/first/status") < writes.index("configmaps/second")
-    assert {
-        event["objectRef"]["resource"] for event in ours(audit) if event["verb"] == "watch"
-    } == {"pods"}
-
-
-def test_dependent_is_held_back_while_its_dependency_is_not_ready(stage: Stage, group: str) -> None:
-    """Everything else is applied, of later ranks too; nothing is pruned; the object is named."""
-    stage.run(config_map("old"))
-    bodies = (
-        pod("never"),
-        config_map("back", annotations={DEPENDS_ON: after("never", namespace=stage.namespace)}),
-        config_map("free"),
-        widget(group, "free"),
-    )
-    story = stage.run(*bodies, timeout=1.0)
-    assert story.exit_code != 0
-    assert story.outcomes == {
-        "pod/never": Outcome.CREATED,
-        "configmap/back": Outcome.SKIPPED,
-        "configmap/free": Outcome.CREATED,
-        f"widget.{group}/free": Outcome.CREATED,
-        "configmap/old": Outcome.NOT_PRUNED,
-    }
-    told = story.problem("configmap/back")
-    assert "pod/never in namespace" in told
-    assert "which is not ready" in told
-    assert complaints(story).keys() == {"pod/never"}
-
-
-def test_failure_does_not_release_dependents_of_another_object(
-    stage: Stage, puppets: Puppets, audit: AuditTrail
-) -> None:
-    """Nothing is sent before what it depends on is ready, whatever became of the others."""
-    home = stage.namespace
-    bodies = (
-        pod("lost"),
-        pod("slow"),
-        config_map("a", annotations={DEPENDS_ON: after("lost", namespace=home)}),
-        config_map("b", annotations={DEPENDS_ON: after("slow", namespace=home)}),
-    )
-
-    def turn() -> None:
-        puppets.pod("lost", {"phase": "Failed", "reason": "Evicted"})
-        time.sleep(0.5)
-        puppets.pod("slow", ready())
-
-    with meanwhile(turn):
-        story = stage.run(*bodies, timeout=20.0)
-    assert story.outcomes["configmap/a"] is Outcome.SKIPPED
-    writes = [event["requestURI"] for event in audit.events() if event["verb"] == "patch"]
-    sent = [number for number, uri in enumerate(writes) if "/configmaps/b?" in uri]
-    turned = next(number for number, uri in enumerate(writes) if "/pods/slow/status" in uri)
-    assert all(number > turned for number in sent), "b was sent before what it depends on"
-
-
-def test_second_wave_is_sent_when_the_first_is_ready(
-    stage: Stage, puppets: Puppets, audit: AuditTrail
-) -> None:
-    """With --wait, by the server's log; a negative wave comes before those that name none."""
-    bodies = (pod("first", wave="-1"), config_map("second"), config_map("third"))
-
-    def turn() -> None:
-        path = puppets.path("pods", "first")
-        eventually(lambda: puppets.api.exists(path), path)
-        time.sleep(0.3)
-        puppets.pod("first", ready())
-
-    with meanwhile(turn):
-        story = stage.run(*bodies, wait=True, timeout=30.0)
-    assert story.exit_code == 0
-    writes = [event["requestURI"] for event in audit.events() if event["verb"] == "patch"]
-    turned = next(number for number, uri in enumerate(writes) if "/pods/first/status" in uri)
-    later = [number for number, uri in enumerate(writes) if "/configmaps/" in uri]
-    assert len(later) == 2
-    assert min(later) > turned
-
-
-def test_second_wave_is_not_sent_when_the_first_is_not_ready(stage: Stage) -> None:
-    """It is blocked, and the run reports it."""
-    story = stage.run(pod("first", wave="-1"), config_map("second"), wait=True, timeout=1.0)
-    assert story.exit_code != 0
-    assert story.outcomes == {"pod/first": Outcome.CREATED, "configmap/second": Outcome.SKIPPED}
-    assert complaints(story).keys() == {"pod/first"}
 
 
 def test_signal_ends_the_wait_and_records_everything(stage: Stage, waits: Flag) -> None:

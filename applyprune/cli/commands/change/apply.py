@@ -20,7 +20,7 @@ from applyprune.cli.options.run_options import (
     selection_option,
 )
 from applyprune.errors import UsageError
-from applyprune.model.options import Mode
+from applyprune.model.options import Mode, WaitMode
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,8 +49,9 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--wait/--no-wait",
-    default=False,
-    help="Whether to wait until everything is ready, and prune only then.  [default: no-wait]",
+    default=None,
+    help="--wait waits until everything is ready. --no-wait prunes without waiting.  [default: "
+    "wait only before the prune of a workload, a Service, or what Pods may use]",
 )
 @click.option(
     "--ready-when",
@@ -65,7 +66,7 @@ def apply(
     reporting: Reporting,
     options: Options,
     apply_anyway: bool,
-    wait: bool,
+    wait: bool | None,
     ready_when: tuple[str, ...],
 ) -> int:
     """Make the cluster match the manifests of the set NAME.
@@ -88,7 +89,9 @@ def apply(
         mode=Mode.APPLY,
         prune=replace(options.prune, apply_anyway=apply_anyway),
         wait=replace(
-            options.wait, enabled=wait, ready_when=tuple(_rule(rule) for rule in ready_when)
+            options.wait,
+            mode=WaitMode.asked(wait),
+            ready_when=tuple(_rule(rule) for rule in ready_when),
         ),
     )
     return reporting.print_events(run_set(cluster_target, name, input_reader(paths), options))

@@ -23,7 +23,7 @@ from applyprune.cli.options.run_options import (
     timeout_option,
 )
 from applyprune.errors import UsageError
-from applyprune.model.options import Mode
+from applyprune.model.options import Mode, WaitMode
 from applyprune.sources.yaml.documents import read_documents
 from applyprune.sources.yaml.parser import Document
 
@@ -62,8 +62,9 @@ _ORIGIN = "install --print"
 @click.option("--force-conflicts", is_flag=True, help="Take fields that other field managers own.")
 @click.option(
     "--wait/--no-wait",
-    default=False,
-    help="Whether to wait until the controller runs.  [default: no-wait]",
+    default=None,
+    help="--wait waits until the controller runs. --no-wait prunes without waiting.  [default: "
+    "wait only before the prune of a workload, a Service, or what Pods may use]",
 )
 @click.option(
     "--print", "prints", is_flag=True, help="Print the manifests without contacting the server."
@@ -76,7 +77,7 @@ def install(
     watch_namespaces: tuple[str, ...],
     timeout: float,
     force_conflicts: bool,
-    wait: bool,
+    wait: bool | None,
     prints: bool,
 ) -> int:
     """Install the controller in the cluster, or update it.
@@ -109,7 +110,7 @@ def install(
         options,
         mode=Mode.APPLY,
         apply=replace(options.apply, create_namespace=True, force_conflicts=force_conflicts),
-        wait=replace(options.wait, timeout=timeout, enabled=wait),
+        wait=replace(options.wait, mode=WaitMode.asked(wait), timeout=timeout),
     )
     return reporting.print_events(run_set(cluster_target, SET, partial(_read_text, text), options))
 

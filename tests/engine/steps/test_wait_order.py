@@ -1,0 +1,230 @@
+"""Order means order: waves and dependencies are waited for, whatever else a run waits for."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from applyprune.model.events import Outcome
+from tests.support.objects import config_map
+from tests.support.stage import Stage
+from tests.support.waiting import eventually
+from tests.support.workloads import (
+    DEPENDS_ON,
+    WAVE,
+    Puppets,
+    became_ready,
+    complaints,
+    meanwhile,
+    ours,
+    pod,
+    ready,
+    widget,
+)
+
+if TYPE_CHECKING:
+    from tests.support.api import AuditTrail
+
+
+def after(*names: str, namespace: str) -> str:
+    """Return the depends-on annotation for Pods of a namespace."""
+    return ",".join(f"/namespaces/{namespace}/Pod/{name}" for name in names)
+
+
+def test_dependent_is_sent_when_its_dependency_is_ready_even_without_wait(
+    stage: Stage, puppets: Puppets, audit: AuditTrail
+) -> None:
+    """By the server's log the status comes first; what depends on a ConfigMap waits for nothing."""
+    home = stage.namespace
+    bodies = (
+        pod("first"),
+        config_map("second", annotations={DEPENDS_ON: after("first", namespace=home)}),
+        config_map("at-once", annotations={DEPENDS_ON: f"/namespaces/{home}/ConfigMap/free"}),
+        config_map("free"),
+    )
+
+    def turn() -> None:
+        eventually(lambda: puppets.api.exists(puppets.path("configmaps", "free")), "free")
+        time.sleep(0.3)
+        puppets.pod("first", ready())
+
+    with meanwhile(turn):
+        story = stage.run(*bodies)
+    assert (story.exit_code, became_ready(story)) == (0, {"pod/first"})
+    writes = [
+        event["requestURI"].partition("?")[0].removeprefix(f"/api/v1/namespaces/{home}/")
+        for event in audit.events()
+        if event["verb"] == "patch"
+    ]
+    assert writes.index("pods/first/status") < writes.index("configmaps/second")
+    assert {
+        event["objectRef"]["resource"] for event in ours(audit) if event["verb"] == "watch"
+    } == {"pods"}
+
+
+def test_dependent_is_held_back_while_its_dependency_is_not_ready(stage: Stage, group: str) -> None:
+    """Everything else is applied, of later ranks too; nothing is pruned; the object is named."""
+    stage.run(config_map("old"))
+    bodies = (
+        pod("never"),
+        config_map("back", annotations={DEPENDS_ON: after("never", namespace=stage.namespace)}),
+        config_map("free"),
+        widget(group, "free"),
+    )
+    story = stage.run(*bodies, timeout=1.0)
+    assert story.exit_code != 0
+    assert story.outcomes == {
+        "pod/never": Outcome.CREATED,
+        "configmap/back": Outcome.SKIPPED,
+        "configmap/free": Outcome.CREATED,
+        f"widget.{group}/free": Outcome.CREATED,
+        "configmap/old": Outcome.NOT_PRUNED,
+    }
+    told = story.problem("configmap/back")
+    assert "pod/never in namespace" in told
+    assert "which is not ready" in told
+    assert complaints(story).keys() == {"pod/never"}
+
+
+def test_failure_does_not_release_dependents_of_another_object(
+    stage: Stage, puppets: Puppets, audit: AuditTrail
+) -> None:
+    """Nothing is sent before what it depends on is ready, whatever became of the others."""
+    home = stage.namespace
+    bodies = (
+        pod("lost"),
+        pod("slow"),
+        config_map("a", annotations={DEPENDS_ON: after("lost", namespace=home)}),
+        config_map("b", annotations={DEPENDS_ON: after("slow", namespace=home)}),
+    )
+
+    def turn() -> None:
+        puppets.pod("lost", {"phase": "Failed", "reason": "Evicted"})
+        time.sleep(0.5)
+        puppets.pod("slow", ready())
+
+    with meanwhile(turn):
+        story = stage.run(*bodies, timeout=20.0)
+    assert story.outcomes["configmap/a"] is Outcome.SKIPPED
+    writes = [event["requestURI"] for event in audit.events() if event["verb"] == "patch"]
+    sent = [number for number, uri in enumerate(writes) if "/configmaps/b?" in uri]
+    turned = next(number for number, uri in enumerate(writes) if "/pods/slow/status" in uri)
+    assert all(number > turned for number in sent), "b was sent before what it depends on"
+
+
+@pytest.mark.parametrize("wait", [None, True, False])
+def test_second_wave_is_sent_when_the_first_is_ready(
+    stage: Stage, puppets: Puppets, audit: AuditTrail, wait: bool | None
+) -> None:
+    """By the server's log; a negative wave comes before those that name none."""
+    bodies = (pod("first", wave="-1"), config_map("second"), config_map("third"))
+
+    def turn() -> None:
+        path = puppets.path("pods", "first")
+        eventually(lambda: puppets.api.exists(path), path)
+        time.sleep(0.3)
+        puppets.pod("first", ready())
+
+    with meanwhile(turn):
+        story = stage.run(*bodies, wait=wait, timeout=30.0)
+    assert story.exit_code == 0
+    writes = [event["requestURI"] for event in audit.events() if event["verb"] == "patch"]
+    turned = next(number for number, uri in enumerate(writes) if "/pods/first/status" in uri)
+    later = [number for number, uri in enumerate(writes) if "/configmaps/" in uri]
+    assert len(later) == 2
+    assert min(later) > turned
+
+
+def test_second_wave_is_held_back_by_every_run_until_the_first_is_ready(
+    stage: Stage, puppets: Puppets
+) -> None:
+    """The second run changes nothing in the first wave, and must not overtake it."""
+    stage.run(config_map("old"))
+    bodies = (
+        pod("first", wave="-1"),
+        config_map("second"),
+        config_map("third", annotations={WAVE: "1"}),
+    )
+    first = stage.run(*bodies, timeout=1.0)
+    assert (first.exit_code, first.outcomes) == (
+        5,
+        {
+            "pod/first": Outcome.CREATED,
+            "configmap/second": Outcome.SKIPPED,
+            "configmap/third": Outcome.SKIPPED,
+            "configmap/old": Outcome.NOT_PRUNED,
+        },
+    )
+    assert complaints(first).keys() == {"pod/first"}
+    told = first.problem("configmap/second")
+    assert "pod/first in namespace" in told
+    assert ", of an earlier wave, is not ready" in told
+    assert ", of an earlier wave, is not ready" in first.problem("configmap/third")
+    again = stage.run(*bodies, timeout=1.0)
+    assert again.exit_code == 5
+    assert again.outcomes == {**first.outcomes, "pod/first": Outcome.UNCHANGED}
+    puppets.pod("first", ready())
+    done = stage.run(*bodies, timeout=20.0)
+    assert done.exit_code == 0
+    assert done.outcomes["configmap/third"] is Outcome.CREATED
+    assert done.outcomes["configmap/old"] is Outcome.PRUNED
+
+
+def test_second_wave_is_held_back_by_an_object_that_was_not_applied(stage: Stage) -> None:
+    """A migration that the server rejects must not be followed by the new version."""
+    bad = config_map("first", annotations={WAVE: "-1"})
+    bad["data"] = {"key": 5}
+    slow = pod("slow", wave="-1")
+    began = time.monotonic()
+    story = stage.run(bad, slow, config_map("second"), timeout=60.0)
+    assert time.monotonic() - began < 10.0, "there is nothing to wait for"
+    assert story.exit_code == 3
+    assert story.outcomes == {
+        "configmap/first": Outcome.FAILED,
+        "pod/slow": Outcome.CREATED,
+        "configmap/second": Outcome.SKIPPED,
+    }
+    assert ", of an earlier wave, was not applied" in story.problem("configmap/second")
+
+
+def test_dependents_of_dependents_are_not_ready_either(stage: Stage) -> None:
+    """Exit code 5: one object is not ready, and that is all that is wrong."""
+    home = stage.namespace
+    bodies = (
+        pod("a"),
+        config_map("b", annotations={DEPENDS_ON: f"/namespaces/{home}/Pod/a"}),
+        config_map("c", annotations={DEPENDS_ON: f"/namespaces/{home}/ConfigMap/b"}),
+    )
+    story = stage.run(*bodies, timeout=1.0)
+    assert (story.exit_code, story.outcomes) == (
+        5,
+        {
+            "pod/a": Outcome.CREATED,
+            "configmap/b": Outcome.SKIPPED,
+            "configmap/c": Outcome.SKIPPED,
+        },
+    )
+
+
+def test_unchanged_set_is_not_waited_for(stage: Stage, puppets: Puppets, audit: AuditTrail) -> None:
+    """Waves and dependencies cost nothing where nothing is to be sent after them."""
+    bodies = (
+        pod("first", wave="-1"),
+        pod("second"),
+        config_map("third", annotations={DEPENDS_ON: after("second", namespace=stage.namespace)}),
+        config_map("fourth", annotations={WAVE: "1"}),
+    )
+
+    def turn() -> None:
+        puppets.pod("first", ready())
+        puppets.pod("second", ready())
+
+    with meanwhile(turn):
+        assert stage.run(*bodies, timeout=20.0).exit_code == 0
+    puppets.pod("first", ready(value="False"))
+    audit.restart()
+    again = stage.run(*bodies, timeout=20.0)
+    assert (again.exit_code, set(again.outcomes.values())) == (0, {Outcome.UNCHANGED})
+    assert "watch" not in {event["verb"] for event in ours(audit)}
