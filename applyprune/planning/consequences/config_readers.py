@@ -45,15 +45,18 @@ def readers_of(desired: Sequence[Desired]) -> Mapping[Ref, Sequence[Reader]]:
     return found
 
 
+def may_change_values(change: Change) -> bool:
+    """Return whether a live ConfigMap or Secret may get other values."""
+    return change.kind in READABLE and (change.is_changed or change.fate is Fate.RECREATE)
+
+
 def read_values(
     change: Change, readers: Mapping[Ref, Sequence[Reader]], restarting: Collection[Ref]
 ) -> Iterator[Consequence]:
-    """Yield who reads the changed values, and who keeps the old ones.
+    """Yield who reads the values that ``may_change_values``, and who keeps the old ones.
 
     ``restarting`` are the workloads whose Pods all start after the change anyway.
     """
-    if change.kind not in READABLE or not (change.is_changed or change.fate is Fate.RECREATE):
-        return
     if change.before is None:
         return
     keys = _changed_keys(change)

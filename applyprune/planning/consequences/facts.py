@@ -159,6 +159,11 @@ class Facts:
     related: Related = Related()
 
     @cached_property
+    def has_changes(self) -> bool:
+        """Return whether the plan changes, or cannot change, any object."""
+        return any(change.fate is not Fate.LEAVE for change in self.changes)
+
+    @cached_property
     def deleted(self) -> frozenset[str]:
         """Return the UIDs of all objects that the plan deletes itself, and does not create."""
         return frozenset(
@@ -175,6 +180,15 @@ class Facts:
                     found[owner].append(live)
         return found
 
+    @cached_property
+    def volumes(self) -> Mapping[str, LiveObject]:
+        """Return the volumes that were read by the UID of the claim that each is bound to."""
+        return {
+            uid: live
+            for live in self.related.of(VOLUME)
+            if (uid := json_access.text(live.body or {}, "spec", "claimRef", "uid"))
+        }
+
     def owned_by(self, uids: Iterable[str]) -> Mapping[str, LiveObject]:
         """Return by UID what is deleted with some objects: nothing else owns it, at any depth.
 
@@ -182,10 +196,12 @@ class Facts:
         """
         found: dict[str, LiveObject] = {}
         left = list(uids)
-        gone = {*self.deleted, *left}
+        gone = set(left)
         while left:
             for live in self.children.get(left.pop(), ()):
-                if live.uid not in gone and owners_of(live) <= gone:
+                if live.uid in gone or live.uid in self.deleted:
+                    continue
+                if all(owner in gone or owner in self.deleted for owner in owners_of(live)):
                     gone.add(live.uid)
                     found[live.uid] = live
                     left.append(live.uid)

@@ -7,7 +7,11 @@ from collections.abc import Iterator
 
 from applyprune.model.identity import Ref
 from applyprune.model.plan import Consequence, Fate
-from applyprune.planning.consequences.config_readers import READABLE, read_values, readers_of
+from applyprune.planning.consequences.config_readers import (
+    may_change_values,
+    read_values,
+    readers_of,
+)
 from applyprune.planning.consequences.facts import Change, Facts
 from applyprune.planning.consequences.owners import cascades
 from applyprune.planning.consequences.rollouts import replaces_all, rollout
@@ -18,6 +22,8 @@ from applyprune.planning.consequences.volumes import volumes
 
 def consequences(facts: Facts) -> tuple[Consequence, ...]:
     """Return what a plan causes, as far as the facts show it; nothing else is said."""
+    if not facts.has_changes:
+        return ()
     found: defaultdict[Ref, list[Consequence]] = defaultdict(list)
     restarting = {change.ref for change in facts.changes if change.fate is Fate.CREATE}
     for change in facts.changes:
@@ -25,7 +31,7 @@ def consequences(facts: Facts) -> tuple[Consequence, ...]:
             found[change.ref].append(caused)
             if replaces_all(change, caused):
                 restarting.add(change.ref)
-    changed = [change for change in facts.changes if change.kind in READABLE]
+    changed = [change for change in facts.changes if may_change_values(change)]
     readers = readers_of(facts.wanted) if changed else {}
     for change in changed:
         found[change.ref] += read_values(change, readers, restarting)

@@ -9,7 +9,7 @@ from applyprune.model.identity import GroupKind
 from applyprune.model.plan import Fate
 from applyprune.model.resources import Resource
 from applyprune.planning.applyset import PART_OF
-from applyprune.planning.consequences.config_readers import readers_of
+from applyprune.planning.consequences.config_readers import may_change_values, readers_of
 from applyprune.planning.consequences.facts import (
     CONFIG_MAP,
     REPLICA_SET,
@@ -46,7 +46,7 @@ def listings(facts: Facts, set_id: str) -> tuple[Listing, ...]:
 
     A Secret is never read for this.
     """
-    if not any(change.fate is not Fate.LEAVE for change in facts.changes):
+    if not facts.has_changes:
         return ()
     if bodies := tuple(_bodies(facts, set_id)):
         return bodies
@@ -66,7 +66,7 @@ def _bodies(facts: Facts, set_id: str) -> Iterator[Listing]:
         kind = change.kind
         if kind in facts.related.full or change.live is None or change.before is not None:
             continue
-        if kind == CONFIG_MAP and (change.is_changed or change.fate is Fate.RECREATE):
+        if kind == CONFIG_MAP and may_change_values(change):
             readers = readers_of(facts.wanted) if readers is None else readers
             needed = change.ref in readers
         else:

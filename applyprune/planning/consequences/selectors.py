@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from applyprune.model.identity import Ref
 from applyprune.model.json_access import field, mapping
@@ -37,18 +37,16 @@ def without_template(facts: Facts) -> Mapping[Ref, Labels]:
     A Service that does not change itself counts only if its Pods may have been those of a workload
     that is deleted or gets other labels.
     """
-    templates: dict[str, list[Labels]] = {}
-    for member in facts.wanted:
-        if labels := _labels(member.ref, member.body):
-            templates.setdefault(member.ref.namespace, []).append(labels)
+    templates = LabelIndex(
+        (member.ref.namespace, _labels(member.ref, member.body)) for member in facts.wanted
+    )
+    lost, unknown = _lost(facts)
     found: dict[Ref, Labels] = {}
     for change in facts.changes:
-        selector = selector_of(change)
-        if not selector:
+        selector, place = selector_of(change), change.ref.namespace
+        if not selector or templates.matches(place, selector):
             continue
-        if any(selects(selector, labels) for labels in templates.get(change.ref.namespace, ())):
-            continue
-        if change.fate in _SENT or _loses_pods(change, selector, facts):
+        if change.fate in _SENT or place in unknown or lost.matches(place, selector):
             found[change.ref] = selector
     return found
 
@@ -59,10 +57,13 @@ def no_pods(facts: Facts) -> Iterator[Consequence]:
         return
     failure = facts.related.failures.get(POD, "")
     leaving = _leaving(facts)
-    pods = [pod for pod in facts.related.of(POD) if not (pod.terminating or pod.uid in leaving)]
+    pods = LabelIndex(
+        (pod.ref.namespace, pod.labels)
+        for pod in facts.related.of(POD)
+        if not (pod.terminating or pod.uid in leaving)
+    )
     for ref, selector in without_template(facts).items():
-        there = (pod for pod in pods if pod.ref.namespace == ref.namespace)
-        if any(selects(selector, pod.labels) for pod in there):
+        if pods.matches(ref.namespace, selector):
             continue
         told = ",".join(f"{key}={value}" for key, value in sorted(selector.items()))
         end = f"; {failure}" if failure else " and no Pod in the cluster"
@@ -75,9 +76,21 @@ def no_pods(facts: Facts) -> Iterator[Consequence]:
         )
 
 
-def selects(selector: Labels, labels: Labels) -> bool:
-    """Return whether labels have every label of a selector."""
-    return all(labels.get(key) == value for key, value in selector.items())
+class LabelIndex:
+    """Finds out fast whether a selector matches any of many sets of labels."""
+
+    def __init__(self, labelled: Iterable[tuple[str, Labels]]) -> None:
+        """Take the labels, each with its namespace."""
+        self._found: dict[tuple[str, str, object], list[Labels]] = {}
+        for namespace, labels in labelled:
+            for key, value in labels.items():
+                self._found.setdefault((namespace, key, value), []).append(labels)
+
+    def matches(self, namespace: str, selector: Labels) -> bool:
+        """Return whether some labels in a namespace have every label of a selector."""
+        lists = (self._found.get((namespace, *label), []) for label in selector.items())
+        rarest = min(lists, key=len, default=[])
+        return any(selector.items() <= labels.items() for labels in rarest)
 
 
 def _labels(ref: Ref, body: Mapping[str, object]) -> Labels:
@@ -86,18 +99,18 @@ def _labels(ref: Ref, body: Mapping[str, object]) -> Labels:
     return mapping(field(mapping(template), "metadata", "labels"))
 
 
-def _loses_pods(service: Change, selector: Labels, facts: Facts) -> bool:
+def _lost(facts: Facts) -> tuple[LabelIndex, frozenset[str]]:
+    """Return the labels of Pods that may be lost, and the namespaces where these are unknown."""
+    labelled: list[tuple[str, Labels]] = []
+    unknown: set[str] = set()
     for change in facts.changes:
-        if change.kind not in _HAS_PODS or change.ref.namespace != service.ref.namespace:
+        if change.kind not in _HAS_PODS or not (change.fate is Fate.PRUNE or change.is_changed):
             continue
-        if change.before is None:
-            if change.fate is Fate.PRUNE:
-                return True
-        elif (change.fate is Fate.PRUNE or change.is_changed) and selects(
-            selector, _labels(change.ref, change.before)
-        ):
-            return True
-    return False
+        if change.before is not None:
+            labelled.append((change.ref.namespace, _labels(change.ref, change.before)))
+        elif change.fate is Fate.PRUNE:
+            unknown.add(change.ref.namespace)
+    return LabelIndex(labelled), frozenset(unknown)
 
 
 def _leaving(facts: Facts) -> frozenset[str]:

@@ -39,11 +39,7 @@ def volumes(change: Change, facts: Facts) -> Iterator[Consequence]:
         kind = ConsequenceKind.VOLUME_DELETED
         yield Consequence(kind, change.ref, message, certain=False)
         return
-    bound = [
-        live
-        for live in facts.related.of(VOLUME)
-        if text(live.body or {}, "spec", "claimRef", "uid") in claims
-    ]
+    bound = [facts.volumes[uid] for uid in sorted(claims) if uid in facts.volumes]
     for policy in _ENDS:
         alike = [live for live in bound if _policy(live) == policy]
         if alike:
