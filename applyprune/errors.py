@@ -9,6 +9,7 @@ ApplypruneError
 │   ├── ConflictsFound         4    the only failures are field conflicts
 │   └── NotReady               5    not ready or not deleted before the timeout
 ├── PruneRefused               6    a guard blocked the prune; nothing was deleted
+├── NotApproved                6    the plan, or its deletions, must be approved first
 ├── AccessError                7    no server, or no permission to use it
 │   ├── Unreachable            7    no answer, or the server is not an API server
 │   └── ApiError               7    the API server answered with an error
@@ -147,6 +148,13 @@ class PruneRefused(ApplypruneError):
     """A guard blocked the prune; nothing was deleted."""
 
     kind = ProblemKind.PRUNE_REFUSED
+    exit_code = 6
+
+
+class NotApproved(ApplypruneError):
+    """The plan, or its deletions, must be approved first; that part was not done."""
+
+    kind = ProblemKind.NOT_APPROVED
     exit_code = 6
 
 

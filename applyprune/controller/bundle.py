@@ -29,6 +29,7 @@ from applyprune.model.names import is_dns_label, is_dns_subdomain
 from applyprune.model.options import (
     Adopt,
     ApplyOptions,
+    Approval,
     HelmHooks,
     Mode,
     Options,
@@ -192,6 +193,7 @@ class Spec:
     timeout: Seconds = 300.0
     suspend: StrictBool = False
     prune: Prune = Prune()
+    approval: Approval = Approval.AUTOMATIC
     wait: StrictBool = False
     force_conflicts: StrictBool = False
     adopt: Adopt = Adopt.UNOWNED
@@ -239,12 +241,18 @@ class Bundle:
         )
 
     def options(self, mode: Mode, *, approved: str = "") -> Options:
-        """Return the options of a run; ``approved`` is the digest of an approved prune."""
+        """Return the options of a run; ``approved`` is the digest in the annotation."""
         spec = self.spec
+        # To delete or orphan the whole set is a decision of its own.
+        approval = spec.approval if mode is Mode.APPLY else Approval.AUTOMATIC
         return Options(
             mode=mode,
             lock_timeout=_LOCK_TIMEOUT,
             concurrency=_CONCURRENCY,
+            # Only the server knows which objects must be recreated, and which would not change.
+            check=approval is not Approval.AUTOMATIC,
+            approval=approval,
+            approved_plan=approved,
             apply=ApplyOptions(
                 adopt=spec.adopt,
                 force_conflicts=spec.force_conflicts,
@@ -255,7 +263,7 @@ class Bundle:
                 enabled=spec.prune.enabled,
                 allow_empty=spec.prune.allow_empty,
                 max_prune=spec.prune.max_prune,
-                apply_anyway=True,
+                apply_anyway=spec.approval is not Approval.ALWAYS,
                 approved=approved,
             ),
             wait=WaitOptions(WaitMode.ALL if spec.wait else WaitMode.AUTO, timeout=self.timeout),

@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from applyprune.controller.bundle import Bundle, DeletionPolicy
 from applyprune.controller.bundle_client import BundleObjects, status_of
 from applyprune.controller.constants import APPROVE, FINALIZER, Reason
+from applyprune.controller.pending_plan import PendingPlan, pending_plan
 from applyprune.controller.result import (
     RunResult,
     follow,
@@ -157,9 +158,16 @@ class Finalizer:
         )
         follow(events, run_result, lambda _: None)
         self.stop.check()
-        return self._result(live, bundle, run_result)
+        pending = pending_plan(run_result, bundle, options.prune.approved)
+        return self._result(live, bundle, run_result, pending)
 
-    def _result(self, live: LiveObject, bundle: Bundle, run_result: RunResult) -> ReconcileResult:
+    def _result(
+        self,
+        live: LiveObject,
+        bundle: Bundle,
+        run_result: RunResult,
+        pending: PendingPlan | None,
+    ) -> ReconcileResult:
         if run_result.exit_code == 0:
             message = f"objects processed: {len(run_result.gone)}"
             return ReconcileResult(
@@ -188,7 +196,12 @@ class Finalizer:
         if reason is not Reason.PRUNE_REFUSED:
             reason = Reason.REMOVAL_FAILED
         return ReconcileResult(
-            ConditionStatus.NOT_READY, reason, message, run_result=run_result, retries=True
+            ConditionStatus.NOT_READY,
+            reason,
+            message,
+            run_result=run_result,
+            pending=pending,
+            retries=True,
         )
 
     def _without_inventory(

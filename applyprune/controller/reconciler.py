@@ -13,6 +13,7 @@ from applyprune.controller.bundle_source import SourceMissing, Uses, load_source
 from applyprune.controller.constants import APPROVE, RECONCILE_NOW, STALLING, Key, Reason
 from applyprune.controller.depends_on import unready_dependencies
 from applyprune.controller.finalizer import Finalizer
+from applyprune.controller.pending_plan import PendingPlan, pending_plan
 from applyprune.controller.result import (
     RunResult,
     follow,
@@ -203,7 +204,8 @@ class Reconciler:
             stop.check()  # an interrupted reconcile writes no status
             return self._error_result(error, run_result, revision)
         stop.check()
-        return self._result(run_result, revision)
+        pending = pending_plan(run_result, bundle, live.annotations.get(APPROVE, ""))
+        return self._result(run_result, revision, pending)
 
     def _with_capped_timeout(self, live: LiveObject, bundle: Bundle, revision: str) -> Bundle:
         """Cap `timeout` on retries: only the first attempt at a generation gets the full wait.
@@ -237,7 +239,9 @@ class Reconciler:
             ConditionStatus.NOT_READY, reason_of(error), message, revision, run_result, retries=True
         )
 
-    def _result(self, run_result: RunResult, revision: str) -> ReconcileResult:
+    def _result(
+        self, run_result: RunResult, revision: str, pending: PendingPlan | None
+    ) -> ReconcileResult:
         total = run_result.total
         objects = f"{total} object{'' if total == 1 else 's'}"
         if run_result.exit_code == 0:
@@ -245,10 +249,18 @@ class Reconciler:
                 ConditionStatus.READY, Reason.APPLIED, f"{objects} applied", revision, run_result
             )
         reason = reason_of_exit(run_result.exit_code)
-        if run_result.refusal is not None and not run_result.failing:
-            reason = Reason.PRUNE_REFUSED
+        if reason is Reason.PRUNE_REFUSED and pending is not None:
+            # It waits for somebody: another try before the interval would change nothing.
+            return ReconcileResult(
+                ConditionStatus.NOT_READY,
+                pending.reason,
+                pending.message,
+                revision,
+                run_result,
+                pending,
+            )
         if reason is Reason.PRUNE_REFUSED and run_result.refusal is not None:
-            message = f"{run_result.refusal.message}: {run_result.refusal.reason}"
+            message = problem_message(run_result.refusal)
         else:
             first = min(
                 run_result.failing.values(), key=lambda failed: (failed.skipped, failed.ref)
@@ -257,7 +269,7 @@ class Reconciler:
             more = f" (and {count - 1} more)" if count > 1 else ""
             message = f"{count} of {objects} failed: {first.ref.short}: {first.message}{more}"
         return ReconcileResult(
-            ConditionStatus.NOT_READY, reason, message, revision, run_result, retries=True
+            ConditionStatus.NOT_READY, reason, message, revision, run_result, pending, retries=True
         )
 
     def _report(
@@ -282,7 +294,10 @@ class Reconciler:
         self.metrics.passed(key, result, seconds, status)
         self._log(key, result, began)
         changed = result.run_result is not None and result.run_result.changed
-        if result.ready is ConditionStatus.NOT_READY:
+        if result.reason is Reason.PENDING_APPROVAL:
+            if status.get("pendingPlan") != before.get("pendingPlan"):
+                self.recorder.event(stored or live, EventType.NORMAL, result.reason, result.message)
+        elif result.ready is ConditionStatus.NOT_READY:
             self.recorder.event(stored or live, EventType.WARNING, result.reason, result.message)
         elif changed or (result.ready is ConditionStatus.READY and _was_not_ready(before)):
             self.recorder.event(stored or live, EventType.NORMAL, result.reason, _summary(result))
@@ -311,7 +326,9 @@ class Reconciler:
             if run_result
             else {}
         )
-        level = logging.WARNING if result.ready is ConditionStatus.NOT_READY else logging.INFO
+        failed = result.ready is ConditionStatus.NOT_READY
+        waits = result.reason is Reason.PENDING_APPROVAL
+        level = logging.WARNING if failed and not waits else logging.INFO
         if (
             result.ready is ConditionStatus.READY
             and run_result is not None

@@ -29,7 +29,7 @@ from applyprune.model.events import (
     Started,
 )
 from applyprune.model.identity import Ref
-from applyprune.model.plan import Fate, Plan
+from applyprune.model.plan import Plan
 from applyprune.model.problem import Problem, ProblemKind
 
 REMOVED = frozenset(
@@ -80,17 +80,6 @@ class RunResult:
     def changed(self) -> bool:
         """Return whether the run has changed anything."""
         return any(self.outcomes[outcome] for outcome in CHANGED)
-
-    @property
-    def to_delete(self) -> list[Ref]:
-        """Return the objects that a refused prune would have deleted."""
-        steps = self.plan.removals if self.plan is not None else ()
-        return [
-            step.entry.ref
-            for step in steps
-            if step.fate is Fate.PRUNE
-            or (step.problem is not None and step.problem.kind is ProblemKind.PRUNE_REFUSED)
-        ]
 
 
 def follow(events: Iterable[Event], result: RunResult, each: Callable[[Event], None]) -> RunResult:

@@ -10,14 +10,15 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from applyprune.controller.constants import APPROVE, STALLING, Condition, Reason
-from applyprune.controller.result import RunResult
+from applyprune.controller.constants import STALLING, Condition, Reason
+from applyprune.controller.pending_plan import PendingPlan
+from applyprune.controller.result import RunResult, problem_message
 from applyprune.model.events import Outcome
+from applyprune.model.problem import ProblemKind
 
 Status = dict[str, Any]
 
 FAILING_SHOWN = 10
-PENDING_SHOWN = 20
 _MESSAGE = 1024
 
 
@@ -40,6 +41,8 @@ class ReconcileResult:
     """The revision of the source; empty if it was not read."""
     run_result: RunResult | None = field(default=None, compare=False)
     """None without a run."""
+    pending: PendingPlan | None = None
+    """What of the run's plan waits for an approval."""
     retries: bool = False
     """Whether it is retried before ``interval`` is over."""
     done: bool = False
@@ -89,7 +92,7 @@ def after(
     if (run := result.run_result) is not None and run.plan is not None:
         status["objects"] = {"total": run.total, "failing": len(run.failing)}
         _put(status, "failing", _failing(run))
-        _put(status, "pendingPrune", _pending(run))
+        _put(status, "pendingPlan", _pending(before, result, now))
         if run.changed:
             status["lastChange"] = _change(run, now)
     status["conditions"] = _conditions(before, _wanted(result), generation, now)
@@ -108,18 +111,16 @@ def _wanted(result: ReconcileResult) -> dict[Condition, tuple[str, Reason, str]]
     if result.ready is not ConditionStatus.SAME:
         wanted[Condition.READY] = (str(result.ready), *explained)
     if (run := result.run_result) is not None and run.plan is not None:
-        wanted[Condition.PRUNE_BLOCKED] = _blocked(run)
+        wanted[Condition.PRUNE_BLOCKED] = _blocked(run, result.pending)
     return wanted
 
 
-def _blocked(run: RunResult) -> tuple[str, Reason, str]:
-    refusal = run.refusal
-    if refusal is None or run.plan is None:
-        return "False", Reason.NOTHING_TO_DO, "no prune is blocked"
-    message = f"{refusal.message}: {refusal.reason}"
-    if run.plan.deletions:
-        message += f". To approve exactly this, set the annotation {APPROVE}={run.plan.deletions}"
-    return "True", Reason.PRUNE_REFUSED, message
+def _blocked(run: RunResult, pending: PendingPlan | None) -> tuple[str, Reason, str]:
+    if pending is not None and pending.deletes:
+        return "True", pending.reason, pending.message
+    if run.refusal is not None and run.refusal.kind is ProblemKind.PRUNE_REFUSED:
+        return "True", Reason.PRUNE_REFUSED, problem_message(run.refusal)
+    return "False", Reason.NOTHING_TO_DO, "no prune is blocked"
 
 
 def _conditions(
@@ -173,12 +174,11 @@ def _failing(run: RunResult) -> list[dict[str, str]]:
     ]
 
 
-def _pending(run: RunResult) -> dict[str, Any] | None:
-    if run.refusal is None or run.plan is None or not run.plan.deletions:
+def _pending(before: Mapping[str, Any], result: ReconcileResult, now: str) -> dict[str, Any] | None:
+    if result.pending is None:
         return None
-    to_delete = sorted(run.to_delete)
-    names = [f"{ref.namespace}/{ref.short}" if ref.namespace else ref.short for ref in to_delete]
-    return {"digest": run.plan.deletions, "count": len(to_delete), "objects": names[:PENDING_SHOWN]}
+    known = before.get("pendingPlan") or {}
+    return result.pending.status(known, revision=result.revision, now=now)
 
 
 def _change(run: RunResult, now: str) -> dict[str, Any]:

@@ -33,8 +33,9 @@ from applyprune.model.identity import Ref
 from applyprune.model.inventory import Inventory, InventoryEntry
 from applyprune.model.options import DryRun, Mode, WaitMode
 from applyprune.model.plan import Fate, Plan
-from applyprune.model.problem import Problem
+from applyprune.model.problem import Problem, ProblemKind
 from applyprune.model.resources import NAMESPACE, NAMESPACES
+from applyprune.planning.approval.required import is_held, without_unapproved
 from applyprune.planning.forecast import back_in_the_inventory, not_pruned, of_apply
 from applyprune.planning.plan import completed, with_existing
 from applyprune.planning.snapshot import (
@@ -140,7 +141,8 @@ class _Run:
         plan = completed(plan, self.context.applyset, options)
         states = {ref: (each.before, each.body) for ref, each in self.dry_run.comparisons.items()}
         shown = options.check or options.dry_run is not DryRun.OFF
-        self.plan = self.consequences.add_to(plan, self.snapshot, states, reads=shown)
+        plan = self.consequences.add_to(plan, self.snapshot, states, reads=shown)
+        self.plan = without_unapproved(plan, options, takes_set=self._takes_set())
 
     def _is_held(self) -> bool:
         """Return whether a refused prune also stops the apply, before anything is written."""
@@ -149,9 +151,10 @@ class _Run:
             options.mode is Mode.APPLY
             and options.dry_run is DryRun.OFF
             and plan.refusal is not None
+            and plan.refusal.kind is ProblemKind.PRUNE_REFUSED
             and not plan.restored
             and not options.prune.apply_anyway  # guard: apply-anyway
-        )
+        ) or is_held(plan, options)  # guard: unapproved-plan
 
     def _refuse(self) -> Iterator[Event]:
         """Report everything that is wrong with the plan; write nothing."""
@@ -183,10 +186,12 @@ class _Run:
 
     def _has_work(self) -> bool:
         removes_set = self._removes_set() and not self.plan.no_prune
-        changes_hands = self.inventory.owner != self.request.owner
-        return self.plan.writes or (
-            self.inventory.exists and (removes_set or (changes_hands and self._applies()))
-        )
+        return self.plan.writes or (self.inventory.exists and removes_set) or self._takes_set()
+
+    def _takes_set(self) -> bool:
+        """Return whether the set gets another owner."""
+        other = self.inventory.owner != self.request.owner
+        return self.inventory.exists and other and self._applies()
 
     def _applies(self) -> bool:
         return self.context.options.mode is Mode.APPLY
@@ -243,6 +248,7 @@ class _Run:
         )
         steps = self.plan.removals
         if not steps:
+            yield from self._blocked()
             return
         failed = "not everything is ready" if applier.unready else NOT_APPLIED
         refused = self.plan.no_prune or (failed if summary.problems else "")
@@ -281,8 +287,9 @@ class _Run:
         yield from self._blocked()
 
     def _blocked(self) -> Iterator[Event]:
-        """Report that a guard has blocked the whole prune, if it has."""
-        if self.plan.refusal is not None and self.context.options.prune.enabled:
+        """Report that a guard or a missing approval has blocked the deletions, if it has."""
+        prunes = self.context.options.prune.enabled or self.plan.needs_approval
+        if self.plan.refusal is not None and prunes:
             self.context.summary.refusal = self.plan.refusal
             yield PruneBlocked(self.plan.refusal)
 

@@ -40,6 +40,17 @@ class HelmHooks(StrEnum):
     APPLY = "apply"
 
 
+class Approval(StrEnum):
+    """Which plans run only if their digest is approved."""
+
+    AUTOMATIC = "Automatic"
+    """Those that a guard refuses."""
+    PRUNE = "Prune"
+    """Those that would delete an object; without an approval they run without the deletions."""
+    ALWAYS = "Always"
+    """All that would change anything; without an approval nothing is written."""
+
+
 class DryRun(StrEnum):
     """Whether a run is a dry run, and where it is computed."""
 
@@ -199,6 +210,10 @@ class Options:
     select: frozenset[str] = frozenset()
     """The objects that a move or ``Mode.ORPHAN`` works on, named as ``Ref.is_among`` takes them;
     empty for all objects of the set."""
+    approval: Approval = Approval.AUTOMATIC
+    """Which plans run only if their digest is approved."""
+    approved_plan: str = ""
+    """The ``Plan.digest`` of the only plan that may run with ``Approval.ALWAYS``."""
     allow_partial: bool = False
     """Let a repair rebuild a lost inventory from the objects that it could list."""
     apply: ApplyOptions = ApplyOptions()

@@ -143,6 +143,13 @@ class ApplyStep:
     """Whether its state could not be read: then only this object fails."""
     is_contended: bool = False
     """Whether it is left because other managers own its fields and its manifest says so."""
+    awaits_approval: bool = False
+    """Whether it is left because it must be recreated, and that is not approved."""
+
+    @property
+    def is_skipped(self) -> bool:
+        """Return whether it is left although it differs from its manifest."""
+        return self.is_contended or self.awaits_approval
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -272,6 +279,8 @@ class Plan:
     """
     warnings: tuple[Problem, ...] = ()
     """What the user should know before the first write."""
+    needs_approval: str = ""
+    """The digest to approve so that all of the plan may run; empty if none is needed."""
 
     @property
     def faults(self) -> tuple[ApplyStep, ...]:

@@ -25,6 +25,7 @@ class ProblemKind(StrEnum):
     CONFLICTS_FOUND = "ConflictsFound"
     NOT_READY = "NotReady"
     PRUNE_REFUSED = "PruneRefused"
+    NOT_APPROVED = "NotApproved"
     ACCESS_ERROR = "AccessError"
     UNREACHABLE = "Unreachable"
     API_ERROR = "ApiError"

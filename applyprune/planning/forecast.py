@@ -32,7 +32,7 @@ _OF_REMOVALS = {
 
 def of_apply(step: ApplyStep) -> ObjectDone:
     """Return how a run would end for an object of the input."""
-    outcome = Outcome.SKIPPED if step.is_contended else _OUTCOMES[step.fate]
+    outcome = Outcome.SKIPPED if step.is_skipped else _OUTCOMES[step.fate]
     reason = "" if step.problem else step.not_checked or step.reason
     return ObjectDone(step.desired.ref, outcome, step.desired.origin, reason, step.problem)
 

@@ -9,6 +9,7 @@ from heapq import nsmallest
 from applyprune.errors import (
     ApplypruneError,
     ConflictsFound,
+    NotApproved,
     NotReady,
     PlanOutdated,
     PruneRefused,
@@ -74,13 +75,8 @@ def verdict(
     kinds = {problem.kind for problem in (*problems, *([refusal] if refusal else []))}
     if not kinds:
         return None
-    if kinds == {ProblemKind.PRUNE_REFUSED}:
-        if held:
-            return PruneRefused(
-                "the prune was refused: nothing was applied, and nothing was deleted",
-                hint="To apply without the prune: --apply-anyway.",
-            )
-        return PruneRefused("the prune was refused: nothing was deleted")
+    if kinds <= {ProblemKind.PRUNE_REFUSED, ProblemKind.NOT_APPROVED}:
+        return _refused_prune(approvable=ProblemKind.NOT_APPROVED in kinds, held=held)
     if kinds == {ProblemKind.PLAN_OUTDATED}:
         fit = "object no longer fits" if len(problems) == 1 else "objects no longer fit"
         return PlanOutdated(
@@ -106,3 +102,17 @@ def _refused_plan(
         return ConflictsFound(f"nothing was changed: other field managers own fields of {some}")
     also = ", and the prune was refused" if refusal else ""
     return RunFailed(f"nothing was changed: {some} cannot be applied as planned{also}")
+
+
+def _refused_prune(*, approvable: bool, held: bool) -> ApplypruneError:
+    """Return the error for a prune that a guard or a missing approval has stopped."""
+    if approvable and held:
+        return NotApproved("the plan is not approved: nothing was written")
+    if approvable:
+        return NotApproved("the deletions are not approved: nothing was deleted")
+    if held:
+        return PruneRefused(
+            "the prune was refused: nothing was applied, and nothing was deleted",
+            hint="To apply without the prune: --apply-anyway.",
+        )
+    return PruneRefused("the prune was refused: nothing was deleted")

@@ -17,7 +17,7 @@ from applyprune.controller.bundle import (
 )
 from applyprune.model.identity import Ref
 from applyprune.model.live import LiveObject
-from applyprune.model.options import Adopt, HelmHooks, Mode, PruneLimit, WaitMode
+from applyprune.model.options import Adopt, Approval, HelmHooks, Mode, PruneLimit, WaitMode
 from applyprune.planning.fields.ignore_rule import IgnoreRule
 
 INLINE = {"source": {"inline": ""}}
@@ -40,6 +40,7 @@ def test_full_spec_is_read() -> None:
             "timeout": "90s",
             "suspend": True,
             "prune": {"enabled": False, "maxPrune": "40%", "allowEmpty": True},
+            "approval": "Prune",
             "wait": True,
             "forceConflicts": True,
             "adopt": "all",
@@ -64,6 +65,8 @@ def test_full_spec_is_read() -> None:
     assert spec.service_account_name == "deployer"
     assert (found.target.name, found.target.namespace) == ("old", "shop")
     options = found.options(Mode.APPLY, approved="d")
+    assert (options.approval, options.approved_plan) == (Approval.PRUNE, "d")
+    assert options.prune.apply_anyway
     assert (options.prune.enabled, options.wait.mode, options.apply.force_conflicts) == (
         False,
         WaitMode.ALL,
@@ -89,6 +92,20 @@ def test_defaults_are_filled_in() -> None:
     assert found.options(Mode.APPLY).wait.mode is WaitMode.AUTO
     assert spec.service_account_name == "default"
     assert spec.deletion_policy is DeletionPolicy.DELETE
+    assert spec.approval is Approval.AUTOMATIC
+
+
+def test_bundle_that_always_needs_an_approval_applies_nothing_anyway() -> None:
+    """A hotfix is not held up, unless that is asked for."""
+    found = bundle({**INLINE, "approval": "Always"}).options(Mode.APPLY)
+    assert (found.approval, found.prune.apply_anyway) == (Approval.ALWAYS, False)
+
+
+@pytest.mark.parametrize("mode", [Mode.DELETE, Mode.ORPHAN])
+def test_removal_of_a_bundle_needs_no_approval(mode: Mode) -> None:
+    """To delete the Bundle is a decision of its own; a guard is still lifted by the annotation."""
+    found = bundle({**INLINE, "approval": "Always"}).options(mode, approved="d")
+    assert (found.approval, found.prune.approved) == (Approval.AUTOMATIC, "d")
 
 
 @pytest.mark.parametrize(
@@ -126,6 +143,7 @@ WRONG: dict[str, tuple[Any, str]] = {
     "a number as a time": ({**INLINE, "retryInterval": 5}, "spec.retryInterval: must be text"),
     "suspend": ({**INLINE, "suspend": "yes"}, "must be true or false"),
     "adopt": ({**INLINE, "adopt": "some"}, "must be 'none', 'unowned' or 'all', not 'some'"),
+    "approval": ({**INLINE, "approval": "Never"}, "must be 'Automatic', 'Prune' or 'Always'"),
     "deletionPolicy": (
         {**INLINE, "deletionPolicy": "Keep"},
         "deletionPolicy: must be 'Delete'",

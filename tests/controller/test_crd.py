@@ -9,12 +9,13 @@ import pytest
 
 from applyprune.controller.bundle import SPEC
 from applyprune.controller.constants import Condition, Reason
+from applyprune.controller.pending_plan import SHOWN, PendingPlan, Scope, count_key
 from applyprune.controller.result import FailedObject, RunResult
-from applyprune.controller.status import ConditionStatus, ReconcileResult, after
+from applyprune.controller.status import FAILING_SHOWN, ConditionStatus, ReconcileResult, after
 from applyprune.model.events import Outcome
 from applyprune.model.identity import Ref
-from applyprune.model.plan import Plan
-from applyprune.model.problem import Problem, ProblemKind
+from applyprune.model.plan import Fate, Plan
+from applyprune.model.problem import ProblemKind
 from applyprune.model.resources import BUNDLES
 from applyprune.sources import read
 
@@ -132,14 +133,22 @@ def test_status_fields_are_all_in_the_schema() -> None:
     """The server would drop what it does not know without a word."""
     ref = Ref("", "ConfigMap", "shop", "a")
     followed = RunResult(
-        plan=Plan((), (), deletions="d"),
-        refusal=Problem(ProblemKind.PRUNE_REFUSED, "w"),
+        plan=Plan((), ()),
         failing={ref: FailedObject(ref, "m", ProblemKind.RUN_FAILED)},
+    )
+    fates = [fate for fate in Fate if fate is not Fate.LEAVE]
+    pending = PendingPlan(
+        "sha256:d",
+        Scope.PLAN,
+        {"cascaded": 1, **{count_key(fate): 1 for fate in fates}},
+        tuple((fate, ref) for fate in fates),
+        Reason.PENDING_APPROVAL,
+        "w",
     )
     followed.outcomes[Outcome.CREATED] = 1
     status = after(
         {},
-        ReconcileResult(ConditionStatus.READY, Reason.APPLIED, "m", "sha256:a", followed),
+        ReconcileResult(ConditionStatus.READY, Reason.APPLIED, "m", "sha256:a", followed, pending),
         generation=1,
         now="2026-01-01T00:00:00Z",
         requested="x",
@@ -162,3 +171,12 @@ def test_status_fields_are_all_in_the_schema() -> None:
             assert isinstance(value, types_[said["type"]]), where
 
     check(status, schema("status"), "status")
+
+
+def test_bounds_of_the_status_are_in_the_schema() -> None:
+    """The server would refuse a longer list, and with it the whole status."""
+    assert schema("status", "pendingPlan", "objects")["maxItems"] == SHOWN
+    assert schema("status", "failing")["maxItems"] == FAILING_SHOWN
+    assert schema("status", "pendingPlan", "scope")["enum"] == list(Scope)
+    wanted = {count_key(fate) for fate in Fate if fate is not Fate.LEAVE} | {"cascaded"}
+    assert schema("status", "pendingPlan", "counts")["properties"].keys() == wanted

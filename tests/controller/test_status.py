@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from applyprune.controller.constants import STALLING, Condition, Reason
+from applyprune.controller.pending_plan import PendingPlan, Scope
 from applyprune.controller.result import FailedObject, RunResult, follow, problem_message, reason_of
 from applyprune.controller.status import (
     FAILING_SHOWN,
-    PENDING_SHOWN,
     ConditionStatus,
     ReconcileResult,
     after,
@@ -31,9 +32,8 @@ from applyprune.errors import (
 )
 from applyprune.model.events import Event, Finished, ObjectDone, Outcome, ReadinessReported, failed
 from applyprune.model.identity import Ref
-from applyprune.model.inventory import InventoryEntry
 from applyprune.model.manifest import Origin
-from applyprune.model.plan import Fate, Plan, RemoveStep
+from applyprune.model.plan import Fate, Plan
 from applyprune.model.problem import Problem, ProblemKind
 
 EARLY, LATE = "2026-01-01T00:00:00Z", "2026-01-01T00:10:00Z"
@@ -125,53 +125,77 @@ def test_new_generation_is_not_ready() -> None:
     assert not is_ready({}, None)
 
 
+PENDING = PendingPlan(
+    "sha256:d",
+    Scope.DELETIONS,
+    {"prune": 1},
+    ((Fate.PRUNE, ref("a")),),
+    Reason.PENDING_APPROVAL,
+    "waiting",
+)
+
+
+def ended(pending: PendingPlan | None, refusal: Problem | None = None) -> ReconcileResult:
+    """Return the result of a run of which something may wait."""
+    followed = RunResult(plan=Plan((), ()), refusal=refusal)
+    ready = ConditionStatus.READY if pending is None else ConditionStatus.NOT_READY
+    reason = Reason.APPLIED if pending is None else pending.reason
+    return ReconcileResult(ready, reason, "m", "sha256:a", followed, pending)
+
+
 def test_lists_are_bounded() -> None:
     """Whatever the number of objects, and the length of the messages."""
-    plan = Plan(
-        (),
-        tuple(
-            RemoveStep(InventoryEntry(ref(f"r{number}"), "configmaps", "v1", "u"), None, Fate.PRUNE)
-            for number in range(100)
-        ),
-        deletions="digest",
-    )
-    refusal = Problem(ProblemKind.PRUNE_REFUSED, "refused", reason="y" * 5000)
     failing = {
         ref(f"f{n}"): FailedObject(ref(f"f{n}"), "m", ProblemKind.RUN_FAILED) for n in range(100)
     }
-    followed = RunResult(plan=plan, refusal=refusal, failing=failing, exit_code=6)
+    refusal = Problem(ProblemKind.PRUNE_REFUSED, "refused", reason="y" * 5000)
+    followed = RunResult(plan=Plan((), ()), refusal=refusal, failing=failing, exit_code=6)
     one = ReconcileResult(ConditionStatus.NOT_READY, Reason.PRUNE_REFUSED, "m" * 5000, "", followed)
     status = done({}, one, EARLY)
     assert len(status["failing"]) == FAILING_SHOWN
-    assert len(status["pendingPrune"]["objects"]) == PENDING_SHOWN
-    assert status["pendingPrune"]["count"] == 100
-    assert status["objects"] == {"total": 100, "failing": 100}
+    assert status["objects"] == {"total": 0, "failing": 100}
     assert all(len(each["message"]) <= 1024 for each in status["conditions"])
     assert words(status)["PruneBlocked"] == ("True", "PruneRefused")
-    mended = done(
-        status,
-        ReconcileResult(ConditionStatus.READY, Reason.APPLIED, "", "", RunResult(plan=plan)),
-        LATE,
-    )
-    assert "failing" not in mended
-    assert "pendingPrune" not in mended
-    assert words(mended)["PruneBlocked"][0] == "False"
+    assert "failing" not in done(status, ended(None), LATE)
+
+
+def test_pending_plan_is_shown_until_nothing_waits() -> None:
+    """Ready is false and nothing retries; the same plan writes the same status."""
+    first = done({}, ended(PENDING), EARLY)
+    assert first["pendingPlan"] == {
+        "digest": "sha256:d",
+        "scope": "Deletions",
+        "revision": "sha256:a",
+        "since": EARLY,
+        "counts": {"prune": 1},
+        "objects": [{"object": "configmap/a", "namespace": "shop", "fate": "prune"}],
+    }
+    assert words(first) == {
+        "Ready": ("False", "PendingApproval"),
+        "Reconciling": ("False", "PendingApproval"),
+        "Stalled": ("False", "PendingApproval"),
+        "PruneBlocked": ("True", "PendingApproval"),
+    }
+    assert done(first, ended(PENDING), LATE) == first
+    mended = done(first, ended(None), LATE)
+    assert "pendingPlan" not in mended
+    assert words(mended)["PruneBlocked"] == ("False", "NothingToDo")
+
+
+def test_pending_plan_without_deletions_blocks_no_prune() -> None:
+    """PruneBlocked is about deletions only."""
+    creates = replace(PENDING, scope=Scope.PLAN, counts={"create": 1})
+    refusal = Problem(ProblemKind.NOT_APPROVED, "the plan is not approved")
+    status = done({}, ended(creates, refusal), EARLY)
+    assert words(status)["Ready"] == ("False", "PendingApproval")
+    assert words(status)["PruneBlocked"] == ("False", "NothingToDo")
 
 
 def test_reconcile_without_a_plan_reports_no_prune() -> None:
     """A blocked prune stays reported until a plan shows that it is no longer blocked."""
-    plan = Plan((), (), deletions="digest")
-    refusal = Problem(ProblemKind.PRUNE_REFUSED, "refused")
-    blocked = ReconcileResult(
-        ConditionStatus.NOT_READY,
-        Reason.PRUNE_REFUSED,
-        "",
-        "",
-        RunResult(plan=plan, refusal=refusal),
-    )
-    status = done(done({}, blocked, EARLY), BAD, LATE)
+    status = done(done({}, ended(PENDING), EARLY), BAD, LATE)
     assert words(status)["PruneBlocked"][0] == "True"
-    assert status["pendingPrune"]["digest"] == "digest"
+    assert status["pendingPlan"]["digest"] == "sha256:d"
 
 
 def test_events_become_counts_and_failures() -> None:

@@ -136,20 +136,21 @@ def test_blocked_prune_can_be_approved(tenant: Tenant, running: Controller) -> N
     assert tenant.value("a0") == "new"
     assert all(tenant.exists(*names))
     blocked = tenant.condition("web", "PruneBlocked")
-    pending = tenant.get("web")["status"]["pendingPrune"]
+    pending = tenant.get("web")["status"]["pendingPlan"]
     assert blocked[:2] == ("True", "PruneRefused")
     assert f"applyprune.dev/approve={pending['digest']}" in blocked[2]
-    assert pending["count"] == 7
-    assert f"{tenant.namespace}/configmap/a7" in pending["objects"]
+    assert (pending["scope"], pending["counts"]) == ("Deletions", {"prune": 7})
+    last = {"fate": "prune", "object": "configmap/a7", "namespace": tenant.namespace}
+    assert pending["objects"][-1] == last
     assert running.metric("applyprune_refused_prunes_total") > refused
     # The approval of another prune approves nothing.
-    tenant.annotate("web", approve="0" * 32, reconcile_now="x")
+    tenant.annotate("web", approve="sha256:" + "0" * 64, reconcile_now="x")
     eventually(lambda: tenant.get("web")["status"].get("lastHandledReconcileAt") == "x")
     assert all(tenant.exists(*names))
     tenant.annotate("web", approve=pending["digest"])
     status = tenant.ready("web")
     assert tenant.exists(*names) == [True] + [False] * 7
-    assert "pendingPrune" not in status
+    assert "pendingPlan" not in status
     assert tenant.condition("web", "PruneBlocked")[0] == "False"
 
 

@@ -137,6 +137,29 @@ def test_created_bundle_cannot_bring_its_approval(tenant: Tenant) -> None:
     assert both("POST", "", bundle("web", DIGEST)) == (201, {APPROVE: DIGEST})
 
 
+def test_only_an_approver_may_weaken_the_approval(tenant: Tenant) -> None:
+    """Else an editor would need no approval; to ask for more approvals is everybody's right."""
+    editor = person(tenant, "editor", "edit")
+    approver = person(tenant, "approver", "applyprune-approver")
+
+    def demand(one: Person, approval: str | None) -> tuple[int, Any]:
+        patch = {"spec": {"approval": approval, "interval": "1h"}}
+        return one("PATCH", "web", patch, content_type=MERGE)
+
+    assert editor("POST", "", bundle("web"))[0] == 201
+    for stronger in ("Prune", "Always", "Always"):
+        assert demand(editor, stronger)[0] == 200
+    for weaker in ("Prune", "Automatic", None):
+        status, message = demand(editor, weaker)
+        assert status == 403
+        assert f"{editor.name} may not weaken spec.approval" in message
+    assert tenant.get("web")["spec"]["approval"] == "Always"
+    assert demand(approver, "Prune")[0] == 200
+    assert demand(editor, "Automatic")[0] == 403
+    assert demand(approver, None)[0] == 200
+    assert tenant.get("web")["spec"]["approval"] == "Automatic"
+
+
 def test_status_cannot_bring_an_approval(tenant: Tenant) -> None:
     """The policy does not cover the status, because the server ignores annotations in it."""
     assert tenant.api("POST", tenant.bundle_path(), bundle("web"))[0] == 201

@@ -234,8 +234,8 @@ def test_bundle_works_with_exactly_these_permissions(
         assert tenant.value("a") == "w"
         tenant.bundle("web", config_map("a", "w"))
         tenant.failed("web", "PruneRefused")
-        pending = tenant.get("web")["status"]["pendingPrune"]
-        assert pending["count"] == 7
+        pending = tenant.get("web")["status"]["pendingPlan"]
+        assert pending["counts"] == {"prune": 7}
         tenant.annotate("web", approve=pending["digest"])
         tenant.ready("web")
         assert tenant.exists("part-1", "a") == [False, True]

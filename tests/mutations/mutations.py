@@ -29,8 +29,11 @@ _CONFLICTS = f"{_STEPS}test_conflicts.py::"
 _FAULTS = "tests/engine/failures/test_faults.py::"
 _GUARDS = "tests/engine/guards/test_guards_hold.py::"
 _HOOKS = "tests/engine/checks/test_chart_hooks.py::"
+_REQUIRED = "tests/planning/approval/test_required.py::"
 _SET = "tests/engine/test_set.py::"
 _SWEEP = "tests/sweeps/test_kill_sweep.py::"
+
+_WAITING = "tests/engine/guards/test_waiting_plans.py::"
 
 MUTATIONS = (
     Mutation(
@@ -197,8 +200,36 @@ MUTATIONS = (
     Mutation(
         "the one prune that an approval is of",
         ("one-approval",),
-        "if .* == ",
-        "if ",
+        "= .* == ",
+        "= ",
         f"{_APPROVAL}test_approval_covers_one_prune_only",
+    ),
+    Mutation(
+        "the one set of deletions that an approval is of",
+        ("deletions-approved",),
+        "= .* == ",
+        "= ",
+        f"{_REQUIRED}test_approval_never_lets_a_newer_revision_run[Prune]",
+    ),
+    Mutation(
+        "the one plan that an approval is of",
+        ("whole-plan-approved",),
+        "= .* == ",
+        "= ",
+        f"{_REQUIRED}test_approval_never_lets_a_newer_revision_run[Always]",
+    ),
+    Mutation(
+        "the wait of deletions that are not approved",
+        ("unapproved-deletions",),
+        LINE,
+        "",
+        f"{_WAITING}test_unapproved_deletions_wait",
+    ),
+    Mutation(
+        "the wait of a plan that is not approved",
+        ("unapproved-plan",),
+        "or .*",
+        "",
+        f"{_WAITING}test_unapproved_plan_writes_nothing",
     ),
 )

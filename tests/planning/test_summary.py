@@ -8,6 +8,7 @@ from applyprune.model.problem import Problem, ProblemKind
 from applyprune.planning.summary import finished, of_object, verdict
 
 REFUSAL = Problem(ProblemKind.PRUNE_REFUSED, "the prune was refused: it would delete 8 objects")
+UNAPPROVED = Problem(ProblemKind.NOT_APPROVED, "the deletions are not approved")
 CASES: dict[str, tuple[tuple[str, ...], Problem | None, int, str]] = {
     "one object": (("Invalid",), None, 3, "1 of the set's objects failed"),
     "conflicts": (
@@ -40,6 +41,13 @@ CASES: dict[str, tuple[tuple[str, ...], Problem | None, int, str]] = {
         REFUSAL,
         6,
         "the prune was refused: nothing was deleted",
+    ),
+    "an approval": ((), UNAPPROVED, 6, "the deletions are not approved: nothing was deleted"),
+    "an approval, and the prune": (
+        ("PruneRefused",),
+        UNAPPROVED,
+        6,
+        "the deletions are not approved: nothing was deleted",
     ),
     "an object, and so the prune": (
         ("Conflict",),

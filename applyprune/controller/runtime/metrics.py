@@ -11,6 +11,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disa
 from applyprune.controller.constants import Key, Reason
 from applyprune.controller.runtime.workqueue import WorkQueue
 from applyprune.controller.status import ReconcileResult
+from applyprune.model.problem import ProblemKind
 
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 CODES = ("2xx", "3xx", "4xx", "5xx", "none")
@@ -32,9 +33,10 @@ class Metrics:
     leader: Gauge = field(init=False)
     _bundles: Gauge = field(init=False)
     _objects: Gauge = field(init=False)
+    _waiting: Gauge = field(init=False)
     _depth: Gauge = field(init=False)
     _busy: Gauge = field(init=False)
-    _known: dict[Key, tuple[str, int, int]] = field(default_factory=dict)
+    _known: dict[Key, tuple[str, int, int, bool]] = field(default_factory=dict)
     _lock: Lock = field(default_factory=Lock)
 
     def __post_init__(self) -> None:
@@ -72,6 +74,11 @@ class Metrics:
         self._objects = Gauge(
             "applyprune_objects", "Objects of Bundles, by state.", ["state"], registry=registry
         )
+        self._waiting = Gauge(
+            "applyprune_pending_approvals",
+            "Bundles with a plan that waits for an approval.",
+            registry=registry,
+        )
         self._depth = Gauge(
             "applyprune_queue_depth", "Bundles that are due and waiting.", registry=registry
         )
@@ -108,7 +115,7 @@ class Metrics:
         self.seconds.observe(seconds)
         if (run := result.run_result) is not None:
             self.pruned.inc(run.deleted)
-            if run.refusal is not None:
+            if run.refusal is not None and run.refusal.kind is ProblemKind.PRUNE_REFUSED:
                 self.refused.inc()
         self.known(key, status)
 
@@ -126,7 +133,7 @@ class Metrics:
         failing = int(counts.get("failing") or 0)
         with self._lock:
             total = max(int(counts.get("total") or 0) - failing, 0)
-            self._known[key] = (ready, total, failing)
+            self._known[key] = (ready, total, failing, "pendingPlan" in status)
             self._settle()
 
     def forget(self, key: Key) -> None:
@@ -141,3 +148,4 @@ class Metrics:
             self._bundles.labels(ready).set(sum(bundle[0] == ready for bundle in known))
         self._objects.labels("applied").set(sum(bundle[1] for bundle in known))
         self._objects.labels("failing").set(sum(bundle[2] for bundle in known))
+        self._waiting.set(sum(bundle[3] for bundle in known))

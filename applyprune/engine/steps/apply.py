@@ -30,7 +30,7 @@ from applyprune.model.events import Event, ObjectDone, Outcome
 from applyprune.model.identity import GroupKind, Ref
 from applyprune.model.inventory import InventoryEntry, Wave
 from applyprune.model.live import LiveObject
-from applyprune.model.options import WaitMode
+from applyprune.model.options import Approval, WaitMode
 from applyprune.model.plan import ApplyStep, Desired, Fate, OnConflict
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.model.resources import CRD, NAMESPACE
@@ -60,7 +60,7 @@ class Applier:
     failed: dict[Ref, str] = field(default_factory=dict)
     """Why what depends on an object is blocked: ``was not applied``, for example."""
     skipped: set[Ref] = field(default_factory=set)
-    """The objects that were skipped because of a conflict, before anything was written."""
+    """The objects that were skipped, for example because of a conflict: nothing was written."""
     applied_at: dict[Ref, float] = field(default_factory=dict)
     """When each object was applied, on the monotonic clock."""
     awaited: set[Ref] = field(default_factory=set)
@@ -134,8 +134,8 @@ class Applier:
         if step.problem is not None:
             return step, self._done(step, Outcome.FAILED, problem=step.problem)
         if step.request is None:
-            outcome = Outcome.SKIPPED if step.is_contended else Outcome.UNCHANGED
-            if step.is_contended:
+            outcome = Outcome.SKIPPED if step.is_skipped else Outcome.UNCHANGED
+            if step.is_skipped:
                 self.skipped.add(step.desired.ref)
             return step, self._done(step, outcome, reason=step.reason)
         if (blocked := self._blocked(step)) is not None:
@@ -207,7 +207,8 @@ class Applier:
             raise error
         if is_ours:
             return self._confirm(step, live, created=True)
-        if step.is_checked and step.fate is not Fate.RECREATE:
+        shown = step.is_checked or self.context.options.approval is not Approval.AUTOMATIC
+        if shown and step.fate is not Fate.RECREATE:
             raise error  # the plan that was shown does not recreate it
         deletion = step.deletion
         if deletion is None or deletion.precondition.resource_version != live.resource_version:

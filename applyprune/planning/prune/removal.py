@@ -9,7 +9,7 @@ from applyprune.errors import RunFailed, as_problem
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import InventoryEntry, Ownership
 from applyprune.model.live import Absent, LiveObject, Unknown
-from applyprune.model.options import Mode, Options
+from applyprune.model.options import Approval, Mode, Options
 from applyprune.model.plan import Desired, Fate, RemoveStep
 from applyprune.model.problem import Problem
 from applyprune.model.resources import CRD, NAMESPACE, Resource
@@ -79,10 +79,12 @@ def remove_steps(
 
     removals, refusal = judged(options)
     deletions, approved = deletions_digest((), steps), options.prune.approved
-    if refusal is not None and approved:
-        if deletions == approved:  # guard: one-approval
+    if refusal is not None:
+        exactly = bool(approved) and deletions == approved  # guard: one-approval
+        # An approval of the whole plan covers its deletions too.
+        if exactly or options.approval is Approval.ALWAYS:
             removals, refusal = judged(with_approval(options, steps, cascades))
-        else:
+        elif approved:
             refusal = of_other_approval(refusal, approved, deletions)
     return Removals(removals, refusal)
 

@@ -158,7 +158,7 @@ def _bundle_life(shell: Shell) -> None:
 
     shell.comment("If the prune is intended: approve exactly this prune, by its digest.")
     digest = shell.output_of(
-        "kubectl get bundle shop -n shop -o jsonpath={.status.pendingPrune.digest}"
+        "kubectl get bundle shop -n shop -o jsonpath={.status.pendingPlan.digest}"
     )
     shell.run(f"kubectl annotate bundle shop -n shop applyprune.dev/approve={digest}")
     shell.run(_WAIT_READY)

@@ -1,0 +1,268 @@
+"""Bundles whose deletions, or whole plans, wait for an approval."""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.support.api import Api, writes
+from tests.support.controller import Tenant
+from tests.support.objects import config_map, text
+from tests.support.waiting import eventually
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from applyprune.localplane import Plane
+    from tests.support.api import AuditTrail
+    from tests.support.controller import Controller
+
+OTHER = "sha256:" + "0" * 64
+RACES = 16
+
+
+def pending(tenant: Tenant, name: str = "web", *, but: str = "") -> dict[str, Any]:
+    """Wait until a plan of the last generation waits that is another than ``but``; return it."""
+
+    def found() -> dict[str, Any] | None:
+        bundle = tenant.get(name)
+        status = bundle.get("status", {})
+        if status.get("observedGeneration") != bundle["metadata"]["generation"]:
+            return None
+        plan = status.get("pendingPlan")
+        return plan if plan and plan["digest"] != but else None
+
+    return dict(eventually(found, f"{name} pending: {tenant.condition(name)}"))
+
+
+def approve(tenant: Tenant, digest: str, name: str = "web") -> None:
+    """Set the annotation."""
+    tenant.annotate(name, approve=digest)
+
+
+def looked(tenant: Tenant, mark: str, name: str = "web") -> None:
+    """Ask for a pass, and wait until it is over."""
+    tenant.annotate(name, reconcile_now=mark)
+    eventually(lambda: tenant.get(name)["status"].get("lastHandledReconcileAt") == mark, mark)
+
+
+def shown(plan: dict[str, Any]) -> list[str]:
+    """Return the objects of a pending plan, with their fates."""
+    return [f"{one['fate']} {one['object']}" for one in plan["objects"]]
+
+
+def conditions(tenant: Tenant, name: str = "web") -> dict[str, tuple[str, str]]:
+    """Return the status and the reason of each condition."""
+    found = tenant.get(name)["status"]["conditions"]
+    return {one["type"]: (one["status"], one["reason"]) for one in found}
+
+
+def test_deletions_wait_for_their_approval(tenant: Tenant) -> None:
+    """The rest is applied, a hotfix too; approved are exactly the deletions that were shown."""
+    tenant.bundle("web", *map(config_map, "abc"), approval="Prune")
+    tenant.ready("web")
+    tenant.bundle("web", config_map("a", "new"), config_map("d"), approval="Prune")
+    plan = pending(tenant)
+    assert (plan["scope"], plan["counts"]) == ("Deletions", {"prune": 2})
+    assert shown(plan) == ["prune configmap/b", "prune configmap/c"]
+    assert tenant.exists("a", "b", "c", "d") == [True] * 4
+    assert tenant.value("a") == "new"
+    assert conditions(tenant) == {
+        "Ready": ("False", "PendingApproval"),
+        "Reconciling": ("False", "PendingApproval"),
+        "Stalled": ("False", "PendingApproval"),
+        "PruneBlocked": ("True", "PendingApproval"),
+    }
+    call = f"annotate bundles.applyprune.dev web -n {tenant.namespace} --overwrite"
+    assert f"{call} applyprune.dev/approve={plan['digest']}" in tenant.condition("web")[2]
+    # A hotfix is not held up, and does not change what waits.
+    tenant.bundle("web", config_map("a", "hotfix"), config_map("d"), approval="Prune")
+    eventually(lambda: tenant.value("a") == "hotfix")
+    assert pending(tenant)["digest"] == plan["digest"]
+    # Another plan: one object less to delete.
+    wanted = (config_map("a", "hotfix"), config_map("b"), config_map("d"))
+    tenant.bundle("web", *wanted, approval="Prune")
+    fewer = pending(tenant, but=plan["digest"])
+    assert shown(fewer) == ["prune configmap/c"]
+    approve(tenant, plan["digest"])
+    eventually(lambda: "is about another plan" in tenant.condition("web")[2])
+    assert tenant.exists("b", "c") == [True, True]
+    approve(tenant, fewer["digest"])
+    status = tenant.ready("web")
+    assert tenant.exists("a", "b", "c", "d") == [True, True, False, True]
+    assert "pendingPlan" not in status
+    assert status["lastChange"]["removed"] == 1
+    # The annotation stays, and has no power over another plan.
+    tenant.bundle("web", config_map("a", "hotfix"), config_map("d"), approval="Prune")
+    assert shown(pending(tenant)) == ["prune configmap/b"]
+    assert tenant.exists("b") == [True]
+
+
+def test_waiting_bundle_says_so_once(tenant: Tenant, site_audit: AuditTrail) -> None:
+    """One Event; and passes that find the same plan write nothing."""
+    tenant.bundle("web", *map(config_map, "ab"), approval="Prune", interval="1s")
+    tenant.ready("web")
+    tenant.bundle("web", config_map("a"), approval="Prune", interval="1s")
+    first = pending(tenant)
+    looked(tenant, "1")
+    site_audit.restart()
+    reads = f"/api/v1/namespaces/{tenant.namespace}/configmaps"
+    eventually(
+        lambda: sum(reads in one["requestURI"] for one in site_audit.events()) > 6, "three passes"
+    )
+    assert [one for one in writes(site_audit) if tenant.namespace in one] == []
+    assert pending(tenant) == first
+    told = [one for one in tenant.events("web") if one[1] == "PendingApproval"]
+    assert [one[0] for one in told] == ["Normal"]
+    assert first["digest"] in told[0][2]
+    assert "1 to prune" in told[0][2]
+
+
+def test_whole_plan_waits_for_its_approval(tenant: Tenant, site_audit: AuditTrail) -> None:
+    """Nothing is written before, not even an inventory; what runs is the plan that was shown."""
+    site_audit.restart()
+    tenant.bundle("web", config_map("a"), config_map("b"), approval="Always")
+    plan = pending(tenant)
+    assert (plan["scope"], plan["counts"]) == ("Plan", {"create": 2})
+    assert written(site_audit, tenant) == []
+    assert tenant.exists("a", "b", "applyprune-web") == [False] * 3
+    assert conditions(tenant)["PruneBlocked"] == ("False", "NothingToDo")
+    approve(tenant, plan["digest"])
+    tenant.ready("web")
+    assert tenant.exists("a", "b") == [True, True]
+    # Without a change there is nothing to approve, and the annotation has no power any more.
+    looked(tenant, "1")
+    tenant.ready("web")
+    tenant.bundle("web", config_map("a", "new"), approval="Always")
+    change = pending(tenant)
+    assert shown(change) == ["prune configmap/b", "change configmap/a"]
+    assert conditions(tenant)["PruneBlocked"] == ("True", "PendingApproval")
+    site_audit.restart()
+    tenant.bundle("web", config_map("a", "newer"), approval="Always")
+    newer = pending(tenant, but=change["digest"])
+    approve(tenant, change["digest"])
+    eventually(lambda: "is about another plan" in tenant.condition("web")[2])
+    assert written(site_audit, tenant) == []
+    assert (tenant.value("a"), tenant.exists("b")) == ("v", [True])
+    approve(tenant, newer["digest"])
+    tenant.ready("web")
+    assert (tenant.value("a"), tenant.exists("b")) == ("newer", [False])
+    # What somebody else deletes is created again only if that is approved, too.
+    assert tenant.api("DELETE", tenant.path("configmaps", "a"))[0] == 200
+    looked(tenant, "2")
+    assert shown(pending(tenant)) == ["create configmap/a"]
+    assert tenant.exists("a") == [False]
+
+
+def test_refused_prune_holds_up_a_bundle_that_always_asks(
+    tenant: Tenant, site_audit: AuditTrail
+) -> None:
+    """It neither applies nor prunes; the approval of the whole plan lifts the guard too."""
+    names = [f"a{number}" for number in range(8)]
+    tenant.bundle("web", *map(config_map, names), approval="Always")
+    approve(tenant, pending(tenant)["digest"])
+    tenant.ready("web")
+    site_audit.restart()
+    tenant.bundle("web", config_map("a0", "new"), approval="Always")
+    plan = pending(tenant)
+    assert written(site_audit, tenant) == []
+    assert (tenant.value("a0"), all(tenant.exists(*names))) == ("v", True)
+    assert conditions(tenant)["PruneBlocked"][0] == "True"
+    approve(tenant, plan["digest"])
+    tenant.ready("web")
+    assert tenant.value("a0") == "new"
+    assert tenant.exists(*names) == [True] + [False] * 7
+
+
+def test_approval_of_another_bundle_approves_nothing(tenant: Tenant) -> None:
+    """Its digest names other objects, by their UIDs; nor does a digest that was never made."""
+    for name in ("web", "db"):
+        parts = [config_map(f"{name}-{part}") for part in "ab"]
+        tenant.bundle(name, *parts, approval="Prune")
+        tenant.ready(name)
+        tenant.bundle(name, parts[0], approval="Prune")
+    digests = {name: pending(tenant, name)["digest"] for name in ("web", "db")}
+    assert digests["web"] != digests["db"]
+    for number, wrong in enumerate((digests["web"], OTHER, "yes")):
+        approve(tenant, wrong, "db")
+        looked(tenant, str(number), "db")
+        assert tenant.exists("db-a", "db-b") == [True, True]
+    assert "is not a digest" in tenant.condition("db")[2]
+    approve(tenant, digests["db"], "db")
+    tenant.ready("db")
+    assert tenant.exists("db-a", "db-b", "web-b") == [True, False, True]
+
+
+def test_set_with_waiting_deletions_can_be_deleted(tenant: Tenant) -> None:
+    """To delete the Bundle is a decision of its own."""
+    for name, approval in (("web", "Prune"), ("db", "Always")):
+        tenant.bundle(name, config_map(f"{name}-a"), approval=approval)
+        if approval == "Always":
+            approve(tenant, pending(tenant, name)["digest"], name)
+        tenant.ready(name)
+        tenant.delete(name)
+        tenant.gone(name)
+        assert tenant.exists(f"{name}-a") == [False]
+
+
+def test_waiting_bundles_are_counted(tenant: Tenant, running: Controller) -> None:
+    """A gauge, and the reason of the passes; a guard has refused nothing."""
+    gauge = "applyprune_pending_approvals"
+    before, refused = (running.metric(one) for one in (gauge, "applyprune_refused_prunes_total"))
+    tenant.bundle("web", config_map("a"), approval="Always")
+    plan = pending(tenant)
+    eventually(lambda: running.metric(gauge) == before + 1)
+    assert running.metric('applyprune_reconciles_total{reason="PendingApproval"}') > 0
+    approve(tenant, plan["digest"])
+    tenant.ready("web")
+    eventually(lambda: running.metric(gauge) == before)
+    assert running.metric("applyprune_refused_prunes_total") == refused
+
+
+@pytest.mark.parametrize("approval", ["Prune", "Always"])
+def test_approval_that_races_a_new_revision_is_of_the_old_one(
+    site: Plane, tenant: Tenant, approval: str
+) -> None:
+    """Both are written at once: what is deleted was approved, and never what is newer."""
+    names = [f"a{number:02}" for number in range(RACES + 2)]
+    api = Api(site)
+    reviser = Tenant(api, tenant.namespace)
+
+    def revise(delay: float, kept: Iterable[str]) -> None:
+        time.sleep(delay)
+        reviser.patch("web", source={"inline": text(*map(config_map, kept))})
+
+    tenant.bundle("web", *map(config_map, names), approval=approval, prune={"maxPrune": "100%"})
+    if approval == "Always":
+        approve(tenant, pending(tenant)["digest"])
+    tenant.ready("web")
+    approved: set[str] = set()
+    gone: set[str] = set()
+    revise(0, names[1:])
+    with ThreadPoolExecutor(1) as threads:
+        for number in range(1, RACES + 1):
+            plan = pending(tenant)
+            approved |= {one["object"].removeprefix("configmap/") for one in plan["objects"]}
+            revision = threads.submit(revise, number % 4 / 4, names[number + 1 :])
+            approve(tenant, plan["digest"])
+            revision.result()
+            later = pending(tenant, but=plan["digest"])
+            there = zip(names, tenant.exists(*names), strict=True)
+            gone = {name for name, exists in there if not exists}
+            assert gone <= approved
+            assert f"prune configmap/{names[number]}" in shown(later)
+    api.close()
+    assert gone
+
+
+def written(audit: AuditTrail, tenant: Tenant) -> list[str]:
+    """Return what was written in a namespace except for Bundles, their status, and Events."""
+    ours = (f"/namespaces/{tenant.namespace}/bundles", f"/namespaces/{tenant.namespace}/events")
+    return [
+        one
+        for one in writes(audit)
+        if tenant.namespace in one and not any(part in one for part in ours)
+    ]
