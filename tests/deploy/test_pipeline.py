@@ -241,7 +241,7 @@ def test_gitlab_recipe_works(runner: Runner, api: Api, kubectl: Kubectl) -> None
 
 
 def test_github_recipe_applies_the_reviewed_plan(runner: Runner, api: Api) -> None:
-    """A merge carries out the file of the pull request, once; what does not fit is not applied."""
+    """A merge applies the file of the pull request, once; what does not fit is not applied."""
     runner.write("planned")
     proposed = GitHub(runner, "pull_request", "github-plan")
     assert proposed.run() == 0, proposed.said
