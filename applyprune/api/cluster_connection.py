@@ -9,7 +9,7 @@ from typing import Self
 from applyprune.cluster.auth.kubeconfig import ClusterAccess
 from applyprune.cluster.auth.kubeconfig import connect as choose_access
 from applyprune.cluster.client import KubernetesClient
-from applyprune.cluster.discovery import cache_folder
+from applyprune.cluster.kept_documents import cache_folder
 from applyprune.cluster.transport.transport import Transport
 from applyprune.errors import UsageError
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from applyprune.cluster.discovery import discover, schemas_of, server_version
+from applyprune.cluster.discovery import discover, server_version
 from applyprune.cluster.object_requests import (
     APPLY_PATCH,
     JSON,
@@ -20,6 +20,7 @@ from applyprune.cluster.object_requests import (
     selection,
 )
 from applyprune.cluster.objects import METADATA, invalid_response, live_object, matches
+from applyprune.cluster.schemas import read_schemas
 from applyprune.cluster.transport.message import Response
 from applyprune.cluster.transport.transport import Transport
 from applyprune.cluster.watch import Selection, watch
@@ -53,15 +54,18 @@ class KubernetesClient:
     """
 
     def __init__(self, transport: Transport, server: str, *, cache: Path | None = None) -> None:
-        """Keep the transport; ``cache`` is the folder for discovery documents."""
+        """Keep the transport; ``cache`` is the folder for discovery and OpenAPI documents."""
         self._transport = transport
         self._server = server
         self._cache = cache
-        self.schema = schemas_of(transport)
 
     def resource_map(self) -> ResourceMap:
         """Return what the server serves now."""
         return discover(self._transport, self._server, self._cache)
+
+    def schemas(self, resource: Resource) -> Mapping[str, Any]:
+        """Return the OpenAPI v3 schemas of a resource's group version, by name."""
+        return read_schemas(self._transport, self._server, self._cache, resource)
 
     def version(self) -> str:
         """Return the server's version, ``v1.36.3`` for example."""

@@ -92,10 +92,21 @@ def for_collection(
 
 
 def for_document(
-    path: str, *, accept: str = JSON, headers: tuple[tuple[str, str], ...] = ()
+    path: str,
+    *,
+    accept: str = JSON,
+    headers: tuple[tuple[str, str], ...] = (),
+    within: float | None = None,
 ) -> Request:
     """Return a GET of a document that the server publishes: version, discovery, OpenAPI."""
-    return Request("GET", path, accept=accept, headers=headers)
+    return Request(
+        "GET",
+        path,
+        accept=accept,
+        headers=headers,
+        timeout=within or TIMEOUT,
+        expires=_expires(within),
+    )
 
 
 def selection(selector: str, name: str = "") -> Query:

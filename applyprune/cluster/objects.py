@@ -59,10 +59,19 @@ _UNSAFE = re.compile(r"[/%\x00-\x20\x7f]")
 
 def collection_path(resource: Resource, namespace: str = "") -> str:
     """Return the path of a resource; all namespaces when ``namespace`` is empty."""
-    group = f"/apis/{segment(resource.group)}" if resource.group else "/api"
-    base = f"{group}/{segment(resource.version)}"
+    base = f"/{_version_path(resource)}"
     inside = f"/namespaces/{segment(namespace)}" if namespace and resource.namespaced else ""
     return f"{base}{inside}/{segment(resource.plural)}"
+
+
+def schemas_path(resource: Resource) -> str:
+    """Return the path of the OpenAPI document of a resource's group version."""
+    return f"/openapi/v3/{_version_path(resource)}"
+
+
+def _version_path(resource: Resource) -> str:
+    group = f"apis/{segment(resource.group)}" if resource.group else "api"
+    return f"{group}/{segment(resource.version)}"
 
 
 def object_path(resource: Resource, ref: Ref) -> str:

@@ -70,8 +70,8 @@ class Cluster(Protocol):
     def serves(self, resource: Resource) -> bool:
         """Return whether the endpoint of a resource answers."""
 
-    def schema(self, resource: Resource) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-        """Return the OpenAPI v3 schema of a kind, and those it refers to; empty if unknown."""
+    def schemas(self, resource: Resource) -> Mapping[str, Any]:
+        """Return the OpenAPI v3 schemas of a resource's group version by name; it may be empty."""
 
     def create_namespace(self, name: str) -> None:
         """Create a namespace that belongs to no set; it may exist already."""

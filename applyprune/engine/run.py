@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from applyprune.engine.cancellation import Cancellation
 from applyprune.engine.checks.consequences import ConsequenceFinder
+from applyprune.engine.checks.fields import with_fields_checked
 from applyprune.engine.checks.refuse_conflicts import refuse_visible_conflicts
 from applyprune.engine.context import RunContext, run_context
 from applyprune.engine.plan_stage import RunRequest, read_and_plan
@@ -132,8 +133,9 @@ class _Run:
         self.consequences = ConsequenceFinder(self.context, stage.resource_map)
 
     def _check(self) -> None:
-        """Check the plan as a whole: by the server if that was asked for; add its consequences."""
-        options, plan = self.context.options, self.plan
+        """Check the plan as a whole, by the server if that was asked for; add its consequences."""
+        options = self.context.options
+        plan = with_fields_checked(self.plan, self.context, self.snapshot)  # guard: field-check
         if options.dry_run is DryRun.SERVER or (options.check and options.dry_run is DryRun.OFF):
             plan = self.dry_run.check(plan)
         else:

@@ -58,7 +58,12 @@ SIBLINGS: Mapping[str, set[str]] = {
         "controller.constants",
         "controller.status",
     },
-    "engine.checks": {"engine.context", "engine.snapshot_reader", "engine.steps"},
+    "engine.checks": {
+        "engine.context",
+        "engine.ports",
+        "engine.snapshot_reader",
+        "engine.steps",
+    },
     "engine.operations": {
         "engine.cancellation",
         "engine.context",
@@ -95,6 +100,7 @@ SIBLINGS: Mapping[str, set[str]] = {
         "planning.fields",
         "planning.order",
         "planning.pod_template",
+        "planning.schema",
         "planning.suggest",
     },
     "planning.approval": {

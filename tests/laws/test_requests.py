@@ -13,6 +13,7 @@ BUILDER = "applyprune.cluster.object_requests"
 CLIENT = {
     "applyprune.cluster.client",
     "applyprune.cluster.discovery",
+    "applyprune.cluster.kept_documents",
     "applyprune.cluster.watch",
 }
 """The modules of the `KubernetesClient`: they hand a request to the transport."""

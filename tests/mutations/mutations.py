@@ -27,6 +27,7 @@ _APPROVAL = "tests/engine/guards/test_approval.py::"
 _STEPS = "tests/engine/steps/"
 _CONFLICTS = f"{_STEPS}test_conflicts.py::"
 _FAULTS = "tests/engine/failures/test_faults.py::"
+_FIELDS = "tests/engine/checks/test_fields.py::"
 _GUARDS = "tests/engine/guards/test_guards_hold.py::"
 _HOOKS = "tests/engine/checks/test_chart_hooks.py::"
 _REQUIRED = "tests/planning/approval/test_required.py::"
@@ -42,6 +43,13 @@ MUTATIONS = (
         LINE,
         "",
         f"{_SWEEP}test_run_killed_at_each_request_recovers[create]",
+    ),
+    Mutation(
+        "the check of fields before the first write",
+        ("field-check",),
+        LINE,
+        "pass",
+        f"{_FIELDS}test_typo_in_one_object_leaves_the_whole_set_unwritten",
     ),
     Mutation(
         "the wait for a delete's confirmation before its entry goes",

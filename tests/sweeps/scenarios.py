@@ -138,23 +138,23 @@ _MOVE = Call(Mode.MOVE, _MOVED)
 _TAKE = Call(Mode.APPLY, (*_MOVED, _D), by_other_set=True, adopt=Adopt.ALL)
 
 SCENARIOS = (
-    # Inventory, discovery 2, namespace, three reads, the set's labelled objects, union, three
-    # applies, shrunk.
+    # Inventory, discovery 2, namespace, three reads, the set's labelled objects, schemas, union,
+    # three applies, shrunk.
     Scenario(
         "create",
         before=(),
         killed=_apply(_A, _B, _C),
         recoveries={"same": _then(_apply(_A, _B, _C)), "smaller": _then(_apply(_A))},
-        requests=13,
+        requests=14,
     ),
-    # Inventory, discovery 2, two lists, union, apply, intent, four deletes and a read of the one
-    # that was answered with its object, shrunk.
+    # Inventory, discovery 2, two lists, schemas, union, apply, intent, four deletes and a read of
+    # the one that was answered with its object, shrunk.
     Scenario(
         "shrink",
         before=(_apply(*_FIVE, SERVICE),),
         killed=_CHANGED,
         recoveries={"same": _then(_CHANGED), "smaller": _then(_apply(_A))},
-        requests=14,
+        requests=15,
         lasting=(_A,),
     ),
     # Inventory, discovery 2, two lists, union, intent, four deletes and a read, shards, the

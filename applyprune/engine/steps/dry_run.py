@@ -131,7 +131,7 @@ class ServerDryRun:
     def check_apply(self, step: ApplyStep) -> ApplyStep:
         """Return the step with the fate that the server confirms."""
         try:
-            return replace(self._checked(step), is_checked=True)
+            return replace(self._checked(replace(step, not_checked="")), is_checked=True)
         except Unreachable:
             raise
         except ApplypruneError as error:

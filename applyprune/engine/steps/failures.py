@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING
 from applyprune.engine.context import WorkerPool
 from applyprune.engine.listing import ContentCounter, list_kinds
 from applyprune.errors import ApplypruneError, Conflict, Invalid, NotServed, as_problem
-from applyprune.model.display import and_more
 from applyprune.model.identity import Ref
 from applyprune.model.live import LiveObject
 from applyprune.model.plan import Desired
-from applyprune.model.problem import ManagerConflict, Mark, Problem
+from applyprune.model.problem import ManagerConflict, Problem
 from applyprune.model.resources import (
     AUTOSCALERS,
     CRD,
@@ -25,23 +24,14 @@ from applyprune.model.resources import (
 )
 from applyprune.planning.ownership.conflicts import conflicts_of, explain, is_about_scale
 from applyprune.planning.prune.finalizers import diagnose
-from applyprune.planning.schema.openapi import unknown_fields
-from applyprune.planning.schema.server_errors import (
-    advice,
-    clean_message,
-    dotted,
-    error_fields,
-    is_unknown_field,
-)
+from applyprune.planning.schema.server_errors import advice_on, clean_message, error_fields
 from applyprune.planning.snapshot import CascadeContents
-from applyprune.planning.suggest import did_you_mean
 
 if TYPE_CHECKING:
     from typing import Any
 
     from applyprune.engine.ports import Cluster
 
-_NAMED = 5
 _NO_HOME = 'namespaces "{}" not found'
 _DEAD_VERSION = "to an invalid group/version"
 
@@ -74,14 +64,14 @@ def _autoscalers(desired: Desired, cluster: Cluster) -> Sequence[Mapping[str, An
 def apply_problem(error: ApplypruneError, desired: Desired, cluster: Cluster) -> Problem:
     """Return the failure of one object as a problem that names the object and its fields.
 
-    A conflict is explained in full. If one field is unknown to the schema, name all unknown ones.
+    A conflict is explained in full.
     """
     conflicts: tuple[ManagerConflict, ...] = ()
     if isinstance(error, Conflict) and error.causes:
         error, conflicts = _explain_conflict(error, desired, cluster)
     problem = replace(as_problem(error, where=desired.origin), conflicts=conflicts)
     if isinstance(error, Conflict | Invalid):
-        problem = _about_fields(problem, error, desired, cluster)
+        problem = _about_fields(problem, error, desired)
     elif isinstance(error, NotServed) and error.message == _NO_HOME.format(desired.ref.namespace):
         problem = replace(
             problem,
@@ -103,39 +93,16 @@ def apply_problem(error: ApplypruneError, desired: Desired, cluster: Cluster) ->
     return problem
 
 
-def _about_fields(
-    problem: Problem, error: Conflict | Invalid, desired: Desired, cluster: Cluster
-) -> Problem:
+def _about_fields(problem: Problem, error: Conflict | Invalid, desired: Desired) -> Problem:
     marks = error_fields(error, desired.body)
-    message, hint = clean_message(problem.message), problem.hint or advice(error)
-    if is_unknown_field(error):
-        unknown = _unknown_fields(desired, cluster)
-        if len(unknown) > 1:
-            marks = unknown
-            names = and_more([dotted(mark.field) for mark in unknown], _NAMED)
-            message = f"{len(unknown)} fields that {desired.resource.gvk} does not have: {names}"
-        elif unknown and unknown[0].note:
-            hint = unknown[0].note
     return replace(
         problem,
-        message=message,
+        message=clean_message(problem.message),
         # If the field is known, the request adds nothing.
         reason="" if marks and isinstance(error, Invalid) else problem.reason,
-        hint=hint,
+        hint=problem.hint or advice_on(error.message),
         field=marks[0].field if marks else (),
         marks=marks if len(marks) > 1 else (),
-    )
-
-
-def _unknown_fields(desired: Desired, cluster: Cluster) -> tuple[Mark, ...]:
-    """Return the fields that the server does not know, each with a suggestion."""
-    try:
-        schema, schemas = cluster.schema(desired.resource)
-    except ApplypruneError:
-        return ()
-    return tuple(
-        Mark(path, did_you_mean(str(path[-1]), known))
-        for path, known in unknown_fields(desired.body, schema, schemas)
     )
 
 

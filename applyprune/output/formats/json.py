@@ -228,6 +228,7 @@ def _step(step: ApplyStep | RemoveStep) -> dict[str, Any]:
         "reason": step.reason,
         "origin": data(desired.origin) if desired else None,
         "problem": data(step.problem),
+        "notChecked": step.not_checked,
     }
 
 

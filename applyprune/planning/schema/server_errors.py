@@ -59,15 +59,21 @@ _DUPLICATE = "duplicate entries for key "
 _QUANTITY = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[KMGTPE]i|[numkMGTPE]|[eE][+-]?\d+)?")
 _OF_QUANTITIES = frozenset({"limits", "requests", "hard", "capacity", "overhead"})
 _ADVICE = (
+    ("got null", "Give the field a value, or remove it."),
+    ("empty item", "Fill in the item, or remove it."),
+    ("expected string, got list", ""),
+    ("expected string, got map", ""),
     ("expected string, got", "Quote it: without quotes, y, no, on, 1.0 and 0x10 are not strings."),
+    ("expected integer, got string", "Write the number without quotes."),
+    ("expected number, got string", "Write the number without quotes."),
     ("expected numeric", "Write the number without quotes."),
     ("expected boolean", "Write true or false, without quotes."),
+    ("duplicate of item", "Remove the duplicate."),
     (_DUPLICATE, "Remove the duplicate."),
     ("quantities must match", "Quantities look like 100m, 1.5, 256Mi or 2G."),
     ("illegal base64", "Values in data must be base64; put plain text into stringData."),
     ("does not match template", "The template needs the labels of the selector."),
 )
-_UNKNOWN = frozenset({"field not declared in schema", "unknown field"})
 _LONGEST = 100
 
 
@@ -97,17 +103,12 @@ def error_fields(error: ApiError, body: Mapping[str, Any]) -> tuple[Mark, ...]:
     return tuple(mark for mark in marks if mark.field)
 
 
-def is_unknown_field(error: ApiError) -> bool:
-    """Return whether an error is about a field that the schema does not know."""
-    return any(reason in _UNKNOWN for _, reason in _said(error))
-
-
-def advice(error: ApiError) -> str:
+def advice_on(message: str) -> str:
     """Return what to do about an error; empty where its text gives no clue.
 
-    The text never contains a value, which may belong to a Secret.
+    It never contains a value, which may belong to a Secret.
     """
-    return next((hint for words, hint in _ADVICE if words in error.message), "")
+    return next((hint for words, hint in _ADVICE if words in message), "")
 
 
 def parse_path(text: str, body: object) -> tuple[Field, str]:

@@ -1,0 +1,1 @@
+"""Tests of the checks before the first write."""

@@ -62,7 +62,7 @@ def test_crash_between_apply_and_inventory_write(
     source = write_input(tmp_path / "set.json", [config_map("a"), config_map("b")])
     command: list[str | Path] = ["apply", "web", "-n", stage.namespace, "-f", source]
     # The last of the eleven requests is that write.
-    killed = kill_at(proxy, 11, Moment.BEFORE, command, proxy.kubeconfig(tmp_path))
+    killed = kill_at(proxy, 12, Moment.BEFORE, command, proxy.kubeconfig(tmp_path))
     assert killed is not None
     assert killed.method == "PUT"
     assert api.exists(_path(stage, "b"))
@@ -462,7 +462,7 @@ def test_late_create_is_found(stage: Stage, proxy: FaultProxy, api: Api, tmp_pat
     both = write_input(tmp_path / "set.json", [config_map("a"), config_map("b")])
     command: list[str | Path] = ["apply", "web", "-n", stage.namespace, "-f", both]
     proxy.rule = always(faults.reset(), where=_applies)
-    killed = kill_at(proxy, 10, Moment.BEFORE, command, proxy.kubeconfig(tmp_path))
+    killed = kill_at(proxy, 11, Moment.BEFORE, command, proxy.kubeconfig(tmp_path))
     assert killed is not None
     assert killed.method == "PATCH"
     name = killed.path.rpartition("/")[2]

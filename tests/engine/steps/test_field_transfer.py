@@ -178,7 +178,11 @@ DUPLICATE = [{"name": "c", "image": "x", "env": [{"name": "E", "value": v} for v
 def test_schema_errors_are_permanent_and_named(
     spoiled: Stage, proxy: FaultProxy, spec: dict[str, Any], expected: str
 ) -> None:
-    """They come as a 500 without a reason: sent once, never retried."""
+    """They come as a 500 without a reason: sent once, never retried.
+
+    The server finds them where its schemas may not be read.
+    """
+    proxy.rule = always(faults.answer(403), where=lambda seen: "/openapi/" in seen.path)
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": spec}
     story = spoiled.run(pod, config_map("a"))
     assert story.exit_code == 3

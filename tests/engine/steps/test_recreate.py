@@ -231,7 +231,7 @@ def test_recreation_killed_anywhere_recovers(
 
     with ThreadPoolExecutor() as recoveries:
         ends = []
-        for number in count(7):
+        for number in count(8):
             here = Stage(stage.kubeconfig, stage.namespace, name=f"s{number}")
             name = f"fixed-{number}"
             old, new = ({**config_map(name, v), "immutable": True} for v in "ab")

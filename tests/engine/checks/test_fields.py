@@ -1,0 +1,251 @@
+"""A wrong field in one object of a set: nothing of the set is written, and all faults are told."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from applyprune.model.events import Finished, Outcome, Planned
+from applyprune.model.options import DryRun
+from applyprune.model.plan import Fate
+from tests.support.api import writes
+from tests.support.command import applyprune
+from tests.support.fault_proxy import always, faults
+from tests.support.objects import config_map, crd, custom_resource
+from tests.support.stage import Stage
+from tests.support.waiting import eventually
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from applyprune.localplane import Plane
+    from applyprune.model.plan import Plan
+    from tests.support.api import Api, AuditTrail
+    from tests.support.fault_proxy import Exchange, FaultProxy
+    from tests.support.stage import Story
+
+TYPO = {**config_map("typo"), "dato": {}}
+WRONG: dict[str, Any] = {**config_map("wrong"), "data": {"port": 8080, "debug": True}}
+
+
+def _plan(story: Story) -> Plan:
+    (planned,) = (event for event in story.events if isinstance(event, Planned))
+    return planned.plan
+
+
+def _maps(stage: Stage, api: Api) -> list[str]:
+    items = api.get(f"/api/v1/namespaces/{stage.namespace}/configmaps")["items"]
+    names = [item["metadata"]["name"] for item in items]
+    return [name for name in names if name != "kube-root-ca.crt"]
+
+
+def _openapi(exchange: Exchange) -> bool:
+    return exchange.path.startswith("/openapi/")
+
+
+def test_typo_in_one_object_leaves_the_whole_set_unwritten(
+    stage: Stage, api: Api, audit: AuditTrail
+) -> None:
+    """Neither the inventory nor an object; nothing is pruned either."""
+    assert stage.run(config_map("a"), config_map("leaves")).exit_code == 0
+    before = stage.inventory()
+    audit.restart()
+    story = stage.run(config_map("a", "changed"), config_map("new"), TYPO)
+    assert story.exit_code == 3
+    assert story.outcomes == {
+        "configmap/typo": Outcome.FAILED,
+        "configmap/leaves": Outcome.NOT_PRUNED,
+    }
+    assert "dato: unknown field" in story.problem("configmap/typo")
+    assert "Did you mean data?" in story.problem("configmap/typo")
+    end = story.events[-1]
+    assert isinstance(end, Finished)
+    assert "nothing was changed: 1 of the set's objects cannot be applied" in str(end.problem)
+    assert writes(audit) == []
+    assert stage.inventory() == before
+    assert stage.run(config_map("a", "changed"), config_map("new")).exit_code == 0
+    assert writes(audit)
+
+
+def test_typo_leaves_even_the_namespace_uncreated(
+    stage: Stage, api: Api, audit: AuditTrail
+) -> None:
+    """The first run of a set would create it for the inventory."""
+    name = f"{stage.namespace}-new"
+    elsewhere = Stage(stage.kubeconfig, name)
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+    audit.restart()
+    assert elsewhere.run(namespace, TYPO, create_namespace=True).exit_code == 3
+    assert writes(audit) == []
+    assert not api.exists(f"/api/v1/namespaces/{name}")
+    story = elsewhere.run(namespace, config_map("a"), create_namespace=True)
+    assert story.exit_code == 0
+    assert api.exists(f"/api/v1/namespaces/{name}/configmaps/a")
+    api("DELETE", f"/api/v1/namespaces/{name}")
+
+
+def test_faults_are_part_of_the_plan(stage: Stage) -> None:
+    """Each faulty object is refused, and the rest has its own fate."""
+    plan = _plan(stage.run(config_map("a"), TYPO, WRONG))
+    fates = {step.desired.ref.name: step.fate for step in plan.applies}
+    assert fates == {"a": Fate.CREATE, "typo": Fate.REFUSE, "wrong": Fate.REFUSE}
+    assert [step.desired.ref.name for step in plan.faults] == ["typo", "wrong"]
+    assert {step.problem.exit_code for step in plan.faults if step.problem} == {3}
+    assert {step.request for step in plan.faults} == {None}
+
+
+def test_other_problems_are_told_together_with_faults(stage: Stage) -> None:
+    """An object of another set, which would fail by itself."""
+    Stage(stage.kubeconfig, stage.namespace, name="other").run(config_map("theirs"))
+    story = stage.run(config_map("theirs"), TYPO)
+    assert story.outcomes == {
+        "configmap/theirs": Outcome.FAILED,
+        "configmap/typo": Outcome.FAILED,
+    }
+
+
+def test_all_faults_of_all_files_are_told_at_once(
+    plane: Plane, stage: Stage, api: Api, tmp_path: Path
+) -> None:
+    """Each with its file and line, in text and in JSON."""
+    (tmp_path / "a.yaml").write_text(
+        "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a\ndata:\n  debug: yes\n  port: 80\n"
+    )
+    (tmp_path / "b.yaml").write_text(
+        "apiVersion: apps/v1\nkind: Deployment\nmetadata:\n  name: b\nspec:\n  replica: 3\n"
+        "  template:\n    spec:\n      containers:\n      - name: b\n        imagee: nginx\n"
+        "---\napiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: fine\n"
+    )
+    call = ("apply", "web", "-f", tmp_path, "-n", stage.namespace)
+    ended = applyprune(*call, kubeconfig=plane.kubeconfig)
+    assert ended.code == 3
+    for words in (
+        "a.yaml:6:3",
+        "2 fields of the wrong type: data.debug, data.port",
+        "b.yaml:6:3",
+        "spec.replica, spec.template.spec.containers[0].imagee",
+        "11 |         imagee: nginx",
+        "Did you mean image?",
+        "nothing was changed: 2 of the set's objects cannot be applied",
+    ):
+        assert words in ended.err
+    assert "fine" not in ended.out + ended.err
+    assert _maps(stage, api) == []
+    document = json.loads(applyprune(*call, "-o", "json", kubeconfig=plane.kubeconfig).out)
+    steps = document["plan"]["objects"]
+    assert [step["fate"] for step in steps] == ["refuse", "create", "refuse"]
+    told = [step["problem"] for step in steps if step["problem"]]
+    assert [fault["origin"]["line"] for fault in told] == [6, 6]
+    assert [len(fault["marks"]) for fault in told] == [2, 2]
+    assert document["exitCode"] == 3
+
+
+def test_value_of_a_secret_is_not_told(plane: Plane, namespace: str, tmp_path: Path) -> None:
+    """A number in its data is a wrong type, and a secret."""
+    source = tmp_path / "secret.yaml"
+    source.write_text(
+        "apiVersion: v1\nkind: Secret\nmetadata:\n  name: pin\ndata:\n  pin: 4711471147\n"
+        "  list: [hunter2]\nimmutable: hunter2\n"
+    )
+    for form in ("text", "json", "jsonl", "junit", "github"):
+        call = ("apply", "web", "-f", source, "-n", namespace, "-o", form)
+        ended = applyprune(*call, kubeconfig=plane.kubeconfig)
+        assert ended.code == 3
+        assert "data.pin" in ended.out + ended.err
+        for value in ("4711471147", "hunter2"):
+            assert value not in ended.out + ended.err
+
+
+def test_dry_run_tells_faults_and_checks_the_rest(stage: Stage, audit: AuditTrail) -> None:
+    """A dry run and a diff go on: they write nothing anyway."""
+    invalid = config_map("Not_a_name")
+    for diff in (False, True):
+        story = stage.run(config_map("a"), TYPO, invalid, dry_run=DryRun.SERVER, diff=diff)
+        assert story.exit_code == 3
+        assert story.outcomes == {
+            "configmap/a": Outcome.CREATED,
+            "configmap/typo": Outcome.FAILED,
+            "configmap/Not_a_name": Outcome.FAILED,
+        }
+    assert writes(audit) == []
+
+
+def test_run_that_sends_nothing_reads_no_schema(spoiled: Stage, proxy: FaultProxy) -> None:
+    """And one that sends something reads one document for each group version."""
+    spoiled.run(config_map("a"))
+    assert sum(map(_openapi, proxy.exchanges)) == 1
+    seen = len(proxy.exchanges)
+    spoiled.run(config_map("a"))
+    spoiled.run(config_map("a", "changed"), dry_run=DryRun.CLIENT)
+    assert not any(map(_openapi, proxy.exchanges[seen:]))
+    role = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": {"name": "r"}}
+    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "s"}}
+    spoiled.run(config_map("a"), config_map("b"), account, role)
+    assert sorted(one.path for one in proxy.exchanges[seen:] if _openapi(one)) == [
+        "/openapi/v3/api/v1",
+        "/openapi/v3/apis/rbac.authorization.k8s.io/v1",
+    ]
+
+
+@pytest.mark.parametrize("status", [403, 404, 200])
+def test_object_without_a_schema_is_not_checked(
+    spoiled: Stage, proxy: FaultProxy, status: int
+) -> None:
+    """The account may not read it, or the server has none: the run goes on as it did before."""
+    proxy.rule = always(faults.answer(status, b"{}"), where=_openapi)
+    story = spoiled.run(config_map("a"), TYPO)
+    assert story.outcomes == {
+        "configmap/a": Outcome.CREATED,
+        "configmap/typo": Outcome.FAILED,
+    }
+    assert "field not declared in schema" in story.problem("configmap/typo")
+    plan = _plan(story)
+    assert plan.faults == ()
+    assert all("fields are not checked" in step.not_checked for step in plan.applies)
+
+
+def _valve(name: str, **spec: Any) -> dict[str, Any]:
+    return {**custom_resource(name, "Valve"), "spec": spec}
+
+
+def _definition(*fields: str, **spec: Any) -> dict[str, Any]:
+    definition = crd("Valve", **spec)
+    known = {field: {"type": "string"} for field in fields}
+    schema = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    schema["properties"]["spec"] = {"type": "object", "properties": known}
+    return definition
+
+
+def test_custom_resources_are_checked_by_the_schema_that_they_will_have(
+    crd_stage: Stage, crds: Api
+) -> None:
+    """The CRD's in the same input if it is new or changed, else the server's."""
+    size, both = _definition("size"), _definition("size", "color")
+    refused = crd_stage.run(size, _valve("a", size="1"), _valve("b", colour="red"))
+    assert refused.exit_code == 3
+    assert list(refused.outcomes) == ["valve.x.example.com/b"]
+    path = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{size['metadata']['name']}"
+    assert not crds.exists(path)
+    assert crd_stage.run(size, _valve("a", size="1")).exit_code == 0
+    # A new field, of a type that the server does not know yet.
+    assert crd_stage.run(size, _valve("a", size="1", color="red")).exit_code == 3
+    assert crd_stage.run(both, _valve("a", size="1", color="red")).exit_code == 0
+    # A null is a value here. The document of a new group is published some seconds later.
+    eventually(lambda: crds.exists("/openapi/v3/apis/x.example.com/v1"), "the schema is published")
+    refused = crd_stage.run(both, _valve("a", size=None, color="red", sise="1"))
+    assert "2 unknown fields or wrong types: spec.size, spec.sise" in refused.problem(
+        "valve.x.example.com/a"
+    )
+    # Somebody changes the CRD, and another run follows at once.
+    more = Stage(crd_stage.kubeconfig, crd_stage.namespace, name="more")
+    assert crd_stage.run(_definition("size", "color", "flow"), _valve("a", size="1")).exit_code == 0
+    assert more.run(_valve("c", flow="2")).exit_code == 0
+
+
+def test_custom_resource_of_a_kind_without_a_schema_is_not_checked(crd_stage: Stage) -> None:
+    """Its CRD keeps unknown fields, or comes with the set."""
+    story = crd_stage.run(crd("Loose"), custom_resource("a", "Loose"), dry_run=DryRun.SERVER)
+    assert story.exit_code == 0
+    assert _plan(story).faults == ()
