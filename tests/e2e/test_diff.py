@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import subprocess
@@ -9,6 +10,8 @@ import sys
 from typing import TYPE_CHECKING
 
 from tests.support.command import applyprune
+from tests.support.objects import DEPLOYMENT, SERVICE, config_map, text
+from tests.support.output.schemas import complaints
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,6 +22,7 @@ if TYPE_CHECKING:
     from tests.support.command import Ended
     from tests.support.plane import Kubectl
 
+CONFIG = config_map("c")
 TOKEN = "correct-horse-battery-staple"
 
 
@@ -69,6 +73,34 @@ def test_diff_exit_code_says_whether_anything_would_change(
     assert call("diff", folder, plane, namespace, "--ignore", "nonsense").code == 2
     (folder / "bad.yaml").write_text("a: [")
     assert call("diff", folder, plane, namespace).code == 2
+
+
+def test_diff_says_below_each_object_what_it_causes(
+    plane: Plane, namespace: str, tmp_path: Path
+) -> None:
+    """In text, in the data, and without a check; a Service that stays as it is has lines too."""
+    folder = tmp_path / "m"
+    folder.mkdir()
+    (folder / "set.json").write_text(text(DEPLOYMENT, SERVICE))
+    assert call("apply", folder, plane, namespace).code == 0
+    changed = copy.deepcopy(DEPLOYMENT)
+    changed["spec"]["template"]["spec"]["containers"][0]["image"] = "web:2"
+    (folder / "set.json").write_text(text(changed, SERVICE))
+    shown = call("diff", folder, plane, namespace)
+    place = folder / "set.json"
+    head = f"deployment.apps/web -n {namespace} (will be updated) {place}:1"
+    assert shown.out.startswith(f"{head}\n→ rollout, 1 Pod\n--- live/")
+    document = json.loads(call("diff", folder, plane, namespace, "-o", "json").out)
+    assert complaints("document", document) == []
+    (caused,) = document["plan"]["consequences"]
+    assert (caused["kind"], caused["count"], caused["certain"]) == ("rollout", 1, True)
+    dry = call("apply", folder, plane, namespace, "--dry-run")
+    assert "deployment.apps/web configured (server dry run)\n  → rollout, 1 Pod\n" in dry.out
+    (folder / "set.json").write_text(text(SERVICE, CONFIG))
+    pruned = call("diff", folder, plane, namespace, "--external-diff", "true")
+    assert pruned.code == 1
+    assert "service/web\n→ its selector app=web matches no Pod template of the set" in pruned.out
+    assert "deployment.apps/web\n→ deleted with it: 1 Pod, 1 ReplicaSet" in pruned.out
 
 
 def test_nightly_job_sees_drift_only(
