@@ -147,14 +147,15 @@ SCENARIOS = (
         recoveries={"same": _then(_apply(_A, _B, _C)), "smaller": _then(_apply(_A))},
         requests=14,
     ),
-    # Inventory, discovery 2, two lists, schemas, union, apply, intent, four deletes and a read of
-    # the one that was answered with its object, shrunk.
+    # Inventory, discovery 2, two lists, schemas, union, apply, what is confirmed (a Service goes,
+    # so the run waits), intent, four deletes and a read of the one that was answered with its
+    # object, shrunk.
     Scenario(
         "shrink",
         before=(_apply(*_FIVE, SERVICE),),
         killed=_CHANGED,
         recoveries={"same": _then(_CHANGED), "smaller": _then(_apply(_A))},
-        requests=15,
+        requests=16,
         lasting=(_A,),
     ),
     # Inventory, discovery 2, two lists, union, intent, four deletes and a read, shards, the
