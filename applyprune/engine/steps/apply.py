@@ -207,8 +207,9 @@ class Applier:
             raise error
         if is_ours:
             return self._confirm(step, live, created=True)
-        shown = step.is_checked or self.context.options.approval is not Approval.AUTOMATIC
-        if shown and step.fate is not Fate.RECREATE:
+        options = self.context.options
+        was_shown = step.is_checked or options.check or options.approval is not Approval.AUTOMATIC
+        if was_shown and step.fate is not Fate.RECREATE:
             raise error  # the plan that was shown does not recreate it
         deletion = step.deletion
         if deletion is None or deletion.precondition.resource_version != live.resource_version:
