@@ -136,13 +136,12 @@ def report(path: Path) -> ET.Element:
 class GitHub:
     """One run of the workflow for one event."""
 
-    def __init__(self, runner: Runner, event: str, form: str = "github") -> None:
-        """Give it the files that a runner gives to each job; ``form`` names the recipe."""
+    def __init__(self, runner: Runner, event: str) -> None:
+        """Give it the files that a runner gives to each job."""
         temporary = runner.folder.parent / f"temporary-{os.urandom(3).hex()}"
         temporary.mkdir()
         self.runner = runner
         self.event = event
-        self.form = form
         self.summary = temporary / "summary.md"
         self.exported = temporary / "env"
         self.variables = {
@@ -156,14 +155,12 @@ class GitHub:
 
     def run(self) -> int:
         """Run the steps of the job that this event asks for; return the first bad exit code."""
-        (job,) = recipe(self.form)["jobs"].values()
+        (job,) = recipe("github")["jobs"].values()
         ran = []
         for step in job["steps"]:
             wanted = re.fullmatch(r"github.event_name == '(\w+)'", step.get("if", ""))
             if "run" not in step or (wanted and wanted[1] != self.event):
                 continue
-            if "gh " in step["run"]:
-                continue  # it needs GitHub; the plan stays in the checkout as the artifact does
             given = {
                 name: value.replace("${{ secrets.KUBECONFIG }}", self.runner.kubeconfig.read_text())
                 for name, value in step.get("env", {}).items()
@@ -238,55 +235,6 @@ def test_gitlab_recipe_works(runner: Runner, api: Api, kubectl: Kubectl) -> None
     kubectl("delete", "cm", "settings", "-n", "shop")
     assert job("drift")[1] == 1
     assert job("apply")[1] == 0
-
-
-def test_github_recipe_applies_the_reviewed_plan(runner: Runner, api: Api) -> None:
-    """A merge applies the file of the pull request, once; what does not fit is not applied."""
-    runner.write("planned")
-    proposed = GitHub(runner, "pull_request", "github-plan")
-    assert proposed.run() == 0, proposed.said
-    comment = (runner.folder / "plan.md").read_text()
-    assert "colour: planned" in comment
-    assert "not-to-be-told" not in comment + (runner.folder / "web.plan").read_text()
-    before = api.get(f"{SHOP}/configmaps").get("items")
-    runner.write("other")
-    changed = GitHub(runner, "push", "github-plan")
-    assert changed.run() == 8, changed.said
-    assert "its manifest has changed" in changed.said
-    assert api.get(f"{SHOP}/configmaps").get("items") == before
-    runner.write("planned")
-    for _ in range(2):
-        merged = GitHub(runner, "push", "github-plan")
-        assert merged.run() == 0, merged.said
-    assert "already done" in merged.said
-    assert api.get(f"{SHOP}/configmaps/settings")["data"] == {"colour": "planned"}
-
-
-def test_gitlab_recipe_applies_the_reviewed_plan(runner: Runner, api: Api) -> None:
-    """The same by the jobs of the other system, without the fetch of the artifact."""
-    jobs = recipe("gitlab-plan")
-
-    def job(name: str) -> tuple[str, int]:
-        process = runner.sh("\n".join(jobs[name]["script"]), KUBECONFIG=str(runner.kubeconfig))
-        said, _ = process.communicate(timeout=120)
-        return said, process.returncode
-
-    runner.write("reviewed")
-    said, code = job("plan")
-    assert code == 0, said
-    for path in jobs["plan"]["artifacts"]["paths"]:
-        assert (runner.folder / path).exists()
-    said, code = job("apply")
-    assert code == 0, said
-    assert api.get(f"{SHOP}/configmaps/settings")["data"] == {"colour": "reviewed"}
-
-
-def test_gitlab_recipe_finds_the_merge_request_of_a_merge(runner: Runner) -> None:
-    """By the last line of the message that GitLab writes."""
-    (find, _) = recipe("gitlab-plan")["apply"]["before_script"]
-    message = "Merge branch 'a' into 'main'\n\nFix !3\n\nSee merge request group/shop!42"
-    process = runner.sh(f'{find}\necho "$request"', CI_COMMIT_MESSAGE=message)
-    assert process.communicate(timeout=60)[0] == "42\n"
 
 
 def test_concurrent_pipelines_take_turns(runner: Runner, api: Api) -> None:
