@@ -31,6 +31,7 @@ HEADINGS: dict[str, tuple[str, ...]] = {
         "recreate",
         "create-namespace",
         "reapply-all",
+        "check",
     ),
     "Prune": ("prune", "propagation", "prune-adopted"),
     "Prune guards": (

@@ -49,6 +49,10 @@ VERBS: dict[str, dict[str, ListedCommand]] = {
             "Show what `apply` with the same options would change, prunes included; change "
             "nothing.",
         ),
+        "plan": ListedCommand(
+            "applyprune.cli.commands.inspect.plan:plan",
+            "Show what `apply` with the same options would do to each object; change nothing.",
+        ),
         "status": ListedCommand(
             "applyprune.cli.commands.inspect.status:status",
             "Show the health and drift of each object in the set NAME.",

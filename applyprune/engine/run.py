@@ -37,7 +37,7 @@ from applyprune.model.plan import Fate, Plan
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.model.resources import NAMESPACE, NAMESPACES
 from applyprune.planning.approval.required import is_held, without_unapproved
-from applyprune.planning.forecast import back_in_the_inventory, not_pruned, of_apply
+from applyprune.planning.forecast import back_in_the_inventory, not_pruned, of_apply, unchecked
 from applyprune.planning.plan import completed, with_existing
 from applyprune.planning.snapshot import (
     ClusterSnapshot,
@@ -140,6 +140,7 @@ class _Run:
             plan = self.dry_run.check(plan)
         else:
             plan = refuse_visible_conflicts(self.context, plan)
+            plan = unchecked(plan) if options.dry_run is DryRun.CLIENT else plan
         plan = completed(plan, self.context.applyset, options)
         states = {ref: (each.before, each.body) for ref, each in self.dry_run.comparisons.items()}
         shown = options.check or options.dry_run is not DryRun.OFF

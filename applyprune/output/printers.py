@@ -31,6 +31,7 @@ PRINTERS = {
 """The printer of each format, a class that takes an OutputTarget."""
 TEXTS = {
     "diff": "applyprune.output.text.diff:DiffPrinter",
+    "plan": "applyprune.output.text.plan:PlanPrinter",
     "summary": "applyprune.output.text.diff:SummaryPrinter",
 }
 """The printers of verbs with a text of their own; the user cannot request them as formats."""

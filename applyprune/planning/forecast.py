@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from applyprune.model.events import ObjectDone, Outcome
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from applyprune.model.inventory import InventoryEntry
     from applyprune.model.options import Options
 
+NOT_ASKED = "not checked by the server"
 _OUTCOMES = {
     Fate.CREATE: Outcome.CREATED,
     Fate.CHANGE: Outcome.CONFIGURED,
@@ -28,6 +30,21 @@ _OF_REMOVALS = {
     Fate.LEAVE: Outcome.NOT_PRUNED,
     Fate.REFUSE: Outcome.FAILED,
 }
+
+
+def unchecked(plan: Plan) -> Plan:
+    """Return a plan that says of everything that would be sent that no server has checked it."""
+    return replace(
+        plan,
+        applies=tuple(
+            replace(step, not_checked=NOT_ASKED) if step.request is not None else step
+            for step in plan.applies
+        ),
+        removals=tuple(
+            replace(step, not_checked=NOT_ASKED) if step.fate is Fate.PRUNE else step
+            for step in plan.removals
+        ),
+    )
 
 
 def of_apply(step: ApplyStep) -> ObjectDone:

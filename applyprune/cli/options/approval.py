@@ -28,7 +28,7 @@ def approval_option(verb: Callable[..., Any]) -> Callable[..., Any]:
         default="",
         metavar="DIGEST",
         callback=_digest,
-        help="Allow exactly the deletions with this digest, as `diff` shows it.  "
+        help="Allow exactly the deletions with this digest, as `plan` and `diff` show it.  "
         "[env: APPLYPRUNE_APPROVE]",
     )(command)
 

@@ -69,6 +69,11 @@ class Reporting:
 
         return LiveDisplay(self.terminal)
 
+    def with_text(self, text: str) -> Reporting:
+        """Return the same with a verb's own text instead of the usual one."""
+        formats = tuple((text if form == "text" else form, path) for form, path in self.formats)
+        return replace(self, formats=formats)
+
     @property
     def trace(self) -> Callable[[str], None] | None:
         """Return what prints a line for each request, None without -v."""

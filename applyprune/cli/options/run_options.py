@@ -188,27 +188,13 @@ def run_options(verb: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options of every run that deletes; the verb gets them as ``options``."""
 
     @wraps(verb)
-    def command(
-        options: Options, dry_run: DryRun, propagation: str, timeout: float, **others: Any
-    ) -> Any:
-        options = replace(
-            options,
-            dry_run=dry_run,
-            prune=replace(options.prune, propagation=Propagation(propagation.capitalize())),
-            wait=replace(options.wait, timeout=timeout),
-        )
+    def command(options: Options, dry_run: DryRun, timeout: float, **others: Any) -> Any:
+        options = replace(options, dry_run=dry_run, wait=replace(options.wait, timeout=timeout))
         return verb(options=options, **others)
 
     return with_options(
         removal_options(command),
         timeout_option("How long each wait may take: for CRDs, readiness and deletions."),
-        click.option(
-            "--propagation",
-            type=click.Choice([str(propagation).lower() for propagation in Propagation]),
-            default="background",
-            show_default=True,
-            help="What happens to the dependents of a deleted object.",
-        ),
         _dry_run_option,
     )
 
@@ -222,6 +208,7 @@ def removal_options(verb: Callable[..., Any]) -> Callable[..., Any]:
         orphan: tuple[str, ...],
         allow_cascade: tuple[str, ...],
         prune_adopted: bool,
+        propagation: str,
         **others: Any,
     ) -> Any:
         options = Options(
@@ -230,12 +217,20 @@ def removal_options(verb: Callable[..., Any]) -> Callable[..., Any]:
                 orphan=frozenset(orphan),
                 allow_cascade=frozenset(allow_cascade),
                 prune_adopted=prune_adopted,
+                propagation=Propagation(propagation.capitalize()),
             ),
         )
         return verb(options=options, **others)
 
     return with_options(
         command,
+        click.option(
+            "--propagation",
+            type=click.Choice([str(propagation).lower() for propagation in Propagation]),
+            default="background",
+            show_default=True,
+            help="What happens to the dependents of a deleted object.",
+        ),
         click.option(
             "--prune-adopted",
             is_flag=True,

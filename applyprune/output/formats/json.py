@@ -226,9 +226,9 @@ def _step(step: ApplyStep | RemoveStep) -> dict[str, Any]:
         "ref": data(step.entry.ref),
         "fate": str(step.fate),
         "reason": step.reason,
+        "notChecked": step.not_checked,
         "origin": data(desired.origin) if desired else None,
         "problem": data(step.problem),
-        "notChecked": step.not_checked,
     }
 
 

@@ -8,47 +8,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.support.api import writes
-from tests.support.command import applyprune
-from tests.support.input_files import write_input
-from tests.support.live import config_maps
-from tests.support.objects import config_map
+from tests.support.desk import NAMES
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from applyprune.localplane import Plane
-    from tests.support.api import Api, AuditTrail
-    from tests.support.command import Ended
+    from tests.support.api import AuditTrail
+    from tests.support.desk import Desk
 
-NAMES = [f"a{number}" for number in range(9)]
 NEVER_MADE = f"sha256:{'0' * 64}"
-
-
-class Desk:
-    """The set ``web`` of one namespace, and calls of the command on it."""
-
-    def __init__(self, plane: Plane, api: Api, namespace: str, folder: Path) -> None:
-        """Take the places; nothing is applied yet."""
-        self._plane, self._api, self._namespace = plane, api, namespace
-        self._path = folder / "set.json"
-
-    def call(self, verb: str, *arguments: str, **values: str) -> Ended:
-        """Run a verb with ConfigMaps of these names and values as its input."""
-        write_input(self._path, [config_map(name, value) for name, value in values.items()])
-        where = ("web", "-n", self._namespace, "-f", self._path)
-        return applyprune(verb, *where, *arguments, kubeconfig=self._plane.kubeconfig)
-
-    def there(self) -> set[str]:
-        """Return the names of the ConfigMaps that exist."""
-        return set(config_maps(self._api, self._namespace)) - {"applyprune-web"}
-
-
-@pytest.fixture
-def desk(plane: Plane, api: Api, namespace: str, tmp_path: Path) -> Desk:
-    """A set of nine ConfigMaps."""
-    desk = Desk(plane, api, namespace, tmp_path)
-    assert desk.call("apply", **dict.fromkeys(NAMES, "1")).code == 0
-    return desk
 
 
 def test_approved_digest_allows_exactly_these_deletions(desk: Desk, audit: AuditTrail) -> None:
@@ -61,10 +29,10 @@ def test_approved_digest_allows_exactly_these_deletions(desk: Desk, audit: Audit
     assert other.code == 6
     assert f"the approval is for {digest}, and this prune is sha256:" in other.err
     assert writes(audit) == []
-    assert desk.there() == {*NAMES}
+    assert desk.there() == dict.fromkeys(NAMES, "1")
     done = desk.call("apply", "--approve", digest, a0="2", a1="1")
     assert done.code == 0, done.err
-    assert desk.there() == {"a0", "a1"}
+    assert desk.there() == {"a0": "2", "a1": "1"}
 
 
 @pytest.mark.parametrize("verb", ["apply", "prune"])
@@ -77,7 +45,7 @@ def test_approval_comes_from_the_environment(
     assert desk.call(verb, a0="1").code == 6
     monkeypatch.setenv("APPLYPRUNE_APPROVE", f" {digest}\n")
     assert desk.call(verb, a0="1").code == 0
-    assert desk.there() == {"a0"}
+    assert desk.there() == {"a0": "1"}
 
 
 def test_digest_that_was_never_made_is_refused(desk: Desk, audit: AuditTrail) -> None:

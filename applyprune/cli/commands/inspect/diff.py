@@ -19,6 +19,7 @@ import click
 
 from applyprune.cli.command import Command
 from applyprune.cli.options.apply import apply_options
+from applyprune.cli.options.check import check_option
 from applyprune.cli.options.config_defaults import name_argument
 from applyprune.cli.options.reporting import reporting_options, show_unchanged_option
 from applyprune.cli.options.run_options import (
@@ -31,7 +32,7 @@ from applyprune.cli.options.run_options import (
 )
 from applyprune.errors import RunFailed, UsageError
 from applyprune.model.events import Finished, ObjectDiff
-from applyprune.model.options import DryRun, Mode
+from applyprune.model.options import Mode
 from applyprune.output.text.yaml_object import as_yaml
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
 @placement_option
 @selection_option
 @apply_options
+@check_option
 @show_unchanged_option
 @reporting_options
 @click.option(
@@ -101,7 +103,6 @@ def diff(
     options = replace(
         options,
         mode=Mode.APPLY,
-        dry_run=DryRun.SERVER,
         # Nothing is written, so show the fields that others have taken.
         apply=replace(
             options.apply, force_conflicts=options.apply.force_conflicts or fail_on_drift
@@ -115,8 +116,7 @@ def diff(
     if external_diff.strip():
         text = "summary"
         events = with_external_diff(events, external_diff)
-    formats = tuple((text if form == "text" else form, path) for form, path in reporting.formats)
-    return replace(reporting, formats=formats).print_events(events)
+    return reporting.with_text(text).print_events(events)
 
 
 def with_exit_code(events: Iterable[Event], *, drift_only: bool) -> Iterator[Event]:

@@ -1,0 +1,124 @@
+"""``applyprune plan``: what an apply would do, and its digest; the server sees no write."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+from tests.support.api import writes
+from tests.support.desk import NAMES
+
+if TYPE_CHECKING:
+    from tests.support.api import Api, AuditTrail
+    from tests.support.desk import Desk
+
+ALL = dict.fromkeys(NAMES, "1")
+LESS = dict.fromkeys(NAMES[:6], "1")
+
+
+def _planned(desk: Desk, *arguments: str, **values: str) -> dict[str, dict[str, Any]]:
+    """Return the steps of a plan in JSON, by the names of their objects."""
+    ended = desk.call("plan", "-o", "json", *arguments, **values)
+    return {step["ref"]["name"]: step for step in json.loads(ended.out)["plan"]["objects"]}
+
+
+def test_plan_lists_what_would_change_and_ends_with_its_digest(
+    desk: Desk, audit: AuditTrail
+) -> None:
+    """Deletions first; objects that stay as they are are only counted."""
+    audit.restart()
+    shown = desk.call("plan", **{**LESS, "a0": "2", "new": "1"})
+    assert (shown.code, shown.err) == (0, "")
+    lines = shown.out.splitlines()
+    path = desk.folder / "set.json"
+    assert lines[:3] == [f"configmap/a{number} will be pruned" for number in (6, 7, 8)]
+    assert lines[3] == f"configmap/new will be created {path}:7 (document 7)"
+    assert lines[4] == f"configmap/a0 will be updated {path}:1"
+    assert lines[5] == "web: 1 to create, 1 to update, 3 to prune, 5 unchanged"
+    assert lines[6:] == [f"{name}: {digest}" for name, digest in shown.digests.items()]
+    assert lines[6].startswith("deletions: ")
+    assert lines[7].startswith("plan: ")
+    assert writes(audit) == []
+
+
+def test_plan_shows_the_same_digests_as_diff(desk: Desk) -> None:
+    """Checked by the server or not; only in JSON they have keys."""
+    values = {**LESS, "a0": "2"}
+    digests = desk.call("plan", **values).digests
+    assert desk.call("diff", **values).digests == digests
+    assert desk.call("plan", "--no-check", **values).digests == digests
+    document = json.loads(desk.call("plan", "-o", "json", **values).out)
+    assert {key: document["plan"][key] for key in ("digest", "deletions")} == {
+        "digest": digests["plan"],
+        "deletions": digests["deletions"],
+    }
+
+
+def test_plan_exits_with_1_only_if_asked(desk: Desk) -> None:
+    """And only if anything would change; a refused prune and wrong input keep their codes."""
+    changed = {**ALL, "a0": "2"}
+    assert [desk.call("plan", **values).code for values in (ALL, changed)] == [0, 0]
+    codes = [desk.call("plan", "--exit-code", **values).code for values in (ALL, changed)]
+    assert codes == [0, 1]
+    assert desk.call("plan", "--exit-code", "--max-prune", "0", **LESS).code == 6
+    assert desk.call("plan", **{"not a name": "1"}).code != 0
+
+
+def test_refused_prune_is_planned_with_the_digest_that_allows_it(desk: Desk) -> None:
+    """What would be pruned is listed as not pruned; the approval changes only that."""
+    refused = desk.call("plan", a0="1")
+    assert refused.code == 6
+    assert "configmap/a1 will not be pruned (prune refused)" in refused.out
+    approved = desk.call("plan", "--approve", refused.digests["deletions"], a0="1")
+    assert approved.code == 0
+    assert "configmap/a1 will be pruned\n" in approved.out
+    assert approved.digests == refused.digests
+
+
+def test_unchanged_objects_are_listed_on_demand(desk: Desk) -> None:
+    """As in every other verb."""
+    assert "configmap/a0 will not change" not in desk.call("plan", **ALL).out
+    shown = desk.call("plan", "--show-unchanged", **ALL)
+    assert all(f"configmap/{name} will not change" in shown.out for name in NAMES)
+
+
+def test_plan_without_check_only_reads(desk: Desk, audit: AuditTrail) -> None:
+    """Not even a dry run: a job without any right to write can make it; it says so."""
+    audit.restart()
+    values = {**LESS, "a0": "2", "new": "1"}
+    for verb, code in (("plan", 0), ("diff", 1)):
+        shown = desk.call(verb, "--no-check", **values)
+        assert (shown.code, shown.err) == (code, "")
+        sent = [line for line in shown.out.splitlines() if re.match("configmap/(a0|new) ", line)]
+        assert len(sent) == 2
+        assert all("(not checked by the server)" in line for line in sent)
+    assert {event["verb"] for event in audit.events() if _is_ours(event)} <= {"get", "list"}
+    steps = _planned(desk, "--no-check", **values)
+    unchecked = {name for name, step in steps.items() if step["notChecked"]}
+    assert unchecked == {"a0", "new", *NAMES[6:]}
+    checked = _planned(desk, **values)
+    assert not any(step["notChecked"] for step in checked.values())
+
+
+def _is_ours(event: dict[str, Any]) -> bool:
+    return str(event["userAgent"]).startswith("applyprune/")
+
+
+def test_plan_takes_the_propagation_of_the_apply(desk: Desk) -> None:
+    """It is another plan, because other objects would be deleted."""
+    digests = [
+        desk.call("plan", "--propagation", how, **LESS).digests["plan"]
+        for how in ("background", "orphan")
+    ]
+    assert digests[0] != digests[1]
+
+
+def test_object_that_is_unchanged_after_all_is_planned_as_such(desk: Desk, api: Api) -> None:
+    """The server finds out; without it the plan can only say that it would be sent."""
+    path = f"/api/v1/namespaces/{desk.namespace}/configmaps/a0"
+    body = api.get(path)
+    body["metadata"].setdefault("annotations", {})["seen"] = "yes"
+    assert api("PUT", path, body)[0] == 200
+    assert _planned(desk, "--reapply-all", **ALL)["a0"]["fate"] == "leave"
+    assert _planned(desk, "--reapply-all", "--no-check", **ALL)["a0"]["fate"] == "change"
