@@ -49,7 +49,6 @@ if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
 
-_DEFAULT_MAX_PRUNE = PruneLimit()
 _LOCK_TIMEOUT = 10.0
 _CONCURRENCY = 8
 _LONGEST = 30 * 24 * 3600.0
@@ -114,7 +113,7 @@ def _pointer(text: str) -> str:
 
 Seconds = Annotated[float, BeforeValidator(_seconds), WithJsonSchema({"type": "string"})]
 MaxPrune = Annotated[
-    PruneLimit,
+    PruneLimit | None,
     BeforeValidator(_max_prune),
     WithJsonSchema({"x-kubernetes-int-or-string": True}),
 ]
@@ -160,7 +159,7 @@ class Prune:
     """What happens to objects that have left the source."""
 
     enabled: StrictBool = True
-    max_prune: MaxPrune = _DEFAULT_MAX_PRUNE
+    max_prune: MaxPrune = None
     allow_empty: StrictBool = False
 
 

@@ -69,7 +69,10 @@ class Propagation(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PruneLimit:
-    """How many objects one prune may delete: the larger of ``count`` and ``percent`` of the set."""
+    """How many objects one prune may delete: the larger of ``count`` and ``percent`` of the set.
+
+    ``percent`` is that of the set's own live objects.
+    """
 
     count: int = 5
     percent: float = 30.0
@@ -85,9 +88,17 @@ class PruneLimit:
             return cls(count=0, percent=float(number))
         return cls(count=int(number), percent=0.0)
 
-    def of(self, listed: int) -> int:
-        """Return the limit for a set with ``listed`` objects."""
-        return max(self.count, int(listed * self.percent / 100))
+    def of(self, live: int) -> int:
+        """Return the limit for a set with ``live`` objects of its own in the cluster."""
+        return max(self.count, int(live * self.percent / 100))
+
+    @property
+    def text(self) -> str:
+        """Return the limit as ``--max-prune`` takes it, ``N`` or ``N%``; ``N or N%`` if both."""
+        percent = f"{self.percent:g}%"
+        if self.count and self.percent:
+            return f"{self.count} or {percent}"
+        return percent if self.percent else str(self.count)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +131,8 @@ class PruneOptions:
 
     enabled: bool = True
     """Delete the objects that have left the set; otherwise they stay in the inventory."""
-    max_prune: PruneLimit = PruneLimit()
-    """How many objects one prune may delete."""
+    max_prune: PruneLimit | None = None
+    """How many objects one prune may delete; None for ``PruneLimit()`` and at most half."""
     allow_empty: bool = False
     """Accept an input without objects: every object of the set may be deleted."""
     allow_kinds: frozenset[str] = frozenset()

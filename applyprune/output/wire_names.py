@@ -34,7 +34,7 @@ from applyprune.model.events import (
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import InventoryEntry, LastRun, Mismatch
 from applyprune.model.manifest import Origin
-from applyprune.model.plan import Consequence
+from applyprune.model.plan import Consequence, GuardResult
 from applyprune.model.problem import ContestedField, ManagerConflict, Mark, Problem
 
 EVENT_NAMES: Mapping[type, str] = MappingProxyType(
@@ -185,6 +185,13 @@ KEYS: Mapping[type, Mapping[str, str | None]] = MappingProxyType(
             "exit_code": "exitCode",
             "elapsed": "elapsed",
             "problem": "problem",
+        },
+        GuardResult: {
+            "guard": "guard",
+            "verdict": "verdict",
+            "message": "message",
+            "option": "option",
+            "lifted_by": "liftedBy",
         },
         Consequence: {
             "kind": "kind",

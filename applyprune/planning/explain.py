@@ -9,7 +9,15 @@ from applyprune.model.events import Explanation
 from applyprune.model.identity import GroupKind, Ref
 from applyprune.model.inventory import Inventory, InventoryEntry, Ownership
 from applyprune.model.live import Absent, LiveObject, State, Unknown
-from applyprune.model.plan import ApplyStep, Desired, Fate, Plan, RemoveStep
+from applyprune.model.plan import (
+    ApplyStep,
+    Desired,
+    Fate,
+    Guard,
+    GuardVerdict,
+    Plan,
+    RemoveStep,
+)
 from applyprune.planning.annotations import orphan_mark
 from applyprune.planning.applyset import PART_OF, ApplySetIdentity
 from applyprune.planning.checks.helm_hooks import ChartHook
@@ -201,6 +209,11 @@ def _of_guards(case: ExplainInput) -> Iterator[str]:
     elif isinstance(step, RemoveStep):
         if step.fate is Fate.PRUNE and step.reason:
             yield f"it {step.reason}"
+        # The refusal has what refuses it. Without an input, that it is empty says nothing.
+        hidden = frozenset() if case.by_input else {Guard.EMPTY_INPUT}
+        for result in case.plan.guards if step.is_doomed else ():
+            if result.verdict is not GuardVerdict.REFUSED and result.guard not in hidden:
+                yield str(result)
         if case.plan.refusal is not None:
             yield str(case.plan.refusal)
         elif case.plan.no_prune:

@@ -11,7 +11,16 @@ from applyprune.model.identity import Ref
 from applyprune.model.inventory import Inventory, InventoryEntry, Ownership
 from applyprune.model.live import Absent, LiveObject, Unknown
 from applyprune.model.options import Adopt, Mode, Options, WaitMode
-from applyprune.model.plan import ApplyStep, Desired, Fate, Plan, RemoveStep
+from applyprune.model.plan import (
+    ApplyStep,
+    Desired,
+    Fate,
+    Guard,
+    GuardResult,
+    GuardVerdict,
+    Plan,
+    RemoveStep,
+)
 from applyprune.model.problem import Problem
 from applyprune.model.resources import CRD
 from applyprune.planning.applyset import PART_OF, SET_ID, SHARD_OF, ApplySetIdentity
@@ -67,16 +76,20 @@ def make_plan(
         applyset,
         options,
         desired=desired,
-        listed=inventory.entries.keys(),
+        listed=inventory.entries,
         empty_inputs=empty_inputs,
         left_out=left_out,
     )
-    removals, refusal = removed.steps, removed.refusal
-    if removals and restored and options.mode is not Mode.ORPHAN:
+    removals, guards, refusal = removed.steps, removed.guards, removed.refusal
+    prunes = options.prune.enabled and options.mode is not Mode.ORPHAN
+    if removals and restored and prunes:
         refusal = restored_problem(inventory)
+        refused = GuardResult(Guard.RESTORED_INVENTORY, GuardVerdict.REFUSED, refusal.reason)
+        guards = (*guards, refused)
     plan = Plan(
         applies,
         removals,
+        guards=guards,
         refusal=refusal,
         recovered=tuple(recovered_entries(snapshot.marked, snapshot.resources, but=wanted)),
         restored=restored,

@@ -102,7 +102,8 @@ def test_bundle_lives_from_start_to_end(tenant: Tenant, running: Controller) -> 
     assert tenant.exists("a", "b", "c") == [True, True, True]
     assert any(one[:2] == ("Warning", "ApplyFailed") for one in tenant.events("web"))
     # Suspended: not a finger is moved, whatever is asked.
-    tenant.bundle("web", config_map("c", "w"), suspend=True, forceConflicts=True)
+    more = {"forceConflicts": True, "prune": {"maxPrune": 2}}
+    tenant.bundle("web", config_map("c", "w"), suspend=True, **more)
     eventually(lambda: tenant.condition("web", "Reconciling")[1] == "Suspended")
     tenant.annotate("web", reconcile_now="1")
     eventually(lambda: tenant.get("web")["status"].get("lastHandledReconcileAt") == "1")
@@ -152,6 +153,28 @@ def test_blocked_prune_can_be_approved(tenant: Tenant, running: Controller) -> N
     assert tenant.exists(*names) == [True] + [False] * 7
     assert "pendingPlan" not in status
     assert tenant.condition("web", "PruneBlocked")[0] == "False"
+
+
+def test_refused_prune_of_a_small_set_does_not_hold_up_the_apply(tenant: Tenant) -> None:
+    """The wrong source: its objects are applied, no object goes, and PruneBlocked says why."""
+    tenant.bundle("web", *map(config_map, "abc"))
+    tenant.ready("web")
+    tenant.bundle("web", config_map("wrong"))
+    message = tenant.failed("web", "PruneRefused")
+    assert "the input has no object in common with the inventory" in message
+    assert "3 deletions are more than half of the set's 3 live objects" in message
+    assert tenant.exists("wrong", *"abc") == [True] * 4
+    assert tenant.condition("web", "PruneBlocked")[:2] == ("True", "PruneRefused")
+    assert tenant.get("web")["status"]["pendingPrune"]["count"] == 3
+    # The right source again, with a hotfix: the object of the wrong one is pruned.
+    tenant.bundle("web", config_map("a", "fixed"), config_map("b"), config_map("c"))
+    tenant.ready("web")
+    assert (tenant.value("a"), tenant.exists("wrong")) == ("fixed", [False])
+    assert tenant.condition("web", "PruneBlocked")[0] == "False"
+    # More than half of it, as often as the spec says so.
+    tenant.bundle("web", config_map("a"), prune={"maxPrune": "70%"})
+    tenant.ready("web")
+    assert tenant.exists(*"abc") == [True, False, False]
 
 
 def test_bundle_waits_for_its_dependencies(tenant: Tenant) -> None:

@@ -93,10 +93,11 @@ def test_foreign_object_created_after_the_plan_saves_its_namespace(
     stage: Stage, api: Api, home: str
 ) -> None:
     """The contents are counted once more right before the delete."""
-    stage.run(_namespace(home), config_map("a"), config_map("ours", namespace=home))
+    bodies = (config_map("a"), config_map("b"))
+    stage.run(_namespace(home), *bodies, config_map("ours", namespace=home))
     path = f"/api/v1/namespaces/{home}/configmaps"
     stage.seen = _at_plan(lambda: api("POST", path, config_map("foreign")))
-    story = stage.run(config_map("a"), allow_kinds=ALLOWED, timeout=60.0)
+    story = stage.run(*bodies, allow_kinds=ALLOWED, timeout=60.0)
     assert story.exit_code != 0
     assert story.outcomes[f"namespace/{home}"] is Outcome.FAILED, story.events
     problem = story.problem(f"namespace/{home}")
@@ -109,15 +110,16 @@ def test_foreign_object_created_after_the_plan_saves_its_namespace(
 def test_foreign_object_created_after_the_plan_saves_its_crd(running: Plane, crds: Api) -> None:
     """The same for a CRD; the option that names it takes the foreign along."""
     stage = Stage(running.kubeconfig, "default", name="late")
-    stage.run(crd("Late"), config_map("late"), custom_resource("ours", "Late"))
+    bodies = (config_map("late-1"), config_map("late-2"))
+    stage.run(crd("Late"), *bodies, custom_resource("ours", "Late"))
     stage.seen = _at_plan(lambda: crds("POST", _path("Late"), custom_resource("foreign", "Late")))
-    story = stage.run(config_map("late"), allow_kinds=ALLOWED, timeout=60.0)
+    story = stage.run(*bodies, allow_kinds=ALLOWED, timeout=60.0)
     assert story.exit_code != 0
     assert story.outcomes[crd_name("Late")] is Outcome.FAILED, story.events
     assert "late.x.example.com/foreign" in story.problem(crd_name("Late"))
     assert _lives(crds, _path("Late", "foreign"))
     allowed = frozenset({crd_name("Late")})
-    story = stage.run(config_map("late"), allow_cascade=allowed, timeout=60.0)
+    story = stage.run(*bodies, allow_cascade=allowed, timeout=60.0)
     assert (story.exit_code, story.outcomes[crd_name("Late")]) == (0, Outcome.PRUNED), story.events
 
 

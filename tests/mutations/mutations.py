@@ -31,6 +31,7 @@ _FIELDS = "tests/engine/checks/test_fields.py::"
 _GUARDS = "tests/engine/guards/test_guards_hold.py::"
 _HOOKS = "tests/engine/checks/test_chart_hooks.py::"
 _REQUIRED = "tests/planning/approval/test_required.py::"
+_PRUNE_GUARDS = "tests/engine/guards/test_small_sets.py::"
 _SET = "tests/engine/test_set.py::"
 _SWEEP = "tests/sweeps/test_kill_sweep.py::"
 
@@ -75,8 +76,8 @@ MUTATIONS = (
     Mutation(
         "the refusal of an empty input",
         ("empty-input",),
-        LINE,
-        "",
+        "if .* else",
+        "if 0 else",
         f"{_SET}test_empty_input_is_refused",
     ),
     Mutation(
@@ -197,6 +198,20 @@ MUTATIONS = (
         LINE,
         "pass",
         f"{_APPROVAL}test_set_belongs_to_its_bundle",
+    ),
+    Mutation(
+        "the refusal of an input of another set",
+        ("nothing-in-common",),
+        "= .*",
+        "= 0",
+        f"{_PRUNE_GUARDS}test_unrelated_input_is_refused",
+    ),
+    Mutation(
+        "the refusal of a prune of most of a set",
+        ("more-than-half",),
+        "if .* else",
+        "if 0 else",
+        f"{_PRUNE_GUARDS}test_prune_of_more_than_half_is_refused",
     ),
     Mutation(
         "the refusal of the apply with its prune",

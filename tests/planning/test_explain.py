@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from applyprune.model.options import Options
+from applyprune.model.options import Mode, Options
 from applyprune.planning.explain import ExplainInput, explained
 from applyprune.planning.plan import make_plan
 from applyprune.planning.snapshot import ClusterSnapshot
+from tests.support.options import options_of
 from tests.support.planning import CONFIG_MAPS, TARGET, body, desired, inventory, live, recorded
 
 if TYPE_CHECKING:
@@ -45,3 +46,19 @@ def test_explanation_says_what_the_inventory_records(
 ) -> None:
     """Also for an entry of a run that was killed before it got a reply."""
     assert reason in _reasons(entry).splitlines()
+
+
+@pytest.mark.parametrize("by_input", [True, False])
+def test_explanation_has_each_guard_of_a_deletion(by_input: bool) -> None:
+    """Those that passed or were lifted, each with what it found; not that no input was given."""
+    snapshot = ClusterSnapshot({ONE.ref: THERE}, resources={CONFIG_MAPS.group_kind: CONFIG_MAPS})
+    options = options_of(mode=Mode.PRUNE, allow_empty=True)
+    plan = make_plan((), inventory(ENTRY), snapshot, TARGET, options)
+    case = ExplainInput(ONE.ref, THERE, plan, inventory(ENTRY), TARGET, by_input=by_input)
+    reasons = explained(case).reasons
+    assert "guard max-prune passed: 1 deletion is not more than 5" in reasons
+    lifted = "guard empty-input lifted by --allow-empty: no object in the input"
+    assert (lifted in reasons) is by_input
+    assert len([one for one in reasons if one.startswith("guard ")]) == len(plan.guards) - (
+        not by_input
+    )

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 ANOTHERS = "belongs to another set"
 """The message of an apply that refuses an object because of its label."""
+_MOST = 5
+"""How many objects a call may prune: most of so small a set."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +44,7 @@ class Call:
         if self.mode is Mode.MOVE:
             return stage.move(other_set(stage), *map(key, bodies))
         by = other_set(stage) if self.by_other_set else stage
-        return by.run(*bodies, mode=self.mode, adopt=self.adopt)
+        return by.run(*bodies, mode=self.mode, adopt=self.adopt, max_prune=Stage.most(_MOST))
 
     def allows(self, story: Story) -> bool:
         """Return whether the call may end like this."""
@@ -66,6 +68,7 @@ class Call:
             self.mode,
             stage.name,
             *where,
+            f"--max-prune={_MOST}",
             "-f",
             write_input(folder / f"{stage.name}.json", bodies),
         ]
@@ -85,8 +88,8 @@ class Scenario:
     """A call that is killed at each of its ``requests``, the state before, the calls after.
 
     The short form of a sweep takes the recoveries that ``turns`` names in turn. ``lasting`` are the
-    objects that no call may delete, not even to re-create them. No call, and no call after a killed
-    one, leaves more than five objects to prune: a larger prune may need an approval.
+    objects that no call may delete, not even to re-create them. Each call allows itself to prune
+    five objects; none, and none after a killed one, leaves more to prune.
     """
 
     name: str

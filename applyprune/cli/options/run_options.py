@@ -273,7 +273,7 @@ def guard_options(verb: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(verb)
     def command(
         options: Options,
-        max_prune: PruneLimit,
+        max_prune: PruneLimit | None,
         allow_kind: tuple[str, ...],
         allow_empty: bool,
         **others: Any,
@@ -310,14 +310,17 @@ def guard_options(verb: Callable[..., Any]) -> Callable[..., Any]:
             metavar="N|N%",
             callback=_prune_limit,
             help="How many objects a prune may delete, including cascaded deletions.  "
-            "[default: 5 or 30% of the set, the larger of the two]",
+            "[default: 5 or 30% of the set's live objects, the larger of the two, and at most "
+            "half of them]",
         ),
     )
 
 
-def _prune_limit(ctx: click.Context, param: click.Parameter, value: str | None) -> PruneLimit:
+def _prune_limit(
+    ctx: click.Context, param: click.Parameter, value: str | None
+) -> PruneLimit | None:
     if value is None:
-        return PruneLimit()
+        return None
     try:
         return PruneLimit.parse(value)
     except ValueError as error:

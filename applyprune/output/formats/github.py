@@ -38,6 +38,7 @@ from applyprune.output.collector import UNREADY, RunReport
 from applyprune.output.formats.markdown import conclusion, page
 from applyprune.output.printers import OutputTarget, RepositoryPaths
 from applyprune.output.text.consequence_lines import with_origins
+from applyprune.output.text.guard_lines import lifted_guards
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -99,9 +100,11 @@ class GitHubPrinter:
             self._command("warning", "the summary could not be written", message, None)
 
     def _forecast(self, event: Event) -> None:
-        """Write a notice for what would change, and for each consequence."""
+        """Write a notice for what would change, each lifted guard and each consequence."""
         match event:
             case Planned(plan=plan):
+                for _, line in lifted_guards(plan):
+                    self._command("notice", "a lifted guard", line, None)
                 for caused, origin in with_origins(plan):
                     self._command("notice", caused.ref.short, caused.message, origin)
             case ObjectDiff(ref=ref, fate=fate) if fate is not Fate.LEAVE:

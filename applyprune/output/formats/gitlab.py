@@ -4,7 +4,8 @@ A Code Quality report is GitLab's only way to show a finding at a line of a file
 no annotations, and it has no page for a job's summary (a note on a merge request needs an API
 token). The report is a list of ``description``, ``check_name``, ``fingerprint``, ``severity`` and
 ``location``: https://docs.gitlab.com/ci/testing/code_quality/. The job keeps it as
-``artifacts:reports:codequality``. It contains problems, differences and consequences.
+``artifacts:reports:codequality``. It contains problems, lifted guards,
+differences and consequences.
 
 GitLab requires a location, so a finding without a file is shown at the root. A fingerprint contains
 no line number, so that a manifest that has moved by a line keeps its findings.
@@ -38,6 +39,7 @@ from applyprune.output.collector import UNREADY
 from applyprune.output.formats.json import to_json
 from applyprune.output.printers import OutputTarget, RepositoryPaths
 from applyprune.output.text.consequence_lines import with_origins
+from applyprune.output.text.guard_lines import lifted_guards
 
 _NO_FILE = "."
 _FAILURES = frozenset({"blocker", "critical", "major"})
@@ -89,9 +91,11 @@ class GitLabPrinter:
         self._out(self._text())
 
     def _forecast(self, event: Event) -> None:
-        """Keep what would change, and each consequence."""
+        """Keep what would change, each lifted guard and each consequence."""
         match event:
             case Planned(plan=plan):
+                for guard, line in lifted_guards(plan):
+                    self._add("minor", str(guard), line, None, "")
                 for caused, origin in with_origins(plan):
                     message = f"{caused.ref}: {caused.message}"
                     self._add("info", str(caused.kind), message, origin, str(caused.ref))

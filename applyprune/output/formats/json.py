@@ -184,12 +184,16 @@ def data(value: object) -> Any:
 
 
 def plan_data(plan: Plan) -> dict[str, Any]:
-    """Return the fate and its reason for each object of a plan, and the consequences; no body."""
+    """Return the fate of each object of a plan with its reason, the guards and consequences.
+
+    No body of an object is in it.
+    """
     steps: tuple[ApplyStep | RemoveStep, ...] = (*plan.applies, *plan.removals)
     return {
         "objects": [_step(step) for step in steps],
         "pruneSkipReason": plan.no_prune,
         "pruneWaitReason": plan.waits_before_prune,
+        "guards": data(plan.guards),
         "pruneBlocked": data(plan.refusal),
         "recovered": [data(entry.ref) for entry in plan.recovered],
         "restored": plan.restored,

@@ -18,7 +18,7 @@ from applyprune.model.display import shown, visible
 from applyprune.model.events import ApplySetListed, Event, ObjectDiff, ObjectStatus, Outcome
 from applyprune.model.inventory import Mismatch
 from applyprune.model.options import DryRun
-from applyprune.model.plan import Consequence, Fate, Plan
+from applyprune.model.plan import Consequence, Fate, GuardResult, GuardVerdict, Plan
 from applyprune.model.problem import Problem
 from applyprune.output.collector import ObjectReport, RunReport
 from applyprune.output.printers import OutputTarget
@@ -140,6 +140,8 @@ def _parts(report: RunReport) -> Iterator[str]:
     changed.sort(key=_rank)
     if changed:
         yield _changed_objects(changed)
+    if report.plan is not None and (guards := _guards(report.plan.guards)):
+        yield guards
     if report.plan is not None and report.plan.consequences:
         yield _consequences(report.plan.consequences)
     if report.sets:
@@ -203,6 +205,26 @@ def _changed_objects(changed: Sequence[ObjectReport]) -> str:
         if (result := object_report.result)
     ]
     return _listing("Changes", ["object", "namespace", "", "reason"], rows, len(changed))
+
+
+def _guards(results: Sequence[GuardResult]) -> str:
+    """Return a table of the guards that refuse or were lifted, and how many passed."""
+    passed = sum(result.verdict is GuardVerdict.PASSED for result in results)
+    rows = [
+        [
+            code(result.guard),
+            f"lifted by {_cell(result.lifted_by)}" if result.lifted_by else str(result.verdict),
+            _cell(result.message),
+            _cell(result.option) if result.option and not result.lifted_by else "",
+        ]
+        for result in results
+        if result.verdict is not GuardVerdict.PASSED
+    ]
+    if not rows:
+        return ""
+    plural = "" if passed == 1 else "s"
+    others = f"\n\n{passed} other guard{plural} passed." if passed else ""
+    return f"#### Guards\n\n{_table(['guard', '', 'found', 'to allow it'], rows)}{others}"
 
 
 def _consequences(consequences: Sequence[Consequence]) -> str:

@@ -18,9 +18,10 @@ from applyprune.model.events import (
 )
 from applyprune.model.identity import called
 from applyprune.model.plan import Plan
-from applyprune.output.printers import OutputTarget
+from applyprune.output.printers import OutputTarget, discard
 from applyprune.output.terminal.style import Colour, styled
 from applyprune.output.text.consequence_lines import ConsequenceLines
+from applyprune.output.text.guard_lines import lifted_guards
 from applyprune.output.text.printer import TextPrinter
 
 _COLOURS = {"+": Colour.GREEN, "-": Colour.RED, "@": Colour.CYAN}
@@ -44,6 +45,7 @@ class SummaryPrinter:
     def __init__(self, target: OutputTarget) -> None:
         """Take the output; problems are printed as in every other verb."""
         self._out = target.out
+        self._note = discard if target.quiet else target.err
         self._text = TextPrinter(target)
         self._name = ""
         self._namespace = ""
@@ -61,6 +63,8 @@ class SummaryPrinter:
             case Planned(plan=plan):
                 self._plan = plan
                 self._consequences.take_plan(plan)
+                for _, line in lifted_guards(plan):
+                    self._note(line)
             case ObjectDone() if event.ref in self._shown:
                 pass
             case Finished():

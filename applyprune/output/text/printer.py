@@ -34,6 +34,7 @@ from applyprune.output.printers import OutputTarget
 from applyprune.output.terminal.style import Colour, styled
 from applyprune.output.terminal.table import entry_table
 from applyprune.output.text.consequence_lines import ConsequenceLines
+from applyprune.output.text.guard_lines import lifted_guards
 from applyprune.output.text.problem_text import problem_text
 from applyprune.output.text.status import InspectionPrinter
 
@@ -113,6 +114,9 @@ class TextPrinter:
         self._dry = _DRY.get(event.dry_run, "")
 
     def _planned(self, event: Planned) -> None:
+        if not self._target.quiet:
+            for _, line in lifted_guards(event.plan):
+                self._target.err(line)
         if self._dry:
             self._consequences.take_plan(event.plan)
 

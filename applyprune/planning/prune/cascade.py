@@ -13,7 +13,6 @@ from applyprune.errors import PruneRefused, as_problem
 from applyprune.model.display import and_more
 from applyprune.model.identity import GroupKind, Ref
 from applyprune.model.live import LiveObject
-from applyprune.model.options import Options
 from applyprune.model.plan import Cascaded, Fate, RemoveStep
 from applyprune.model.problem import Problem
 from applyprune.planning.snapshot import CascadeContents
@@ -86,8 +85,21 @@ class Cascades:
         names = and_more([_named(other) for other in cascade.foreign], _SHOWN)
         return f"{text}, {' and '.join(parts)}: {names}"
 
-    def refusal(self, ref: Ref, options: Options) -> Problem | None:
-        """Return why an object may not be deleted because of its contents; None if it may."""
+    def is_counted(self, ref: Ref) -> bool:
+        """Return whether an object has a cascade that could be read in full."""
+        cascade = self.found.get(ref)
+        return cascade is not None and not cascade.uncounted
+
+    def harms(self, ref: Ref) -> bool:
+        """Return whether objects that must stay would be deleted with this one, or may be."""
+        cascade = self.found.get(ref)
+        return cascade is not None and bool(cascade.foreign or cascade.uncounted)
+
+    def refusal(self, ref: Ref, allowed: Collection[str]) -> Problem | None:
+        """Return why an object may not be deleted because of its contents; None if it may.
+
+        ``allowed`` names those that may, as ``Ref.is_among`` takes them.
+        """
         cascade = self.found.get(ref)
         if wanted := self.coming.get(ref):
             names = ", ".join(_named(other) for other in sorted(wanted)[:_SHOWN])
@@ -98,7 +110,7 @@ class Cascades:
                     hint=f"Add it to the input again, or orphan it: --orphan {ref.short}",
                 )
             )
-        if cascade is None or ref.is_among(options.prune.allow_cascade):
+        if cascade is None or ref.is_among(allowed):
             return None
         if cascade.foreign:
             reason = f"it {self.described(ref)}"

@@ -1,105 +1,86 @@
 """Check the guards of a prune: how much it may delete, and which kinds.
 
-A source that renders empty, a moved folder or a mistyped selector looks like a request to delete.
-So the user must explicitly allow a prune of more than a few objects, or of kinds that contain data
-or other objects. ``delete`` is explicit already; there only foreign cascaded deletions are checked.
+A source that renders empty, a wrong folder or a mistyped selector looks like a request to delete.
+So the user must explicitly allow a prune of more than a few objects, of most of a set, or of kinds
+that contain data or other objects. ``delete`` is explicit already; there only foreign cascaded
+deletions are checked.
+
+One number lifts all guards that count or compare objects: a user who gives it has seen the count.
 """
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from applyprune.errors import PruneRefused, as_problem
 from applyprune.model.identity import Ref
-from applyprune.model.options import Mode, Options, PruneLimit
-from applyprune.model.plan import Fate, RemoveStep
+from applyprune.model.options import PruneLimit
+from applyprune.model.plan import Fate, Guard, GuardResult, GuardVerdict, RemoveStep
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.model.resources import GUARDED_KINDS
 from applyprune.planning.inventory.selection import unlisted
-from applyprune.planning.prune.cascade import Cascades
+from applyprune.planning.prune.guarded_prune import GuardedPrune
+
+APPROVAL = "the approved digest"
+"""What lifts a guard for the prune that the user has approved."""
+_SHOWN = 3
+_FEWEST = 2
+"""A set with fewer live objects may lose all of them: a single object may be replaced."""
 
 
-def check_guards(
-    steps: Sequence[RemoveStep],
-    cascades: Cascades,
-    listed: Collection[Ref],
-    options: Options,
-    *,
-    empty: Sequence[str],
-    desired: Collection[Ref] = (),
-) -> tuple[tuple[RemoveStep, ...], Problem | None]:
-    """Return the steps, with hints for those refused because of cascades, and the refusal.
+def check_guards(prune: GuardedPrune) -> tuple[GuardResult, ...]:
+    """Return the result of each guard that applies."""
+    return tuple(_results(prune))
 
-    The hint names exactly the options that this prune needs. ``listed`` are the refs in the
-    inventory, ``desired`` those in the input, and ``empty`` names the parts of the input without
-    an object.
+
+def _results(prune: GuardedPrune) -> Iterator[GuardResult]:
+    limited = prune.limited
+    leaves = prune.to_delete or any(step.fate is Fate.ORPHAN for step in prune.steps)
+    if limited and (leaves or not prune.desired):
+        empty = _empty_input(prune)
+        if prune.to_delete or empty.verdict is not GuardVerdict.PASSED:
+            yield empty
+    if not prune.to_delete:
+        return
+    yield _orphan_names(prune)
+    if limited:
+        yield _input_inside(prune)
+        if prune.desired:
+            # Without any object in the input, the first guard has said so.
+            yield _nothing_in_common(prune)
+            yield _other_namespace(prune)
+            if prune.live >= _FEWEST:
+                yield _more_than_half(prune)
+        yield _max_prune(prune)
+        yield _guarded_kind(prune)
+    yield _cascade(prune)
+
+
+def refusal_of(prune: GuardedPrune, results: Sequence[GuardResult]) -> Problem | None:
+    """Return the problem of a refused prune; None if no guard refuses it.
+
+    The hint names exactly the options that this prune needs.
     """
-    to_delete = [step for step in steps if _is_doomed(step)]
-    taken = {ref for step in to_delete for ref in cascades.foreign(step.entry.ref)}
-    count = len(to_delete) + len(taken - {step.entry.ref for step in to_delete})
-    most = options.prune.max_prune.of(len(listed))
-    limited = options.mode in {Mode.APPLY, Mode.PRUNE}
-    over = limited and count > most
-    leaves = to_delete or any(step.fate is Fate.ORPHAN for step in steps)
-    if not limited or options.prune.allow_empty or (desired and not leaves):
-        empty = ()
-    # Detect a wrong or missing namespace; a user who gives a number has seen the count.
-    left = (
-        ()
-        if options.prune.max_prune != PruneLimit() or not limited
-        else _left(to_delete, desired, options)
-    )
-    lost = unlisted(options.prune.orphan, listed) if to_delete else ()
-    refused = [step.entry.ref for step in to_delete if step.fate is Fate.REFUSE]
-    cascading = [ref for ref in refused if ref not in cascades.coming]
-    wanted = [ref for ref in refused if ref in cascades.coming]
-    others = [step.entry.ref for step in to_delete if step.fate is not Fate.REFUSE]
-    kinds = _kinds_in_need(others, options) if limited else []
-    needed = [
-        *(["--allow-empty"] if empty else []),  # guard: empty-input
-        *([f"--max-prune {count}"] if over or left else []),
-        *(f"--allow-kind {kind}" for kind in kinds),
-        *(f"--allow-cascade {ref.short}" for ref in cascading),
-    ]
-    if not (needed or lost or wanted):
-        return tuple(steps), None
-    hint = f"To allow exactly this: {' '.join(needed)}"
-    if wanted:
-        names = ", ".join(ref.short for ref in wanted)
-        hint = f"Add {names} to the input again, or orphan it with --orphan."
-    if lost:
-        hint = f"Correct or remove {' '.join(f'--orphan {name}' for name in lost)}."
+    refused = [result for result in results if result.verdict is GuardVerdict.REFUSED]
+    if not refused:
+        return None
+    # Half of a set is a stricter limit than the number, and says the same.
+    is_half = any(result.guard is Guard.MORE_THAN_HALF for result in refused)
     reasons = [
-        *([f"no object in {', '.join(empty)}"] if empty else []),
-        *(
-            f"the input has the objects of namespace {namespace} in another namespace"
-            for namespace in left
-        ),
-        *(f"{ref.short} contains objects of the input" for ref in wanted[:3]),
-        *(f"--orphan {name} matches no object in the inventory" for name in lost),
-        *(
-            [f"a prune may delete at most {most} of the {len(listed)} objects in the inventory"]
-            if over
-            else []
-        ),
-        *(f"a {kind} is only pruned if that is allowed" for kind in kinds),
-        *(f"{ref.short} would cascade-delete objects that must stay" for ref in cascading[:3]),
+        result.message for result in refused if not (is_half and result.guard is Guard.MAX_PRUNE)
     ]
-    along = (
-        f", including {count - len(to_delete)} cascaded deletions" if count > len(to_delete) else ""
-    )
+    count, cascaded = prune.count, len(prune.cascaded)
+    along = f", including {cascaded} cascaded deletions" if cascaded else ""
     # The objects that have left the set may all be gone already.
     delete = f": it would delete {count} object{'' if count == 1 else 's'}" if count else ""
     error = PruneRefused(
         f"the prune was refused{delete}{along}",
         reason="; ".join(reasons),
-        hint=hint,
+        hint=_hint(prune, refused),
     )
-    hinted = (step if step.entry.ref in wanted else _with_hint(step, hint) for step in steps)
-    return tuple(hinted), as_problem(error)
+    return as_problem(error)
 
 
 def of_other_approval(refusal: Problem, approved: str, deletions: str) -> Problem:
@@ -108,67 +89,212 @@ def of_other_approval(refusal: Problem, approved: str, deletions: str) -> Proble
     return replace(refusal, reason=f"{refusal.reason}; {reason}")
 
 
-def with_approval(options: Options, steps: Sequence[RemoveStep], cascades: Cascades) -> Options:
-    """Return the options without the guards that an approval of this prune lifts.
+def _hint(prune: GuardedPrune, refused: Sequence[GuardResult]) -> str:
+    guards = {result.guard for result in refused}
+    if Guard.ORPHAN_NAMES in guards:
+        lost = unlisted(prune.options.prune.orphan, prune.listed)
+        return f"Correct or remove {' '.join(f'--orphan {name}' for name in lost)}."
+    if Guard.INPUT_INSIDE in guards:
+        names = ", ".join(ref.short for ref in _around_input(prune))
+        return f"Add {names} to the input again, or orphan it with --orphan."
+    options = dict.fromkeys(result.option for result in refused)
+    return f"To allow exactly this: {' '.join(options)}"
 
-    A cascade that could not be counted is not approved, because the digest does not contain it.
-    """
-    counted = {
-        step.entry.ref.short
-        for step in steps
-        if (cascade := cascades.found.get(step.entry.ref)) is not None and not cascade.uncounted
-    }
-    return replace(
-        options,
-        prune=replace(
-            options.prune,
-            allow_empty=True,
-            allow_kinds=frozenset(GUARDED_KINDS.values()),
-            allow_cascade=options.prune.allow_cascade | counted,
-            max_prune=PruneLimit(count=sys.maxsize),
-        ),
+
+def hinted(prune: GuardedPrune, refusal: Problem | None) -> tuple[RemoveStep, ...]:
+    """Return the steps; those that are refused because of cascades get the hint."""
+    if refusal is None:
+        return tuple(prune.steps)
+    around = set(_around_input(prune))
+    return tuple(
+        step if step.entry.ref in around else _with_hint(step, refusal.hint) for step in prune.steps
     )
 
 
-def _left(
-    to_delete: Sequence[RemoveStep],
-    desired: Collection[Ref],
-    options: Options,
-) -> Sequence[str]:
+def _empty_input(prune: GuardedPrune) -> GuardResult:
+    given = "--allow-empty" if prune.options.prune.allow_empty else ""
+    return _judged(
+        prune,
+        Guard.EMPTY_INPUT,
+        f"no object in {', '.join(prune.empty)}" if prune.empty else "",  # guard: empty-input
+        passed="every part of the input contains an object",
+        option="--allow-empty",
+        given=given,
+    )
+
+
+def _orphan_names(prune: GuardedPrune) -> GuardResult:
+    lost = unlisted(prune.options.prune.orphan, prune.listed)
+    reasons = (f"--orphan {name} matches no object in the inventory" for name in lost)
+    passed = "every --orphan option matches an object"
+    fault = "; ".join(reasons)
+    return _judged(prune, Guard.ORPHAN_NAMES, fault, passed=passed, approvable=False)
+
+
+def _input_inside(prune: GuardedPrune) -> GuardResult:
+    around = (f"{ref.short} contains objects of the input" for ref in _around_input(prune)[:_SHOWN])
+    passed = "nothing that would be deleted contains objects of the input"
+    fault = "; ".join(around)
+    return _judged(prune, Guard.INPUT_INSIDE, fault, passed=passed, approvable=False)
+
+
+def _nothing_in_common(prune: GuardedPrune) -> GuardResult:
+    """Detect a wrong folder, whatever the size of the set; a single object may be replaced."""
+    fails = not prune.shares and prune.own_count >= _FEWEST  # guard: nothing-in-common
+    return _counted(
+        prune,
+        Guard.NOTHING_IN_COMMON,
+        "the input has no object in common with the inventory" if fails else "",
+        passed="the input and the inventory have objects in common"
+        if prune.shares
+        else "the input would replace a single object",
+    )
+
+
+def _other_namespace(prune: GuardedPrune) -> GuardResult:
+    """Detect a wrong or missing namespace."""
+    left = (
+        f"the input has the objects of namespace {namespace} in another namespace"
+        for namespace in _left(prune)
+    )
+    passed = "the input does not have the deleted objects in another namespace"
+    return _counted(prune, Guard.OTHER_NAMESPACE, "; ".join(left), passed=passed)
+
+
+def _more_than_half(prune: GuardedPrune) -> GuardResult:
+    """Compare the set's own live objects only: cascades and lost objects say nothing of it."""
+    count, live = prune.own_count, prune.live
+    more = f"more than half of the set's {live} live objects"
+    return _counted(
+        prune,
+        Guard.MORE_THAN_HALF,
+        f"{_deletions(count)} {more}" if 2 * count > live else "",  # guard: more-than-half
+        passed=f"{_deletions(count)} not {more}",
+    )
+
+
+def _max_prune(prune: GuardedPrune) -> GuardResult:
+    """Compare all deletions with the default limit, or with the user's."""
+    given, default = prune.options.prune.max_prune, PruneLimit()
+    count, live = prune.count, prune.live
+    size = f"the set's {live} live object{'' if live == 1 else 's'}"
+    over = f"{default.count}, and more than {default.percent:g}% of {size}"
+    limit = given or default
+    allowed = count <= limit.of(live)
+    if given is not None and not allowed:
+        over = f"{given.text} of {size}" if given.percent else given.text
+    return _judged(
+        prune,
+        Guard.MAX_PRUNE,
+        "" if allowed and count <= default.of(live) else f"{_deletions(count)} more than {over}",
+        passed=f"{_deletions(count)} not more than {limit.of(live)}",
+        option=f"--max-prune {count}",
+        given=f"--max-prune {given.text}" if given is not None and allowed else "",
+    )
+
+
+def _guarded_kind(prune: GuardedPrune) -> GuardResult:
+    """Look for guarded kinds; an object that is allowed or refused by name does not count."""
+    options, refused = prune.options.prune, set(prune.refused)
+    kinds = {
+        word
+        for ref in prune.to_delete
+        if (word := GUARDED_KINDS.get(ref.group_kind, ""))
+        and ref not in refused
+        and not ref.is_among(options.allow_cascade)
+    }
+    needed = sorted(kinds - options.allow_kinds)
+    named = needed or sorted(kinds)
+    return _judged(
+        prune,
+        Guard.GUARDED_KIND,
+        "; ".join(f"a {kind} is only pruned if that is allowed" for kind in named),
+        passed="no object of a guarded kind would be deleted",
+        option=" ".join(f"--allow-kind {kind}" for kind in named),
+        given="" if needed else " ".join(f"--allow-kind {kind}" for kind in named),
+    )
+
+
+def _cascade(prune: GuardedPrune) -> GuardResult:
+    around = set(_around_input(prune))
+    refused = [ref for ref in prune.refused if ref not in around]
+    allowed = [ref for ref in prune.to_delete if ref not in around and prune.cascades.harms(ref)]
+    named = refused or allowed
+    options = " ".join(f"--allow-cascade {ref.short}" for ref in named)
+    by_name = all(ref.is_among(prune.options.prune.allow_cascade) for ref in allowed)
+    return _judged(
+        prune,
+        Guard.CASCADE,
+        "; ".join(
+            f"{ref.short} would cascade-delete objects that must stay" for ref in named[:_SHOWN]
+        ),
+        passed="no deletion cascades to objects that must stay",
+        option=options,
+        given=options if by_name and not refused else "",
+        approvable=not refused,
+    )
+
+
+def _counted(prune: GuardedPrune, guard: Guard, fault: str, *, passed: str) -> GuardResult:
+    """Return the result of a guard that a number lifts."""
+    limit = prune.options.prune.max_prune
+    return _judged(
+        prune,
+        guard,
+        fault,
+        passed=passed,
+        option=f"--max-prune {prune.count}",
+        given="" if limit is None else f"--max-prune {limit.text}",
+    )
+
+
+def _judged(
+    prune: GuardedPrune,
+    guard: Guard,
+    fault: str,
+    *,
+    passed: str,
+    option: str = "",
+    given: str = "",
+    approvable: bool = True,
+) -> GuardResult:
+    """Return a guard's result: it passes if there is no ``fault``.
+
+    ``option`` would allow exactly this prune; ``given`` is what the user has given to allow it.
+    """
+    if not fault:
+        return GuardResult(guard, GuardVerdict.PASSED, passed)
+    lifted_by = given or (APPROVAL if prune.approved and approvable else "")
+    verdict = GuardVerdict.LIFTED if lifted_by else GuardVerdict.REFUSED
+    return GuardResult(guard, verdict, fault, option, lifted_by)
+
+
+def _deletions(count: int) -> str:
+    return "1 deletion is" if count == 1 else f"{count} deletions are"
+
+
+def _left(prune: GuardedPrune) -> Sequence[str]:
     """Return the namespaces that lose objects because the input has them in another namespace.
 
     With --namespace-override, a single such object is enough. Otherwise there must be two in a
     namespace that the input does not use any more: a single object may move without approval.
     """
-    # Skip the work for a large set if nothing is deleted.
-    wanted = {(ref.group, ref.kind, ref.name) for ref in desired} if to_delete else frozenset()
-    deleting = [step.entry.ref for step in to_delete if step.entry.ref.namespace]
+    wanted = {(ref.group, ref.kind, ref.name) for ref in prune.desired}
+    deleting = [ref for ref in prune.to_delete if ref.namespace]
     moved = Counter(ref.namespace for ref in deleting if (ref.group, ref.kind, ref.name) in wanted)
-    if options.apply.namespace_override or not moved:
+    if prune.options.apply.namespace_override or not moved:
         return sorted(moved)
-    namespaces = {ref.namespace for ref in desired}
+    namespaces = {ref.namespace for ref in prune.desired}
     return sorted(
-        namespace for namespace, count in moved.items() if count > 1 and namespace not in namespaces
+        namespace
+        for namespace, count in moved.items()
+        if count >= _FEWEST and namespace not in namespaces
     )
 
 
-def _is_doomed(step: RemoveStep) -> bool:
-    return step.fate is Fate.PRUNE or (
-        step.problem is not None and step.problem.kind is ProblemKind.PRUNE_REFUSED
-    )
-
-
-def _kinds_in_need(to_delete: Sequence[Ref], options: Options) -> list[str]:
-    """Return the guarded kinds that are not allowed; an object allowed by name does not count."""
-    return sorted(
-        {
-            word
-            for ref in to_delete
-            if (word := GUARDED_KINDS.get(ref.group_kind, ""))
-            and word not in options.prune.allow_kinds
-            and not ref.is_among(options.prune.allow_cascade)
-        }
-    )
+def _around_input(prune: GuardedPrune) -> Sequence[Ref]:
+    """Return the Namespaces and CRDs that are refused because the input needs them."""
+    return [ref for ref in prune.refused if ref in prune.cascades.coming]
 
 
 def _with_hint(step: RemoveStep, hint: str) -> RemoveStep:

@@ -10,7 +10,7 @@ from applyprune.model.identity import Ref
 from applyprune.model.inventory import InventoryEntry, Ownership
 from applyprune.model.live import Absent, LiveObject, Unknown
 from applyprune.model.options import Approval, Mode, Options
-from applyprune.model.plan import Desired, Fate, RemoveStep
+from applyprune.model.plan import Desired, Fate, GuardResult, RemoveStep
 from applyprune.model.problem import Problem
 from applyprune.model.resources import CRD, NAMESPACE, Resource
 from applyprune.planning.annotations import orphan_mark
@@ -19,7 +19,8 @@ from applyprune.planning.approval.digests import deletions_digest
 from applyprune.planning.ownership.managed_fields import own_apply_entry
 from applyprune.planning.ownership.owner import Owner, foreign_owner, owner_of
 from applyprune.planning.prune.cascade import Cascades, cascade_of
-from applyprune.planning.prune.guards import check_guards, of_other_approval, with_approval
+from applyprune.planning.prune.guarded_prune import GuardedPrune
+from applyprune.planning.prune.guards import check_guards, hinted, of_other_approval, refusal_of
 from applyprune.planning.requests import delete_request, orphan_request
 from applyprune.planning.snapshot import ClusterSnapshot
 
@@ -33,6 +34,8 @@ class Removals:
 
     steps: tuple[RemoveStep, ...]
     """The steps in the order of deletion."""
+    guards: tuple[GuardResult, ...] = ()
+    """The result of each guard that applies."""
     refusal: Problem | None = None
     """The problem that blocks the whole prune."""
 
@@ -44,17 +47,17 @@ def remove_steps(
     options: Options,
     *,
     desired: Sequence[Desired],
-    listed: Collection[Ref],
+    listed: Mapping[Ref, InventoryEntry],
     empty_inputs: Sequence[str] = (),
     left_out: Collection[Ref] = (),
 ) -> Removals:
     """Decide about the entries that have left the set, and about the prune as a whole.
 
     ``desired`` are the objects of the input: two groups may serve the same object, and a desired
-    object must not be deleted with its Namespace or CRD. ``listed`` are all refs in the inventory.
-    ``empty_inputs`` are the parts of the input without an object, and ``left_out`` its chart hooks:
-    nothing is done with them. A Namespace or CRD is refused if it contains objects that this prune
-    does not delete itself.
+    object must not be deleted with its Namespace or CRD. ``listed`` are all entries of the
+    inventory. ``empty_inputs`` are the parts of the input without an object, and ``left_out`` its
+    chart hooks: nothing is done with them. A Namespace or CRD is refused if it contains objects
+    that this prune does not delete itself.
     """
     states = (snapshot.states[member.ref] for member in desired)
     wanted = {state.uid for state in states if isinstance(state, LiveObject)}
@@ -70,23 +73,58 @@ def remove_steps(
     steps.sort(key=lambda step: step.entry.wave, reverse=True)
     if not options.prune.enabled:
         return Removals(tuple(steps))
-    empty = empty_inputs if desired else ("the input",)
-    refs = [member.ref for member in desired]
+    refs = {member.ref for member in desired}
+    own = _own(listed, snapshot, applyset) if deleting else {}
+    shares = not refs.isdisjoint(listed) or not wanted.isdisjoint(own.values())
+    prune = GuardedPrune(
+        steps=steps,
+        cascades=cascades,
+        listed=listed,
+        own=own,
+        desired=refs,
+        shares=shares or any(ref in listed for ref in left_out),
+        empty=empty_inputs if desired else ("the input",),
+        options=options,
+    )
+    return _guarded(prune)
 
-    def judged(options: Options) -> tuple[tuple[RemoveStep, ...], Problem | None]:
-        with_cascades = [_with_cascade(step, cascades, options) for step in steps]
-        return check_guards(with_cascades, cascades, listed, options, empty=empty, desired=refs)
 
-    removals, refusal = judged(options)
-    deletions, approved = deletions_digest((), steps), options.prune.approved
-    if refusal is not None:
-        exactly = bool(approved) and deletions == approved  # guard: one-approval
-        # An approval of the whole plan covers its deletions too.
-        if exactly or options.approval is Approval.ALWAYS:
-            removals, refusal = judged(with_approval(options, steps, cascades))
-        elif approved:
-            refusal = of_other_approval(refusal, approved, deletions)
-    return Removals(removals, refusal)
+def _guarded(prune: GuardedPrune) -> Removals:
+    """Return what the guards leave of a prune."""
+    given, cascades, steps = prune.options.prune, prune.cascades, prune.steps
+    judged = _judged(prune, given.allow_cascade)
+    deletions, approved = deletions_digest((), steps), given.approved
+    if judged.refusal is None:
+        return judged
+    exactly = bool(approved) and deletions == approved  # guard: one-approval
+    # An approval of the whole plan covers its deletions too.
+    if exactly or prune.options.approval is Approval.ALWAYS:
+        # A cascade that could not be counted is not approved: the digest does not contain it.
+        counted = {step.entry.ref.short for step in steps if cascades.is_counted(step.entry.ref)}
+        return _judged(replace(prune, approved=True), given.allow_cascade | counted)
+    if not approved:
+        return judged
+    return replace(judged, refusal=of_other_approval(judged.refusal, approved, deletions))
+
+
+def _judged(prune: GuardedPrune, allow_cascade: Collection[str]) -> Removals:
+    refused = [_with_cascade(step, prune.cascades, allow_cascade) for step in prune.steps]
+    prune = replace(prune, steps=refused)
+    results = check_guards(prune)
+    refusal = refusal_of(prune, results)
+    return Removals(hinted(prune, refusal), results, refusal)
+
+
+def _own(
+    entries: Mapping[Ref, InventoryEntry], snapshot: ClusterSnapshot, applyset: ApplySetIdentity
+) -> Mapping[Ref, str]:
+    """Return the UIDs of the set's own live objects, owned or adopted."""
+    states = ((entry, snapshot.states[ref]) for ref, entry in entries.items())
+    return {
+        entry.ref: state.uid
+        for entry, state in states
+        if isinstance(state, LiveObject) and owner_of(state, entry, applyset) is Owner.RECORDED
+    }
 
 
 def _coming(
@@ -121,10 +159,10 @@ def _unless_hook(step: RemoveStep, left_out: Collection[Ref]) -> RemoveStep:
     )
 
 
-def _with_cascade(step: RemoveStep, cascades: Cascades, options: Options) -> RemoveStep:
+def _with_cascade(step: RemoveStep, cascades: Cascades, allowed: Collection[str]) -> RemoveStep:
     if step.fate is not Fate.PRUNE:
         return step
-    if problem := cascades.refusal(step.entry.ref, options):
+    if problem := cascades.refusal(step.entry.ref, allowed):
         return replace(step, fate=Fate.REFUSE, problem=problem, request=None)
     return replace(step, reason=cascades.described(step.entry.ref))
 

@@ -232,7 +232,7 @@ def test_server_lost_in_mid_run_leaves_a_state_that_converges(
     bodies = [config_map(f"c-{number}") for number in range(12)]
     with pytest.raises(AccessError):
         spoiled.run(*bodies, concurrency=1, lease=5.0)
-    story = stage.run(config_map("last"))
+    story = stage.run(config_map("last"), max_prune=stage.most(3))
     assert story.exit_code == 0
     path = f"/api/v1/namespaces/{stage.namespace}/configmaps"
     left = {item["metadata"]["name"] for item in api.get(path)["items"]}

@@ -232,12 +232,15 @@ def test_last_object_in_a_namespace_or_kind_never_pruned(stage: Stage, api: Api)
     """The opposite failure, a leak: the inventory knows the kinds and namespaces of before."""
     secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}}
     elsewhere = config_map("last", namespace="default")
-    stage.run(config_map("a"), secret, elsewhere)
-    story = stage.run(config_map("a"))
+    stage.run(config_map("a"), config_map("b"), secret, elsewhere)
+    story = stage.run(config_map("a"), config_map("b"))
     assert story.outcomes["secret/s"] is Outcome.PRUNED
     assert story.outcomes["configmap/last"] is Outcome.PRUNED
     assert not api.exists("/api/v1/namespaces/default/configmaps/last")
-    assert stage.run(allow_empty=True).outcomes == {"configmap/a": Outcome.PRUNED}
+    assert stage.run(allow_empty=True).outcomes == {
+        "configmap/a": Outcome.PRUNED,
+        "configmap/b": Outcome.PRUNED,
+    }
     assert not _there(api, stage)
 
 

@@ -100,7 +100,7 @@ Bodies = list[dict[str, Any]]
 CASES: dict[str, tuple[Callable[[str], Bodies], int, set[str]]] = {
     "count": (lambda _: _many(8), 1, {"--max-prune"}),
     "kind": (lambda _: [config_map("a"), CLAIM], 1, {"--allow-kind"}),
-    "two kinds": (lambda _: [config_map("a"), CLAIM, STATEFUL], 1, {"--allow-kind"}),
+    "two kinds": (lambda _: [*_many(2), CLAIM, STATEFUL], 2, {"--allow-kind"}),
     "count and kind": (lambda _: [*_many(7), CLAIM], 1, {"--max-prune", "--allow-kind"}),
     "empty": (lambda _: _many(2), 0, {"--allow-empty"}),
     "empty and count": (lambda _: _many(8), 0, {"--allow-empty", "--max-prune"}),

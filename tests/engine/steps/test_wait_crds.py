@@ -84,12 +84,14 @@ def test_crd_with_foreign_custom_resources_is_not_deleted(crd_stage: Stage) -> N
     """Both are counted, named, and neither is touched; the option printed allows exactly that."""
     other = Stage(crd_stage.kubeconfig, crd_stage.namespace, name="other")
     name = crd_name("Shared")
-    crd_stage.run(crd("Shared"), custom_resource("ours", "Shared"), config_map("a"))
+    bodies = (config_map("a"), config_map("b"))
+    crd_stage.run(crd("Shared"), custom_resource("ours", "Shared"), *bodies)
     other.run(custom_resource("theirs", "Shared"))
-    story = crd_stage.run(config_map("a"), apply_anyway=True)
+    story = crd_stage.run(*bodies, apply_anyway=True)
     assert story.exit_code == 6
     assert story.outcomes == {
         "configmap/a": Outcome.UNCHANGED,
+        "configmap/b": Outcome.UNCHANGED,
         "shared.x.example.com/ours": Outcome.NOT_PRUNED,
         name: Outcome.FAILED,
     }
@@ -99,7 +101,7 @@ def test_crd_with_foreign_custom_resources_is_not_deleted(crd_stage: Stage) -> N
         f"{crd_stage.namespace}/shared.x.example.com/theirs" in problem
     )
     assert f"To allow exactly this: --allow-cascade {name}." in problem
-    allowed = crd_stage.run(config_map("a"), allow_cascade=frozenset({name}))
+    allowed = crd_stage.run(*bodies, allow_cascade=frozenset({name}))
     assert (allowed.exit_code, allowed.outcomes[name]) == (0, Outcome.PRUNED)
 
 

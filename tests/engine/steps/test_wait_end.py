@@ -214,7 +214,7 @@ def test_timeout_is_exit_code_5_and_prunes_nothing(stage: Stage, api: Api) -> No
     assert stage.listed() == {"pod/never", "configmap/new", "configmap/old"}
     entries = stage.inventory().entries.values()
     assert all(one.uid and one.ownership is Ownership.OWNED for one in entries)
-    after = stage.run(config_map("new"))
+    after = stage.run(config_map("new"), max_prune=stage.most(2))
     assert after.outcomes == {
         "configmap/new": Outcome.UNCHANGED,
         "configmap/old": Outcome.PRUNED,

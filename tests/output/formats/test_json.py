@@ -100,6 +100,8 @@ def test_words_of_enums_are_kebab_case() -> None:
         findings.MismatchType,
         findings.Repair,
         plan.Fate,
+        plan.Guard,
+        plan.GuardVerdict,
         Mode,
         DryRun,
     )

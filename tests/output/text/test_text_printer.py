@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from applyprune.model.events import Finished, ObjectDone, Outcome, Started
+from applyprune.model.events import Finished, ObjectDone, Outcome, Planned, Started
 from applyprune.model.identity import Ref
 from applyprune.model.options import DryRun, Mode
+from applyprune.model.plan import Guard, GuardResult, GuardVerdict, Plan
 from applyprune.output.printers import OutputTarget, printer
 from applyprune.output.terminal.style import rendered
 
@@ -40,3 +41,30 @@ def test_unchanged_object_has_a_line_only_if_requested(text: str, summary: str) 
         "configmap/same unchanged (it is there)",
         *changes,
     ]
+
+
+PASSED = GuardResult(Guard.CASCADE, GuardVerdict.PASSED, "no deletion cascades")
+LIFTED = GuardResult(
+    Guard.MORE_THAN_HALF,
+    GuardVerdict.LIFTED,
+    "3 deletions are more than half of the set's 4 live objects",
+    "--max-prune 3",
+    "--max-prune 75%",
+)
+REFUSED = GuardResult(Guard.EMPTY_INPUT, GuardVerdict.REFUSED, "no object in a/", "--allow-empty")
+
+
+@pytest.mark.parametrize("text", ["text", "summary", "diff"])
+@pytest.mark.parametrize("quiet", [True, False])
+def test_lifted_guard_has_a_line(text: str, quiet: bool) -> None:
+    """On standard error, unless that is for errors only; the error of a refusal has the others."""
+    err: list[str] = []
+    one = printer(text, OutputTarget(lambda _: None, err.append, quiet=quiet))
+    one.show(Started("r", Mode.APPLY, "web", "shop", DryRun.SERVER))
+    one.show(Planned(Plan((), (), guards=(PASSED, LIFTED, REFUSED))))
+    one.close()
+    line = (
+        "guard more-than-half lifted by --max-prune 75%: "
+        "3 deletions are more than half of the set's 4 live objects"
+    )
+    assert err == ([] if quiet else [line])

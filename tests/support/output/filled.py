@@ -7,13 +7,13 @@ import enum
 import types
 import typing
 from collections import abc
+from collections.abc import Sequence
 from importlib import import_module
 from pkgutil import iter_modules
 from typing import Any
 
 import applyprune.model
 from applyprune.model.events import Event
-from applyprune.model.inventory import Wave
 
 EVENTS: tuple[type[Event], ...] = typing.get_args(Event)
 
@@ -37,13 +37,17 @@ def filled(kind: Any, text: str, *, optional: bool = True) -> Any:
         return kind(1)
     if isinstance(kind, type) and issubclass(kind, enum.Enum):
         return next(iter(kind))
-    if isinstance(kind, type) and dataclasses.is_dataclass(kind):
+    if isinstance(kind, type) and (fields := _fields(kind)):
         hints = typing.get_type_hints(kind, {**_NAMES, **vars(import_module(kind.__module__))})
-        fields = [one.name for one in dataclasses.fields(kind) if one.init]
         return kind(**{name: filled(hints[name], text, optional=optional) for name in fields})
-    if kind is Wave:
-        return Wave(1, 1, 1)
     return _held(kind, text, optional=optional)
+
+
+def _fields(kind: type) -> Sequence[str]:
+    """Return what a dataclass or a named tuple is built from; empty for any other type."""
+    if dataclasses.is_dataclass(kind):
+        return [one.name for one in dataclasses.fields(kind) if one.init]
+    return getattr(kind, "_fields", ())
 
 
 def _held(kind: Any, text: str, *, optional: bool) -> Any:

@@ -43,7 +43,17 @@ from applyprune.model.inventory import (
 )
 from applyprune.model.manifest import Origin
 from applyprune.model.options import DryRun, Mode
-from applyprune.model.plan import ApplyStep, Consequence, ConsequenceKind, Fate, Plan, RemoveStep
+from applyprune.model.plan import (
+    ApplyStep,
+    Consequence,
+    ConsequenceKind,
+    Fate,
+    Guard,
+    GuardResult,
+    GuardVerdict,
+    Plan,
+    RemoveStep,
+)
 from applyprune.model.problem import ContestedField, ManagerConflict, Problem, ProblemKind
 from tests.support.planning import DEPLOYMENTS, SECRETS, body, desired, live
 
@@ -115,6 +125,19 @@ _PLAN = Plan(
     no_prune="not everything was applied",
     deletions=f"sha256:{'d' * 64}",
     digest=f"sha256:{'a' * 64}",
+    guards=(
+        GuardResult(Guard.CASCADE, GuardVerdict.PASSED, "no deletion cascades"),
+        GuardResult(
+            Guard.MORE_THAN_HALF,
+            GuardVerdict.LIFTED,
+            "5 deletions are more than half of the set's 8 live objects",
+            "--max-prune 5",
+            "--max-prune 60%",
+        ),
+        GuardResult(
+            Guard.EMPTY_INPUT, GuardVerdict.REFUSED, f"no object in {EVIL}", "--allow-empty"
+        ),
+    ),
     refusal=Problem(ProblemKind.PRUNE_REFUSED, "it would delete 31 objects", exit_code=6),
     recovered=(_ENTRY,),
     consequences=(

@@ -1,0 +1,19 @@
+"""The guards that the user has lifted, as lines; the error of a refused prune has the others."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from applyprune.model.plan import GuardVerdict
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from applyprune.model.plan import Guard, Plan
+
+
+def lifted_guards(plan: Plan) -> Iterator[tuple[Guard, str]]:
+    """Yield each lifted guard with a line: what has lifted it, and what it has found."""
+    for result in plan.guards:
+        if result.verdict is GuardVerdict.LIFTED:
+            yield result.guard, str(result).replace("\n", "\\n")

@@ -1,0 +1,366 @@
+"""The guards of a prune, as tables: what the set holds, what the input has, what is allowed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from applyprune.model.inventory import Ownership
+from applyprune.model.live import Absent, Unknown
+from applyprune.model.options import Mode, PruneLimit
+from applyprune.model.plan import Fate, Guard, GuardResult, GuardVerdict
+from applyprune.model.problem import Problem, ProblemKind
+from applyprune.planning.plan import make_plan
+from applyprune.planning.prune.guards import APPROVAL
+from applyprune.planning.snapshot import CascadeContents, ClusterSnapshot
+from tests.support.options import options_of
+from tests.support.planning import (
+    CONFIG_MAPS,
+    NAMESPACES,
+    TARGET,
+    body,
+    desired,
+    inventory,
+    live,
+    recorded,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from applyprune.model.identity import Ref
+    from applyprune.model.inventory import InventoryEntry
+    from applyprune.model.live import LiveObject, State
+    from applyprune.model.plan import Desired, Plan
+
+LIMIT = "--max-prune"
+
+
+@dataclass(slots=True)
+class Scene:
+    """A recorded set, and an input for it."""
+
+    states: dict[Ref, State] = field(default_factory=dict)
+    entries: list[InventoryEntry] = field(default_factory=list)
+    contents: dict[Ref, CascadeContents] = field(default_factory=dict)
+
+    def has(self, count: int, word: str = "c", **entry: Any) -> list[Desired]:
+        """Add live objects with an entry each; return their manifests."""
+        return [self.add(f"{word}-{number}", **entry) for number in range(count)]
+
+    def add(self, name: str, state: State | None = None, **entry: Any) -> Desired:
+        """Add one object, by default a live one, with its entry; return its manifest."""
+        one = desired(body(name=name))
+        there = live(one.ref, uid=f"u-{name}")
+        self.entries.append(recorded(one, there, **entry))
+        self.states[one.ref] = there if state is None else state
+        return one
+
+    def namespace(self, name: str, *inside: LiveObject) -> Ref:
+        """Add a Namespace of the set with these contents; return its ref."""
+        one = desired(body("Namespace", name), NAMESPACES)
+        there = live(one.ref, uid=f"u-{name}")
+        self.entries.append(recorded(one, there))
+        self.states[one.ref] = there
+        self.contents[one.ref] = CascadeContents(inside)
+        return one.ref
+
+    def plan(self, *wanted: Desired, empty: tuple[str, ...] = (), **options: Any) -> Plan:
+        """Return the plan for an input."""
+        snapshot = ClusterSnapshot(
+            {**{one.ref: Absent() for one in wanted}, **self.states},
+            resources={one.group_kind: one for one in (CONFIG_MAPS, NAMESPACES)},
+            contents=self.contents,
+        )
+        given = options_of(**options)
+        listed = inventory(*self.entries)
+        return make_plan(wanted, listed, snapshot, TARGET, given, empty_inputs=empty)
+
+
+def _set(size: int) -> tuple[Scene, list[Desired]]:
+    scene = Scene()
+    return scene, scene.has(size)
+
+
+def _verdicts(plan: Plan) -> Mapping[Guard, GuardVerdict]:
+    return {result.guard: result.verdict for result in plan.guards}
+
+
+def _refusing(plan: Plan) -> set[Guard]:
+    return {guard for guard, verdict in _verdicts(plan).items() if verdict is GuardVerdict.REFUSED}
+
+
+def _result(plan: Plan, guard: Guard) -> GuardResult:
+    (found,) = (result for result in plan.guards if result.guard is guard)
+    return found
+
+
+HALF, MAX = Guard.MORE_THAN_HALF, Guard.MAX_PRUNE
+# The live objects of the set, how many of them stay, and the guards that refuse.
+SIZES: dict[tuple[int, int], set[Guard]] = {
+    (2, 1): set(),
+    (3, 2): set(),
+    (3, 1): {HALF},
+    (4, 2): set(),
+    (4, 1): {HALF},
+    (5, 3): set(),
+    (5, 2): {HALF},
+    (10, 5): set(),
+    (10, 4): {HALF, MAX},
+    (12, 7): set(),
+    (12, 6): {MAX},
+    (19, 14): set(),
+    (20, 14): set(),
+    (20, 13): {MAX},
+    (100, 70): set(),
+    (100, 69): {MAX},
+    (100, 49): {HALF, MAX},
+}
+
+
+@pytest.mark.parametrize("sizes", SIZES, ids=str)
+def test_default_limit_depends_on_the_live_objects(sizes: tuple[int, int]) -> None:
+    """5 or 30 %, the larger, and at most half; the hint always names the whole prune."""
+    size, stay = sizes
+    scene, members = _set(size)
+    plan = scene.plan(*members[:stay])
+    assert _refusing(plan) == SIZES[sizes]
+    assert (plan.refusal is None) is (not SIZES[sizes])
+    if plan.refusal is not None:
+        assert plan.refusal.hint == f"To allow exactly this: {LIMIT} {size - stay}"
+        assert f"it would delete {size - stay} objects" in plan.refusal.message
+        assert plan.no_prune == "prune refused"
+        allowed = scene.plan(*members[:stay], max_prune=PruneLimit(size - stay, 0.0))
+        assert (allowed.refusal, allowed.no_prune) == (None, "")
+        assert all(step.fate is Fate.PRUNE for step in allowed.removals)
+
+
+def test_set_of_one_may_be_replaced() -> None:
+    """A renamed object is the whole of a set, and nothing can be half of it."""
+    scene, _ = _set(1)
+    plan = scene.plan(desired(body(name="new")))
+    assert plan.refusal is None
+    assert Guard.MORE_THAN_HALF not in _verdicts(plan)
+    assert _result(plan, Guard.NOTHING_IN_COMMON).message == (
+        "the input would replace a single object"
+    )
+
+
+def test_base_is_the_live_objects_and_not_the_entries() -> None:
+    """Of eight entries four are gone: then three are more than half, and no number exceeds four."""
+    scene, members = _set(4)
+    for number in range(4):
+        scene.add(f"gone-{number}", Absent(proven=True))
+    refused = scene.plan(members[0])
+    assert _refusing(refused) == {HALF}
+    assert _result(refused, HALF).message == (
+        "3 deletions are more than half of the set's 4 live objects"
+    )
+    assert scene.plan(*members[:2]).refusal is None
+
+
+def test_base_has_adopted_objects_and_none_of_others() -> None:
+    """Adopted objects stay and count; what another set or nobody owns by now does not."""
+    scene, members = _set(2)
+    scene.has(2, "adopted", ownership=Ownership.ADOPTED)
+    shared = desired(body(name="keep"))
+    assert scene.plan(members[0], shared).refusal is None
+    assert scene.plan(members[0], shared).guards
+    other = desired(body(name="other"))
+    taken = live(other.ref, uid="x", label="applyset-other-v1", entries=[])
+    unread = Unknown(Problem(ProblemKind.FORBIDDEN, "no"))
+    for state in (taken, live(other.ref, uid="x", label=""), unread):
+        scene, members = _set(3)
+        scene.add("other", state)
+        scene.add("more", state=Absent(proven=True))
+        assert _refusing(scene.plan(members[0])) == {HALF}
+
+
+def test_unrelated_input_is_refused_though_most_stays() -> None:
+    """Two objects of a set of many adopted ones: neither a number nor half of it is reached."""
+    scene, _ = _set(2)
+    scene.has(8, "adopted", ownership=Ownership.ADOPTED)
+    plan = scene.plan(desired(body(name="unrelated")))
+    assert _refusing(plan) == {Guard.NOTHING_IN_COMMON}
+    assert plan.refusal is not None
+    assert plan.refusal.reason == "the input has no object in common with the inventory"
+    assert plan.refusal.hint == f"To allow exactly this: {LIMIT} 2"
+
+
+def test_object_of_another_group_is_in_common() -> None:
+    """The same object, by its UID, is listed under the group that served it before."""
+    scene, members = _set(3)
+    twin = replace(members[0], ref=replace(members[0].ref, group="old.example.com"))
+    scene.states[twin.ref] = live(twin.ref, uid="u-c-0")
+    plan = scene.plan(twin)
+    assert Guard.NOTHING_IN_COMMON not in _refusing(plan)
+    assert _refusing(plan) == {HALF}
+
+
+NUMBERS: dict[str, tuple[PruneLimit, GuardVerdict, GuardVerdict]] = {
+    "the number": (PruneLimit(3, 0.0), GuardVerdict.LIFTED, GuardVerdict.PASSED),
+    "the default, as a number": (PruneLimit(5, 0.0), GuardVerdict.LIFTED, GuardVerdict.PASSED),
+    "the default itself": (PruneLimit(), GuardVerdict.LIFTED, GuardVerdict.PASSED),
+    "three quarters": (PruneLimit(0, 75.0), GuardVerdict.LIFTED, GuardVerdict.PASSED),
+    "all of it": (PruneLimit(0, 100.0), GuardVerdict.LIFTED, GuardVerdict.PASSED),
+    "less": (PruneLimit(2, 0.0), GuardVerdict.LIFTED, GuardVerdict.REFUSED),
+    "a smaller part": (PruneLimit(0, 74.0), GuardVerdict.LIFTED, GuardVerdict.REFUSED),
+}
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_given_number_replaces_all_limits(name: str) -> None:
+    """Also the default one if it is given: whoever gives a number has seen the count."""
+    limit, half, most = NUMBERS[name]
+    scene, members = _set(4)
+    plan = scene.plan(members[0], max_prune=limit)
+    assert (_verdicts(plan)[HALF], _verdicts(plan)[MAX]) == (half, most)
+    assert _result(plan, HALF).lifted_by == f"{LIMIT} {limit.text}"
+    assert (plan.refusal is None) is (most is not GuardVerdict.REFUSED)
+
+
+MESSAGES: dict[str, tuple[PruneLimit | None, str]] = {
+    "default": (
+        None,
+        "7 deletions are more than 5, and more than 30% of the set's 20 live objects",
+    ),
+    "number": (PruneLimit(6, 0.0), "7 deletions are more than 6"),
+    "part": (PruneLimit(0, 25.0), "7 deletions are more than 25% of the set's 20 live objects"),
+    "both": (PruneLimit(6, 1.0), "7 deletions are more than 6 or 1% of the set's 20 live objects"),
+    "nothing": (PruneLimit(0, 0.0), "7 deletions are more than 0"),
+}
+
+
+@pytest.mark.parametrize("name", MESSAGES)
+def test_limit_is_named_as_it_was_given(name: str) -> None:
+    """The message is the reason of the refusal."""
+    limit, message = MESSAGES[name]
+    scene, members = _set(20)
+    plan = scene.plan(*members[:13], max_prune=limit)
+    assert _result(plan, MAX).message == message
+    assert plan.refusal is not None
+    assert plan.refusal.reason == message
+
+
+def test_number_that_allows_more_than_the_default_lifts_it() -> None:
+    """It is shown what the default would have said."""
+    scene, members = _set(20)
+    result = _result(scene.plan(*members[:13], max_prune=PruneLimit(7, 0.0)), MAX)
+    assert (result.verdict, result.lifted_by) == (GuardVerdict.LIFTED, "--max-prune 7")
+    assert "more than 30% of the set's 20 live objects" in result.message
+
+
+def test_foreign_cascade_counts_for_the_number_and_not_for_half() -> None:
+    """A Namespace of four objects with twelve of others: never twelve of the four."""
+    scene, members = _set(3)
+    strangers = [live(desired(body(name=f"s-{n}")).ref, uid=f"s-{n}") for n in range(12)]
+    home = scene.namespace("shop", *strangers)
+    allowed: dict[str, Any] = {"allow_cascade": frozenset({home.short})}
+    plan = scene.plan(*members, **allowed)
+    assert _refusing(plan) == {MAX}
+    assert plan.refusal is not None
+    assert plan.refusal.message == (
+        "the prune was refused: it would delete 13 objects, including 12 cascaded deletions"
+    )
+    assert plan.refusal.reason == (
+        "13 deletions are more than 5, and more than 30% of the set's 4 live objects"
+    )
+    assert _verdicts(plan)[HALF] is GuardVerdict.PASSED
+    assert _verdicts(plan)[Guard.CASCADE] is GuardVerdict.LIFTED
+    assert scene.plan(*members, max_prune=PruneLimit(13, 0.0), **allowed).refusal is None
+
+
+def test_empty_input_has_a_guard_of_its_own() -> None:
+    """That nothing is in common, and all of it goes, need not be said once more."""
+    scene, _ = _set(3)
+    refused = scene.plan()
+    assert _refusing(refused) == {Guard.EMPTY_INPUT}
+    assert not {HALF, Guard.NOTHING_IN_COMMON} & _verdicts(refused).keys()
+    lifted = scene.plan(allow_empty=True)
+    assert (lifted.refusal, _result(lifted, Guard.EMPTY_INPUT).lifted_by) == (None, "--allow-empty")
+
+
+def test_empty_part_of_an_input_does_not_lift_the_other_guards() -> None:
+    """--allow-empty says nothing of what the other parts no longer contain."""
+    scene, members = _set(3)
+    part = ("extra/",)
+    assert _refusing(scene.plan(members[0], empty=part)) == {Guard.EMPTY_INPUT, HALF}
+    assert _refusing(scene.plan(members[0], empty=part, allow_empty=True)) == {HALF}
+    assert scene.plan(*members, empty=part).guards == ()
+
+
+def test_approval_lifts_what_it_names() -> None:
+    """All guards that refused, each with the word that lifted it."""
+    scene, members = _set(8)
+    scene.namespace("shop", live(desired(body(name="s")).ref, uid="s"))
+    refused = scene.plan(members[0])
+    assert _refusing(refused) == {HALF, MAX, Guard.CASCADE}
+    done = scene.plan(members[0], approved=refused.deletions)
+    assert done.refusal is None
+    lifted = {result.guard for result in done.guards if result.lifted_by == APPROVAL}
+    assert lifted == {HALF, MAX, Guard.CASCADE, Guard.GUARDED_KIND}
+    assert _refusing(scene.plan(members[0], approved="")) == _refusing(refused)
+    assert _refusing(scene.plan(members[0], approved="other")) == _refusing(refused)
+
+
+def test_approval_does_not_correct_a_mistyped_option() -> None:
+    """An --orphan that matches nothing may mean an object that would go."""
+    scene, members = _set(3)
+    refused = scene.plan(members[0], orphan=frozenset({"configmap/typo"}))
+    assert _refusing(refused) == {HALF, Guard.ORPHAN_NAMES}
+    again = scene.plan(members[0], orphan=frozenset({"configmap/typo"}), approved=refused.deletions)
+    assert _refusing(again) == {Guard.ORPHAN_NAMES}
+    assert _result(again, HALF).lifted_by == APPROVAL
+
+
+def test_delete_is_not_held() -> None:
+    """It names a set, and means all of it: only cascades and mistyped options are checked."""
+    scene, _ = _set(8)
+    plan = scene.plan(mode=Mode.DELETE)
+    assert plan.refusal is None
+    assert _verdicts(plan) == {
+        Guard.ORPHAN_NAMES: GuardVerdict.PASSED,
+        Guard.CASCADE: GuardVerdict.PASSED,
+    }
+
+
+@pytest.mark.parametrize("mode", [Mode.APPLY, Mode.PRUNE])
+def test_every_guard_that_applies_has_a_result(mode: Mode) -> None:
+    """In one order; those that pass say why, and name no option."""
+    scene, members = _set(4)
+    plan = scene.plan(*members[:3], mode=mode)
+    assert [result.guard for result in plan.guards] == [
+        guard for guard in Guard if guard is not Guard.RESTORED_INVENTORY
+    ]
+    assert set(_verdicts(plan).values()) == {GuardVerdict.PASSED}
+    assert all(one.message and not one.option and not one.lifted_by for one in plan.guards)
+
+
+NO_DELETIONS: dict[str, dict[str, Any]] = {
+    "orphaned": {"orphan": frozenset({"configmap/c-3"})},
+    "not pruned": {"prune": False},
+}
+
+
+@pytest.mark.parametrize("name", NO_DELETIONS)
+def test_plan_without_deletions_has_no_guards(name: str) -> None:
+    """Nothing can be refused, and nothing approved."""
+    scene, members = _set(4)
+    plan = scene.plan(*members[:3], **NO_DELETIONS[name])
+    assert (plan.guards, plan.refusal, plan.deletions) == ((), None, "")
+    assert scene.plan(*members).guards == ()
+
+
+def test_restored_inventory_is_a_guard_without_an_option() -> None:
+    """Beside the others, of which it is the stronger."""
+    scene, members = _set(3)
+    scene.states = {ref: live(ref, uid=f"new-{ref.name}") for ref in scene.states}
+    plan = scene.plan(members[0])
+    assert plan.restored
+    assert _result(plan, Guard.RESTORED_INVENTORY).verdict is GuardVerdict.REFUSED
+    assert plan.refusal is not None
+    assert plan.deletions == ""
+    off = scene.plan(members[0], prune=False)
+    assert (off.restored, off.refusal, off.guards) == (True, None, ())
