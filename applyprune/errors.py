@@ -8,6 +8,7 @@ ApplypruneError
 ├── RunFailed                  3    at least one object could not be applied or deleted
 │   ├── ConflictsFound         4    the only failures are field conflicts
 │   └── NotReady               5    not ready or not deleted before the timeout
+├── Declined                   1    the user answered a question with no
 ├── PruneRefused               6    a guard blocked the prune; nothing was deleted
 ├── NotApproved                6    the plan, or its deletions, must be approved first
 ├── AccessError                7    no server, or no permission to use it
@@ -158,6 +159,13 @@ class NotApproved(ApplypruneError):
     exit_code = 6
 
 
+class Declined(ApplypruneError):
+    """The user answered a question with no; nothing was changed."""
+
+    kind = ProblemKind.DECLINED
+    exit_code = 1
+
+
 class AccessError(ApplypruneError):
     """There is no server, or no permission to use it."""
 
@@ -301,9 +309,16 @@ class Interrupted(ApplypruneError):
 
     kind = ProblemKind.INTERRUPTED
 
-    def __init__(self, signal_number: int) -> None:
-        """Set the exit code to 128 plus the signal's number."""
-        super().__init__("interrupted", hint="Run the same command again to continue.")
+    def __init__(self, signal_number: int, *, is_unchanged: bool = False) -> None:
+        """Set the exit code to 128 plus the signal's number.
+
+        ``is_unchanged`` says that the run has not written anything.
+        """
+        super().__init__(
+            "interrupted",
+            reason="nothing was changed" if is_unchanged else "",
+            hint="" if is_unchanged else "Run the same command again to continue.",
+        )
         self.exit_code = 128 + signal_number
 
 

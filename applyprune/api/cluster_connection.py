@@ -58,7 +58,10 @@ class ClusterConnection:
         """The URL of the API server."""
         self._transport = transport
         self.client = KubernetesClient(
-            transport, access.server, cache=cache_folder() if cache else None
+            transport,
+            access.server,
+            context=access.context,
+            cache=cache_folder() if cache else None,
         )
         """The client that all requests go through."""
 

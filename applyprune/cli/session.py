@@ -1,23 +1,19 @@
-"""One call of the command line on the API: the connection, signals, and confirmation."""
+"""One call of the command line on the API: the connection, the run, and signals."""
 
 from __future__ import annotations
 
 import os
 import signal
-import sys
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
-
-import click
 
 from applyprune.api.apply_set import ApplySet
 from applyprune.api.cluster_connection import ClusterConnection, connect
 from applyprune.api.manifests import load
 from applyprune.engine.cancellation import Cancellation
 from applyprune.errors import ApplypruneError, UsageError
-from applyprune.model.display import visible
 from applyprune.model.events import WarningRaised
 
 if TYPE_CHECKING:
@@ -74,6 +70,13 @@ def open_session(cluster_target: ClusterTarget) -> Iterator[Session]:
         yield Session(cluster, stop)
 
 
+class RunWatcher(Protocol):
+    """Follows the events of a run, and may stop it before it writes."""
+
+    def watch(self, events: Iterator[Event], session: Session, options: Options) -> Iterator[Event]:
+        """Pass the events on; raise ApplypruneError to stop the run."""
+
+
 def input_reader(paths: Sequence[str | Overlay]) -> InputReader:
     """Return a reader of these paths; ``-`` is standard input."""
     return partial(load, *paths)
@@ -100,12 +103,17 @@ def no_input(*, warn: Callable[[Problem], None]) -> Input:
 
 
 def run_set(
-    cluster_target: ClusterTarget, name: str, read: InputReader, options: Options
+    cluster_target: ClusterTarget,
+    name: str,
+    read: InputReader,
+    options: Options,
+    watcher: RunWatcher | None = None,
 ) -> Iterator[Event]:
-    """Read the input, run once, and yield the events."""
+    """Read the input, run once, and yield the events; ``watcher`` may stop the run."""
     given = yield from read_input(read)
     with open_session(cluster_target) as session:
-        yield from session.applyset(name).iter_run(given, options, cancellation=session.stop)
+        events = session.applyset(name).iter_run(given, options, cancellation=session.stop)
+        yield from events if watcher is None else watcher.watch(events, session, options)
 
 
 @contextmanager
@@ -129,29 +137,3 @@ def cancel_on_signals(cluster_target: ClusterTarget) -> Iterator[Cancellation]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def delete_question(cluster_target: ClusterTarget, name: str) -> str:
-    """Return the question to ask before a whole set is deleted."""
-    with connection_to(cluster_target) as cluster:
-        inventory = ApplySet(name, cluster=cluster).inventory()
-    count = len(inventory.entries)
-    place = f"(namespace {cluster.namespace}, server {cluster.server})"
-    if not count:
-        return f"Delete the set {name}, which contains no objects {place}?"
-    objects = "one object" if count == 1 else f"{count} objects"
-    return f"Delete the {objects} of the set {name} {place}?"
-
-
-def confirm(action: str, question: Callable[[], str]) -> None:
-    """Ask the user on the terminal, by standard error; return only after a yes.
-
-    Raises UsageError if there is no terminal, and click.Abort after a no.
-    """
-    if sys.stdin is None or not sys.stdin.isatty():
-        raise UsageError(
-            f"{action} needs confirmation",
-            reason="there is no terminal to ask on",
-            hint="Add --yes, or try --dry-run first.",
-        )
-    click.confirm(visible(question()), abort=True, err=True)

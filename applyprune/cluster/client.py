@@ -53,19 +53,24 @@ class KubernetesClient:
     A method that takes ``timeout``, in seconds, limits all its tries together.
     """
 
-    def __init__(self, transport: Transport, server: str, *, cache: Path | None = None) -> None:
+    def __init__(
+        self, transport: Transport, server: str, *, context: str = "", cache: Path | None = None
+    ) -> None:
         """Keep the transport; ``cache`` is the folder for discovery and OpenAPI documents."""
         self._transport = transport
-        self._server = server
+        self.server = server
+        """The URL of the API server."""
+        self.context = context
+        """The context of the kubeconfig; empty if unknown."""
         self._cache = cache
 
     def resource_map(self) -> ResourceMap:
         """Return what the server serves now."""
-        return discover(self._transport, self._server, self._cache)
+        return discover(self._transport, self.server, self._cache)
 
     def schemas(self, resource: Resource) -> Mapping[str, Any]:
         """Return the OpenAPI v3 schemas of a resource's group version, by name."""
-        return read_schemas(self._transport, self._server, self._cache, resource)
+        return read_schemas(self._transport, self.server, self._cache, resource)
 
     def version(self) -> str:
         """Return the server's version, ``v1.36.3`` for example."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Self, TypeVar
 
 from applyprune.engine.inventory_lock import InventoryLock, inventory_lock
-from applyprune.model.events import Event, Finished, ObjectDone, Outcome
+from applyprune.model.events import Event, Finished, ObjectDone, Outcome, Started
 from applyprune.model.options import Mode, Options
 from applyprune.model.problem import Problem
 from applyprune.planning.applyset import ApplySetIdentity
@@ -88,6 +88,15 @@ class RunSummary:
         """Return how many seconds the run has taken."""
         return time.monotonic() - self._began
 
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Do not count the time of the block: the consumer may ask somebody before it goes on."""
+        began = time.monotonic()
+        try:
+            yield
+        finally:
+            self._began += time.monotonic() - began
+
     def counted(self, events: Iterable[Event]) -> Iterator[Event]:
         """Yield the events and count them; give each problem the exit code that it causes."""
         for event in events:
@@ -130,6 +139,18 @@ class RunContext:
     """The lock on the set's inventory; a dry run never takes it."""
     summary: RunSummary
     """The result of the run so far."""
+
+    def started(self, mode: Mode) -> Started:
+        """Return the event that begins the run."""
+        return Started(
+            self.summary.run,
+            mode,
+            self.applyset.name,
+            self.applyset.namespace,
+            self.options.dry_run,
+            self.cluster.context,
+            self.cluster.server,
+        )
 
 
 @contextmanager

@@ -15,6 +15,14 @@ from applyprune.model.resources import Resource, ResourceMap
 class Cluster(Protocol):
     """An API server; every call raises the errors of ``applyprune.errors`` and is thread-safe."""
 
+    @property
+    def server(self) -> str:
+        """Return the URL of the API server."""
+
+    @property
+    def context(self) -> str:
+        """Return the context of the kubeconfig; empty if unknown."""
+
     def resource_map(self) -> ResourceMap:
         """Return the resources that the server serves now."""
 

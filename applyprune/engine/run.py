@@ -27,14 +27,13 @@ from applyprune.model.events import (
     Phase,
     Planned,
     PruneBlocked,
-    Started,
     WarningRaised,
 )
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import Inventory, InventoryEntry
 from applyprune.model.options import DryRun, Mode, WaitMode
 from applyprune.model.plan import Fate, Plan
-from applyprune.model.problem import Problem, ProblemKind
+from applyprune.model.problem import Problem
 from applyprune.model.resources import NAMESPACE, NAMESPACES
 from applyprune.planning.approval.required import is_held, without_unapproved
 from applyprune.planning.forecast import back_in_the_inventory, not_pruned, of_apply, unchecked
@@ -78,14 +77,14 @@ class _Run:
 
     def events(self) -> Iterator[Event]:
         """Run all phases, in order."""
-        applyset, options = self.context.applyset, self.context.options
-        summary = self.context.summary
-        yield Started(summary.run, options.mode, applyset.name, applyset.namespace, options.dry_run)
+        options, summary = self.context.options, self.context.summary
+        yield self.context.started(options.mode)
         while True:
             yield from self._read_and_plan()
             self._check()
             yield from map(WarningRaised, self.plan.warnings)
-            yield Planned(self.plan)
+            with summary.paused():
+                yield Planned(self.plan)
             if options.dry_run is not DryRun.OFF:
                 yield from preview(
                     self.context, self.plan, self.dry_run, self.inventory.entries, self.unknown
@@ -93,7 +92,7 @@ class _Run:
                 yield from self._blocked()
                 yield summary.finished()
                 return
-            if self.plan.faults or self._is_held():
+            if is_held(self.plan, options):
                 yield from self._refuse()
                 return
             try:
@@ -146,18 +145,6 @@ class _Run:
         shown = options.check or options.dry_run is not DryRun.OFF
         plan = self.consequences.add_to(plan, self.snapshot, states, reads=shown)
         self.plan = without_unapproved(plan, options, takes_set=self._takes_set())
-
-    def _is_held(self) -> bool:
-        """Return whether a refused prune also stops the apply, before anything is written."""
-        options, plan = self.context.options, self.plan
-        return (
-            options.mode is Mode.APPLY
-            and options.dry_run is DryRun.OFF
-            and plan.refusal is not None
-            and plan.refusal.kind is ProblemKind.PRUNE_REFUSED
-            and not plan.restored
-            and not options.prune.apply_anyway  # guard: apply-anyway
-        ) or is_held(plan, options)  # guard: unapproved-plan
 
     def _refuse(self) -> Iterator[Event]:
         """Report everything that is wrong with the plan; write nothing."""

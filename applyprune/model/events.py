@@ -100,6 +100,10 @@ class Started:
     name: str
     namespace: str
     dry_run: DryRun
+    context: str = ""
+    """The context of the kubeconfig; empty if unknown."""
+    server: str = ""
+    """The URL of the API server; empty if unknown."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -151,6 +151,9 @@ class ApplyStep:
         """Return whether it is left although it differs from its manifest."""
         return self.is_contended or self.awaits_approval
 
+    taken_from: tuple[str, ...] = ()
+    """Who loses the object, or fields of it, to this apply: field managers and sets, in words."""
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class Cascaded:
@@ -321,6 +324,8 @@ class Plan:
     It approves exactly these deletions. It is empty if nothing would be deleted, or if nothing may
     be deleted because the inventory is a copy.
     """
+    new_set: bool = False
+    """Whether the set has no inventory yet."""
     consequences: tuple[Consequence, ...] = ()
     """What the run causes beyond these steps, in their order."""
     digest: str = ""

@@ -24,6 +24,7 @@ class ProblemKind(StrEnum):
     RUN_FAILED = "RunFailed"
     CONFLICTS_FOUND = "ConflictsFound"
     NOT_READY = "NotReady"
+    DECLINED = "Declined"
     PRUNE_REFUSED = "PruneRefused"
     NOT_APPROVED = "NotApproved"
     ACCESS_ERROR = "AccessError"

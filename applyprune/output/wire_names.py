@@ -68,6 +68,8 @@ KEYS: Mapping[type, Mapping[str, str | None]] = MappingProxyType(
             "name": "name",
             "namespace": "namespace",
             "dry_run": "dryRun",
+            "context": "context",
+            "server": "server",
         },
         Planned: {"plan": "plan"},
         InventoryWritten: {"phase": "phase", "entries": "entries", "generation": "generation"},

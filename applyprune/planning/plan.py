@@ -29,6 +29,7 @@ from applyprune.planning.inventory.selection import chosen
 from applyprune.planning.ownership.ignored_fields import split_problem
 from applyprune.planning.ownership.managed_fields import foreign_managers
 from applyprune.planning.ownership.owner import Owner, other_set, owner_of, unchanged
+from applyprune.planning.ownership.takings import taken_from
 from applyprune.planning.prune.readiness_first import no_wait_warning, wait_reason
 from applyprune.planning.prune.removal import remove_steps
 from applyprune.planning.requests import apply_request, takes_over
@@ -93,6 +94,7 @@ def make_plan(
         refusal=refusal,
         recovered=tuple(recovered_entries(snapshot.marked, snapshot.resources, but=wanted)),
         restored=restored,
+        new_set=not (inventory.exists or snapshot.marked),
     )
     return completed(plan, applyset, options)
 
@@ -253,6 +255,7 @@ def _existing(
             # Other objects may have changed its wave; this is recorded with the next write.
             listed = replace(entry, wave=desired.wave, depends_on=desired.depends_on)
             return ApplyStep(desired, Fate.LEAVE, listed, live)
+    request = apply_request(desired, live, applyset, options, migrate=migrate, fence=fence)
     reason = "" if known else f"adopted: it existed and belonged to {_whom(owner)}"
     return ApplyStep(
         desired,
@@ -263,7 +266,10 @@ def _existing(
         fence=fence,
         migrate=migrate,
         takes_over=takes_over(live, applyset, migrate),
-        request=apply_request(desired, live, applyset, options, migrate=migrate, fence=fence),
+        request=request,
+        taken_from=taken_from(
+            desired, live, owner, applyset, migrate=migrate, forced=request.force
+        ),
     )
 
 

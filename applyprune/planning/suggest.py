@@ -9,14 +9,20 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from applyprune.model.identity import GVK
     from applyprune.model.resources import Resource, ResourceMap
+    from applyprune.planning.applyset import ApplySetIdentity
 
 _CLOSE = 0.7
+_CLOSE_SET = 0.6
+"""Names of sets are short: three letters with one mistake must be similar."""
 
 
-def closest(word: str, words: Iterable[str]) -> str:
-    """Return the most similar of ``words``; empty if none is similar."""
+def closest(word: str, words: Iterable[str], cutoff: float = _CLOSE) -> str:
+    """Return the most similar of ``words``; empty if none is similar.
+
+    ``cutoff`` is how similar it must be, from 0 to 1.
+    """
     by_lower = {known.lower(): known for known in words}
-    found = get_close_matches(word.lower(), by_lower, n=1, cutoff=_CLOSE)
+    found = get_close_matches(word.lower(), by_lower, n=1, cutoff=cutoff)
     return by_lower[found[0]] if found else ""
 
 
@@ -24,6 +30,22 @@ def did_you_mean(word: str, words: Iterable[str]) -> str:
     """Return a suggestion as a question; empty if no word is similar."""
     found = closest(word, words)
     return f"Did you mean {found}?" if found else ""
+
+
+def similar_sets(
+    applyset: ApplySetIdentity, sets: Iterable[ApplySetIdentity]
+) -> tuple[ApplySetIdentity, ...]:
+    """Return the sets that may be meant by a new one: at most one of its namespace, and one other.
+
+    That of another namespace may have the very same name.
+    """
+    here: dict[str, ApplySetIdentity] = {}
+    elsewhere: dict[str, ApplySetIdentity] = {}
+    for other in sets:
+        (here if other.namespace == applyset.namespace else elsewhere)[other.name] = other
+    here.pop(applyset.name, None)
+    found = (group.get(closest(applyset.name, group, _CLOSE_SET)) for group in (here, elsewhere))
+    return tuple(other for other in found if other is not None)
 
 
 def advice_for_kind(gvk: GVK, catalogue: ResourceMap, coming: Iterable[Resource]) -> str:

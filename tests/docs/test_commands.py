@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import shlex
 import subprocess
+import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -22,7 +24,12 @@ ELSEWHERE = ("make ", "pip install ", "applyprune demo", ".venv/bin/python -m py
 PROMISE = "# → "
 """Before what a command's output must hold; any other comment is for the reader only."""
 PROMPT = "$ "
-"""Before a command in a block of ``console``; its whole output follows, ``…`` matches any part."""
+"""Before a command in a block of ``console``; its whole output follows, ``…`` matches any part.
+
+It runs on a terminal; what follows a question is typed.
+"""
+ON_TERMINAL = ROOT / "tests/support/pseudo_terminal.py"
+ANSWERED = re.compile(r"\[y/N\] (.*)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +38,15 @@ class Command:
 
     line: str
     output: str = ""
+    answers: tuple[str, ...] | None = None
+    """What is typed on the terminal; None to run it without one."""
+
+    @property
+    def script(self) -> str:
+        """Return what to run, in the shell of the whole page."""
+        if self.answers is None:
+            return self.line
+        return shlex.join((sys.executable, "-P", str(ON_TERMINAL), self.line, *self.answers))
 
     @property
     def runs_here(self) -> bool:
@@ -51,7 +67,8 @@ def commands(one: Page) -> Iterator[Command]:
             assert head == "", f"{one.name}: a console block begins with a command"
             for part in rest:
                 line, _, output = part.partition("\n")
-                yield Command(line, rf"\A{_pattern(output)}\Z")
+                answers = tuple(ANSWERED.findall(output))
+                yield Command(line, rf"\A{_pattern(output)}\Z", answers)
 
 
 def _pattern(output: str) -> str:
@@ -77,7 +94,7 @@ def test_commands_print_what_the_page_shows(
     run = [command for command in commands(one) if command.runs_here]
     # In braces, so that what one command exports the next one has.
     script = "\n".join(
-        f"{{ {command.line}\n}} > output-{number} 2>&1; echo $? > code-{number}"
+        f"{{ {command.script}\n}} > output-{number} 2>&1; echo $? > code-{number}"
         for number, command in enumerate(run)
     )
     subprocess.run(["bash", "-c", script], cwd=tmp_path, env=environment, check=True)

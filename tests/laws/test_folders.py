@@ -19,6 +19,7 @@ NO_VERBS_OF_THEIR_OWN = frozenset({"move", "wait"})
 SIBLINGS: Mapping[str, set[str]] = {
     "cli.commands.about": {"cli.command", "cli.main", "cli.options", "cli.session", "cli.target"},
     "cli.commands.change": {
+        "cli.confirmation",
         "cli.options",
         "cli.session",
         "cli.target",
@@ -32,6 +33,7 @@ SIBLINGS: Mapping[str, set[str]] = {
     },
     "cli.commands.inspect": {
         "cli.command",
+        "cli.confirmation",
         "cli.options",
         "cli.session",
         "cli.target",

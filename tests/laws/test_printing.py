@@ -14,7 +14,6 @@ MAY = {
     "print": {"applyprune.output.terminal.terminal"},
     # Its lines are about the user's own planes, and what the programs say that it runs.
     "demo": {"applyprune.cli.commands.sandbox.demo", "applyprune.cli.commands.sandbox.local"},
-    "ask": {"applyprune.cli.session"},
 }
 
 
@@ -28,10 +27,9 @@ def test_only_one_module_prints(module: str) -> None:
     if layer(module) == "localplane" or module in MAY["print"] | MAY["demo"]:
         return
     assert _calls(module) & PRINTS == set()
-    assert module in MAY["ask"] or _calls(module) & ASKS == set()
+    assert _calls(module) & ASKS == set()
 
 
 def test_exceptions_are_all_used() -> None:
     """Nothing is allowed that is not needed."""
-    assert _calls("applyprune.cli.session") & ASKS
     assert all(_calls(module) & PRINTS for module in MAY["demo"])

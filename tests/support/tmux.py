@@ -38,7 +38,7 @@ class Terminal:
         self._tmux(
             *("-u", "-f", os.devnull, "new-session", "-d"),
             *("-x", str(self.columns), "-y", str(ROWS)),
-            *("env", "-u", "TMUX", "bash", "--noprofile", "--rcfile", "shell", "-i"),
+            *("env", "-u", "TMUX", "-u", "CI", "bash", "--noprofile", "--rcfile", "shell", "-i"),
         )
         self.wait(is_idle)
         return self

@@ -98,19 +98,12 @@ class _File(_Text):
 
 
 def _sets(line: CommandLine) -> Iterable[str]:
-    from applyprune.errors import UsageError
-    from applyprune.model.resources import CONFIG_MAPS
-    from applyprune.planning.applyset import SET_ID, applyset_identity, set_name
+    from applyprune.cluster.inventory.store import list_sets
 
     with line.connection() as cluster:
         other = line.text("to_namespace") if line.parameter == "to" else ""
         namespace = other or cluster.namespace
-        roots = cluster.client.list(CONFIG_MAPS, namespace=namespace, selector=SET_ID)
-    for root in roots:
-        with suppress(UsageError):  # another tool's ApplySet parent
-            applyset = applyset_identity(set_name(root.ref.name), root.ref.namespace)
-            if applyset.inventory == root.ref and root.labels[SET_ID] == applyset.id:
-                yield applyset.name
+        return [applyset.name for applyset in list_sets(cluster.client, namespace)]
 
 
 def _objects(line: CommandLine) -> Iterable[str]:

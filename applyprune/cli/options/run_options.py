@@ -46,6 +46,7 @@ __all__ = [
     "selection_option",
     "set_argument",
     "timeout_option",
+    "yes_option",
 ]
 
 
@@ -354,6 +355,10 @@ def _dry_run(ctx: click.Context, param: click.Parameter, value: str) -> DryRun:
         return DryRun(value)
     except ValueError:
         raise click.BadParameter(f"{value!r} is neither server nor client", ctx, param) from None
+
+
+yes_option = click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
+"""Adds --yes to a verb that asks; the verb gets it as ``yes``."""
 
 
 def timeout_option(help_text: str) -> Callable[[F], F]:

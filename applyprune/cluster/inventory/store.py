@@ -31,6 +31,7 @@ from applyprune.planning.applyset import SET_ID, ApplySetIdentity, applyset_iden
 
 if TYPE_CHECKING:
     from applyprune.cluster.client import KubernetesClient
+    from applyprune.model.live import LiveObject
 
 _TRIES = 5
 # An inventory may be as large as a megabyte.
@@ -244,11 +245,7 @@ def list_inventories(client: KubernetesClient, namespace: str = "") -> Sequence[
         CONFIG_MAPS, namespace=namespace, selector=SET_ID, full=True, page=_INVENTORIES_PER_PAGE
     )
     for live in objects:
-        try:
-            owner = applyset_identity(set_name(live.ref.name), live.ref.namespace)
-        except UsageError:
-            continue  # another tool's ApplySet parent
-        if live.ref != owner.inventory or live.labels[SET_ID] != owner.id:
+        if (owner := _set_of(live)) is None:
             continue
         try:
             found.append(ListedInventory(owner.namespace, owner.name, decode(live.body or {})))
@@ -256,3 +253,19 @@ def list_inventories(client: KubernetesClient, namespace: str = "") -> Sequence[
             reason = error.reason or error.message
             found.append(ListedInventory(owner.namespace, owner.name, None, reason))
     return found
+
+
+def list_sets(client: KubernetesClient, namespace: str = "") -> Sequence[ApplySetIdentity]:
+    """Return every set in one namespace or in all, without reading the inventories."""
+    objects = client.list(CONFIG_MAPS, namespace=namespace, selector=SET_ID)
+    return [applyset for live in objects if (applyset := _set_of(live)) is not None]
+
+
+def _set_of(live: LiveObject) -> ApplySetIdentity | None:
+    """Return the set of an inventory; None for another tool's ApplySet parent."""
+    try:
+        applyset = applyset_identity(set_name(live.ref.name), live.ref.namespace)
+    except UsageError:
+        return None
+    is_ours = live.ref == applyset.inventory and live.labels[SET_ID] == applyset.id
+    return applyset if is_ours else None

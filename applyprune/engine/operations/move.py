@@ -27,7 +27,7 @@ from applyprune.errors import (
     UsageError,
     as_problem,
 )
-from applyprune.model.events import Event, ObjectDone, Outcome, Phase, Started
+from applyprune.model.events import Event, ObjectDone, Outcome, Phase
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import Inventory, InventoryEntry
 from applyprune.model.live import LiveObject, State
@@ -107,8 +107,8 @@ class _Move:
     def events(self) -> Iterator[Event]:
         """Lock both inventories, list the objects, transfer them, and unlist them in the source."""
         context, summary = self.context, self.context.summary
-        source, dry = context.applyset, context.options.dry_run
-        yield Started(summary.run, Mode.MOVE, source.name, source.namespace, dry)
+        dry = context.options.dry_run
+        yield context.started(Mode.MOVE)
         for lock in self._in_order():
             yield from lock.wait()
         source_inventory, destination_inventory = (

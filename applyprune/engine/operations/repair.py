@@ -12,7 +12,7 @@ from applyprune.engine.listing import all_labelled_objects
 from applyprune.engine.preflight import no_such_set
 from applyprune.engine.snapshot_reader import SnapshotReader
 from applyprune.errors import ApplypruneError, InventoryError, as_problem
-from applyprune.model.events import Event, MismatchFound, ObjectDone, Outcome, Started
+from applyprune.model.events import Event, MismatchFound, ObjectDone, Outcome
 from applyprune.model.inventory import Inventory, Mismatch, MismatchType, Ownership, Repair
 from applyprune.model.options import DryRun, Mode, Options
 from applyprune.model.problem import Problem
@@ -53,12 +53,8 @@ class _Repair:
 
     def events(self) -> Iterator[Event]:
         """Read, compare, report, write, restore the labels, write again."""
-        options, applyset, summary = (
-            self.context.options,
-            self.context.applyset,
-            self.context.summary,
-        )
-        yield Started(summary.run, Mode.REPAIR, applyset.name, applyset.namespace, options.dry_run)
+        options, summary = self.context.options, self.context.summary
+        yield self.context.started(Mode.REPAIR)
         if options.dry_run is DryRun.OFF:
             yield from self.context.lock.wait(self._salvage)
             inventory = self.context.lock.inventory

@@ -82,7 +82,8 @@ def junit_xml(report: RunReport) -> str:
         properties = ET.SubElement(suite, "properties")
         started = report.started
         for key, value in (
-            ("run", started.run), ("mode", started.mode), ("dryRun", started.dry_run)
+            ("run", started.run), ("mode", started.mode), ("dryRun", started.dry_run),
+            ("context", started.context), ("server", started.server),
         ):  # fmt: skip
             ET.SubElement(properties, "property", {"name": key, "value": shown(str(value))})
     suite.extend(cases)

@@ -10,12 +10,15 @@ from __future__ import annotations
 
 import threading
 import time
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from applyprune.model.events import Event, Finished
 from applyprune.output.terminal.progress import INTERRUPTED, Progress
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from applyprune.output.terminal.terminal import Terminal
 
 FRAME = 0.1
@@ -41,6 +44,7 @@ class LiveDisplay:
         self._progress = Progress()
         self._lock = threading.Lock()
         self._ended = threading.Event()
+        self._paused = False
         self._clock: threading.Thread | None = None
         self._interrupt_printed = False
         self._last_wait = ""
@@ -66,6 +70,20 @@ class LiveDisplay:
             self._clock.join()
         self.terminal.draw(())
 
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Show nothing until the block ends, and do not count that time: a question is open."""
+        began = time.monotonic()
+        with self._lock:
+            self._paused = True
+            self.terminal.draw(())
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._paused = False
+                self._progress.shift(time.monotonic() - began)
+
     def stopping(self) -> None:
         """Show from now on that the run was interrupted."""
         self._progress.stopping = True
@@ -77,17 +95,16 @@ class LiveDisplay:
 
     def _tick(self, now: float) -> None:
         with self._lock:
-            elapsed = self._progress.elapsed(now)
-            lines = self._progress.lines(now)
-            sentence = self._progress.sentence(now)
-        if self.terminal.live:
-            if elapsed > DELAY:
-                self.terminal.draw(lines)
-        elif self._progress.stopping and not self._interrupt_printed:
-            self._interrupt_printed = True
-            self.terminal.err(INTERRUPTED)
-        elif now - self.terminal.last_write >= self._heartbeat:
-            self.terminal.err(sentence)
+            if self._paused:
+                return
+            if self.terminal.live:
+                if self._progress.elapsed(now) > DELAY:
+                    self.terminal.draw(self._progress.lines(now))
+            elif self._progress.stopping and not self._interrupt_printed:
+                self._interrupt_printed = True
+                self.terminal.err(INTERRUPTED)
+            elif now - self.terminal.last_write >= self._heartbeat:
+                self.terminal.err(self._progress.sentence(now))
 
     def _log_wait(self, now: float) -> None:
         """Print in a log what the run waits for, if that has changed."""

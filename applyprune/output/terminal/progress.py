@@ -87,6 +87,11 @@ class Progress:
             case _:
                 pass
 
+    def shift(self, seconds: float) -> None:
+        """Do not count the last ``seconds`` of the run."""
+        if self.began is not None:
+            self.began += seconds
+
     def lines(self, now: float) -> list[str]:
         """Return the lines of the live display: the bar, then the objects the run waits for."""
         done, of = self._completed()

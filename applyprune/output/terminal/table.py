@@ -33,15 +33,21 @@ def _row(line: Sequence[str], widths: Sequence[int], width: int | None) -> str:
     whole = _GAP.join(aligned).rstrip()
     if width is None or cells(whole) <= width:
         return whole
-    from textwrap import wrap
-
     *front, message = aligned
     start = _GAP.join((*front, ""))
     room = width - cells(start)
     if room >= _NARROW:
-        return start + f"\n{' ' * cells(start)}".join(wrap(message, room))
-    below = wrap(message, width, initial_indent=_INDENT, subsequent_indent=_INDENT)
-    return "\n".join((start.rstrip(), *below))
+        return start + f"\n{' ' * cells(start)}".join(wrapped(message, room))
+    return "\n".join((start.rstrip(), *wrapped(message, width, _INDENT)))
+
+
+def wrapped(message: str, width: int, indent: str = "") -> list[str]:
+    """Return a message as lines, broken at spaces, never in a name with hyphens that fits."""
+    from textwrap import wrap
+
+    return wrap(
+        message, width, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False
+    )
 
 
 def entry_table(events: Sequence[EntryListed]) -> str:

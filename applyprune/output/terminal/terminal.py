@@ -78,6 +78,15 @@ class Terminal:
         """Write lines of messages to standard error."""
         self._write(self._err, rendered(text, colour=self.colours))
 
+    @property
+    def err_is_terminal(self) -> bool:
+        """Return whether somebody may see standard error now."""
+        return self._err.isatty()
+
+    def prompt(self, text: str) -> None:
+        """Write a question to standard error, and leave the cursor behind it."""
+        self._write(self._err, rendered(text, colour=self.colours), end="")
+
     def redraw(self, text: str) -> None:
         """Clear the screen, then write lines of data."""
         with self._lock:
@@ -104,12 +113,12 @@ class Terminal:
             with contextlib.suppress(OSError, ValueError):
                 os.write(self._err.fileno(), _ERASE.encode())
 
-    def _write(self, stream: TextIO, text: str) -> None:
+    def _write(self, stream: TextIO, text: str, end: str = "\n") -> None:
         with self._lock:
             self.last_write = time.monotonic()
             if self._drawn and (self._shared or stream is self._err):
                 self._erase()
-            self._send(stream, f"{text}\n")
+            self._send(stream, f"{text}{end}")
             if self._lines and not self._drawn and self.last_write - self._when > _SETTLE:
                 self._draw()
 

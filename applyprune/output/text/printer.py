@@ -29,7 +29,7 @@ from applyprune.model.events import (
 )
 from applyprune.model.identity import Ref, called
 from applyprune.model.options import DryRun, Mode
-from applyprune.model.problem import Problem
+from applyprune.model.problem import Problem, ProblemKind
 from applyprune.output.printers import OutputTarget
 from applyprune.output.terminal.style import Colour, styled
 from applyprune.output.terminal.table import entry_table
@@ -160,6 +160,9 @@ class TextPrinter:
 
     def _error(self, event: ErrorRaised) -> None:
         self._has_error = True
+        if event.problem.kind is ProblemKind.DECLINED:
+            self._target.err(event.problem.message)  # the user's own choice is not an error
+            return
         self._problem("error", event.problem)
 
     def _finished(self, event: Finished) -> None:

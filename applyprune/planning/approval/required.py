@@ -9,8 +9,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from applyprune.errors import NotApproved, as_problem
-from applyprune.model.options import Approval, DryRun, Options
+from applyprune.model.options import Approval, Mode, Options
 from applyprune.model.plan import ApplyStep, Fate, Plan
+from applyprune.model.problem import ProblemKind
 
 _DELETIONS = "the deletions are not approved"
 _PLAN = "the plan is not approved"
@@ -55,12 +56,17 @@ def without_unapproved(plan: Plan, options: Options, *, takes_set: bool) -> Plan
 
 
 def is_held(plan: Plan, options: Options) -> bool:
-    """Return whether nothing of a plan may run before it is approved."""
-    return (
-        options.approval is Approval.ALWAYS
-        and options.dry_run is DryRun.OFF
-        and bool(plan.needs_approval)
+    """Return whether nothing of a plan may run: for a fault, a refused prune, or no approval."""
+    prune_is_refused = (
+        options.mode is Mode.APPLY
+        and plan.refusal is not None
+        and plan.refusal.kind is ProblemKind.PRUNE_REFUSED
+        and not plan.restored
+        and not options.prune.apply_anyway  # guard: apply-anyway
     )
+    is_unapproved = options.approval is Approval.ALWAYS and bool(plan.needs_approval)
+    is_wrong = bool(plan.faults) or prune_is_refused
+    return is_wrong or is_unapproved  # guard: unapproved-plan
 
 
 def _changes(plan: Plan) -> bool:

@@ -25,6 +25,7 @@ from applyprune.planning.requests import delete_request, orphan_request
 from applyprune.planning.snapshot import ClusterSnapshot
 
 ORPHANED = "as asked"
+ADOPTED = "it was adopted, not created, by this set"
 _SYSTEM_NAMESPACES = frozenset({"default", "kube-system", "kube-public", "kube-node-lease"})
 
 
@@ -285,7 +286,7 @@ def _why_left(
     if rule := entry.orphan_reason or orphan_mark(live.metadata):
         return f"marked {rule}"
     if entry.ownership is Ownership.ADOPTED and not options.prune.prune_adopted:
-        return "it was adopted, not created, by this set"
+        return ADOPTED
     if SET_ID in live.labels or SHARD_OF in live.labels:
         return "it is the inventory of a set"
     if owner := foreign_owner(live, applyset.manager):

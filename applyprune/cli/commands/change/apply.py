@@ -18,6 +18,7 @@ from applyprune.cli.options.run_options import (
     placement_option,
     run_options,
     selection_option,
+    yes_option,
 )
 from applyprune.errors import UsageError
 from applyprune.model.options import Mode, WaitMode
@@ -42,6 +43,13 @@ if TYPE_CHECKING:
 @show_unchanged_option
 @reporting_options
 @apply_options
+@yes_option
+@click.option(
+    "--check/--no-check",
+    default=None,
+    help="Whether the server checks everything in a dry run before the first write.  "
+    "[default: check on a terminal]",
+)
 @click.option(
     "--apply-anyway",
     is_flag=True,
@@ -66,13 +74,16 @@ def apply(
     reporting: Reporting,
     options: Options,
     apply_anyway: bool,
+    yes: bool,
+    check: bool | None,
     wait: bool | None,
     ready_when: tuple[str, ...],
 ) -> int:
     """Make the cluster match the manifests of the set NAME.
 
     Applies everything in the input, then deletes what an earlier run of the same set created and
-    this input no longer contains.
+    this input no longer contains. On a terminal, it shows the changes first, and asks if anything
+    would be deleted, recreated or taken from another tool.
 
     \b
     Examples:
@@ -82,19 +93,24 @@ def apply(
       applyprune apply web -k overlays/prod -n shop --create-namespace
       helm template web chart/ | applyprune apply web -f -
     """
+    from applyprune.cli.confirmation import Confirmation
     from applyprune.cli.session import input_reader, run_set
 
+    confirmation = Confirmation(reporting, yes, paths)
     options = replace(
         options,
         mode=Mode.APPLY,
         prune=replace(options.prune, apply_anyway=apply_anyway),
+        check=confirmation.can_ask if check is None else check,
         wait=replace(
             options.wait,
             mode=WaitMode.asked(wait),
             ready_when=tuple(_rule(rule) for rule in ready_when),
         ),
     )
-    return reporting.print_events(run_set(cluster_target, name, input_reader(paths), options))
+    return reporting.print_events(
+        run_set(cluster_target, name, input_reader(paths), options, confirmation)
+    )
 
 
 def _rule(text: str) -> tuple[str, str]:

@@ -9,7 +9,12 @@ import click
 
 from applyprune.cli.options.config_defaults import name_argument
 from applyprune.cli.options.reporting import reporting_options
-from applyprune.cli.options.run_options import RunCommand, cluster_options, run_options
+from applyprune.cli.options.run_options import (
+    RunCommand,
+    cluster_options,
+    run_options,
+    yes_option,
+)
 from applyprune.model.options import DryRun, Mode
 
 if TYPE_CHECKING:
@@ -23,7 +28,7 @@ if TYPE_CHECKING:
 @cluster_options
 @run_options
 @reporting_options
-@click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
+@yes_option
 def delete(
     name: str, cluster_target: ClusterTarget, reporting: Reporting, options: Options, yes: bool
 ) -> int:
@@ -37,10 +42,11 @@ def delete(
       applyprune delete web --dry-run
       applyprune delete web --yes
     """
-    from applyprune.cli.session import confirm, delete_question, no_input, run_set
+    from applyprune.cli.confirmation import Confirmation
+    from applyprune.cli.session import no_input, run_set
 
-    if options.dry_run is DryRun.OFF and not yes:
-        confirm(f"deleting the set {name}", lambda: delete_question(cluster_target, name))
-    return reporting.print_events(
-        run_set(cluster_target, name, no_input, replace(options, mode=Mode.DELETE))
-    )
+    confirmation = Confirmation(reporting, yes)
+    if options.dry_run is DryRun.OFF:
+        confirmation.require(f"deleting the set {name}")
+    options = replace(options, mode=Mode.DELETE)
+    return reporting.print_events(run_set(cluster_target, name, no_input, options, confirmation))

@@ -16,6 +16,7 @@ from applyprune.cli.options.run_options import (
     input_option,
     placement_option,
     run_options,
+    yes_option,
 )
 from applyprune.model.options import Mode
 
@@ -36,12 +37,14 @@ if TYPE_CHECKING:
 @guard_options
 @placement_option
 @reporting_options
+@yes_option
 def prune(
     name: str,
     paths: Sequence[str | Overlay],
     cluster_target: ClusterTarget,
     reporting: Reporting,
     options: Options,
+    yes: bool,
 ) -> int:
     """Delete what the set NAME created and the manifests no longer contain; apply nothing.
 
@@ -50,7 +53,11 @@ def prune(
       applyprune prune web -f manifests/ --dry-run
       applyprune prune web -f manifests/
     """
+    from applyprune.cli.confirmation import Confirmation
     from applyprune.cli.session import input_reader, run_set
 
     options = replace(options, mode=Mode.PRUNE)
-    return reporting.print_events(run_set(cluster_target, name, input_reader(paths), options))
+    confirmation = Confirmation(reporting, yes, paths)
+    return reporting.print_events(
+        run_set(cluster_target, name, input_reader(paths), options, confirmation)
+    )

@@ -17,6 +17,7 @@ from applyprune.cli.options.run_options import (
     cluster_options,
     record_options,
     set_argument,
+    yes_option,
 )
 from applyprune.errors import AccessError, InventoryError, UsageError, as_problem
 from applyprune.model.events import (
@@ -120,7 +121,7 @@ def check(name: str, cluster_target: ClusterTarget, reporting: Reporting) -> int
     is_flag=True,
     help="Rebuild a lost inventory although not every kind could be listed.",
 )
-@click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
+@yes_option
 def repair(
     name: str,
     cluster_target: ClusterTarget,
@@ -141,11 +142,13 @@ def repair(
       applyprune inventory repair web --dry-run
       applyprune inventory repair web --yes
     """
-    from applyprune.cli.session import confirm
+    from applyprune.cli.confirmation import Confirmation
 
-    if options.dry_run is DryRun.OFF and not yes:
-        question = f"Reconcile the inventory of the set {name} with the cluster?"
-        confirm(f"repairing the inventory of the set {name}", lambda: question)
+    if options.dry_run is DryRun.OFF:
+        Confirmation(reporting, yes).confirm(
+            f"repairing the inventory of the set {name}",
+            f"Reconcile the inventory of the set {name} with the cluster?",
+        )
     options = replace(options, allow_partial=allow_partial)
     return reporting.print_events(_repair(cluster_target, name, options, Ownership(ownership)))
 

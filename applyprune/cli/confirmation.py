@@ -1,0 +1,177 @@
+"""Show a run on the terminal before it writes anything; ask if it deletes or takes something."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast
+
+from applyprune.cli.question import ask, can_ask, unconfirmed
+from applyprune.errors import ApplypruneError, Forbidden
+from applyprune.model.events import Planned, Started
+from applyprune.model.options import DryRun, Mode
+from applyprune.output.terminal.style import Colour, styled
+from applyprune.output.text.plan_table import deletion_summary, plan_table
+from applyprune.planning.approval.consent import needed_consent
+from applyprune.planning.approval.required import is_held
+from applyprune.planning.suggest import similar_sets
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Generator, Iterator, Sequence
+
+    from applyprune.cli.options.reporting import Reporting
+    from applyprune.cli.session import Session
+    from applyprune.model.events import Event
+    from applyprune.model.options import Options
+    from applyprune.model.plan import Plan
+    from applyprune.planning.applyset import ApplySetIdentity
+    from applyprune.planning.approval.consent import Consent
+    from applyprune.sources import Overlay
+
+_STANDARD_INPUT = ("-", "/dev/stdin")
+
+
+@dataclass(frozen=True, slots=True)
+class Confirmation:
+    """How one call shows its plan on the terminal, and lets the user confirm it."""
+
+    reporting: Reporting
+    yes: bool = False
+    """Whether the user has confirmed it already."""
+    paths: Collection[str | Overlay] = ()
+    """The paths of the input."""
+
+    @property
+    def can_ask(self) -> bool:
+        """Return whether somebody is there to read a question and to answer it."""
+        return can_ask(self.reporting.terminal, stdin_is_input=self._stdin_is_input)
+
+    @property
+    def _stdin_is_input(self) -> bool:
+        return any(path in self.paths for path in _STANDARD_INPUT)
+
+    def require(self, action: str) -> None:
+        """Raise UsageError if ``action`` is not confirmed and nobody can be asked."""
+        if not (self.yes or self.can_ask):
+            raise unconfirmed(action)
+
+    def confirm(self, action: str, question: str) -> None:
+        """Return if the user has confirmed ``action``, or does so now.
+
+        Raises Declined after a no, and UsageError if nobody can be asked.
+        """
+        self.require(action)
+        if not self.yes:
+            self.ask(action, question)
+
+    def watch(self, events: Iterator[Event], session: Session, options: Options) -> Iterator[Event]:
+        """Pass the events of a run on; show its plan, and ask before it goes on.
+
+        Raises Declined after a no: nothing has been written then. Without a terminal, show and ask
+        nothing.
+        """
+        if not self.can_ask:
+            yield from events
+            return
+        watch = _Watch(self, session, options)
+        with closing(cast("Generator[Event, None, None]", events)):
+            for event in events:
+                yield event
+                watch.take(event)
+
+    def ask(self, action: str, question: str) -> None:
+        """Return after a yes; raise Declined after a no."""
+        terminal, live = self.reporting.terminal, self.reporting.live
+        with live.paused():
+            ask(terminal, action, question, stdin_is_input=self._stdin_is_input)
+
+
+@dataclass(slots=True)
+class _Watch:
+    """One run on a terminal."""
+
+    confirmation: Confirmation
+    session: Session
+    options: Options
+    started: Started | None = None
+    agreed: Consent | None = None
+    """What the user has seen and agreed to; None before the first plan."""
+
+    def take(self, event: Event) -> None:
+        """Show the target and the plan, and ask; raise Declined after a no."""
+        if isinstance(event, Started):
+            self.started = event
+            if not self.confirmation.reporting.quiet:
+                self._show(_target(event))
+        elif isinstance(event, Planned) and self.started is not None:
+            self.session.stop.check()
+            self._plan(event.plan, self.started)
+
+    def _plan(self, plan: Plan, started: Started) -> None:
+        """Show a plan, and ask if it needs consent.
+
+        If another run was first, there is a second plan: ask only if it needs more than the first.
+        """
+        is_first = self.agreed is None
+        agreed = self.agreed or frozenset()
+        stops = is_held(plan, self.options)
+        needed = frozenset() if stops else needed_consent(plan, started.mode)
+        self.agreed = agreed | needed
+        is_dry, quiet = self.options.dry_run is not DryRun.OFF, self.confirmation.reporting.quiet
+        asks = not (is_dry or self.confirmation.yes or needed <= agreed)
+        if not asks and (quiet or not is_first):
+            return
+        if quiet:
+            self._show(_target(started))
+        if not is_first:
+            self._show("Another run was first. This would change now:")
+        elif plan.new_set:
+            self._show(_new_set(started, self.session))
+        width, _ = self.confirmation.reporting.terminal.size()
+        if not (stops or is_dry):
+            self._show(plan_table(plan, started.mode, started.namespace, width))
+        elif is_dry and started.mode is Mode.DELETE and plan.removals and not plan.no_prune:
+            # The lines of the dry run name each object.
+            self._show("\n".join(deletion_summary(plan, width)))
+        if asks:
+            action = f"the {started.mode} of the set {started.name}"
+            self.confirmation.ask(action, "Apply these changes?")
+
+    def _show(self, text: str) -> None:
+        if text:
+            self.confirmation.reporting.terminal.err(text)
+
+
+def _target(started: Started) -> str:
+    """Return the set and the cluster: ``web in default → prod (https://…)``."""
+    context = styled(started.context, Colour.BOLD)
+    place = f"{context} ({started.server})" if context else started.server
+    return f"{started.name} in {started.namespace} → {place}"
+
+
+def _new_set(started: Started, session: Session) -> str:
+    """Return that a set is new, and which existing set may be meant; only that for a deletion."""
+    applyset = session.applyset(started.name).identity
+    names = [
+        other.name
+        if other.namespace == applyset.namespace
+        else f"{other.name} in {other.namespace}"
+        for other in similar_sets(applyset, _sets(applyset, session))
+    ]
+    question = f"did you mean {' or '.join(names)}?" if names else ""
+    new = f"{applyset.name} is a new set" if started.mode is Mode.APPLY else ""
+    return "; ".join(part for part in (new, question) if part)
+
+
+def _sets(applyset: ApplySetIdentity, session: Session) -> Sequence[ApplySetIdentity]:
+    """Return the sets of the cluster, or of the namespace if no more may be listed."""
+    from applyprune.cluster.inventory.store import list_sets
+
+    for namespace in ("", applyset.namespace):
+        try:
+            return list_sets(session.cluster.client, namespace)
+        except Forbidden:
+            continue
+        except ApplypruneError:
+            break
+    return ()

@@ -1,0 +1,152 @@
+"""A plan as text, for the person who is about to run it: what would change, deletions first."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from applyprune.model.identity import Ref, called
+from applyprune.model.options import Mode
+from applyprune.model.plan import ApplyStep, Fate, Plan, RemoveStep
+from applyprune.output.terminal.style import Colour, cells, styled
+from applyprune.output.terminal.table import table, wrapped
+from applyprune.output.text.consequence_lines import ConsequenceLines
+from applyprune.planning.prune.removal import ADOPTED
+
+_ORDER = (
+    Fate.PRUNE,
+    Fate.RECREATE,
+    Fate.ADOPT,
+    Fate.ORPHAN,
+    Fate.REMOVE_FROM_INVENTORY,
+    Fate.CREATE,
+    Fate.CHANGE,
+    Fate.LEAVE,
+    Fate.REFUSE,
+)
+_COLOURS = {
+    Fate.PRUNE: Colour.MAGENTA,
+    Fate.RECREATE: Colour.MAGENTA,
+    Fate.ADOPT: Colour.CYAN,
+    Fate.CREATE: Colour.GREEN,
+    Fate.CHANGE: Colour.YELLOW,
+    Fate.REFUSE: Colour.RED,
+}
+_NEVER_CUT = frozenset({Fate.PRUNE, Fate.RECREATE})
+_LISTED = 10
+"""How many objects of any other fate are listed."""
+_GAP = 3
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    fate: Fate
+    ref: Ref
+    details: str
+
+
+def plan_table(plan: Plan, mode: Mode, namespace: str, width: int) -> str:
+    """Return a table of what would change; empty if nothing would.
+
+    ``namespace`` is that of the set, and ``width`` the columns of the terminal. For the deletion of
+    a set, list every object, and count their fates below.
+    """
+    consequences = ConsequenceLines()
+    consequences.take_plan(plan)
+    rows = sorted(_rows(plan, mode, consequences), key=lambda row: _ORDER.index(row.fate))
+    if not rows:
+        return ""
+    counts = Counter(row.fate for row in rows)
+    listed = rows if mode is Mode.DELETE else _cut(rows)
+    below = [
+        f"… and {count - _LISTED} more {_forecast(fate, mode)}"
+        for fate in _ORDER
+        if (count := counts[fate]) > sum(row.fate is fate for row in listed)
+    ]
+    # What happens to an object that does not change itself, such as a Service without Pods.
+    for ref, texts in consequences.pop_all():
+        below += [called(ref, namespace), *(f"  {text}" for text in texts)]
+    if mode is Mode.DELETE:
+        below += deletion_summary(plan, width)
+    return "\n".join((_table(listed, mode, namespace, width), *below))
+
+
+def deletion_summary(plan: Plan, width: int) -> Sequence[str]:
+    """Return how many objects the deletion of a set deletes, and what happens to the others.
+
+    ``width`` are the columns of the terminal.
+    """
+    steps = plan.removals
+    adopted = sum(step.fate is Fate.ORPHAN and step.reason == ADOPTED for step in steps)
+    counts = Counter(step.fate for step in steps)
+    parts = [f"{counts[Fate.PRUNE]} will be deleted"]
+    for fate, words in (
+        (Fate.REMOVE_FROM_INVENTORY, Fate.REMOVE_FROM_INVENTORY.forecast),
+        (Fate.LEAVE, Fate.LEAVE.forecast),
+        (Fate.REFUSE, "cannot be deleted"),
+    ):
+        parts += [f"{counts[fate]} {words}"] if counts[fate] else []
+    if others := counts[Fate.ORPHAN] - adopted:
+        parts.append(f"{others} will be orphaned")
+    if adopted:
+        words = "was adopted and stays" if adopted == 1 else "were adopted and stay"
+        parts.append(f"{adopted} {words}")
+    hint = f"; --prune-adopted deletes {'it' if adopted == 1 else 'them'}" if adopted else ""
+    total = "1 object" if len(steps) == 1 else f"{len(steps)} objects"
+    return wrapped(f"{total}: {', '.join(parts)}{hint}", width)
+
+
+def _rows(plan: Plan, mode: Mode, consequences: ConsequenceLines) -> Iterator[_Row]:
+    """Yield a row for each object that would change; to delete a set, one for each object."""
+    for removal in () if plan.no_prune else plan.removals:
+        if mode is Mode.DELETE or removal.fate not in {Fate.LEAVE, Fate.REFUSE}:
+            ref = removal.entry.ref
+            yield _Row(removal.fate, ref, "; ".join((*_details(removal), *consequences.pop(ref))))
+    for step in plan.applies:
+        if step.fate.is_applied:
+            ref = step.desired.ref
+            yield _Row(step.fate, ref, "; ".join((*_details(step), *consequences.pop(ref))))
+
+
+def _details(step: ApplyStep | RemoveStep) -> Iterator[str]:
+    """Yield what else is worth knowing about a step: the cascade, from whom it takes, why."""
+    taken = step.taken_from if isinstance(step, ApplyStep) else ()
+    if taken:
+        yield f"{'from' if step.fate is Fate.ADOPT else 'takes fields from'} {', '.join(taken)}"
+    if step.problem is not None:
+        yield step.problem.message
+    elif step.reason and not (taken and step.fate is Fate.ADOPT):
+        yield step.reason
+
+
+def _cut(rows: Sequence[_Row]) -> Sequence[_Row]:
+    seen: Counter[Fate] = Counter()
+    kept = []
+    for row in rows:
+        seen[row.fate] += 1
+        if row.fate in _NEVER_CUT or seen[row.fate] <= _LISTED:
+            kept.append(row)
+    return kept
+
+
+def _table(rows: Sequence[_Row], mode: Mode, namespace: str, width: int) -> str:
+    lines = [
+        (called(row.ref, namespace), styled(_forecast(row.fate, mode), _COLOURS.get(row.fate)))
+        for row in rows
+    ]
+    widths = [max(cells(line[column]) for line in lines) for column in range(2)]
+    if sum(widths) + _GAP <= width:
+        head: tuple[str, ...] = ("OBJECT", "PLAN")
+        columns: list[tuple[str, ...]] = list(lines)
+    else:
+        head, columns = ("PLAN",), [(f"{name} {words}",) for name, words in lines]
+    if not any(row.details for row in rows):
+        return table(head, columns)
+    with_details = [(*line, row.details) for line, row in zip(columns, rows, strict=True)]
+    return table((*head, "DETAILS"), with_details, width)
+
+
+def _forecast(fate: Fate, mode: Mode) -> str:
+    is_deletion = mode is Mode.DELETE and fate is Fate.PRUNE
+    return "will be deleted" if is_deletion else fate.forecast

@@ -1,0 +1,60 @@
+"""Say from whom an apply takes an object, or fields of it: a person must agree to that."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+from applyprune.model.live import LiveObject
+from applyprune.model.plan import Desired
+from applyprune.planning.applyset import ApplySetIdentity
+from applyprune.planning.fields.fieldsv1 import leaves
+from applyprune.planning.fields.path import MISSING, value_at
+from applyprune.planning.ownership.managed_fields import set_manager
+from applyprune.planning.ownership.owner import Owner, other_set
+
+# The server's name for who has written an object before the first server-side apply.
+_UNKNOWN = "before-first-apply"
+
+
+def taken_from(
+    desired: Desired,
+    live: LiveObject,
+    owner: Owner,
+    applyset: ApplySetIdentity,
+    *,
+    migrate: Collection[str],
+    forced: bool,
+) -> tuple[str, ...]:
+    """Return who loses the object, or fields of it: field managers, and a set as ``the set web``.
+
+    ``migrate`` are the managers whose fields become ours first; ``forced`` is whether conflicts are
+    decided by force.
+    """
+    names = set(migrate)
+    if owner is Owner.NOBODY:
+        names |= {
+            str(entry.get("manager", ""))
+            for entry in live.managed_fields
+            if not entry.get("subresource")
+        }
+    elif owner is not Owner.OTHER:
+        names.discard(_UNKNOWN)  # the fields were ours before somebody cleared managedFields
+    if forced:
+        names |= set(_losers(desired, live))
+    names -= {"", applyset.manager, applyset.yielded}
+    if owner is Owner.OTHER:
+        named = other_set(live)
+        names -= {set_manager(live)}
+        names.add(f"the set {named}" if named else "another set")
+    return tuple(sorted(names))
+
+
+def _losers(desired: Desired, live: LiveObject) -> Iterator[str]:
+    """Yield the managers of fields that the manifest sets to another value, as far as known."""
+    for entry in live.managed_fields:
+        for path in leaves(entry.get("fieldsV1") or {}):
+            wanted = value_at(desired.body, path)
+            if wanted is MISSING or (live.body is not None and value_at(live.body, path) == wanted):
+                continue
+            yield str(entry.get("manager", ""))
+            break

@@ -1,0 +1,164 @@
+"""A plan as a table on a terminal, line by line."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from applyprune.model.inventory import Ownership
+from applyprune.model.options import Mode
+from applyprune.model.plan import (
+    ApplyStep,
+    Consequence,
+    ConsequenceKind,
+    Fate,
+    Plan,
+    RemoveStep,
+)
+from applyprune.model.problem import Problem, ProblemKind
+from applyprune.output.terminal.style import rendered
+from applyprune.output.text.plan_table import plan_table
+from applyprune.planning.prune.removal import ADOPTED
+from tests.support.planning import DEPLOYMENTS, NAMESPACES, body, desired, live, recorded
+
+CASCADE = (
+    "cascade-deletes 12 objects, 3 of which do not belong to this set: shop/configmap/settings-of-"
+    "shop, shop/secret/token, shop/service/front-end"
+)
+WEB = desired(body("Deployment", "web"), DEPLOYMENTS)
+
+
+def applied(
+    fate: Fate, name: str, *taken: str, reason: str = "", kind: str = "ConfigMap"
+) -> ApplyStep:
+    """Return a step for an object of the input."""
+    one = WEB if kind == "Deployment" else desired(body(name=name))
+    return ApplyStep(one, fate, recorded(one, live(one.ref)), reason=reason, taken_from=taken)
+
+
+def removed(
+    fate: Fate, name: str, reason: str = "", problem: str = "", kind: str = "ConfigMap"
+) -> RemoveStep:
+    """Return a step for an object that has left the set."""
+    resource = {"resource": NAMESPACES} if kind == "Namespace" else {}
+    one = desired(body(kind, name), **resource)
+    entry = recorded(one, live(one.ref), ownership=Ownership.OWNED)
+    refused = Problem(ProblemKind.RUN_FAILED, problem) if problem else None
+    return RemoveStep(entry, None, fate, live(one.ref), reason, refused)
+
+
+def lines(
+    plan: Plan, mode: Mode = Mode.APPLY, *, width: int = 80, namespace: str = "home"
+) -> list[str]:
+    """Return the table as it is printed, without colours."""
+    text = plan_table(plan, mode, namespace, width)
+    return rendered(text, colour=False).split("\n")
+
+
+PLAN = Plan(
+    (
+        applied(Fate.CREATE, "new"),
+        applied(Fate.LEAVE, "same"),
+        applied(Fate.REFUSE, "bad"),
+        applied(Fate.CHANGE, "web", kind="Deployment"),
+        applied(Fate.ADOPT, "found", "kubectl", reason="adopted: it existed"),
+        applied(Fate.CHANGE, "forced", "hpa"),
+        applied(Fate.RECREATE, "fixed", reason="it is immutable"),
+    ),
+    (removed(Fate.PRUNE, "old"), removed(Fate.PRUNE, "shop", CASCADE, kind="Namespace")),
+    consequences=(
+        Consequence(ConsequenceKind.ROLLOUT, WEB.ref, "rollout, 12 Pods"),
+        Consequence(ConsequenceKind.NO_PODS, desired(body(name="same")).ref, "nobody reads it"),
+    ),
+)
+
+
+def test_deletions_come_first_each_with_its_cascade() -> None:
+    """Then what is recreated and taken; what does not change has no line."""
+    assert lines(PLAN) == [
+        "OBJECT                PLAN                DETAILS",
+        "configmap/old         will be pruned",
+        "namespace/shop        will be pruned      cascade-deletes 12 objects, 3 of which",
+        "                                          do not belong to this set:",
+        "                                          shop/configmap/settings-of-shop,",
+        "                                          shop/secret/token,",
+        "                                          shop/service/front-end",
+        "configmap/fixed       will be recreated   it is immutable",
+        "configmap/found       will be adopted     from kubectl",
+        "configmap/new         will be created",
+        "deployment.apps/web   will be updated     → rollout, 12 Pods",
+        "configmap/forced      will be updated     takes fields from hpa",
+        "configmap/same",
+        "  → nobody reads it",
+    ]
+
+
+def test_narrow_terminal_gets_details_below_the_line() -> None:
+    """No name is cut."""
+    assert lines(PLAN, width=38)[:8] == [
+        "PLAN",
+        "configmap/old will be pruned",
+        "namespace/shop will be pruned",
+        "    cascade-deletes 12 objects, 3 of",
+        "    which do not belong to this set:",
+        "    shop/configmap/settings-of-shop,",
+        "    shop/secret/token,",
+        "    shop/service/front-end",
+    ]
+    assert "deployment.apps/web will be updated" in lines(PLAN, width=38)
+    assert all(len(line) <= 38 for line in lines(PLAN, width=38))
+
+
+def test_many_objects_are_counted_but_never_deletions() -> None:
+    """What cannot be undone is listed in full."""
+    plan = Plan(
+        tuple(applied(Fate.CREATE, f"new-{number:03}") for number in range(490)),
+        tuple(removed(Fate.PRUNE, f"old-{number:02}") for number in range(40)),
+    )
+    told = lines(plan)
+    assert sum("will be pruned" in line for line in told) == 40
+    assert sum(line.startswith("configmap/new-") for line in told) == 10
+    assert told[-1] == "… and 480 more will be created"
+
+
+def test_plan_without_changes_has_no_table() -> None:
+    """Nor has one that may not prune."""
+    assert lines(Plan((applied(Fate.LEAVE, "same"),), ())) == [""]
+    assert lines(Plan((), (removed(Fate.PRUNE, "old"),), no_prune="--no-prune")) == [""]
+
+
+def test_namespace_is_named_if_it_is_another_one() -> None:
+    """As in every other line of text."""
+    assert lines(Plan((applied(Fate.CREATE, "new"),), ()), namespace="other")[1:] == [
+        "configmap/new -n home   will be created"
+    ]
+
+
+def test_deletion_of_a_set_lists_the_fate_of_each_object() -> None:
+    """And counts them."""
+    adopted = tuple(removed(Fate.ORPHAN, f"a-{number:02}", ADOPTED) for number in range(14))
+    told = lines(Plan((), adopted), Mode.DELETE, width=100)
+    assert len(told) == 16
+    assert told[-1] == (
+        "14 objects: 0 will be deleted, 14 were adopted and stay; --prune-adopted deletes them"
+    )
+    mixed = (
+        removed(Fate.PRUNE, "ours"),
+        removed(Fate.ORPHAN, "marked", "marked keep"),
+        removed(Fate.REMOVE_FROM_INVENTORY, "gone", "it is gone"),
+        removed(Fate.REFUSE, "doubt", problem="it is unknown whether it exists"),
+        adopted[0],
+    )
+    assert lines(Plan((), mixed), Mode.DELETE) == [
+        "OBJECT             PLAN                             DETAILS",
+        "configmap/ours     will be deleted",
+        "configmap/marked   will be orphaned                 marked keep",
+        "configmap/a-00     will be orphaned                 it was adopted, not created,",
+        "                                                    by this set",
+        "configmap/gone     will be removed from inventory   it is gone",
+        "configmap/doubt    is refused                       it is unknown whether it",
+        "                                                    exists",
+        "5 objects: 1 will be deleted, 1 will be removed from inventory, 1 cannot be",
+        "deleted, 1 will be orphaned, 1 was adopted and stays; --prune-adopted deletes it",
+    ]
+    (one,) = lines(Plan((), (replace(mixed[0]),)), Mode.DELETE)[2:]
+    assert one == "1 object: 1 will be deleted"

@@ -1,0 +1,95 @@
+"""From whom an apply takes an object, or fields of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from applyprune.model.options import Adopt
+from applyprune.model.plan import OnConflict
+from applyprune.planning.applyset import ApplySetIdentity
+from applyprune.planning.plan import make_plan
+from applyprune.planning.snapshot import ClusterSnapshot
+from tests.support.options import options_of
+from tests.support.planning import (
+    CONFIG_MAPS,
+    TARGET,
+    body,
+    desired,
+    inventory,
+    live,
+    managed,
+    recorded,
+)
+
+if TYPE_CHECKING:
+    from applyprune.model.live import LiveObject
+
+ONE = desired(body(data={"k": "v", "other": "x"}))
+FORCING = replace(ONE, conflicts=OnConflict.FORCE)
+OURS = managed()
+SHOP = ApplySetIdentity("web", "shop")
+
+
+def owns(manager: str, key: str = "k", **parts: Any) -> dict[str, Any]:
+    """Return an entry of a manager that owns one key of the data."""
+    return managed(manager, fieldsV1={"f:data": {f"f:{key}": {}}}, **parts)
+
+
+def there(*entries: dict[str, Any], label: str = TARGET.id, data: Any = None) -> LiveObject:
+    """Return the object as it is in the cluster."""
+    full = None if data is None else {**body(), "data": data}
+    return live(ONE.ref, label=label, entries=list(entries), full=full)
+
+
+FORCE = {"force_conflicts": True}
+NOT_OURS: dict[str, tuple[LiveObject, dict[str, Any], tuple[str, ...]]] = {
+    "a tool's": (there(owns("kubectl-create"), label=""), {}, ("kubectl-create",)),
+    "several tools'": (
+        there(owns("b"), owns("a"), owns("c", subresource="status"), label=""),
+        {},
+        ("a", "b"),
+    ),
+    "nobody's": (there(label=""), {}, ()),
+    "ours, but not listed": (there(OURS), {}, ()),
+    "another set's": (
+        there(owns(SHOP.manager), owns("kubectl"), label=SHOP.id),
+        {"adopt": Adopt.ALL},
+        ("kubectl", "the set web in namespace shop"),
+    ),
+    "an unknown set's": (there(label="applyset-x-v1"), {"adopt": Adopt.ALL}, ("another set",)),
+}
+RECORDED: dict[str, tuple[LiveObject, dict[str, Any], tuple[str, ...]]] = {
+    "no conflict may be decided": (there(OURS, owns("hpa")), {}, ()),
+    "forced": (there(OURS, owns("hpa")), FORCE, ("hpa",)),
+    "forced, by a subresource": (there(OURS, owns("hpa", subresource="scale")), FORCE, ("hpa",)),
+    "forced, of a field that the manifest lacks": (there(OURS, owns("hpa", "z")), FORCE, ()),
+    "forced, of an equal value": (there(OURS, owns("hpa"), data={"k": "v"}), FORCE, ()),
+    "forced, of another value": (there(OURS, owns("hpa"), data={"k": "w"}), FORCE, ("hpa",)),
+    "taken over": (there(OURS, owns("ci")), {"take_over": frozenset({"ci"})}, ("ci",)),
+    "ours from before": (there(OURS, owns("before-first-apply")), {}, ()),
+}
+
+
+@pytest.mark.parametrize("name", NOT_OURS)
+def test_adoption_names_who_loses_the_object(name: str) -> None:
+    """The field managers, and a set by its own name."""
+    state, options, expected = NOT_OURS[name]
+    snapshot = ClusterSnapshot({ONE.ref: state}, resources={CONFIG_MAPS.group_kind: CONFIG_MAPS})
+    (step,) = make_plan((ONE,), inventory(), snapshot, TARGET, options_of(**options)).applies
+    assert step.taken_from == expected
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_forced_change_names_who_loses_fields(name: str) -> None:
+    """As far as the read state shows it; the manifest's annotation counts like the option."""
+    state, options, expected = RECORDED[name]
+    entry = replace(recorded(ONE, state), digest="old")
+    snapshot = ClusterSnapshot({ONE.ref: state}, resources={CONFIG_MAPS.group_kind: CONFIG_MAPS})
+    (step,) = make_plan((ONE,), inventory(entry), snapshot, TARGET, options_of(**options)).applies
+    assert step.taken_from == expected
+    if options == FORCE:
+        (step,) = make_plan((FORCING,), inventory(entry), snapshot, TARGET, options_of()).applies
+        assert step.taken_from == expected
