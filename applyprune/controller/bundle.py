@@ -42,6 +42,7 @@ from applyprune.model.options import (
 from applyprune.model.problem import ProblemKind
 from applyprune.model.resources import BUNDLES
 from applyprune.planning.applyset import ApplySetIdentity, applyset_identity
+from applyprune.planning.approval.digests import is_digest
 from applyprune.planning.fields.ignore_rule import IgnoreRule, split_pointers
 from applyprune.planning.readiness.cel import compile_rule
 
@@ -219,6 +220,8 @@ class Bundle:
     spec: Spec
     timeout: float
     """How many seconds each wait of this reconcile may take."""
+    generation: int = 0
+    """The number of changes of its spec."""
 
     @property
     def owner(self) -> str:
@@ -239,9 +242,13 @@ class Bundle:
             for pointer in fields.fields
         )
 
-    def options(self, mode: Mode, *, approved: str = "") -> Options:
-        """Return the options of a run; ``approved`` is the digest in the annotation."""
+    def options(self, mode: Mode, *, approved: str = "", source: str = "") -> Options:
+        """Return the options of a run.
+
+        ``approved`` is the value of the annotation, and ``source`` the version of the source.
+        """
         spec = self.spec
+        approved = approved if is_digest(approved) else ""
         # To delete or orphan the whole set is a decision of its own.
         approval = spec.approval if mode is Mode.APPLY else Approval.AUTOMATIC
         return Options(
@@ -252,6 +259,7 @@ class Bundle:
             check=approval is not Approval.AUTOMATIC,
             approval=approval,
             approved_plan=approved,
+            source=source,
             apply=ApplyOptions(
                 adopt=spec.adopt,
                 force_conflicts=spec.force_conflicts,
@@ -286,7 +294,8 @@ def read_bundle(live: LiveObject) -> Bundle:
     except ValidationError as error:
         faults += map(_fault, error.errors(include_url=False))
     else:
-        bundle = Bundle(live.ref.namespace, live.ref.name, spec, spec.timeout)
+        place = (live.ref.namespace, live.ref.name)
+        bundle = Bundle(*place, spec, spec.timeout, live.generation or 0)
         faults += _faults(bundle)
     if faults:
         raise InvalidSpec("the spec is invalid", reason="; ".join(faults))

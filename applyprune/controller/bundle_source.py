@@ -45,6 +45,11 @@ class LoadedSource:
 
     manifests: tuple[Manifest, ...]
     revision: str
+    version: str = ""
+    """A digest that changes with every write of the source; empty if no manifest is a Secret.
+
+    The revision does not show that a value of a Secret has changed.
+    """
 
 
 def used_refs(bundle: Bundle) -> tuple[tuple[Resource, Ref], ...]:
@@ -77,7 +82,12 @@ def load_source(bundle: Bundle, cluster: Cluster, uses: Uses) -> LoadedSource:
     # Only the resourceVersion shows that a value in a Secret has changed.
     secret = {ref.name: version for ref, version in uses.items() if ref.kind == SECRETS.kind}
     bodies = [[manifest.namespace, manifest_digest(manifest.body)] for manifest in manifests]
-    return LoadedSource(manifests, f"sha256:{digest([bodies, secret] if secret else bodies)}")
+    revision = f"sha256:{digest([bodies, secret] if secret else bodies)}"
+    version = ""
+    if any(manifest.gvk.group_kind == SECRETS.group_kind for manifest in manifests):
+        read = sorted((ref.kind, ref.name, version) for ref, version in uses.items())
+        version = digest([bundle.generation, read])
+    return LoadedSource(manifests, revision, version)
 
 
 def _lives(bundle: Bundle, cluster: Cluster, uses: Uses) -> Sequence[LiveObject]:

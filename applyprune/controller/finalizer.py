@@ -158,7 +158,7 @@ class Finalizer:
         )
         follow(events, run_result, lambda _: None)
         self.stop.check()
-        pending = pending_plan(run_result, bundle, options.prune.approved)
+        pending = pending_plan(run_result, bundle, live.annotations.get(APPROVE, ""))
         return self._result(live, bundle, run_result, pending)
 
     def _result(

@@ -108,7 +108,8 @@ def pending_plan(run: RunResult, bundle: Bundle, approved: str) -> PendingPlan |
     parts = [
         problem_message(run.refusal) if refused and run.refusal else "",
         f"waiting for an approval: {_told(concerned)}",
-        _mismatch(approved),
+        # The refusal of a guard names the digest that is approved.
+        "" if refused and is_digest(approved) else _mismatch(approved),
         f"to approve exactly this: {command(bundle, plan.needs_approval)}",
     ]
     return PendingPlan(

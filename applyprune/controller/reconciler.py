@@ -184,7 +184,7 @@ class Reconciler:
                 revision = composed.revision
                 approved = live.annotations.get(APPROVE, "")
                 capped = self._with_capped_timeout(live, bundle, revision)
-                options = capped.options(Mode.APPLY, approved=approved)
+                options = capped.options(Mode.APPLY, approved=approved, source=composed.version)
                 request = RunRequest(
                     bundle.target,
                     composed.manifests,

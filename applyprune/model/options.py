@@ -225,6 +225,8 @@ class Options:
     """Which plans run only if their digest is approved."""
     approved_plan: str = ""
     """The ``Plan.digest`` of the only plan that may run with ``Approval.ALWAYS``."""
+    source: str = ""
+    """What changes whenever the input does, if a digest may not show it: values of Secrets."""
     allow_partial: bool = False
     """Let a repair rebuild a lost inventory from the objects that it could list."""
     apply: ApplyOptions = ApplyOptions()

@@ -338,6 +338,8 @@ class Plan:
     """
     warnings: tuple[Problem, ...] = ()
     """What the user should know before the first write."""
+    inventory: str = ""
+    """The UID and the generation of the inventory that it was made from."""
     needs_approval: str = ""
     """The digest to approve so that all of the plan may run; empty if none is needed."""
 

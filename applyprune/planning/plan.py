@@ -95,6 +95,7 @@ def make_plan(
         recovered=tuple(recovered_entries(snapshot.marked, snapshot.resources, but=wanted)),
         restored=restored,
         new_set=not (inventory.exists or snapshot.marked),
+        inventory=f"{inventory.uid}/{inventory.generation}",
     )
     return completed(plan, applyset, options)
 

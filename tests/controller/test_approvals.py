@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
@@ -10,7 +12,7 @@ import pytest
 
 from tests.support.api import Api, writes
 from tests.support.controller import Tenant
-from tests.support.objects import config_map, text
+from tests.support.objects import SECRET, config_map, text
 from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
@@ -155,6 +157,39 @@ def test_whole_plan_waits_for_its_approval(tenant: Tenant, site_audit: AuditTrai
     looked(tenant, "2")
     assert shown(pending(tenant)) == ["create configmap/a"]
     assert tenant.exists("a") == [False]
+
+
+@pytest.mark.parametrize("source", ["inline", "configMapRefs", "secretRefs"])
+def test_new_value_of_a_secret_is_another_plan(
+    tenant: Tenant, running: Controller, source: str
+) -> None:
+    """No digest shows the value, so an approval holds only for the source as it was written."""
+
+    def write(value: str) -> None:
+        raw = {**SECRET, "metadata": {"name": "s"}, "stringData": {"password": value}}
+        if source == "inline":
+            tenant.bundle("web", raw, approval="Always")
+            return
+        plural, kind, key = ("configmaps", "ConfigMap", "data")
+        if source == "secretRefs":
+            plural, kind, key = ("secrets", "Secret", "stringData")
+        meta = {"apiVersion": "v1", "kind": kind, "metadata": {"name": "src"}}
+        tenant.put(plural, {**meta, key: {"one": json.dumps(raw)}})
+        tenant.bundle("web", source={source: [{"name": "src"}]}, approval="Always")
+
+    write("first-canary")
+    first = pending(tenant)
+    write("second-canary")
+    second = pending(tenant, but=first["digest"])
+    approve(tenant, first["digest"])
+    eventually(lambda: "is about another plan" in tenant.condition("web")[2])
+    assert not tenant.api.exists(tenant.path("secrets", "s"))
+    approve(tenant, second["digest"])
+    tenant.ready("web")
+    data = tenant.api.get(tenant.path("secrets", "s"))["data"]
+    assert base64.b64decode(data["password"]) == b"second-canary"
+    told = f"{tenant.get('web')['status']} {tenant.events('web')} {running.log.read_text()}"
+    assert "canary" not in told
 
 
 def test_refused_prune_holds_up_a_bundle_that_always_asks(

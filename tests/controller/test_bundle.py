@@ -20,6 +20,7 @@ from applyprune.model.live import LiveObject
 from applyprune.model.options import Adopt, Approval, HelmHooks, Mode, PruneLimit, WaitMode
 from applyprune.planning.fields.ignore_rule import IgnoreRule
 
+DIGEST = "sha256:" + "d" * 64
 INLINE = {"source": {"inline": ""}}
 
 
@@ -64,8 +65,8 @@ def test_full_spec_is_read() -> None:
     assert (spec.suspend, spec.target_namespace) == (True, "elsewhere")
     assert spec.service_account_name == "deployer"
     assert (found.target.name, found.target.namespace) == ("old", "shop")
-    options = found.options(Mode.APPLY, approved="d")
-    assert (options.approval, options.approved_plan) == (Approval.PRUNE, "d")
+    options = found.options(Mode.APPLY, approved=DIGEST)
+    assert (options.approval, options.approved_plan) == (Approval.PRUNE, DIGEST)
     assert options.prune.apply_anyway
     assert (options.prune.enabled, options.wait.mode, options.apply.force_conflicts) == (
         False,
@@ -75,7 +76,7 @@ def test_full_spec_is_read() -> None:
     assert (options.apply.recreate, options.apply.adopt, options.prune.approved) == (
         True,
         Adopt.ALL,
-        "d",
+        DIGEST,
     )
     assert options.apply.helm_hooks is HelmHooks.SKIP
     assert (options.prune.allow_empty, options.wait.timeout) == (True, 90)
@@ -101,11 +102,18 @@ def test_bundle_that_always_needs_an_approval_applies_nothing_anyway() -> None:
     assert (found.approval, found.prune.apply_anyway) == (Approval.ALWAYS, False)
 
 
+@pytest.mark.parametrize("wrong", ["yes", DIGEST[:-1], f"{DIGEST}\n", "\x1b[2J"])
+def test_annotation_that_is_not_a_digest_approves_nothing(wrong: str) -> None:
+    """Anybody may have written it, so it goes nowhere."""
+    options = bundle(INLINE).options(Mode.APPLY, approved=wrong)
+    assert (options.prune.approved, options.approved_plan) == ("", "")
+
+
 @pytest.mark.parametrize("mode", [Mode.DELETE, Mode.ORPHAN])
 def test_removal_of_a_bundle_needs_no_approval(mode: Mode) -> None:
     """To delete the Bundle is a decision of its own; a guard is still lifted by the annotation."""
-    found = bundle({**INLINE, "approval": "Always"}).options(mode, approved="d")
-    assert (found.approval, found.prune.approved) == (Approval.AUTOMATIC, "d")
+    found = bundle({**INLINE, "approval": "Always"}).options(mode, approved=DIGEST)
+    assert (found.approval, found.prune.approved) == (Approval.AUTOMATIC, DIGEST)
 
 
 @pytest.mark.parametrize(

@@ -29,10 +29,15 @@ _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 
 
 def plan_digest(plan: Plan, applyset: ApplySetIdentity, options: Options) -> str:
-    """Return the digest of a whole plan: of the set, the options, and every object."""
+    """Return the digest of a whole plan: of the set, the options, and every object.
+
+    Every write of the inventory changes it, so a plan that has run once has another one.
+    """
     return digest_of(
         {
             "set": [applyset.name, applyset.namespace],
+            "inventory": plan.inventory,
+            "source": options.source,
             "mode": str(options.mode),
             "options": shaping_options(options),
             "objects": [_whole(planned) for planned in planned_objects(plan)],
@@ -67,7 +72,9 @@ def is_digest(text: str) -> bool:
 def _whole(planned: PlannedObject) -> list[object]:
     # A check by the server changes the digest only where it finds a deletion.
     fate = planned.fate if planned.fate is Fate.RECREATE else planned.decided
-    known = [str(fate), planned.manifest, planned.uid, planned.state]
+    # What is left as it is may change, for example its number of replicas.
+    state = "" if fate is Fate.LEAVE else planned.state
+    known = [str(fate), planned.manifest, planned.uid, state]
     return [*names(planned.ref), *known, _cascade(planned)]
 
 

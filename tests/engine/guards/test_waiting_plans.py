@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -14,7 +14,7 @@ from tests.support.objects import config_map
 
 if TYPE_CHECKING:
     from applyprune.model.plan import Plan
-    from tests.support.api import AuditTrail
+    from tests.support.api import Api, AuditTrail
     from tests.support.stage import Stage, Story
 
 A, B, C = (config_map(name) for name in "abc")
@@ -102,3 +102,83 @@ def test_approval_of_another_set_approves_nothing(stage: Stage, approval: Approv
         config_map("c"), approval=approval, approved=digests[0], approved_plan=digests[0]
     )
     assert (wrong.exit_code, "configmap/d" in other.listed()) == (6, True)
+
+
+def fixed(value: str) -> dict[str, Any]:
+    """Return an object that cannot be changed in place."""
+    return {**config_map("fixed", value), "immutable": True}
+
+
+def test_unapproved_recreation_waits(stage: Stage, api: Api) -> None:
+    """The object stays as it is, and what needs it is applied; then exactly this one goes."""
+    path = f"/api/v1/namespaces/{stage.namespace}/configmaps/fixed"
+    first = f"/namespaces/{stage.namespace}/ConfigMap/fixed"
+    needs = config_map("needs", annotations={"config.kubernetes.io/depends-on": first})
+    stage.run(fixed("old"), needs, A)
+    uid = api.get(path)["metadata"]["uid"]
+    ask = {"approval": Approval.PRUNE, "recreate": True, "check": True}
+    needs = {**needs, "data": {"key": "new"}}
+    waiting = stage.run(fixed("new"), needs, **ask)
+    assert waiting.exit_code == 6
+    assert waiting.outcomes == {
+        "configmap/fixed": Outcome.SKIPPED,
+        "configmap/needs": Outcome.CONFIGURED,
+        "configmap/a": Outcome.NOT_PRUNED,
+    }
+    assert api.get(path)["metadata"]["uid"] == uid
+    digest = planned(waiting).needs_approval
+    # Only one of the two deletions: another digest.
+    fewer = stage.run(fixed("new"), needs, A, **ask, approved=digest)
+    assert (fewer.exit_code, fewer.outcomes["configmap/fixed"]) == (6, Outcome.SKIPPED)
+    done = stage.run(fixed("new"), needs, **ask, approved=digest)
+    assert done.exit_code == 0
+    assert done.outcomes["configmap/fixed"] is Outcome.RECREATED
+    assert done.outcomes["configmap/a"] is Outcome.PRUNED
+    assert api.get(path)["metadata"]["uid"] != uid
+    assert stage.run(fixed("new"), needs, **ask).exit_code == 0
+
+
+@pytest.mark.parametrize("prune", [True, False])
+def test_lone_recreation_waits(stage: Stage, prune: bool) -> None:
+    """Nothing has left the set, and the run says nevertheless that something waits."""
+    stage.run(fixed("old"))
+    ask = {"approval": Approval.PRUNE, "recreate": True, "check": True, "prune": prune}
+    waiting = stage.run(fixed("new"), **ask)
+    assert (waiting.exit_code, waiting.outcomes) == (6, {"configmap/fixed": Outcome.SKIPPED})
+    assert "the deletions are not approved" in waiting.refusal
+    digest = planned(waiting).needs_approval
+    done = stage.run(fixed("new"), **ask, approved=digest)
+    assert done.outcomes == {"configmap/fixed": Outcome.RECREATED}
+
+
+@pytest.mark.parametrize("approval", [Approval.PRUNE, Approval.ALWAYS])
+def test_object_is_not_recreated_if_the_plan_does_not_say_so(
+    stage: Stage, api: Api, approval: Approval
+) -> None:
+    """Without a check the plan cannot know it, so nobody has approved it."""
+    path = f"/api/v1/namespaces/{stage.namespace}/configmaps/fixed"
+    stage.run(fixed("old"))
+    uid = api.get(path)["metadata"]["uid"]
+    ask = {"approval": approval, "recreate": True}
+    digest = planned(stage.run(fixed("new"), **ask)).digest
+    story = stage.run(fixed("new"), **ask, approved_plan=digest)
+    assert (story.exit_code, story.outcomes) == (3, {"configmap/fixed": Outcome.FAILED})
+    assert api.get(path)["metadata"]["uid"] == uid
+
+
+def test_plan_that_has_run_must_be_approved_again(stage: Stage, api: Api) -> None:
+    """Somebody deletes what was created: the same manifests, and another plan."""
+    first = planned(stage.run(A, approval=Approval.ALWAYS)).needs_approval
+    assert stage.run(A, approval=Approval.ALWAYS, approved_plan=first).exit_code == 0
+    path = f"/api/v1/namespaces/{stage.namespace}/configmaps/a"
+    assert api("DELETE", path)[0] == 200
+    again = stage.run(A, approval=Approval.ALWAYS, approved_plan=first)
+    assert (again.exit_code, api.exists(path)) == (6, False)
+    assert planned(again).needs_approval not in {"", first}
+
+
+def test_check_that_finds_no_change_needs_no_approval(stage: Stage, api: Api) -> None:
+    """The plan cannot tell, for example after a write of the same value; the server can."""
+    stage.run(A)
+    story = stage.run(A, approval=Approval.ALWAYS, check=True, reapply_all=True)
+    assert (story.exit_code, story.outcomes) == (0, {"configmap/a": Outcome.UNCHANGED})

@@ -98,6 +98,7 @@ OTHERS: dict[str, tuple[Plan, bool]] = {
     "another object": (_with(_applied("d")), False),
     "another live object": (_with(_applied("b", uid="u9")), False),
     "another live state": (_with(_applied("b", version="6")), False),
+    "another inventory": (replace(PLAN, inventory="i1/4"), False),
     "one object less": (Plan(PLAN.applies[:2], PLAN.removals), False),
     "one recovered": (replace(PLAN, recovered=(PLAN.removals[0].entry,)), False),
     "a recreation": (_with(_applied("b", Fate.RECREATE)), True),
@@ -126,6 +127,13 @@ def test_cascade_is_bound_by_uid(uid: str) -> None:
     assert _deletions(first) != _deletions(second)
 
 
+def test_object_that_is_left_may_change() -> None:
+    """For example its number of replicas: no request depends on it."""
+    first, second, _ = PLAN.applies
+    left = _applied("c", Fate.LEAVE, version="6")
+    assert _digest(Plan((first, second, left), PLAN.removals)) == _digest()
+
+
 def test_recreation_and_prune_are_different_deletions() -> None:
     """Whoever approved one has not approved the other."""
     recreated = Plan((_applied("b", Fate.RECREATE),), ())
@@ -151,6 +159,7 @@ def test_check_by_the_server_changes_the_digest_only_with_a_deletion() -> None:
         {"orphan": frozenset({"configmap/y"})},
         {"propagation": Propagation.FOREGROUND},
         {"mode": Mode.PRUNE},
+        {"source": "v2"},
     ],
     ids=str,
 )
