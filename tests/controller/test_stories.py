@@ -95,12 +95,17 @@ def test_bundle_lives_from_start_to_end(tenant: Tenant, running: Controller) -> 
     tenant.ready("web")
     assert tenant.value("a") == "v"
     # One object that cannot be applied fails alone, by name, and nothing is pruned.
-    bad = {**config_map("b"), "data": {"key": 5}}
+    bad = {**config_map("b"), "data": {"not a key": ""}}
     tenant.bundle("web", config_map("c"), bad, forceConflicts=True)
     assert "configmap/b" in tenant.failed("web", "ApplyFailed")
     assert tenant.get("web")["status"]["failing"][0]["object"] == "configmap/b"
     assert tenant.exists("a", "b", "c") == [True, True, True]
     assert any(one[:2] == ("Warning", "ApplyFailed") for one in tenant.events("web"))
+    # One with a wrong field stops the whole set before the first write.
+    wrong = {**config_map("b"), "data": {"key": 5}}
+    tenant.bundle("web", config_map("c"), config_map("d"), wrong, forceConflicts=True)
+    eventually(lambda: "data.key" in tenant.get("web")["status"]["failing"][0]["message"])
+    assert tenant.exists("c", "d") == [True, False]
     # Suspended: not a finger is moved, whatever is asked.
     more = {"forceConflicts": True, "prune": {"maxPrune": 2}}
     tenant.bundle("web", config_map("c", "w"), suspend=True, **more)

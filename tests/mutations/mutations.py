@@ -255,4 +255,11 @@ MUTATIONS = (
         "",
         f"{_WAITING}test_unapproved_plan_writes_nothing",
     ),
+    Mutation(
+        "the refusal of a recreation that nobody has approved",
+        ("unplanned-recreation",),
+        " or .*",
+        "",
+        f"{_WAITING}test_object_is_not_recreated_if_the_plan_does_not_say_so[Prune]",
+    ),
 )

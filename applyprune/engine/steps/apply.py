@@ -208,6 +208,7 @@ class Applier:
         if is_ours:
             return self._confirm(step, live, created=True)
         options = self.context.options
+        # guard: unplanned-recreation
         was_shown = step.is_checked or options.check or options.approval is not Approval.AUTOMATIC
         if was_shown and step.fate is not Fate.RECREATE:
             raise error  # the plan that was shown does not recreate it

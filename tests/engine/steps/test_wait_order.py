@@ -175,7 +175,7 @@ def test_second_wave_is_held_back_by_every_run_until_the_first_is_ready(
 def test_second_wave_is_held_back_by_an_object_that_was_not_applied(stage: Stage) -> None:
     """A migration that the server rejects must not be followed by the new version."""
     bad = config_map("first", annotations={WAVE: "-1"})
-    bad["data"] = {"key": 5}
+    bad["data"] = {"not a key": ""}
     slow = pod("slow", wave="-1")
     began = time.monotonic()
     story = stage.run(bad, slow, config_map("second"), timeout=60.0)
