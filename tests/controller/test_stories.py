@@ -170,7 +170,7 @@ def test_refused_prune_of_a_small_set_does_not_hold_up_the_apply(tenant: Tenant)
     assert "3 deletions are more than half of the set's 3 live objects" in message
     assert tenant.exists("wrong", *"abc") == [True] * 4
     assert tenant.condition("web", "PruneBlocked")[:2] == ("True", "PruneRefused")
-    assert tenant.get("web")["status"]["pendingPrune"]["count"] == 3
+    assert tenant.get("web")["status"]["pendingPlan"]["counts"] == {"prune": 3}
     # The right source again, with a hotfix: the object of the wrong one is pruned.
     tenant.bundle("web", config_map("a", "fixed"), config_map("b"), config_map("c"))
     tenant.ready("web")
