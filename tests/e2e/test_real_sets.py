@@ -77,7 +77,8 @@ def test_real_set_is_applied_again_shrunk_and_deleted(
 
     # Before any of its namespaces and kinds is there, too.
     foretold = applyprune("diff", name, "-f", source, kubeconfig=plane.kubeconfig)
-    assert (foretold.code, foretold.err) == (1, "")
+    # A Secret that a Job of the set creates is missing so far: that is a warning.
+    assert (foretold.code, "error" in foretold.err) == (1, False), foretold.err
     assert foretold.summary == f"{name}: {count} to create"
 
     first = applyprune("apply", name, "-f", source, kubeconfig=plane.kubeconfig)
