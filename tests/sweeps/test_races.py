@@ -61,7 +61,8 @@ def test_concurrent_runs_leave_exactly_one_input(
 def _race(stage: Stage, inputs: list[list[Body]], folder: Path) -> list[int]:
     """Apply all inputs in parallel, one process each, and return the exit codes."""
     files = [write_input(folder / f"{racer}.json", bodies) for racer, bodies in enumerate(inputs)]
-    target = ("apply", stage.name, "-n", stage.namespace, "--lock-timeout=300s", "-f")
+    where = ("-n", stage.namespace, "--lock-timeout=300s", "--max-prune=100%")
+    target = ("apply", stage.name, *where, "-f")
     processes = [start(*target, path, kubeconfig=stage.kubeconfig) for path in files]
     errors = [process.communicate("", timeout=600)[1] for process in processes]
     assert not any("Traceback" in error for error in errors), errors
