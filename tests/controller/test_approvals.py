@@ -64,9 +64,11 @@ def conditions(tenant: Tenant, name: str = "web") -> dict[str, tuple[str, str]]:
 
 def test_deletions_wait_for_their_approval(tenant: Tenant) -> None:
     """The rest is applied, a hotfix too; approved are exactly the deletions that were shown."""
-    tenant.bundle("web", *map(config_map, "abc"), approval="Prune")
+    # More than half of the set stays, so that no guard refuses the prune.
+    stay = [config_map("x"), config_map("y")]
+    tenant.bundle("web", *map(config_map, "abc"), *stay, approval="Prune")
     tenant.ready("web")
-    tenant.bundle("web", config_map("a", "new"), config_map("d"), approval="Prune")
+    tenant.bundle("web", config_map("a", "new"), config_map("d"), *stay, approval="Prune")
     plan = pending(tenant)
     assert (plan["scope"], plan["counts"]) == ("Deletions", {"prune": 2})
     assert shown(plan) == ["prune configmap/b", "prune configmap/c"]
@@ -81,11 +83,11 @@ def test_deletions_wait_for_their_approval(tenant: Tenant) -> None:
     call = f"annotate bundles.applyprune.dev web -n {tenant.namespace} --overwrite"
     assert f"{call} applyprune.dev/approve={plan['digest']}" in tenant.condition("web")[2]
     # A hotfix is not held up, and does not change what waits.
-    tenant.bundle("web", config_map("a", "hotfix"), config_map("d"), approval="Prune")
+    tenant.bundle("web", config_map("a", "hotfix"), config_map("d"), *stay, approval="Prune")
     eventually(lambda: tenant.value("a") == "hotfix")
     assert pending(tenant)["digest"] == plan["digest"]
     # Another plan: one object less to delete.
-    wanted = (config_map("a", "hotfix"), config_map("b"), config_map("d"))
+    wanted = (config_map("a", "hotfix"), config_map("b"), config_map("d"), *stay)
     tenant.bundle("web", *wanted, approval="Prune")
     fewer = pending(tenant, but=plan["digest"])
     assert shown(fewer) == ["prune configmap/c"]
@@ -98,7 +100,7 @@ def test_deletions_wait_for_their_approval(tenant: Tenant) -> None:
     assert "pendingPlan" not in status
     assert status["lastChange"]["removed"] == 1
     # The annotation stays, and has no power over another plan.
-    tenant.bundle("web", config_map("a", "hotfix"), config_map("d"), approval="Prune")
+    tenant.bundle("web", config_map("a", "hotfix"), config_map("d"), *stay, approval="Prune")
     assert shown(pending(tenant)) == ["prune configmap/b"]
     assert tenant.exists("b") == [True]
 
