@@ -35,7 +35,7 @@ WRONG = """\
 apiVersion: v1
 kind: ConfigMap
 metadata: {name: b}
-datum: {}
+data: {"not a key": ""}
 """
 NEVER_READY = """\
 apiVersion: v1
@@ -105,11 +105,11 @@ def test_run_is_printed_in_every_format(
     assert (suite["@tests"], suite["@failures"], suite["@errors"]) == ("3", "1", "0")
     ((level, properties, message),) = told["github"]
     assert (level, properties["file"], properties["line"]) == ("error", "deploy/wrong.yaml", "4")
-    assert "datum" in message
+    assert "not a key" in message
     (remark,) = told["gitlab"]
     assert remark["location"] == {"path": "deploy/wrong.yaml", "lines": {"begin": 4}}
     page = summary.read_text()
-    assert "datum" in page
+    assert "not a key" in page
     assert "`configmap/a`" in page
     assert SECRET_VALUE not in page
 
