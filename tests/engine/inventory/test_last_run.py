@@ -25,7 +25,12 @@ if TYPE_CHECKING:
     from tests.support.api import AuditTrail
     from tests.support.plane import Kubectl
 
-WRONG = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "wrong"}, "data": [1]}
+WRONG = {
+    "apiVersion": "v1",
+    "kind": "ConfigMap",
+    "metadata": {"name": "wrong"},
+    "data": {"not a key": ""},
+}
 
 
 def last(stage: Stage) -> LastRun:

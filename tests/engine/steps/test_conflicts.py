@@ -152,10 +152,7 @@ def test_autoscaled_deployment_fails_with_an_explanation_and_applies_with_the_an
     _hpa(api, stage)
     _scale(api, stage, 5)
     refused = stage.run(deployment(image="web:2"), config_map("a"))
-    assert refused.outcomes == {
-        "deployment.apps/web": Outcome.FAILED,
-        "configmap/a": Outcome.CREATED,
-    }
+    assert refused.outcomes == {"deployment.apps/web": Outcome.FAILED}
     assert refused.exit_code == 4
     told = refused.problem("deployment.apps/web")
     assert ".spec.replicas: ours 3, theirs 5, owned by kube-controller-manager (Update of" in told
@@ -343,14 +340,15 @@ def test_object_skipped_at_adoption_is_not_listed(stage: Stage, api: Api) -> Non
 
 
 def test_force_annotation_takes_the_fields_of_that_object_alone(stage: Stage, api: Api) -> None:
-    """The other one fails as ever."""
+    """The other one fails as ever, and stops the run before it writes anything."""
     stage.run(config_map("a"), config_map("b"))
     for name in ("a", "b"):
         _merge(api, _path(stage, name, "configmaps"), {"data": {"key": "theirs"}})
     forced = config_map("a", "ours", annotations={CONFLICTS: "force"})
     story = stage.run(forced, config_map("b", "ours"))
-    assert story.outcomes == {"configmap/a": Outcome.CONFIGURED, "configmap/b": Outcome.FAILED}
+    assert story.outcomes == {"configmap/b": Outcome.FAILED}
     assert story.exit_code == 4
+    assert stage.run(forced, config_map("b", "theirs")).exit_code == 0
     assert api.get(_path(stage, "a", "configmaps"))["data"] == {"key": "ours"}
     assert api.get(_path(stage, "b", "configmaps"))["data"] == {"key": "theirs"}
 

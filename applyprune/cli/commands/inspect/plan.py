@@ -10,8 +10,8 @@ import click
 from applyprune.cli.command import Command
 from applyprune.cli.commands.inspect.diff import with_exit_code
 from applyprune.cli.options.apply import apply_options
-from applyprune.cli.options.check import check_option
 from applyprune.cli.options.config_defaults import name_argument
+from applyprune.cli.options.plan_check import check_option
 from applyprune.cli.options.reporting import reporting_options, show_unchanged_option
 from applyprune.cli.options.run_options import (
     cluster_options,
