@@ -230,7 +230,9 @@ def test_status_watch_reports_changes(stage: Stage, kubectl: Kubectl) -> None:
         wanted: list[Callable[[], object]] = [
             lambda: kubectl("patch", "configmap/a", *here, "-p", '{"data":{"key":"w"}}'),
             lambda: kubectl("delete", "configmap/b", *here),
-            lambda: other.run(config_map("a"), config_map("b"), config_map("new")),
+            lambda: other.run(
+                config_map("a"), config_map("b"), config_map("new"), force_conflicts=True
+            ),
         ]
         signs = [
             ("configmap/a", Status.CURRENT, True),
