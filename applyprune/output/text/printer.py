@@ -64,7 +64,6 @@ class TextPrinter:
         self._namespace = ""
         self._dry = ""
         self._mode = Mode.APPLY
-        self._has_plan = False
         self._mismatches = 0
         self._inspection = InspectionPrinter(target)
         self._listed: list[EntryListed] = []
@@ -115,7 +114,6 @@ class TextPrinter:
         self._dry = _DRY.get(event.dry_run, "")
 
     def _planned(self, event: Planned) -> None:
-        self._has_plan = True
         if not self._target.quiet:
             for _, line in lifted_guards(event.plan):
                 self._target.err(line)
@@ -124,8 +122,9 @@ class TextPrinter:
 
     def _object(self, event: ObjectDone) -> None:
         consequences = self._consequences.pop(event.ref)
-        # A verb without a plan names the one object that it is about.
-        hidden = self._has_plan and not (self._target.show_unchanged or consequences)
+        # A change of the inventory names the one object that it is about.
+        is_shown = self._target.show_unchanged or self._mode is Mode.REPAIR
+        hidden = not (is_shown or consequences)
         if event.outcome is Outcome.UNCHANGED and hidden:
             return
         word = styled(event.outcome.text, _COLOURS.get(event.outcome))
