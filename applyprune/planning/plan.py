@@ -97,15 +97,24 @@ def make_plan(
         new_set=not (inventory.exists or snapshot.marked),
         inventory=f"{inventory.uid}/{inventory.generation}",
     )
-    return completed(plan, applyset, options)
+    return _settled(plan, options)
 
 
 def completed(plan: Plan, applyset: ApplySetIdentity, options: Options) -> Plan:
-    """Return a plan with what follows from its steps: exit codes, digests, whether it prunes.
+    """Return a plan, after all checks of its steps, with what follows from them, and its digests.
 
-    Call it again after a check has changed steps.
+    The digests read every object, so they are computed once.
     """
     prunes = options.prune.enabled and not plan.restored
+    return replace(
+        _settled(plan, options),
+        deletions=deletions_digest(plan.applies, plan.removals if prunes else ()),
+        digest=plan_digest(plan, applyset, options),
+    )
+
+
+def _settled(plan: Plan, options: Options) -> Plan:
+    """Return a plan with what follows from its steps: exit codes, and whether it prunes."""
     no_prune = _no_prune(plan.applies, plan.removals, plan.refusal, options)
     wait = "" if no_prune else wait_reason(plan.applies, plan.removals)
     waits = options.wait.mode is not WaitMode.NONE
@@ -116,8 +125,6 @@ def completed(plan: Plan, applyset: ApplySetIdentity, options: Options) -> Plan:
         warnings=(no_wait_warning(wait),) if wait and not waits else (),
         applies=tuple(_with_exit_code(step) for step in plan.applies),
         removals=tuple(_with_exit_code(step) for step in plan.removals),
-        deletions=deletions_digest(plan.applies, plan.removals if prunes else ()),
-        digest=plan_digest(plan, applyset, options),
     )
 
 

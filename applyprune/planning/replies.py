@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from applyprune.errors import ApplypruneError, Invalid, RunFailed
 from applyprune.model.events import Outcome
 from applyprune.planning.ownership.owner import Owner, fingerprint_of, owner_of, values_match
-from applyprune.planning.schema.server_errors import explained, is_worth_a_trial, why_not
+from applyprune.planning.schema.server_errors import explained, why_not
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -135,11 +135,6 @@ def refused_guard(
             hint="Run again.",
         ) from error
     return False
-
-
-def is_recreation_worth_a_trial(error: ApplypruneError) -> bool:
-    """Return whether a refused apply may be about a field that cannot be changed in place."""
-    return isinstance(error, Invalid) and is_worth_a_trial(error)
 
 
 def refused_recreation(

@@ -38,13 +38,12 @@ from applyprune.planning.fields.normalize import sent
 from applyprune.planning.ownership.conflicts import managers, settled_first, skips
 from applyprune.planning.readiness.pods import is_denial
 from applyprune.planning.replies import (
-    is_recreation_worth_a_trial,
     refused_guard,
     refused_recreation,
 )
 from applyprune.planning.requests import delete_request, dry_run_request, forced
 from applyprune.planning.schema.crd import defined_resources, schema_of
-from applyprune.planning.schema.server_errors import cannot_be_dry_run
+from applyprune.planning.schema.server_errors import cannot_be_dry_run, is_worth_a_trial
 from applyprune.planning.schema.structural import validate
 
 if TYPE_CHECKING:
@@ -73,7 +72,7 @@ def check_recreation(
     """
     if not (
         isinstance(error, Invalid)
-        and is_recreation_worth_a_trial(error)
+        and is_worth_a_trial(error)
         and can_be_created(context.cluster, context.applyset, step.desired)
     ):
         raise error

@@ -10,17 +10,8 @@ from applyprune.model.plan import ApplyStep, Fate, Plan, RemoveStep
 from applyprune.output.printers import OutputTarget
 from applyprune.output.terminal.style import Colour, styled
 from applyprune.output.text.diff import SummaryPrinter
+from applyprune.output.text.plan_table import ORDER
 
-_ORDER = (
-    Fate.PRUNE,
-    Fate.RECREATE,
-    Fate.ADOPT,
-    Fate.ORPHAN,
-    Fate.REMOVE_FROM_INVENTORY,
-    Fate.CREATE,
-    Fate.CHANGE,
-    Fate.LEAVE,
-)
 _COLOURS = {
     Fate.PRUNE: Colour.MAGENTA,
     Fate.RECREATE: Colour.YELLOW,
@@ -46,7 +37,7 @@ class PlanPrinter(SummaryPrinter):
 
     def _finished(self, event: Finished) -> None:
         if not (self._failed and not event.counts):
-            for step in sorted(_steps(self._plan), key=lambda step: _ORDER.index(step.fate)):
+            for step in sorted(_steps(self._plan), key=lambda step: ORDER.index(step.fate)):
                 self._step(step)
         super()._finished(event)
 

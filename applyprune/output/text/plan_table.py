@@ -14,7 +14,7 @@ from applyprune.output.terminal.table import table, wrapped
 from applyprune.output.text.consequence_lines import ConsequenceLines
 from applyprune.planning.prune.removal import ADOPTED
 
-_ORDER = (
+ORDER = (
     Fate.PRUNE,
     Fate.RECREATE,
     Fate.ADOPT,
@@ -25,6 +25,7 @@ _ORDER = (
     Fate.LEAVE,
     Fate.REFUSE,
 )
+"""The order in which a plan is shown: what cannot be undone comes first."""
 _COLOURS = {
     Fate.PRUNE: Colour.MAGENTA,
     Fate.RECREATE: Colour.MAGENTA,
@@ -54,14 +55,14 @@ def plan_table(plan: Plan, mode: Mode, namespace: str, width: int) -> str:
     """
     consequences = ConsequenceLines()
     consequences.take_plan(plan)
-    rows = sorted(_rows(plan, mode, consequences), key=lambda row: _ORDER.index(row.fate))
+    rows = sorted(_rows(plan, mode, consequences), key=lambda row: ORDER.index(row.fate))
     if not rows:
         return ""
     counts = Counter(row.fate for row in rows)
     listed = rows if mode is Mode.DELETE else _cut(rows)
     below = [
         f"… and {count - _LISTED} more {_forecast(fate, mode)}"
-        for fate in _ORDER
+        for fate in ORDER
         if (count := counts[fate]) > sum(row.fate is fate for row in listed)
     ]
     # What happens to an object that does not change itself, such as a Service without Pods.

@@ -19,7 +19,7 @@ from applyprune.planning.approval.required import (
     missing_approval,
     without_unapproved,
 )
-from applyprune.planning.plan import make_plan
+from applyprune.planning.plan import completed, make_plan
 from applyprune.planning.snapshot import ClusterSnapshot
 from tests.support.options import options_of
 from tests.support.planning import CONFIG_MAPS, TARGET, body, desired, inventory, live, recorded
@@ -93,7 +93,9 @@ def plan_of(*names: str, **options: Any) -> Plan:
     wanted = [one for one in (A, B) if one.ref.name in names]
     chosen = options_of(**options)
     return without_unapproved(
-        make_plan(wanted, LISTED, snapshot, TARGET, chosen), chosen, takes_set=False
+        completed(make_plan(wanted, LISTED, snapshot, TARGET, chosen), TARGET, chosen),
+        chosen,
+        takes_set=False,
     )
 
 

@@ -12,7 +12,7 @@ from applyprune.model.live import Absent, Unknown
 from applyprune.model.options import Mode, PruneLimit
 from applyprune.model.plan import Fate, Guard, GuardResult, GuardVerdict
 from applyprune.model.problem import Problem, ProblemKind
-from applyprune.planning.plan import make_plan
+from applyprune.planning.plan import completed, make_plan
 from applyprune.planning.prune.guards import APPROVAL
 from applyprune.planning.snapshot import CascadeContents, ClusterSnapshot
 from tests.support.options import options_of
@@ -76,7 +76,8 @@ class Scene:
         )
         given = options_of(**options)
         listed = inventory(*self.entries)
-        return make_plan(wanted, listed, snapshot, TARGET, given, empty_inputs=empty)
+        plan = make_plan(wanted, listed, snapshot, TARGET, given, empty_inputs=empty)
+        return completed(plan, TARGET, given)
 
 
 def _set(size: int) -> tuple[Scene, list[Desired]]:
