@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+# The tests start hundreds of processes; without bytecode each of them compiles the whole package.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo demo-controller test test-fast sweep lint bench docs clean
 
