@@ -23,6 +23,7 @@ from applyprune.model.options import (
     Propagation,
     PruneLimit,
     PruneOptions,
+    WaitOptions,
     seconds_of,
 )
 
@@ -36,6 +37,7 @@ __all__ = [
     "RunCommand",
     "cluster_options",
     "duration",
+    "execution_options",
     "guard_options",
     "helm_hooks_option",
     "input_option",
@@ -187,14 +189,19 @@ def selection_option(verb: Callable[..., Any]) -> Callable[..., Any]:
 
 def run_options(verb: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options of every run that deletes; the verb gets them as ``options``."""
+    return execution_options(removal_options(verb))
+
+
+def execution_options(verb: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that only a run has, and no plan; place it above ``removal_options``."""
 
     @wraps(verb)
-    def command(options: Options, dry_run: DryRun, timeout: float, **others: Any) -> Any:
-        options = replace(options, dry_run=dry_run, wait=replace(options.wait, timeout=timeout))
+    def command(dry_run: DryRun, timeout: float, **others: Any) -> Any:
+        options = Options(dry_run=dry_run, wait=WaitOptions(timeout=timeout))
         return verb(options=options, **others)
 
     return with_options(
-        removal_options(command),
+        command,
         timeout_option("How long each wait may take: for CRDs, readiness and deletions."),
         _dry_run_option,
     )
@@ -210,9 +217,11 @@ def removal_options(verb: Callable[..., Any]) -> Callable[..., Any]:
         allow_cascade: tuple[str, ...],
         prune_adopted: bool,
         propagation: str,
+        options: Options | None = None,
         **others: Any,
     ) -> Any:
-        options = Options(
+        options = replace(
+            options or Options(),
             lock_timeout=lock_timeout,
             prune=PruneOptions(
                 orphan=frozenset(orphan),

@@ -7,19 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from applyprune.cli.options.apply import apply_options
-from applyprune.cli.options.config_defaults import name_argument
+from applyprune.cli.options.planning import planning_options
 from applyprune.cli.options.reporting import reporting_options, show_unchanged_option
-from applyprune.cli.options.run_options import (
-    RunCommand,
-    cluster_options,
-    guard_options,
-    input_option,
-    placement_option,
-    run_options,
-    selection_option,
-    yes_option,
-)
+from applyprune.cli.options.run_options import RunCommand, execution_options, yes_option
 from applyprune.errors import UsageError
 from applyprune.model.options import Mode, WaitMode
 
@@ -33,16 +23,10 @@ if TYPE_CHECKING:
 
 
 @click.command(cls=RunCommand)
-@name_argument
-@input_option
-@cluster_options
-@run_options
-@guard_options
-@placement_option
-@selection_option
+@execution_options
+@planning_options
 @show_unchanged_option
 @reporting_options
-@apply_options
 @yes_option
 @click.option(
     "--check/--no-check",

@@ -18,18 +18,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from applyprune.cli.command import Command
-from applyprune.cli.options.apply import apply_options
-from applyprune.cli.options.config_defaults import name_argument
 from applyprune.cli.options.plan_check import check_option
+from applyprune.cli.options.planning import planning_options
 from applyprune.cli.options.reporting import reporting_options, show_unchanged_option
-from applyprune.cli.options.run_options import (
-    cluster_options,
-    guard_options,
-    input_option,
-    placement_option,
-    removal_options,
-    selection_option,
-)
 from applyprune.errors import RunFailed, UsageError
 from applyprune.model.events import Finished, ObjectDiff
 from applyprune.model.options import Mode
@@ -46,14 +37,7 @@ if TYPE_CHECKING:
 
 
 @click.command(cls=Command)
-@name_argument
-@input_option
-@cluster_options
-@removal_options
-@guard_options
-@placement_option
-@selection_option
-@apply_options
+@planning_options
 @check_option
 @show_unchanged_option
 @reporting_options
