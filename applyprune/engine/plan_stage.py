@@ -1,12 +1,14 @@
-"""The first stages of a run: read the inventory, the input and the cluster, and make the plan."""
+"""The stages of a run before its first write: read, plan, check; ``explain`` shows their result."""
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Generator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from applyprune.engine.checks.fields import with_fields_checked
 from applyprune.engine.checks.reference_lookup import reference_warnings
+from applyprune.engine.checks.refuse_conflicts import refuse_visible_conflicts
 from applyprune.engine.preflight import (
     needs_namespace,
     no_such_set,
@@ -15,20 +17,23 @@ from applyprune.engine.preflight import (
     refuse_unlisted,
     refuse_without_inventory,
 )
+from applyprune.engine.preview import NOT_APPLIED
 from applyprune.engine.snapshot_reader import SnapshotReader
 from applyprune.errors import as_problem
 from applyprune.model.events import Event, WarningRaised
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import Inventory
 from applyprune.model.manifest import Manifest
-from applyprune.model.options import Mode, Options
+from applyprune.model.options import DryRun, Mode, Options
 from applyprune.model.plan import Plan
 from applyprune.model.problem import Problem
 from applyprune.model.resources import ResourceMap
 from applyprune.planning.applyset import ApplySetIdentity
+from applyprune.planning.checks.helm_hooks import ChartHook
 from applyprune.planning.desired import resolve
+from applyprune.planning.forecast import unchecked
 from applyprune.planning.inventory.selection import partial_problem
-from applyprune.planning.plan import make_plan
+from applyprune.planning.plan import completed, make_plan
 from applyprune.planning.snapshot import (
     ClusterSnapshot,
     recovered_problem,
@@ -38,6 +43,7 @@ from applyprune.planning.snapshot import (
 
 if TYPE_CHECKING:
     from applyprune.engine.context import RunContext
+    from applyprune.engine.steps.dry_run import ServerDryRun
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +83,8 @@ class PlanStage:
     """The objects of API groups that do not answer."""
     makes_namespace: bool = False
     """Whether the namespace of the inventory must be created first."""
+    left_out: Mapping[Ref, ChartHook] = field(default_factory=dict, hash=False)
+    """The chart hooks of the input that do not belong to the set."""
 
 
 def read_and_plan(request: RunRequest, context: RunContext) -> Generator[Event, None, PlanStage]:
@@ -84,13 +92,20 @@ def read_and_plan(request: RunRequest, context: RunContext) -> Generator[Event, 
 
     Yields the warnings. Raises what refuses the run as a whole.
     """
-    cluster, applyset, options = context.cluster, context.applyset, context.options
     yield from context.lock.wait()
     inventory = context.lock.inventory
     # guard: set-owner
-    refuse_owned(inventory, request.owner, options, takes_over=request.takes_over)
-    refuse_unlisted(options.select, inventory.entries, applyset)
-    resource_map = cluster.resource_map()
+    refuse_owned(inventory, request.owner, context.options, takes_over=request.takes_over)
+    refuse_unlisted(context.options.select, inventory.entries, context.applyset)
+    resource_map = context.cluster.resource_map()
+    return (yield from plan_with(inventory, resource_map, request, context))
+
+
+def plan_with(
+    inventory: Inventory, resource_map: ResourceMap, request: RunRequest, context: RunContext
+) -> Generator[Event, None, PlanStage]:
+    """Do what ``read_and_plan`` does, by an inventory that is read already, whoever holds it."""
+    cluster, applyset, options = context.cluster, context.applyset, context.options
     resolved = resolve(
         request.manifests,
         resource_map,
@@ -154,4 +169,30 @@ def read_and_plan(request: RunRequest, context: RunContext) -> Generator[Event, 
         check=options.check,
     )
     yield from map(WarningRaised, missing)
-    return PlanStage(plan, inventory, snapshot, resource_map, unknown, makes_namespace)
+    return PlanStage(
+        plan, inventory, snapshot, resource_map, unknown, makes_namespace, resolved.left_out
+    )
+
+
+def check_plan(
+    stage: PlanStage,
+    context: RunContext,
+    dry_run: ServerDryRun,
+    *,
+    only: Collection[Ref] | None = None,
+) -> Plan:
+    """Return the plan with the fates that remain after every check; write nothing.
+
+    The server checks it if the options say so: all of it, or ``only`` these objects.
+    """
+    options = context.options
+    plan = with_fields_checked(stage.plan, context, stage.snapshot)  # guard: field-check
+    if options.dry_run is DryRun.SERVER or (options.check and options.dry_run is DryRun.OFF):
+        plan = dry_run.check(plan, only=only)
+    plan = refuse_visible_conflicts(context, plan)
+    if options.dry_run is DryRun.CLIENT:
+        plan = unchecked(plan)
+    plan = completed(plan, context.applyset, options)
+    if stage.unknown and plan.removals and not plan.no_prune:
+        plan = replace(plan, no_prune=NOT_APPLIED)
+    return plan

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -41,13 +40,10 @@ def preview(
     ``dry_run`` has checked the plan, ``recorded`` are the entries of the inventory as read, and
     ``unknown`` the objects of API groups that do not answer.
     """
-    failed = tuple(unknown)
-    if failed and not plan.no_prune:
-        plan = replace(plan, no_prune=NOT_APPLIED)
     diffs: dict[Ref, ObjectDiff] = {}
     if context.options.diff.enabled:
         diffs = {diff.ref: diff for diff in _diffs(context, plan, dry_run, recorded)}
-    yield from context.summary.counted(unanswered(failed))
+    yield from context.summary.counted(unanswered(unknown))
     for done in forecast(plan, context.options):
         if (diff := diffs.get(done.ref)) is not None:
             yield diff

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from applyprune.engine.cancellation import Cancellation
 from applyprune.engine.checks.consequences import ConsequenceFinder
-from applyprune.engine.checks.fields import with_fields_checked
-from applyprune.engine.checks.refuse_conflicts import refuse_visible_conflicts
 from applyprune.engine.context import RunContext, run_context
-from applyprune.engine.plan_stage import RunRequest, read_and_plan
+from applyprune.engine.plan_stage import PlanStage, RunRequest, check_plan, read_and_plan
 from applyprune.engine.preview import NOT_APPLIED, preview, unanswered
 from applyprune.engine.steps.apply import Applier
 from applyprune.engine.steps.dry_run import ServerDryRun
@@ -36,8 +34,8 @@ from applyprune.model.plan import Fate, Plan
 from applyprune.model.problem import Problem
 from applyprune.model.resources import NAMESPACE, NAMESPACES
 from applyprune.planning.approval.required import is_held, without_unapproved
-from applyprune.planning.forecast import back_in_the_inventory, not_pruned, of_apply, unchecked
-from applyprune.planning.plan import completed, with_existing
+from applyprune.planning.forecast import back_in_the_inventory, not_pruned, of_apply
+from applyprune.planning.plan import with_existing
 from applyprune.planning.snapshot import (
     ClusterSnapshot,
 )
@@ -80,8 +78,8 @@ class _Run:
         options, summary = self.context.options, self.context.summary
         yield self.context.started(options.mode)
         while True:
-            yield from self._read_and_plan()
-            self._check()
+            stage = yield from self._read_and_plan()
+            self._check(stage)
             yield from map(WarningRaised, self.plan.warnings)
             with summary.paused():
                 yield Planned(self.plan)
@@ -120,7 +118,7 @@ class _Run:
         yield from self._write_end(entries, summary.exit_code)
         yield summary.finished()
 
-    def _read_and_plan(self) -> Iterator[Event]:
+    def _read_and_plan(self) -> Generator[Event, None, PlanStage]:
         stage = yield from read_and_plan(self.request, self.context)
         self.plan, self.inventory, self.snapshot = stage.plan, stage.inventory, stage.snapshot
         self.unknown, self.makes_namespace = stage.unknown, stage.makes_namespace
@@ -130,17 +128,12 @@ class _Run:
         self.readiness_rules = ReadinessRules(self.context.cluster, applied, options)
         self.dry_run = ServerDryRun(self.context)
         self.consequences = ConsequenceFinder(self.context, stage.resource_map)
+        return stage
 
-    def _check(self) -> None:
+    def _check(self, stage: PlanStage) -> None:
         """Check the plan as a whole, by the server if that was asked for; add its consequences."""
         options = self.context.options
-        plan = with_fields_checked(self.plan, self.context, self.snapshot)  # guard: field-check
-        if options.dry_run is DryRun.SERVER or (options.check and options.dry_run is DryRun.OFF):
-            plan = self.dry_run.check(plan)
-        else:
-            plan = refuse_visible_conflicts(self.context, plan)
-            plan = unchecked(plan) if options.dry_run is DryRun.CLIENT else plan
-        plan = completed(plan, self.context.applyset, options)
+        plan = check_plan(stage, self.context, self.dry_run)
         states = {ref: (each.before, each.body) for ref, each in self.dry_run.comparisons.items()}
         shown = options.check or options.dry_run is not DryRun.OFF
         plan = self.consequences.add_to(plan, self.snapshot, states, reads=shown)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from applyprune.model.display import and_more
 from applyprune.model.events import Explanation
 from applyprune.model.identity import GroupKind, Ref
 from applyprune.model.inventory import Inventory, InventoryEntry, Ownership
@@ -18,6 +19,7 @@ from applyprune.model.plan import (
     Plan,
     RemoveStep,
 )
+from applyprune.model.problem import Problem
 from applyprune.planning.annotations import orphan_mark
 from applyprune.planning.applyset import PART_OF, ApplySetIdentity
 from applyprune.planning.checks.helm_hooks import ChartHook
@@ -25,6 +27,14 @@ from applyprune.planning.ownership.managed_fields import own_apply_entry
 from applyprune.planning.ownership.owner import fingerprint_of, foreign_owner
 
 ORPHAN = "applyprune.dev/prune: disabled"
+_REFUSED = "It would not be applied. The reasons above say why."
+_PREVENTED = "but the reasons above prevent it."
+_REMOVED = {
+    Fate.PRUNE: "deleted",
+    Fate.ORPHAN: "orphaned",
+    Fate.REMOVE_FROM_INVENTORY: "removed from the inventory",
+}
+_SHOWN = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +55,10 @@ class ExplainInput:
     """The name of the other set whose label the object has; empty if none or unknown."""
     hook: ChartHook | None = None
     """The object as a chart hook that is left out; None if it is not one."""
+    silent: Problem | None = None
+    """Why the kind of an object in the input is unknown; None if it is known."""
+    is_held: bool = False
+    """Whether the run would write nothing at all, because its plan is refused."""
 
     @property
     def entry(self) -> InventoryEntry | None:
@@ -74,6 +88,7 @@ def explained(case: ExplainInput) -> Explanation:
         *_of_fingerprint(case),
         *_of_order(case),
         *_of_orphaning(case),
+        *_of_checks(case),
         *_of_guards(case),
     )
     origin = case.desired.origin if case.desired is not None else None
@@ -88,6 +103,8 @@ def _of_input(case: ExplainInput) -> Iterator[str]:
     elif case.hook is not None:
         events = ", ".join(case.hook.events)
         yield f"it is in the input as a chart hook ({events}): {case.hook.manifest.origin}"
+    elif case.silent is not None:
+        yield f"it is in the input: {case.silent.location}"
     elif case.desired is None:
         yield "it is not in the input"
     else:
@@ -198,37 +215,54 @@ def _of_orphaning(case: ExplainInput) -> Iterator[str]:
             yield f"somebody else has set an owner: {owner}"
 
 
-def _of_guards(case: ExplainInput) -> Iterator[str]:
+def _of_checks(case: ExplainInput) -> Iterator[str]:
     step = case.step
     if isinstance(step, ApplyStep) and step.is_checked:
         yield "the server has checked it by a dry run"
     if step is not None and step.not_checked:
         yield step.not_checked
-    if step is not None and step.problem is not None:
-        yield str(step.problem)
-    elif isinstance(step, RemoveStep):
-        if step.fate is Fate.PRUNE and step.reason:
-            yield f"it {step.reason}"
-        # The refusal has what refuses it. Without an input, that it is empty says nothing.
-        hidden = frozenset() if case.by_input else {Guard.EMPTY_INPUT}
-        for result in case.plan.guards if step.is_doomed else ():
-            if result.verdict is not GuardVerdict.REFUSED and result.guard not in hidden:
-                yield str(result)
+    problem = case.silent if step is None else step.problem
+    if problem is not None:
+        yield str(problem)
+    elif isinstance(step, ApplyStep) and case.is_held:
+        if others := and_more([fault.desired.ref.short for fault in case.plan.faults], _SHOWN):
+            yield f"nothing is applied in this run, because of {others}"
         if case.plan.refusal is not None:
             yield str(case.plan.refusal)
-        elif case.plan.no_prune:
-            yield f"nothing is pruned in this run: {case.plan.no_prune}"
+
+
+def _of_guards(case: ExplainInput) -> Iterator[str]:
+    step = case.step
+    if not isinstance(step, RemoveStep) or step.problem is not None:
+        return
+    if step.fate is Fate.PRUNE and step.reason:
+        yield f"it {step.reason}"
+    # The refusal has what refuses it. Without an input, that it is empty says nothing.
+    hidden = frozenset() if case.by_input else {Guard.EMPTY_INPUT}
+    for result in case.plan.guards if step.is_doomed else ():
+        if result.verdict is not GuardVerdict.REFUSED and result.guard not in hidden:
+            yield str(result)
+    if case.plan.refusal is not None:
+        yield str(case.plan.refusal)
+    elif case.plan.no_prune:
+        yield f"nothing is pruned in this run: {case.plan.no_prune}"
 
 
 def _verdict(case: ExplainInput) -> str:
     step = case.step
     if isinstance(step, ApplyStep):
-        return _of_apply(step, case.entry)
+        verdict = _of_apply(step, case.entry)
+        prevented = case.is_held and step.request is not None
+        return f"{verdict[:-1]}, {_PREVENTED}" if prevented else verdict
     if isinstance(step, RemoveStep):
         verdict = _of_removal(step, case.plan)
         if case.by_input:
             return verdict
         return f"If it left the set: {verdict[0].lower()}{verdict[1:]}"
+    return _REFUSED if case.silent is not None else _of_other(case)
+
+
+def _of_other(case: ExplainInput) -> str:
     if isinstance(case.state, LiveObject) and case.state.labels.get(PART_OF) == case.applyset.id:
         check = f"To check: `applyprune inventory check {case.applyset.arguments}`."
         return f"No run changes it: it has the set's label, but is not in the inventory. {check}"
@@ -259,13 +293,13 @@ def _of_apply(step: ApplyStep, entry: InventoryEntry | None) -> str:
             reason = "its manifest has changed" if changed else "others may have changed it"
             return f"It would be applied: {step.reason or reason}."
         case _:
-            return "It would not be applied. The reasons above say why."
+            return _REFUSED
 
 
 def _of_removal(step: RemoveStep, plan: Plan) -> str:
+    if plan.no_prune and step.fate in _REMOVED:
+        return f"It would be {_REMOVED[step.fate]}, {_PREVENTED}"
     match step.fate:
-        case Fate.PRUNE if plan.no_prune:
-            return "It would be deleted, but the reasons above prevent it."
         case Fate.PRUNE:
             orphan = f"--orphan {step.entry.ref.short}, or the annotation {ORPHAN}"
             return f"It would be deleted. To orphan it instead: {orphan}."

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from applyprune.model.options import Mode, Options
+from applyprune.model.plan import Fate, Plan
+from applyprune.model.problem import Problem, ProblemKind
 from applyprune.planning.explain import ExplainInput, explained
 from applyprune.planning.plan import make_plan
 from applyprune.planning.snapshot import ClusterSnapshot
@@ -15,7 +17,10 @@ from tests.support.options import options_of
 from tests.support.planning import CONFIG_MAPS, TARGET, body, desired, inventory, live, recorded
 
 if TYPE_CHECKING:
-    from applyprune.model.inventory import InventoryEntry
+    from collections.abc import Collection
+
+    from applyprune.model.events import Explanation
+    from applyprune.model.inventory import Inventory, InventoryEntry
 
 ONE = desired(body(data={"k": "v"}))
 THERE = live(ONE.ref)
@@ -62,3 +67,58 @@ def test_explanation_has_each_guard_of_a_deletion(by_input: bool) -> None:
     assert len([one for one in reasons if one.startswith("guard ")]) == len(plan.guards) - (
         not by_input
     )
+
+
+def _verdict(plan: Plan, listed: Inventory, **more: Any) -> Explanation:
+    case = ExplainInput(ONE.ref, THERE, plan, listed, TARGET, by_input=True, **more)
+    return explained(case)
+
+
+def test_explanation_of_a_held_run_names_what_holds_it() -> None:
+    """An object that another one, or the prune, keeps from being applied is not told to be."""
+    snapshot = ClusterSnapshot({ONE.ref: THERE}, resources={CONFIG_MAPS.group_kind: CONFIG_MAPS})
+    changed = recorded(ONE, THERE, digest="x")
+    plan = make_plan((ONE,), inventory(changed), snapshot, TARGET, Options())
+    free = _verdict(plan, inventory(changed))
+    assert free.verdict == "It would be applied: its manifest has changed."
+    (step,) = plan.applies
+    problem = Problem(ProblemKind.RUN_FAILED, "no")
+    other = desired(body(name="b"))
+    fault = replace(step, desired=other, fate=Fate.REFUSE, request=None, problem=problem)
+    faulty = replace(plan, applies=(step, fault))
+    held = _verdict(faulty, inventory(changed), is_held=True)
+    prevented = "It would be applied: its manifest has changed, but the reasons above prevent it."
+    assert held.verdict == prevented
+    assert held.reasons[-1] == "nothing is applied in this run, because of configmap/b"
+    refusal = Problem(ProblemKind.PRUNE_REFUSED, "too much")
+    refused = _verdict(replace(plan, refusal=refusal), inventory(changed), is_held=True)
+    assert (refused.verdict, refused.reasons[-1]) == (prevented, "too much")
+    same = make_plan((ONE,), inventory(ENTRY), snapshot, TARGET, Options())
+    assert _verdict(same, inventory(ENTRY), is_held=True).verdict.startswith("Nothing would be")
+
+
+@pytest.mark.parametrize(
+    ("orphan", "verdict"),
+    [
+        (frozenset(), "It would be deleted, but the reasons above prevent it."),
+        ({"configmap/a"}, "It would be orphaned, but the reasons above prevent it."),
+    ],
+)
+def test_explanation_of_a_removal_names_what_prevents_it(
+    orphan: Collection[str], verdict: str
+) -> None:
+    """Whatever would happen to the object, nothing happens in a run that may not prune."""
+    snapshot = ClusterSnapshot({ONE.ref: THERE}, resources={CONFIG_MAPS.group_kind: CONFIG_MAPS})
+    plan = make_plan((), inventory(ENTRY), snapshot, TARGET, options_of(prune=False, orphan=orphan))
+    told = _verdict(plan, inventory(ENTRY))
+    assert told.verdict == verdict
+    assert told.reasons[-1] == "nothing is pruned in this run: --no-prune"
+
+
+def test_explanation_of_a_silent_kind_says_why_it_is_unknown() -> None:
+    """It is in the input, and fails alone; nobody knows what it is."""
+    silent = Problem(ProblemKind.RUN_FAILED, "its server does not answer", location="set.yaml:7")
+    told = _verdict(Plan((), ()), inventory(), silent=silent)
+    assert told.reasons[0] == "it is in the input: set.yaml:7"
+    assert told.reasons[-1] == str(silent)
+    assert told.verdict == "It would not be applied. The reasons above say why."

@@ -18,6 +18,7 @@ from applyprune.engine.plan_stage import RunRequest
 from applyprune.engine.run import run
 from applyprune.model.events import (
     Event,
+    Explanation,
     Finished,
     MismatchFound,
     ObjectDone,
@@ -91,6 +92,12 @@ class Story:
             if isinstance(one, MismatchFound)
         }
 
+    @property
+    def explanation(self) -> Explanation:
+        """Return what is explained of one object."""
+        (told,) = (one for one in self.events if isinstance(one, Explanation))
+        return told
+
     def problem(self, name: str) -> str:
         """Return the problem of one object, as the user reads it."""
         (done,) = (
@@ -156,6 +163,13 @@ class Stage:
             leaving, joining = (Side(one.identity, one.store()) for one in sets)
             chosen = options_of(select=frozenset(names), **options)
             return self._story(move(leaving, joining, chosen, cluster.client, self.stop))
+
+    def explain(self, named: str, *bodies: dict[str, Any], given: bool = True) -> Story:
+        """Explain what a run with this input would do with an object; or, without, a prune."""
+        manifests = [manifest(raw, line) for line, raw in enumerate(bodies, 1)] if given else None
+        with self.connection() as cluster:
+            events = self.applyset(cluster).iter_explain(named, manifests, cancellation=self.stop)
+            return self._story(events)
 
     def orphan(self, *names: str, **options: Any) -> Story:
         """Orphan objects; all of them if none is named."""

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 def refuse_visible_conflicts(context: RunContext, plan: Plan) -> Plan:
     """Return the plan with the steps refused that conflict with another field manager.
 
-    An object is read in full if another manager owns a field that its manifest sets.
+    An object is read in full if another manager owns a field that its manifest sets. What the
+    server has checked is not judged again.
     """
 
     def checked(step: ApplyStep) -> ApplyStep:
@@ -34,6 +35,10 @@ def refuse_visible_conflicts(context: RunContext, plan: Plan) -> Plan:
         problem = apply_problem(conflict, desired, context.cluster)
         return replace(step, fate=Fate.REFUSE, request=None, problem=problem)
 
-    shared = [step for step in plan.applies if shares_fields(step, context.applyset)]
+    shared = [
+        step
+        for step in plan.applies
+        if not step.is_checked and shares_fields(step, context.applyset)
+    ]
     found = {step.desired.ref: step for step in context.workers.each(checked, shared)}
     return replace(plan, applies=tuple(found.get(step.desired.ref, step) for step in plan.applies))

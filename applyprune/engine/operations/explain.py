@@ -1,4 +1,4 @@
-"""Explain what a run would do with single objects: read, plan and check like a run."""
+"""Explain what a run would do with single objects, by the plan of that run."""
 
 from __future__ import annotations
 
@@ -8,20 +8,18 @@ from typing import TYPE_CHECKING
 
 from applyprune.engine.cancellation import Cancellation
 from applyprune.engine.context import run_context
-from applyprune.engine.plan_stage import RunRequest
-from applyprune.engine.preflight import no_such_set
+from applyprune.engine.plan_stage import PlanStage, RunRequest, check_plan, plan_with
 from applyprune.engine.snapshot_reader import SnapshotReader
 from applyprune.engine.steps.dry_run import ServerDryRun
 from applyprune.errors import ApplypruneError, UsageError
 from applyprune.model.events import Event, WarningRaised
 from applyprune.model.identity import Ref
-from applyprune.model.live import LiveObject, State
-from applyprune.model.options import Mode, Options, PruneOptions
+from applyprune.model.live import LiveObject, State, Unknown
+from applyprune.model.options import DryRun, Mode, Options, PruneOptions
 from applyprune.model.resources import CONFIG_MAPS, Resource, ResourceMap
 from applyprune.planning.applyset import PART_OF, SET_ID, ApplySetIdentity, set_name
-from applyprune.planning.desired import resolve
+from applyprune.planning.approval.required import is_held
 from applyprune.planning.explain import ExplainInput, explained
-from applyprune.planning.plan import completed, make_plan
 from applyprune.planning.suggest import did_you_mean
 
 if TYPE_CHECKING:
@@ -40,44 +38,27 @@ def explain(
     """Yield an Explanation for each object that ``named`` names, in the form of ``Ref.is_among``.
 
     ``request`` is the apply to explain. If not ``by_input``, explain by the inventory alone what
-    would happen to the object if it left the set. Raises UsageError for a kind that is not served
-    or a set that does not exist, InputError, InventoryError and AccessError. The server checks
-    these objects by a dry run.
+    would happen to the object if it left the set. It does not wait for other runs. The server
+    checks these objects alone, by a dry run. Raises UsageError for a kind that is not served, and
+    what refuses the apply as a whole.
     """
-    applyset, options = request.applyset, request.options
+    applyset, inventory = request.applyset, store.read()
+    resource_map = cluster.resource_map()
+    named = _by_kind(named, resource_map)
+    options = replace(request.options, dry_run=DryRun.SERVER)
+    if not by_input:
+        alone = PruneOptions(allow_empty=True)
+        options = Options(Mode.PRUNE, DryRun.SERVER, prune=alone, select=frozenset({named}))
+    request = replace(request, options=options)
     with run_context(cluster, store, applyset, options, cancellation, mode=options.mode) as context:
-        inventory = store.read()
-        if not by_input and not inventory.exists:
-            raise no_such_set(applyset)
-        resource_map = cluster.resource_map()
-        named = _by_kind(named, resource_map)
-        resolved = resolve(
-            request.manifests, resource_map, applyset, namespace=request.namespace, options=options
-        )
-        yield from (WarningRaised(warning) for warning in resolved.warnings)
-        if not by_input:
-            options = Options(
-                mode=Mode.PRUNE, select=frozenset({named}), prune=PruneOptions(allow_empty=True)
-            )
+        stage = yield from plan_with(inventory, resource_map, request, context)
+        states = _states(stage, named)
         reader = SnapshotReader(cluster, context.workers, applyset)
-        snapshot = reader.read(resolved.desired, inventory, resource_map, prunes=True)
-        plan = make_plan(
-            resolved.desired,
-            inventory,
-            snapshot,
-            applyset,
-            options,
-            empty_inputs=request.empty_inputs,
-            left_out=resolved.left_out,
-        )
-        known = {desired.ref for desired in resolved.desired} | inventory.entries.keys()
-        states: dict[Ref, State] = {
-            ref: snapshot.states[ref] for ref in sorted(known) if ref.is_among({named})
-        }
         for resource, ref in () if states else _unknown(named, resource_map, request.namespace):
             states[ref] = reader.read_object(resource, ref)
-        dry_run = ServerDryRun(replace(context, options=options))
-        plan = completed(dry_run.check(plan, only=states.keys()), applyset, options)
+        dry_run = ServerDryRun(context)
+        plan = check_plan(stage, context, dry_run, only=states.keys())
+        yield from map(WarningRaised, plan.warnings)
         for ref, state in states.items():
             yield explained(
                 ExplainInput(
@@ -87,11 +68,21 @@ def explain(
                     inventory=inventory,
                     applyset=applyset,
                     by_input=by_input,
-                    schemas=snapshot.schemas,
+                    schemas=stage.snapshot.schemas,
                     owner=_owner(state, applyset, cluster),
-                    hook=resolved.left_out.get(ref),
+                    hook=stage.left_out.get(ref),
+                    silent=dict(stage.unknown).get(ref),
+                    is_held=is_held(plan, options),
                 )
             )
+
+
+def _states(stage: PlanStage, named: str) -> dict[Ref, State]:
+    """Return the states of the objects of this name in the input and in the inventory."""
+    known: dict[Ref, State] = {ref: Unknown(problem) for ref, problem in stage.unknown}
+    refs = {step.desired.ref for step in stage.plan.applies} | stage.inventory.entries.keys()
+    known |= {ref: stage.snapshot.states[ref] for ref in refs}
+    return {ref: known[ref] for ref in sorted(known) if ref.is_among({named})}
 
 
 def _by_kind(named: str, resource_map: ResourceMap) -> str:

@@ -183,6 +183,9 @@ def test_api_service_breaks_a_kind_of_another_set(stage: Stage, poisoned: Api) -
     }
     assert "the kind x.example.com/v1 Foo is unknown" in told
     assert "kubectl get apiservice v1.x.example.com" in told
+    asked = stage.explain("foo.x.example.com/f", custom_resource("f"), config_map("a", "newer"))
+    assert asked.explanation.verdict == "It would not be applied. The reasons above say why."
+    assert asked.explanation.reasons[-1] in told
     story = stage.run(config_map("a", "new"), config_map("b"))
     assert story.outcomes == {
         "configmap/a": Outcome.CONFIGURED,

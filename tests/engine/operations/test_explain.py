@@ -2,39 +2,27 @@
 
 from __future__ import annotations
 
+import copy
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from applyprune.cluster.client import KubernetesClient
-from applyprune.cluster.inventory.store import ConfigMapStore
-from applyprune.engine.operations.explain import explain as judge
-from applyprune.engine.plan_stage import RunRequest
-from applyprune.errors import UsageError
-from applyprune.model.events import Explanation
-from applyprune.model.options import Options
+from applyprune.errors import EmptyInput, InventoryError, UsageError
+from applyprune.model.events import Waiting
 from tests.support.api import writes
-from tests.support.objects import SECRET, config_map, manifest
+from tests.support.objects import DEPLOYMENT, SECRET, config_map
+from tests.support.other_run import take_from_elsewhere
 from tests.support.stage import Stage
 
 if TYPE_CHECKING:
-    from tests.support.api import AuditTrail
+    from applyprune.model.events import Explanation
+    from tests.support.api import Api, AuditTrail
     from tests.support.plane import Kubectl
 
 
-def explain(stage: Stage, named: str, *bodies: dict[str, Any], given: bool = True) -> Explanation:
-    """Return the explanation of one object, with an input or without."""
-    manifests = [manifest(raw, line) for line, raw in enumerate(bodies, 1)]
-    request = RunRequest(stage.target, manifests, stage.namespace, Options())
-    transport = stage.transport()
-    try:
-        cluster = KubernetesClient(transport, "test")
-        store = ConfigMapStore(cluster, stage.target)
-        told = judge(request, named, cluster, store, stage.stop, by_input=given)
-        (one,) = (event for event in told if isinstance(event, Explanation))
-    finally:
-        transport.close()
-    return one
+def explain(stage: Stage, named: str, *bodies: dict[str, Any]) -> Explanation:
+    """Return the explanation of one object by an input."""
+    return stage.explain(named, *bodies).explanation
 
 
 def test_explain_names_the_conflict_that_an_apply_would_meet(
@@ -53,9 +41,57 @@ def test_explain_names_the_conflict_that_an_apply_would_meet(
     assert "dryRun=All" in sent[0]["requestURI"]
 
 
+def test_explain_says_what_holds_the_whole_run(stage: Stage, kubectl: Kubectl) -> None:
+    """A conflict of another object that can be seen, or a refused prune: nothing is applied."""
+    bodies = [config_map(name) for name in "abcd"]
+    stage.run(*bodies)
+    patch = ["-n", stage.namespace, "-p", '{"data":{"key":"hers"}}', "--field-manager=alice"]
+    kubectl("patch", "configmap/a", *patch)
+    others = [config_map("a", "mine"), *bodies[1:], config_map("new")]
+    told = explain(stage, "configmap/new", *others)
+    assert told.verdict == "It would be created, but the reasons above prevent it."
+    assert told.reasons[-1] == "nothing is applied in this run, because of configmap/a"
+    assert stage.run(*others).exit_code == 4
+    few = explain(stage, "configmap/new", config_map("new"))
+    assert few.verdict == "It would be created, but the reasons above prevent it."
+    assert "--max-prune 4" in few.reasons[-1]
+    assert stage.run(config_map("new")).exit_code == 6
+    assert stage.listed() == {f"configmap/{name}" for name in "abcd"}
+
+
+def test_explain_finds_a_faulty_field(stage: Stage) -> None:
+    """As a run does, before any object is sent."""
+    faulty = copy.deepcopy(DEPLOYMENT)
+    faulty["spec"]["replicas"] = "two"
+    told = explain(stage, "deployment/web", faulty)
+    assert told.verdict == "It would not be applied. The reasons above say why."
+    assert "spec.replicas" in told.reasons[-1]
+    assert stage.run(faulty).problem("deployment.apps/web") in told.reasons[-1]
+
+
+def test_explain_waits_for_no_other_run(stage: Stage) -> None:
+    """It shows what is recorded now."""
+    stage.run(config_map("a"))
+    take_from_elsewhere(stage)
+    story = stage.explain("configmap/a", config_map("a"))
+    assert not any(isinstance(one, Waiting) for one in story.events)
+    assert story.explanation.verdict.startswith("Nothing would be sent")
+
+
+def test_explain_refuses_what_a_run_refuses(stage: Stage, api: Api) -> None:
+    """A set without objects and input, and a lost inventory: each with what to do."""
+    with pytest.raises(EmptyInput):
+        explain(stage, "configmap/a")
+    stage.run(config_map("a"))
+    path = f"/api/v1/namespaces/{stage.namespace}/configmaps/{stage.target.inventory.name}"
+    assert api("DELETE", path)[0] == 200
+    with pytest.raises(InventoryError, match="has no inventory, but 1 objects"):
+        alone(stage, "configmap/a")
+
+
 def alone(stage: Stage, named: str) -> Explanation:
     """Return the explanation of an object without an input."""
-    return explain(stage, named, given=False)
+    return stage.explain(named, given=False).explanation
 
 
 def test_explain_says_what_an_apply_would_do(stage: Stage, kubectl: Kubectl) -> None:
@@ -72,16 +108,8 @@ def test_explain_says_what_an_apply_would_do(stage: Stage, kubectl: Kubectl) -> 
         "unchanged since the last apply: resourceVersion, the fields that the set owns, "
         "the time of its apply" in same.reasons
     )
-    other = explain(stage, "configmap/a", config_map("a", "other"))
+    other = explain(stage, "configmap/a", config_map("a", "other"), b, c)
     assert other.verdict == "It would be applied: its manifest has changed."
-    kubectl("patch", "configmap/b", "-n", stage.namespace, "-p", '{"data":{"key":"w"}}')
-    moved = explain(stage, "configmap/b", a, b)
-    assert moved.verdict == "It would not be applied. The reasons above say why."
-    assert any("kubectl-patch" in reason for reason in moved.reasons)
-    assert (
-        "changed since the last apply: resourceVersion, the fields that the set owns"
-        in moved.reasons
-    )
     new = explain(stage, "configmap/new", a, b, c, config_map("new"))
     assert new.verdict == "It would be created."
     assert "the inventory does not list it" in new.reasons
@@ -93,6 +121,14 @@ def test_explain_says_what_an_apply_would_do(stage: Stage, kubectl: Kubectl) -> 
         "It would be deleted. To orphan it instead: --orphan configmap/c"
     )
     assert left.reasons[0] == "it is not in the input"
+    kubectl("patch", "configmap/b", "-n", stage.namespace, "-p", '{"data":{"key":"w"}}')
+    moved = explain(stage, "configmap/b", a, b)
+    assert moved.verdict == "It would not be applied. The reasons above say why."
+    assert any("kubectl-patch" in reason for reason in moved.reasons)
+    assert (
+        "changed since the last apply: resourceVersion, the fields that the set owns"
+        in moved.reasons
+    )
 
 
 def test_explain_says_what_a_prune_would_do(stage: Stage, kubectl: Kubectl) -> None:
