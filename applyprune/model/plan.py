@@ -152,7 +152,10 @@ class ApplyStep:
         return self.is_contended or self.awaits_approval
 
     taken_from: tuple[str, ...] = ()
-    """Who loses the object, or fields of it, to this apply: field managers and sets, in words."""
+    """Who loses the object, or fields of it, to this apply: field managers and sets, in words.
+
+    Before the server has checked it, whoever owns a field that is forced counts.
+    """
 
 
 @dataclass(frozen=True, slots=True, order=True)

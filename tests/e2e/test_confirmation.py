@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from applyprune.localplane import Plane
     from tests.support.api import Api, AuditTrail
+    from tests.support.plane import Kubectl
     from tests.support.pseudo_terminal import PseudoTerminal
 
 QUESTION = "Apply these changes? [y/N] "
@@ -259,17 +260,46 @@ def test_data_on_standard_output_is_free_of_the_question(desk: Desk, form: str) 
 
 
 def test_object_of_another_tool_is_taken_only_after_a_yes(desk: Desk, audit: AuditTrail) -> None:
-    """An adoption says from whom; a forced field too."""
+    """An adoption says from whom."""
     maps = f"/api/v1/namespaces/{desk.namespace}/configmaps"
-    for name in ("found", "forced"):
-        manager = "helm-operator" if name == "found" else "hpa"
-        assert desk.api("POST", f"{maps}?fieldManager={manager}", config_map(name))[0] == 201
+    assert desk.api("POST", f"{maps}?fieldManager=helm-operator", config_map("found"))[0] == 201
     source = desk.input("a", "b", "c", "found")
     with desk.on_terminal("apply", "-f", source) as terminal:
         shown = terminal.read_until(QUESTION)
         terminal.type("n\n")
         assert terminal.ended() == 1
     assert "configmap/found   will be adopted   from helm-operator\n" in shown
+    assert writes(audit) == []
+
+
+def test_forced_field_is_asked_about_only_if_another_manager_loses_it(
+    desk: Desk, kubectl: Kubectl, audit: AuditTrail
+) -> None:
+    """An equal value takes nothing: then both managers own the field."""
+
+    def applied_by_hpa(value: str) -> None:
+        path = write_input(desk.folder / "theirs.json", [config_map("a", value)])
+        where = ("-n", desk.namespace, "--field-manager=hpa", "--force-conflicts")
+        kubectl("apply", "-f", path, "--server-side", *where)
+
+    def forced(**metadata: Any) -> PseudoTerminal:
+        bodies = [config_map("a", **metadata), *map(config_map, "bc")]
+        source = write_input(desk.folder / "set.json", bodies)
+        return desk.on_terminal("apply", "-f", source, "--force-conflicts", columns=120)
+
+    applied_by_hpa("v")
+    for change in ({}, {"labels": {"tier": "front"}}):
+        with forced(**change) as terminal:
+            assert terminal.ended() == 0
+        assert QUESTION not in terminal.shown
+        assert "hpa" not in terminal.shown
+    applied_by_hpa("theirs")
+    audit.restart()
+    with forced() as terminal:
+        shown = terminal.read_until(QUESTION)
+        terminal.type("n\n")
+        assert terminal.ended() == 1
+    assert "configmap/a   will be updated   takes fields from hpa\n" in shown
     assert writes(audit) == []
 
 

@@ -36,6 +36,7 @@ from applyprune.planning.diff.states import dropped, overlaid, without
 from applyprune.planning.fields.ignore_rule import IgnoreRule, parse_rule
 from applyprune.planning.fields.normalize import sent
 from applyprune.planning.ownership.conflicts import managers, settled_first, skips
+from applyprune.planning.ownership.takings import confirmed_takings
 from applyprune.planning.readiness.pods import is_denial
 from applyprune.planning.replies import (
     refused_guard,
@@ -203,6 +204,8 @@ class ServerDryRun:
         """Return the step as CHANGE, ADOPT or LEAVE, by the states before and after."""
         desired, cluster = step.desired, self.context.cluster
         before = cluster.get(desired.resource, desired.ref, full=True)
+        taken = confirmed_takings(step, before, after, self.context.applyset)
+        step = replace(step, taken_from=taken)
         body: Mapping[str, Any] = after.body or {}
         not_checked = ""
         if step.takes_over:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterator
 
 from applyprune.model.live import LiveObject
-from applyprune.model.plan import Desired
+from applyprune.model.plan import ApplyStep, Desired, Fate
 from applyprune.planning.applyset import ApplySetIdentity
 from applyprune.planning.fields.fieldsv1 import leaves
-from applyprune.planning.fields.path import MISSING, value_at
+from applyprune.planning.fields.path import MISSING, Path, value_at
 from applyprune.planning.ownership.managed_fields import set_manager
 from applyprune.planning.ownership.owner import Owner, other_set
 
@@ -47,6 +48,30 @@ def taken_from(
         names -= {set_manager(live)}
         names.add(f"the set {named}" if named else "another set")
     return tuple(sorted(names))
+
+
+def confirmed_takings(
+    step: ApplyStep, before: LiveObject, after: LiveObject, applyset: ApplySetIdentity
+) -> tuple[str, ...]:
+    """Return ``step.taken_from`` as the server's reply to a dry run confirms it.
+
+    An equal value takes nothing, because both managers own the field then. ``before`` was read in
+    full. An adoption takes the object as a whole.
+    """
+    if step.fate is not Fate.CHANGE:
+        return step.taken_from
+    kept = _owned(after)
+    lost = {name for name, paths in _owned(before).items() if not paths <= kept[name]}
+    lost -= {"", _UNKNOWN, applyset.manager, applyset.yielded}
+    return tuple(sorted(lost | (step.migrate & {*step.taken_from})))
+
+
+def _owned(live: LiveObject) -> defaultdict[str, set[Path]]:
+    """Return the paths of each manager's fields."""
+    owned: defaultdict[str, set[Path]] = defaultdict(set)
+    for entry in live.managed_fields:
+        owned[str(entry.get("manager", ""))].update(leaves(entry.get("fieldsV1") or {}))
+    return owned
 
 
 def _losers(desired: Desired, live: LiveObject) -> Iterator[str]:

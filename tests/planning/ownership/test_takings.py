@@ -10,6 +10,7 @@ import pytest
 from applyprune.model.options import Adopt
 from applyprune.model.plan import OnConflict
 from applyprune.planning.applyset import ApplySetIdentity
+from applyprune.planning.ownership.takings import confirmed_takings
 from applyprune.planning.plan import make_plan
 from applyprune.planning.snapshot import ClusterSnapshot
 from tests.support.options import options_of
@@ -93,3 +94,62 @@ def test_forced_change_names_who_loses_fields(name: str) -> None:
     if options == FORCE:
         (step,) = make_plan((FORCING,), inventory(entry), snapshot, TARGET, options_of()).applies
         assert step.taken_from == expected
+
+
+CONFIRMED: dict[str, tuple[LiveObject, LiveObject, dict[str, Any], tuple[str, ...]]] = {
+    "an equal value": (
+        there(OURS, owns("hpa"), data={"k": "v"}),
+        there(OURS, owns("hpa")),
+        FORCE,
+        (),
+    ),
+    "the only field": (
+        there(OURS, owns("hpa"), owns("ci")),
+        there(OURS, owns("ci")),
+        FORCE,
+        ("hpa",),
+    ),
+    "one of two fields": (
+        there(OURS, owns("hpa"), owns("hpa", "other")),
+        there(OURS, owns("hpa", "other")),
+        FORCE,
+        ("hpa",),
+    ),
+    "by a subresource": (
+        there(OURS, owns("hpa", subresource="scale")),
+        there(OURS),
+        FORCE,
+        ("hpa",),
+    ),
+    "our own, and what the set ignores": (
+        there(OURS, owns(TARGET.manager, "other"), owns(TARGET.yielded)),
+        there(OURS),
+        FORCE,
+        (),
+    ),
+    "nothing yet, but the rest is taken over": (
+        there(OURS, owns("ci")),
+        there(OURS, owns("ci")),
+        {"take_over": frozenset({"ci"})},
+        ("ci",),
+    ),
+    "ours from before": (there(OURS, owns("before-first-apply")), there(OURS), {}, ()),
+}
+
+
+@pytest.mark.parametrize("name", CONFIRMED)
+def test_dry_run_confirms_who_loses_fields(name: str) -> None:
+    """The managedFields of the server's reply have the last word about a change."""
+    state, reply, options, expected = CONFIRMED[name]
+    entry = replace(recorded(ONE, state), digest="old")
+    snapshot = ClusterSnapshot({ONE.ref: state}, resources={CONFIG_MAPS.group_kind: CONFIG_MAPS})
+    (step,) = make_plan((ONE,), inventory(entry), snapshot, TARGET, options_of(**options)).applies
+    assert confirmed_takings(step, state, reply, TARGET) == expected
+
+
+def test_adoption_takes_the_object_whatever_the_reply() -> None:
+    """Its tool loses it, even if that tool keeps its fields."""
+    state, options, expected = NOT_OURS["a tool's"]
+    snapshot = ClusterSnapshot({ONE.ref: state}, resources={CONFIG_MAPS.group_kind: CONFIG_MAPS})
+    (step,) = make_plan((ONE,), inventory(), snapshot, TARGET, options_of(**options)).applies
+    assert confirmed_takings(step, state, state, TARGET) == expected
