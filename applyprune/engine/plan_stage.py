@@ -29,6 +29,7 @@ from applyprune.model.plan import Plan
 from applyprune.model.problem import Problem
 from applyprune.model.resources import ResourceMap
 from applyprune.planning.applyset import ApplySetIdentity
+from applyprune.planning.approval.deletions import with_approval
 from applyprune.planning.checks.helm_hooks import ChartHook
 from applyprune.planning.desired import resolve
 from applyprune.planning.forecast import unchecked
@@ -187,9 +188,16 @@ def check_plan(
     """
     options = context.options
     plan = with_fields_checked(stage.plan, context, stage.snapshot)  # guard: field-check
-    if options.dry_run is DryRun.SERVER or (options.check and options.dry_run is DryRun.OFF):
-        plan = dry_run.check(plan, only=only)
-    plan = refuse_visible_conflicts(context, plan)
+    asks_server = options.dry_run is DryRun.SERVER or (
+        options.check and options.dry_run is DryRun.OFF
+    )
+    if asks_server:
+        # An approval covers every recreation, so each must be found.
+        applies = None if options.prune.approved else only
+        plan = dry_run.check_applies(plan, only=applies)
+    plan = with_approval(refuse_visible_conflicts(context, plan), options)
+    if asks_server:
+        plan = dry_run.check_removals(plan, only=only)
     if options.dry_run is DryRun.CLIENT:
         plan = unchecked(plan)
     plan = completed(plan, context.applyset, options)

@@ -149,7 +149,10 @@ class PruneOptions:
     apply_anyway: bool = False
     """Apply the input although the prune is refused; otherwise nothing is written."""
     approved: str = ""
-    """The ``Plan.deletions`` of the only refused prune that may run nevertheless."""
+    """The ``Plan.deletions`` of the only refused prune that may run nevertheless.
+
+    Only a check finds recreations, which are part of that digest: see ``Options.check``.
+    """
 
 
 class WaitMode(StrEnum):

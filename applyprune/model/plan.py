@@ -305,6 +305,18 @@ class Consequence:
 
 
 @dataclass(frozen=True, slots=True)
+class Removals:
+    """The steps for entries that have left the set, with what the guards say about them."""
+
+    steps: tuple[RemoveStep, ...]
+    """The steps in the order of deletion."""
+    guards: tuple[GuardResult, ...] = ()
+    """The result of each guard that applies."""
+    refusal: Problem | None = None
+    """The problem that blocks the whole prune."""
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """All steps of a run, in order."""
 
@@ -317,6 +329,8 @@ class Plan:
     """The result of each guard that applies to the deletions; empty without any."""
     refusal: Problem | None = None
     """The problem if a guard blocks the prune."""
+    if_approved: Removals | None = field(default=None, repr=False)
+    """What a refused prune becomes if its deletions are approved; None if that changes nothing."""
     recovered: tuple[InventoryEntry, ...] = ()
     """Entries for unlisted objects with the set's label and field manager."""
     restored: bool = False

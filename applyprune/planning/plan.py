@@ -24,7 +24,8 @@ from applyprune.model.plan import (
 from applyprune.model.problem import Problem
 from applyprune.model.resources import CRD
 from applyprune.planning.applyset import PART_OF, SET_ID, SHARD_OF, ApplySetIdentity
-from applyprune.planning.approval.digests import deletions_digest, plan_digest
+from applyprune.planning.approval.digests import plan_digest
+from applyprune.planning.checks.missing_references import pruned_references
 from applyprune.planning.inventory.selection import chosen
 from applyprune.planning.ownership.ignored_fields import split_problem
 from applyprune.planning.ownership.managed_fields import foreign_managers
@@ -71,7 +72,7 @@ def make_plan(
         for entry in chosen(options.select, inventory.entries.values())
         if entry.ref not in wanted and options.apply.selector is None
     ]
-    removed = remove_steps(
+    removed, if_approved = remove_steps(
         left,
         snapshot,
         applyset,
@@ -86,34 +87,35 @@ def make_plan(
     if removals and restored and prunes:
         refusal = restored_problem(inventory)
         refused = GuardResult(Guard.RESTORED_INVENTORY, GuardVerdict.REFUSED, refusal.reason)
-        guards = (*guards, refused)
+        guards, if_approved = (*guards, refused), None
     plan = Plan(
         applies,
         removals,
         guards=guards,
         refusal=refusal,
+        if_approved=if_approved,
         recovered=tuple(recovered_entries(snapshot.marked, snapshot.resources, but=wanted)),
         restored=restored,
         new_set=not (inventory.exists or snapshot.marked),
         inventory=f"{inventory.uid}/{inventory.generation}",
     )
-    return _settled(plan, options)
+    return settled(plan, options)
 
 
 def completed(plan: Plan, applyset: ApplySetIdentity, options: Options) -> Plan:
-    """Return a plan, after all checks of its steps, with what follows from them, and its digests.
+    """Return a plan, after all checks of its steps, with what follows from them, and its digest.
 
-    The digests read every object, so they are computed once.
+    The digest reads every object, so it is computed once.
     """
-    prunes = options.prune.enabled and not plan.restored
+    plan = settled(plan, options)
     return replace(
-        _settled(plan, options),
-        deletions=deletions_digest(plan.applies, plan.removals if prunes else ()),
+        plan,
+        warnings=(*plan.warnings, *pruned_references(plan)),
         digest=plan_digest(plan, applyset, options),
     )
 
 
-def _settled(plan: Plan, options: Options) -> Plan:
+def settled(plan: Plan, options: Options) -> Plan:
     """Return a plan with what follows from its steps: exit codes, and whether it prunes."""
     no_prune = _no_prune(plan.applies, plan.removals, plan.refusal, options)
     wait = "" if no_prune else wait_reason(plan.applies, plan.removals)

@@ -109,6 +109,8 @@ SIBLINGS: Mapping[str, set[str]] = {
         "planning.applyset",
         "planning.fields",
         "planning.ownership",
+        "planning.plan",
+        "planning.prune",
     },
     "planning.consequences": {
         "planning.applyset",
@@ -131,7 +133,6 @@ SIBLINGS: Mapping[str, set[str]] = {
     "planning.prune": {
         "planning.annotations",
         "planning.applyset",
-        "planning.approval",
         "planning.inventory",
         "planning.order",
         "planning.ownership",

@@ -49,7 +49,7 @@ MUTATIONS = (
         "the check of fields before the first write",
         ("field-check",),
         r"= with_fields_checked\(.*?\)",
-        "= self.plan",
+        "= stage.plan",
         f"{_FIELDS}test_typo_in_one_object_leaves_the_whole_set_unwritten",
     ),
     Mutation(

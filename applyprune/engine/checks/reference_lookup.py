@@ -9,7 +9,6 @@ from applyprune.planning.checks.missing_references import (
     missing_keys,
     missing_references,
     outside_references,
-    pruned_references,
 )
 
 if TYPE_CHECKING:
@@ -35,7 +34,6 @@ def reference_warnings(
     Without ``check``, send no request: only what the set itself shows is found.
     """
     yield from missing_keys(plan, reader.applyset.manager)
-    yield from pruned_references(plan)
     if not check:
         return
     uses = outside_references(plan)

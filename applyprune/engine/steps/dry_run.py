@@ -85,7 +85,7 @@ def check_recreation(
 
 @dataclass(slots=True)
 class ServerDryRun:
-    """Checks one plan; thread-safe within ``check``."""
+    """Checks one plan; thread-safe within a check."""
 
     context: RunContext
     comparisons: dict[Ref, Comparison] = field(default_factory=dict)
@@ -101,8 +101,8 @@ class ServerDryRun:
         """Parse the rules for ignored fields; raise UsageError for an invalid one."""
         self.rules = [parse_rule(text) for text in self.context.options.diff.ignore]
 
-    def check(self, plan: Plan, *, only: Collection[Ref] | None = None) -> Plan:
-        """Return the plan with the fates that the server confirms; write nothing.
+    def check_applies(self, plan: Plan, *, only: Collection[Ref] | None = None) -> Plan:
+        """Return the plan with the fates that the server confirms for the input; write nothing.
 
         With ``only``, check only these objects. Raises Unreachable if the server stops answering.
         """
@@ -114,6 +114,14 @@ class ServerDryRun:
             if step.request is not None and (only is None or step.desired.ref in only)
         ]
         checked = {step.desired.ref: step for step in workers.each(self.check_apply, to_send)}
+        workers.check()
+        return replace(
+            plan, applies=tuple(checked.get(step.desired.ref, step) for step in plan.applies)
+        )
+
+    def check_removals(self, plan: Plan, *, only: Collection[Ref] | None = None) -> Plan:
+        """Do for what has left the set what ``check_applies`` does for the input."""
+        workers = self.context.workers
         leaving = () if plan.no_prune else plan.removals
         to_remove = [
             step
@@ -123,9 +131,7 @@ class ServerDryRun:
         judged = {step.entry.ref: step for step in workers.each(self._check_delete, to_remove)}
         workers.check()
         return replace(
-            plan,
-            applies=tuple(checked.get(step.desired.ref, step) for step in plan.applies),
-            removals=tuple(judged.get(step.entry.ref, step) for step in plan.removals),
+            plan, removals=tuple(judged.get(step.entry.ref, step) for step in plan.removals)
         )
 
     def check_apply(self, step: ApplyStep) -> ApplyStep:

@@ -3,42 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from applyprune.errors import RunFailed, as_problem
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import InventoryEntry, Ownership
 from applyprune.model.live import Absent, LiveObject, Unknown
 from applyprune.model.options import Approval, Mode, Options
-from applyprune.model.plan import Desired, Fate, GuardResult, RemoveStep
-from applyprune.model.problem import Problem
+from applyprune.model.plan import Desired, Fate, Removals, RemoveStep
 from applyprune.model.resources import CRD, NAMESPACE, Resource
 from applyprune.planning.annotations import orphan_mark
 from applyprune.planning.applyset import PART_OF, SET_ID, SHARD_OF, ApplySetIdentity
-from applyprune.planning.approval.digests import deletions_digest
 from applyprune.planning.ownership.managed_fields import own_apply_entry
 from applyprune.planning.ownership.owner import Owner, foreign_owner, owner_of
 from applyprune.planning.prune.cascade import Cascades, cascade_of
 from applyprune.planning.prune.guarded_prune import GuardedPrune
-from applyprune.planning.prune.guards import check_guards, hinted, of_other_approval, refusal_of
+from applyprune.planning.prune.guards import check_guards, hinted, refusal_of
 from applyprune.planning.requests import delete_request, orphan_request
 from applyprune.planning.snapshot import ClusterSnapshot
 
 ORPHANED = "as asked"
 ADOPTED = "it was adopted, not created, by this set"
 _SYSTEM_NAMESPACES = frozenset({"default", "kube-system", "kube-public", "kube-node-lease"})
-
-
-@dataclass(frozen=True, slots=True)
-class Removals:
-    """The decisions about entries that have left the set."""
-
-    steps: tuple[RemoveStep, ...]
-    """The steps in the order of deletion."""
-    guards: tuple[GuardResult, ...] = ()
-    """The result of each guard that applies."""
-    refusal: Problem | None = None
-    """The problem that blocks the whole prune."""
 
 
 def remove_steps(
@@ -51,9 +37,10 @@ def remove_steps(
     listed: Mapping[Ref, InventoryEntry],
     empty_inputs: Sequence[str] = (),
     left_out: Collection[Ref] = (),
-) -> Removals:
+) -> tuple[Removals, Removals | None]:
     """Decide about the entries that have left the set, and about the prune as a whole.
 
+    A refused prune comes with what it becomes if exactly its deletions are approved; else None.
     ``desired`` are the objects of the input: two groups may serve the same object, and a desired
     object must not be deleted with its Namespace or CRD. ``listed`` are all entries of the
     inventory. ``empty_inputs`` are the parts of the input without an object, and ``left_out`` its
@@ -73,7 +60,7 @@ def remove_steps(
     steps.sort(key=lambda step: step.entry.ref)
     steps.sort(key=lambda step: step.entry.wave, reverse=True)
     if not options.prune.enabled:
-        return Removals(tuple(steps))
+        return Removals(tuple(steps)), None
     refs = {member.ref for member in desired}
     own = _own(listed, snapshot, applyset) if deleting else {}
     shares = not refs.isdisjoint(listed) or not wanted.isdisjoint(own.values())
@@ -90,22 +77,20 @@ def remove_steps(
     return _guarded(prune)
 
 
-def _guarded(prune: GuardedPrune) -> Removals:
-    """Return what the guards leave of a prune."""
-    given, cascades, steps = prune.options.prune, prune.cascades, prune.steps
-    judged = _judged(prune, given.allow_cascade)
-    deletions, approved = deletions_digest((), steps), given.approved
+def _guarded(prune: GuardedPrune) -> tuple[Removals, Removals | None]:
+    """Return what the guards leave of a prune, and what an approval of a refused one leaves."""
+    allowed, cascades = prune.options.prune.allow_cascade, prune.cascades
+    judged = _judged(prune, allowed)
     if judged.refusal is None:
-        return judged
-    exactly = bool(approved) and deletions == approved  # guard: one-approval
+        return judged, None
+    # A cascade that could not be counted is not approved: the digest does not contain it.
+    refs = (step.entry.ref for step in prune.steps)
+    counted = {ref.short for ref in refs if cascades.is_counted(ref)}
+    lifted = _judged(replace(prune, approved=True), allowed | counted)
     # An approval of the whole plan covers its deletions too.
-    if exactly or prune.options.approval is Approval.ALWAYS:
-        # A cascade that could not be counted is not approved: the digest does not contain it.
-        counted = {step.entry.ref.short for step in steps if cascades.is_counted(step.entry.ref)}
-        return _judged(replace(prune, approved=True), given.allow_cascade | counted)
-    if not approved:
-        return judged
-    return replace(judged, refusal=of_other_approval(judged.refusal, approved, deletions))
+    if prune.options.approval is Approval.ALWAYS:
+        return lifted, None
+    return judged, lifted
 
 
 def _judged(prune: GuardedPrune, allow_cascade: Collection[str]) -> Removals:

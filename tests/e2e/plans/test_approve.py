@@ -8,12 +8,16 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.support.api import writes
+from tests.support.command import applyprune
 from tests.support.desk import NAMES
+from tests.support.input_files import write_input
+from tests.support.objects import config_map
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.support.api import AuditTrail
+    from tests.support.api import Api, AuditTrail
+    from tests.support.command import Ended
     from tests.support.desk import Desk
 
 NEVER_MADE = f"sha256:{'0' * 64}"
@@ -33,6 +37,45 @@ def test_approved_digest_allows_exactly_these_deletions(desk: Desk, audit: Audit
     done = desk.call("apply", "--approve", digest, a0="2", a1="1")
     assert done.code == 0, done.err
     assert desk.there() == {"a0": "2", "a1": "1"}
+
+
+def test_approval_covers_what_is_recreated(desk: Desk, api: Api, audit: AuditTrail) -> None:
+    """Only a check finds it, so an approved apply checks; the prunes alone are not the plan."""
+    path = f"/api/v1/namespaces/{desk.namespace}/configmaps/fixed"
+
+    def call(verb: str, value: str, *others: str, options: tuple[str, ...] = ()) -> Ended:
+        fixed = {**config_map("fixed", value), "immutable": True}
+        bodies = [fixed, *(config_map(name, "1") for name in others)]
+        file = write_input(desk.folder / "fixed.json", bodies)
+        target = ("web", "-n", desk.namespace, "-f", file, "--recreate")
+        return applyprune(verb, *target, *options, kubeconfig=desk.plane.kubeconfig)
+
+    def changed(*options: str, verb: str = "apply") -> Ended:
+        return call(verb, "new", "a0", options=options)
+
+    assert call("apply", "old", *NAMES).code == 0
+    uid = api.get(path)["metadata"]["uid"]
+    shown = changed(verb="plan")
+    assert shown.code == 6
+    digest = shown.digests["deletions"]
+    assert changed(verb="diff").digests["deletions"] == digest
+    prunes = changed("--no-check", verb="plan").digests["deletions"]
+    assert prunes != digest
+    audit.restart()
+    alone = changed("--approve", prunes)
+    assert alone.code == 6
+    assert f"the approval is for {prunes}, and this prune is {digest}" in alone.err
+    unchecked = changed("--no-check", "--approve", digest)
+    assert unchecked.code == 6
+    assert f"the approval is for {digest}, and this prune is {prunes}" in unchecked.err
+    assert writes(audit) == []
+    assert api.get(path)["metadata"]["uid"] == uid
+    allowed = changed("--approve", digest, verb="plan")
+    assert (allowed.code, allowed.digests) == (0, shown.digests)
+    done = changed("--approve", digest)
+    assert done.code == 0, done.err
+    assert api.get(path)["metadata"]["uid"] != uid
+    assert desk.there() == {"fixed": "new", "a0": "1"}
 
 
 @pytest.mark.parametrize("verb", ["apply", "prune"])

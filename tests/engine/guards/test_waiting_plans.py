@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from applyprune.model.events import Outcome, Planned
-from applyprune.model.options import Approval, Mode, PruneLimit
+from applyprune.model.options import Approval, DryRun, Mode, PruneLimit
 from tests.support.api import writes
+from tests.support.fault_proxy import always, faults
 from tests.support.objects import config_map
 
 if TYPE_CHECKING:
     from applyprune.model.plan import Plan
     from tests.support.api import Api, AuditTrail
+    from tests.support.fault_proxy import FaultProxy
     from tests.support.stage import Stage, Story
 
 A, B, C = (config_map(name) for name in "abc")
@@ -136,6 +138,53 @@ def test_unapproved_recreation_waits(stage: Stage, api: Api) -> None:
     assert done.outcomes["configmap/a"] is Outcome.PRUNED
     assert api.get(path)["metadata"]["uid"] != uid
     assert stage.run(fixed("new"), needs, **ask).exit_code == 0
+
+
+@pytest.mark.parametrize("approval", [Approval.AUTOMATIC, Approval.PRUNE])
+def test_refused_prune_and_recreation_are_approved_together(
+    stage: Stage, api: Api, approval: Approval
+) -> None:
+    """As a Bundle runs them: a guard refuses the prune, and the approval covers both."""
+    path = f"/api/v1/namespaces/{stage.namespace}/configmaps/fixed"
+    stage.run(fixed("old"), A, B, C)
+    uid = api.get(path)["metadata"]["uid"]
+    ask = {"approval": approval, "recreate": True, "check": True}
+    if approval is Approval.PRUNE:
+        ask["apply_anyway"] = True
+    refused = stage.run(fixed("new"), **ask)
+    assert refused.exit_code == 6
+    assert "more than half" in refused.refusal
+    assert refused.plan.needs_approval == refused.deletions
+    # What the server does not check has no recreation: the digest of the prunes alone.
+    prunes = stage.run(fixed("new"), dry_run=DryRun.CLIENT).deletions
+    alone = stage.run(fixed("new"), **ask, approved=prunes)
+    assert (alone.exit_code, alone.deletions) == (6, refused.deletions)
+    assert f"the approval is for {prunes}" in alone.refusal
+    assert stage.listed() == {"configmap/fixed", "configmap/a", "configmap/b", "configmap/c"}
+    assert api.get(path)["metadata"]["uid"] == uid
+    done = stage.run(fixed("new"), **ask, approved=refused.deletions)
+    assert (done.exit_code, done.refusal) == (0, "")
+    assert done.outcomes["configmap/fixed"] is Outcome.RECREATED
+    assert stage.listed() == {"configmap/fixed"}
+
+
+def test_deletion_that_the_server_denies_stays_in_the_digest(
+    stage: Stage, spoiled: Stage, proxy: FaultProxy
+) -> None:
+    """Its denial is found after the approval is judged, so that one approval is enough."""
+    stage.run(A, B, C)
+    ask = {"approval": Approval.PRUNE, "check": True, "apply_anyway": True}
+    digest = stage.run(A, **ask).deletions
+    denied = faults.status(403, reason="Forbidden", message="denied by a policy")
+    proxy.rule = always(
+        denied, where=lambda seen: seen.method == "DELETE" and seen.path.endswith("/b")
+    )
+    story = spoiled.run(A, **ask, approved=digest)
+    assert (story.deletions, story.plan.needs_approval) == (digest, "")
+    assert "denied by a policy" in story.problem("configmap/b")
+    assert stage.listed() == {"configmap/a", "configmap/b", "configmap/c"}
+    assert stage.run(A, **ask, approved=digest).exit_code == 0
+    assert stage.listed() == {"configmap/a"}
 
 
 @pytest.mark.parametrize("prune", [True, False])

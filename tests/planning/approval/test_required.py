@@ -14,6 +14,7 @@ from applyprune.model.inventory import InventoryEntry
 from applyprune.model.options import Approval, PruneLimit
 from applyprune.model.plan import ApplyStep, Fate, Plan, RemoveStep
 from applyprune.model.problem import Problem, ProblemKind
+from applyprune.planning.approval.deletions import with_approval
 from applyprune.planning.approval.required import (
     is_held,
     missing_approval,
@@ -92,11 +93,8 @@ def plan_of(*names: str, **options: Any) -> Plan:
     snapshot = ClusterSnapshot(THERE, resources={CONFIG_MAPS.group_kind: CONFIG_MAPS})
     wanted = [one for one in (A, B) if one.ref.name in names]
     chosen = options_of(**options)
-    return without_unapproved(
-        completed(make_plan(wanted, LISTED, snapshot, TARGET, chosen), TARGET, chosen),
-        chosen,
-        takes_set=False,
-    )
+    plan = with_approval(make_plan(wanted, LISTED, snapshot, TARGET, chosen), chosen)
+    return without_unapproved(completed(plan, TARGET, chosen), chosen, takes_set=False)
 
 
 def test_deletions_wait_without_the_rest() -> None:

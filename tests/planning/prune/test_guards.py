@@ -12,6 +12,7 @@ from applyprune.model.live import Absent, Unknown
 from applyprune.model.options import Mode, PruneLimit
 from applyprune.model.plan import Fate, Guard, GuardResult, GuardVerdict
 from applyprune.model.problem import Problem, ProblemKind
+from applyprune.planning.approval.deletions import with_approval
 from applyprune.planning.plan import completed, make_plan
 from applyprune.planning.prune.guards import APPROVAL
 from applyprune.planning.snapshot import CascadeContents, ClusterSnapshot
@@ -77,7 +78,7 @@ class Scene:
         given = options_of(**options)
         listed = inventory(*self.entries)
         plan = make_plan(wanted, listed, snapshot, TARGET, given, empty_inputs=empty)
-        return completed(plan, TARGET, given)
+        return completed(with_approval(plan, given), TARGET, given)
 
 
 def _set(size: int) -> tuple[Scene, list[Desired]]:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     "--check/--no-check",
     default=None,
     help="Whether the server checks everything in a dry run before the first write.  "
-    "[default: check on a terminal]",
+    "[default: check on a terminal, or with --approve]",
 )
 @click.option(
     "--apply-anyway",
@@ -85,7 +85,8 @@ def apply(
         options,
         mode=Mode.APPLY,
         prune=replace(options.prune, apply_anyway=apply_anyway),
-        check=confirmation.can_ask if check is None else check,
+        # Only a check finds recreations, which an approval covers.
+        check=bool(options.prune.approved or confirmation.can_ask) if check is None else check,
         wait=replace(
             options.wait,
             mode=WaitMode.asked(wait),
