@@ -12,11 +12,13 @@ from applyprune.model.events import Outcome
 from applyprune.model.options import Adopt
 from tests.support.actors import ALICE
 from tests.support.api import writes
+from tests.support.fault_proxy import always, faults
 from tests.support.objects import config_map
 from tests.support.workloads import workload
 
 if TYPE_CHECKING:
     from tests.support.api import Api, AuditTrail
+    from tests.support.fault_proxy import FaultProxy
     from tests.support.plane import Kubectl
     from tests.support.stage import Stage
 
@@ -36,6 +38,25 @@ def test_conflict_of_one_object_stops_the_whole_apply(
     _set_field(api, stage, "a", ALICE, "hers")
     audit.restart()
     story = stage.run(config_map("a", "mine"), config_map("b", "new"), config_map("c"), check=check)
+    assert story.exit_code == 4
+    assert story.outcomes == {"configmap/a": Outcome.FAILED}
+    assert ALICE in story.problem("configmap/a")
+    assert writes(audit) == []
+
+
+def test_conflict_is_seen_although_the_server_cannot_check_the_object(
+    stage: Stage, spoiled: Stage, proxy: FaultProxy, api: Api, audit: AuditTrail
+) -> None:
+    """An admission webhook without dry runs; the state that was read shows the conflict."""
+    stage.run(config_map("a"), config_map("b"))
+    _set_field(api, stage, "a", ALICE, "hers")
+    refusal = "admission webhook x does not support dry run"
+    proxy.rule = always(
+        faults.status(400, reason="BadRequest", message=refusal),
+        where=lambda seen: seen.query.get("dryRun") == "All" and seen.path.endswith("/a"),
+    )
+    audit.restart()
+    story = spoiled.run(config_map("a", "mine"), config_map("b", "new"), check=True)
     assert story.exit_code == 4
     assert story.outcomes == {"configmap/a": Outcome.FAILED}
     assert ALICE in story.problem("configmap/a")
