@@ -192,9 +192,7 @@ def check_plan(
         options.check and options.dry_run is DryRun.OFF
     )
     if asks_server:
-        # An approval covers every recreation, so each must be found.
-        applies = None if options.prune.approved else only
-        plan = dry_run.check_applies(plan, only=applies)
+        plan = dry_run.check_applies(plan, only=only)
     plan = with_approval(refuse_visible_conflicts(context, plan), options)
     if asks_server:
         plan = dry_run.check_removals(plan, only=only)
