@@ -84,6 +84,7 @@ class _Run:
             with summary.paused():
                 yield Planned(self.plan)
             if options.dry_run is not DryRun.OFF:
+                summary.held = is_held(self.plan, options)
                 yield from preview(
                     self.context, self.plan, self.dry_run, self.inventory.entries, self.unknown
                 )

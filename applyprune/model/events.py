@@ -75,8 +75,10 @@ _FORECASTS: Mapping[Outcome, str] = {
     Outcome.DELETED: "will be deleted",
     Outcome.ORPHANED: "will be orphaned",
     Outcome.REMOVED_FROM_INVENTORY: "will be removed from inventory",
+    Outcome.UNCHANGED: "will not change",
     Outcome.NOT_PRUNED: "will not be pruned",
     Outcome.SKIPPED: "will be skipped",
+    Outcome.FAILED: "is refused",
 }
 
 

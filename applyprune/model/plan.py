@@ -361,6 +361,11 @@ class Plan:
     """The digest to approve so that all of the plan may run; empty if none is needed."""
 
     @property
+    def steps(self) -> tuple[ApplyStep | RemoveStep, ...]:
+        """Return the steps for all objects: of the input, then those that have left the set."""
+        return *self.applies, *self.removals
+
+    @property
     def faults(self) -> tuple[ApplyStep, ...]:
         """Return the steps that the check refuses; with any, a run writes nothing.
 

@@ -85,6 +85,11 @@ class OutputTarget:
     redraw: Callable[[str], None] | None = None
     """Replaces what the terminal shows; None if ``out`` is not a terminal."""
 
+    @property
+    def error_width(self) -> int | None:
+        """Return the columns for lines on ``err``; None if it is not a terminal."""
+        return self.width if self.live else None
+
 
 @dataclass(frozen=True, slots=True)
 class RepositoryPaths:

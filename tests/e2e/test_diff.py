@@ -60,7 +60,7 @@ def test_diff_exit_code_says_whether_anything_would_change(
     digest = same.digests["plan"]
     assert (same.code, same.out, same.err) == (0, f"web: 3 unchanged\nplan: {digest}\n", "")
     listed = call("diff", folder, plane, namespace, "--show-unchanged")
-    assert (listed.code, listed.lines["configmap/a"]) == (0, "unchanged (server dry run)")
+    assert (listed.code, listed.lines["configmap/a"]) == (0, "will not change")
     manifests(folder, a="2")
     changed = call("diff", folder, plane, namespace)
     assert changed.code == 1
@@ -68,7 +68,7 @@ def test_diff_exit_code_says_whether_anything_would_change(
     assert "-  k: '1'\n+  k: '2'" in changed.out
     refused = call("diff", folder, plane, namespace, "--max-prune", "0")
     assert refused.code == 6
-    assert "configmap/b not pruned" in refused.out
+    assert "configmap/b will not be pruned (prune refused)" in refused.out
     assert "--max-prune 1" in refused.err
     assert call("diff", folder, plane, namespace, "--ignore", "nonsense").code == 2
     (folder / "bad.yaml").write_text("a: [")

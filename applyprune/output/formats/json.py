@@ -190,9 +190,8 @@ def plan_data(plan: Plan) -> dict[str, Any]:
 
     No body of an object is in it.
     """
-    steps: tuple[ApplyStep | RemoveStep, ...] = (*plan.applies, *plan.removals)
     return {
-        "objects": [_step(step) for step in steps],
+        "objects": [_step(step) for step in plan.steps],
         "pruneSkipReason": plan.no_prune,
         "pruneWaitReason": plan.waits_before_prune,
         "guards": data(plan.guards),

@@ -12,23 +12,41 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from applyprune.model.display import shown, visible
-from applyprune.model.events import ApplySetListed, Event, ObjectDiff, ObjectStatus, Outcome
+from applyprune.model.events import (
+    ApplySetListed,
+    Event,
+    Finished,
+    ObjectDiff,
+    ObjectDone,
+    ObjectStatus,
+    Outcome,
+)
+from applyprune.model.identity import Ref
 from applyprune.model.inventory import Mismatch
 from applyprune.model.options import DryRun
-from applyprune.model.plan import Consequence, Fate, GuardResult, GuardVerdict, Plan
+from applyprune.model.plan import (
+    ApplyStep,
+    Consequence,
+    Fate,
+    GuardResult,
+    GuardVerdict,
+    Plan,
+    RemoveStep,
+)
 from applyprune.model.problem import Problem
 from applyprune.output.collector import ObjectReport, RunReport
 from applyprune.output.printers import OutputTarget
 from applyprune.output.text.diff import unified
+from applyprune.output.text.plan_counts import plan_counts
+from applyprune.output.text.step_details import step_details
 
 ROWS = 200
 """The largest number of objects, and of problems, that the page shows."""
 COMMENT = 65_000
 """The longest page for a comment, in bytes of UTF-8: GitHub takes 65,536 characters."""
-_ERRORS = frozenset({Outcome.FAILED, Outcome.SKIPPED})
 _FIRST = {
     Outcome.PRUNED: 0,
     Outcome.DELETED: 0,
@@ -80,17 +98,16 @@ def page(report: RunReport, room: int) -> str:
 
 
 def conclusion(report: RunReport) -> str:
-    """Return the result of a run: ``web: 2 created, 1 failed in 0.3 s, exit code 3``."""
+    """Return the result of a run: ``web: 2 created, 1 failed in 0.3 s, exit code 3``.
+
+    If nothing is written, it is a forecast: ``web: 2 to create in 0.3 s``.
+    """
     finished = report.finished
     name, _ = report.name
     about = f"{name}: " if name else ""
     if finished is None:
         return f"{about}not finished"
-    parts = [
-        f"{finished.counts[outcome]} {outcome.text}"
-        for outcome in Outcome
-        if finished.counts.get(outcome)
-    ]
+    parts = [f"{count} {words}" for words, count in _counts(report, finished).items()]
     different = len(report.mismatches)
     if not parts and different:
         parts = [f"{different} mismatch{'' if different == 1 else 'es'}"]
@@ -119,27 +136,33 @@ def _rank(report: ObjectReport) -> int:
     return _FIRST.get(report.result.outcome, _LAST) if report.result else _LAST
 
 
-def _digests(plan: Plan) -> str:
+def _is_done(report: RunReport) -> bool:
+    """Return whether the run has written all that its plan says: nothing is left to approve."""
+    return not _is_dry(report) and report.finished is not None and not report.finished.exit_code
+
+
+def _digests(plan: Plan, *, done: bool) -> str:
     """Return the digests that bind an apply to this plan, or approve its deletions."""
     lines = [f"The plan's digest is {code(plan.digest)}."] if plan.digest else []
-    if plan.deletions:
+    if plan.deletions and not done:
         lines.append(f"To approve its deletions: {code(f'--approve {plan.deletions}')}.")
     return "\n\n".join(lines)
 
 
 def _parts(report: RunReport) -> Iterator[str]:
     yield _head(report)
-    if report.plan is not None and (digests := _digests(report.plan)):
+    if report.plan is not None and (digests := _digests(report.plan, done=_is_done(report))):
         yield digests
     changed = [
         object_report
         for object_report in report.objects
-        if object_report.result
-        and object_report.result.outcome not in {*_ERRORS, Outcome.UNCHANGED}
+        if object_report.result is not None
+        and object_report.result.problem is None
+        and (object_report.result.outcome is not Outcome.UNCHANGED or object_report.result.reason)
     ]
     changed.sort(key=_rank)
     if changed:
-        yield _changed_objects(changed)
+        yield _changed_objects(changed, report)
     if report.plan is not None and (guards := _guards(report.plan.guards)):
         yield guards
     if report.plan is not None and report.plan.consequences:
@@ -170,7 +193,7 @@ def _head(report: RunReport) -> str:
     name, namespace = report.name
     about = f": {code(name)} in namespace {code(namespace)}" if name else ""
     verb = f" {started.mode}" if started else ""
-    dry = started is not None and started.dry_run is not DryRun.OFF
+    dry = _is_dry(report)
     lines = [
         f"### What applyprune{verb} would do{about}" if dry else f"### applyprune{verb}{about}"
     ]
@@ -183,28 +206,53 @@ def _head(report: RunReport) -> str:
         lines.append("Nothing was written.")
     else:
         lines.append(f"Done in {finished.elapsed:.1f} s.")
-    counts = {
-        outcome.text: str(finished.counts[outcome])
-        for outcome in Outcome
-        if finished.counts.get(outcome)
-    }
-    if counts:
-        lines.append(_table(list(counts), [list(counts.values())], right=True))
+    if counts := _counts(report, finished):
+        lines.append(_table(list(counts), [[str(count) for count in counts.values()]], right=True))
     return "\n\n".join(lines)
 
 
-def _changed_objects(changed: Sequence[ObjectReport]) -> str:
+def _is_dry(report: RunReport) -> bool:
+    """Return whether the run only shows what another one would do."""
+    return report.started is not None and report.started.dry_run is not DryRun.OFF
+
+
+def _counts(report: RunReport, finished: Finished) -> Mapping[str, int]:
+    """Return the number of objects by what was done with them, or would be."""
+    if _is_dry(report):
+        return plan_counts(finished.counts, report.plan)
+    found = {outcome.text: finished.counts.get(outcome, 0) for outcome in Outcome}
+    return {words: count for words, count in found.items() if count}
+
+
+def _changed_objects(changed: Sequence[ObjectReport], report: RunReport) -> str:
+    steps: dict[Ref, ApplyStep | RemoveStep] = {}
+    if _is_dry(report) and report.plan is not None:
+        steps = {step.entry.ref: step for step in report.plan.steps}
     rows = [
         [
             _cell(result.ref.short),
             _cell(result.ref.namespace) if result.ref.namespace else "",
-            result.outcome.text,
-            _cell(result.reason) if result.reason else "",
+            _word(result, steps.get(result.ref)) if _is_dry(report) else result.outcome.text,
+            _cell(reason) if (reason := _reason(result, steps.get(result.ref))) else "",
         ]
         for object_report in changed[:ROWS]
         if (result := object_report.result)
     ]
     return _listing("Changes", ["object", "namespace", "", "reason"], rows, len(changed))
+
+
+def _word(done: ObjectDone, step: ApplyStep | RemoveStep | None) -> str:
+    """Return what would be done with an object; an adoption is more than an update."""
+    adopts = done.outcome is Outcome.CONFIGURED and step is not None and step.fate is Fate.ADOPT
+    return Fate.ADOPT.forecast if adopts else done.outcome.forecast
+
+
+def _reason(done: ObjectDone, step: ApplyStep | RemoveStep | None) -> str:
+    """Return why this happens to an object; of a plan all that is worth knowing about its step."""
+    if step is None or done.outcome is Outcome.NOT_PRUNED:
+        return done.reason
+    more = [] if done.reason in {"", step.reason, step.not_checked} else [done.reason]
+    return "; ".join((*step_details(step), *more))
 
 
 def _guards(results: Sequence[GuardResult]) -> str:
@@ -280,12 +328,14 @@ def _problems(report: RunReport) -> Iterator[tuple[str, Problem]]:
         yield "prune blocked", report.prune_blocked
     for object_report in report.objects:
         if object_report.problem is not None:
-            yield (
-                object_report.result.outcome.text
-                if object_report.result and object_report.result.problem
-                else "not ready",
-                (object_report.problem),
-            )
+            yield _label(object_report, dry=_is_dry(report)), object_report.problem
+
+
+def _label(object_report: ObjectReport, *, dry: bool) -> str:
+    result = object_report.result
+    if result is None or result.problem is None:
+        return "not ready"
+    return result.outcome.forecast if dry else result.outcome.text
 
 
 def _mismatches(mismatches: Sequence[Mismatch]) -> str:

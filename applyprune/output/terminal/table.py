@@ -38,7 +38,8 @@ def _row(line: Sequence[str], widths: Sequence[int], width: int | None) -> str:
     room = width - cells(start)
     if room >= _NARROW:
         return start + f"\n{' ' * cells(start)}".join(wrapped(message, room))
-    return "\n".join((start.rstrip(), *wrapped(message, width, _INDENT)))
+    above = [start.rstrip()] if start.strip() else []
+    return "\n".join((*above, *wrapped(message, width, _INDENT)))
 
 
 def wrapped(message: str, width: int, indent: str = "") -> list[str]:

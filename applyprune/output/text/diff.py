@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from difflib import unified_diff
 
 from applyprune.model.events import (
@@ -12,31 +12,20 @@ from applyprune.model.events import (
     Finished,
     ObjectDiff,
     ObjectDone,
-    Outcome,
     Planned,
     Started,
 )
-from applyprune.model.identity import called
-from applyprune.model.plan import Plan
+from applyprune.model.identity import Ref, called
+from applyprune.model.plan import ApplyStep, Plan, RemoveStep
 from applyprune.output.printers import OutputTarget, discard
 from applyprune.output.terminal.style import Colour, styled
 from applyprune.output.text.consequence_lines import ConsequenceLines
-from applyprune.output.text.guard_lines import lifted_guards
+from applyprune.output.text.guard_lines import lifted_text
+from applyprune.output.text.plan_counts import plan_counts
 from applyprune.output.text.printer import TextPrinter
+from applyprune.output.text.step_details import step_details
 
 _COLOURS = {"+": Colour.GREEN, "-": Colour.RED, "@": Colour.CYAN}
-_SUMMARY = {
-    Outcome.CREATED: "to create",
-    Outcome.CONFIGURED: "to update",
-    Outcome.RECREATED: "to recreate",
-    Outcome.PRUNED: "to prune",
-    Outcome.ORPHANED: "to orphan",
-    Outcome.REMOVED_FROM_INVENTORY: "to remove from inventory",
-    Outcome.UNCHANGED: "unchanged",
-    Outcome.NOT_PRUNED: "not pruned",
-    Outcome.SKIPPED: "skipped",
-    Outcome.FAILED: "failed",
-}
 
 
 class SummaryPrinter:
@@ -46,13 +35,15 @@ class SummaryPrinter:
         """Take the output; problems are printed as in every other verb."""
         self._out = target.out
         self._note = discard if target.quiet else target.err
-        self._text = TextPrinter(target)
+        self._text = TextPrinter(target, forecasts=True)
         self._name = ""
         self._namespace = ""
         self._plan = Plan((), ())
         self._failed = False
         self._shown: set[object] = set()
         self._consequences = ConsequenceLines()
+        self._steps: Mapping[Ref, ApplyStep | RemoveStep] = {}
+        self._width = target.error_width
 
     def show(self, event: Event) -> None:
         """Write one event."""
@@ -63,8 +54,9 @@ class SummaryPrinter:
             case Planned(plan=plan):
                 self._plan = plan
                 self._consequences.take_plan(plan)
-                for _, line in lifted_guards(plan):
-                    self._note(line)
+                self._steps = {step.entry.ref: step for step in plan.steps}
+                for text in lifted_text(plan, self._width):
+                    self._note(text)
             case ObjectDone() if event.ref in self._shown:
                 pass
             case Finished():
@@ -87,11 +79,8 @@ class SummaryPrinter:
             return
         for ref, lines in self._consequences.pop_all():
             self._out("\n".join((called(ref, self._namespace), *lines)))
-        counts = [
-            f"{event.counts[outcome]} {words}"
-            for outcome, words in _SUMMARY.items()
-            if event.counts.get(outcome)
-        ]
+        found = plan_counts(event.counts, self._plan)
+        counts = [f"{count} {words}" for words, count in found.items()]
         self._out(f"{self._name}: {', '.join(counts) or 'nothing to compare'}")
         for line in digest_lines(self._plan):
             self._out(line)
@@ -117,8 +106,10 @@ class DiffPrinter(SummaryPrinter):
         self._out(styled(head, Colour.BOLD))
         for line in self._consequences.pop(diff.ref):
             self._out(line)
-        if diff.not_checked:
-            self._out(styled(f"# {diff.not_checked}", Colour.FAINT))
+        step = self._steps.get(diff.ref)
+        notes = list(step_details(step)) if step is not None else []
+        for line in dict.fromkeys((*notes, *([diff.not_checked] if diff.not_checked else []))):
+            self._out(styled(f"# {line}", Colour.FAINT))
         for line in _drift(diff):
             self._out(styled(f"# {line}", Colour.FAINT))
         for line in unified(diff):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from applyprune.model.plan import GuardVerdict
+from applyprune.output.text.problem_text import wrapped_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,3 +18,9 @@ def lifted_guards(plan: Plan) -> Iterator[tuple[Guard, str]]:
     for result in plan.guards:
         if result.verdict is GuardVerdict.LIFTED:
             yield result.guard, str(result).replace("\n", "\\n")
+
+
+def lifted_text(plan: Plan, width: int | None) -> Iterator[str]:
+    """Yield the lines about lifted guards, wrapped for a terminal of ``width`` columns."""
+    for _, line in lifted_guards(plan):
+        yield "\n".join(wrapped_line(line, width))

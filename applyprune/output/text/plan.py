@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from applyprune.model.events import Event, Finished, ObjectDone
+from applyprune.model.events import Event, Finished, ObjectDone, Outcome
 from applyprune.model.identity import called
 from applyprune.model.plan import ApplyStep, Fate, Plan, RemoveStep
 from applyprune.output.printers import OutputTarget
 from applyprune.output.terminal.style import Colour, styled
 from applyprune.output.text.diff import SummaryPrinter
 from applyprune.output.text.plan_table import ORDER
+from applyprune.output.text.step_details import step_details
 
 _COLOURS = {
     Fate.PRUNE: Colour.MAGENTA,
@@ -46,10 +47,12 @@ class PlanPrinter(SummaryPrinter):
         consequences = self._consequences.pop(ref)
         if fate is Fate.LEAVE and not (self._shows_all or consequences or step.reason):
             return
-        words = fate.forecast
-        reasons = [text for text in (step.reason, step.not_checked) if text]
-        if isinstance(step, RemoveStep) and self._plan.no_prune and fate is not Fate.LEAVE:
-            words, reasons = "will not be pruned", [self._plan.no_prune]
+        words, reasons = fate.forecast, list(step_details(step))
+        if isinstance(step, ApplyStep):
+            words = Outcome.SKIPPED.forecast if step.is_skipped else words
+        elif fate is Fate.LEAVE or self._plan.no_prune:
+            words = Outcome.NOT_PRUNED.forecast
+            reasons = reasons if fate is Fate.LEAVE else [self._plan.no_prune]
         origin = f" {step.desired.origin}" if isinstance(step, ApplyStep) else ""
         why = f" ({'; '.join(reasons)})" if reasons else ""
         line = f"{called(ref, self._namespace)} {styled(words, _COLOURS.get(fate))}{why}{origin}"

@@ -12,6 +12,7 @@ from applyprune.model.plan import ApplyStep, Fate, Plan, RemoveStep
 from applyprune.output.terminal.style import Colour, cells, styled
 from applyprune.output.terminal.table import table, wrapped
 from applyprune.output.text.consequence_lines import ConsequenceLines
+from applyprune.output.text.step_details import step_details
 from applyprune.planning.prune.removal import ADOPTED
 
 ORDER = (
@@ -44,7 +45,8 @@ _GAP = 3
 class _Row:
     fate: Fate
     ref: Ref
-    details: str
+    details: tuple[str, ...]
+    """What else is worth knowing, each on a line of its own."""
 
 
 def plan_table(plan: Plan, mode: Mode, namespace: str, width: int) -> str:
@@ -67,7 +69,8 @@ def plan_table(plan: Plan, mode: Mode, namespace: str, width: int) -> str:
     ]
     # What happens to an object that does not change itself, such as a Service without Pods.
     for ref, texts in consequences.pop_all():
-        below += [called(ref, namespace), *(f"  {text}" for text in texts)]
+        below.append(called(ref, namespace))
+        below += [line for text in texts for line in wrapped(text, width, "  ")]
     if mode is Mode.DELETE:
         below += deletion_summary(plan, width)
     return "\n".join((_table(listed, mode, namespace, width), *below))
@@ -102,23 +105,15 @@ def _rows(plan: Plan, mode: Mode, consequences: ConsequenceLines) -> Iterator[_R
     """Yield a row for each object that would change; to delete a set, one for each object."""
     for removal in () if plan.no_prune else plan.removals:
         if mode is Mode.DELETE or removal.fate not in {Fate.LEAVE, Fate.REFUSE}:
-            ref = removal.entry.ref
-            yield _Row(removal.fate, ref, "; ".join((*_details(removal), *consequences.pop(ref))))
+            yield _row(removal, consequences)
     for step in plan.applies:
         if step.fate.is_applied:
-            ref = step.desired.ref
-            yield _Row(step.fate, ref, "; ".join((*_details(step), *consequences.pop(ref))))
+            yield _row(step, consequences)
 
 
-def _details(step: ApplyStep | RemoveStep) -> Iterator[str]:
-    """Yield what else is worth knowing about a step: the cascade, from whom it takes, why."""
-    taken = step.taken_from if isinstance(step, ApplyStep) else ()
-    if taken:
-        yield f"{'from' if step.fate is Fate.ADOPT else 'takes fields from'} {', '.join(taken)}"
-    if step.problem is not None:
-        yield step.problem.message
-    elif step.reason and not (taken and step.fate is Fate.ADOPT):
-        yield step.reason
+def _row(step: ApplyStep | RemoveStep, consequences: ConsequenceLines) -> _Row:
+    ref = step.entry.ref
+    return _Row(step.fate, ref, (*step_details(step), *consequences.pop(ref)))
 
 
 def _cut(rows: Sequence[_Row]) -> Sequence[_Row]:
@@ -144,7 +139,11 @@ def _table(rows: Sequence[_Row], mode: Mode, namespace: str, width: int) -> str:
         head, columns = ("PLAN",), [(f"{name} {words}",) for name, words in lines]
     if not any(row.details for row in rows):
         return table(head, columns)
-    with_details = [(*line, row.details) for line, row in zip(columns, rows, strict=True)]
+    with_details: list[tuple[str, ...]] = []
+    for line, row in zip(columns, rows, strict=True):
+        first, *others = row.details or ("",)
+        with_details.append((*line, first))
+        with_details += [(*("" for _ in line), detail) for detail in others]
     return table((*head, "DETAILS"), with_details, width)
 
 

@@ -34,7 +34,7 @@ from applyprune.output.printers import OutputTarget
 from applyprune.output.terminal.style import Colour, styled
 from applyprune.output.terminal.table import entry_table
 from applyprune.output.text.consequence_lines import ConsequenceLines
-from applyprune.output.text.guard_lines import lifted_guards
+from applyprune.output.text.guard_lines import lifted_text
 from applyprune.output.text.problem_text import problem_text
 from applyprune.output.text.status import InspectionPrinter
 
@@ -57,9 +57,13 @@ _NEXT_LINE = "\n  "
 class TextPrinter:
     """Writes each event at once: objects and the summary to ``out``, the rest to ``err``."""
 
-    def __init__(self, target: OutputTarget) -> None:
-        """Take the output; write nothing yet."""
+    def __init__(self, target: OutputTarget, *, forecasts: bool = False) -> None:
+        """Take the output; write nothing yet.
+
+        With ``forecasts``, say of each object what would happen to it, not what has happened.
+        """
         self._target = target
+        self._forecasts = forecasts
         self._name = ""
         self._namespace = ""
         self._dry = ""
@@ -105,7 +109,7 @@ class TextPrinter:
         self._target.out(line.replace("\n", "\\n"))
 
     def _problem(self, label: str, problem: Problem) -> None:
-        text = problem_text(label, problem, self._target.width if self._target.live else None)
+        text = problem_text(label, problem, self._target.error_width)
         self._lines += text.count("\n") + 1
         self._target.err(text)
 
@@ -115,8 +119,8 @@ class TextPrinter:
 
     def _planned(self, event: Planned) -> None:
         if not self._target.quiet:
-            for _, line in lifted_guards(event.plan):
-                self._target.err(line)
+            for text in lifted_text(event.plan, self._target.error_width):
+                self._target.err(text)
         if self._dry:
             self._consequences.take_plan(event.plan)
 
@@ -127,9 +131,11 @@ class TextPrinter:
         hidden = not (is_shown or consequences)
         if event.outcome is Outcome.UNCHANGED and hidden:
             return
-        word = styled(event.outcome.text, _COLOURS.get(event.outcome))
+        word = event.outcome.forecast if self._forecasts else event.outcome.text
+        word = styled(word, _COLOURS.get(event.outcome))
+        dry = "" if self._forecasts else self._dry
         reason = f" ({event.reason})" if event.reason else ""
-        self._out(f"{called(event.ref, self._namespace)} {word}{self._dry}{reason}")
+        self._out(f"{called(event.ref, self._namespace)} {word}{dry}{reason}")
         for line in consequences:
             self._out(f"  {line}")
         if event.problem is not None:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 _COLOURS = {"error": Colour.RED, "warning": Colour.YELLOW}
 _INDENT = "  "
 # Options or a command at the end of a line: a user can copy them only from one line.
-_TO_COPY = re.compile(r"(?:: |^ *)(?:--|applyprune )[^,]*(?<!\.)$")
+_TO_COPY = re.compile(r"(?:: |^ *)(?:--|applyprune |kubectl )[^,]*(?<!\.)$")
 
 
 def problem_text(label: str, problem: Problem, width: int | None = None) -> str:
@@ -24,17 +24,17 @@ def problem_text(label: str, problem: Problem, width: int | None = None) -> str:
     """
     first, *below = str(problem).splitlines() or [""]
     excerpt = {f"{_INDENT}{line}" for line in problem.excerpt.splitlines()}
-    lines = _wrapped(f"{label}: {first}", width)
+    lines = wrapped_line(f"{label}: {first}", width)
     for line in below:
         indented = line if line.startswith(_INDENT) else f"{_INDENT}{line}"
         keep_whole = line in excerpt or _TO_COPY.search(line)
-        lines += [indented] if keep_whole else _wrapped(indented, width)
+        lines += [indented] if keep_whole else wrapped_line(indented, width)
     lines[0] = lines[0].replace(f"{label}:", styled(f"{label}:", _COLOURS[label]), 1)
     return "\n".join(lines)
 
 
-def _wrapped(line: str, width: int | None) -> list[str]:
-    """Wrap the line at that width; indent all lines but the first once more."""
+def wrapped_line(line: str, width: int | None) -> list[str]:
+    """Wrap a line at that width, unless it is None; indent all lines but the first once more."""
     if width is None or len(line) <= width:
         return [line]
     from textwrap import wrap

@@ -18,6 +18,7 @@ from applyprune.model.problem import Problem
 from applyprune.planning.snapshot import CascadeContents
 
 _SHOWN = 5
+_CASCADES = "cascade-deletes"
 # Objects that the system creates in every namespace, or that are useless without their subject.
 _SYSTEMS_OWN = frozenset({("ServiceAccount", "default"), ("ConfigMap", "kube-root-ca.crt")})
 PASSING = frozenset(
@@ -73,13 +74,14 @@ class Cascades:
         cascade = self.found.get(ref)
         if cascade is None or not cascade.total:
             return ""
-        text = f"cascade-deletes {cascade.total} objects"
+        text = f"{_CASCADES} {cascade.total} object{'' if cascade.total == 1 else 's'}"
         if not cascade.foreign:
             return text
         strangers = [other for other in cascade.foreign if other not in self.listed]
         parts = []
         if strangers:
-            parts.append(f"{len(strangers)} of which do not belong to this set")
+            do = "does" if len(strangers) == 1 else "do"
+            parts.append(f"{len(strangers)} of which {do} not belong to this set")
         if stay := len(cascade.foreign) - len(strangers):
             parts.append(f"{stay} of which must stay")
         names = and_more([_named(other) for other in cascade.foreign], _SHOWN)
@@ -113,7 +115,8 @@ class Cascades:
         if cascade is None or ref.is_among(allowed):
             return None
         if cascade.foreign:
-            reason = f"it {self.described(ref)}"
+            told = self.described(ref).removeprefix(_CASCADES)
+            reason = f"it would cascade-delete{told}"
         elif cascade.uncounted:
             reason = f"its cascaded deletions cannot be counted: {cascade.uncounted}"
         else:

@@ -25,6 +25,7 @@ from applyprune.planning.prune.guarded_prune import GuardedPrune
 
 APPROVAL = "the approved digest"
 """What lifts a guard for the prune that the user has approved."""
+_LINE = "\n    "
 _SHOWN = 3
 _FEWEST = 2
 """A set with fewer live objects may lose all of them: a single object may be replaced."""
@@ -68,19 +69,26 @@ def refusal_of(prune: GuardedPrune, results: Sequence[GuardResult]) -> Problem |
         return None
     # Half of a set is a stricter limit than the number, and says the same.
     is_half = any(result.guard is Guard.MORE_THAN_HALF for result in refused)
-    reasons = [
-        result.message for result in refused if not (is_half and result.guard is Guard.MAX_PRUNE)
-    ]
+    shown = [result for result in refused if not (is_half and result.guard is Guard.MAX_PRUNE)]
     count, cascaded = prune.count, len(prune.cascaded)
     along = f", including {cascaded} cascaded deletions" if cascaded else ""
     # The objects that have left the set may all be gone already.
     delete = f": it would delete {count} object{'' if count == 1 else 's'}" if count else ""
     error = PruneRefused(
         f"the prune was refused{delete}{along}",
-        reason="; ".join(reasons),
+        reason=_reason(shown),
         hint=_hint(prune, refused),
     )
     return as_problem(error)
+
+
+def _reason(refused: Sequence[GuardResult]) -> str:
+    """Return what the guards have found; if there are several, each on a line of its own."""
+    first, *others = refused
+    if not others:
+        return first.message
+    lines = (f"{_LINE}{result.guard}: {result.message}" for result in refused)
+    return f"{len(refused)} guards refuse it{''.join(lines)}"
 
 
 def of_other_approval(refusal: Problem, approved: str, deletions: str) -> Problem:
@@ -95,8 +103,10 @@ def _hint(prune: GuardedPrune, refused: Sequence[GuardResult]) -> str:
         lost = unlisted(prune.options.prune.orphan, prune.listed)
         return f"Correct or remove {' '.join(f'--orphan {name}' for name in lost)}."
     if Guard.INPUT_INSIDE in guards:
-        names = ", ".join(ref.short for ref in _around_input(prune))
-        return f"Add {names} to the input again, or orphan it with --orphan."
+        around = [ref.short for ref in _around_input(prune)]
+        them = "it" if len(around) == 1 else "them"
+        orphan = " ".join(f"--orphan {name}" for name in around)
+        return f"Add {', '.join(around)} to the input again, or orphan {them}: {orphan}"
     options = dict.fromkeys(result.option for result in refused)
     return f"To allow exactly this: {' '.join(options)}"
 
@@ -208,11 +218,17 @@ def _guarded_kind(prune: GuardedPrune) -> GuardResult:
     return _judged(
         prune,
         Guard.GUARDED_KIND,
-        "; ".join(f"a {kind} is only pruned if that is allowed" for kind in named),
+        _kinds_fault(named),
         passed="no object of a guarded kind would be deleted",
         option=" ".join(f"--allow-kind {kind}" for kind in named),
         given="" if needed else " ".join(f"--allow-kind {kind}" for kind in named),
     )
+
+
+def _kinds_fault(kinds: Sequence[str]) -> str:
+    if len(kinds) > 1:
+        return f"these kinds are only pruned if that is allowed: {', '.join(kinds)}"
+    return "".join(f"a {kind} is only pruned if that is allowed" for kind in kinds)
 
 
 def _cascade(prune: GuardedPrune) -> GuardResult:
@@ -300,5 +316,5 @@ def _around_input(prune: GuardedPrune) -> Sequence[Ref]:
 def _with_hint(step: RemoveStep, hint: str) -> RemoveStep:
     if step.problem is None or step.problem.kind is not ProblemKind.PRUNE_REFUSED:
         return step
-    hint = f"{hint}. To orphan it instead: --orphan {step.entry.ref.short}"
+    hint = f"{hint.removesuffix('.')}. To orphan it instead: --orphan {step.entry.ref.short}"
     return replace(step, problem=replace(step.problem, hint=hint))

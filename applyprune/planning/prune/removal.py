@@ -164,8 +164,12 @@ def remove_step(
     if isinstance(state, Absent):
         if state.proven:
             return RemoveStep(entry, resource, Fate.REMOVE_FROM_INVENTORY, reason="it is gone")
-        doubt = as_problem(RunFailed(f"it is unknown whether {entry.ref} exists"))
-        return RemoveStep(entry, resource, Fate.REFUSE, problem=doubt)
+        doubt = RunFailed(
+            f"it is unknown whether {entry.ref} exists",
+            reason="the server has not confirmed that it is gone",
+            hint="Run again.",
+        )
+        return RemoveStep(entry, resource, Fate.REFUSE, problem=as_problem(doubt))
     if options.mode is Mode.ORPHAN:
         return _orphan(entry, resource, state, applyset)
     step = _of_live(entry, resource, state, snapshot, applyset, options)

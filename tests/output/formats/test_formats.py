@@ -120,7 +120,8 @@ def test_page_shows_deletions_first_and_fits_into_a_comment() -> None:
         ObjectDone(gone, Outcome.PRUNED),
     ]
     plan = Plan((), (), digest="sha256:p", deletions="sha256:d")
-    events: list[Event] = [STARTED, Planned(plan), *diffs, *created, *deleted]
+    dry = replace(STARTED, dry_run=DryRun.SERVER)
+    events: list[Event] = [dry, Planned(plan), *diffs, *created, *deleted]
     events.append(Finished({}, 0, 0.1))
     text = printed("markdown", events)
     assert len(text) <= 65_000

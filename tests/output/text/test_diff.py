@@ -125,7 +125,7 @@ def test_differences_outside_the_diff_are_mentioned() -> None:
         ObjectDone(WEB, Outcome.FAILED, problem=problem),
         Finished({Outcome.NOT_PRUNED: 1, Outcome.FAILED: 1}, 4, 0.1, problem),
     )
-    assert out[0].startswith("namespace/shop not pruned")
+    assert out[0].startswith("namespace/shop will not be pruned")
     assert out[-1] == "web: 1 not pruned, 1 failed"
     assert err == ["error: it is contended"] * 2
 

@@ -27,20 +27,26 @@ def lines(*, show_unchanged: bool, text: str = "text") -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("text", "summary"),
+    ("text", "same", "changes"),
     [
-        ("text", "web: 1 created, 1 unchanged in 0.1 s"),
-        ("summary", "web: 1 to create, 1 unchanged"),
+        (
+            "text",
+            "configmap/same unchanged (it is there)",
+            ["configmap/new created", "web: 1 created, 1 unchanged in 0.1 s"],
+        ),
+        (
+            "summary",
+            "configmap/same will not change (it is there)",
+            ["configmap/new will be created", "web: 1 to create, 1 unchanged"],
+        ),
     ],
 )
-def test_unchanged_object_has_a_line_only_if_requested(text: str, summary: str) -> None:
+def test_unchanged_object_has_a_line_only_if_requested(
+    text: str, same: str, changes: list[str]
+) -> None:
     """The summary always counts it."""
-    changes = ["configmap/new created", summary]
     assert lines(show_unchanged=False, text=text) == changes
-    assert lines(show_unchanged=True, text=text) == [
-        "configmap/same unchanged (it is there)",
-        *changes,
-    ]
+    assert lines(show_unchanged=True, text=text) == [same, *changes]
 
 
 PASSED = GuardResult(Guard.CASCADE, GuardVerdict.PASSED, "no deletion cascades")

@@ -1,0 +1,187 @@
+"""The streams of events that runs with the plans of ``plans.py`` have."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from applyprune.engine.context import RunSummary
+from applyprune.errors import PlanOutdated, as_problem
+from applyprune.model.events import (
+    ErrorRaised,
+    Finished,
+    InventoryWritten,
+    ObjectDiff,
+    ObjectDone,
+    Outcome,
+    Phase,
+    Planned,
+    PruneBlocked,
+    Started,
+    WarningRaised,
+)
+from applyprune.model.identity import GVK
+from applyprune.model.manifest import Manifest
+from applyprune.model.options import Approval, DryRun, HelmHooks, Mode
+from applyprune.model.plan import ApplyStep, Fate, Guard, Plan, RemoveStep
+from applyprune.planning.approval.required import is_held, without_unapproved
+from applyprune.planning.checks.helm_hooks import find_hooks, hooks_refusal
+from applyprune.planning.forecast import forecast, not_pruned, of_apply
+from tests.support.options import options_of
+from tests.support.output.plans import ALLOWED, DELETION, REFUSED, applied, refused_by, wanted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from typing import Any
+
+    from applyprune.model.events import Event
+    from applyprune.model.options import Options
+
+_ELAPSED = 1.2
+
+
+def started(mode: Mode = Mode.APPLY, dry_run: DryRun = DryRun.OFF) -> Started:
+    """Return the beginning of a run on the set."""
+    return Started("run1", mode, "web", "home", dry_run)
+
+
+def _ended(summary: RunSummary) -> Finished:
+    return replace(summary.finished(), elapsed=_ELAPSED)
+
+
+def previewed(plan: Plan, mode: Mode = Mode.APPLY, *, diff: bool = False) -> Iterator[Event]:
+    """Yield the events of ``plan``, of ``diff`` and of a dry run."""
+    summary, options = RunSummary("run1"), options_of(mode=mode)
+    summary.held = is_held(plan, options)
+    yield started(mode, DryRun.SERVER)
+    yield from map(WarningRaised, plan.warnings)
+    yield Planned(plan)
+    diffs = {each.ref: each for each in _diffs(plan)} if diff else {}
+    for done in forecast(plan, options):
+        if done.ref in diffs:
+            yield diffs[done.ref]
+        yield from summary.counted((done,))
+    yield from _blocked(plan, summary)
+    yield _ended(summary)
+
+
+def ran(plan: Plan, mode: Mode = Mode.APPLY, **given: Any) -> Iterator[Event]:
+    """Yield the events of a run that does what its plan says, or that its plan stops."""
+    summary, options = RunSummary("run1"), options_of(mode=mode, **given)
+    yield started(mode)
+    yield from map(WarningRaised, plan.warnings)
+    yield Planned(plan)
+    if is_held(plan, options):
+        summary.held = True
+        refused = (step for step in plan.applies if step.problem is not None)
+        yield from summary.counted(map(of_apply, refused))
+        yield from summary.counted(not_pruned(step, plan.no_prune) for step in plan.removals)
+    else:
+        yield InventoryWritten(Phase.BEFORE_APPLY, 20, 4)
+        yield from summary.counted(_done(plan, options))
+        yield InventoryWritten(Phase.FINAL, 16, 6)
+    yield from _blocked(plan, summary)
+    yield _ended(summary)
+
+
+def _blocked(plan: Plan, summary: RunSummary) -> Iterator[Event]:
+    if plan.refusal is not None:
+        summary.refusal = plan.refusal
+        yield PruneBlocked(plan.refusal)
+
+
+def _done(plan: Plan, options: Options) -> Iterator[ObjectDone]:
+    """Yield how each object ends: as the plan says, with the reason of its step."""
+    steps: tuple[ApplyStep | RemoveStep, ...] = (*plan.applies, *plan.removals)
+    reasons = {step.entry.ref: step.reason for step in steps if step.fate is not Fate.PRUNE}
+    for done in forecast(replace(plan, applies=tuple(map(_plain, plan.applies))), options):
+        yield replace(done, reason=reasons.get(done.ref, "")) if not plan.no_prune else done
+
+
+def _plain(step: ApplyStep) -> ApplyStep:
+    return replace(step, not_checked="")
+
+
+def _diffs(plan: Plan) -> Iterator[ObjectDiff]:
+    for step in plan.applies:
+        if step.fate.is_applied:
+            before = None if step.fate is Fate.CREATE else {"data": {"k": "1"}}
+            after = {"data": {"k": "2"}}
+            origin = step.desired.origin
+            yield ObjectDiff(step.desired.ref, step.fate, before, after, origin, step.not_checked)
+    for removal in () if plan.no_prune else plan.removals:
+        if removal.fate is Fate.PRUNE:
+            before = {"data": {"k": "1"}}
+            yield ObjectDiff(
+                removal.entry.ref, removal.fate, before, None, not_checked=removal.not_checked
+            )
+
+
+def _outdated() -> Iterator[Event]:
+    """Yield the events of an apply of a plan file that three objects do not fit any more."""
+    summary = RunSummary("run1", held=True)
+    yield started()
+    yield Planned(replace(ALLOWED, warnings=()))
+    reasons = {
+        "web": "its manifest has changed",
+        "paused": "it was deleted meanwhile",
+        "fixed": "the plan was to recreate it; now an apply would leave it as it is",
+    }
+    for name, reason in reasons.items():
+        one = wanted(name, "Deployment")
+        problem = as_problem(
+            PlanOutdated(f"{one.ref} no longer fits the plan", reason=reason), where=one.origin
+        )
+        done = ObjectDone(one.ref, Outcome.FAILED, one.origin, problem=problem)
+        yield from summary.counted((done,))
+    yield _ended(summary)
+
+
+def _hooks(*names: str) -> Iterator[Event]:
+    """Yield the events of an input with chart hooks, which the user has not decided about."""
+    yield started()
+    manifests = []
+    for line, name in enumerate(names, 1):
+        one = wanted(name, "Job", line, metadata={"annotations": {"helm.sh/hook": "pre-install"}})
+        gvk = GVK("batch", "v1", "Job")
+        manifests.append(Manifest(gvk, "home", name, one.body, one.origin))
+    found = find_hooks(manifests, HelmHooks.REFUSE)
+    error = hooks_refusal(found.hooks, HelmHooks.REFUSE)
+    assert error is not None
+    yield ErrorRaised(as_problem(error))
+    yield Finished({}, error.exit_code, _ELAPSED)
+
+
+def _unapproved(approval: Approval) -> Iterator[Event]:
+    plan = without_unapproved(
+        replace(ALLOWED, guards=(), warnings=()), options_of(approval=approval), takes_set=False
+    )
+    return ran(plan, approval=approval)
+
+
+def _refused_by(guard: Guard) -> Iterator[Event]:
+    plan = refused_by(guard)
+    few = replace(
+        plan, applies=(applied(Fate.CHANGE, "settings"),), removals=plan.removals[:1], warnings=()
+    )
+    return ran(replace(few, consequences=()))
+
+
+REFUSALS: Mapping[str, Sequence[Event]] = {
+    "one chart hook": tuple(_hooks("migrate")),
+    "two chart hooks": tuple(_hooks("migrate", "seed")),
+    "plan outdated": tuple(_outdated()),
+    "plan not approved": tuple(_unapproved(Approval.ALWAYS)),
+    "deletions not approved": tuple(_unapproved(Approval.PRUNE)),
+    **{f"guard {guard}": tuple(_refused_by(guard)) for guard in Guard},
+}
+"""Runs that stop for one reason, each under its name."""
+STREAMS: Mapping[str, Sequence[Event]] = {
+    "allowed": tuple(previewed(ALLOWED)),
+    "allowed-diff": tuple(previewed(ALLOWED, diff=True)),
+    "allowed-apply": tuple(ran(ALLOWED)),
+    "refused": tuple(previewed(REFUSED)),
+    "refused-apply": tuple(ran(REFUSED)),
+    "deletion": tuple(previewed(DELETION, Mode.DELETE)),
+    "deletion-run": tuple(ran(DELETION, Mode.DELETE)),
+}

@@ -1,0 +1,447 @@
+"""One made-up plan with every fate, guard and consequence.
+
+``ALLOWED`` is the plan as it may run. ``REFUSED`` is the same plan, and everything is wrong that
+can be wrong with one. What the code words itself, such as a conflict, is worded by the code.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from applyprune.engine.steps.dry_run import FIELDS_TRANSFERRED, IN_PLACE, NOT_CHECKED
+from applyprune.errors import Conflict, Forbidden, as_problem
+from applyprune.model.inventory import Ownership
+from applyprune.model.live import Absent, Unknown
+from applyprune.model.manifest import Origin
+from applyprune.model.options import Mode, Options, PruneLimit
+from applyprune.model.plan import (
+    ApplyStep,
+    Consequence,
+    ConsequenceKind,
+    Fate,
+    Guard,
+    GuardResult,
+    GuardVerdict,
+    Plan,
+    RemoveStep,
+)
+from applyprune.model.problem import Problem, ProblemKind
+from applyprune.model.resources import Resource
+from applyprune.planning.checks.fault_text import fields_problem
+from applyprune.planning.checks.field_types import UNKNOWN, FieldFault
+from applyprune.planning.ownership.conflicts import conflicts_of, explain
+from applyprune.planning.plan import completed, make_plan
+from applyprune.planning.prune.cascade import Cascade, Cascades
+from applyprune.planning.prune.guarded_prune import GuardedPrune
+from applyprune.planning.prune.guards import check_guards, hinted, refusal_of
+from applyprune.planning.prune.readiness_first import no_wait_warning, wait_reason
+from applyprune.planning.prune.removal import ADOPTED, remove_step
+from applyprune.planning.schema.server_errors import cannot_be_dry_run
+from applyprune.planning.snapshot import ClusterSnapshot, restored_problem
+from tests.support.options import options_of
+from tests.support.planning import TARGET, body, inventory, live, managed, recorded
+from tests.support.planning import desired as settled
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from applyprune.model.identity import Ref
+    from applyprune.model.live import State
+    from applyprune.model.plan import Desired
+
+_GROUPS = {
+    "CustomResourceDefinition": "apiextensions.k8s.io",
+    "DaemonSet": "apps",
+    "Deployment": "apps",
+    "Job": "batch",
+    "StatefulSet": "apps",
+}
+_CLUSTER = {"CustomResourceDefinition", "Namespace"}
+_NOW = datetime(2026, 11, 21, 11, 0, tzinfo=UTC)
+
+
+def wanted(name: str, kind: str = "ConfigMap", line: int = 1, **parts: Any) -> Desired:
+    """Return an object of the input, which has a place in a file of its kind."""
+    group = _GROUPS.get(kind, "")
+    resource = Resource(group, "v1", kind, f"{kind.lower()}s", namespaced=kind not in _CLUSTER)
+    one = settled(body(kind, name, **parts), resource)
+    return replace(one, origin=Origin(f"manifests/{kind.lower()}.yaml", 1, line))
+
+
+def applied(fate: Fate, name: str, kind: str = "ConfigMap", **parts: Any) -> ApplyStep:
+    """Return the step for an object of the input."""
+    one = wanted(name, kind)
+    there = None if fate is Fate.CREATE else live(one.ref, uid=f"u-{name}")
+    return ApplyStep(one, fate, recorded(one, there or live(one.ref)), there, **parts)
+
+
+def removed(
+    fate: Fate, name: str, kind: str = "ConfigMap", reason: str = "", **parts: Any
+) -> RemoveStep:
+    """Return the step for an object that has left the set."""
+    one = wanted(name, kind)
+    there = live(one.ref, uid=f"u-{name}")
+    entry = recorded(one, there, ownership=Ownership.OWNED)
+    return RemoveStep(entry, one.resource, fate, there, reason, **parts)
+
+
+_NOT_DELETED = cannot_be_dry_run(Forbidden('User "ci" cannot delete resource "services"', code=403))
+_NEW_NAMESPACE = applied(Fate.CREATE, "blue", "Namespace")
+_CRD = applied(Fate.CHANGE, "crontabs.example.com", "CustomResourceDefinition")
+_CLAIM = removed(Fate.PRUNE, "data-old-0", "PersistentVolumeClaim")
+_OTHER_CLAIM = removed(Fate.PRUNE, "cache", "PersistentVolumeClaim")
+_STATEFUL_SET = removed(Fate.PRUNE, "old", "StatefulSet")
+_NAMESPACE = removed(Fate.PRUNE, "green", "Namespace")
+_STRANGERS = tuple(sorted(wanted(name, "Secret").ref for name in ("mine", "token")))
+_OTHER_NAMESPACE = removed(Fate.PRUNE, "yellow", "Namespace")
+_CASCADES = Cascades(
+    {_NAMESPACE.entry.ref: Cascade(7, _STRANGERS), _OTHER_NAMESPACE.entry.ref: Cascade(4, ())}, ()
+)
+
+APPLIES = (
+    _NEW_NAMESPACE,
+    _CRD,
+    applied(Fate.CREATE, "new", not_checked=NOT_CHECKED),
+    applied(Fate.CHANGE, "settings"),
+    applied(Fate.CHANGE, "forced", taken_from=("hpa", "kubectl")),
+    applied(
+        Fate.ADOPT,
+        "found",
+        taken_from=("kubectl",),
+        reason="adopted: it existed and belonged to no set",
+    ),
+    applied(
+        Fate.ADOPT,
+        "moved",
+        taken_from=("the set web in namespace shop",),
+        reason="adopted: it existed and belonged to another set",
+    ),
+    applied(Fate.LEAVE, "same"),
+    applied(
+        Fate.LEAVE,
+        "left",
+        reason="applyprune.dev/conflicts: skip, and .data.k is owned by kubectl",
+        is_contended=True,
+    ),
+    applied(Fate.LEAVE, "once", "Job", reason="finished, and removed by its TTL"),
+    applied(Fate.RECREATE, "fixed", "Deployment", reason=IN_PLACE),
+    applied(Fate.CHANGE, "web", "Deployment"),
+    applied(Fate.CHANGE, "paused", "Deployment"),
+    applied(Fate.CHANGE, "agent", "DaemonSet"),
+    applied(Fate.CHANGE, "db", "StatefulSet", not_checked=FIELDS_TRANSFERRED),
+    applied(Fate.LEAVE, "front", "Service"),
+)
+REMOVALS = (
+    _STATEFUL_SET,
+    removed(Fate.PRUNE, "back", "Service", not_checked=_NOT_DELETED),
+    _CLAIM,
+    _OTHER_CLAIM,
+    removed(Fate.ORPHAN, "theirs", reason=ADOPTED),
+    removed(Fate.ORPHAN, "kept", reason="applyprune.dev/prune: disabled"),
+    removed(Fate.REMOVE_FROM_INVENTORY, "gone", reason="it is gone"),
+    removed(Fate.LEAVE, "migrate", "Job", reason="a chart hook, left out"),
+    *(
+        replace(step, reason=_CASCADES.described(step.entry.ref))
+        for step in (_NAMESPACE, _OTHER_NAMESPACE)
+    ),
+)
+
+
+def _ref(name: str, kind: str) -> Ref:
+    return wanted(name, kind).ref
+
+
+def _caused(kind: ConsequenceKind, name: str, of: str, message: str, **more: Any) -> Consequence:
+    return Consequence(kind, _ref(name, of), message, **more)
+
+
+_WEB = (_ref("web", "Deployment"),)
+_CRD_NAME = _CRD.desired.ref.name
+CONSEQUENCES = (
+    _caused(
+        ConsequenceKind.VERSION_NOT_SERVED,
+        _CRD_NAME,
+        "CustomResourceDefinition",
+        "objects may be stored in v1, no longer served: their objects are served in v2",
+    ),
+    _caused(
+        ConsequenceKind.VERSION_NOT_STORED,
+        _CRD_NAME,
+        "CustomResourceDefinition",
+        "objects stored in v1 stay in it until they are written again; new objects are stored in "
+        "v2",
+    ),
+    _caused(
+        ConsequenceKind.READ_BY,
+        "settings",
+        "ConfigMap",
+        "read by deployment.apps/web",
+        count=1,
+        refs=_WEB,
+    ),
+    _caused(
+        ConsequenceKind.OLD_VALUE,
+        "settings",
+        "ConfigMap",
+        "deployment.apps/web (environment) keeps the old values until its Pods restart",
+        count=1,
+        refs=_WEB,
+    ),
+    _caused(ConsequenceKind.RESTART, "fixed", "Deployment", "3 Pods stop, then start", count=3),
+    _caused(ConsequenceKind.ROLLOUT, "web", "Deployment", "rollout, 12 Pods", count=12),
+    _caused(
+        ConsequenceKind.PAUSED,
+        "paused",
+        "Deployment",
+        "2 Pods change when the rollout is resumed",
+        count=2,
+    ),
+    _caused(
+        ConsequenceKind.ON_DELETE,
+        "agent",
+        "DaemonSet",
+        "5 Pods change when they are deleted",
+        count=5,
+    ),
+    _caused(
+        ConsequenceKind.ROLLOUT,
+        "db",
+        "StatefulSet",
+        "may roll out, 2 Pods",
+        count=2,
+        certain=False,
+    ),
+    _caused(
+        ConsequenceKind.NO_PODS,
+        "front",
+        "Service",
+        "its selector app=web matches no Pod template of the set and no Pod in the cluster",
+        count=0,
+    ),
+    _caused(
+        ConsequenceKind.CASCADE,
+        "old",
+        "StatefulSet",
+        "deleted with it: 2 Pods",
+        count=2,
+        refs=(_ref("old-0", "Pod"), _ref("old-1", "Pod")),
+    ),
+    _caused(
+        ConsequenceKind.KEPT,
+        "old",
+        "StatefulSet",
+        "its PersistentVolumeClaims stay: data-old-1",
+        count=1,
+        refs=(_ref("data-old-1", "PersistentVolumeClaim"),),
+    ),
+    _caused(
+        ConsequenceKind.VOLUME_DELETED,
+        "data-old-0",
+        "PersistentVolumeClaim",
+        "its volume pv-1 is deleted with its data (reclaim policy Delete)",
+        count=1,
+    ),
+    _caused(
+        ConsequenceKind.VOLUME_KEPT,
+        "cache",
+        "PersistentVolumeClaim",
+        "its volume pv-2 stays with its data (reclaim policy Retain)",
+        count=1,
+    ),
+)
+VERSION_REFUSED = _caused(
+    ConsequenceKind.VERSION_REFUSED,
+    _CRD_NAME,
+    "CustomResourceDefinition",
+    "the server rejects it: objects may be stored in v1, which it lacks; migrate them, then "
+    "remove the version from status.storedVersions",
+)
+MISSING = Problem(
+    ProblemKind.MISSING_REFERENCE,
+    "deployment.apps/web refers to configmap/setings in namespace home, which is neither in the "
+    "set nor in the cluster",
+    "manifests/deployment.yaml:9:3",
+    "1 other object does the same",
+    "Did you mean settings?",
+    origin=Origin("manifests/deployment.yaml", 1, 9, 3),
+)
+
+
+_DOOMED = [step for step in REMOVALS if step.fate is Fate.PRUNE]
+_COUNT = len(_DOOMED) + len(_STRANGERS)
+_OWN = {step.entry.ref: f"u-{step.entry.ref.name}" for step in _DOOMED}
+_OWN |= {wanted(name).ref: f"u-{name}" for name in ("settings", "same", "left")}
+
+
+def _guarded(options: Options, cascades: Cascades) -> GuardedPrune:
+    """Return the removals as the guards see them, beside an input that each of them detects."""
+    allowed = options.prune.allow_cascade
+    return GuardedPrune(
+        steps=[_with_cascade(step, cascades, allowed) for step in REMOVALS],
+        cascades=cascades,
+        listed=_OWN,
+        own=_OWN,
+        desired=[replace(step.entry.ref, namespace="blue") for step in REMOVALS],
+        shares=False,
+        empty=("manifests/empty.yaml",),
+        options=options,
+    )
+
+
+def _with_cascade(step: RemoveStep, cascades: Cascades, allowed: Collection[str]) -> RemoveStep:
+    if step.fate is not Fate.PRUNE:
+        return step
+    problem = cascades.refusal(step.entry.ref, allowed)
+    fate = Fate.PRUNE if problem is None else Fate.REFUSE
+    return replace(step, fate=fate, problem=problem)
+
+
+_GENEROUS = options_of(
+    allow_empty=True,
+    max_prune=PruneLimit(_COUNT, 0.0),
+    allow_kinds=frozenset({"namespace", "persistentvolumeclaim", "statefulset"}),
+    allow_cascade=frozenset({_NAMESPACE.entry.ref.short}),
+)
+LIFTED = check_guards(_guarded(_GENEROUS, _CASCADES))
+"""Every guard that an option lifts is lifted; the others pass."""
+_CONTAINING = frozenset({replace(wanted("inside").ref, namespace="yellow")})
+WRONG = _guarded(
+    options_of(orphan=frozenset({"configmap/kep"})),
+    replace(_CASCADES, coming={_OTHER_NAMESPACE.entry.ref: _CONTAINING}),
+)
+"""A prune that every guard refuses."""
+_RESTORED = restored_problem(inventory())
+REFUSALS = (
+    *check_guards(WRONG),
+    GuardResult(Guard.RESTORED_INVENTORY, GuardVerdict.REFUSED, _RESTORED.reason),
+)
+
+
+def refused_by(*guards: Guard) -> Plan:
+    """Return the plan that these guards refuse, with the problem of the whole prune."""
+    results = tuple(result for result in REFUSALS if result.guard in guards)
+    restored = Guard.RESTORED_INVENTORY in guards
+    problem = _RESTORED if restored else refusal_of(WRONG, results)
+    return replace(
+        ALLOWED, guards=results, refusal=problem, no_prune="prune refused", restored=restored
+    )
+
+
+ALLOWED = Plan(
+    APPLIES,
+    REMOVALS,
+    guards=LIFTED,
+    consequences=CONSEQUENCES,
+    waits_before_prune=wait_reason(APPLIES, REMOVALS),
+    deletions=f"sha256:{'d' * 64}",
+    digest=f"sha256:{'a' * 64}",
+    warnings=(no_wait_warning(wait_reason(APPLIES, REMOVALS)), MISSING),
+)
+
+
+def _conflict(one: Desired) -> Problem:
+    cause = {
+        "reason": "FieldManagerConflict",
+        "field": ".spec.replicas",
+        "message": 'conflict with "hpa" using apps/v1 at 2026-11-21T10:00:00Z',
+    }
+    error = Conflict("Apply failed with 1 conflict", code=409, causes=[cause])
+    there = live(one.ref, full={"spec": {"replicas": 5}})
+    told = as_problem(explain(error, one, there, (), _NOW), where=one.origin)
+    return replace(told, conflicts=conflicts_of(error, one, there))
+
+
+def _fault(one: Desired, *faults: FieldFault) -> ApplyStep:
+    return _refused(one, fields_problem(one, faults))
+
+
+def _refused(one: Desired, problem: Problem, **parts: Any) -> ApplyStep:
+    there = live(one.ref)
+    return ApplyStep(one, Fate.REFUSE, recorded(one, there), there, problem=problem, **parts)
+
+
+def _planned(one: Desired, state: State) -> ApplyStep:
+    """Return what is decided about an object of the input."""
+    snapshot = ClusterSnapshot({one.ref: state})
+    (step,) = make_plan([one], inventory(), snapshot, TARGET, Options()).applies
+    return step
+
+
+def _left(name: str, kind: str, state: State) -> RemoveStep:
+    """Return what is decided about an entry that has left the set."""
+    one = wanted(name, kind)
+    entry = recorded(one, live(one.ref), ownership=Ownership.OWNED)
+    snapshot = ClusterSnapshot({one.ref: state}, resources={one.ref.group_kind: one.resource})
+    return remove_step(entry, snapshot, TARGET, options_of(mode=Mode.APPLY))
+
+
+_SCALED = wanted("scaled", "Deployment", line=40, spec={"replicas": 3})
+_TAKEN = wanted("taken", line=30)
+_OTHERS = managed("applyprune/shop/web")
+_TYPED = wanted("typed", "Deployment", line=60)
+_UNREADABLE = Problem(
+    ProblemKind.FORBIDDEN,
+    'jobs.batch cannot be read: User "ci" cannot list resource "jobs" in API group "batch"',
+    exit_code=7,
+)
+_NOT_STORED = Problem(
+    ProblemKind.INVALID,
+    f"{_CRD.desired.ref}: status.storedVersions[0]: v1 must appear in spec.versions",
+    str(_CRD.desired.origin),
+    origin=_CRD.desired.origin,
+    exit_code=7,
+)
+FAULTS = (
+    _refused(_CRD.desired, _NOT_STORED),
+    _refused(_SCALED, _conflict(_SCALED)),
+    _fault(wanted("one", line=20), FieldFault(("dat",), UNKNOWN, ("binaryData", "data"))),
+    _fault(
+        _TYPED,
+        FieldFault(("spec", "replicas"), "expected integer, got string"),
+        FieldFault(("spec", "templte"), UNKNOWN, ("template",)),
+    ),
+    _planned(_TAKEN, live(_TAKEN.ref, label="applyset-other-v1", entries=[_OTHERS])),
+    _planned(wanted("unread", "Job", line=50), Unknown(_UNREADABLE)),
+)
+"""Everything that can be wrong with an object of the input."""
+_STRANGE = {
+    "forgotten": live(wanted("forgotten").ref, label=""),
+    "recreated": live(wanted("recreated").ref, uid="u9"),
+}
+DOUBTS = (
+    *(_left(name, "ConfigMap", state) for name, state in _STRANGE.items()),
+    _left("unknown", "Job", Absent(proven=False)),
+)
+"""Everything that can be wrong with an object that has left the set."""
+
+
+def _settled(plan: Plan) -> Plan:
+    """Return a plan as the engine completes it, with short digests."""
+    done = completed(plan, TARGET, Options())
+    return replace(done, deletions=plan.deletions, digest=plan.digest, warnings=plan.warnings)
+
+
+REFUSED = _settled(
+    replace(
+        refused_by(*(result.guard for result in check_guards(WRONG))),
+        applies=(*FAULTS, *APPLIES[2:]),
+        removals=(*DOUBTS, *hinted(WRONG, refusal_of(WRONG, check_guards(WRONG)))),
+        consequences=(VERSION_REFUSED, *CONSEQUENCES[2:]),
+        warnings=(MISSING,),
+    )
+)
+
+DELETION = replace(
+    ALLOWED,
+    applies=(),
+    removals=(*DOUBTS, *REMOVALS),
+    guards=(),
+    consequences=tuple(
+        caused for caused in CONSEQUENCES if caused.ref in {step.entry.ref for step in REMOVALS}
+    ),
+    waits_before_prune="",
+    warnings=(),
+)
+"""The deletion of the whole set; some of its objects cannot be deleted."""
