@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         InventoryError,
         InventoryLocked,
         NotReady,
+        PlanOutdated,
         PruneRefused,
         RunFailed,
         Unauthorized,
@@ -60,7 +61,9 @@ if TYPE_CHECKING:
     from applyprune.model.plan import Plan
     from applyprune.model.problem import Problem
     from applyprune.output.collector import ObjectReport, RunReport
+    from applyprune.planning.approval.plan_file import PlanFile
     from applyprune.sources.load import Input
+    from applyprune.sources.plan_files import read_plan, write_plan
 
 __all__ = [
     "AccessError",
@@ -94,6 +97,8 @@ __all__ = [
     "Options",
     "Outcome",
     "Plan",
+    "PlanFile",
+    "PlanOutdated",
     "Problem",
     "Propagation",
     "PruneLimit",
@@ -112,6 +117,8 @@ __all__ = [
     "__version__",
     "connect",
     "load",
+    "read_plan",
+    "write_plan",
 ]
 
 _MODULES = {
@@ -130,6 +137,7 @@ _MODULES = {
         "InventoryError",
         "InventoryLocked",
         "NotReady",
+        "PlanOutdated",
         "PruneRefused",
         "RunFailed",
         "Unauthorized",
@@ -165,7 +173,9 @@ _MODULES = {
     "model.plan": ("Plan",),
     "model.problem": ("Problem",),
     "output.collector": ("ObjectReport", "RunReport"),
+    "planning.approval.plan_file": ("PlanFile",),
     "sources.load": ("Input",),
+    "sources.plan_files": ("read_plan", "write_plan"),
 }
 _WHERE = {name: module for module, names in _MODULES.items() for name in names}
 """The module of each public name."""

@@ -1,4 +1,4 @@
-"""Work on one set: apply, diff, prune, delete, status, explain.
+"""Work on one set: apply, plan, diff, prune, delete, status, explain.
 
 Nothing here prints, asks, or touches signal handlers.
 """
@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from applyprune.cluster.inventory.store import ConfigMapStore
+from applyprune.engine.bound_run import cluster_identity
 from applyprune.engine.cancellation import Cancellation
 from applyprune.engine.operations.explain import explain
 from applyprune.engine.operations.status import status
@@ -31,11 +33,14 @@ from applyprune.model.options import (
 )
 from applyprune.output.collector import RunReport
 from applyprune.planning.applyset import applyset_identity
+from applyprune.planning.approval.plan_binding import plan_file_of
 from applyprune.sources import Input
 from applyprune.sources.event_locations import with_excerpt
 
 if TYPE_CHECKING:
     from applyprune.api.cluster_connection import ClusterConnection
+    from applyprune.model.plan import Plan
+    from applyprune.planning.approval.plan_file import PlanFile
 
 
 class ApplySet:
@@ -128,6 +133,78 @@ class ApplySet:
         )
         return self.iter_run(manifests, decided, cancellation=cancellation)
 
+    def plan(
+        self,
+        manifests: Sequence[Manifest],
+        *,
+        check: bool = True,
+        options: ApplyOptions = ApplyOptions(),
+        prune: PruneOptions = PruneOptions(),
+        cancellation: Cancellation | None = None,
+    ) -> RunReport:
+        """Return what ``apply`` would do to each object; change nothing.
+
+        ``RunReport.plan`` is the plan. With ``check`` the server checks in a dry run what would
+        change; without it, the plan only reads.
+        """
+        decided = Options(
+            Mode.APPLY,
+            DryRun.SERVER if check else DryRun.CLIENT,
+            check=check,
+            apply=options,
+            prune=prune,
+        )
+        return _report(self.iter_run(manifests, decided, cancellation=cancellation))
+
+    def plan_file(
+        self,
+        plan: Plan,
+        *,
+        options: ApplyOptions = ApplyOptions(),
+        prune: PruneOptions = PruneOptions(),
+        expires_in: float = 7 * 24 * 3600,
+    ) -> PlanFile:
+        """Return the file that binds an ``apply`` to a plan; ``write_plan`` writes it.
+
+        ``options`` and ``prune`` are those of the plan. ``expires_in`` is in seconds. Reads the
+        UIDs that identify the cluster; raises UsageError if there are none.
+        """
+        return plan_file_of(
+            plan,
+            self.identity,
+            Options(Mode.APPLY, apply=options, prune=prune),
+            cluster=cluster_identity(self.cluster.client, self.namespace),
+            now=datetime.now(UTC),
+            valid_for=timedelta(seconds=expires_in),
+        )
+
+    def apply_plan(
+        self,
+        manifests: Sequence[Manifest],
+        plan: PlanFile,
+        *,
+        wait: bool | WaitOptions | None = None,
+        timeout: float | None = None,
+        options: ApplyOptions = ApplyOptions(),
+        prune: PruneOptions = PruneOptions(),
+        lock_timeout: float = 60.0,
+        cancellation: Cancellation | None = None,
+    ) -> RunReport:
+        """Do what ``apply`` does if that is exactly the plan; otherwise write nothing.
+
+        The manifests and the options must be those of the plan. What no longer fits is in the
+        report, with exit code 8. Raises PlanOutdated for an expired plan, and UsageError for the
+        plan of another set, another cluster, or other options.
+        """
+        decided = Options(
+            Mode.APPLY,
+            apply=options,
+            prune=prune,
+            wait=_wait(timeout, wait),
+            lock_timeout=lock_timeout,
+        )
+        return _report(self.iter_run(manifests, decided, plan=plan, cancellation=cancellation))
+
     def diff(
         self,
         manifests: Sequence[Manifest],
@@ -198,12 +275,21 @@ class ApplySet:
         manifests: Sequence[Manifest],
         options: Options,
         *,
+        plan: PlanFile | None = None,
         cancellation: Cancellation | None = None,
     ) -> Iterator[Event]:
-        """Run once with all options in one value, and yield the events."""
+        """Run once with all options in one value, and yield the events.
+
+        With ``plan``, the run does exactly what that file says, or nothing.
+        """
         given = manifests if isinstance(manifests, Input) else Input(tuple(manifests))
         request = RunRequest(
-            self.identity, given, self.namespace, options, empty_inputs=given.empty
+            self.identity,
+            given,
+            self.namespace,
+            options,
+            empty_inputs=given.empty,
+            plan_file=plan,
         )
         return with_excerpt(
             run(request, self.cluster.client, self.store(), _given(cancellation)), given

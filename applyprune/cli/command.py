@@ -31,6 +31,7 @@ HEADINGS: dict[str, tuple[str, ...]] = {
         "recreate",
         "create-namespace",
         "reapply-all",
+        "plan",
         "check",
     ),
     "Prune": ("prune", "propagation", "prune-adopted"),
@@ -45,7 +46,7 @@ HEADINGS: dict[str, tuple[str, ...]] = {
     ),
     "Waiting": ("wait", "watch", "ready-when", "timeout", "lock-timeout"),
     "Cluster": ("namespace", "all-namespaces", "to-namespace", "context", "kubeconfig"),
-    "Output": ("output", "show-unchanged", "quiet", "verbose"),
+    "Output": ("output", "out", "expires-in", "show-unchanged", "quiet", "verbose"),
 }
 """The headings of the help, and the long options under each; the others are under ``Options``."""
 

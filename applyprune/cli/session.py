@@ -15,6 +15,7 @@ from applyprune.api.manifests import load
 from applyprune.engine.cancellation import Cancellation
 from applyprune.errors import ApplypruneError, UsageError
 from applyprune.model.events import WarningRaised
+from applyprune.sources.plan_files import read_plan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Sequence
@@ -108,11 +109,18 @@ def run_set(
     read: InputReader,
     options: Options,
     watcher: RunWatcher | None = None,
+    *,
+    plan: str = "",
 ) -> Iterator[Event]:
-    """Read the input, run once, and yield the events; ``watcher`` may stop the run."""
+    """Read the input, run once, and yield the events; ``watcher`` may stop the run.
+
+    ``plan`` is the path of the plan file that the run is bound to; empty for none.
+    """
+    file = read_plan(plan) if plan else None
     given = yield from read_input(read)
     with open_session(cluster_target) as session:
-        events = session.applyset(name).iter_run(given, options, cancellation=session.stop)
+        applyset = session.applyset(name)
+        events = applyset.iter_run(given, options, plan=file, cancellation=session.stop)
         yield from events if watcher is None else watcher.watch(events, session, options)
 
 

@@ -30,6 +30,7 @@ from applyprune.model.problem import Problem
 from applyprune.model.resources import ResourceMap
 from applyprune.planning.applyset import ApplySetIdentity
 from applyprune.planning.approval.deletions import with_approval
+from applyprune.planning.approval.plan_binding import as_reviewed
 from applyprune.planning.checks.helm_hooks import ChartHook
 from applyprune.planning.desired import resolve
 from applyprune.planning.forecast import unchecked
@@ -45,6 +46,7 @@ from applyprune.planning.snapshot import (
 if TYPE_CHECKING:
     from applyprune.engine.context import RunContext
     from applyprune.engine.steps.dry_run import ServerDryRun
+    from applyprune.planning.approval.plan_file import PlanFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +69,8 @@ class RunRequest:
     """Whether the Bundle may take over an existing set that no Bundle owns."""
     empty_inputs: Sequence[str] = ()
     """The parts of the input without objects, as the user has named them."""
+    plan_file: PlanFile | None = None
+    """The plan that the run is bound to; None for whatever it plans itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,19 +185,25 @@ def check_plan(
     dry_run: ServerDryRun,
     *,
     only: Collection[Ref] | None = None,
+    reviewed: PlanFile | None = None,
+    continues: bool = False,
 ) -> Plan:
     """Return the plan with the fates that remain after every check; write nothing.
 
-    The server checks it if the options say so: all of it, or ``only`` these objects.
+    The server checks it if the options say so: all of it, or ``only`` these objects. It has checked
+    a plan that was ``reviewed``, which this run may continue: then an approval is of the whole.
     """
     options = context.options
     plan = with_fields_checked(stage.plan, context, stage.snapshot)  # guard: field-check
-    asks_server = options.dry_run is DryRun.SERVER or (
-        options.check and options.dry_run is DryRun.OFF
+    asks_server = reviewed is None and (
+        options.dry_run is DryRun.SERVER or (options.check and options.dry_run is DryRun.OFF)
     )
+    if reviewed is not None:
+        plan = as_reviewed(plan, reviewed, options)
     if asks_server:
         plan = dry_run.check_applies(plan, only=only)
-    plan = with_approval(refuse_visible_conflicts(context, plan), options)
+    whole = reviewed.deletions if reviewed is not None and continues else ""
+    plan = with_approval(refuse_visible_conflicts(context, plan), options, deletions=whole)
     if asks_server:
         plan = dry_run.check_removals(plan, only=only)
     if options.dry_run is DryRun.CLIENT:

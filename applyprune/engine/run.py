@@ -6,6 +6,7 @@ from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from applyprune.engine.bound_run import Fit, already_applied, fit_of, refuse_elsewhere
 from applyprune.engine.cancellation import Cancellation
 from applyprune.engine.checks.consequences import ConsequenceFinder
 from applyprune.engine.context import RunContext, run_context
@@ -33,6 +34,7 @@ from applyprune.model.options import DryRun, Mode, WaitMode
 from applyprune.model.plan import Fate, Plan
 from applyprune.model.problem import Problem
 from applyprune.model.resources import NAMESPACE, NAMESPACES
+from applyprune.planning.approval.plan_binding import refuse_other_plan
 from applyprune.planning.approval.required import is_held, without_unapproved
 from applyprune.planning.forecast import back_in_the_inventory, not_pruned, of_apply
 from applyprune.planning.plan import with_existing
@@ -69,6 +71,7 @@ class _Run:
     plan: Plan = field(default_factory=lambda: Plan((), ()))
     snapshot: ClusterSnapshot = field(default_factory=lambda: ClusterSnapshot({}))
     makes_namespace: bool = False
+    fit: Fit = field(default_factory=Fit)
     readiness_rules: ReadinessRules = field(init=False)
     dry_run: ServerDryRun = field(init=False)
     consequences: ConsequenceFinder = field(init=False)
@@ -79,6 +82,11 @@ class _Run:
         yield self.context.started(options.mode)
         while True:
             stage = yield from self._read_and_plan()
+            if self.request.plan_file is not None:
+                self.fit = fit_of(self.request.plan_file, stage, self.context)
+                if self.fit.is_done or self.fit.misfits:  # guard: plan-fits
+                    yield from self._not_applied(self.fit)
+                    return
             self._check(stage)
             yield from map(WarningRaised, self.plan.warnings)
             with summary.paused():
@@ -120,6 +128,8 @@ class _Run:
         yield summary.finished()
 
     def _read_and_plan(self) -> Generator[Event, None, PlanStage]:
+        if self.request.plan_file is not None:
+            refuse_elsewhere(self.request.plan_file, self.context)
         stage = yield from read_and_plan(self.request, self.context)
         self.plan, self.inventory, self.snapshot = stage.plan, stage.inventory, stage.snapshot
         self.unknown, self.makes_namespace = stage.unknown, stage.makes_namespace
@@ -133,12 +143,25 @@ class _Run:
 
     def _check(self, stage: PlanStage) -> None:
         """Check the plan as a whole, by the server if that was asked for; add its consequences."""
-        options = self.context.options
-        plan = check_plan(stage, self.context, self.dry_run)
+        options, file = self.context.options, self.request.plan_file
+        plan = check_plan(
+            stage, self.context, self.dry_run, reviewed=file, continues=self.fit.continues
+        )
+        if file is not None and not self.fit.continues:
+            refuse_other_plan(file, plan, self.inventory)  # guard: same-plan
         states = {ref: (each.before, each.body) for ref, each in self.dry_run.comparisons.items()}
         shown = options.check or options.dry_run is not DryRun.OFF
         plan = self.consequences.add_to(plan, self.snapshot, states, reads=shown)
         self.plan = without_unapproved(plan, options, takes_set=self._takes_set())
+
+    def _not_applied(self, fit: Fit) -> Iterator[Event]:
+        """Report that the plan file is done already, or each object that does not fit it."""
+        summary = self.context.summary
+        if fit.is_done:
+            yield WarningRaised(already_applied(self.inventory))
+        summary.held = bool(fit.misfits)
+        yield from summary.counted(fit.misfits)
+        yield summary.finished()
 
     def _refuse(self) -> Iterator[Event]:
         """Report everything that is wrong with the plan; write nothing."""
@@ -155,7 +178,8 @@ class _Run:
             self._create_namespace()
         if self._has_work():
             owned = replace(self.inventory, entries=self._union(), owner=self.request.owner)
-            yield self.context.lock.take(owned)
+            file = self.request.plan_file
+            yield self.context.lock.take(owned, plan=file.checksum if file else "")
 
     def _create_namespace(self) -> None:
         """Create the namespace of the inventory; if the set has it too, decide about it again."""
@@ -170,7 +194,9 @@ class _Run:
 
     def _has_work(self) -> bool:
         removes_set = self._removes_set() and not self.plan.no_prune
-        return self.plan.writes or (self.inventory.exists and removes_set) or self._takes_set()
+        writes = self.plan.writes or (self.inventory.exists and removes_set)
+        # The end of a continued plan is recorded even if nothing is left to do.
+        return writes or self._takes_set() or self.fit.continues
 
     def _takes_set(self) -> bool:
         """Return whether the set gets another owner."""

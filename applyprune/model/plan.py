@@ -108,6 +108,10 @@ _FORECASTS: Mapping[Fate, str] = {
 }
 
 
+IN_PLACE = "it cannot be changed in place"
+"""The reason of RECREATE."""
+
+
 @dataclass(frozen=True, slots=True)
 class ApplyStep:
     """The step for one object of the input: CREATE, CHANGE, ADOPT, RECREATE, LEAVE or REFUSE."""

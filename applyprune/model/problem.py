@@ -57,6 +57,7 @@ class ProblemKind(StrEnum):
     PART_OF_THE_SET = "PartOfTheSet"
     KUSTOMIZE = "Kustomize"
     NO_WAIT = "NoWait"
+    ALREADY_APPLIED = "AlreadyApplied"
     REDIRECTED = "Redirected"
 
 

@@ -35,6 +35,7 @@ SIBLINGS: Mapping[str, set[str]] = {
         "cli.command",
         "cli.confirmation",
         "cli.options",
+        "cli.plan_output",
         "cli.session",
         "cli.target",
     },
@@ -111,6 +112,7 @@ SIBLINGS: Mapping[str, set[str]] = {
         "planning.ownership",
         "planning.plan",
         "planning.prune",
+        "planning.requests",
     },
     "planning.consequences": {
         "planning.applyset",

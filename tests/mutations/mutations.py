@@ -30,6 +30,7 @@ _FAULTS = "tests/engine/failures/test_faults.py::"
 _FIELDS = "tests/engine/checks/test_fields.py::"
 _GUARDS = "tests/engine/guards/test_guards_hold.py::"
 _HOOKS = "tests/engine/checks/test_chart_hooks.py::"
+_PLAN_FILE = "tests/e2e/plans/test_apply_plan.py::"
 _REQUIRED = "tests/planning/approval/test_required.py::"
 _PRUNE_GUARDS = "tests/engine/guards/test_small_sets.py::"
 _SET = "tests/engine/test_set.py::"
@@ -254,6 +255,20 @@ MUTATIONS = (
         "or .*",
         "",
         f"{_WAITING}test_unapproved_plan_writes_nothing",
+    ),
+    Mutation(
+        "the refusal of an object that does not fit the plan file",
+        ("plan-fits",),
+        "or .*",
+        "or 0:",
+        f"{_PLAN_FILE}test_changed_cluster_is_refused[to prune, and changed]",
+    ),
+    Mutation(
+        "the refusal of another plan than that of the file",
+        ("same-plan",),
+        LINE,
+        "pass",
+        f"{_PLAN_FILE}test_other_run_in_between_is_refused",
     ),
     Mutation(
         "the refusal of a recreation that nobody has approved",

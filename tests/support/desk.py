@@ -37,6 +37,11 @@ class Desk:
         """Do what ``call`` does, through another kubeconfig."""
         return applyprune(*self.line(verb, *arguments, **values), kubeconfig=kubeconfig)
 
+    def call_with(self, verb: str, *arguments: str | Path) -> Ended:
+        """Run a verb on the set, with the input that the arguments name."""
+        where = ("-n", self.namespace)
+        return applyprune(verb, "web", *where, *arguments, kubeconfig=self.plane.kubeconfig)
+
     def line(self, verb: str, *arguments: str | Path, **values: str) -> list[str | Path]:
         """Write the input, and return the arguments of a call."""
         path = self.folder / "set.json"

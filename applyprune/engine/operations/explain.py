@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def explain(
-    request: RunRequest,
+    asked: RunRequest,
     named: str,
     cluster: Cluster,
     store: Store,
@@ -37,24 +37,24 @@ def explain(
 ) -> Iterator[Event]:
     """Yield an Explanation for each object that ``named`` names, in the form of ``Ref.is_among``.
 
-    ``request`` is the apply to explain. If not ``by_input``, explain by the inventory alone what
+    ``asked`` is the apply to explain. If not ``by_input``, explain by the inventory alone what
     would happen to the object if it left the set. It does not wait for other runs. The server
     checks these objects alone, by a dry run. Raises UsageError for a kind that is not served, and
     what refuses the apply as a whole.
     """
-    applyset, inventory = request.applyset, store.read()
+    applyset, inventory = asked.applyset, store.read()
     resource_map = cluster.resource_map()
     named = _by_kind(named, resource_map)
-    options = replace(request.options, dry_run=DryRun.SERVER)
+    options = replace(asked.options, dry_run=DryRun.SERVER)
     if not by_input:
         alone = PruneOptions(allow_empty=True)
         options = Options(Mode.PRUNE, DryRun.SERVER, prune=alone, select=frozenset({named}))
-    request = replace(request, options=options)
+    planned = replace(asked, options=options)
     with run_context(cluster, store, applyset, options, cancellation, mode=options.mode) as context:
-        stage = yield from plan_with(inventory, resource_map, request, context)
+        stage = yield from plan_with(inventory, resource_map, planned, context)
         states = _states(stage, named)
         reader = SnapshotReader(cluster, context.workers, applyset)
-        for resource, ref in () if states else _unknown(named, resource_map, request.namespace):
+        for resource, ref in () if states else _unknown(named, resource_map, asked.namespace):
             states[ref] = reader.read_object(resource, ref)
         dry_run = ServerDryRun(context)
         plan = check_plan(stage, context, dry_run, only=states.keys())

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from applyprune.engine.context import RunContext
 from applyprune.engine.inventory_lock import WRITE_MARGIN
-from applyprune.engine.steps.dry_run import IN_PLACE, ServerDryRun, check_recreation
+from applyprune.engine.steps.dry_run import ServerDryRun, check_recreation
 from applyprune.engine.steps.failures import apply_problem
 from applyprune.engine.steps.field_transfer import transfer_fields
 from applyprune.engine.steps.recreate import Recreator
@@ -31,7 +31,7 @@ from applyprune.model.identity import GroupKind, Ref
 from applyprune.model.inventory import InventoryEntry, Wave
 from applyprune.model.live import LiveObject
 from applyprune.model.options import Approval, WaitMode
-from applyprune.model.plan import ApplyStep, Desired, Fate, OnConflict
+from applyprune.model.plan import IN_PLACE, ApplyStep, Desired, Fate, OnConflict
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.model.resources import CRD, NAMESPACE
 from applyprune.planning.ownership.conflicts import skips

@@ -28,7 +28,7 @@ from applyprune.errors import (
 )
 from applyprune.model.display import and_more
 from applyprune.model.identity import GVK, Ref
-from applyprune.model.plan import ApplyStep, Fate, Plan, RemoveStep
+from applyprune.model.plan import IN_PLACE, ApplyStep, Fate, Plan, RemoveStep
 from applyprune.model.request import DeleteRequest
 from applyprune.model.resources import CRD, NAMESPACE, Resource
 from applyprune.planning.diff.comparison import Comparison, has_changed
@@ -38,10 +38,7 @@ from applyprune.planning.fields.normalize import sent
 from applyprune.planning.ownership.conflicts import managers, settled_first, skips
 from applyprune.planning.ownership.takings import confirmed_takings
 from applyprune.planning.readiness.pods import is_denial
-from applyprune.planning.replies import (
-    refused_guard,
-    refused_recreation,
-)
+from applyprune.planning.replies import refused_guard, refused_recreation
 from applyprune.planning.requests import delete_request, dry_run_request, forced
 from applyprune.planning.schema.crd import defined_resources, schema_of
 from applyprune.planning.schema.server_errors import cannot_be_dry_run, is_worth_a_trial
@@ -54,7 +51,6 @@ if TYPE_CHECKING:
 
 NOT_CHECKED = "not checked by the server: its namespace or kind does not exist yet"
 FIELDS_TRANSFERRED = "not fully checked by the server: some fields must be transferred first"
-IN_PLACE = "it cannot be changed in place"
 _NO_KIND = "its kind does not exist yet: checked by the schema in its CRD, not by the server"
 _NEW_SCHEMA = (
     "its CRD is about to change: checked by the new schema and merged locally, not by the server"

@@ -74,6 +74,31 @@ def misfits(
             yield Misfit(ref, "it has the set's label, and the inventory does not list it")
 
 
+def input_misfits(
+    file: PlanFile, plan: Plan, unknown: Mapping[Ref, str] = MappingProxyType({})
+) -> Iterator[Misfit]:
+    """Yield each object that the input has in another form than the file, whatever is live.
+
+    ``unknown`` is that of ``misfits``.
+    """
+    before = {one.ref: one.manifest for one in file.objects if one.manifest}
+    steps = {step.desired.ref: step for step in plan.applies}
+    for ref in sorted({*before, *steps}):
+        step, old = steps.get(ref), before.get(ref, "")
+        new = step.desired.digest if step else ""
+        if reason := unknown.get(ref) or _input_reason(old, new):
+            yield Misfit(ref, reason, step.desired.origin if step else None)
+
+
+def _input_reason(old: str, new: str) -> str:
+    """Return how two manifests differ, by their digests; empty if they do not."""
+    if old == new:
+        return ""
+    if old and new:
+        return "its manifest has changed"
+    return "the input no longer has it" if old else "the input has it, and the plan does not"
+
+
 def _reason(
     old: PlannedObject | None,
     step: ApplyStep | RemoveStep | None,
@@ -85,10 +110,10 @@ def _reason(
     if step is None or old is None:
         return _one_sided(old, step, continues=continues)
     new = planned_object(step)
-    if bool(old.manifest) != bool(new.manifest):
-        return "the input no longer has it" if old.manifest else "the input has it again"
-    if old.manifest != new.manifest:
-        return "its manifest has changed"
+    if new.manifest and not old.manifest:
+        return "the input has it again"
+    if reason := _input_reason(old.manifest, new.manifest):
+        return reason
     if continues and _is_under_way(old, new, entry):
         return ""
     if step.problem is not None and new.fate is Fate.REFUSE:
@@ -100,7 +125,7 @@ def _one_sided(
     old: PlannedObject | None, step: ApplyStep | RemoveStep | None, *, continues: bool
 ) -> str:
     if isinstance(step, ApplyStep):
-        return "the input has it, and the plan does not"
+        return _input_reason("", step.desired.digest)
     if step is not None:
         return f"it has left the set: an apply would {_WORDS[planned_object(step).fate]}"
     if old is None or (continues and not old.manifest):

@@ -10,13 +10,14 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from applyprune.engine.steps.dry_run import FIELDS_TRANSFERRED, IN_PLACE, NOT_CHECKED
+from applyprune.engine.steps.dry_run import FIELDS_TRANSFERRED, NOT_CHECKED
 from applyprune.errors import Conflict, Forbidden, as_problem
 from applyprune.model.inventory import Ownership
 from applyprune.model.live import Absent, Unknown
 from applyprune.model.manifest import Origin
 from applyprune.model.options import Mode, Options, PruneLimit
 from applyprune.model.plan import (
+    IN_PLACE,
     ApplyStep,
     Consequence,
     ConsequenceKind,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from applyprune.cli.options.completion import FILE
 from applyprune.cli.options.planning import planning_options
 from applyprune.cli.options.reporting import reporting_options, show_unchanged_option
 from applyprune.cli.options.run_options import RunCommand, execution_options, yes_option
@@ -28,6 +29,15 @@ if TYPE_CHECKING:
 @show_unchanged_option
 @reporting_options
 @yes_option
+@click.option(
+    "--plan",
+    "plan_path",
+    type=FILE,
+    default="",
+    metavar="FILE",
+    help="Apply exactly the plan in this file, as `plan --out` wrote it, or nothing. Needs the "
+    "same input and the same options.",
+)
 @click.option(
     "--check/--no-check",
     default=None,
@@ -59,6 +69,7 @@ def apply(
     options: Options,
     apply_anyway: bool,
     yes: bool,
+    plan_path: str,
     check: bool | None,
     wait: bool | None,
     ready_when: tuple[str, ...],
@@ -73,6 +84,7 @@ def apply(
     Examples:
       applyprune apply web -f manifests/
       applyprune apply web -f manifests/ --dry-run
+      applyprune apply web -f manifests/ --plan web.plan
       applyprune apply web -f manifests/ -l app=web
       applyprune apply web -k overlays/prod -n shop --create-namespace
       helm template web chart/ | applyprune apply web -f -
@@ -80,21 +92,29 @@ def apply(
     from applyprune.cli.confirmation import Confirmation
     from applyprune.cli.session import input_reader, run_set
 
+    if plan_path and check:
+        raise UsageError(
+            "--check and --plan exclude each other",
+            reason="the plan was checked when it was made, and must still be the same",
+        )
     confirmation = Confirmation(reporting, yes, paths)
+    if check is None:
+        # Only a check finds recreations, which an approval covers.
+        check = bool(options.prune.approved or confirmation.can_ask) and not plan_path
     options = replace(
         options,
         mode=Mode.APPLY,
         prune=replace(options.prune, apply_anyway=apply_anyway),
-        # Only a check finds recreations, which an approval covers.
-        check=bool(options.prune.approved or confirmation.can_ask) if check is None else check,
+        check=check,
         wait=replace(
             options.wait,
             mode=WaitMode.asked(wait),
             ready_when=tuple(_rule(rule) for rule in ready_when),
         ),
     )
+    read = input_reader(paths)
     return reporting.print_events(
-        run_set(cluster_target, name, input_reader(paths), options, confirmation)
+        run_set(cluster_target, name, read, options, confirmation, plan=plan_path)
     )
 
 

@@ -1,0 +1,206 @@
+"""``plan --out`` and ``apply --plan``: exactly the reviewed plan is applied, or nothing is."""
+
+from __future__ import annotations
+
+import json
+import stat
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.support.api import writes
+from tests.support.desk import NAMES
+from tests.support.live import config_maps
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.support.api import Api, AuditTrail
+    from tests.support.desk import Desk
+
+ALL = dict.fromkeys(NAMES, "1")
+NEXT = {**dict.fromkeys(NAMES[:6], "1"), "a0": "2", "new": "1"}
+"""One is changed, one is created, three are pruned."""
+
+
+@pytest.fixture
+def file(desk: Desk) -> Path:
+    """The file of the plan of NEXT."""
+    return planned(desk, **NEXT)
+
+
+def planned(desk: Desk, *arguments: str, **values: str) -> Path:
+    """Write the plan of an input, and return its file."""
+    path = desk.folder / "web.plan"
+    made = desk.call("plan", "--out", path, *arguments, **values)
+    assert f"{path} was written: the plan is valid until " in made.err, made.err
+    return path
+
+
+def test_plan_file_is_applied_without_a_second_dry_run(
+    desk: Desk, file: Path, audit: AuditTrail
+) -> None:
+    """Its writes are those of any apply; the file is only for its owner."""
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    audit.restart()
+    done = desk.call("apply", "--plan", file, **NEXT)
+    assert done.code == 0, done.err
+    assert desk.there() == NEXT
+    assert [event for event in audit.events() if "dryRun" in event["requestURI"]] == []
+
+
+def test_plan_file_that_is_used_twice_is_already_done(
+    desk: Desk, file: Path, audit: AuditTrail
+) -> None:
+    """Whatever has happened to the objects since; another input is refused nevertheless."""
+    assert desk.call("apply", "--plan", file, **NEXT).code == 0
+    status, _ = desk.api("DELETE", f"/api/v1/namespaces/{desk.namespace}/configmaps/a0")
+    assert status == 200
+    audit.restart()
+    again = desk.call("apply", "--plan", file, **NEXT)
+    assert (again.code, again.err.count("the plan is already done by ")) == (0, 1), again.err
+    other = desk.call("apply", "--plan", file, **{**NEXT, "a1": "2"})
+    assert other.code == 8
+    assert "its manifest has changed" in other.err
+    assert writes(audit) == []
+
+
+INPUTS: dict[str, tuple[dict[str, str], str]] = {
+    "one object more": ({**NEXT, "more": "1"}, "the input has it, and the plan does not"),
+    "one object fewer": (
+        {name: value for name, value in NEXT.items() if name != "a2"},
+        "the input no longer has it",
+    ),
+    "a pruned object is back": ({**NEXT, "a8": "1"}, "the input has it again"),
+    "another value": ({**NEXT, "a3": "2"}, "its manifest has changed"),
+}
+
+
+@pytest.mark.parametrize("name", INPUTS)
+def test_other_input_is_refused(desk: Desk, file: Path, audit: AuditTrail, name: str) -> None:
+    """Each object that does not fit is named, with its file and line if it has one."""
+    values, reason = INPUTS[name]
+    audit.restart()
+    refused = desk.call("apply", "--plan", file, **values)
+    assert refused.code == 8
+    assert reason in refused.err
+    assert "1 object no longer fits the plan: nothing was written" in refused.err
+    assert writes(audit) == []
+    document = json.loads(desk.call("apply", "--plan", file, "-o", "json", **values).out)
+    kinds = [one["problem"]["kind"] for one in document["objects"]]
+    assert (kinds, document["exitCode"]) == (["PlanOutdated"], 8)
+
+
+def test_input_in_another_form_fits(desk: Desk, file: Path) -> None:
+    """Reordered, and one YAML file instead of JSON: only the objects count."""
+    documents = [
+        f"---\n# a comment\nkind: ConfigMap\napiVersion: v1\nmetadata: {{name: {name}}}\n"
+        f'data:\n    key: "{value}"\n'
+        for name, value in sorted(NEXT.items(), reverse=True)
+    ]
+    other = desk.folder / "other.yaml"
+    other.write_text("".join(documents))
+    done = desk.call_with("apply", "--plan", file, "-f", other)
+    assert done.code == 0, done.err
+    assert desk.there() == NEXT
+
+
+def _edit(api: Api, namespace: str, name: str) -> None:
+    body = {"data": {"key": "3"}}
+    path = f"/api/v1/namespaces/{namespace}/configmaps/{name}"
+    status, _ = api("PATCH", path, body, content_type="application/merge-patch+json")
+    assert status == 200
+
+
+def _create(api: Api, namespace: str, name: str) -> None:
+    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}}
+    assert api("POST", f"/api/v1/namespaces/{namespace}/configmaps", body)[0] == 201
+
+
+def _delete(api: Api, namespace: str, name: str) -> None:
+    assert api("DELETE", f"/api/v1/namespaces/{namespace}/configmaps/{name}")[0] == 200
+
+
+def _replace(api: Api, namespace: str, name: str) -> None:
+    _delete(api, namespace, name)
+    _create(api, namespace, name)
+
+
+CHANGES: dict[str, tuple[Callable[[Api, str, str], None], str, str]] = {
+    "changed": (_edit, "a0", "it has been changed meanwhile"),
+    "unchanged in the plan, and changed": (_edit, "a4", "it has been changed meanwhile"),
+    "to prune, and changed": (_edit, "a7", "it has been changed meanwhile"),
+    "created": (_create, "new", "it was created meanwhile"),
+    "deleted": (_delete, "a0", "it was deleted meanwhile"),
+    "to prune, and deleted": (_delete, "a7", "it was deleted meanwhile"),
+    "to prune, and replaced": (_replace, "a7", "it was deleted and created again meanwhile"),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_changed_cluster_is_refused(desk: Desk, file: Path, audit: AuditTrail, name: str) -> None:
+    """A prune is bound to the UID and the state that were reviewed."""
+    change, changed, reason = CHANGES[name]
+    change(desk.api, desk.namespace, changed)
+    before = config_maps(desk.api, desk.namespace)
+    audit.restart()
+    refused = desk.call("apply", "--plan", file, **NEXT)
+    assert refused.code == 8
+    ref = f"configmap/{changed} in namespace {desk.namespace}"
+    assert f"{ref} no longer fits the plan: {reason}\n" in refused.err
+    assert writes(audit) == []
+    assert config_maps(desk.api, desk.namespace) == before
+
+
+def test_other_run_in_between_is_refused(desk: Desk, file: Path, audit: AuditTrail) -> None:
+    """Even if every object is as it was: its author was not asked."""
+    assert desk.call("apply", **{**ALL, "extra": "1"}).code == 0
+    assert desk.call("apply", **ALL).code == 0
+    audit.restart()
+    refused = desk.call("apply", "--plan", file, **NEXT)
+    assert refused.code == 8
+    assert "the inventory of the set was written meanwhile by " in refused.err
+    assert writes(audit) == []
+
+
+@pytest.mark.parametrize("option", ["--adopt=all", "--no-prune", "--prune-adopted"])
+def test_other_options_are_refused(desk: Desk, file: Path, audit: AuditTrail, option: str) -> None:
+    """The file sets no option; the call must give those of the plan."""
+    audit.restart()
+    refused = desk.call("apply", "--plan", file, option, **NEXT)
+    assert refused.code == 2
+    assert "the plan was made with other options" in refused.err
+    assert f"{option} now" in refused.err
+    assert writes(audit) == []
+
+
+def test_plan_file_lifts_no_guard(desk: Desk, audit: AuditTrail) -> None:
+    """The plan of a refused prune can be written; its apply needs the approval as well."""
+    values = {"a0": "1"}
+    file = planned(desk, **values)
+    digest = desk.call("plan", **values).digests["deletions"]
+    audit.restart()
+    refused = desk.call("apply", "--plan", file, **values)
+    assert refused.code == 6
+    assert writes(audit) == []
+    done = desk.call("apply", "--plan", file, "--approve", digest, **values)
+    assert done.code == 0, done.err
+    assert desk.there() == values
+
+
+def test_plan_without_check_binds_too(desk: Desk, file: Path) -> None:
+    """A job that may only read makes it; the objects and their states are the same."""
+    unchecked = planned(desk, "--no-check", **NEXT)
+    done = desk.call("apply", "--plan", unchecked, **NEXT)
+    assert done.code == 0, done.err
+    assert desk.there() == NEXT
+
+
+def test_plan_of_faults_is_not_written(desk: Desk) -> None:
+    """An apply of it would be refused; an earlier file stays as it is."""
+    path = desk.folder / "web.plan"
+    path.write_text("earlier")
+    made = desk.call("plan", "--out", path, **{**NEXT, "not a name": "1"})
+    assert made.code != 0
+    assert path.read_text() == "earlier"
