@@ -141,10 +141,9 @@ def _changed_state(old: PlannedObject, new: PlannedObject) -> str:
         return "it was created meanwhile"
     if old.uid != new.uid:
         return "it was deleted and created again meanwhile"
-    if old.state != new.state:
-        same_spec = old.state.partition(".")[0] == new.state.partition(".")[0]
-        what = "its metadata has" if same_spec else "it has"
-        return f"{what} been changed meanwhile"
+    is_left = old.decided is Fate.LEAVE and new.decided is Fate.LEAVE
+    if old.state != new.state and not is_left:
+        return "it has been changed meanwhile"
     if old.decided is not new.decided and not (old.is_checked and new.fate is Fate.ADOPT):
         if (old.decided, new.decided) == (Fate.LEAVE, Fate.CHANGE):
             return "its live state differs from its manifest now"

@@ -19,7 +19,12 @@ if TYPE_CHECKING:
     from applyprune.model.live import LiveObject
 
 _PARTS = ("deletionTimestamp", "finalizers", "labels", "ownerReferences")
-_OWNER = ("manager", "operation", "subresource", "apiVersion", "time")
+_OWNER = ("manager", "operation", "subresource", "apiVersion", "time", "fieldsV1")
+_UNREVIEWED = frozenset({"status", "scale"})
+"""Whoever writes through these subresources changes nothing that a manifest sets.
+
+If a manifest sets the scaled field too, its own entry in managedFields loses it, and that shows.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,23 +86,24 @@ def planned_object(step: ApplyStep | RemoveStep) -> PlannedObject:
 
 
 def state_mark(live: LiveObject) -> str:
-    """Return a text that changes with the spec or the metadata of an object, not with its status.
+    """Return a text that changes with the spec or the metadata of an object.
 
-    For a kind without a generation it changes with every write.
+    It does not change with its status, or when an autoscaler scales it: that needs no new review.
+    What the spec is, managedFields tell: each write of a field changes an entry or its time. For a
+    kind without a generation, and where nobody tells, it changes with every write.
     """
     kind = (live.ref.group, live.ref.kind)
-    if live.generation is None or kind == STUCK:
+    owners = [
+        [entry.get(key) for key in _OWNER]
+        for entry in live.managed_fields
+        if entry.get("subresource") not in _UNREVIEWED
+    ]
+    if live.generation is None or kind == STUCK or not owners:
         return f"v{live.resource_version}"
     by_status = _status_annotations(live)
     metadata = [live.metadata.get(key) for key in _PARTS]
     annotations = {key: text for key, text in live.annotations.items() if key not in by_status}
-    # The server renews the time of an entry whenever its manager changes anything.
-    owners = [
-        [entry.get(key) for key in _OWNER]
-        for entry in live.managed_fields
-        if entry.get("subresource") != "status"
-    ]
-    return f"g{live.generation}.{digest([metadata, annotations, owners])}"
+    return digest([metadata, annotations, owners])
 
 
 def _status_annotations(live: LiveObject) -> set[str]:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.support.api import Api, AuditTrail
+    from tests.support.command import Ended
     from tests.support.desk import Desk
 
 ALL = dict.fromkeys(NAMES, "1")
@@ -151,6 +152,49 @@ def test_changed_cluster_is_refused(desk: Desk, file: Path, audit: AuditTrail, n
     assert f"{ref} no longer fits the plan: {reason}\n" in refused.err
     assert writes(audit) == []
     assert config_maps(desk.api, desk.namespace) == before
+
+
+def _scale(desk: Desk, replicas: int) -> None:
+    path = f"/apis/apps/v1/namespaces/{desk.namespace}/deployments/scaled/scale"
+    body = {"spec": {"replicas": replicas}}
+    status, _ = desk.api("PATCH", path, body, content_type="application/merge-patch+json")
+    assert status == 200
+
+
+def _deployment(desk: Desk, image: str, **spec: int) -> Path:
+    template = {
+        "metadata": {"labels": {"app": "scaled"}},
+        "spec": {"containers": [{"name": "web", "image": image}]},
+    }
+    selector = {"matchLabels": {"app": "scaled"}}
+    body = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "scaled"},
+        "spec": {"selector": selector, "template": template, **spec},
+    }
+    path = desk.folder / "scaled.json"
+    path.write_text(json.dumps(body))
+    return path
+
+
+def test_autoscaler_does_not_outdate_a_plan(desk: Desk) -> None:
+    """It works all the time; only if it changes what the manifest sets, that needs a review."""
+    plan = desk.folder / "scaled.plan"
+
+    def call(verb: str, image: str, *arguments: str | Path, **spec: int) -> Ended:
+        path = _deployment(desk, image, **spec)
+        return desk.call_with(verb, "-f", path, "--max-prune=100%", *arguments)
+
+    assert call("apply", "web:1").code == 0
+    assert call("plan", "web:2", "--out", plan).code == 0
+    _scale(desk, 3)
+    done = call("apply", "web:2", "--plan", plan)
+    assert done.code == 0, done.err
+    assert call("apply", "web:2", "--force-conflicts", replicas=2).code == 0
+    assert call("plan", "web:3", "--out", plan, replicas=2).code == 0
+    _scale(desk, 4)
+    assert call("apply", "web:3", "--plan", plan, replicas=2).code == 8
 
 
 def test_other_run_in_between_is_refused(desk: Desk, file: Path, audit: AuditTrail) -> None:

@@ -22,6 +22,7 @@ from tests.support.planning import (
     desired,
     inventory,
     live,
+    managed,
     recorded,
 )
 
@@ -71,7 +72,7 @@ def _reasons(
     return [misfit.reason for misfit in found]
 
 
-MOVED = live(WEB.ref, uid="u1", generation=4)
+MOVED = live(WEB.ref, uid="u1", generation=4, entries=[managed(time="2026-11-22T10:00:00Z")])
 LABELLED = live(WEB.ref, uid="u1", generation=3, labels={"a": "b"})
 STATUS_ONLY = live(WEB.ref, uid="u1", version="99", generation=3)
 REPLACED = live(WEB.ref, uid="u2", generation=1)
@@ -84,6 +85,7 @@ FITS: dict[str, tuple[ApplyStep | RemoveStep | None, ApplyStep | RemoveStep | No
     "the same create": (CREATE, CREATE, ""),
     "the same change": (CHANGE, CHANGE, ""),
     "the same prune": (PRUNE, PRUNE, ""),
+    "left, and something else moved": (LEAVE, _apply(Fate.LEAVE, MOVED), ""),
     "only the status moved": (CHANGE, _apply(Fate.CHANGE, STATUS_ONLY), ""),
     "a prune that a guard refuses": (PRUNE, _remove(Fate.REFUSE, problem=GUARDED), ""),
     "a refused prune, allowed now": (_remove(Fate.REFUSE, problem=GUARDED), PRUNE, ""),
@@ -108,7 +110,7 @@ FITS: dict[str, tuple[ApplyStep | RemoveStep | None, ApplyStep | RemoveStep | No
     "labels changed meanwhile": (
         CHANGE,
         _apply(Fate.CHANGE, LABELLED),
-        "its metadata has been changed meanwhile",
+        "it has been changed meanwhile",
     ),
     "spec of an object to prune changed": (
         PRUNE,

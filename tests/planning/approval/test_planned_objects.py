@@ -25,6 +25,7 @@ WEB = desired(body("Deployment", "web"), DEPLOYMENTS)
 STATUS = managed(
     "kube-controller-manager", "f:status", operation="Update", subresource="status", time="t1"
 )
+SCALE = managed("hpa", "f:replicas", operation="Update", subresource="scale")
 FACTS: dict[str, Any] = {"generation": 3, "annotations": {"a": "1"}, "entries": [managed(), STATUS]}
 BEFORE = live(WEB.ref, **FACTS)
 
@@ -32,13 +33,13 @@ BEFORE = live(WEB.ref, **FACTS)
 @pytest.mark.parametrize(
     "change",
     [
-        {"generation": 4},
         {"annotations": {"a": "2"}},
         {"finalizers": ["x.io/wait"]},
         {"ownerReferences": [{"uid": "u9"}]},
         {"deletionTimestamp": "2026-11-21T10:00:00Z"},
         {"entries": [managed(), managed("kubectl", operation="Update"), STATUS]},
         {"entries": [managed(time="2026-11-21T10:00:01Z"), STATUS]},
+        {"entries": [managed(fields="g"), STATUS, SCALE]},
     ],
     ids=str,
 )
@@ -56,11 +57,18 @@ def test_state_mark_ignores_the_status() -> None:
     assert state_mark(live(WEB.ref, **after)) == state_mark(BEFORE)
 
 
-def test_state_mark_without_generation_is_the_version() -> None:
+def test_state_mark_ignores_an_autoscaler() -> None:
+    """It moves the generation; if it takes a field of ours, our own entry shows that."""
+    after = {**FACTS, "generation": 4, "version": "6", "entries": [managed(), STATUS, SCALE]}
+    assert state_mark(live(WEB.ref, **after)) == state_mark(BEFORE)
+
+
+def test_state_mark_is_the_version_where_nothing_else_tells() -> None:
     """Every write of a ConfigMap or a Secret counts, and no value is in it."""
     kinds = (desired(), desired(body("Secret", "s"), SECRETS))
     for one in kinds:
         assert state_mark(live(one.ref, version="7")) == "v7"
+    assert state_mark(live(WEB.ref, version="7", generation=3, entries=[])) == "v7"
 
 
 def test_secret_is_bound_by_its_keys() -> None:
