@@ -95,7 +95,7 @@ class PlanStage:
 def read_and_plan(request: RunRequest, context: RunContext) -> Generator[Event, None, PlanStage]:
     """Wait for other runs, read everything, and return the plan; write nothing.
 
-    Yields the warnings. Raises what refuses the run as a whole.
+    Yields the warnings about the input and the inventory. Raises what refuses the run as a whole.
     """
     yield from context.lock.wait()
     inventory = context.lock.inventory
@@ -173,7 +173,7 @@ def plan_with(
         resolved.left_out,
         check=options.check,
     )
-    yield from map(WarningRaised, missing)
+    plan = replace(plan, warnings=(*plan.warnings, *missing))
     return PlanStage(
         plan, inventory, snapshot, resource_map, unknown, makes_namespace, resolved.left_out
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
@@ -110,7 +110,7 @@ def completed(plan: Plan, applyset: ApplySetIdentity, options: Options) -> Plan:
     plan = settled(plan, options)
     return replace(
         plan,
-        warnings=(*plan.warnings, *pruned_references(plan)),
+        warnings=(*plan.warnings, *_warnings(plan, options)),
         digest=plan_digest(plan, applyset, options),
     )
 
@@ -118,16 +118,22 @@ def completed(plan: Plan, applyset: ApplySetIdentity, options: Options) -> Plan:
 def settled(plan: Plan, options: Options) -> Plan:
     """Return a plan with what follows from its steps: exit codes, and whether it prunes."""
     no_prune = _no_prune(plan.applies, plan.removals, plan.refusal, options)
-    wait = "" if no_prune else wait_reason(plan.applies, plan.removals)
-    waits = options.wait.mode is not WaitMode.NONE
+    waits = options.wait.mode is not WaitMode.NONE and not no_prune
     return replace(
         plan,
         no_prune=no_prune,
-        waits_before_prune=wait if waits else "",
-        warnings=(no_wait_warning(wait),) if wait and not waits else (),
+        waits_before_prune=wait_reason(plan.applies, plan.removals) if waits else "",
         applies=tuple(_with_exit_code(step) for step in plan.applies),
         removals=tuple(_with_exit_code(step) for step in plan.removals),
     )
+
+
+def _warnings(plan: Plan, options: Options) -> Iterator[Problem]:
+    """Yield what only the fates of a whole plan show."""
+    waits = options.wait.mode is not WaitMode.NONE
+    if not (waits or plan.no_prune) and (reason := wait_reason(plan.applies, plan.removals)):
+        yield no_wait_warning(reason)
+    yield from pruned_references(plan)
 
 
 def with_existing(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,8 +17,8 @@ from applyprune.output.terminal.style import rendered
 from applyprune.output.text.plan_table import plan_table
 from tests.support.golden import FIXTURES
 from tests.support.output.parsers import JUNIT
-from tests.support.output.plan_streams import REFUSALS, STREAMS
-from tests.support.output.plans import ALLOWED, DELETION, LIFTED, MISSING, REFUSED
+from tests.support.output.plan_streams import REFUSALS, STREAMS, ran
+from tests.support.output.plans import ALLOWED, DELETION, LIFTED, MISSING, REFUSED, REMOVALS
 from tests.support.output.plans import REFUSALS as REFUSED_GUARDS
 from tests.support.output.printed import printed
 from tests.support.output.schemas import complaints
@@ -213,15 +214,26 @@ def test_unchecked_step_has_a_line(form: str) -> None:
         assert [text for text in texts if text not in shown] == []
 
 
-@pytest.mark.parametrize("form", ["plan", "diff", "text", "markdown", "json"])
-def test_missing_reference_is_shown_once(form: str) -> None:
-    """In each stream of its own."""
-    streams = [stream for used, stream in GOLDEN.values() if used == form]
-    for stream in streams:
-        if any(
-            isinstance(event, Planned) and MISSING in event.plan.warnings for event in EVERY[stream]
-        ):
-            assert " ".join(_shown(form, stream).split()).count(MISSING.message) == 1
+def test_apply_names_unchecked_objects_in_one_line() -> None:
+    """With the reason if there is only one; nothing that is not sent is named."""
+    told = _of("text")
+    assert (
+        "3 objects were not fully checked: configmap/new, statefulset.apps/db, service/back" in told
+    )
+    steps = [step for step in ALLOWED.steps if step.not_checked]
+    one = replace(ALLOWED, applies=(), removals=tuple(step for step in REMOVALS if step in steps))
+    line = "service/back: not checked: this account may not delete it\n"
+    assert _text("text", ran(one)).count(line) == 1
+    assert line not in _text("text", ran(replace(one, no_prune="prune refused")))
+
+
+@pytest.mark.parametrize("form", [*PRINTERS, "plan", "diff"])
+@pytest.mark.parametrize("stream", STREAMS)
+def test_warning_of_a_plan_is_shown_once(form: str, stream: str) -> None:
+    """Whatever shows it; ``-o name`` has no place for it."""
+    plans = [event.plan for event in EVERY[stream] if isinstance(event, Planned)]
+    times = int(form != "name" and any(MISSING in plan.warnings for plan in plans))
+    assert " ".join(_shown(form, stream).split()).count(MISSING.message) == times
 
 
 @pytest.mark.parametrize("stream", ["allowed", "refused"])

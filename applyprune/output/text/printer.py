@@ -35,8 +35,9 @@ from applyprune.output.terminal.style import Colour, styled
 from applyprune.output.terminal.table import entry_table
 from applyprune.output.text.consequence_lines import ConsequenceLines
 from applyprune.output.text.guard_lines import lifted_text
-from applyprune.output.text.problem_text import problem_text
+from applyprune.output.text.problem_text import problem_text, wrapped_line
 from applyprune.output.text.status import InspectionPrinter
+from applyprune.output.text.step_details import unchecked_line
 
 _COLOURS = {
     Outcome.CREATED: Colour.GREEN,
@@ -121,6 +122,9 @@ class TextPrinter:
         if not self._target.quiet:
             for text in lifted_text(event.plan, self._target.error_width):
                 self._target.err(text)
+            # Without a dry run, no line of an object says so.
+            if not self._dry and (line := unchecked_line(event.plan, self._namespace)):
+                self._target.err("\n".join(wrapped_line(line, self._target.error_width)))
         if self._dry:
             self._consequences.take_plan(event.plan)
 

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from applyprune.model.display import and_more
+from applyprune.model.identity import called
 from applyprune.model.plan import ApplyStep, Fate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from applyprune.model.plan import RemoveStep
+    from applyprune.model.plan import Plan, RemoveStep
+
+_NAMED = 5
 
 
 def step_details(step: ApplyStep | RemoveStep) -> Iterator[str]:
@@ -24,3 +28,22 @@ def step_details(step: ApplyStep | RemoveStep) -> Iterator[str]:
         yield step.reason.removeprefix("adopted: ")
     if step.not_checked:
         yield step.not_checked
+
+
+def unchecked_line(plan: Plan, namespace: str) -> str:
+    """Return a line about all objects that were not checked in full; empty if there are none.
+
+    ``namespace`` is that of the set.
+    """
+    removals = () if plan.no_prune else plan.removals
+    steps: tuple[ApplyStep | RemoveStep, ...] = (*plan.applies, *removals)
+    found = [step for step in steps if step.not_checked and step.fate is not Fate.REFUSE]
+    names = [called(step.entry.ref, namespace) for step in found]
+    if len(found) == 1:
+        line = f"{names[0]}: {found[0].not_checked}"
+    elif found:
+        named = and_more(names, _NAMED)
+        line = f"{len(found)} objects were not fully checked: {named}"
+    else:
+        line = ""
+    return line.replace("\n", "\\n")

@@ -48,11 +48,11 @@ def _map(name: str) -> dict[str, Any]:
 
 
 def _told(story: Story) -> list[str]:
-    return [
-        one.problem.message
-        for one in story.events
-        if isinstance(one, WarningRaised) and one.problem.kind is ProblemKind.MISSING_REFERENCE
-    ]
+    told = [one.problem for one in story.events if isinstance(one, WarningRaised)]
+    kinds = [problem for problem in told if problem.kind is ProblemKind.MISSING_REFERENCE]
+    # Each is raised once, and the plan has it too.
+    assert [problem for problem in story.plan.warnings if problem in kinds] == kinds
+    return [problem.message for problem in kinds]
 
 
 def _lookups(proxy: FaultProxy, since: int) -> list[str]:

@@ -13,7 +13,7 @@ from applyprune.model.options import Mode, Options, WaitMode, WaitOptions
 from applyprune.model.plan import ApplyStep, Fate, Plan, RemoveStep
 from applyprune.model.problem import ProblemKind
 from applyprune.model.resources import Resource
-from applyprune.planning.plan import make_plan
+from applyprune.planning.plan import completed, make_plan
 from applyprune.planning.prune.readiness_first import wait_reason
 from applyprune.planning.snapshot import ClusterSnapshot
 from tests.support.planning import (
@@ -119,7 +119,8 @@ def _plan(**options: Any) -> Plan:
     states = {one.ref: live(one.ref, uid=one.ref.name) for one in (old, web)}
     before = inventory(recorded(old, states[old.ref]), recorded(web, states[web.ref]))
     snapshot = ClusterSnapshot(states, resources={web.ref.group_kind: DEPLOYMENTS})
-    return make_plan((web,), before, snapshot, TARGET, replace(Options(), **options))
+    given = replace(Options(), **options)
+    return completed(make_plan((web,), before, snapshot, TARGET, given), TARGET, given)
 
 
 @pytest.mark.parametrize("mode", WaitMode)
