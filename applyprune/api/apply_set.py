@@ -338,15 +338,18 @@ class ApplySet:
         manifests: Sequence[Manifest] | None = None,
         *,
         options: ApplyOptions = ApplyOptions(),
+        prune: PruneOptions = PruneOptions(),
         cancellation: Cancellation | None = None,
     ) -> list[Explanation]:
         """Return what ``apply`` would do with the objects of one name, and why; change nothing.
 
         ``name`` is ``deployment/web``, ``deployment.apps/web`` or ``shop/deployment/web``. Without
-        manifests, each object is judged as if it alone had left the set. ``options`` are those of
-        the ``apply``.
+        manifests, each object is judged as if it alone had left the set. ``options`` and
+        ``prune`` are those of the ``apply``.
         """
-        events = self.iter_explain(name, manifests, options=options, cancellation=cancellation)
+        events = self.iter_explain(
+            name, manifests, options=options, prune=prune, cancellation=cancellation
+        )
         return [event for event in events if isinstance(event, Explanation)]
 
     def iter_explain(
@@ -355,12 +358,17 @@ class ApplySet:
         manifests: Sequence[Manifest] | None = None,
         *,
         options: ApplyOptions = ApplyOptions(),
+        prune: PruneOptions = PruneOptions(),
         cancellation: Cancellation | None = None,
     ) -> Iterator[Event]:
         """Do what ``explain`` does, and yield the events, warnings included."""
         given = manifests if isinstance(manifests, Input) else Input(tuple(manifests or ()))
         request = RunRequest(
-            self.identity, given, self.namespace, Options(apply=options), empty_inputs=given.empty
+            self.identity,
+            given,
+            self.namespace,
+            Options(apply=options, prune=prune),
+            empty_inputs=given.empty,
         )
         events = explain(
             request,

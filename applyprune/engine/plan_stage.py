@@ -201,7 +201,8 @@ def check_plan(
     if reviewed is not None:
         plan = as_reviewed(plan, reviewed, options)
     if asks_server:
-        plan = dry_run.check_applies(plan, only=only)
+        # An approval covers every recreation, so each must be found.
+        plan = dry_run.check_applies(plan, only=None if options.prune.approved else only)
     whole = reviewed.deletions if reviewed is not None and continues else ""
     plan = with_approval(refuse_visible_conflicts(context, plan), options, deletions=whole)
     if asks_server:

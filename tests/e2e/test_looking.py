@@ -91,6 +91,12 @@ def test_explain_prints_the_decision(plane: Plane, namespace: str, tmp_path: Pat
         "explain", "web", "configmap/a", kubeconfig=plane.kubeconfig, cwd=tmp_path
     )
     assert "it is in the input: set.json:1" in configured.out
+    with (tmp_path / "applyprune.yaml").open("a") as config:
+        config.write("prune: false\n")
+    kept = applyprune("explain", "web", "configmap/b", kubeconfig=plane.kubeconfig, cwd=tmp_path)
+    assert "--no-prune" in kept.out
+    pruned = applyprune(*asked[:2], "configmap/b", *asked[3:], kubeconfig=plane.kubeconfig)
+    assert "--no-prune" not in pruned.out
     source.write_text("{")
     wrong = applyprune(*asked, "-f", source, kubeconfig=plane.kubeconfig)
     assert (wrong.code, wrong.out) == (2, "")

@@ -1,4 +1,4 @@
-"""The options that decide a plan: ``plan``, ``diff`` and ``apply`` have the same ones."""
+"""The options that decide a plan: ``apply`` and the verbs that show its plan have the same."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from applyprune.cli.options.config_defaults import name_argument
 from applyprune.cli.options.run_options import (
     guard_options,
     input_option,
+    optional_input_option,
     placement_option,
     removal_options,
     selection_option,
@@ -24,6 +25,14 @@ def planning_options(verb: Callable[..., Any]) -> Callable[..., Any]:
 
     The verb gets ``name``, ``paths``, ``cluster_target`` and ``options``.
     """
-    verb = selection_option(apply_options(verb))
-    verb = guard_options(placement_option(verb))
-    return name_argument(input_option(cluster_options(removal_options(verb))))
+    return name_argument(input_option(_plan_options(verb)))
+
+
+def optional_planning_options(verb: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the same to a verb that needs no input; ``paths`` may be empty."""
+    return name_argument(optional_input_option(_plan_options(verb)))
+
+
+def _plan_options(verb: Callable[..., Any]) -> Callable[..., Any]:
+    verb = guard_options(placement_option(selection_option(apply_options(verb))))
+    return cluster_options(removal_options(verb))

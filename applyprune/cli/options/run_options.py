@@ -39,7 +39,6 @@ __all__ = [
     "duration",
     "execution_options",
     "guard_options",
-    "helm_hooks_option",
     "input_option",
     "optional_input_option",
     "placement_option",
@@ -145,7 +144,14 @@ def placement_option(verb: Callable[..., Any]) -> Callable[..., Any]:
 
     return with_options(
         command,
-        helm_hooks_option,
+        click.option(
+            "--helm-hooks",
+            type=click.Choice([str(decision) for decision in HelmHooks]),
+            default=str(HelmHooks.REFUSE),
+            show_default=True,
+            help="What to do with the install and upgrade hooks of a chart: leave them out, or "
+            "apply them like other objects. Test, delete and rollback hooks are always left out.",
+        ),
         click.option(
             "--namespace-override",
             default="",
@@ -156,16 +162,6 @@ def placement_option(verb: Callable[..., Any]) -> Callable[..., Any]:
             "of a RoleBinding, do not change.",
         ),
     )
-
-
-helm_hooks_option = click.option(
-    "--helm-hooks",
-    type=click.Choice([str(decision) for decision in HelmHooks]),
-    default=str(HelmHooks.REFUSE),
-    show_default=True,
-    help="What to do with the install and upgrade hooks of a chart: leave them out, or apply them "
-    "like other objects. Test, delete and rollback hooks are always left out.",
-)
 
 
 def selection_option(verb: Callable[..., Any]) -> Callable[..., Any]:

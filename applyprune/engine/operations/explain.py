@@ -15,7 +15,7 @@ from applyprune.errors import ApplypruneError, UsageError
 from applyprune.model.events import Event, WarningRaised
 from applyprune.model.identity import Ref
 from applyprune.model.live import LiveObject, State, Unknown
-from applyprune.model.options import DryRun, Mode, Options, PruneOptions
+from applyprune.model.options import DryRun, Mode, Options
 from applyprune.model.resources import CONFIG_MAPS, Resource, ResourceMap
 from applyprune.planning.applyset import PART_OF, SET_ID, ApplySetIdentity, set_name
 from applyprune.planning.approval.required import is_held
@@ -47,7 +47,7 @@ def explain(
     named = _by_kind(named, resource_map)
     options = replace(asked.options, dry_run=DryRun.SERVER)
     if not by_input:
-        alone = PruneOptions(allow_empty=True)
+        alone = replace(asked.options.prune, allow_empty=True)
         options = Options(Mode.PRUNE, DryRun.SERVER, prune=alone, select=frozenset({named}))
     planned = replace(asked, options=options)
     with run_context(cluster, store, applyset, options, cancellation, mode=options.mode) as context:

@@ -1,4 +1,4 @@
-"""The options that ``plan``, ``diff`` and ``apply`` have in common."""
+"""The options that ``apply`` and the verbs that show its plan have in common."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 
 from applyprune.cli.commands.change.apply import apply
 from applyprune.cli.commands.inspect.diff import diff
+from applyprune.cli.commands.inspect.explain import explain
 from applyprune.cli.commands.inspect.plan import plan
 from applyprune.cli.options.planning import planning_options
 from applyprune.cli.options.run_options import execution_options
@@ -28,9 +29,9 @@ def _described(verb: Any) -> dict[str, object]:
     return {param.name: param.to_info_dict() for param in params}
 
 
-@pytest.mark.parametrize("verb", [plan, diff, apply])
+@pytest.mark.parametrize("verb", [plan, diff, explain, apply])
 def test_planning_options_are_the_same_for_every_verb(verb: click.Command) -> None:
-    """So that ``apply`` does what ``plan`` and ``diff`` show."""
+    """So that ``apply`` does what the others show."""
     shared = _described(_nothing)
     assert {"name", "paths", "namespace", "max_prune", "selector", "adopt"} <= shared.keys()
     assert shared.items() <= _described(verb).items()

@@ -7,15 +7,9 @@ from typing import TYPE_CHECKING
 import click
 
 from applyprune.cli.command import Command
-from applyprune.cli.options.cluster_access import cluster_options
 from applyprune.cli.options.completion import OBJECT
-from applyprune.cli.options.config_defaults import name_argument
+from applyprune.cli.options.planning import optional_planning_options
 from applyprune.cli.options.reporting import reporting_options
-from applyprune.cli.options.run_options import (
-    helm_hooks_option,
-    optional_input_option,
-)
-from applyprune.model.options import ApplyOptions, HelmHooks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,25 +17,23 @@ if TYPE_CHECKING:
     from applyprune.cli.options.reporting import Reporting
     from applyprune.cli.target import ClusterTarget
     from applyprune.model.events import Event
+    from applyprune.model.options import Options
     from applyprune.sources import Overlay
 
 
 @click.command(cls=Command)
-@name_argument
+@optional_planning_options
 @click.argument("ref", type=OBJECT, metavar="KIND/NAME")
-@optional_input_option
-@helm_hooks_option
-@cluster_options
 @reporting_options
 def explain(
     name: str,
     ref: str,
     paths: tuple[str | Overlay, ...],
-    helm_hooks: str,
     cluster_target: ClusterTarget,
+    options: Options,
     reporting: Reporting,
 ) -> int:
-    """Explain what `apply` would do with one object, and why.
+    """Explain what `apply` with the same options would do with one object, and why.
 
     KIND/NAME is deployment/web or deployment.apps/web, in every namespace of the set, or in one:
     shop/deployment/web. The object may be in no set, or in another. Without input, the
@@ -52,7 +44,6 @@ def explain(
       applyprune explain web deployment/web -f manifests/
       applyprune explain web configmap/old
     """
-    options = ApplyOptions(helm_hooks=HelmHooks(helm_hooks))
     return reporting.print_events(_events(cluster_target, name, ref, paths, options))
 
 
@@ -61,7 +52,7 @@ def _events(
     name: str,
     ref: str,
     paths: tuple[str | Overlay, ...],
-    options: ApplyOptions,
+    options: Options,
 ) -> Iterator[Event]:
     from applyprune.cli.session import input_reader, open_session, read_input
 
@@ -70,5 +61,5 @@ def _events(
         given = yield from read_input(input_reader(paths))
     with open_session(cluster_target) as session:
         yield from session.applyset(name).iter_explain(
-            ref, given, options=options, cancellation=session.stop
+            ref, given, options=options.apply, prune=options.prune, cancellation=session.stop
         )
