@@ -199,7 +199,7 @@ def check_plan(
         options.dry_run is DryRun.SERVER or (options.check and options.dry_run is DryRun.OFF)
     )
     if reviewed is not None:
-        plan = as_reviewed(plan, reviewed, options)
+        plan = as_reviewed(plan, reviewed)
     if asks_server:
         # An approval covers every recreation, so each must be found.
         plan = dry_run.check_applies(plan, only=None if options.prune.approved else only)

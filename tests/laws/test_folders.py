@@ -112,7 +112,6 @@ SIBLINGS: Mapping[str, set[str]] = {
         "planning.ownership",
         "planning.plan",
         "planning.prune",
-        "planning.requests",
     },
     "planning.consequences": {
         "planning.applyset",

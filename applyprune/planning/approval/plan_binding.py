@@ -12,7 +12,6 @@ from applyprune.model.plan import IN_PLACE, ApplyStep, Fate, OnConflict, Plan
 from applyprune.planning.approval.plan_file import PlanFile, sealed
 from applyprune.planning.approval.planned_objects import PlannedObject, planned_objects
 from applyprune.planning.approval.shaping_options import changed_options, shaping_options
-from applyprune.planning.requests import delete_request
 
 if TYPE_CHECKING:
     from applyprune.model.inventory import Inventory
@@ -114,13 +113,13 @@ def is_done(file: PlanFile, inventory: Inventory) -> bool:
     return plan is not None and plan.checksum == file.checksum and plan.done
 
 
-def as_reviewed(plan: Plan, file: PlanFile, options: Options) -> Plan:
+def as_reviewed(plan: Plan, file: PlanFile) -> Plan:
     """Return a plan that fits the file, with the fates that the server had confirmed for it.
 
     An object is only recreated if the file says so.
     """
     before = {one.ref: one for one in file.objects}
-    applies = (_reviewed(step, before.get(step.desired.ref), options) for step in plan.applies)
+    applies = (_reviewed(step, before.get(step.desired.ref)) for step in plan.applies)
     return replace(plan, applies=tuple(applies))
 
 
@@ -136,7 +135,7 @@ def refuse_other_plan(file: PlanFile, plan: Plan, inventory: Inventory) -> None:
     raise PlanOutdated("the plan no longer fits: nothing was written", reason=reason, hint=_AGAIN)
 
 
-def _reviewed(step: ApplyStep, old: PlannedObject | None, options: Options) -> ApplyStep:
+def _reviewed(step: ApplyStep, old: PlannedObject | None) -> ApplyStep:
     if old is None or step.request is None or step.desired.conflicts is OnConflict.SKIP:
         return step  # what may be skipped on a conflict is tried first, as in any run
     step = replace(step, is_checked=True)
@@ -144,5 +143,5 @@ def _reviewed(step: ApplyStep, old: PlannedObject | None, options: Options) -> A
         return replace(step, fate=Fate.LEAVE)
     if old.fate is not Fate.RECREATE or step.live is None or step.live.uid != old.uid:
         return step
-    deletion = delete_request(step.desired.resource, step.live, options.prune.propagation)
-    return replace(step, fate=Fate.RECREATE, reason=IN_PLACE, deletion=deletion)
+    # Without a delete in the plan, the run first proves that the object can be created again.
+    return replace(step, fate=Fate.RECREATE, reason=IN_PLACE)

@@ -1,0 +1,153 @@
+"""What a plan file changes in a plan that fits it, and whom it refuses."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from applyprune.errors import PlanOutdated, UsageError
+from applyprune.model.inventory import AppliedPlan, LastRun
+from applyprune.model.options import Adopt, ApplyOptions, Options
+from applyprune.model.plan import ApplyStep, Fate, OnConflict, Plan
+from applyprune.planning.applyset import applyset_identity
+from applyprune.planning.approval.plan_binding import (
+    as_reviewed,
+    is_continued,
+    is_done,
+    plan_file_of,
+    refuse_other_cluster,
+    refuse_other_options,
+    refuse_other_plan,
+    refuse_other_set,
+)
+from applyprune.planning.approval.plan_file import PlanFile
+from applyprune.planning.requests import apply_request
+from tests.support.planning import DEPLOYMENTS, TARGET, body, desired, inventory, live, recorded
+
+WEB = desired(body("Deployment", "web"), DEPLOYMENTS)
+THERE = live(WEB.ref, uid="u1", generation=3)
+REPLACED = live(WEB.ref, uid="u2", generation=1)
+NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
+CLUSTER = {"kube-system": "k1", TARGET.namespace: "n1"}
+
+
+def _step(fate: Fate, state: Any = THERE, **changes: Any) -> ApplyStep:
+    request = apply_request(WEB, state, TARGET, Options())
+    step = ApplyStep(WEB, fate, recorded(WEB, THERE), state, request=request)
+    return replace(step, **changes)
+
+
+def _file(*steps: ApplyStep, **changes: Any) -> PlanFile:
+    plan = Plan(steps, (), inventory="i1/3", digest=f"sha256:{'a' * 64}")
+    file = plan_file_of(
+        plan, TARGET, Options(), cluster=CLUSTER, now=NOW, valid_for=timedelta(hours=1)
+    )
+    return replace(file, **changes)
+
+
+def _reviewed(before: ApplyStep, now: ApplyStep) -> ApplyStep:
+    (step,) = as_reviewed(Plan((now,), ()), _file(before)).applies
+    return step
+
+
+def test_checked_fates_of_the_file_hold() -> None:
+    """What the server had found unchanged is left, and nothing else is recreated."""
+    change = _step(Fate.CHANGE)
+    left = _reviewed(_step(Fate.LEAVE, is_checked=True), change)
+    assert (left.fate, left.request, left.is_checked) == (Fate.LEAVE, change.request, True)
+    kept = _reviewed(change, change)
+    assert (kept.fate, kept.is_checked) == (Fate.CHANGE, True)
+
+
+def test_recreation_still_needs_its_proof() -> None:
+    """The file brings no delete: a run first tries whether the object can be created again."""
+    recreated = _reviewed(_step(Fate.RECREATE), _step(Fate.CHANGE))
+    assert (recreated.fate, recreated.deletion) == (Fate.RECREATE, None)
+    other = _reviewed(_step(Fate.RECREATE), _step(Fate.CHANGE, REPLACED))
+    assert other.fate is Fate.CHANGE
+
+
+def test_object_that_may_be_skipped_is_tried_first() -> None:
+    """As in any run: the file does not say that there was no conflict."""
+    skipping = _step(Fate.CHANGE, desired=replace(WEB, conflicts=OnConflict.SKIP))
+    assert _reviewed(skipping, skipping) is skipping
+
+
+def test_file_is_refused_elsewhere() -> None:
+    """By another set, with other options, and on another cluster."""
+    file = _file()
+    refuse_other_set(file, TARGET)
+    with pytest.raises(UsageError, match="the plan file is for the set"):
+        refuse_other_set(file, applyset_identity("other", TARGET.namespace))
+    refuse_other_options(file, Options())
+    with pytest.raises(UsageError, match="--adopt=unowned then, --adopt=all now"):
+        refuse_other_options(file, Options(apply=ApplyOptions(adopt=Adopt.ALL)))
+
+
+@pytest.mark.parametrize(
+    ("here", "inventory_uid", "refusal"),
+    [
+        (CLUSTER, "", ""),
+        ({"kube-system": "k1"}, "", ""),
+        # The namespace was replaced, and with it the inventory, whose UID shows that.
+        ({"kube-system": "k1", TARGET.namespace: "n2"}, "i1", ""),
+        ({TARGET.namespace: "n1"}, "", ""),
+        ({"kube-system": "k2", TARGET.namespace: "n1"}, "i1", "for another cluster"),
+        ({TARGET.namespace: "n2"}, "", "for another cluster"),
+        ({}, "i1", ""),
+        ({}, "", "it is unknown whether the plan file is for this cluster"),
+    ],
+    ids=str,
+)
+def test_cluster_is_known_by_its_namespaces(
+    here: dict[str, str], inventory_uid: str, refusal: str
+) -> None:
+    """Where none may be read, the inventory's UID is the proof, if there was one."""
+    file = _file(inventory_uid=inventory_uid)
+    if not refusal:
+        refuse_other_cluster(file, here)
+        return
+    with pytest.raises(UsageError, match=refusal):
+        refuse_other_cluster(file, here)
+
+
+def test_plan_of_an_unknown_cluster_gets_no_file() -> None:
+    """Neither a Namespace nor an inventory identifies it."""
+    plan = Plan((), (), inventory="/0", digest=f"sha256:{'a' * 64}")
+    with pytest.raises(UsageError, match="nothing identifies it"):
+        plan_file_of(plan, TARGET, Options(), cluster={}, now=NOW, valid_for=timedelta(hours=1))
+
+
+def test_other_plan_is_refused_with_who_was_first() -> None:
+    """The digest covers what no object shows."""
+    file = _file()
+    last = LastRun("r1", "apply", "ann@ci", "2026-11-22T11:00:00Z", 0)
+    moved = inventory(generation=4, last=last)
+    refuse_other_plan(file, Plan((), (), digest=file.digest), moved)
+    with pytest.raises(PlanOutdated, match="was written meanwhile by ann@ci at 2026-11-22T11:00"):
+        refuse_other_plan(file, Plan((), (), digest="sha256:b"), moved)
+    with pytest.raises(PlanOutdated, match="another digest"):
+        refuse_other_plan(file, Plan((), (), digest="sha256:b"), inventory())
+
+
+def test_only_the_last_run_of_this_very_file_counts() -> None:
+    """A run without it, or of another file, has cleared or replaced its checksum."""
+    file = _file()
+    begun = inventory(plan=AppliedPlan(file.checksum))
+    done = inventory(plan=AppliedPlan(file.checksum, done=True))
+    other = inventory(plan=AppliedPlan("sha256:other", done=True))
+    assert [is_continued(file, one) for one in (begun, done, other, inventory())] == [
+        True,
+        False,
+        False,
+        False,
+    ]
+    assert [is_done(file, one) for one in (begun, done, other, inventory())] == [
+        False,
+        True,
+        False,
+        False,
+    ]
