@@ -158,8 +158,9 @@ def test_command_line_names_the_guards(stage: Stage, tmp_path: Path) -> None:
     call = ("apply", "web", "-n", stage.namespace, "-f", wrong)
     refused = applyprune(*call, kubeconfig=stage.kubeconfig)
     assert refused.code == 6
-    assert "it would delete 3 objects: the input has no object in common" in refused.err
-    assert "3 deletions are more than half of the set's 3 live objects" in refused.err
+    assert "it would delete 3 objects: 2 guards refuse it\n" in refused.err
+    assert "    nothing-in-common: the input has no object in common" in refused.err
+    assert "    more-than-half: 3 deletions are more than half of the set's 3 live" in refused.err
     for dry in ("--dry-run", "--dry-run=client"):
         looked = applyprune(*call, "--max-prune=3", dry, kubeconfig=stage.kubeconfig)
         assert looked.code == 0
