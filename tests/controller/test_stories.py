@@ -85,7 +85,7 @@ def test_bundle_lives_from_start_to_end(tenant: Tenant, running: Controller) -> 
     assert status["inventory"]["name"] == "applyprune-web"
     assert tenant.get("web")["metadata"]["finalizers"] == [FINALIZER]
     assert tenant.condition("web", "PruneBlocked")[:2] == ("False", "NothingToDo")
-    assert ("Normal", "Applied", "2 created") in tenant.events("web")
+    eventually(lambda: ("Normal", "Applied", "2 created") in tenant.events("web"))
     assert running.metric('applyprune_reconciles_total{reason="Applied"}') > before
     # What somebody changes is put back by the periodic pass.
     tenant.put("configmaps", config_map("a", "drifted"))
@@ -100,7 +100,7 @@ def test_bundle_lives_from_start_to_end(tenant: Tenant, running: Controller) -> 
     assert "configmap/b" in tenant.failed("web", "ApplyFailed")
     assert tenant.get("web")["status"]["failing"][0]["object"] == "configmap/b"
     assert tenant.exists("a", "b", "c") == [True, True, True]
-    assert any(one[:2] == ("Warning", "ApplyFailed") for one in tenant.events("web"))
+    eventually(lambda: any(one[:2] == ("Warning", "ApplyFailed") for one in tenant.events("web")))
     # One with a wrong field stops the whole set before the first write.
     wrong = {**config_map("b"), "data": {"key": 5}}
     tenant.bundle("web", config_map("c"), config_map("d"), wrong, forceConflicts=True)
