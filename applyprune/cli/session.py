@@ -110,13 +110,13 @@ def run_set(
     options: Options,
     watcher: RunWatcher | None = None,
     *,
-    plan: str = "",
+    plan: str | None = None,
 ) -> Iterator[Event]:
     """Read the input, run once, and yield the events; ``watcher`` may stop the run.
 
-    ``plan`` is the path of the plan file that the run is bound to; empty for none.
+    ``plan`` is the path of the plan file that the run is bound to; None for no plan.
     """
-    file = read_plan(plan) if plan else None
+    file = read_plan(plan) if plan is not None else None
     given = yield from read_input(read)
     with open_session(cluster_target) as session:
         applyset = session.applyset(name)

@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from applyprune.engine.ports import Cluster
     from applyprune.model.inventory import Inventory
 
+_CREATOR = "applyprune"
+"""The manager of what is created without an apply: the program, by its User-Agent."""
+
 
 @dataclass(frozen=True, slots=True)
 class Fit:
@@ -87,14 +90,19 @@ def _is_own_namespace(
 ) -> bool:
     """Return whether a new set's namespace exists because an apply of the file was interrupted.
 
-    The namespace is created before the inventory, so the inventory does not say so.
+    The namespace is created before the inventory, so only the manager of its fields says so.
     """
     own = Ref(NAMESPACE.group, NAMESPACE.kind, "", context.applyset.namespace)
     if misfit.ref != own or stage.inventory.exists or not file.options.get("create-namespace"):
         return False
-    planned = any(one.ref == own and one.fate is Fate.CREATE for one in file.objects)
-    return planned and any(
-        step.desired.ref == own and step.fate is Fate.ADOPT for step in stage.plan.applies
+    planned = {one.manifest for one in file.objects if one.ref == own and one.fate is Fate.CREATE}
+    return any(
+        step.desired.ref == own
+        and step.fate is Fate.ADOPT
+        and step.desired.digest in planned  # guard: own-namespace
+        and step.live is not None
+        and any(entry.get("manager") == _CREATOR for entry in step.live.managed_fields)
+        for step in stage.plan.applies
     )
 
 

@@ -9,10 +9,11 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from applyprune.errors import UsageError
-from applyprune.planning.approval.plan_file import LARGEST, PlanFile, decode, encode
+from applyprune.planning.approval.plan_file import LARGEST, PlanFile, decode, encode, is_plan_file
 from applyprune.sources.source import shown_path
 
 _MIB = 1024 * 1024
+_ENOUGH = 100
 
 
 def read_plan(path: str | os.PathLike[str]) -> PlanFile:
@@ -22,13 +23,14 @@ def read_plan(path: str | os.PathLike[str]) -> PlanFile:
     that is not exactly as it was written.
     """
     shown = shown_path(os.fspath(path))
+    if not shown:
+        raise _unreadable(shown, ValueError("the path is empty"))
     try:
-        # Without O_NONBLOCK, the open of a pipe waits for its writer.
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        file = open(path, "rb", opener=_without_waiting)  # noqa: SIM115 - closed below
     except (OSError, ValueError) as error:
         raise _unreadable(shown, error) from None
-    with os.fdopen(descriptor, "rb") as file:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+    with file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise UsageError(
                 "a plan file must be a plain file",
                 location=shown,
@@ -47,14 +49,14 @@ def read_plan(path: str | os.PathLike[str]) -> PlanFile:
 def write_plan(path: str | os.PathLike[str], file: PlanFile) -> None:
     """Write a plan file, whole or not at all, that only its owner may read.
 
-    It replaces an earlier file. Raises UsageError if it cannot be written.
+    It replaces an earlier plan file, and no other file. Raises UsageError if it cannot be written.
     """
     refuse_unwritable(path)
     target = Path(path)
     try:
         with ExitStack() as unless_moved:
             with tempfile.NamedTemporaryFile(
-                dir=target.parent, prefix=f".{target.name[:64]}.", delete=False
+                dir=target.parent, prefix=".applyprune-plan-", delete=False
             ) as fresh:
                 unless_moved.callback(Path(fresh.name).unlink)
                 fresh.write(encode(file))
@@ -63,7 +65,7 @@ def write_plan(path: str | os.PathLike[str], file: PlanFile) -> None:
             Path(fresh.name).replace(target)
             unless_moved.pop_all()
     except OSError as error:
-        raise _unwritable(path, error.strerror or str(error)) from None
+        raise _unwritable(path, _reason(error)) from None
 
 
 def refuse_unwritable(path: str | os.PathLike[str]) -> None:
@@ -74,17 +76,35 @@ def refuse_unwritable(path: str | os.PathLike[str]) -> None:
             raise _unwritable(path, "the path is empty")
         if target.exists() and not target.is_file():
             raise _unwritable(path, "it is not a plain file")
+        if target.exists() and not _may_be_replaced(target):  # guard: keep-other-files
+            raise _unwritable(path, "another file has this name, and it is not a plan file")
         if not target.parent.is_dir():
             raise _unwritable(path, f"there is no folder {shown_path(str(target.parent))}")
     except (OSError, ValueError) as error:
-        raise _unwritable(path, str(error)) from None
+        raise _unwritable(path, _reason(error)) from None
     if not os.access(target.parent, os.W_OK):
         raise _unwritable(path, "its folder is not writable")
 
 
+def _may_be_replaced(target: Path) -> bool:
+    """Return whether a file is a plan file, or empty as ``mktemp`` makes it."""
+    with target.open("rb") as file:
+        beginning = file.read(_ENOUGH)
+    return not beginning or is_plan_file(beginning)
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    # Otherwise the open of a pipe waits for its writer.
+    return os.open(path, flags | os.O_NONBLOCK)
+
+
+def _reason(error: Exception) -> str:
+    # The text of an OSError repeats the path.
+    return error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+
+
 def _unreadable(shown: str, error: Exception) -> UsageError:
-    reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    return UsageError("the plan file cannot be read", location=shown, reason=reason)
+    return UsageError("the plan file cannot be read", location=shown, reason=_reason(error))
 
 
 def _unwritable(path: str | os.PathLike[str], reason: str) -> UsageError:

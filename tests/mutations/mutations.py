@@ -271,6 +271,29 @@ MUTATIONS = (
         f"{_PLAN_FILE}test_other_run_in_between_is_refused",
     ),
     Mutation(
+        "the refusal of another Namespace than the plan creates",
+        ("own-namespace",),
+        "and .*",
+        "",
+        "tests/e2e/plans/test_new_namespaces.py::"
+        "test_plan_killed_after_its_namespace_was_created_goes_on[with its Namespace]",
+    ),
+    Mutation(
+        "the refusal of a plan file that is written in another form",
+        ("plan-file-form",),
+        "= .*",
+        "= True",
+        "tests/planning/approval/test_plan_file.py::"
+        "test_plan_file_with_right_checksum_is_still_read_strictly[{'unknown': 1}]",
+    ),
+    Mutation(
+        "the refusal to replace another file by a plan file",
+        ("keep-other-files",),
+        " and not .*",
+        " and False:",
+        "tests/sources/test_plan_files.py::test_other_file_is_not_replaced[manifest]",
+    ),
+    Mutation(
         "the refusal of a recreation that nobody has approved",
         ("unplanned-recreation",),
         " or .*",

@@ -49,17 +49,32 @@ def kill_at(
 
 def kill_at_patch(proxy: FaultProxy, arguments: Sequence[str | Path], kubeconfig: Path) -> None:
     """SIGKILL a run before its first JSON patch."""
+
+    def is_patch(exchange: Exchange) -> bool:
+        return "json-patch" in exchange.header("content-type")
+
+    kill_at_first(proxy, is_patch, Moment.BEFORE, arguments, kubeconfig)
+
+
+def kill_at_first(
+    proxy: FaultProxy,
+    is_meant: Callable[[Exchange], bool],
+    moment: Moment,
+    arguments: Sequence[str | Path],
+    kubeconfig: Path,
+) -> None:
+    """SIGKILL a run at its first request of that sort; it must make one."""
     found: list[int] = []
     lock = threading.Lock()
 
     def place(exchange: Exchange) -> int:
         with lock:
-            if not found and "json-patch" in exchange.header("content-type"):
+            if not found and is_meant(exchange):
                 found.append(exchange.number)
             return exchange.number - found[0] if found else -1
 
-    killed = _kill(proxy, place, Moment.BEFORE, arguments, kubeconfig)
-    assert killed is not None, "it made no JSON patch"
+    killed = _kill(proxy, place, moment, arguments, kubeconfig)
+    assert killed is not None, "it made no such request"
 
 
 def _kill(

@@ -31,6 +31,7 @@ _HEAD = re.compile(rb'\{"schema":"applyprune\.dev/plan/v(\d{1,9})"')
 _TIGHT = (",", ":")
 _TIME = "%Y-%m-%dT%H:%M:%SZ"
 _PROGRAM = f"applyprune {__version__}"
+_LONGEST_REASON = 200
 _UNREADABLE = (KeyError, TypeError, ValueError, RecursionError, OverflowError)
 
 T = TypeVar("T")
@@ -79,6 +80,11 @@ def encode(file: PlanFile) -> bytes:
     return _first_line(_checksum(content)) + content
 
 
+def is_plan_file(data: bytes) -> bool:
+    """Return whether this is the beginning of a plan file of any version."""
+    return _HEAD.match(data) is not None
+
+
 def decode(data: bytes, *, source: str) -> PlanFile:
     """Return the plan in the content of a file; raise UsageError if it is not exactly as written.
 
@@ -100,8 +106,13 @@ def decode(data: bytes, *, source: str) -> PlanFile:
         raise _invalid(source, "was changed or cut off after it was written")
     try:
         file = _file_in(json.loads(b"{" + content))
+        # guard: plan-file-form
+        is_ours = _content(file) == content
     except _UNREADABLE as error:
-        raise _invalid(source, "is not a valid plan file", reason=str(error)) from error
+        reason = str(error)[:_LONGEST_REASON]
+        raise _invalid(source, "is not a valid plan file", reason=reason) from error
+    if not is_ours:  # a key that is there twice, or unknown, would show another plan than is read
+        raise _invalid(source, "is not a valid plan file", reason="it has another form")
     return replace(file, checksum=checksum)
 
 
@@ -237,5 +248,7 @@ def _list(raw: object) -> list[Any]:
 
 def _typed(kind: type[T], value: object) -> T:
     if type(value) is not kind:
-        raise TypeError(f"{value!r} is not of type {kind.__name__}")
+        raise TypeError(f"a {type(value).__name__} is in the place of a {kind.__name__}")
+    if isinstance(value, str):
+        value.encode()  # half a surrogate pair could not be printed
     return value

@@ -244,7 +244,8 @@ def test_plan_without_check_binds_too(desk: Desk, file: Path) -> None:
 def test_plan_of_faults_is_not_written(desk: Desk) -> None:
     """An apply of it would be refused; an earlier file stays as it is."""
     path = desk.folder / "web.plan"
-    path.write_text("earlier")
+    assert desk.call("plan", "--out", path, **NEXT).code == 0
+    earlier = path.read_bytes()
     made = desk.call("plan", "--out", path, **{**NEXT, "not a name": "1"})
     assert made.code != 0
-    assert path.read_text() == "earlier"
+    assert path.read_bytes() == earlier

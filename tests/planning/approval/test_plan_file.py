@@ -25,6 +25,7 @@ from applyprune.planning.approval.plan_file import (
     sealed,
 )
 from applyprune.planning.approval.planned_objects import PlannedObject
+from tests.support.plan_files import FILE
 
 NAMES = st.text('abcXYZ019-._:@ é☃"\\\n\u2028', max_size=80)
 REFS = st.builds(Ref, st.sampled_from(["", "apps", "x.io"]), NAMES, NAMES, NAMES)
@@ -56,31 +57,6 @@ FILES = st.builds(
     objects=st.lists(OBJECTS, max_size=4, unique_by=lambda planned: planned.ref).map(tuple),
     recovered=st.lists(st.tuples(REFS, NAMES), max_size=2).map(tuple),
     created_by=NAMES,
-)
-CREATED = datetime(2026, 11, 21, 10, tzinfo=UTC)
-FILE = sealed(
-    PlanFile(
-        name="web",
-        namespace="shop",
-        cluster={"kube-system": "k1"},
-        inventory_uid="i1",
-        generation=4,
-        options={"adopt": "unowned", "prune": True, "orphan": ("configmap/a",)},
-        created=CREATED,
-        expires=CREATED + timedelta(days=7),
-        digest=f"sha256:{'a' * 64}",
-        deletions=f"sha256:{'b' * 64}",
-        objects=(
-            PlannedObject(Ref("", "ConfigMap", "shop", "a"), Fate.CREATE, manifest="m1"),
-            PlannedObject(
-                Ref("", "Namespace", "", "old"),
-                Fate.PRUNE,
-                uid="u1",
-                state="v7",
-                cascade=(Cascaded(Ref("", "Pod", "old", "p"), "u2"),),
-            ),
-        ),
-    )
 )
 
 
@@ -144,8 +120,8 @@ def test_other_file_is_not_a_plan_file(data: bytes) -> None:
 
 
 def test_plan_file_of_a_newer_schema_is_refused() -> None:
-    """With the schema that this version reads."""
-    newer = encode(FILE).replace(b"plan/v1", b"plan/v2")
+    """With the schema that this version reads, however different the rest is."""
+    newer = encode(FILE)[:60].replace(b"plan/v1", b"plan/v2")
     with pytest.raises(UsageError, match="schema v2") as caught:
         _decode(newer)
     assert "reads v1" in caught.value.reason
@@ -153,9 +129,17 @@ def test_plan_file_of_a_newer_schema_is_refused() -> None:
 
 def _with_checksum(raw: dict[str, object], deep: bytes = b"") -> bytes:
     """Return a plan file with a right checksum, and with other content."""
-    content = json.dumps(raw)[1:].encode().replace(b'"DEEP"', deep)
+    rows = ",\n".join(f"{json.dumps(key)}:{_json(value)}" for key, value in raw.items())
+    content = f"{rows}}}\n".encode().replace(b'"DEEP"', deep)
     checksum = f"sha256:{hashlib.sha256(content).hexdigest()}"
     return f'{{"schema":"applyprune.dev/plan/v1","checksum":"{checksum}",\n'.encode() + content
+
+
+def _json(value: object) -> str:
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"))
+    is_rows = isinstance(value, list) and value and isinstance(value[0], dict)
+    rows = text[1:-1].replace("},{", "},\n{")
+    return f"[\n{rows}\n]" if is_rows else text
 
 
 def _raw() -> dict[str, object]:
@@ -178,6 +162,13 @@ def _raw() -> dict[str, object]:
         {"options": {"adopt": 1}},
         {"cluster": [["kube-system", "k1"]]},
         {"recovered": [["x"]]},
+        {"unknown": 1},
+        {"set": {"name": "web", "namespace": "shop", "uid": "u"}},
+        {"created": "2026-1-1T0:0:0Z"},
+        {"set": {"name": "\ud800", "namespace": "shop"}},
+        {"inventory": {"uid": "i1", "generation": float("nan")}},
+        {"inventory": {"uid": "i1", "generation": 4.0}},
+        {"inventory": {"uid": "i1", "generation": True}},
     ],
     ids=str,
 )
@@ -188,11 +179,27 @@ def test_plan_file_with_right_checksum_is_still_read_strictly(changed: dict[str,
         _decode(_with_checksum({**_raw(), **changed}))
 
 
-def test_deeply_nested_plan_file_is_refused() -> None:
-    """Instead of a crash."""
-    deep = b"[" * 100_000 + b"]" * 100_000
-    with pytest.raises(UsageError, match="is not a valid plan file"):
-        _decode(_with_checksum({**_raw(), "cluster": "DEEP"}, deep))
+@pytest.mark.parametrize(
+    "bomb",
+    [
+        b"[" * 100_000 + b"]" * 100_000,
+        b'{"a":' * 100_000 + b"1" + b"}" * 100_000,
+        b"9" * 100_000,
+        b"1e999999999",
+        b"-Infinity",
+        b'{"kube-system":"k1","kube-system":"k1"}',
+        b'{ "kube-system":"k1"}',
+        b'{"kube-syste\\u006d":"k1"}',
+        b'"' + b"x" * 1_000_000 + b'"',
+    ],
+    ids=lambda bomb: bomb[:9].decode(),
+)
+def test_plan_file_of_unusual_json_is_refused(bomb: bytes) -> None:
+    """In a few words, instead of a crash, or of another plan than a reader would see."""
+    assert _decode(_with_checksum({**_raw(), "cluster": "DEEP"}, b'{"kube-system":"k1"}')) == FILE
+    with pytest.raises(UsageError, match="is not a valid plan file") as caught:
+        _decode(_with_checksum({**_raw(), "cluster": "DEEP"}, bomb))
+    assert len(str(caught.value)) < 400
 
 
 def test_plan_file_expires() -> None:

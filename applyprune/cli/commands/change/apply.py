@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     "--plan",
     "plan_path",
     type=FILE,
-    default="",
     metavar="FILE",
     help="Apply exactly the plan in this file, as `plan --out` wrote it, or nothing. Needs the "
     "same input and the same options.",
@@ -69,7 +68,7 @@ def apply(
     options: Options,
     apply_anyway: bool,
     yes: bool,
-    plan_path: str,
+    plan_path: str | None,
     check: bool | None,
     wait: bool | None,
     ready_when: tuple[str, ...],
@@ -92,7 +91,7 @@ def apply(
     from applyprune.cli.confirmation import Confirmation
     from applyprune.cli.session import input_reader, run_set
 
-    if plan_path and check:
+    if plan_path is not None and check:
         raise UsageError(
             "--check and --plan exclude each other",
             reason="the plan was checked when it was made, and must still be the same",
@@ -100,7 +99,7 @@ def apply(
     confirmation = Confirmation(reporting, yes, paths)
     if check is None:
         # Only a check finds recreations, which an approval covers.
-        check = bool(options.prune.approved or confirmation.can_ask) and not plan_path
+        check = bool(options.prune.approved or confirmation.can_ask) and plan_path is None
     options = replace(
         options,
         mode=Mode.APPLY,

@@ -43,7 +43,6 @@ _LONGEST = 365 * 24 * 3600
 @click.option(
     "--out",
     type=FILE,
-    default="",
     metavar="FILE",
     help="Write the plan to this file, for `apply --plan`. It has no manifests, and no value of a "
     "Secret.",
@@ -58,7 +57,7 @@ def plan(
     reporting: Reporting,
     options: Options,
     exits_with_1: bool,
-    out: str,
+    out: str | None,
     expires_in: float,
 ) -> int:
     """Show what `apply` with the same options would do to each object; change nothing.
@@ -77,12 +76,12 @@ def plan(
     from applyprune.cli.plan_output import PlanOutput
     from applyprune.cli.session import input_reader, run_set
 
-    if not out and is_given("expires_in"):
+    if out is None and is_given("expires_in"):
         raise UsageError("--expires-in needs --out", hint="It is about the plan file.")
     if expires_in > _LONGEST:
         raise UsageError("--expires-in is longer than 8760h, a year")
     options = replace(options, mode=Mode.APPLY)
-    output = PlanOutput(reporting, name, out, expires_in) if out else None
+    output = PlanOutput(reporting, name, out, expires_in) if out is not None else None
     events = run_set(cluster_target, name, input_reader(paths), options, output)
     if exits_with_1:
         events = with_exit_code(events, drift_only=False)
