@@ -1,8 +1,11 @@
-"""A plane that a test may install the controller on, and the credentials that it gets there."""
+"""A plane for the controller with its credentials there, and the account of a pipeline."""
 
 from __future__ import annotations
 
 import json
+import os
+import shlex
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,6 +14,7 @@ from applyprune.localplane import PlaneSpec, start
 from tests.support.api import Api
 from tests.support.command import applyprune
 from tests.support.controller import CONTROLLER, SYSTEM_NAMESPACE, Tenant, tenants
+from tests.support.pipelines import PIPELINE, Runner, account_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -64,3 +68,31 @@ def new_tenant(ground_api: Api) -> Iterator[Callable[[], Tenant]]:
     """A factory of namespaces with an account ``default`` that may do all in it."""
     with tenants(ground_api) as make:
         yield make
+
+
+@pytest.fixture(scope="package")
+def shop(plane: Plane, api: Api, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The namespace of the recipes, and a kubeconfig of the account that they describe."""
+    body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}}
+    status, reply = api("POST", "/api/v1/namespaces", body)
+    assert status == 201, reply
+    rights = (PIPELINE / "account.yaml").read_text()
+    yield account_of(plane, "shop", rights, tmp_path_factory.mktemp("account"))
+    api("DELETE", "/api/v1/namespaces/shop")
+
+
+@pytest.fixture
+def runner(shop: Path, tmp_path: Path) -> Runner:
+    """A checkout, and ``applyprune`` and ``python`` on the path as in the image."""
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    for name, arguments in {"applyprune": " -m applyprune", "python": ""}.items():
+        script = programs / name
+        script.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)}{arguments} "$@"\n')
+        script.chmod(0o755)
+    checkout = tmp_path / "checkout"
+    checkout.mkdir()
+    one = Runner(checkout, shop, {"PATH": f"{programs}:{os.environ['PATH']}"})
+    one.variables["KUBECONFIG"] = ""
+    one.write("green")
+    return one
