@@ -84,7 +84,7 @@ def test_github_plan_recipe_applies_the_plan_of_the_pull_request(runner: Runner,
     other = GitHub(runner, "push", "github-plan")
     assert other.run("apply") == 8, other.said
     assert "its manifest has changed" in other.said
-    assert other.said.count("Run this workflow by hand on main") == 1
+    assert other.said.count("Run this workflow manually on main") == 1
     assert live(api) == before
 
     runner.write("planned")
@@ -129,11 +129,11 @@ def test_gitlab_plan_recipe_applies_the_plan_of_the_merge_request(runner: Runner
     runner.write("other")
     code, said = gitlab(runner, "apply")
     assert code == 8, said
-    assert "start a pipeline by hand on this branch" in said
+    assert "start a pipeline manually on this branch" in said
     runner.write("reviewed")
     code, said = gitlab(runner, "apply")
     assert code == 0, said
-    assert "by hand" not in said
+    assert "manually" not in said
     assert api.get(f"{SHOP}/configmaps/settings")["data"] == {"colour": "reviewed"}
 
 
