@@ -214,7 +214,7 @@ class Applier:
             raise error  # the plan that was shown does not recreate it
         deletion = step.deletion
         if deletion is None or deletion.precondition.resource_version != live.resource_version:
-            deletion = check_recreation(self.context, step, live, error)
+            deletion, _ = check_recreation(self.context, step, live, error)
         self._send(self.recreator.delete(step, live, deletion))
         return self._done(step, Outcome.RECREATED, reason=IN_PLACE)
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from applyprune.engine.steps.failures import apply_problem
-from applyprune.engine.steps.trial import can_be_created, random_name, try_create
+from applyprune.engine.steps.trial import created_again, random_name, try_create
 from applyprune.errors import (
     AlreadyExists,
     ApplypruneError,
@@ -61,22 +61,22 @@ _SHOWN = 3
 
 def check_recreation(
     context: RunContext, step: ApplyStep, live: LiveObject, error: ApplypruneError
-) -> DeleteRequest:
-    """Return the delete with which an object that refuses a change may be re-created.
+) -> tuple[DeleteRequest, Mapping[str, Any]]:
+    """Return the delete of an object that may be re-created, and the object as it would be then.
 
     Raises ``error`` itself if it is not about an immutable field. Raises RunFailed, which names the
     field, if the object may not be re-created.
     """
-    if not (
-        isinstance(error, Invalid)
-        and is_worth_a_trial(error)
-        and can_be_created(context.cluster, context.applyset, step.desired)
-    ):
+    if not (isinstance(error, Invalid) and is_worth_a_trial(error)):
+        raise error
+    body = created_again(context.cluster, context.applyset, step.desired)
+    if body is None:
         raise error
     refused = refused_recreation(step, live, error, context.applyset, context.options)
     if refused is not None:
         raise refused from error
-    return delete_request(step.desired.resource, live, context.options.prune.propagation)
+    deletion = delete_request(step.desired.resource, live, context.options.prune.propagation)
+    return deletion, body
 
 
 @dataclass(slots=True)
@@ -247,11 +247,7 @@ class ServerDryRun:
         refused_guard(step, live, error, context.applyset)
         if live is None:
             raise error
-        deletion = check_recreation(context, step, live, error)
-        name, namespace = random_name(desired.ref.name), desired.ref.namespace
-        body = try_create(
-            context.cluster, context.applyset, desired, name=name, namespace=namespace
-        )
+        deletion, body = check_recreation(context, step, live, error)
         self._compare(step, Fate.RECREATE, live, body, _OTHER_NAME)
         return replace(step, fate=Fate.RECREATE, reason=IN_PLACE, deletion=deletion)
 

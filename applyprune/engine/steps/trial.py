@@ -31,14 +31,15 @@ def try_create(
     return renamed(live.body or {}, name=desired.ref.name, namespace=desired.ref.namespace)
 
 
-def can_be_created(cluster: Cluster, applyset: ApplySetIdentity, desired: Desired) -> bool:
-    """Return whether the server would create the manifest as it is, under another name."""
+def created_again(
+    cluster: Cluster, applyset: ApplySetIdentity, desired: Desired
+) -> Mapping[str, Any] | None:
+    """Return an existing object as the server would create it; None if it would refuse that."""
     name, namespace = random_name(desired.ref.name), desired.ref.namespace
     try:
-        try_create(cluster, applyset, desired, name=name, namespace=namespace)
+        return try_create(cluster, applyset, desired, name=name, namespace=namespace)
     except ApplypruneError:
-        return False
-    return True
+        return None
 
 
 def random_name(name: str) -> str:
