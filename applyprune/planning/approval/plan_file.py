@@ -165,7 +165,7 @@ def _json(value: object) -> str:
 
 def _object_out(planned: PlannedObject) -> dict[str, Any]:
     out: dict[str, Any] = {"object": names(planned.ref), "fate": str(planned.fate)}
-    for key in ("manifest", "uid", "state"):
+    for key in ("manifest", "uid", "state", "applied"):
         if value := getattr(planned, key):
             out[key] = value
     if planned.is_checked:
@@ -205,6 +205,7 @@ def _object_in(raw: Mapping[str, Any]) -> PlannedObject:
         uid=_typed(str, raw.get("uid", "")),
         state=_typed(str, raw.get("state", "")),
         cascade=_cascade_in(raw.get("cascade", [])),
+        applied=_typed(str, raw.get("applied", "")),
         is_checked=_typed(bool, raw.get("checked", False)),
     )
 

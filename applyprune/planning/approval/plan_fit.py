@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING
 
 from applyprune.model.identity import Ref
 from applyprune.model.plan import ApplyStep, Fate, Plan, RemoveStep
+from applyprune.model.resources import NAMESPACE
 from applyprune.planning.approval.planned_objects import PlannedObject, planned_object
+from applyprune.planning.ownership.managed_fields import owns_all, times_of
 
 if TYPE_CHECKING:
     from applyprune.model.inventory import Inventory, InventoryEntry
@@ -114,7 +116,7 @@ def _reason(
         return "the input has it again"
     if reason := _input_reason(old.manifest, new.manifest):
         return reason
-    if continues and _is_under_way(old, new, entry):
+    if continues and _is_under_way(old, step, entry):
         return ""
     if step.problem is not None and new.fate is Fate.REFUSE:
         return step.problem.message
@@ -153,27 +155,63 @@ def _changed_state(old: PlannedObject, new: PlannedObject) -> str:
     return ""
 
 
-def _is_under_way(old: PlannedObject, new: PlannedObject, entry: InventoryEntry | None) -> bool:
+def _is_under_way(
+    old: PlannedObject, step: ApplyStep | RemoveStep, entry: InventoryEntry | None
+) -> bool:
     """Return whether an object is as an interrupted apply of the plan may have left it."""
-    same = old.uid == new.uid
+    if isinstance(step, RemoveStep):
+        return _is_being_removed(old, step, entry)
+    same = step.live is not None and step.live.uid == old.uid
+    changes = same and (old.is_checked or old.fate in {Fate.CHANGE, Fate.ADOPT})
+    if step.fate is Fate.LEAVE:
+        return changes or old.fate in {Fate.CREATE, Fate.RECREATE}
     # The inventory forgets what is confirmed before a request is sent, until its reply arrives.
-    sent = entry is not None and not entry.digest
-    match old.fate:
-        case Fate.CREATE:
-            return new.fate is Fate.LEAVE or (sent and new.fate is Fate.CHANGE)
-        case Fate.CHANGE | Fate.ADOPT:
-            return same and (
-                new.fate is Fate.LEAVE or (sent and new.fate in {Fate.CHANGE, Fate.ADOPT})
-            )
-        case Fate.RECREATE:
-            return new.fate is Fate.LEAVE or (
-                sent and new.fate in {Fate.CREATE, Fate.CHANGE, Fate.REFUSE}
-            )
-        case Fate.PRUNE:
-            marked = entry is not None and entry.deleting and same
-            return new.fate is Fate.REMOVE_FROM_INVENTORY or (marked and new.fate is Fate.PRUNE)
-        case Fate.ORPHAN:
-            marked = entry is not None and entry.orphaning and same
-            return new.fate is Fate.REMOVE_FROM_INVENTORY or (marked and new.fate is Fate.ORPHAN)
-        case _:
-            return False
+    if entry is None or entry.digest:
+        return False
+    if old.fate is Fate.RECREATE:
+        return _is_being_recreated(old, step, entry)
+    if old.fate is Fate.CREATE:
+        return step.fate is Fate.CHANGE and (_has_arrived(old, step) or _is_made(step, entry))
+    is_sent = step.fate in {Fate.CHANGE, Fate.ADOPT}
+    return changes and is_sent and (old.state == _state(step) or _has_arrived(old, step))
+
+
+def _state(step: ApplyStep) -> str:
+    return planned_object(step).state
+
+
+def _is_made(step: ApplyStep, entry: InventoryEntry) -> bool:
+    """Return whether the run has made the Namespace of a new set, before it sends its manifest."""
+    is_namespace = step.desired.ref.group_kind == NAMESPACE
+    return is_namespace and step.live is not None and step.live.uid == entry.uid_before_apply
+
+
+def _is_being_recreated(old: PlannedObject, step: ApplyStep, entry: InventoryEntry) -> bool:
+    live = step.live
+    # The inventory says first that the old object is being deleted, and then that none exists.
+    is_next = not entry.deleting and entry.uid_before_apply != old.uid
+    if live is None:
+        return step.fate is Fate.CREATE and (entry.deleting or is_next)
+    if live.uid == old.uid:
+        return entry.deleting and live.terminating
+    return is_next and step.fate is Fate.CHANGE and _has_arrived(old, step)
+
+
+def _is_being_removed(old: PlannedObject, step: RemoveStep, entry: InventoryEntry | None) -> bool:
+    if step.fate is Fate.REMOVE_FROM_INVENTORY:
+        return old.fate in {Fate.PRUNE, Fate.ORPHAN}
+    live = step.live
+    is_ending = live is not None and live.terminating and live.uid == old.uid
+    marked = entry is not None and entry.deleting
+    return old.fate is step.fate is Fate.PRUNE and marked and is_ending
+
+
+def _has_arrived(old: PlannedObject, step: ApplyStep) -> bool:
+    """Return whether the set has applied an object since the plan, and nobody has undone it.
+
+    Another run of the set would have written the inventory.
+    """
+    live, request = step.live, step.request
+    if live is None or request is None or times_of(live, request.manager) == old.applied:
+        return False
+    return owns_all(live, request.manager, request.body)

@@ -13,6 +13,7 @@ from applyprune.model.identity import Ref
 from applyprune.model.json_access import mapping
 from applyprune.model.plan import ApplyStep, Cascaded, Fate, Plan, RemoveStep
 from applyprune.planning.fields.normalize import digest
+from applyprune.planning.ownership.managed_fields import times_of
 from applyprune.planning.ownership.owner import STUCK
 
 if TYPE_CHECKING:
@@ -41,7 +42,8 @@ class PlannedObject:
     """The mark of the live object's state; empty if none exists."""
     cascade: tuple[Cascaded, ...] = ()
     """The objects outside the prune that its deletion would delete too."""
-
+    applied: str = ""
+    """When the set has last applied the live object; empty if it has not, or need not."""
     is_checked: bool = False
     """Whether it is left because the server found that an apply would not change it."""
 
@@ -79,10 +81,23 @@ def planned_object(step: ApplyStep | RemoveStep) -> PlannedObject:
     uid, state = ("", "") if step.live is None else (step.live.uid, state_mark(step.live))
     if isinstance(step, ApplyStep):
         left = step.is_checked and step.fate is Fate.LEAVE
-        manifest = step.desired.digest
-        return PlannedObject(step.desired.ref, step.fate, manifest, uid, state, is_checked=left)
+        return PlannedObject(
+            step.desired.ref,
+            step.fate,
+            step.desired.digest,
+            uid,
+            state,
+            applied=_applied(step),
+            is_checked=left,
+        )
     fate = Fate.PRUNE if step.is_doomed else step.fate
     return PlannedObject(step.entry.ref, fate, "", uid, state, step.cascade)
+
+
+def _applied(step: ApplyStep) -> str:
+    if step.live is None or step.request is None:
+        return ""
+    return times_of(step.live, step.request.manager)
 
 
 def state_mark(live: LiveObject) -> str:

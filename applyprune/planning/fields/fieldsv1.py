@@ -43,6 +43,32 @@ def owns(fields: Mapping[str, Any], path: Path) -> bool:
     return True
 
 
+def covers(fields: Mapping[str, Any], value: Any) -> bool:
+    """Return whether everything in a value is owned; empty parts of it do not count.
+
+    The server may have added keys to the items of a list, so an item needs only those it has.
+    """
+    if not value or not fields:
+        return True  # nothing to own, or owned as a whole
+    below = _below(fields)
+    if isinstance(value, Mapping):
+        filled = ((key, inner) for key, inner in value.items() if inner)
+        return all(key in below and covers(below[key], inner) for key, inner in filled)
+    return not isinstance(value, list) or all(
+        any(_is_item(step, one) and covers(inner, one) for step, inner in below.items())
+        for one in value
+    )
+
+
+def _is_item(step: Step, value: Any) -> bool:
+    """Return whether a step may lead to this item or member of a list."""
+    if isinstance(step, ListItem):
+        return isinstance(value, Mapping) and all(
+            value.get(name, wanted) == wanted for name, wanted in step.keys
+        )
+    return isinstance(step, SetMember) and step.value == value
+
+
 def whole_above(fields: Mapping[str, Any], path: Path) -> Path:
     """Return the path of the value around a field that is owned as a whole; empty if none."""
     for depth, step in enumerate(path[:-1], 1):

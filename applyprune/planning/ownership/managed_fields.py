@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from applyprune.planning.applyset import LAST_APPLIED, PART_OF, set_of, yielded_manager
+from applyprune.planning.fields.fieldsv1 import covers
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -20,6 +21,10 @@ if TYPE_CHECKING:
 if TYPE_CHECKING:
     Operations = Sequence[Mapping[str, Any]]
     Managers = Sequence[Mapping[str, Any]]
+
+
+_APPLIED_METADATA = ("annotations", "finalizers", "labels", "ownerReferences")
+_NOT_OWNED = frozenset({"apiVersion", "kind", "metadata", "status"})
 
 
 def orphan_patch(live: LiveObject, manager: str) -> Operations:
@@ -204,3 +209,26 @@ def own_apply_entry(live: LiveObject, manager: str) -> Mapping[str, Any] | None:
         ):
             return entry
     return None
+
+
+def times_of(live: LiveObject, manager: str) -> str:
+    """Return when a set has last written each of its entries; empty if it has none."""
+    own = {manager, yielded_manager(manager)}
+    return " ".join(
+        str(entry.get("time", "-")) for entry in live.managed_fields if _is_of(entry, own)
+    )
+
+
+def owns_all(live: LiveObject, manager: str, body: Mapping[str, Any]) -> bool:
+    """Return whether our manager's Apply entry has everything that a manifest sets.
+
+    An entry without a time has been written by our patch, and the apply has not followed yet.
+    """
+    entry = own_apply_entry(live, manager)
+    if entry is None:
+        return False
+    if not entry.get("time"):
+        return True
+    metadata = {key: body["metadata"].get(key) for key in _APPLIED_METADATA}
+    fields = {key: value for key, value in body.items() if key not in _NOT_OWNED}
+    return covers(entry.get("fieldsV1") or {}, {**fields, "metadata": metadata})

@@ -38,6 +38,7 @@ OBJECTS = st.builds(
     manifest=NAMES,
     uid=NAMES,
     state=NAMES,
+    applied=NAMES,
     cascade=st.lists(st.builds(Cascaded, REFS, NAMES), max_size=2).map(tuple),
 )
 FILES = st.builds(

@@ -9,15 +9,21 @@ from typing import Any
 import pytest
 
 from applyprune.model.inventory import Inventory, InventoryEntry
+from applyprune.model.live import LiveObject
+from applyprune.model.options import Options
 from applyprune.model.plan import ApplyStep, Cascaded, Fate, Plan, RemoveStep
 from applyprune.model.problem import Problem, ProblemKind
+from applyprune.planning.applyset import PART_OF
 from applyprune.planning.approval.plan_file import PlanFile
 from applyprune.planning.approval.plan_fit import misfits
 from applyprune.planning.approval.planned_objects import planned_objects
+from applyprune.planning.requests import apply_request
 from tests.support.planning import (
     CONFIG_MAPS,
     DEPLOYMENTS,
     JOBS,
+    NAMESPACES,
+    TARGET,
     body,
     desired,
     inventory,
@@ -38,7 +44,9 @@ def _entry(**changes: Any) -> InventoryEntry:
 
 
 def _apply(fate: Fate, state: Any = THERE, **changes: Any) -> ApplyStep:
-    step = ApplyStep(WEB, fate, _entry(), state)
+    request = apply_request(WEB, state, TARGET, Options())
+    sent = None if fate in {Fate.LEAVE, Fate.REFUSE} else request
+    step = ApplyStep(WEB, fate, _entry(), state, request=sent)
     return replace(step, **changes)
 
 
@@ -78,6 +86,7 @@ STATUS_ONLY = live(WEB.ref, uid="u1", version="99", generation=3)
 REPLACED = live(WEB.ref, uid="u2", generation=1)
 GUARDED = Problem(ProblemKind.PRUNE_REFUSED, "no")
 UNREAD = Problem(ProblemKind.FORBIDDEN, "deployments cannot be read")
+CHECKED = replace(_apply(Fate.CHANGE), fate=Fate.LEAVE, is_checked=True)
 CREATE, CHANGE, LEAVE = _apply(Fate.CREATE, None), _apply(Fate.CHANGE), _apply(Fate.LEAVE)
 PRUNE, ORPHAN = _remove(Fate.PRUNE), _remove(Fate.ORPHAN)
 
@@ -160,39 +169,111 @@ def test_plan_file_fits_only_the_same_plan(name: str) -> None:
 
 
 UNCONFIRMED = _entry(digest="", fingerprint=None)
+EXISTED = replace(UNCONFIRMED, uid_before_apply="u1")
+LATER = "2026-11-22T10:00:00Z"
+ALL_FIELDS = {"f:metadata": {"f:labels": {f"f:{PART_OF}": {}}}, "f:spec": {"f:replicas": {}}}
+APPLIED = managed(fieldsV1=ALL_FIELDS, time=LATER)
+UNDONE = managed(fieldsV1={**ALL_FIELDS, "f:spec": {"f:paused": {}}}, time=LATER)
+EDIT = managed("kubectl-edit", operation="Update", time=LATER)
+
+
+def _state(*entries: dict[str, Any], uid: str = "u1", **metadata: Any) -> LiveObject:
+    return live(WEB.ref, uid=uid, generation=4, entries=list(entries), **metadata)
+
+
+ARRIVED = _apply(Fate.CHANGE, _state(APPLIED))
+"""Our apply has changed it: our own entry is new, and has the whole manifest."""
+EDITED = _apply(Fate.CHANGE, _state(managed(), EDIT))
+"""Our entry is that of the plan: whoever has changed it, it was not this plan."""
+TAKEN = _apply(Fate.CHANGE, _state(UNDONE, EDIT))
+"""Our apply has arrived; then somebody has changed or removed a field of it."""
+PATCHED = _apply(Fate.ADOPT, _state({**managed(), "time": None}, EDIT))
+"""Our patch has given our entry the fields of others; the apply has not arrived."""
+ADOPT = _apply(Fate.ADOPT, _state(EDIT))
+RECREATE = _apply(Fate.RECREATE)
+NEW = _apply(Fate.CHANGE, _state(APPLIED, uid="u2"))
+ENDING = live(WEB.ref, generation=3, deletionTimestamp=LATER)
+REFUSED = Problem(ProblemKind.RUN_FAILED, "it is being deleted")
+MADE = desired(body("Namespace", "home"), NAMESPACES)
+MADE_STATE = live(MADE.ref, label="", entries=[managed("applyprune", operation="Update")])
+MADE_REQUEST = apply_request(MADE, MADE_STATE, TARGET, Options())
+MADE_STEP = ApplyStep(MADE, Fate.CHANGE, _entry(), MADE_STATE, request=MADE_REQUEST)
+CREATE_MADE = ApplyStep(MADE, Fate.CREATE, _entry())
 CONTINUED: dict[
     str, tuple[ApplyStep | RemoveStep, ApplyStep | RemoveStep | None, InventoryEntry | None, bool]
 ] = {
     "not created yet": (CREATE, CREATE, UNCONFIRMED, True),
     "created, and recorded": (CREATE, LEAVE, _entry(), True),
-    "created, and not recorded": (CREATE, CHANGE, UNCONFIRMED, True),
+    "created, and not recorded": (CREATE, ARRIVED, UNCONFIRMED, True),
+    "created, not recorded, and extended": (
+        CREATE,
+        _apply(Fate.CHANGE, _state(APPLIED, EDIT)),
+        UNCONFIRMED,
+        True,
+    ),
+    "created, not recorded, and changed by others": (CREATE, TAKEN, UNCONFIRMED, False),
+    "its Namespace is made": (CREATE_MADE, MADE_STEP, replace(EXISTED, ref=MADE.ref), True),
+    "its Namespace is made by others": (
+        CREATE_MADE,
+        MADE_STEP,
+        replace(UNCONFIRMED, ref=MADE.ref),
+        False,
+    ),
     "created by somebody else": (CREATE, _apply(Fate.ADOPT), UNCONFIRMED, False),
     "created, recorded, and changed by others": (CREATE, CHANGE, _entry(), False),
     "not changed yet": (CHANGE, CHANGE, UNCONFIRMED, True),
     "changed, and recorded": (CHANGE, _apply(Fate.LEAVE, MOVED), _entry(), True),
-    "changed, and not recorded": (CHANGE, _apply(Fate.CHANGE, MOVED), UNCONFIRMED, True),
+    "changed, and not recorded": (CHANGE, ARRIVED, UNCONFIRMED, True),
+    "not changed yet, but by others": (CHANGE, EDITED, UNCONFIRMED, False),
+    "changed, not recorded, and changed by others": (CHANGE, TAKEN, UNCONFIRMED, False),
+    "left after a check, and not applied yet": (CHECKED, CHANGE, UNCONFIRMED, True),
+    "left after a check, and not recorded": (CHECKED, ARRIVED, UNCONFIRMED, True),
+    "left after a check, and recorded": (CHECKED, LEAVE, _entry(), True),
+    "left after a check, and changed by others": (CHECKED, EDITED, UNCONFIRMED, False),
     "changed by others after the record": (CHANGE, _apply(Fate.CHANGE, MOVED), _entry(), False),
     "replaced by others": (CHANGE, _apply(Fate.CHANGE, REPLACED), UNCONFIRMED, False),
     "deleted by others": (CHANGE, CREATE, UNCONFIRMED, False),
-    "adopted, and not recorded": (
-        _apply(Fate.ADOPT),
-        _apply(Fate.CHANGE, MOVED),
-        UNCONFIRMED,
+    "not adopted yet": (ADOPT, ADOPT, EXISTED, True),
+    "not adopted yet, and listed": (
+        ADOPT,
+        _apply(Fate.CHANGE, _state(EDIT)),
+        EXISTED,
         True,
     ),
-    "recreated, and recorded": (
-        _apply(Fate.RECREATE),
-        _apply(Fate.LEAVE, REPLACED),
-        _entry(),
+    "not adopted yet, and changed by others": (
+        ADOPT,
+        _apply(Fate.CHANGE, _state({**EDIT, "time": "2026-11-22T11:00:00Z"})),
+        EXISTED,
+        False,
+    ),
+    "half adopted": (ADOPT, PATCHED, EXISTED, True),
+    "adopted, and not recorded": (ADOPT, ARRIVED, EXISTED, True),
+    "recreated, and recorded": (RECREATE, _apply(Fate.LEAVE, REPLACED), _entry(), True),
+    "not recreated yet": (RECREATE, CHANGE, EXISTED, True),
+    "not recreated yet, and changed by others": (RECREATE, EDITED, EXISTED, False),
+    "not recreated yet, and deleted by others": (RECREATE, CREATE, EXISTED, False),
+    "being recreated": (
+        RECREATE,
+        _apply(Fate.REFUSE, ENDING, problem=REFUSED),
+        replace(EXISTED, deleting=True),
         True,
     ),
-    "deleted to be recreated": (_apply(Fate.RECREATE), CREATE, UNCONFIRMED, True),
-    "recreated, and not recorded": (
-        _apply(Fate.RECREATE),
-        _apply(Fate.CHANGE, REPLACED),
-        UNCONFIRMED,
+    "not recreated yet, and being deleted by others": (
+        RECREATE,
+        _apply(Fate.REFUSE, ENDING, problem=REFUSED),
+        EXISTED,
+        False,
+    ),
+    "deleted to be recreated": (RECREATE, CREATE, replace(EXISTED, deleting=True), True),
+    "deleted to be recreated, and recorded": (RECREATE, CREATE, UNCONFIRMED, True),
+    "recreated, and not recorded": (RECREATE, NEW, UNCONFIRMED, True),
+    "recreated, and not recorded, twice": (
+        RECREATE,
+        NEW,
+        replace(UNCONFIRMED, uid_before_apply="u2"),
         True,
     ),
+    "recreated by others": (RECREATE, NEW, EXISTED, False),
     "left, and changed by others": (LEAVE, _apply(Fate.CHANGE, MOVED), _entry(), False),
     "pruned, and recorded": (PRUNE, None, None, True),
     "pruned, and not recorded": (
@@ -201,7 +282,19 @@ CONTINUED: dict[
         _entry(deleting=True),
         True,
     ),
-    "being pruned": (PRUNE, _remove(Fate.PRUNE, MOVED), _entry(deleting=True), True),
+    "being pruned": (PRUNE, _remove(Fate.PRUNE, ENDING), _entry(deleting=True), True),
+    "to prune, recorded, and changed by others": (
+        PRUNE,
+        _remove(Fate.PRUNE, MOVED),
+        _entry(deleting=True),
+        False,
+    ),
+    "to prune, and being deleted by others": (
+        PRUNE,
+        _remove(Fate.PRUNE, ENDING),
+        _entry(),
+        False,
+    ),
     "not pruned yet, and changed by others": (PRUNE, _remove(Fate.PRUNE, MOVED), _entry(), False),
     "orphaned, and recorded": (ORPHAN, None, None, True),
     "orphaned, and not recorded": (
@@ -209,6 +302,12 @@ CONTINUED: dict[
         _remove(Fate.REMOVE_FROM_INVENTORY, LABELLED),
         _entry(orphaning=True),
         True,
+    ),
+    "not orphaned yet, and changed by others": (
+        ORPHAN,
+        _remove(Fate.ORPHAN, MOVED),
+        _entry(orphaning=True),
+        False,
     ),
     "pruned instead of orphaned": (
         ORPHAN,
@@ -229,7 +328,12 @@ def test_interrupted_plan_continues_with_what_is_done(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", [name for name in CONTINUED if "recorded" in name or name == "being pruned"]
+    "name",
+    [
+        name
+        for name in CONTINUED
+        if ("recorded" in name and CONTINUED[name][3]) or name == "being pruned"
+    ],
 )
 def test_plan_that_was_not_interrupted_accepts_no_half_done_step(name: str) -> None:
     """Without the record in the inventory, somebody else did it."""
