@@ -1,0 +1,235 @@
+"""Runs that are bound to a plan file: what they may do as other runs do, and what they may not."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from applyprune import ApplyOptions, ApplySet, connect, load
+from applyprune.errors import UsageError
+from applyprune.model.events import Outcome
+from applyprune.model.label_selector import parse_selector
+from applyprune.model.options import Adopt
+from applyprune.model.plan import Fate
+from applyprune.planning.approval.plan_file import decode, encode
+from tests.support.api import writes
+from tests.support.objects import SECRET, config_map, crd, custom_resource
+from tests.support.stage import Stage
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from applyprune import PlanFile, RunReport
+    from tests.support.api import Api, AuditTrail
+
+DEFAULTS = ApplyOptions()
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A set whose plans go through the text of a plan file."""
+
+    web: ApplySet
+
+    def plan(
+        self, *bodies: dict[str, Any], options: ApplyOptions = DEFAULTS, check: bool = True
+    ) -> PlanFile:
+        """Return the file of the plan of an input."""
+        plan = self.web.plan(load(objects=bodies), options=options, check=check).plan
+        assert plan is not None
+        return decode(encode(self.web.plan_file(plan, options=options)), source="web.plan")
+
+    def apply(
+        self, file: PlanFile, *bodies: dict[str, Any], options: ApplyOptions = DEFAULTS
+    ) -> RunReport:
+        """Apply an input by a plan file."""
+        return self.web.apply_plan(load(objects=bodies), file, options=options)
+
+
+@pytest.fixture
+def bound(stage: Stage) -> Iterator[Bound]:
+    """The set of the stage."""
+    with stage.connection() as cluster:
+        yield Bound(stage.applyset(cluster))
+
+
+def _outcomes(report: RunReport) -> dict[str, Outcome | None]:
+    return {one.ref.short: one.outcome for one in report.objects}
+
+
+def _reasons(report: RunReport) -> list[str]:
+    return [one.problem.reason for one in report.objects if one.problem is not None]
+
+
+def _immutable(value: str) -> dict[str, Any]:
+    return {**config_map("fixed", value), "immutable": True}
+
+
+def _uid(api: Api, stage: Stage, name: str) -> str:
+    found = api.get(f"/api/v1/namespaces/{stage.namespace}/configmaps/{name}")
+    return str(found["metadata"]["uid"])
+
+
+def test_planned_recreation_is_done(stage: Stage, bound: Bound, api: Api) -> None:
+    """Exactly that object is replaced, once."""
+    stage.run(_immutable("old"), config_map("a"))
+    old, other = _uid(api, stage, "fixed"), _uid(api, stage, "a")
+    options, bodies = ApplyOptions(recreate=True), (_immutable("new"), config_map("a"))
+    file = bound.plan(*bodies, options=options)
+    assert {one.ref.name: one.fate for one in file.objects} == {
+        "fixed": Fate.RECREATE,
+        "a": Fate.LEAVE,
+    }
+    report = bound.apply(file, *bodies, options=options)
+    assert _outcomes(report)["configmap/fixed"] is Outcome.RECREATED, report.problems
+    new = _uid(api, stage, "fixed")
+    assert (new != old, _uid(api, stage, "a")) == (True, other)
+    again = bound.apply(file, *bodies, options=options)
+    assert (again.exit_code, len(again.warnings), _uid(api, stage, "fixed")) == (0, 1, new)
+
+
+def test_recreation_that_no_check_has_found_deletes_nothing(
+    stage: Stage, bound: Bound, api: Api
+) -> None:
+    """Only that object fails, although the options allow its recreation."""
+    stage.run(_immutable("old"), config_map("a", "old"))
+    old, options = _uid(api, stage, "fixed"), ApplyOptions(recreate=True)
+    bodies = (_immutable("new"), config_map("a", "new"))
+    file = bound.plan(*bodies, options=options, check=False)
+    report = bound.apply(file, *bodies, options=options)
+    assert _outcomes(report) == {
+        "configmap/a": Outcome.CONFIGURED,
+        "configmap/fixed": Outcome.FAILED,
+    }
+    assert (report.exit_code, _uid(api, stage, "fixed")) == (3, old)
+
+
+TAKEN: dict[str, ApplyOptions] = {
+    "adopt": ApplyOptions(adopt=Adopt.ALL),
+    "take over": ApplyOptions(take_over=frozenset({"theirs"})),
+    "force": ApplyOptions(force_conflicts=True),
+}
+
+
+@pytest.mark.parametrize("name", TAKEN)
+def test_planned_adoption_is_done(
+    stage: Stage, bound: Bound, api: Api, audit: AuditTrail, name: str
+) -> None:
+    """By the options that the plan had, and by no others."""
+    options = TAKEN[name]
+    if name == "adopt":
+        Stage(stage.kubeconfig, stage.namespace, name="other").run(config_map("a", "old"))
+    else:
+        place = f"/api/v1/namespaces/{stage.namespace}/configmaps/a?fieldManager=theirs"
+        kind = "application/apply-patch+yaml"
+        assert api("PATCH", place, config_map("a", "old"), content_type=kind)[0] == 201
+    file = bound.plan(config_map("a", "new"), options=options)
+    assert [one.fate for one in file.objects] == [Fate.ADOPT]
+    audit.restart()
+    with pytest.raises(UsageError, match="the plan was made with other options"):
+        bound.apply(file, config_map("a", "new"))
+    assert writes(audit) == []
+    report = bound.apply(file, config_map("a", "new"), options=options)
+    assert report.exit_code == 0, report.problems
+    found = api.get(f"/api/v1/namespaces/{stage.namespace}/configmaps/a")
+    assert found["data"] == {"key": "new"}
+
+
+def test_object_to_skip_on_a_conflict_is_tried(stage: Stage, bound: Bound, api: Api) -> None:
+    """As in any run: whether the check has found the conflict, or there was no check."""
+    annotated = {"annotations": {"applyprune.dev/conflicts": "skip"}}
+    bodies = [config_map(name, "ours", **annotated) for name in ("a", "b")]
+    stage.run(*bodies)
+    place = f"/api/v1/namespaces/{stage.namespace}/configmaps/a?fieldManager=theirs"
+    kind = "application/merge-patch+json"
+    assert api("PATCH", place, {"data": {"key": "theirs"}}, content_type=kind)[0] == 200
+    for check in (True, False):
+        again = ApplyOptions(reapply_all=True)
+        file = bound.plan(*bodies, options=again, check=check)
+        report = bound.apply(file, *bodies, options=again)
+        assert _outcomes(report) == {
+            "configmap/a": Outcome.SKIPPED,
+            "configmap/b": Outcome.UNCHANGED,
+        }, check
+    found = api.get(f"/api/v1/namespaces/{stage.namespace}/configmaps/a")
+    assert found["data"] == {"key": "theirs"}
+
+
+def test_plan_of_a_selection_applies_only_that(stage: Stage, bound: Bound) -> None:
+    """The selector is a part of the plan; nothing is pruned."""
+    old = [config_map(name, "old", labels={"app": name}) for name in ("a", "b", "gone")]
+    new = [config_map(name, "new", labels={"app": name}) for name in ("a", "b")]
+    stage.run(*old)
+    options = ApplyOptions(selector=parse_selector("app=a"))
+    file = bound.plan(*new, options=options)
+    with pytest.raises(UsageError, match="--selector=app=a then, no --selector now"):
+        bound.apply(file, *new)
+    assert _outcomes(bound.apply(file, *new, options=options)) == {
+        "configmap/a": Outcome.CONFIGURED
+    }
+    assert stage.listed() == {"configmap/a", "configmap/b", "configmap/gone"}
+
+
+def test_set_that_a_bundle_owns_now_is_left_to_it(
+    stage: Stage, bound: Bound, audit: AuditTrail
+) -> None:
+    """A plan file is no way around its controller."""
+    stage.run(config_map("a"))
+    file = bound.plan(config_map("a", "new"))
+    Stage(stage.kubeconfig, stage.namespace, owner="Bundle shop/web", takes_over=True).run(
+        config_map("a")
+    )
+    audit.restart()
+    with pytest.raises(UsageError, match="Bundle shop/web"):
+        bound.apply(file, config_map("a", "new"))
+    assert writes(audit) == []
+
+
+def test_inventory_from_a_backup_does_not_fit(
+    stage: Stage, bound: Bound, api: Api, audit: AuditTrail
+) -> None:
+    """Even if it says what it said when the plan was made."""
+    stage.run(config_map("a"), config_map("b"))
+    file = bound.plan(config_map("a"))
+    place = f"/api/v1/namespaces/{stage.namespace}/configmaps"
+    backup = api.get(f"{place}/applyprune-web")
+    assert api("DELETE", f"{place}/applyprune-web")[0] == 200
+    for key in ("uid", "resourceVersion", "creationTimestamp"):
+        del backup["metadata"][key]
+    assert api("POST", place, backup)[0] == 201
+    audit.restart()
+    refused = bound.apply(file, config_map("a"))
+    assert (refused.exit_code, writes(audit)) == (8, [])
+    # A plan of the backup as it is now prunes nothing either.
+    file = bound.plan(config_map("a"))
+    assert bound.apply(file, config_map("a")).exit_code == 6
+    assert api.exists(f"{place}/b")
+
+
+def test_definition_created_in_between_is_refused(crd_stage: Stage, crds: Api) -> None:
+    """The plan was to create it; its custom resource is not created either."""
+    definition, foo = crd("Bound"), custom_resource("a", "Bound")
+    with connect(kubeconfig=crd_stage.kubeconfig, cache=False) as cluster:
+        bound = Bound(crd_stage.applyset(cluster))
+        file = bound.plan(definition, foo)
+        place = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+        assert crds("POST", place, definition)[0] == 201
+        refused = bound.apply(file, definition, foo)
+        assert (refused.exit_code, _reasons(refused)) == (8, ["it was created meanwhile"])
+        assert not crd_stage.inventory().exists
+        assert crds("DELETE", f"{place}/{definition['metadata']['name']}")[0] == 200
+
+
+def test_plan_file_says_nothing_about_the_values_of_a_secret(bound: Bound, stage: Stage) -> None:
+    """Two inputs that differ only in them have files that differ only in the times, if at all."""
+    made = []
+    for _ in range(2):
+        for value in ("geheim-4711", "other"):
+            file = bound.plan({**SECRET, "stringData": {"password": value}})
+            assert b"geheim" not in encode(file)
+            made.append(encode(file).partition(b'"set":')[2])
+        assert made[-1] == made[-2]
+        stage.run({**SECRET, "stringData": {"password": "live"}})
+    assert made[0] != made[2]
