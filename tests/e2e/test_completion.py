@@ -140,6 +140,10 @@ def test_bash_completes(stage: Stage, tmp_path: Path) -> None:
             [ -n "$found" ] && break
         done
         echo "$found"
+        # Bash refuses this outside of a completion; it then completes files itself.
+        compopt() {{ echo "$@"; }}
+        try applyprune apply web --plan we
+        try applyprune plan web --out we
     """
     reply = subprocess.run(
         ["bash", "-c", script],
@@ -153,4 +157,5 @@ def test_bash_completes(stage: Stage, tmp_path: Path) -> None:
         check=False,
     )
     assert (reply.returncode, reply.stderr) == (0, "")
-    assert reply.stdout.splitlines() == ["status", "shop web"]
+    files = ["-o default", ""]
+    assert reply.stdout.splitlines() == ["status", "shop web", *files, *files]
