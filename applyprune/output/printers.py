@@ -76,6 +76,8 @@ class OutputTarget:
     """Whether to print errors only."""
     show_unchanged: bool = False
     """Whether text lists the objects that do not change, too."""
+    plan_is_shown: bool = False
+    """Whether the terminal shows the table of a plan before it runs."""
     draft: Callable[[str], None] = discard
     """Writes what a file contains until ``out`` replaces it, in case the run never ends."""
     summary: Path | None = None

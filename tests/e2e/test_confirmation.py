@@ -82,6 +82,22 @@ def test_yes_carries_out_what_was_shown(desk: Desk) -> None:
     assert desk.names() == {"a", "b"}
 
 
+def test_terminal_says_once_what_the_server_could_not_check(desk: Desk) -> None:
+    """In the table; without a terminal, one line names the objects."""
+    shown, piped = f"{desk.namespace}-shown", f"{desk.namespace}-piped"
+    rest = ("-f", desk.input("a", "b"), "--create-namespace", "--check")
+    kubeconfig = desk.plane.kubeconfig
+    with on_terminal("apply", "web", "-n", shown, *rest, kubeconfig=kubeconfig) as terminal:
+        assert terminal.ended() == 0
+    assert terminal.shown.count("its namespace does not exist yet") == 2
+    assert "not fully checked" not in terminal.shown
+    reply = applyprune("apply", "web", "-n", piped, *rest, kubeconfig=kubeconfig)
+    assert reply.code == 0, reply.err
+    assert reply.err.count("2 objects were not fully checked: configmap/a, configmap/b") == 1
+    for name in (shown, piped):
+        desk.api("DELETE", f"/api/v1/namespaces/{name}")
+
+
 @pytest.mark.parametrize(
     ("keys", "code", "end"),
     [

@@ -86,10 +86,11 @@ class Reporting:
         else:
             self.live.stopping()
 
-    def print_events(self, events: Iterable[Event]) -> int:
+    def print_events(self, events: Iterable[Event], *, plan_is_shown: bool = False) -> int:
         """Print each event at once, and return the exit code.
 
         An error that the stream raises is printed too, followed by a Finished event.
+        ``plan_is_shown`` says that the terminal shows the table of the plan besides.
         """
         from applyprune.model.events import ErrorRaised, Finished, ObjectDone
 
@@ -98,7 +99,7 @@ class Reporting:
         end: Finished | None = None
         files: list[ReportFile] = []
         with ExitStack() as closing:
-            printers, unwritable = self._printers(closing, files)
+            printers, unwritable = self._printers(closing, files, plan_is_shown)
             if unwritable is not None:
                 events = raising(unwritable)
 
@@ -151,7 +152,7 @@ class Reporting:
         return errors[0].exit_code if errors else 0
 
     def _printers(
-        self, closing: ExitStack, files: list[ReportFile]
+        self, closing: ExitStack, files: list[ReportFile], plan_is_shown: bool
     ) -> tuple[list[Printer], UsageError | None]:
         """Return a printer for each format, and the error of the first unwritable file."""
 
@@ -176,7 +177,9 @@ class Reporting:
                     show_unchanged=self.show_unchanged,
                 )
             else:
-                target = replace(self._standard_streams(), repository_paths=paths)
+                target = replace(
+                    self._standard_streams(), repository_paths=paths, plan_is_shown=plan_is_shown
+                )
                 if form not in _PRINT_PROBLEMS:
                     # Data goes to standard output, problems go to standard error.
                     problems = printer("text", replace(target, out=discard))

@@ -113,7 +113,8 @@ def apply(
     )
     read = input_reader(paths)
     return reporting.print_events(
-        run_set(cluster_target, name, read, options, confirmation, plan=plan_path)
+        run_set(cluster_target, name, read, options, confirmation, plan=plan_path),
+        plan_is_shown=confirmation.can_ask,
     )
 
 

@@ -49,4 +49,7 @@ def delete(
     if options.dry_run is DryRun.OFF:
         confirmation.require(f"deleting the set {name}")
     options = replace(options, mode=Mode.DELETE)
-    return reporting.print_events(run_set(cluster_target, name, no_input, options, confirmation))
+    return reporting.print_events(
+        run_set(cluster_target, name, no_input, options, confirmation),
+        plan_is_shown=confirmation.can_ask,
+    )

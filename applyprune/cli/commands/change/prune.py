@@ -59,5 +59,6 @@ def prune(
     options = replace(options, mode=Mode.PRUNE)
     confirmation = Confirmation(reporting, yes, paths)
     return reporting.print_events(
-        run_set(cluster_target, name, input_reader(paths), options, confirmation)
+        run_set(cluster_target, name, input_reader(paths), options, confirmation),
+        plan_is_shown=confirmation.can_ask,
     )
