@@ -33,7 +33,7 @@ from applyprune.model.options import (
 )
 from applyprune.output.collector import RunReport
 from applyprune.planning.applyset import applyset_identity
-from applyprune.planning.approval.plan_binding import plan_file_of
+from applyprune.planning.approval.plan_binding import plan_file_of, refuse_validity
 from applyprune.sources import Input
 from applyprune.sources.event_locations import with_excerpt
 
@@ -166,9 +166,11 @@ class ApplySet:
     ) -> PlanFile:
         """Return the file that binds an ``apply`` to a plan; ``write_plan`` writes it.
 
-        ``options`` and ``prune`` are those of the plan. ``expires_in`` is in seconds. Reads the
-        UIDs that identify the cluster; raises UsageError if there are none.
+        ``options`` and ``prune`` are those of the plan. ``expires_in`` is in seconds, at least one
+        and at most a year. Reads the UIDs that identify the cluster; raises UsageError if there are
+        none.
         """
+        refuse_validity(expires_in)
         return plan_file_of(
             plan,
             self.identity,

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 SYSTEM = "kube-system"
 """The Namespace whose UID identifies a cluster."""
+_YEAR = 365 * 24 * 3600
 _AGAIN = "Make the plan again, and review it again."
 
 
@@ -61,6 +62,12 @@ def plan_file_of(
             recovered=tuple((entry.ref, entry.uid) for entry in plan.recovered),
         )
     )
+
+
+def refuse_validity(seconds: float) -> None:
+    """Refuse a plan file that would be valid for less than a second, or for more than a year."""
+    if not 1 <= seconds <= _YEAR:
+        raise UsageError("a plan file is valid for 1s at least, and for 8760h, a year, at most")
 
 
 def refuse_other_set(file: PlanFile, applyset: ApplySetIdentity) -> None:

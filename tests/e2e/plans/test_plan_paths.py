@@ -55,6 +55,16 @@ def test_path_of_no_plan_ends_the_call(tmp_path: Path, path: str, text: str) -> 
     assert (ended.code, document["exitCode"], error["kind"]) == (2, 2, "UsageError")
 
 
+@pytest.mark.parametrize("time", ["1ms", "8761h"])
+def test_impossible_validity_ends_the_call(tmp_path: Path, time: str) -> None:
+    """Before anything is planned."""
+    call = ("plan", "web", "-f", tmp_path, "--out", "web.plan", "--expires-in", time)
+    ended = applyprune(*call, kubeconfig=NOWHERE, cwd=tmp_path)
+    text = "a plan file is valid for 1s at least, and for 8760h, a year, at most"
+    assert (ended.code, ended.out, ended.err) == (2, "", f"error: {text}\n")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_process_substitution_is_no_plan_file(tmp_path: Path) -> None:
     """What was reviewed is a file; a command may print another plan."""
     given = write_input(tmp_path / "set.json", [config_map("a")])

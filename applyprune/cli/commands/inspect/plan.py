@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from applyprune.model.options import Options
     from applyprune.sources import Overlay
 
-_LONGEST = 365 * 24 * 3600
-
 
 @click.command(cls=Command)
 @planning_options
@@ -75,11 +73,11 @@ def plan(
     """
     from applyprune.cli.plan_output import PlanOutput
     from applyprune.cli.session import input_reader, run_set
+    from applyprune.planning.approval.plan_binding import refuse_validity
 
     if out is None and is_given("expires_in"):
         raise UsageError("--expires-in needs --out", hint="It is about the plan file.")
-    if expires_in > _LONGEST:
-        raise UsageError("--expires-in is longer than 8760h, a year")
+    refuse_validity(expires_in)
     options = replace(options, mode=Mode.APPLY)
     output = PlanOutput(reporting, name, out, expires_in) if out is not None else None
     events = run_set(cluster_target, name, input_reader(paths), options, output)

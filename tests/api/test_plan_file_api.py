@@ -1,0 +1,94 @@
+"""The way of a plan through a file, in Python: plan, write, read, apply."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+
+from applyprune import (
+    ApplyOptions,
+    ApplySet,
+    Outcome,
+    PlanOutdated,
+    PruneOptions,
+    UsageError,
+    load,
+    read_plan,
+    write_plan,
+)
+from tests.support.api import writes
+from tests.support.objects import config_map
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from applyprune import ClusterConnection, Input, Plan
+    from tests.support.api import AuditTrail
+
+
+def _given(value: str) -> Input:
+    return load(objects=[config_map("a", value), config_map("b")])
+
+
+def _plan(web: ApplySet) -> Plan:
+    plan = web.plan(_given("new")).plan
+    assert plan is not None
+    return plan
+
+
+def test_plan_goes_through_a_file(web: ApplySet, tmp_path: Path, audit: AuditTrail) -> None:
+    """It is applied once; what no longer fits is in the report, and can be raised."""
+    web.apply(load(objects=[config_map(name) for name in "abc"]))
+    path = tmp_path / "web.plan"
+    audit.restart()
+    file = web.plan_file(_plan(web), expires_in=60)
+    write_plan(path, file)
+    assert read_plan(path) == file
+    assert (file.name, file.expires - file.created) == ("web", timedelta(seconds=60))
+    outdated = web.apply_plan(_given("other"), read_plan(path))
+    assert (outdated.exit_code, [one.outcome for one in outdated.objects]) == (8, [Outcome.FAILED])
+    with pytest.raises(PlanOutdated, match="1 object no longer fits the plan"):
+        outdated.raise_for_failures()
+    assert writes(audit) == []
+    done = web.apply_plan(_given("new"), read_plan(path))
+    done.raise_for_failures()
+    assert {one.ref.name: one.outcome for one in done.objects} == {
+        "a": Outcome.CONFIGURED,
+        "b": Outcome.UNCHANGED,
+        "c": Outcome.PRUNED,
+    }
+    again = web.apply_plan(_given("new"), read_plan(path))
+    assert (again.exit_code, again.objects, len(again.warnings)) == (0, [], 1)
+
+
+def test_plan_file_of_something_else_is_raised(
+    web: ApplySet, cluster: ClusterConnection, audit: AuditTrail
+) -> None:
+    """Of another set, of other options, for another cluster, or of a time that is over."""
+    file = web.plan_file(_plan(web))
+    other = ApplySet("other", cluster=cluster)
+    with pytest.raises(UsageError, match="for the set web"):
+        other.apply_plan(_given("new"), file)
+    with pytest.raises(UsageError, match="--no-prune now"):
+        web.apply_plan(_given("new"), file, prune=PruneOptions(enabled=False))
+    with pytest.raises(UsageError, match="for another cluster"):
+        web.apply_plan(_given("new"), replace(file, cluster={"kube-system": "u"}))
+    with pytest.raises(PlanOutdated, match="has expired"):
+        web.apply_plan(_given("new"), replace(file, expires=datetime.now(UTC)))
+    # Options that the plan was not made with make a file that fits nothing.
+    forced = ApplyOptions(force_conflicts=True)
+    with pytest.raises(PlanOutdated, match="another digest"):
+        web.apply_plan(_given("new"), web.plan_file(_plan(web), options=forced), options=forced)
+    assert writes(audit) == []
+
+
+def test_impossible_validity_is_refused(web: ApplySet) -> None:
+    """Whatever a calculation may return."""
+    plan = _plan(web)
+    for seconds in (0.0, -1.0, 0.5, math.nan, math.inf, 366 * 24 * 3600):
+        with pytest.raises(UsageError, match="valid for 1s at least, and for 8760h"):
+            web.plan_file(plan, expires_in=seconds)
