@@ -33,11 +33,12 @@ def explain(
     options: Options,
     reporting: Reporting,
 ) -> int:
-    """Explain what `apply` with the same options would do with one object, and why.
+    """Explain what `apply` would do with one object, and why.
 
     KIND/NAME is deployment/web or deployment.apps/web, in every namespace of the set, or in one:
     shop/deployment/web. The object may be in no set, or in another. Without input, the
-    explanation assumes that only this object has left the set. Nothing is written.
+    explanation assumes that only this object has left the set. Give the options of the `apply`.
+    Nothing is written.
 
     \b
     Examples:
