@@ -101,12 +101,12 @@ PLAN_SCENARIOS = (
         requests=19,
         reads=12,
     ),
-    # A kill between two applies leaves a wave that was not sent.
+    # A kill between two applies leaves a wave that was not sent. The second call applies all again.
     PlanScenario(
         "waves",
         before=(_wave("a", 0), _wave("b", 1), _wave("d", 2)),
         after=(_wave("a", 0, "changed"), _wave("b", 1, "changed"), _wave("c", 2)),
-        options=("--max-prune=1",),
+        options=("--max-prune=1", "--reapply-all"),
         requests=15,
         reads=8,
     ),

@@ -165,8 +165,7 @@ def _is_under_way(
     changes = same and (old.is_checked or old.fate in {Fate.CHANGE, Fate.ADOPT})
     if step.fate is Fate.LEAVE:
         return changes or old.fate in {Fate.CREATE, Fate.RECREATE}
-    # The inventory forgets what is confirmed before a request is sent, until its reply arrives.
-    if entry is None or entry.digest:
+    if entry is None:
         return False
     if old.fate is Fate.RECREATE:
         return _is_being_recreated(old, step, entry)
@@ -182,8 +181,8 @@ def _state(step: ApplyStep) -> str:
 
 def _is_made(step: ApplyStep, entry: InventoryEntry) -> bool:
     """Return whether the run has made the Namespace of a new set, before it sends its manifest."""
-    is_namespace = step.desired.ref.group_kind == NAMESPACE
-    return is_namespace and step.live is not None and step.live.uid == entry.uid_before_apply
+    is_new = step.desired.ref.group_kind == NAMESPACE and not entry.digest
+    return is_new and step.live is not None and step.live.uid == entry.uid_before_apply
 
 
 def _is_being_recreated(old: PlannedObject, step: ApplyStep, entry: InventoryEntry) -> bool:
@@ -198,12 +197,18 @@ def _is_being_recreated(old: PlannedObject, step: ApplyStep, entry: InventoryEnt
 
 
 def _is_being_removed(old: PlannedObject, step: RemoveStep, entry: InventoryEntry | None) -> bool:
-    if step.fate is Fate.REMOVE_FROM_INVENTORY:
-        return old.fate in {Fate.PRUNE, Fate.ORPHAN}
+    # The inventory says what a run will delete or orphan, before the first of these requests.
+    if entry is None:
+        return False
+    leaves = step.fate is Fate.REMOVE_FROM_INVENTORY
+    if old.fate is Fate.ORPHAN:
+        return entry.orphaning and leaves
+    if old.fate is not Fate.PRUNE or not entry.deleting:
+        return False
     live = step.live
-    is_ending = live is not None and live.terminating and live.uid == old.uid
-    marked = entry is not None and entry.deleting
-    return old.fate is step.fate is Fate.PRUNE and marked and is_ending
+    if live is None or live.uid != old.uid:
+        return leaves
+    return live.terminating and step.fate is Fate.PRUNE
 
 
 def _has_arrived(old: PlannedObject, step: ApplyStep) -> bool:

@@ -67,6 +67,11 @@ def _edit(desk: Desk, name: str, **data: str | None) -> None:
     assert desk.api("PATCH", path, {"data": data}, content_type=patch)[0] == 200
 
 
+def _delete(desk: Desk, name: str) -> None:
+    path = f"/api/v1/namespaces/{desk.namespace}/configmaps/{name}"
+    assert desk.api("DELETE", path)[0] == 200
+
+
 BEFORE, AFTER = Moment
 EDITS: dict[str, tuple[Callable[[Exchange], bool], Moment, str, str | None]] = {
     "not applied yet": (_is("PATCH"), BEFORE, "a0", "3"),
@@ -109,6 +114,19 @@ def test_field_of_others_in_an_applied_object_hinders_nothing(
     done = desk.call("apply", "--plan", file, **NEXT)
     assert done.code == 0, done.err
     assert desk.there() == NEXT
+
+
+def test_object_to_prune_that_others_deleted_after_a_kill_is_refused(
+    desk: Desk, proxy: FaultProxy, file: Path, audit: AuditTrail
+) -> None:
+    """As at the first call; once the run has recorded that it deletes it, nobody can tell."""
+    _kill(desk, proxy, file, _is("PATCH"), BEFORE)
+    _delete(desk, "a7")
+    audit.restart()
+    refused = desk.call("apply", "--plan", file, **NEXT)
+    assert refused.code == 8, refused.err
+    assert "no longer fits the plan: it was deleted meanwhile" in refused.err
+    assert writes(audit) == []
 
 
 def _is_done(desk: Desk, file: Path) -> bool:

@@ -224,6 +224,8 @@ CONTINUED: dict[
     "not changed yet": (CHANGE, CHANGE, UNCONFIRMED, True),
     "changed, and recorded": (CHANGE, _apply(Fate.LEAVE, MOVED), _entry(), True),
     "changed, and not recorded": (CHANGE, ARRIVED, UNCONFIRMED, True),
+    "changed, recorded, and to apply in any case": (CHANGE, ARRIVED, _entry(), True),
+    "changed, recorded, and then by others": (CHANGE, TAKEN, _entry(), False),
     "not changed yet, but by others": (CHANGE, EDITED, UNCONFIRMED, False),
     "changed, not recorded, and changed by others": (CHANGE, TAKEN, UNCONFIRMED, False),
     "left after a check, and not applied yet": (CHECKED, CHANGE, UNCONFIRMED, True),
@@ -287,6 +289,18 @@ CONTINUED: dict[
         PRUNE,
         _remove(Fate.PRUNE, MOVED),
         _entry(deleting=True),
+        False,
+    ),
+    "not pruned yet, and deleted by others": (
+        PRUNE,
+        _remove(Fate.REMOVE_FROM_INVENTORY, None),
+        _entry(),
+        False,
+    ),
+    "not orphaned yet, and deleted by others": (
+        ORPHAN,
+        _remove(Fate.REMOVE_FROM_INVENTORY, None),
+        _entry(),
         False,
     ),
     "to prune, and being deleted by others": (
