@@ -149,6 +149,11 @@ class _Run:
         )
         if file is not None and not self.fit.continues:
             refuse_other_plan(file, plan, self.inventory)  # guard: same-plan
+        if file is not None and options.dry_run is DryRun.SERVER:
+            # It fits: show what the server says about it today.
+            plan = check_plan(stage, self.context, self.dry_run)
+            if plan.deletions not in {"", file.deletions} and not self.fit.continues:
+                refuse_other_plan(file, plan, self.inventory)  # the apply would not recreate it
         states = {ref: (each.before, each.body) for ref, each in self.dry_run.comparisons.items()}
         shown = options.check or options.dry_run is not DryRun.OFF
         plan = self.consequences.add_to(plan, self.snapshot, states, reads=shown)

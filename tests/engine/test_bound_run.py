@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from applyprune import ApplyOptions, ApplySet, connect, load
-from applyprune.errors import UsageError
+from applyprune.errors import PlanOutdated, UsageError
 from applyprune.model.events import Outcome
 from applyprune.model.label_selector import parse_selector
-from applyprune.model.options import Adopt
+from applyprune.model.options import Adopt, DryRun, Mode, Options
 from applyprune.model.plan import Fate
 from applyprune.planning.approval.plan_file import decode, encode
 from tests.support.api import writes
@@ -98,6 +98,9 @@ def test_recreation_that_no_check_has_found_deletes_nothing(
     old, options = _uid(api, stage, "fixed"), ApplyOptions(recreate=True)
     bodies = (_immutable("new"), config_map("a", "new"))
     file = bound.plan(*bodies, options=options, check=False)
+    dry = Options(Mode.APPLY, DryRun.SERVER, apply=options)
+    with pytest.raises(PlanOutdated, match="another digest"):
+        list(bound.web.iter_run(load(objects=bodies), dry, plan=file))
     report = bound.apply(file, *bodies, options=options)
     assert _outcomes(report) == {
         "configmap/a": Outcome.CONFIGURED,

@@ -51,6 +51,23 @@ def test_plan_file_is_applied_without_a_second_dry_run(
     assert [event for event in audit.events() if "dryRun" in event["requestURI"]] == []
 
 
+def test_dry_run_of_a_plan_file_asks_the_server(desk: Desk, file: Path, audit: AuditTrail) -> None:
+    """It says whether the file still fits, and what the server says about it today."""
+    audit.restart()
+    tried = desk.call("apply", "--plan", file, "--dry-run", **NEXT)
+    assert tried.code == 0, tried.err
+    assert "configmap/a0 configured (server dry run)" in tried.out.replace(
+        f" -n {desk.namespace}", ""
+    )
+    sent = [event for event in audit.events() if "dryRun=All" in event["requestURI"]]
+    assert (len(sent) >= 2, writes(audit)) == (True, [])
+    assert desk.call("apply", **{**ALL, "extra": "1"}).code == 0
+    assert desk.call("apply", **ALL).code == 0
+    refused = desk.call("apply", "--plan", file, "--dry-run", **NEXT)
+    assert refused.code == 8
+    assert "the inventory of the set was written meanwhile by " in refused.err
+
+
 def test_plan_file_that_is_used_twice_is_already_done(
     desk: Desk, file: Path, audit: AuditTrail
 ) -> None:
