@@ -24,8 +24,8 @@ from applyprune.planning.approval.shaping_options import OptionValue
 
 _VERSION = 1
 SCHEMA = f"applyprune.dev/plan/v{_VERSION}"
-LARGEST = 64 * 1024 * 1024
-"""The most bytes that a plan file may have: about 300,000 objects."""
+LARGEST = 32 * 1024 * 1024
+"""The most bytes that a plan file may have: about 150,000 objects."""
 
 _HEAD = re.compile(rb'\{"schema":"applyprune\.dev/plan/v(\d{1,9})"')
 _TIGHT = (",", ":")
