@@ -144,6 +144,11 @@ class InventoryLock:
                 self._cancellation.check()
             self._stored = read()
 
+    def has_moved(self) -> bool:
+        """Return whether another run has written the inventory since it was last read."""
+        now, then = self._store.read(), self._stored
+        return (now.uid, now.generation) != (then.uid, then.generation)
+
     def take(self, inventory: Inventory, *, plan: str = "") -> InventoryWritten:
         """Store ``inventory`` and hold the lock from now on.
 

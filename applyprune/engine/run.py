@@ -84,6 +84,8 @@ class _Run:
             stage = yield from self._read_and_plan()
             if self.request.plan_file is not None:
                 self.fit = fit_of(self.request.plan_file, stage, self.context)
+                if self.fit.misfits and self._was_overtaken():
+                    continue
                 if self.fit.is_done or self.fit.misfits:  # guard: plan-fits
                     yield from self._not_applied(self.fit)
                     return
@@ -107,7 +109,7 @@ class _Run:
                 break
             except InventoryLocked:
                 # Another run was first: wait for it to end, and plan again.
-                if summary.elapsed > options.lock_timeout:
+                if not self._may_wait():
                     raise
         entries = self._union()
         try:
@@ -140,6 +142,17 @@ class _Run:
         self.dry_run = ServerDryRun(self.context)
         self.consequences = ConsequenceFinder(self.context, stage.resource_map)
         return stage
+
+    def _may_wait(self) -> bool:
+        return self.context.summary.elapsed <= self.context.options.lock_timeout
+
+    def _was_overtaken(self) -> bool:
+        """Return whether another run, perhaps of the same plan file, has changed what was read.
+
+        The inventory is read before the objects, so they may show a run that it does not. Wait for
+        that run to end, and plan again.
+        """
+        return self._may_wait() and self.context.lock.has_moved()
 
     def _check(self, stage: PlanStage) -> None:
         """Check the plan as a whole, by the server if that was asked for; add its consequences."""

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from applyprune import PlanFile, RunReport
     from tests.support.api import Api, AuditTrail
+    from tests.support.fault_proxy import Exchange, FaultProxy
 
 DEFAULTS = ApplyOptions()
 
@@ -209,6 +210,32 @@ def test_inventory_from_a_backup_does_not_fit(
     file = bound.plan(config_map("a"))
     assert bound.apply(file, config_map("a")).exit_code == 6
     assert api.exists(f"{place}/b")
+
+
+@pytest.mark.parametrize("same", [True, False], ids=["the same plan", "another input"])
+def test_run_that_another_overtakes_plans_again(
+    stage: Stage, spoiled: Stage, bound: Bound, proxy: FaultProxy, *, same: bool
+) -> None:
+    """The first one ends between this run's read of the inventory and that of the objects."""
+    stage.run(config_map("a"), config_map("b"), config_map("c"))
+    bodies = (config_map("a", "new"), config_map("b"))
+    file = bound.plan(*bodies)
+    read: list[str] = []
+    ends: list[int] = []
+
+    def before(seen: Exchange) -> None:
+        if read == ["applyprune-web"] and not ends and "/configmaps" in seen.path:
+            first = bound.apply(file, *bodies) if same else stage.run(config_map("a"), bodies[1])
+            ends.append(first.exit_code)
+        if seen.path.endswith("/applyprune-web"):
+            read.append("applyprune-web")
+
+    proxy.before_forward = before
+    with spoiled.connection() as cluster:
+        report = Bound(spoiled.applyset(cluster)).apply(file, *bodies)
+    assert ends == [0]
+    told = [warning.message.partition(" by ")[0] for warning in report.warnings]
+    assert (report.exit_code, told) == ((0, ["the plan is already done"]) if same else (8, []))
 
 
 def test_definition_created_in_between_is_refused(crd_stage: Stage, crds: Api) -> None:

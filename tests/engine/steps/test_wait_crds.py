@@ -97,7 +97,7 @@ def test_crd_with_foreign_custom_resources_is_not_deleted(crd_stage: Stage) -> N
     }
     problem = story.problem(name)
     assert (
-        "2 objects, 1 of which do not belong to this set: "
+        "2 objects, 1 of which does not belong to this set: "
         f"{crd_stage.namespace}/shared.x.example.com/theirs" in problem
     )
     assert f"To allow exactly this: --allow-cascade {name}." in problem
@@ -113,7 +113,7 @@ def test_namespace_with_foreign_contents_is_not_deleted(stage: Stage, shop: str)
     other.run(config_map("theirs", namespace=shop))
     refused = stage.run(mode=Mode.DELETE)
     assert refused.exit_code == 6
-    assert f"1 of which do not belong to this set: {shop}/configmap/theirs" in refused.problem(
+    assert f"1 of which does not belong to this set: {shop}/configmap/theirs" in refused.problem(
         f"namespace/{shop}"
     )
     assert refused.outcomes["configmap/ours"] is Outcome.NOT_PRUNED
