@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -84,20 +83,23 @@ def _sweep(
     ground: Ground, scenario: PlanScenario, moment_of: Callable[[int], Moment], *, first: int
 ) -> None:
     """Kill an apply at each request from the ``first`` on, each time of a new set's plan."""
+    numbers = range(first, scenario.requests + 2)
+    # All plans first: managedFields count in seconds, so an apply within the second of the one
+    # before its plan cannot be told from it, and is refused.
+    trials = {number: _trial(ground, scenario, number) for number in numbers}
     with FaultProxy(ground.plane) as proxy, ThreadPoolExecutor(SIDE_BY_SIDE) as continuations:
         kubeconfig = proxy.kubeconfig(ground.folder)
         methods, ends = [], []
-        for number in itertools.count(first):
-            trial = _trial(ground, scenario, number)
+        for number, trial in trials.items():
             killed = kill_at(proxy, number, moment_of(number), trial.line, kubeconfig)
             methods.append(killed.method if killed else "")
             where = f"killed {moment_of(number)} {killed}"
             ends.append(continuations.submit(_continue, ground, trial, where))
-            if killed is None:
-                break
         for end in ends:
             end.result()
-    assert number - 1 == scenario.requests
+    assert [number for number, method in zip(numbers, methods, strict=True) if not method] == [
+        scenario.requests + 1
+    ]
     # Only reads were left out.
     writes = [number for number, method in enumerate(methods, first) if method not in {"GET", ""}]
     assert writes[0] == scenario.reads + 1
