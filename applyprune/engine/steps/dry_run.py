@@ -31,6 +31,7 @@ from applyprune.model.identity import GVK, Ref
 from applyprune.model.plan import IN_PLACE, ApplyStep, Fate, Plan, RemoveStep
 from applyprune.model.request import DeleteRequest
 from applyprune.model.resources import CRD, NAMESPACE, Resource
+from applyprune.planning.checks.references import references
 from applyprune.planning.diff.comparison import Comparison, has_changed
 from applyprune.planning.diff.states import dropped, overlaid, without
 from applyprune.planning.fields.ignore_rule import IgnoreRule, parse_rule
@@ -41,7 +42,11 @@ from applyprune.planning.readiness.pods import is_denial
 from applyprune.planning.replies import refused_guard, refused_recreation
 from applyprune.planning.requests import delete_request, dry_run_request, forced
 from applyprune.planning.schema.crd import defined_resources, schema_of
-from applyprune.planning.schema.server_errors import cannot_be_dry_run, is_worth_a_trial
+from applyprune.planning.schema.server_errors import (
+    cannot_be_dry_run,
+    is_worth_a_trial,
+    missing_object,
+)
 from applyprune.planning.schema.structural import validate
 
 if TYPE_CHECKING:
@@ -88,6 +93,7 @@ class ServerDryRun:
     """Both states of each object that would change."""
     rules: Sequence[IgnoreRule] = field(init=False)
     """The rules for ignored fields."""
+    _new: frozenset[Ref] = frozenset()
     _namespaces: frozenset[str] = frozenset()
     _schemas: Mapping[GVK, Mapping[str, Any] | None] = field(default_factory=dict)
     _changing: frozenset[GVK] = frozenset()
@@ -146,22 +152,30 @@ class ServerDryRun:
                     is_checked=True,
                     is_contended=True,
                 )
-            if reason := cannot_be_dry_run(error):
+            if reason := cannot_be_dry_run(error) or self._waits_for(step, error):
                 return replace(step, not_checked=reason)
             problem = apply_problem(error, step.desired, self.context.cluster)
             return replace(step, fate=Fate.REFUSE, request=None, problem=problem, is_checked=True)
 
+    def _waits_for(self, step: ApplyStep, error: ApplypruneError) -> str:
+        """Return which new object of the same plan the server misses; empty if it misses none.
+
+        It looks up the role of a RoleBinding, for example, and the ServiceAccount of a Pod.
+        """
+        needed = (found.ref for found in references(step.desired.ref, step.desired.body))
+        missing = missing_object(error, (ref for ref in needed if ref in self._new))
+        return f"not checked: it needs {missing.short}, which does not exist yet" if missing else ""
+
     def _set_plan(self, steps: Sequence[ApplyStep]) -> None:
-        """Remember the namespaces and kinds that the plan itself will create or change."""
+        """Remember what the plan itself will create or change: objects, namespaces and kinds."""
+        self._new = frozenset(step.desired.ref for step in steps if step.fate is Fate.CREATE)
         own = (
             {self.context.applyset.namespace}
             if self.context.options.apply.create_namespace
             else set()
         )
         self._namespaces = frozenset(
-            step.desired.ref.name
-            for step in steps
-            if step.desired.ref.group_kind == NAMESPACE and step.fate is Fate.CREATE
+            ref.name for ref in self._new if ref.group_kind == NAMESPACE
         ) | frozenset(own)
         definitions = [
             step

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from applyprune.errors import (
@@ -20,7 +20,7 @@ from applyprune.errors import (
     Invalid,
     RunFailed,
 )
-from applyprune.model.identity import GroupKind
+from applyprune.model.identity import GroupKind, Ref
 from applyprune.model.inventory import InventoryEntry, Ownership
 from applyprune.model.json_access import mapping
 from applyprune.model.options import Options
@@ -250,6 +250,9 @@ def _short(reason: str) -> str:
 # The wording of apiserver's authorization filter, and of its admission plugin for webhooks.
 _NO_RIGHT = re.compile(r'User "[^"]*" cannot (?P<verb>\w+) resource')
 _SIDE_EFFECTS = "does not support dry run"
+# apimachinery, api/errors.NewNotFound, which RBAC and the plugin ServiceAccount pass on; and the
+# admission plugin Priority.
+_MISSING = ('"{}" not found', "no PriorityClass with name {} was found")
 
 
 def cannot_be_dry_run(error: ApplypruneError) -> str:
@@ -259,6 +262,14 @@ def cannot_be_dry_run(error: ApplypruneError) -> str:
     if _SIDE_EFFECTS in error.message:
         return "not checked: an admission webhook does not support dry runs"
     return ""
+
+
+def missing_object(error: ApplypruneError, named: Iterable[Ref]) -> Ref | None:
+    """Return which of the objects in ``named`` does not exist by the words of an error."""
+    told = (
+        ref for ref in named if any(word.format(ref.name) in error.message for word in _MISSING)
+    )
+    return next(told, None)
 
 
 RECREATE = "applyprune.dev/recreate"
