@@ -9,7 +9,6 @@ import base64
 import json
 import os
 import sys
-import tempfile
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from http.client import HTTPSConnection
@@ -69,18 +68,16 @@ def send(groups: Sequence[Sequence[tuple[str, str]]], kubeconfig: Path) -> None:
     context = create_default_context(
         cadata=base64.b64decode(cluster["certificate-authority-data"]).decode()
     )
-    with tempfile.NamedTemporaryFile() as pair:
-        for key in ("client-certificate-data", "client-key-data"):
-            pair.write(base64.b64decode(user[key]) + b"\n")
-        pair.flush()
-        context.load_cert_chain(pair.name)
     server = urlsplit(cluster["server"])
+    headers = {
+        "Authorization": f"Bearer {user['token']}",
+        "Content-Type": "application/apply-patch+yaml",
+    }
     local = threading.local()
 
     def one(request: tuple[str, str]) -> int:
         if not hasattr(local, "connection"):
             local.connection = HTTPSConnection(server.hostname or "", server.port, context=context)
-        headers = {"Content-Type": "application/apply-patch+yaml"}
         local.connection.request("PATCH", request[0], request[1], headers)
         reply = local.connection.getresponse()
         reply.read()

@@ -81,15 +81,17 @@ def measure(
     times: dict[str, list[float]] = defaultdict(list)
     run = _Runner(dict(environment))
     for turn in range(rounds):
-        for name in (BARE, FAST, CHECKED, THEIRS):
-            prefix = f"p{turn}-{name.split()[0].strip(',')}-{len(times)}"[:40]
+        for number, name in enumerate((BARE, FAST, CHECKED, THEIRS)):
+            prefix = f"plan-{turn}-{number}"
             manifests = folder / prefix
             write_manifests(manifests, OBJECTS, prefix)
             times[name].append(_apply(run, name, manifests, prefix, kubectl, folder))
             if name == FAST:
                 _change(manifests)
-                arguments = ("plan", prefix, "-f", str(manifests))
-                times[PLAN].append(run.ours(*arguments))
+                times[PLAN].append(run.ours("plan", prefix, "-f", str(manifests)))
+            elif name == THEIRS:
+                # Its own set: a diff of ours would end with conflicts.
+                _change(manifests)
                 theirs = (str(kubectl), "diff", "--server-side", "-f", str(manifests))
                 times[PLAN_THEIRS].append(run.seconds(*theirs, codes=(1,)))
         click.echo(f"plan and check, round {turn + 1} of {rounds}", err=True)
