@@ -94,3 +94,17 @@ def test_verb_sends_the_recorded_number_of_requests(spoiled: Stage, proxy: Fault
         "create for a Bundle": "GET 5 PATCH 1 POST 1 PUT 1",
         "release": "GET 1 PUT 1",
     }
+
+
+def test_check_in_a_new_namespace_asks_once_for_each_object(
+    spoiled: Stage, proxy: FaultProxy
+) -> None:
+    """Only the objects on their way at the first reply have asked for the namespace too."""
+    name, many, workers = f"{spoiled.namespace}-new", 20, 2
+    home = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+    inside = [config_map(f"c-{number}", namespace=name) for number in range(many)]
+    story = spoiled.run(home, *inside, check=True, concurrency=workers)
+    assert story.exit_code == 0
+    dry = [one.status for one in proxy.exchanges if one.query.get("dryRun") == "All"]
+    assert 1 <= dry.count(404) <= workers
+    assert dry.count(201) == many + 1

@@ -44,6 +44,7 @@ from applyprune.planning.requests import delete_request, dry_run_request, forced
 from applyprune.planning.schema.crd import defined_resources, schema_of
 from applyprune.planning.schema.server_errors import (
     cannot_be_dry_run,
+    is_without_namespace,
     is_worth_a_trial,
     missing_object,
 )
@@ -95,6 +96,8 @@ class ServerDryRun:
     """The rules for ignored fields."""
     _new: frozenset[Ref] = frozenset()
     _namespaces: frozenset[str] = frozenset()
+    _absent: set[str] = field(default_factory=set)
+    """The namespaces of which the server has said that they do not exist: it is asked once."""
     _schemas: Mapping[GVK, Mapping[str, Any] | None] = field(default_factory=dict)
     _changing: frozenset[GVK] = frozenset()
     _served: dict[GVK, bool] = field(default_factory=dict)
@@ -196,10 +199,17 @@ class ServerDryRun:
 
     def _checked(self, step: ApplyStep) -> ApplyStep:
         context = self.context
+        desired = step.desired
+        if desired.ref.namespace in self._absent and desired.resource.gvk not in self._schemas:
+            return self._in_other_namespace(step)
         request = dry_run_request(step, context.applyset)
         try:
             after, created = context.cluster.apply(request, dry_run=True)
-        except (NotFound, NotServed):
+        except (NotFound, NotServed) as error:
+            if desired.ref.namespace in self._namespaces and is_without_namespace(
+                error, desired.ref
+            ):
+                self._absent.add(desired.ref.namespace)
             return self._in_new_kind_or_namespace(step)
         except (Conflict, Invalid) as error:
             if isinstance(error, Conflict) and error.causes:

@@ -24,7 +24,12 @@ from applyprune.model.resources import (
 )
 from applyprune.planning.ownership.conflicts import conflicts_of, explain, is_about_scale
 from applyprune.planning.prune.finalizers import diagnose
-from applyprune.planning.schema.server_errors import advice_on, clean_message, error_fields
+from applyprune.planning.schema.server_errors import (
+    advice_on,
+    clean_message,
+    error_fields,
+    is_without_namespace,
+)
 from applyprune.planning.snapshot import CascadeContents
 
 if TYPE_CHECKING:
@@ -32,7 +37,6 @@ if TYPE_CHECKING:
 
     from applyprune.engine.ports import Cluster
 
-_NO_HOME = 'namespaces "{}" not found'
 _DEAD_VERSION = "to an invalid group/version"
 
 
@@ -72,7 +76,7 @@ def apply_problem(error: ApplypruneError, desired: Desired, cluster: Cluster) ->
     problem = replace(as_problem(error, where=desired.origin), conflicts=conflicts)
     if isinstance(error, Conflict | Invalid):
         problem = _about_fields(problem, error, desired)
-    elif isinstance(error, NotServed) and error.message == _NO_HOME.format(desired.ref.namespace):
+    elif isinstance(error, NotServed) and is_without_namespace(error, desired.ref):
         problem = replace(
             problem,
             message=f"{desired.ref}: there is no namespace {desired.ref.namespace}",

@@ -252,6 +252,7 @@ _NO_RIGHT = re.compile(r'User "[^"]*" cannot (?P<verb>\w+) resource')
 _SIDE_EFFECTS = "does not support dry run"
 # apimachinery, api/errors.NewNotFound, which RBAC and the plugin ServiceAccount pass on; and the
 # admission plugin Priority.
+_NO_NAMESPACE = 'namespaces "{}" not found'
 _MISSING = ('"{}" not found', "no PriorityClass with name {} was found")
 
 
@@ -262,6 +263,11 @@ def cannot_be_dry_run(error: ApplypruneError) -> str:
     if _SIDE_EFFECTS in error.message:
         return "not checked: an admission webhook does not support dry runs"
     return ""
+
+
+def is_without_namespace(error: ApplypruneError, ref: Ref) -> bool:
+    """Return whether an error says that the namespace of an object does not exist."""
+    return error.message == _NO_NAMESPACE.format(ref.namespace)
 
 
 def missing_object(error: ApplypruneError, named: Iterable[Ref]) -> Ref | None:

@@ -201,6 +201,8 @@ def test_adoption_of_the_same_manifest_changes_only_the_label(
     mine = copy.deepcopy(wanted)
     mine["metadata"]["namespace"] = stage.namespace
     kubectl("apply", "-f", "-", stdin=json.dumps(mine))
+    name = f"deployment/{wanted['metadata']['name']}"
+    kubectl("rollout", "status", name, "-n", stage.namespace)  # its controller writes it too
     (found,) = compared(compare(stage, wanted)).values()
     assert found.before is not None
     assert found.after is not None
