@@ -32,7 +32,7 @@ from applyprune.model.plan import IN_PLACE, ApplyStep, Fate, Plan, RemoveStep
 from applyprune.model.request import DeleteRequest
 from applyprune.model.resources import CRD, NAMESPACE, Resource
 from applyprune.planning.checks.references import references
-from applyprune.planning.diff.comparison import Comparison, has_changed
+from applyprune.planning.diff.comparison import Comparison, changes_ownership, has_changed
 from applyprune.planning.diff.states import dropped, overlaid, without
 from applyprune.planning.fields.ignore_rule import IgnoreRule, parse_rule
 from applyprune.planning.fields.normalize import sent
@@ -237,7 +237,8 @@ class ServerDryRun:
         if step.takes_over:
             body, not_checked = self._after_transfer(step, after)
         comparison = Comparison(step, step.fate, before, body, after, not_checked)
-        if not has_changed(comparison, self.rules):
+        manager = self.context.applyset.manager
+        if not (has_changed(comparison, self.rules) or changes_ownership(before, after, manager)):
             return replace(step, fate=Fate.LEAVE)
         self.comparisons[desired.ref] = comparison
         return replace(step, not_checked=not_checked)
