@@ -121,18 +121,22 @@ EXECUTORS = (
     "applyprune.engine.steps.recreate",
 )
 """The modules that send the requests of one applied object."""
-DECISIONS = ("requests", "replies", "plan")
+DECISIONS = ("requests", "replies", "plan", "ownership")
 """The modules of planning that decide about an object."""
 MOST_DECISIONS = 4
+ENDS = {"created_by_others", "skips"}
+"""They only say what a failed request means; nothing is sent after them."""
 
 
 def makes_planned_requests(module: str) -> list[int]:
     """Return the lines on which a module makes or changes a request of a plan."""
     lines = []
+    real = imported(module, "applyprune.model")
     for node in ast.walk(tree(module)):
         if not isinstance(node, ast.Call):
             continue
         name = ast.unparse(node.func)
+        name = real.get(name, name).rpartition(".")[2]
         changed = ast.unparse(node.args[0]) if name == "replace" and node.args else ""
         if name in PLANNED or "request" in changed:
             lines.append(node.lineno)
@@ -143,21 +147,39 @@ def test_only_planning_makes_the_requests_of_a_plan() -> None:
     """So nothing can be sent for an object that its plan does not show."""
     found = {
         module: lines
-        for module in outside(*DECIDERS, *OF_THE_INVENTORY)
-        if module.startswith(("applyprune.engine", "applyprune.planning", "applyprune.controller"))
-        and (lines := makes_planned_requests(module))
+        for module in outside(BUILDER, *DECIDERS, *OF_THE_INVENTORY)
+        if (lines := makes_planned_requests(module))
     }
     assert found == {}
     assert makes_planned_requests("applyprune.planning.requests")
 
 
+def test_whole_object_is_only_replaced_in_a_dry_run() -> None:
+    """A PUT is no request of a plan: it shows what an adoption leaves."""
+    calls = [
+        node
+        for module in modules()
+        if module.startswith("applyprune.engine")
+        for node in ast.walk(tree(module))
+        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("cluster.replace")
+    ]
+    assert calls
+    for call in calls:
+        given = {word.arg: ast.unparse(word.value) for word in call.keywords}
+        assert given.get("dry_run") == "True", ast.unparse(call)
+
+
 def test_sending_goes_back_to_planning_at_few_places() -> None:
-    """Only where the live state has changed since: each of these functions is one decision."""
+    """Only where the live state has changed since: each of these functions is one decision.
+
+    An object that no server has checked yet is checked late by the functions of the check itself
+    (``check_apply``, ``check_recreation``), which then decide for the first time.
+    """
     decisions = {
         name
         for module in EXECUTORS
         for name, source in imported(module, "applyprune.planning").items()
-        if source.split(".")[2] in DECISIONS and name != "created_by_others"
+        if source.split(".")[2] in DECISIONS and name not in ENDS
     }
     assert len(decisions) <= MOST_DECISIONS, decisions
     assert decisions
