@@ -92,39 +92,21 @@ class Reporting:
         An error that the stream raises is printed too, followed by a Finished event.
         ``plan_is_shown`` says that the terminal shows the table of the plan besides.
         """
-        from applyprune.model.events import ErrorRaised, Finished, ObjectDone
+        from applyprune.model.events import Finished
 
-        began = time.monotonic()
-        counts: Counter[Outcome] = Counter()
-        end: Finished | None = None
+        exit_code = 0
         files: list[ReportFile] = []
         with ExitStack() as closing:
             printers, unwritable = self._printers(closing, files, plan_is_shown)
             if unwritable is not None:
                 events = raising(unwritable)
-
-            def show(event: Event) -> None:
-                for printer in printers:
-                    printer.show(event)
-
-            try:
-                for event in events:
-                    if isinstance(event, ObjectDone):
-                        counts[event.outcome] += 1
-                    elif isinstance(event, Finished):
-                        end = event
-                    show(event)
-            except ApplypruneError as error:
-                for problem in problems_of(error):
-                    show(ErrorRaised(problem))
-                end = Finished(dict(counts), error.exit_code, time.monotonic() - began)
-                show(end)
-            if end is None:
-                # A verb that only reads may omit the Finished event of a success.
-                end = Finished(dict(counts), 0, time.monotonic() - began)
-                show(end)
+            for event in ended(events):
+                if isinstance(event, Finished):
+                    exit_code = event.exit_code
+                for each in printers:
+                    each.show(event)
         write_code = self._print_write_errors(files)
-        return end.exit_code or write_code
+        return exit_code or write_code
 
     def print_text(self, text: str) -> int:
         """Write lines to standard output; return the exit code, 0 unless the write failed."""
@@ -253,6 +235,31 @@ def raising(error: ApplypruneError) -> Iterator[Event]:
     """Return a stream that raises the error before its first event."""
     yield from ()
     raise error
+
+
+def ended(events: Iterable[Event]) -> Iterator[Event]:
+    """Yield the events, the error that the stream raises if it does, and always a Finished event.
+
+    A verb that only reads may omit the Finished event of a success.
+    """
+    from applyprune.model.events import ErrorRaised, Finished, ObjectDone
+
+    began = time.monotonic()
+    counts: Counter[Outcome] = Counter()
+    exit_code: int | None = 0
+    try:
+        for event in events:
+            if isinstance(event, ObjectDone):
+                counts[event.outcome] += 1
+            elif isinstance(event, Finished):
+                exit_code = None
+            yield event
+    except ApplypruneError as error:
+        for problem in problems_of(error):
+            yield ErrorRaised(problem)
+        exit_code = error.exit_code
+    if exit_code is not None:
+        yield Finished(dict(counts), exit_code, time.monotonic() - began)
 
 
 def _formats(given: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
