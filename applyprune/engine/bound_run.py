@@ -71,11 +71,11 @@ def fit_of(file: PlanFile, stage: PlanStage, context: RunContext) -> Fit:
     unknown = {ref: problem.message for ref, problem in stage.unknown}
     if is_done(file, stage.inventory):
         found = tuple(input_misfits(file, stage.plan, unknown))
-        return Fit(tuple(map(_failure, found)), is_done=not found)
+        return Fit(tuple(map(failure_of, found)), is_done=not found)
     continues = is_continued(file, stage.inventory)
     found = tuple(misfits(file, stage.plan, stage.inventory, continues=continues, unknown=unknown))
     others = tuple(one for one in found if not _is_own_namespace(one, file, stage, context))
-    return Fit(tuple(map(_failure, others)), continues=continues or others != found)
+    return Fit(tuple(map(failure_of, others)), continues=continues or others != found)
 
 
 def already_applied(inventory: Inventory) -> Problem:
@@ -106,7 +106,8 @@ def _is_own_namespace(
     )
 
 
-def _failure(misfit: Misfit) -> ObjectDone:
+def failure_of(misfit: Misfit) -> ObjectDone:
+    """Return the failure of an object that does not fit a plan file."""
     error = PlanOutdated(
         f"{misfit.ref} no longer fits the plan",
         location=misfit.origin or "",

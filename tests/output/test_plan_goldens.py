@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 from dataclasses import replace
@@ -17,14 +18,16 @@ from applyprune.output.terminal.style import rendered
 from applyprune.output.text.plan_table import plan_table
 from tests.support.golden import FIXTURES
 from tests.support.output.parsers import JUNIT
+from tests.support.output.plan_file_streams import DONE, OUTDATED, WRONG
 from tests.support.output.plan_streams import REFUSALS, STREAMS, ran
 from tests.support.output.plans import ALLOWED, DELETION, LIFTED, MISSING, REFUSED, REMOVALS
 from tests.support.output.plans import REFUSALS as REFUSED_GUARDS
 from tests.support.output.printed import printed
 from tests.support.output.schemas import complaints
+from tests.support.package import modules, tree
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from syrupy.assertion import SnapshotAssertion
 
@@ -32,7 +35,9 @@ if TYPE_CHECKING:
     from applyprune.model.plan import Plan
 
 WIDTH = 80
-EVERY = {**STREAMS, **REFUSALS}
+STOPPED = {**REFUSALS, **WRONG, **OUTDATED}
+"""Runs that stop for one reason."""
+EVERY = {**STREAMS, **STOPPED, "done": DONE}
 GOLDEN = {
     "allowed.plan.txt": ("plan", "allowed"),
     "allowed.diff.txt": ("diff", "allowed-diff"),
@@ -48,8 +53,15 @@ GOLDEN = {
     "refused.apply.md": ("markdown", "refused-apply"),
     "deletion.dry-run.txt": ("text", "deletion"),
     "deletion.delete.txt": ("text", "deletion-run"),
+    "done.apply.txt": ("text", "done"),
+    "done.json": ("json", "done"),
+    "done.md": ("markdown", "done"),
 }
 """The golden files of one stream each: the form and the stream."""
+APPROVAL = "applyprune.planning.approval"
+FILES = "applyprune.sources.plan_files"
+WORDED = {module for module in modules() if module.startswith(APPROVAL)} | {FILES}
+"""The modules that word what is wrong with a plan file or an approval."""
 SUMMARIES = {
     "to create": Fate.CREATE,
     "to update": Fate.CHANGE,
@@ -60,13 +72,17 @@ SUMMARIES = {
     "to remove from inventory": Fate.REMOVE_FROM_INVENTORY,
     "failed": Fate.REFUSE,
 }
+OF_PLAN = {"plan of an unknown cluster"}
+"""The runs of ``applyprune plan``, which has a text of its own."""
 EXIT_CODES = {
     "one chart hook": 2,
     "two chart hooks": 2,
-    "plan outdated": 8,
     "plan not approved": 6,
     "deletions not approved": 6,
+    "other deletions approved": 6,
     **{f"guard {guard}": 6 for guard in Guard},
+    **dict.fromkeys(WRONG, 2),
+    **dict.fromkeys(OUTDATED, 8),
 }
 
 
@@ -108,7 +124,22 @@ def _table(plan: Plan, mode: Mode) -> str:
 
 def _sections(form: str) -> str:
     """Return the output of every run that stops for one reason, below its name."""
-    return "\n".join(f"== {name}\n{_shown(form, name)}" for name in REFUSALS)
+    texts = {name: "plan" if name in OF_PLAN else "text" for name in STOPPED}
+    return "\n".join(
+        f"== {name}\n{_shown(texts[name] if form == 'text' else form, name)}" for name in STOPPED
+    )
+
+
+def _sentences(code: ast.AST) -> Iterator[str]:
+    """Yield each literal text of two words or more; no docstrings, and no types."""
+    for node in ast.walk(code):
+        if isinstance(node, ast.Expr | ast.AnnAssign):
+            continue
+        for part in ast.iter_child_nodes(node):
+            if isinstance(part, ast.Constant) and isinstance(part.value, str):
+                text = part.value.strip()
+                if " " in text:
+                    yield " ".join(text.split())
 
 
 def _of(form: str) -> str:
@@ -152,7 +183,7 @@ def test_refusals_match_their_golden_files(form: str, name: str, golden: Snapsho
     """Each has its own section, and says what to do."""
     found = _sections(form)
     if form == "jsonl":
-        found = "".join(printed(form, events) for events in REFUSALS.values())
+        found = "".join(printed(form, events) for events in STOPPED.values())
     assert found == golden(name=f"plans/{name}")
 
 
@@ -192,6 +223,22 @@ def test_every_guard_has_a_line_refused_and_lifted(form: str) -> None:
     assert [result.guard for result in (*lifted, *found) if result.message not in shown] == []
     if form not in {"json", "markdown"}:
         assert [result.guard for result in lifted if str(result) not in shown] == []
+
+
+@pytest.mark.parametrize("form", ["text", "markdown", "json"])
+@pytest.mark.parametrize("module", sorted(WORDED))
+def test_every_sentence_about_approvals_and_plan_files_is_shown(module: str, form: str) -> None:
+    """Whoever adds a refusal there adds it to the golden files, and so reads it as a user does."""
+    found = set(_sentences(tree(module)))
+    shown = _of(form)
+    assert {sentence for sentence in found if sentence not in shown} == set()
+
+
+def test_sentences_are_found_in_the_code() -> None:
+    """Otherwise nothing would be looked for in the golden files."""
+    counts = {module: len([*_sentences(tree(module))]) for module in WORDED}
+    assert counts[FILES] >= 10
+    assert counts[f"{APPROVAL}.plan_fit"] >= 10
 
 
 @pytest.mark.parametrize("form", ["plan", "diff", "table", "markdown", "json"])
@@ -275,10 +322,10 @@ def test_streams_of_plans_are_valid(name: str) -> None:
         printed(form, events)
 
 
-@pytest.mark.parametrize("name", REFUSALS)
+@pytest.mark.parametrize("name", STOPPED)
 def test_refusal_has_its_exit_code(name: str) -> None:
     """And an error in every form."""
-    (end,) = (event for event in REFUSALS[name] if isinstance(event, Finished))
+    (end,) = (event for event in STOPPED[name] if isinstance(event, Finished))
     assert end.exit_code == EXIT_CODES[name]
-    assert "error: " in _text("text", REFUSALS[name])
-    assert "#### Problems" in printed("markdown", REFUSALS[name])
+    assert "error: " in _text("text", STOPPED[name])
+    assert "#### Problems" in printed("markdown", STOPPED[name])

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from applyprune.model.identity import Ref
 from applyprune.model.plan import Cascaded, Fate
-from applyprune.planning.approval.plan_file import PlanFile, encode, sealed
+from applyprune.planning.approval.plan_file import SCHEMA, PlanFile, encode, sealed
 from applyprune.planning.approval.planned_objects import PlannedObject
 
 if TYPE_CHECKING:
@@ -44,3 +45,9 @@ FILE = sealed(
 def forge(path: Path, file: PlanFile, **changes: Any) -> None:
     """Write a plan file with other values, and with the right checksum: it is no signature."""
     path.write_bytes(encode(sealed(replace(file, **changes))))
+
+
+def with_checksum(content: bytes) -> bytes:
+    """Return a plan file with this content below its first line, and with the right checksum."""
+    checksum = f"sha256:{hashlib.sha256(content).hexdigest()}"
+    return f'{{"schema":"{SCHEMA}","checksum":"{checksum}",\n'.encode() + content

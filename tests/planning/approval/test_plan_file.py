@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import hashlib
 import json
 import time
 from dataclasses import replace
@@ -25,7 +24,7 @@ from applyprune.planning.approval.plan_file import (
     sealed,
 )
 from applyprune.planning.approval.planned_objects import PlannedObject
-from tests.support.plan_files import FILE
+from tests.support.plan_files import FILE, with_checksum
 
 NAMES = st.text('abcXYZ019-._:@ é☃"\\\n\u2028', max_size=80)
 REFS = st.builds(Ref, st.sampled_from(["", "apps", "x.io"]), NAMES, NAMES, NAMES)
@@ -132,8 +131,7 @@ def _with_checksum(raw: dict[str, object], deep: bytes = b"") -> bytes:
     """Return a plan file with a right checksum, and with other content."""
     rows = ",\n".join(f"{json.dumps(key)}:{_json(value)}" for key, value in raw.items())
     content = f"{rows}}}\n".encode().replace(b'"DEEP"', deep)
-    checksum = f"sha256:{hashlib.sha256(content).hexdigest()}"
-    return f'{{"schema":"applyprune.dev/plan/v1","checksum":"{checksum}",\n'.encode() + content
+    return with_checksum(content)
 
 
 def _json(value: object) -> str:

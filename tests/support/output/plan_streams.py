@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
+from applyprune.cli.options.reporting import ended
 from applyprune.engine.context import RunSummary
-from applyprune.errors import PlanOutdated, as_problem
+from applyprune.errors import raise_all
 from applyprune.model.events import (
-    ErrorRaised,
     Finished,
     InventoryWritten,
     ObjectDiff,
     ObjectDone,
-    Outcome,
     Phase,
     Planned,
     PruneBlocked,
@@ -23,7 +23,8 @@ from applyprune.model.events import (
 from applyprune.model.identity import GVK
 from applyprune.model.manifest import Manifest
 from applyprune.model.options import Approval, DryRun, HelmHooks, Mode
-from applyprune.model.plan import ApplyStep, Fate, Guard, Plan, RemoveStep
+from applyprune.model.plan import ApplyStep, Fate, Guard, Plan, Removals, RemoveStep
+from applyprune.planning.approval.deletions import with_approval
 from applyprune.planning.approval.required import is_held, without_unapproved
 from applyprune.planning.checks.helm_hooks import find_hooks, hooks_refusal
 from applyprune.planning.forecast import forecast, not_pruned, of_apply
@@ -31,7 +32,7 @@ from tests.support.options import options_of
 from tests.support.output.plans import ALLOWED, DELETION, REFUSED, applied, refused_by, wanted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from typing import Any
 
     from applyprune.model.events import Event
@@ -45,8 +46,20 @@ def started(mode: Mode = Mode.APPLY, dry_run: DryRun = DryRun.OFF) -> Started:
     return Started("run1", mode, "web", "home", dry_run)
 
 
-def _ended(summary: RunSummary) -> Finished:
+def finished(summary: RunSummary) -> Finished:
+    """Return the end of a run, which always takes the same time."""
     return replace(summary.finished(), elapsed=_ELAPSED)
+
+
+def ended_by(refuse: Callable[[], object], *before: Event) -> Iterator[Event]:
+    """Yield the events of a run up to the error that this call raises, and its end."""
+
+    def events() -> Iterator[Event]:
+        yield from before
+        refuse()
+
+    for event in ended(events()):
+        yield replace(event, elapsed=_ELAPSED) if isinstance(event, Finished) else event
 
 
 def previewed(plan: Plan, mode: Mode = Mode.APPLY, *, diff: bool = False) -> Iterator[Event]:
@@ -62,7 +75,7 @@ def previewed(plan: Plan, mode: Mode = Mode.APPLY, *, diff: bool = False) -> Ite
             yield diffs[done.ref]
         yield from summary.counted((done,))
     yield from _blocked(plan, summary)
-    yield _ended(summary)
+    yield finished(summary)
 
 
 def ran(plan: Plan, mode: Mode = Mode.APPLY, **given: Any) -> Iterator[Event]:
@@ -81,7 +94,7 @@ def ran(plan: Plan, mode: Mode = Mode.APPLY, **given: Any) -> Iterator[Event]:
         yield from summary.counted(_done(plan, options))
         yield InventoryWritten(Phase.FINAL, 16, 6)
     yield from _blocked(plan, summary)
-    yield _ended(summary)
+    yield finished(summary)
 
 
 def _blocked(plan: Plan, summary: RunSummary) -> Iterator[Event]:
@@ -117,29 +130,8 @@ def _diffs(plan: Plan) -> Iterator[ObjectDiff]:
             )
 
 
-def _outdated() -> Iterator[Event]:
-    """Yield the events of an apply of a plan file that three objects do not fit any more."""
-    summary = RunSummary("run1", held=True)
-    yield started()
-    yield Planned(replace(ALLOWED, warnings=()))
-    reasons = {
-        "web": "its manifest has changed",
-        "paused": "it was deleted meanwhile",
-        "fixed": "the plan was to recreate it; now an apply would leave it as it is",
-    }
-    for name, reason in reasons.items():
-        one = wanted(name, "Deployment")
-        problem = as_problem(
-            PlanOutdated(f"{one.ref} no longer fits the plan", reason=reason), where=one.origin
-        )
-        done = ObjectDone(one.ref, Outcome.FAILED, one.origin, problem=problem)
-        yield from summary.counted((done,))
-    yield _ended(summary)
-
-
 def _hooks(*names: str) -> Iterator[Event]:
     """Yield the events of an input with chart hooks, which the user has not decided about."""
-    yield started()
     manifests = []
     for line, name in enumerate(names, 1):
         one = wanted(name, "Job", line, metadata={"annotations": {"helm.sh/hook": "pre-install"}})
@@ -148,8 +140,7 @@ def _hooks(*names: str) -> Iterator[Event]:
     found = find_hooks(manifests, HelmHooks.REFUSE)
     error = hooks_refusal(found.hooks, HelmHooks.REFUSE)
     assert error is not None
-    yield ErrorRaised(as_problem(error))
-    yield Finished({}, error.exit_code, _ELAPSED)
+    yield from ended_by(partial(raise_all, [error]), started())
 
 
 def _unapproved(approval: Approval) -> Iterator[Event]:
@@ -159,21 +150,28 @@ def _unapproved(approval: Approval) -> Iterator[Event]:
     return ran(plan, approval=approval)
 
 
-def _refused_by(guard: Guard) -> Iterator[Event]:
+def _approved_otherwise() -> Iterator[Event]:
+    """Yield the events of a run whose approval is of other deletions than its plan has."""
+    approved = f"sha256:{'e' * 64}"
+    lifted = Removals(ALLOWED.removals, ALLOWED.guards, None)
+    plan = replace(_few(Guard.MAX_PRUNE), if_approved=lifted)
+    return ran(with_approval(plan, options_of(approved=approved)), approved=approved)
+
+
+def _few(guard: Guard) -> Plan:
+    """Return a plan that this guard refuses, with few objects."""
     plan = refused_by(guard)
-    few = replace(
-        plan, applies=(applied(Fate.CHANGE, "settings"),), removals=plan.removals[:1], warnings=()
-    )
-    return ran(replace(few, consequences=()))
+    applies, removals = (applied(Fate.CHANGE, "settings"),), plan.removals[:1]
+    return replace(plan, applies=applies, removals=removals, warnings=(), consequences=())
 
 
 REFUSALS: Mapping[str, Sequence[Event]] = {
     "one chart hook": tuple(_hooks("migrate")),
     "two chart hooks": tuple(_hooks("migrate", "seed")),
-    "plan outdated": tuple(_outdated()),
     "plan not approved": tuple(_unapproved(Approval.ALWAYS)),
     "deletions not approved": tuple(_unapproved(Approval.PRUNE)),
-    **{f"guard {guard}": tuple(_refused_by(guard)) for guard in Guard},
+    "other deletions approved": tuple(_approved_otherwise()),
+    **{f"guard {guard}": tuple(ran(_few(guard))) for guard in Guard},
 }
 """Runs that stop for one reason, each under its name."""
 STREAMS: Mapping[str, Sequence[Event]] = {
