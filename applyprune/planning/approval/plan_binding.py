@@ -67,7 +67,7 @@ def plan_file_of(
 def refuse_validity(seconds: float) -> None:
     """Refuse a plan file that would be valid for less than a second, or for more than a year."""
     if not 1 <= seconds <= _YEAR:
-        raise UsageError("a plan file is valid for 1s at least, and for 8760h, a year, at most")
+        raise UsageError("a plan file must be valid for at least 1s, and at most 8760h, a year")
 
 
 def refuse_other_set(file: PlanFile, applyset: ApplySetIdentity) -> None:
@@ -95,11 +95,11 @@ def refuse_other_cluster(file: PlanFile, cluster: Mapping[str, str]) -> None:
     # A Namespace may be replaced in the same cluster, but not kube-system.
     names = sorted(file.cluster.keys() & cluster.keys(), key=lambda name: name != SYSTEM)
     if not names and not file.inventory_uid:
-        known = " and ".join(sorted(file.cluster))
+        known = " or ".join(f"the Namespace {name}" for name in sorted(file.cluster))
         raise UsageError(
             "it is unknown whether the plan file is for this cluster",
-            reason=f"it names the Namespace {known}, which cannot be read",
-            hint=f"Allow the account to get the Namespace {known}.",
+            reason=f"this account cannot read {known}",
+            hint=f"Allow the account to get {known}.",
         )
     if names and file.cluster[names[0]] != cluster[names[0]]:
         raise UsageError(
@@ -139,7 +139,8 @@ def refuse_other_plan(file: PlanFile, plan: Plan, inventory: Inventory) -> None:
         last = inventory.last
         by = f" by {last.who} at {last.at}" if last is not None else ""
         reason = f"the inventory of the set was written meanwhile{by}"
-    raise PlanOutdated("the plan no longer fits: nothing was written", reason=reason, hint=_AGAIN)
+    message = "nothing was written, because the plan no longer fits"
+    raise PlanOutdated(message, reason=reason, hint=_AGAIN)
 
 
 def _reviewed(step: ApplyStep, old: PlannedObject | None) -> ApplyStep:

@@ -109,7 +109,8 @@ def decode(data: bytes, *, source: str) -> PlanFile:
         # guard: plan-file-form
         is_ours = _content(file) == content
     except _UNREADABLE as error:
-        reason = str(error)[:_LONGEST_REASON]
+        lacks = "it lacks " if isinstance(error, KeyError) else ""
+        reason = f"{lacks}{error}"[:_LONGEST_REASON]
         raise _invalid(source, "is not a valid plan file", reason=reason) from error
     if not is_ours:  # a key that is there twice, or unknown, would show another plan than is read
         raise _invalid(source, "is not a valid plan file", reason="it has another form")
@@ -120,7 +121,7 @@ def refuse_expired(file: PlanFile, now: datetime, *, source: str = "") -> None:
     """Refuse a plan file whose time is over."""
     if now >= file.expires:
         raise PlanOutdated(
-            f"the plan has expired at {file.expires.strftime(_TIME)}",
+            f"the plan expired at {file.expires.strftime(_TIME)}",
             location=source,
             hint="Make the plan again, and review it again.",
         )
@@ -249,7 +250,7 @@ def _list(raw: object) -> list[Any]:
 
 def _typed(kind: type[T], value: object) -> T:
     if type(value) is not kind:
-        raise TypeError(f"a {type(value).__name__} is in the place of a {kind.__name__}")
+        raise TypeError(f"{type(value).__name__} is in the place of {kind.__name__}")
     if isinstance(value, str):
         value.encode()  # half a surrogate pair could not be printed
     return value

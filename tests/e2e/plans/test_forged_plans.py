@@ -40,7 +40,7 @@ def test_plan_file_of_another_place_or_time_is_refused(desk: Desk, audit: AuditT
     cases: list[tuple[dict[str, Any], int, str]] = [
         ({"name": "other"}, 2, "the plan file is for the set other in namespace "),
         ({"namespace": "other"}, 2, "the plan file is for the set web in namespace other"),
-        ({"expires": datetime.now(UTC)}, 8, "the plan has expired at "),
+        ({"expires": datetime.now(UTC)}, 8, "the plan expired at "),
         ({"cluster": {"kube-system": "other"}}, 2, "the plan file is for another cluster"),
         ({"cluster": {desk.namespace: "other"}}, 2, f"the Namespace {desk.namespace} has another"),
         ({"cluster": {}, "inventory_uid": ""}, 2, "it is unknown whether the plan file is for "),

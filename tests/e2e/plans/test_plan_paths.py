@@ -26,10 +26,7 @@ if TYPE_CHECKING:
 NOWHERE = os.devnull
 """A kubeconfig without a cluster: a call that names the plan file has not asked for one."""
 EMPTY = "the plan file cannot be read: the path is empty"
-PLAIN = (
-    "a plan file must be a plain file: a pipe, a device or a folder can deliver another plan each "
-    "time"
-)
+PLAIN = "a plan file must be a plain file: a pipe or a device can deliver another plan each time"
 
 
 @pytest.mark.parametrize(
@@ -60,7 +57,7 @@ def test_impossible_validity_ends_the_call(tmp_path: Path, time: str) -> None:
     """Before anything is planned."""
     call = ("plan", "web", "-f", tmp_path, "--out", "web.plan", "--expires-in", time)
     ended = applyprune(*call, kubeconfig=NOWHERE, cwd=tmp_path)
-    text = "a plan file is valid for 1s at least, and for 8760h, a year, at most"
+    text = "a plan file must be valid for at least 1s, and at most 8760h, a year"
     assert (ended.code, ended.out, ended.err) == (2, "", f"error: {text}\n")
     assert list(tmp_path.iterdir()) == []
 

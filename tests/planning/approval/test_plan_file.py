@@ -204,7 +204,7 @@ def test_plan_file_of_unusual_json_is_refused(bomb: bytes) -> None:
 def test_plan_file_expires() -> None:
     """At the very second."""
     refuse_expired(FILE, FILE.expires - timedelta(seconds=1))
-    with pytest.raises(PlanOutdated, match="has expired at 2026-11-28T10:00:00Z") as caught:
+    with pytest.raises(PlanOutdated, match="expired at 2026-11-28T10:00:00Z") as caught:
         refuse_expired(FILE, FILE.expires)
     assert caught.value.exit_code == 8
 
