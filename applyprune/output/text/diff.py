@@ -39,7 +39,7 @@ class SummaryPrinter:
         self._name = ""
         self._namespace = ""
         self._plan = Plan((), ())
-        self._failed = False
+        self._errors: list[ErrorRaised] = []
         self._shown: set[object] = set()
         self._consequences = ConsequenceLines()
         self._steps: Mapping[Ref, ApplyStep | RemoveStep] = {}
@@ -59,23 +59,27 @@ class SummaryPrinter:
                     self._note(text)
             case ObjectDone() if event.ref in self._shown:
                 pass
+            case ErrorRaised():
+                # Below what was planned, where it is seen.
+                self._errors.append(event)
             case Finished():
                 self._finished(event)
             case _:
                 if isinstance(event, Started):
                     self._name, self._namespace = event.name, event.namespace
-                self._failed = self._failed or isinstance(event, ErrorRaised)
                 self._text.show(event)
 
     def close(self) -> None:
-        """Close the text printer."""
+        """Write the errors that ended the run, and close the text printer."""
+        for error in self._errors:
+            self._text.show(error)
         self._text.close()
 
     def _diff(self, diff: ObjectDiff) -> None:
         """Do nothing: the external program shows the diff."""
 
     def _finished(self, event: Finished) -> None:
-        if self._failed and not event.counts:
+        if self._errors and not event.counts:
             return
         for ref, lines in self._consequences.pop_all():
             self._out("\n".join((called(ref, self._namespace), *lines)))

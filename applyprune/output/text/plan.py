@@ -37,7 +37,7 @@ class PlanPrinter(SummaryPrinter):
         super().show(event)
 
     def _finished(self, event: Finished) -> None:
-        if not (self._failed and not event.counts):
+        if not (self._errors and not event.counts):
             for step in sorted(_steps(self._plan), key=lambda step: ORDER.index(step.fate)):
                 self._step(step)
         super()._finished(event)
