@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.support.accounts import kubeconfig_as, rule
 from tests.support.command import Ended, applyprune
 
 if TYPE_CHECKING:
@@ -130,21 +131,8 @@ def test_denied_request_is_one_clear_message(
     plane: Plane, api: Api, namespace: str, tmp_path: Path
 ) -> None:
     """Somebody who may do nothing but look at ConfigMaps: named object, exit code, nothing done."""
-    rules = [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "list"]}]
-    rbac = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}"
-    role = {"metadata": {"name": "reader"}, "rules": rules}
-    assert api("POST", f"{rbac}/roles", role)[0] == 201
-    binding = {
-        "metadata": {"name": "reader"},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "reader"},
-        "subjects": [{"kind": "User", "name": "eve", "apiGroup": "rbac.authorization.k8s.io"}],
-    }
-    assert api("POST", f"{rbac}/rolebindings", binding)[0] == 201
-    config = tmp_path / "config"
-    text = json.loads(plane.kubeconfig.read_text())
-    for user in text["users"]:
-        user["user"]["as"] = "eve"
-    config.write_text(json.dumps(text))
+    look = rule("", ["configmaps"], ["get", "list"])
+    config = kubeconfig_as("eve", plane, api, namespace, tmp_path, look)
     manifests = tmp_path / "good.yaml"
     manifests.write_text(GOOD)
     ended = applyprune("apply", "web", "-f", manifests, "-n", namespace, kubeconfig=config)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import yaml  # type: ignore[import-untyped]
-
 from applyprune.model.events import Outcome, WarningRaised
 from applyprune.model.problem import ProblemKind
+from tests.support.accounts import kubeconfig_as, rule
 from tests.support.api import writes
 from tests.support.objects import DEPLOYMENT, SECRET, config_map
 from tests.support.stage import Stage
@@ -19,8 +18,6 @@ if TYPE_CHECKING:
     from tests.support.api import Api, AuditTrail
     from tests.support.fault_proxy import FaultProxy
     from tests.support.stage import Story
-
-RBAC = "rbac.authorization.k8s.io"
 
 
 def _deployment(name: str = "web", **pod: Any) -> dict[str, Any]:
@@ -124,28 +121,11 @@ def test_account_that_may_not_read_is_not_warned(
     plane: Plane, api: Api, namespace: str, tmp_path: Path
 ) -> None:
     """It may write Deployments and ConfigMaps, and read neither Secrets nor classes."""
-    rights = [
-        {"apiGroups": [""], "resources": ["configmaps", "namespaces"], "verbs": ["*"]},
-        {"apiGroups": ["apps"], "resources": ["deployments"], "verbs": ["*"]},
-    ]
-    bodies: dict[str, dict[str, Any]] = {
-        "roles": {"kind": "Role", "rules": rights},
-        "rolebindings": {
-            "kind": "RoleBinding",
-            "roleRef": {"apiGroup": RBAC, "kind": "Role", "name": "writer"},
-            "subjects": [{"apiGroup": RBAC, "kind": "User", "name": "writer"}],
-        },
-    }
-    for plural, body in bodies.items():
-        named = {"apiVersion": f"{RBAC}/v1", "metadata": {"name": "writer"}, **body}
-        path = f"/apis/{RBAC}/v1/namespaces/{namespace}/{plural}"
-        assert api("POST", path, named)[0] == 201
-    access = yaml.safe_load(plane.kubeconfig.read_text(encoding="utf-8"))
-    for user in access["users"]:
-        user["user"]["as"] = "writer"
-    kubeconfig = tmp_path / "kubeconfig"
-    kubeconfig.write_text(yaml.safe_dump(access), encoding="utf-8")
-    writer = Stage(kubeconfig, namespace)
+    rights = (
+        rule("", ["configmaps", "namespaces"], ["*"]),
+        rule("apps", ["deployments"], ["*"]),
+    )
+    writer = Stage(kubeconfig_as("writer", plane, api, namespace, tmp_path, *rights), namespace)
     story = writer.run(WEB, config_map("config"), check=True)
     assert story.exit_code == 0
     (told,) = _told(story)
