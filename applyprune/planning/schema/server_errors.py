@@ -250,10 +250,13 @@ def _short(reason: str) -> str:
 # The wording of apiserver's authorization filter, and of its admission plugin for webhooks.
 _NO_RIGHT = re.compile(r'User "[^"]*" cannot (?P<verb>\w+) resource')
 _SIDE_EFFECTS = "does not support dry run"
-# apimachinery, api/errors.NewNotFound, which RBAC and the plugin ServiceAccount pass on; and the
-# admission plugin Priority.
 _NO_NAMESPACE = 'namespaces "{}" not found'
-_MISSING = ('"{}" not found', "no PriorityClass with name {} was found")
+# apimachinery, api/errors.NewNotFound, which RBAC passes on (it says "rolebindings" of a missing
+# role), and the admission plugins ServiceAccount and RuntimeClass; and the plugin Priority.
+_NOT_FOUND = re.compile(
+    r'(?P<resource>[\w-]+)(?:\.(?P<group>[\w.-]+))? "(?P<name>[^"]*)" not found'
+)
+_NO_PRIORITY = re.compile(r"no (?P<resource>PriorityClass) with name (?P<name>\S+) was found")
 
 
 def cannot_be_dry_run(error: ApplypruneError) -> str:
@@ -272,10 +275,21 @@ def is_without_namespace(error: ApplypruneError, ref: Ref) -> bool:
 
 def missing_object(error: ApplypruneError, named: Iterable[Ref]) -> Ref | None:
     """Return which of the objects in ``named`` does not exist by the words of an error."""
-    told = (
-        ref for ref in named if any(word.format(ref.name) in error.message for word in _MISSING)
-    )
+    missing = [
+        found for said in (_NOT_FOUND, _NO_PRIORITY) for found in said.finditer(error.message)
+    ]
+    told = (ref for ref in named if any(_is_about(found, ref) for found in missing))
     return next(told, None)
+
+
+def _is_about(found: re.Match[str], ref: Ref) -> bool:
+    """Return whether words mean an object; those with a group may have the kind of another one."""
+    said, kind = found.groupdict(), ref.kind.lower()
+    if said["name"] != ref.name:
+        return False
+    if said.get("group"):
+        return said["group"] == ref.group
+    return said["resource"].lower() in {kind, f"{kind}s", f"{kind}es"}
 
 
 RECREATE = "applyprune.dev/recreate"

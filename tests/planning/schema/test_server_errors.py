@@ -6,13 +6,15 @@ from typing import Any
 
 import pytest
 
-from applyprune.errors import Invalid
+from applyprune.errors import Invalid, NotFound
+from applyprune.model.identity import Ref
 from applyprune.model.problem import Field, Mark
 from applyprune.planning.schema.server_errors import (
     advice_on,
     clean_message,
     dotted,
     error_fields,
+    missing_object,
 )
 
 BODY: dict[str, Any] = {
@@ -138,3 +140,47 @@ def test_refusals_have_advice() -> None:
     assert advice_on("expected string, got map") == ""
     assert advice_on("no") == ""
     assert dotted(("spec", "containers", 0, "a.b", "c")) == "spec.containers[0][a.b].c"
+
+
+RBAC = "rbac.authorization.k8s.io"
+ROLE, OWN = Ref(RBAC, "Role", "shop", "reader"), Ref("", "ServiceAccount", "shop", "reader")
+CLUSTER_ROLE = Ref(RBAC, "ClusterRole", "", "reader")
+APP = Ref("", "ServiceAccount", "shop", "app")
+HIGH = Ref("scheduling.k8s.io", "PriorityClass", "", "high")
+GVISOR = Ref("node.k8s.io", "RuntimeClass", "", "gvisor")
+LOOKUP = 'pods "x" is forbidden: error looking up service account shop/app: serviceaccount '
+MISSING: dict[str, tuple[str, Ref | None]] = {
+    "a role": (f'roles.{RBAC} "reader" not found', ROLE),
+    "a role, under the kind of its binding": (f'rolebindings.{RBAC} "reader" not found', ROLE),
+    "an account": (f'{LOOKUP}"app" not found', APP),
+    "a class of priority": (
+        'pods "x" is forbidden: no PriorityClass with name high was found',
+        HIGH,
+    ),
+    "a class of runtime": (
+        'pods "x" is forbidden: pod rejected: RuntimeClass "gvisor" not found',
+        GVISOR,
+    ),
+    "another role": (f'roles.{RBAC} "writer" not found', None),
+    "a role whose name ends like it": (f'roles.{RBAC} "a-reader" not found', None),
+    "a role with a longer name": (f'roles.{RBAC} "reader-a" not found', None),
+    "another class": ("no PriorityClass with name higher was found", None),
+    "an object of another kind": ('configmaps "app" not found', None),
+    "an object of another group": ('roles.example.com "reader" not found', None),
+    "a class with the name of an account": ("no PriorityClass with name app was found", None),
+    "anything else": ('ValidatingAdmissionPolicy "reader" denied request: app', None),
+}
+
+
+@pytest.mark.parametrize("name", MISSING)
+def test_missing_object_is_named(name: str) -> None:
+    """By its name and its kind, or its group: an account may have the name of its role."""
+    message, missing = MISSING[name]
+    assert missing_object(NotFound(message, code=404), [OWN, APP, ROLE, HIGH, GVISOR]) == missing
+
+
+def test_missing_role_is_no_account_of_the_same_name() -> None:
+    """The set has only the account: the role is nowhere."""
+    error = NotFound(MISSING["a role, under the kind of its binding"][0], code=404)
+    assert missing_object(error, [OWN]) is None
+    assert missing_object(error, [OWN, CLUSTER_ROLE]) == CLUSTER_ROLE
