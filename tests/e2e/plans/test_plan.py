@@ -6,7 +6,8 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
-from tests.support.api import writes
+from tests.support.accounts import kubeconfig_as, rule
+from tests.support.api import WRITES, writes
 from tests.support.desk import NAMES
 
 if TYPE_CHECKING:
@@ -99,6 +100,30 @@ def test_plan_without_check_only_reads(desk: Desk, audit: AuditTrail) -> None:
     assert unchecked == {"a0", "new", *NAMES[6:]}
     checked = _planned(desk, **values)
     assert not any(step["notChecked"] for step in checked.values())
+
+
+def test_account_that_may_only_read_gets_a_plan(desk: Desk, audit: AuditTrail) -> None:
+    """The server refuses each dry run; that is shown, and is no failure."""
+    look = rule("", ["configmaps"], ["get", "list", "watch"])
+    reader = kubeconfig_as("reader", desk.plane, desk.api, desk.namespace, desk.folder, look)
+    values = {**LESS, "a0": "2", "new": "1"}
+    audit.restart()
+    shown = desk.call_on(reader, "plan", **values)
+    assert (shown.code, shown.err) == (0, "")
+    unchecked = re.findall(
+        r"^configmap/(\w+) .*\(not checked: this account may not (\w+) it\)",
+        shown.out,
+        re.MULTILINE,
+    )
+    assert unchecked == [
+        *((name, "delete") for name in NAMES[6:]),
+        ("new", "patch"),
+        ("a0", "patch"),
+    ]
+    # A refused DELETE does not show in the audit log whether it was a dry run.
+    sent = [one for one in audit.events() if _is_ours(one) and one["verb"] in WRITES]
+    assert [one["responseStatus"]["code"] for one in sent] == [403] * 5
+    assert shown.digests == desk.call("plan", **values).digests
 
 
 def _is_ours(event: dict[str, Any]) -> bool:

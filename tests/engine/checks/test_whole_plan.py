@@ -18,7 +18,7 @@ from tests.support.workloads import workload
 
 if TYPE_CHECKING:
     from tests.support.api import Api, AuditTrail
-    from tests.support.fault_proxy import FaultProxy
+    from tests.support.fault_proxy import Exchange, FaultProxy, Rule
     from tests.support.plane import Kubectl
     from tests.support.stage import Stage
 
@@ -27,6 +27,20 @@ def _set_field(api: Api, stage: Stage, name: str, manager: str, value: str) -> N
     path = f"/api/v1/namespaces/{stage.namespace}/configmaps/{name}?fieldManager={manager}"
     patch = {"data": {"key": value}}
     assert api("PATCH", path, patch, content_type="application/merge-patch+json")[0] == 200
+
+
+def _no_dry_run_of(name: str) -> Rule:
+    """Refuse the dry runs of an object as the server does for a webhook without dry runs."""
+
+    def is_dry_run(seen: Exchange) -> bool:
+        # That of a DELETE is in its body.
+        return seen.query.get("dryRun") == "All" or b'"dryRun"' in seen.body
+
+    refusal = "admission webhook x does not support dry run"
+    return always(
+        faults.status(400, reason="BadRequest", message=refusal),
+        where=lambda seen: is_dry_run(seen) and seen.path.endswith(f"/{name}"),
+    )
 
 
 @pytest.mark.parametrize("check", [False, True])
@@ -50,17 +64,30 @@ def test_conflict_is_seen_although_the_server_cannot_check_the_object(
     """An admission webhook without dry runs; the state that was read shows the conflict."""
     stage.run(config_map("a"), config_map("b"))
     _set_field(api, stage, "a", ALICE, "hers")
-    refusal = "admission webhook x does not support dry run"
-    proxy.rule = always(
-        faults.status(400, reason="BadRequest", message=refusal),
-        where=lambda seen: seen.query.get("dryRun") == "All" and seen.path.endswith("/a"),
-    )
+    proxy.rule = _no_dry_run_of("a")
     audit.restart()
     story = spoiled.run(config_map("a", "mine"), config_map("b", "new"), check=True)
     assert story.exit_code == 4
     assert story.outcomes == {"configmap/a": Outcome.FAILED}
     assert ALICE in story.problem("configmap/a")
     assert writes(audit) == []
+
+
+@pytest.mark.parametrize("left", ["a", "b"], ids=["to change", "to prune"])
+def test_object_without_a_dry_run_is_applied(
+    stage: Stage, spoiled: Stage, proxy: FaultProxy, api: Api, left: str
+) -> None:
+    """Of that webhook, the real request passes; the other object is checked."""
+    stage.run(*map(config_map, "abc"))
+    proxy.rule = _no_dry_run_of(left)
+    story = spoiled.run(config_map("a", "new"), config_map("c"), check=True)
+    assert story.exit_code == 0
+    steps = {one.desired.ref.name: one.not_checked for one in story.plan.applies}
+    steps |= {one.entry.ref.name: one.not_checked for one in story.plan.removals}
+    told = "not checked: an admission webhook does not support dry runs"
+    assert steps == {"a": "", "b": "", "c": "", left: told}
+    path = f"/api/v1/namespaces/{stage.namespace}/configmaps"
+    assert (api.get(f"{path}/a")["data"], api.exists(f"{path}/b")) == ({"key": "new"}, False)
 
 
 def test_faults_of_all_objects_are_reported_together(
