@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -18,7 +20,7 @@ from tests.support.input_files import write_input
 from tests.support.objects import config_map
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Callable
 
     from tests.support.api import AuditTrail
     from tests.support.desk import Desk
@@ -120,3 +122,47 @@ def test_plan_file_goes_with_any_output(desk: Desk, audit: AuditTrail) -> None:
     assert error["reason"] == "File too large"
     assert read_plan(path) == expired
     assert writes(audit) == []
+
+
+def _edited(content: bytes) -> bytes:
+    """Change the last digit, so that it stays the JSON of a plan."""
+    at = max(place for place, byte in enumerate(content) if chr(byte).isdigit())
+    return content[:at] + (b"1" if content[at : at + 1] != b"1" else b"2") + content[at + 1 :]
+
+
+CONTENTS: dict[str, tuple[Callable[[bytes], bytes], str]] = {
+    "truncated": (lambda content: content[:-50], "was changed or cut off after it was written"),
+    "one byte edited": (_edited, "was changed or cut off after it was written"),
+    "a gzip bomb": (
+        lambda _: gzip.compress(bytes(50_000_000)),
+        "is not a plan file, or was changed after it was written",
+    ),
+    "a newer schema": (
+        lambda content: content.replace(b"plan/v1", b"plan/v2", 1),
+        "the plan file has the schema v2, which is unknown: applyprune ",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", [*CONTENTS, "a pipe", "standard input"])
+def test_bad_plan_file_writes_nothing(desk: Desk, audit: AuditTrail, name: str) -> None:
+    """The error names the file; the same plan, as it was written, is applied."""
+    values = {**dict.fromkeys(NAMES[:-1], "1"), "a0": "2"}
+    true, path, text = desk.folder / "web.plan", desk.folder / "bad.plan", PLAIN
+    assert desk.call("plan", "--out", true, **values).code == 0
+    if name in CONTENTS:
+        change, text = CONTENTS[name]
+        path.write_bytes(change(true.read_bytes()))
+    elif name == "a pipe":
+        os.mkfifo(path)
+    else:
+        path = Path("/dev/stdin")
+    audit.restart()
+    line = desk.line("apply", "--plan", path, **values)
+    kubeconfig = desk.plane.kubeconfig
+    refused = applyprune(*line, kubeconfig=kubeconfig, stdin=true.read_text())
+    assert (refused.code, refused.out) == (2, "")
+    assert refused.err.startswith(f"error: {path}: ")
+    assert text in refused.err
+    assert writes(audit) == []
+    assert desk.call("apply", "--plan", true, **values).code == 0
