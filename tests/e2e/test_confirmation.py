@@ -288,6 +288,26 @@ def test_object_of_another_tool_is_taken_only_after_a_yes(desk: Desk, audit: Aud
     assert writes(audit) == []
 
 
+def test_object_is_recreated_only_after_a_yes(desk: Desk, audit: AuditTrail) -> None:
+    """The default check finds that it cannot be changed in place."""
+    path = f"/api/v1/namespaces/{desk.namespace}/configmaps/fixed"
+    given, stays = {**config_map("fixed"), "immutable": True}, [*map(config_map, "abc")]
+    Stage(desk.plane.kubeconfig, desk.namespace).run(given, *stays)
+    before = desk.api.get(path)
+    wanted = [{**given, "data": {"key": "new"}}, *stays]
+    arguments = ("-f", write_input(desk.folder / "set.json", wanted), "--recreate")
+    audit.restart()
+    with desk.on_terminal("apply", *arguments) as terminal:
+        shown = terminal.read_until(QUESTION)
+        terminal.type("n\n")
+        assert terminal.ended() == 1
+    assert shown.startswith(f"{desk.target}OBJECT            PLAN")
+    assert "configmap/fixed   will be recreated" in shown
+    assert terminal.shown.endswith(f"{QUESTION}n\nnothing was changed\n")
+    assert writes(audit) == []
+    assert desk.api.get(path) == before
+
+
 def test_forced_field_is_asked_about_only_if_another_manager_loses_it(
     desk: Desk, kubectl: Kubectl, audit: AuditTrail
 ) -> None:
