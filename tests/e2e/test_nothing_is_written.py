@@ -67,6 +67,9 @@ def test_reading_verbs_write_nothing(
         *(({1, 3, 4}, ("diff", "web", *into, *more)) for more in ((), lifted)),
         ({1}, ("diff", "web", *into, *lifted, "--external-diff", "true")),
         ({0}, ("diff", "web", *into, *lifted, "--fail-on-drift", "--ignore", "*:/data")),
+        *(({3}, ("plan", "web", *into, *more)) for more in ((), ("--no-check",))),
+        ({0}, ("plan", "web", *into, *lifted, "--out", tmp_path / "web.plan")),
+        ({0}, ("apply", "web", *into, *lifted, "--plan", tmp_path / "web.plan", "--dry-run")),
         ({1}, ("diff", "new", "-f", source, "-n", f"{namespace}-more", *lifted)),
         *(
             ({0, 3, 6}, (verb, "web", *into, dry))
