@@ -23,13 +23,19 @@ from applyprune.planning.approval.plan_binding import (
     refuse_other_set,
 )
 from applyprune.planning.approval.plan_file import PlanFile, refuse_expired
-from applyprune.planning.approval.plan_fit import Misfit, input_misfits, misfits
+from applyprune.planning.approval.plan_fit import (
+    Misfit,
+    input_misfits,
+    misfits,
+    refused_since,
+)
 
 if TYPE_CHECKING:
     from applyprune.engine.context import RunContext
     from applyprune.engine.plan_stage import PlanStage
     from applyprune.engine.ports import Cluster
     from applyprune.model.inventory import Inventory
+    from applyprune.model.plan import Plan
 
 _CREATOR = "applyprune"
 """The manager of what is created without an apply: the program, by its User-Agent."""
@@ -76,6 +82,11 @@ def fit_of(file: PlanFile, stage: PlanStage, context: RunContext) -> Fit:
     found = tuple(misfits(file, stage.plan, stage.inventory, continues=continues, unknown=unknown))
     others = tuple(one for one in found if not _is_own_namespace(one, file, stage, context))
     return Fit(tuple(map(failure_of, others)), continues=continues or others != found)
+
+
+def fit_of_checked(plan: Plan) -> Fit:
+    """Return what no longer fits a file by the checks after the comparison."""
+    return Fit(tuple(map(failure_of, refused_since(plan))))
 
 
 def already_applied(inventory: Inventory) -> Problem:

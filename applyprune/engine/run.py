@@ -6,7 +6,13 @@ from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from applyprune.engine.bound_run import Fit, already_applied, fit_of, refuse_elsewhere
+from applyprune.engine.bound_run import (
+    Fit,
+    already_applied,
+    fit_of,
+    fit_of_checked,
+    refuse_elsewhere,
+)
 from applyprune.engine.cancellation import Cancellation
 from applyprune.engine.checks.consequences import ConsequenceFinder
 from applyprune.engine.context import RunContext, run_context
@@ -90,6 +96,9 @@ class _Run:
                     yield from self._not_applied(self.fit)
                     return
             self._check(stage)
+            if self.fit.misfits:
+                yield from self._not_applied(self.fit)
+                return
             yield from map(WarningRaised, self.plan.warnings)
             with summary.paused():
                 yield Planned(self.plan)
@@ -161,6 +170,9 @@ class _Run:
             stage, self.context, self.dry_run, reviewed=file, continues=self.fit.continues
         )
         if file is not None and not self.fit.continues:
+            self.fit = fit_of_checked(plan)
+            if self.fit.misfits:
+                return
             refuse_other_plan(file, plan, self.inventory)  # guard: same-plan
         if file is not None and options.dry_run is DryRun.SERVER:
             # It fits: show what the server says about it today.

@@ -14,18 +14,21 @@ from applyprune.model.label_selector import parse_selector
 from applyprune.model.options import Adopt, DryRun, Mode, Options
 from applyprune.model.plan import Fate
 from applyprune.planning.approval.plan_file import decode, encode
-from tests.support.api import writes
+from tests.support.api import AuditTrail, writes
 from tests.support.objects import SECRET, config_map, crd, custom_resource
 from tests.support.stage import Stage
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from applyprune import PlanFile, RunReport
-    from tests.support.api import Api, AuditTrail
+    from applyprune.localplane import Plane
+    from tests.support.api import Api
     from tests.support.fault_proxy import Exchange, FaultProxy
 
 DEFAULTS = ApplyOptions()
+SCHEMA_OF_CRD = "/spec/versions/0/schema/openAPIV3Schema"
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,7 +241,9 @@ def test_run_that_another_overtakes_plans_again(
     assert (report.exit_code, told) == ((0, ["the plan is already done"]) if same else (8, []))
 
 
-def test_definition_created_in_between_is_refused(crd_stage: Stage, crds: Api) -> None:
+def test_definition_created_in_between_is_refused(
+    running: Plane, crd_stage: Stage, crds: Api
+) -> None:
     """The plan was to create it; its custom resource is not created either."""
     definition, foo = crd("Bound"), custom_resource("a", "Bound")
     with connect(kubeconfig=crd_stage.kubeconfig, cache=False) as cluster:
@@ -246,10 +251,44 @@ def test_definition_created_in_between_is_refused(crd_stage: Stage, crds: Api) -
         file = bound.plan(definition, foo)
         place = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
         assert crds("POST", place, definition)[0] == 201
+        audit = AuditTrail(running, crds)
         refused = bound.apply(file, definition, foo)
         assert (refused.exit_code, _reasons(refused)) == (8, ["it was created meanwhile"])
+        assert writes(audit) == []
         assert not crd_stage.inventory().exists
         assert crds("DELETE", f"{place}/{definition['metadata']['name']}")[0] == 200
+
+
+def test_field_that_a_definition_has_lost_in_between_is_refused(
+    running: Plane, crd_stage: Stage, crds: Api
+) -> None:
+    """Of a CRD outside the set: the apply checks the fields again, though it dry-runs nothing."""
+    definition = crd("Narrowed")
+    place = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+    named = f"{place}/{definition['metadata']['name']}"
+    assert crds("POST", place, definition)[0] == 201
+
+    def has_note() -> bool | None:
+        status, document = crds("GET", "/openapi/v3/apis/x.example.com/v1")
+        known = document["components"]["schemas"] if status == 200 else {}
+        schema = known.get("com.example.x.v1.Narrowed")
+        return None if schema is None else "note" in schema["properties"]
+
+    eventually(has_note, "the schema")
+    bodies = {**custom_resource("a", "Narrowed"), "note": "x"}, config_map("b")
+    with connect(kubeconfig=crd_stage.kubeconfig, cache=False) as cluster:
+        bound = Bound(crd_stage.applyset(cluster))
+        file = bound.plan(*bodies)
+        gone = {"op": "remove", "path": f"{SCHEMA_OF_CRD}/properties/note"}
+        kind = "application/json-patch+json"
+        assert crds("PATCH", named, [gone], content_type=kind)[0] == 200
+        eventually(lambda: has_note() is False, "the new schema")
+        audit = AuditTrail(running, crds)
+        refused = bound.apply(file, *bodies)
+        assert (refused.exit_code, writes(audit)) == (8, [])
+        assert _outcomes(refused) == {"narrowed.x.example.com/a": Outcome.FAILED}
+        assert _reasons(refused) == ["note: unknown field"]
+    assert crds("DELETE", named)[0] == 200
 
 
 def test_plan_file_says_nothing_about_the_values_of_a_secret(bound: Bound, stage: Stage) -> None:

@@ -92,6 +92,17 @@ def input_misfits(
             yield Misfit(ref, reason, step.desired.origin if step else None)
 
 
+def refused_since(plan: Plan) -> Iterator[Misfit]:
+    """Yield each object that the checks after ``misfits`` refuse; no plan with one has a file.
+
+    The server's schema may have changed, for example.
+    """
+    for step in plan.faults:
+        ref = step.desired.ref
+        said = step.problem.message if step.problem else step.reason
+        yield Misfit(ref, said.removeprefix(f"{ref}: "), step.desired.origin)
+
+
 def _input_reason(old: str, new: str) -> str:
     """Return how two manifests differ, by their digests; empty if they do not."""
     if old == new:
