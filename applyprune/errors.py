@@ -111,11 +111,11 @@ class EmptyInput(InputError):
 
 
 class InputErrors(InputError):
-    """All errors that were found in the input."""
+    """All errors that were found in the input, and another one that ended the run as well."""
 
     kind = ProblemKind.INPUT_ERROR
 
-    def __init__(self, errors: Sequence[InputError]) -> None:
+    def __init__(self, errors: Sequence[ApplypruneError]) -> None:
         """Combine at least one error, in the order of the input."""
         super().__init__(f"{len(errors)} errors in the input")
         self.errors = tuple(errors)
@@ -339,7 +339,7 @@ def as_problem(error: ApplypruneError, *, where: Origin | str = "") -> Problem:
     )
 
 
-def raise_all(errors: Sequence[InputError]) -> None:
+def raise_all(errors: Sequence[ApplypruneError]) -> None:
     """Raise a single error as it is, several as InputErrors; return if there is none."""
     if errors:
         raise errors[0] if len(errors) == 1 else InputErrors(errors)

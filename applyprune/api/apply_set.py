@@ -5,7 +5,7 @@ Nothing here prints, asks, or touches signal handlers.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
@@ -31,7 +31,7 @@ from applyprune.model.options import (
     WaitMode,
     WaitOptions,
 )
-from applyprune.output.collector import RunReport
+from applyprune.output.collector import RunReport, report_of
 from applyprune.planning.applyset import applyset_identity
 from applyprune.planning.approval.plan_binding import plan_file_of, refuse_validity
 from applyprune.sources import Input
@@ -108,7 +108,7 @@ class ApplySet:
             lock_timeout=lock_timeout,
             cancellation=cancellation,
         )
-        return _report(events)
+        return report_of(events)
 
     def iter_apply(
         self,
@@ -154,7 +154,7 @@ class ApplySet:
             apply=options,
             prune=prune,
         )
-        return _report(self.iter_run(manifests, decided, cancellation=cancellation))
+        return report_of(self.iter_run(manifests, decided, cancellation=cancellation))
 
     def plan_file(
         self,
@@ -205,7 +205,7 @@ class ApplySet:
             wait=_wait(timeout, wait),
             lock_timeout=lock_timeout,
         )
-        return _report(self.iter_run(manifests, decided, plan=plan, cancellation=cancellation))
+        return report_of(self.iter_run(manifests, decided, plan=plan, cancellation=cancellation))
 
     def diff(
         self,
@@ -228,7 +228,7 @@ class ApplySet:
             prune=prune,
             diff=DiffOptions(enabled=True, ignore=tuple(ignore)),
         )
-        report = _report(self.iter_run(manifests, decided, cancellation=cancellation))
+        report = report_of(self.iter_run(manifests, decided, cancellation=cancellation))
         report.raise_for_failures()
         return [one.diff for one in report.objects if one.diff is not None]
 
@@ -252,7 +252,7 @@ class ApplySet:
             wait=_wait(timeout),
             lock_timeout=lock_timeout,
         )
-        return _report(self.iter_run(manifests, decided, cancellation=cancellation))
+        return report_of(self.iter_run(manifests, decided, cancellation=cancellation))
 
     def delete(
         self,
@@ -270,7 +270,7 @@ class ApplySet:
         decided = Options(
             Mode.DELETE, dry_run, prune=prune, wait=_wait(timeout), lock_timeout=lock_timeout
         )
-        return _report(self.iter_run((), decided, cancellation=cancellation))
+        return report_of(self.iter_run((), decided, cancellation=cancellation))
 
     def iter_run(
         self,
@@ -352,7 +352,8 @@ class ApplySet:
         events = self.iter_explain(
             name, manifests, options=options, prune=prune, cancellation=cancellation
         )
-        return [event for event in events if isinstance(event, Explanation)]
+        found = (one.explanation for one in report_of(events).objects)
+        return [explanation for explanation in found if explanation is not None]
 
     def iter_explain(
         self,
@@ -390,10 +391,3 @@ def _wait(timeout: float | None, wait: bool | WaitOptions | None = None) -> Wait
 
 def _given(cancellation: Cancellation | None) -> Cancellation:
     return Cancellation() if cancellation is None else cancellation
-
-
-def _report(events: Iterable[Event]) -> RunReport:
-    report = RunReport()
-    for event in events:
-        report.take(event)
-    return report

@@ -16,6 +16,7 @@ from applyprune.controller.finalizer import Finalizer
 from applyprune.controller.pending_plan import PendingPlan, pending_plan
 from applyprune.controller.result import (
     RunResult,
+    error_message,
     follow,
     problem_message,
     reason_of,
@@ -232,9 +233,7 @@ class Reconciler:
         self, error: ApplypruneError, run_result: RunResult, revision: str
     ) -> ReconcileResult:
         """Return the result of a run that ended with an error."""
-        problems = problems_of(error)
-        more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
-        message = problem_message(problems[0]) + more
+        message = error_message(problems_of(error))
         return ReconcileResult(
             ConditionStatus.NOT_READY, reason_of(error), message, revision, run_result, retries=True
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from applyprune.controller.constants import Reason
@@ -37,6 +37,7 @@ REMOVED = frozenset(
 )
 CHANGED = REMOVED | {Outcome.CREATED, Outcome.CONFIGURED, Outcome.RECREATED, Outcome.MOVED}
 _MAX_MESSAGE = 400
+_MAX_ERRORS = 900
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +123,14 @@ def problem_message(problem: Problem) -> str:
     line = ": ".join(part for part in (problem.location, problem.message, problem.reason) if part)
     line = " ".join(line.split())
     return line if len(line) <= _MAX_MESSAGE else f"{line[: _MAX_MESSAGE - 1]}…"
+
+
+def error_message(problems: Sequence[Problem]) -> str:
+    """Return the problems of an error in one line: the first ones, and how many more there are."""
+    first, *others = map(problem_message, problems)
+    while others and len(first) + len(others[0]) < _MAX_ERRORS:
+        first = f"{first}; {others.pop(0)}"
+    return f"{first} (and {len(others)} more)" if others else first
 
 
 _EXITS = {

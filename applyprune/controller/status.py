@@ -89,9 +89,12 @@ def after(
         status["lastAttemptedRevision"] = result.revision
         if result.ready is ConditionStatus.READY:
             status["lastAppliedRevision"] = result.revision
-    if (run := result.run_result) is not None and run.plan is not None:
-        status["objects"] = {"total": run.total, "failing": len(run.failing)}
+    if (run := result.run_result) is not None and (run.plan is not None or run.failing):
+        # An input with errors has no plan, but its other objects were checked.
+        known = status.get("objects", {}) if run.plan is None else {"total": run.total}
+        status["objects"] = {**known, "failing": len(run.failing)}
         _put(status, "failing", _failing(run))
+    if run is not None and run.plan is not None:
         _put(status, "pendingPlan", _pending(before, result, now))
         if run.changed:
             status["lastChange"] = _change(run, now)

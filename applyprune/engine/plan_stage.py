@@ -17,9 +17,10 @@ from applyprune.engine.preflight import (
     refuse_unlisted,
     refuse_without_inventory,
 )
-from applyprune.engine.preview import NOT_APPLIED
+from applyprune.engine.preview import NOT_APPLIED, unanswered
 from applyprune.engine.snapshot_reader import SnapshotReader
-from applyprune.errors import as_problem
+from applyprune.engine.steps.wait import ReadinessRules
+from applyprune.errors import ApplypruneError, Interrupted, as_problem, raise_all
 from applyprune.model.events import Event, WarningRaised
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import Inventory
@@ -32,8 +33,9 @@ from applyprune.planning.applyset import ApplySetIdentity
 from applyprune.planning.approval.deletions import with_approval
 from applyprune.planning.approval.plan_binding import as_reviewed
 from applyprune.planning.checks.helm_hooks import ChartHook
-from applyprune.planning.desired import resolve
-from applyprune.planning.forecast import unchecked
+from applyprune.planning.checks.missing_references import missing_keys
+from applyprune.planning.desired import Resolved, resolve
+from applyprune.planning.forecast import of_apply, unchecked
 from applyprune.planning.inventory.selection import partial_problem
 from applyprune.planning.plan import completed, make_plan
 from applyprune.planning.snapshot import (
@@ -84,6 +86,8 @@ class PlanStage:
     """The cluster as read."""
     resource_map: ResourceMap
     """What the server serves."""
+    readiness_rules: ReadinessRules
+    """The rules by which its objects are ready."""
     unknown: Sequence[tuple[Ref, Problem]] = ()
     """The objects of API groups that do not answer."""
     makes_namespace: bool = False
@@ -95,12 +99,11 @@ class PlanStage:
 def read_and_plan(request: RunRequest, context: RunContext) -> Generator[Event, None, PlanStage]:
     """Wait for other runs, read everything, and return the plan; write nothing.
 
-    Yields the warnings about the input and the inventory. Raises what refuses the run as a whole.
+    Yields the warnings about the input and the inventory. Raises what refuses the run as a whole;
+    if that is the input, yields what is wrong with its other objects first.
     """
     yield from context.lock.wait()
     inventory = context.lock.inventory
-    # guard: set-owner
-    refuse_owned(inventory, request.owner, context.options, takes_over=request.takes_over)
     refuse_unlisted(context.options.select, inventory.entries, context.applyset)
     resource_map = context.cluster.resource_map()
     return (yield from plan_with(inventory, resource_map, request, context))
@@ -121,16 +124,17 @@ def plan_with(
     )
     unknown = resolved.unknown
     yield from (WarningRaised(warning) for warning in resolved.warnings)
-    refuse_empty(inventory, options, resolved.manifests)
+    applied = resolved.desired if options.mode is Mode.APPLY else ()
+    rules = ReadinessRules(cluster, applied, options)
+    if errors := [*resolved.errors, *rules.errors]:
+        yield from _refuse_input(errors, resolved, inventory, resource_map, request, context)
+    makes_namespace = _refuse_run(inventory, resolved.manifests, request, context)
     if options.apply.selector:
         picked = [
             *(desired.ref for desired in resolved.desired),
             *(ref for ref, _ in unknown),
         ]
         yield WarningRaised(partial_problem(options.apply.selector, picked, inventory.entries))
-    makes_namespace = False
-    if not inventory.exists and options.mode is Mode.APPLY:
-        makes_namespace = needs_namespace(cluster, applyset, options)
     reader = SnapshotReader(cluster, context.workers, applyset)
     snapshot = reader.read(
         resolved.desired,
@@ -175,8 +179,75 @@ def plan_with(
     )
     plan = replace(plan, warnings=(*plan.warnings, *missing))
     return PlanStage(
-        plan, inventory, snapshot, resource_map, unknown, makes_namespace, resolved.left_out
+        plan,
+        inventory,
+        snapshot,
+        resource_map,
+        rules,
+        unknown,
+        makes_namespace,
+        resolved.left_out,
     )
+
+
+def _refuse_input(
+    errors: Sequence[ApplypruneError],
+    resolved: Resolved,
+    inventory: Inventory,
+    resource_map: ResourceMap,
+    request: RunRequest,
+    context: RunContext,
+) -> Generator[Event, None, None]:
+    """Yield what is wrong with the valid objects of an input with errors, then raise the errors.
+
+    If the run as a whole would be refused, or these objects cannot be checked, that error is raised
+    with the others.
+    """
+    found = list(errors)
+    try:
+        _refuse_run(inventory, resolved.manifests, request, context)
+        plan = _plan_of_valid(resolved, inventory, resource_map, context)
+        # Never its removals: an object with an error would look as if it had left the set.
+        refused = [step for step in plan.applies if step.problem is not None]
+    except Interrupted:
+        raise
+    except ApplypruneError as error:
+        found.append(error)
+    else:
+        yield from map(WarningRaised, missing_keys(plan, context.applyset.manager))
+        yield from context.summary.counted((*unanswered(resolved.unknown), *map(of_apply, refused)))
+    raise_all(found)
+
+
+def _plan_of_valid(
+    resolved: Resolved, inventory: Inventory, resource_map: ResourceMap, context: RunContext
+) -> Plan:
+    """Plan the valid objects of an input with errors, and check what shows without a dry run."""
+    options, applyset = context.options, context.applyset
+    desired = resolved.desired if options.mode is Mode.APPLY else ()
+    if not desired:
+        return Plan((), ())
+    reader = SnapshotReader(context.cluster, context.workers, applyset)
+    snapshot = reader.read(desired, inventory, resource_map, prunes=False, searches=False)
+    context.cancellation.check()
+    plan = make_plan(desired, inventory, snapshot, applyset, options)
+    return refuse_visible_conflicts(context, with_fields_checked(plan, context, snapshot))
+
+
+def _refuse_run(
+    inventory: Inventory, manifests: Sequence[Manifest], request: RunRequest, context: RunContext
+) -> bool:
+    """Refuse a run as a whole; or return whether it must create the namespace of its inventory.
+
+    ``manifests`` are those of the set.
+    """
+    options = context.options
+    # guard: set-owner
+    refuse_owned(inventory, request.owner, options, takes_over=request.takes_over)
+    refuse_empty(inventory, options, manifests)
+    if inventory.exists or options.mode is not Mode.APPLY:
+        return False
+    return needs_namespace(context.cluster, context.applyset, options)
 
 
 def check_plan(

@@ -144,10 +144,7 @@ class _Run:
         stage = yield from read_and_plan(self.request, self.context)
         self.plan, self.inventory, self.snapshot = stage.plan, stage.inventory, stage.snapshot
         self.unknown, self.makes_namespace = stage.unknown, stage.makes_namespace
-        # An invalid rule ends the run here, before anything is written.
-        applied = [step.desired for step in self.plan.applies]
-        options = self.context.options
-        self.readiness_rules = ReadinessRules(self.context.cluster, applied, options)
+        self.readiness_rules = stage.readiness_rules
         self.dry_run = ServerDryRun(self.context)
         self.consequences = ConsequenceFinder(self.context, stage.resource_map)
         return stage

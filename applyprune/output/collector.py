@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from applyprune.errors import RunFailed
+from applyprune.errors import ApplypruneError, InputError, RunFailed
 from applyprune.model.events import (
     ApplySetListed,
     EntryListed,
@@ -144,8 +145,7 @@ class RunReport:
         """
         error = verdict(self._failures(), self.prune_blocked)
         if error is not None:
-            for problem in self.problems[:_NOTES]:
-                error.add_note(str(problem))
+            _add_notes(error, self)
             raise error
 
     @property
@@ -213,3 +213,23 @@ class RunReport:
             report = self._last[ref] = ObjectReport(ref)
             self.objects.append(report)
         return report
+
+
+def report_of(events: Iterable[Event]) -> RunReport:
+    """Return the report of a run.
+
+    The error of an invalid input gets a note for each other object that cannot be applied.
+    """
+    report = RunReport()
+    try:
+        for event in events:
+            report.take(event)
+    except InputError as error:
+        _add_notes(error, report)
+        raise
+    return report
+
+
+def _add_notes(error: ApplypruneError, report: RunReport) -> None:
+    for problem in report.problems[:_NOTES]:
+        error.add_note(str(problem))

@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from applyprune.errors import InputError, InputErrors, as_problem, raise_all
+from applyprune.errors import InputError, as_problem
 from applyprune.model.identity import GVK, Ref
 from applyprune.model.inventory import FIRST_WAVE
 from applyprune.model.json_access import mapping
@@ -24,6 +24,7 @@ from applyprune.planning.checks.helm_hooks import (
     find_hooks,
     hooks_refusal,
     hooks_warning,
+    is_undecided,
 )
 from applyprune.planning.fields.normalize import manifest_digest, normalize
 from applyprune.planning.order import in_order
@@ -45,8 +46,10 @@ class Resolved:
     """The result of ``resolve``."""
 
     desired: tuple[Desired, ...]
-    """The desired objects in the order of their waves."""
+    """The desired objects in the order of their waves; with ``errors``, the valid ones."""
     warnings: tuple[Problem, ...]
+    errors: tuple[InputError, ...] = ()
+    """Everything that is wrong with the input; with any, nothing of it may be applied."""
     unknown: tuple[tuple[Ref, Problem], ...] = ()
     """The objects of an API group whose server does not answer: only these fail."""
     manifests: tuple[Manifest, ...] = ()
@@ -73,9 +76,9 @@ def resolve(
     ``namespace`` is used for objects without a namespace. Only options.namespace_override replaces
     a namespace; it does not change namespaces in other fields of manifests. An object that is not
     selected must also be valid, because others may depend on it. Objects may also depend on refs in
-    ``elsewhere``. Raises InputErrors with all errors: an unknown kind, a duplicate object, an
-    ApplySet label in a manifest, the set's own inventory, an invalid annotation, a missing
-    dependency, a chart hook that needs a decision, or a cycle.
+    ``elsewhere``. An error is an unknown kind, a duplicate object, an ApplySet label in a manifest,
+    the set's own inventory, an invalid annotation, a missing dependency, a chart hook that needs a
+    decision, or a cycle.
     """
     found = find_hooks(manifests, options.apply.helm_hooks)
     coming = {
@@ -94,7 +97,8 @@ def resolve(
     moved: dict[Ref, Ref] = {}
     for manifest in found.manifests:
         own_namespace = override or manifest.namespace or namespace
-        is_selected = selector is None or selector.matches(labels_of(manifest))
+        is_chosen = selector is None or selector.matches(labels_of(manifest))
+        is_selected = is_chosen and not is_undecided(manifest, options.apply.helm_hooks)
         try:
             resource = _resource(manifest, catalogue, coming)
             candidate = _settle(manifest, resource, applyset, own_namespace)
@@ -134,20 +138,17 @@ def resolve(
         errors.append(refused)
     if (left := hooks_warning(hooks, options.apply.helm_hooks)) is not None:
         warnings.append(left)
-    try:
-        ordered = in_order(desired, moved, {*elsewhere, *wrong})
-    except InputErrors as several:
-        errors += several.errors
-    except InputError as error:
-        errors.append(error)
-    raise_all(errors)
+    ordered, misplaced = in_order(desired, moved, {*elsewhere, *wrong})
+    errors += misplaced
     taken = tuple(candidate for candidate in ordered if candidate.ref in selected)
     left_out = {
         _hook_ref(hook, catalogue, override or hook.manifest.namespace or namespace): hook
         for hook in found.hooks
         if hook.is_left_out(options.apply.helm_hooks)
     }
-    return Resolved(taken, tuple(warnings), tuple(unknown), found.manifests, left_out)
+    return Resolved(
+        taken, tuple(warnings), tuple(errors), tuple(unknown), found.manifests, left_out
+    )
 
 
 def labels_of(manifest: Manifest) -> Mapping[str, Any]:

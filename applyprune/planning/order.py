@@ -13,7 +13,7 @@ from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
 from types import MappingProxyType
 
-from applyprune.errors import InputError, raise_all
+from applyprune.errors import InputError
 from applyprune.model.identity import GroupKind, Ref
 from applyprune.model.inventory import Wave
 from applyprune.model.json_access import mapping
@@ -132,13 +132,13 @@ def in_order(
     desired: Mapping[Ref, Desired],
     moved: Mapping[Ref, Ref] = MappingProxyType({}),
     elsewhere: Collection[Ref] = (),
-) -> tuple[Desired, ...]:
-    """Return the objects in the order of their waves, with waves and dependencies set.
+) -> tuple[Sequence[Desired], Sequence[InputError]]:
+    """Return the objects in the order of their waves, with waves and dependencies set; and errors.
 
     The order is the wave of the annotation, then the rank of the kind, then the dependencies.
     ``moved`` maps refs in manifests to the refs after a namespace override. Objects may depend on
-    refs in ``elsewhere``, which are not in the set, or are invalid in the input. Raises InputErrors
-    for other dependencies that are not in the set, and for cycles.
+    refs in ``elsewhere``, which are not in the set, or are invalid in the input. There is an error
+    for each other dependency that is not in the set, and for each cycle; the order ignores these.
     """
     brings = brought(desired)
     errors: list[InputError] = []
@@ -167,7 +167,7 @@ def in_order(
             for ref, member in sorted(settled.items())
         }
     )
-    raise_all([*errors, *(_cycle(cycle, settled) for cycle in cycles)])
+    errors += (_cycle(cycle, settled) for cycle in cycles)
     waves: dict[Ref, Wave] = {}
     for ref, befores in order.items():
         wave = wave_of(ref.group_kind, asked=asked[ref])
@@ -176,7 +176,7 @@ def in_order(
             wave = max(wave, earlier._replace(depth=earlier.depth + 1))
         waves[ref] = wave
     done = (replace(settled[ref], wave=wave) for ref, wave in waves.items())
-    return tuple(sorted(done, key=lambda member: (member.wave, member.ref)))
+    return tuple(sorted(done, key=lambda member: (member.wave, member.ref))), errors
 
 
 def _sorted(

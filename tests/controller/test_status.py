@@ -10,7 +10,14 @@ import pytest
 
 from applyprune.controller.constants import STALLING, Condition, Reason
 from applyprune.controller.pending_plan import PendingPlan, Scope
-from applyprune.controller.result import FailedObject, RunResult, follow, problem_message, reason_of
+from applyprune.controller.result import (
+    FailedObject,
+    RunResult,
+    error_message,
+    follow,
+    problem_message,
+    reason_of,
+)
 from applyprune.controller.status import (
     FAILING_SHOWN,
     ConditionStatus,
@@ -232,6 +239,27 @@ def test_source_lines_are_never_in_the_status() -> None:
     )
     assert problem_message(problem) == "secret/a[x]:3: wrong"
     assert len(problem_message(Problem(ProblemKind.RUN_FAILED, "a\n b" * 1000))) == 400
+
+
+def test_message_names_every_error_that_fits() -> None:
+    """A condition holds about a thousand characters; the others are counted."""
+    few = [Problem(ProblemKind.INPUT_ERROR, f"wrong {number}") for number in range(3)]
+    assert error_message(few[:1]) == "wrong 0"
+    assert error_message(few) == "wrong 0; wrong 1; wrong 2"
+    many = error_message([Problem(ProblemKind.INPUT_ERROR, "x" * 300)] * 9)
+    assert many.endswith("x; " + "x" * 300 + " (and 7 more)")
+    assert len(many) < 1024
+
+
+def test_objects_of_an_input_with_errors_are_told() -> None:
+    """Such an input has no plan: the size of the set and the pending plan stay as they were."""
+    before = {"objects": {"total": 7, "failing": 0}, "pendingPlan": {"digest": "sha256:a"}}
+    found = FailedObject(ref("a"), "no", ProblemKind.CONFLICT)
+    followed = RunResult(failing={found.ref: found})
+    status = done(before, replace(BAD, run_result=followed), LATE)
+    assert status["objects"] == {"total": 7, "failing": 1}
+    assert [one["object"] for one in status["failing"]] == ["configmap/a"]
+    assert status["pendingPlan"] == before["pendingPlan"]
 
 
 REASONS = [

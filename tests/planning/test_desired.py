@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from applyprune.errors import InputError, InputErrors
+from applyprune.errors import InputError, InputErrors, raise_all
 from applyprune.model.identity import Ref
 from applyprune.planning.applyset import PART_OF
+from applyprune.planning.checks.helm_hooks import HOOK
 from applyprune.planning.dependencies import DEPENDS_ON
 from applyprune.planning.desired import resolve
 from tests.support.objects import manifest
@@ -32,6 +33,7 @@ def _definition(*versions: str, scope: str = "Namespaced") -> dict[str, Any]:
 def _refs(*bodies: dict[str, Any], namespace: str = "home") -> list[Ref]:
     manifests = [manifest(raw, line) for line, raw in enumerate(bodies, 1)]
     found = resolve(manifests, CATALOGUE, TARGET, namespace=namespace)
+    raise_all(found.errors)
     return [one.ref for one in found.desired]
 
 
@@ -141,9 +143,8 @@ def test_override_that_merges_two_objects_is_an_error() -> None:
     """With the places of both."""
     bodies = [body(metadata={"namespace": "x"}), body(metadata={"namespace": "y"})]
     manifests = [manifest(raw, line) for line, raw in enumerate(bodies, 1)]
-    with pytest.raises(InputError) as caught:
-        resolve(manifests, CATALOGUE, TARGET, namespace="home", options=OVERRIDE)
-    text = str(caught.value)
+    (error,) = resolve(manifests, CATALOGUE, TARGET, namespace="home", options=OVERRIDE).errors
+    text = str(error)
     assert "set.yaml:2: configmap/a in namespace there is in the set twice" in text
     assert "it is also in set.yaml:1" in text
     assert "--namespace-override gives both the same namespace" in text
@@ -199,6 +200,25 @@ def test_all_sorts_of_errors_are_reported_at_once() -> None:
         "no", "invalid", "configmap/c", "objects", "objects",
     ]  # fmt: skip
     assert [len(error.marks) for error in errors] == [0, 0, 0, 2, 2]
+
+
+def test_valid_objects_come_with_the_errors_of_the_others() -> None:
+    """So that they can be checked too: all but the hook that somebody must decide about."""
+    bodies = [
+        {"apiVersion": "x.io/v1", "kind": "Foo", "metadata": {"name": "f"}},
+        body(name="hook", metadata={"annotations": {HOOK: "pre-install"}}),
+        body(name="typo", metadata={"annotations": {HOOK: "pre-instal"}}),
+        body(name="lacks", metadata={"annotations": {DEPENDS_ON: "/Secret/nowhere"}}),
+        *(
+            body(name=one, metadata={"annotations": {DEPENDS_ON: _config_map(other)}})
+            for one, other in ("de", "ed")
+        ),
+        body(name="good"),
+    ]
+    manifests = [manifest(raw, line) for line, raw in enumerate(bodies, 1)]
+    found = resolve(manifests, CATALOGUE, TARGET, namespace="home")
+    assert len(found.errors) == 5
+    assert {one.ref.name for one in found.desired} == {"lacks", "d", "e", "good"}
 
 
 def _config_map(name: str) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from applyprune.errors import InputError, InputErrors
+from applyprune.errors import InputError, InputErrors, raise_all
 from applyprune.model.manifest import Origin
 from applyprune.planning.dependencies import DEPENDS_ON
 from applyprune.planning.order import WAVE, in_order
@@ -37,7 +37,9 @@ def _one(kind: str, name: str, marks: Place | None = None, **parts: Any) -> Desi
 
 
 def _ordered(*ones: Desired) -> list[str]:
-    return [one.ref.name for one in in_order({one.ref: one for one in ones})]
+    found, errors = in_order({one.ref: one for one in ones})
+    raise_all(errors)
+    return [one.ref.name for one in found]
 
 
 def _after(*names: str) -> Place:
@@ -132,9 +134,9 @@ def test_references_of_a_pod_template_come_first(name: str) -> None:
     """Only what is in the set; it is not waited for, as what depends-on names is."""
     one = _one("Deployment", "a", spec=_pod(**NEEDS[name]))
     other = _one("ConfigMap", "z")
-    *_, found = in_order({item.ref: item for item in (one, other)})
+    (*_, found), _ = in_order({item.ref: item for item in (one, other)})
     assert (found.needs, found.depends_on) == (frozenset({other.ref}), ())
-    (alone,) = in_order({one.ref: one})
+    (alone,), _ = in_order({one.ref: one})
     assert alone.needs == frozenset()
 
 

@@ -25,7 +25,6 @@ from applyprune.errors import (
     NotReady,
     UsageError,
     as_problem,
-    raise_all,
 )
 from applyprune.model.display import and_more
 from applyprune.model.events import Event, Readiness, ReadinessReported, Status
@@ -296,21 +295,26 @@ def _subject(body: Body) -> str:
 class ReadinessRules:
     """The rules by which the objects of one run are ready.
 
-    The constructor compiles all rules, before anything is written.
+    The constructor compiles all rules, before anything is written. A run with ``errors`` must not
+    go on.
     """
 
     cluster: Cluster
     desired: Sequence[Desired]
     options: Options
+    errors: list[ApplypruneError] = field(default_factory=list)
+    """The invalid rules."""
     _kinds: dict[GroupKind, Rule] = field(default_factory=dict)
     _texts: dict[str, Rule] = field(default_factory=dict)
     _statuses: dict[GroupKind, bool] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Compile every rule; raise InputErrors for invalid ones, UsageError for an empty kind."""
-        errors: list[InputError] = []
+        """Compile every rule."""
         for name, text in self.options.wait.ready_when:
-            self._kinds[_kind_of(name)] = compile_rule(text, where=f"--ready-when {name}")
+            try:
+                self._kinds[_kind_of(name)] = compile_rule(text, where=f"--ready-when {name}")
+            except UsageError as error:
+                self.errors.append(error)
         for desired in self.desired:
             if desired.ready_when and desired.ready_when not in self._texts:
                 try:
@@ -318,13 +322,12 @@ class ReadinessRules:
                 except InputError as error:
                     error.origin = desired.origin
                     error.field = ("metadata", "annotations", READY_WHEN)
-                    errors.append(error)
+                    self.errors.append(error)
                 else:
                     self._texts[desired.ready_when] = rule
             if desired.ref.group_kind == CRD:
                 for kind in defined_kinds(desired.body):
                     self._statuses[kind] = has_status(desired.body)
-        raise_all(errors)
 
     def of(self, candidates: Iterable[Desired], since: Mapping[Ref, float]) -> Sequence[Awaited]:
         """Return those of ``candidates`` that need a wait; ``since`` is when they were applied."""

@@ -194,7 +194,8 @@ class TextPrinter:
         what = ", ".join(parts) or "nothing to do"
         if self._mode is Mode.REPAIR and not parts:
             what = f"{self._mismatches or 'no'} mismatch{'' if self._mismatches == 1 else 'es'}"
-        self._out(f"{self._name}: {what}{self._dry} in {event.elapsed:.1f} s")
+        if self._name:
+            self._out(f"{self._name}: {what}{self._dry} in {event.elapsed:.1f} s")
         if event.problem is not None:
             self._problem("error", event.problem)
             self._repeat()

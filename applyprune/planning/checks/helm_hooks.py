@@ -89,11 +89,11 @@ def find_hooks(manifests: Iterable[Manifest], decision: HelmHooks) -> FoundHooks
     kept: list[Manifest] = []
     errors: list[InputError] = []
     for manifest in manifests:
-        annotations = mapping(mapping(manifest.body.get("metadata")).get("annotations"))
-        if HOOK not in annotations:
+        text = _hook_text(manifest)
+        if text is None:
             kept.append(manifest)
             continue
-        hook = ChartHook(manifest, tuple(_events(str(annotations[HOOK]))))
+        hook = ChartHook(manifest, tuple(_events(text)))
         unknown = [event for event in hook.events if event not in _INSTALL | _NEVER]
         if unknown:
             errors.append(_unknown_event(manifest, unknown[0]))
@@ -102,6 +102,16 @@ def find_hooks(manifests: Iterable[Manifest], decision: HelmHooks) -> FoundHooks
         if unknown or not hook.is_left_out(decision):
             kept.append(manifest)
     return FoundHooks(tuple(hooks), tuple(kept), tuple(errors))
+
+
+def is_undecided(manifest: Manifest, decision: HelmHooks) -> bool:
+    """Return whether an object that ``find_hooks`` kept cannot be applied: its hook is an error."""
+    return _hook_text(manifest) is not None and decision is not HelmHooks.APPLY
+
+
+def _hook_text(manifest: Manifest) -> str | None:
+    annotations = mapping(mapping(manifest.body.get("metadata")).get("annotations"))
+    return str(annotations[HOOK]) if HOOK in annotations else None
 
 
 def _events(text: str) -> Iterable[str]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from applyprune.errors import InputError, InputErrors
+from applyprune.errors import InputError, InputErrors, raise_all
 from applyprune.model.identity import Ref
 from applyprune.model.label_selector import parse_selector
 from applyprune.model.live import Absent, State, Unknown
@@ -42,7 +42,9 @@ def _hook(events: str, name: str = "a", kind: str = "ConfigMap", **parts: Any) -
 def _resolved(*bodies: dict[str, Any], **options: Any) -> Resolved:
     manifests = [manifest(raw, line) for line, raw in enumerate(bodies, 1)]
     chosen = options_of(**options)
-    return resolve(manifests, CATALOGUE, TARGET, namespace="home", options=chosen)
+    found = resolve(manifests, CATALOGUE, TARGET, namespace="home", options=chosen)
+    raise_all(found.errors)
+    return found
 
 
 def _names(found: Resolved) -> list[str]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from applyprune.errors import InputError
+from applyprune.errors import InputError, raise_all
 from applyprune.model.plan import OnConflict
 from applyprune.planning.applyset import applyset_identity, set_of, yielded_manager
 from applyprune.planning.desired import resolve
@@ -47,7 +47,9 @@ ATOMIC: dict[str, Any] = {"f:spec": {"f:selector": {}}}
 
 def _resolved(annotations: dict[str, str], **parts: Any) -> Any:
     raw = body("Deployment", metadata={"annotations": annotations}, **{"spec": SPEC, **parts})
-    return resolve([manifest(raw, 7)], CATALOGUE, TARGET, namespace="home").desired[0]
+    found = resolve([manifest(raw, 7)], CATALOGUE, TARGET, namespace="home")
+    raise_all(found.errors)
+    return found.desired[0]
 
 
 @pytest.mark.parametrize(
