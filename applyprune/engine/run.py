@@ -88,15 +88,10 @@ class _Run:
         yield self.context.started(options.mode)
         while True:
             stage = yield from self._read_and_plan()
-            if self.request.plan_file is not None:
-                self.fit = fit_of(self.request.plan_file, stage, self.context)
-                if self.fit.misfits and self._was_overtaken():
-                    continue
-                if self.fit.is_done or self.fit.misfits:  # guard: plan-fits
-                    yield from self._not_applied(self.fit)
-                    return
             self._check(stage)
-            if self.fit.misfits:
+            if self.fit.misfits and self._was_overtaken():
+                continue
+            if self.fit.is_done or self.fit.misfits:  # guard: plan-fits
                 yield from self._not_applied(self.fit)
                 return
             yield from map(WarningRaised, self.plan.warnings)
@@ -161,8 +156,15 @@ class _Run:
         return self._may_wait() and self.context.lock.has_moved()
 
     def _check(self, stage: PlanStage) -> None:
-        """Check the plan as a whole, by the server if that was asked for; add its consequences."""
+        """Check the plan as a whole, by the server if that was asked for; add its consequences.
+
+        If it does not fit the plan file, stop there.
+        """
         options, file = self.context.options, self.request.plan_file
+        if file is not None:
+            self.fit = fit_of(file, stage, self.context)
+            if self.fit.is_done or self.fit.misfits:
+                return
         plan = check_plan(
             stage, self.context, self.dry_run, reviewed=file, continues=self.fit.continues
         )
