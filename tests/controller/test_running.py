@@ -118,7 +118,8 @@ def change(tenant: Tenant, bundles: int, version: int) -> None:
     for number in range(bundles):
         stays = [config_map(f"b{number}-{one}", str(version)) for one in range(3)]
         comes = config_map(f"b{number}-v{version}")
-        tenant.bundle(f"b{number}", *stays, comes, interval="2s")
+        # A leader that is killed before each prune leaves more than half of the set to prune.
+        tenant.bundle(f"b{number}", *stays, comes, interval="2s", prune={"maxPrune": "100%"})
 
 
 def killed(

@@ -205,7 +205,7 @@ MUTATIONS = (
         ("nothing-in-common",),
         "= .*",
         "= 0",
-        f"{_PRUNE_GUARDS}test_unrelated_input_is_refused",
+        f"{_PRUNE_GUARDS}test_unrelated_input_is_refused[apply]",
     ),
     Mutation(
         "the refusal of a prune of most of a set",
