@@ -23,7 +23,7 @@ GUARD = re.compile(r"# guard: ([a-z-]+)$", re.MULTILINE)
 COPIED = ("applyprune", "tests", "fixtures", "deploy", "pyproject.toml")
 # The test's own assertion must fail: not the test's code, not an import.
 DISPROVED = re.compile(
-    r"^FAILED \S+ - (assert |AssertionError|Failed: DID NOT RAISE)", re.MULTILINE
+    r"^FAILED .+? - (assert |AssertionError|Failed: DID NOT RAISE)", re.MULTILINE
 )
 
 
