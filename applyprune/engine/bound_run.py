@@ -52,6 +52,11 @@ class Fit:
     is_done: bool = False
     """Whether the file is applied already."""
 
+    @property
+    def ends_run(self) -> bool:
+        """Return whether nothing is applied."""
+        return self.is_done or bool(self.misfits)
+
 
 def cluster_identity(cluster: Cluster, namespace: str) -> Mapping[str, str]:
     """Return the UIDs of kube-system and of the inventory's namespace, if they may be read."""

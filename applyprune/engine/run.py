@@ -91,7 +91,7 @@ class _Run:
             self._check(stage)
             if self.fit.misfits and self._was_overtaken():
                 continue
-            if self.fit.is_done or self.fit.misfits:  # guard: plan-fits
+            if self.fit.ends_run:  # guard: plan-fits
                 yield from self._not_applied(self.fit)
                 return
             yield from map(WarningRaised, self.plan.warnings)
@@ -163,7 +163,7 @@ class _Run:
         options, file = self.context.options, self.request.plan_file
         if file is not None:
             self.fit = fit_of(file, stage, self.context)
-            if self.fit.is_done or self.fit.misfits:
+            if self.fit.ends_run:
                 return
         plan = check_plan(
             stage, self.context, self.dry_run, reviewed=file, continues=self.fit.continues

@@ -13,7 +13,7 @@ from applyprune.planning.diff.states import substance
 from applyprune.planning.fields.ignore_rule import IgnoreRule, ignored_paths
 from applyprune.planning.fields.path import from_pointer, is_under, left_out
 from applyprune.planning.fields.redact import masked
-from applyprune.planning.ownership.managed_fields import own_apply_entry
+from applyprune.planning.ownership.owner import fingerprint_of
 
 if TYPE_CHECKING:
     from applyprune.model.identity import Ref
@@ -48,8 +48,8 @@ def has_changed(comparison: Comparison, rules: Sequence[IgnoreRule]) -> bool:
 
 def changes_ownership(before: LiveObject, after: LiveObject, manager: str) -> bool:
     """Return whether a set owns other fields afterwards: the server writes that too."""
-    then, now = (own_apply_entry(live, manager) or {} for live in (before, after))
-    return bool(then.get("fieldsV1") != now.get("fieldsV1"))
+    then, now = (fingerprint_of(live, manager, None) for live in (before, after))
+    return then is None or now is None or then.managed_fields != now.managed_fields
 
 
 def diff_of(
