@@ -227,6 +227,7 @@ def test_approval_of_another_bundle_approves_nothing(
         approve(tenant, wrong, "db")
         looked(tenant, str(number), "db")
         assert written(site_audit, tenant) == []
+        assert tenant.exists("db-a", "db-b") == [True, True]
     assert "is not a digest" in tenant.condition("db")[2]
     approve(tenant, digests["db"], "db")
     tenant.ready("db")
@@ -296,12 +297,14 @@ def test_approval_that_races_a_new_revision_is_of_the_old_one(
             revision = threads.submit(revise, number % 4 / 4, number + 1)
             approve(tenant, plan["digest"])
             revision.result()
-            pending(tenant, but=plan["digest"])
+            later = pending(tenant, but=plan["digest"])
             found = api.get(tenant.path("configmaps", ""))["items"]
             there = {one["metadata"]["name"] for one in found} & set(names)
             ever |= there
             assert ever <= approved, number
             assert ever - there <= doomed, number
+            # What this revision drops is not deleted by the approval of the one before.
+            assert f"prune configmap/{names[number]}" in shown(later) or names[number] not in ever
     api.close()
     assert ever - there, "no approval came in time"
     assert len(ever) > 3, "no object was created"

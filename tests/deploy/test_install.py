@@ -145,7 +145,7 @@ def test_install_takes_over_from_kubectl(ground: Plane, ground_api: Api, kubectl
     removed = remove(ground, "--prune-adopted")
     assert f"deployment.apps/{CONTROLLER} deleted" in removed.out
     assert not ground_api.exists(DEPLOYMENT)
-    # Every Bundle would go along with it.
+    # It would cascade-delete every Bundle.
     assert ground_api.exists(CRD)
     assert ground_api.exists(f"/api/v1/namespaces/{SYSTEM_NAMESPACE}")
     kubectl("apply", "-k", DEPLOY, plane=ground)

@@ -38,7 +38,7 @@ def _deployment(app: str) -> dict[str, Any]:
 def test_reading_verbs_write_nothing(
     plane: Plane, api: Api, audit: AuditTrail, namespace: str, tmp_path: Path
 ) -> None:
-    """Whatever stands in their way: objects to adopt, take over, make anew, prune, and to come."""
+    """Whatever stands in their way: objects to adopt, take over, recreate, prune and create."""
     stage = Stage(plane.kubeconfig, namespace)
     stage.run(config_map("changed"), config_map("leaves"), _deployment("old"))
     Stage(plane.kubeconfig, namespace, name="other").run(config_map("theirs"))

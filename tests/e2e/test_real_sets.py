@@ -49,7 +49,7 @@ def _everything(api: Api) -> dict[str, str]:
 def _lasting(things: dict[str, str]) -> dict[str, str]:
     """Return the objects that neither time nor a controller's round makes or removes.
 
-    Endpoints and IPAddresses are a Service's own, and bear no name of its set.
+    Endpoints and IPAddresses belong to a Service, and are not named after its set.
     """
     passing = ("events ", "leases ", "endpoints ", "endpointslices ", "ipaddresses ")
     return {key: uid for key, uid in things.items() if not key.startswith(passing)}

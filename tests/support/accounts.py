@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
-
-import yaml  # type: ignore[import-untyped]
 
 from tests.support.waiting import eventually
 
@@ -44,9 +43,9 @@ def kubeconfig_as(
         assert api("POST", f"/apis/{RBAC}/v1/namespaces/{namespace}/{plural}", named)[0] == 201
     maps, user = f"/api/v1/namespaces/{namespace}/configmaps", {"Impersonate-User": name}
     eventually(lambda: api("GET", maps, headers=user)[0] == 200, f"the rights of {name}")
-    access = yaml.safe_load(plane.kubeconfig.read_text(encoding="utf-8"))
+    access = json.loads(plane.kubeconfig.read_text(encoding="utf-8"))
     for one in access["users"]:
         one["user"]["as"] = name
     path = folder / f"kubeconfig-{name}"
-    path.write_text(yaml.safe_dump(access), encoding="utf-8")
+    path.write_text(json.dumps(access), encoding="utf-8")
     return path

@@ -79,7 +79,7 @@ def test_contradictory_calls_are_refused(
 
 
 def test_partial_input_is_never_pruned(folder: Path) -> None:
-    """``prune`` knows no selector: what it leaves out would be deleted."""
+    """``prune`` takes no selector: what a selector leaves out would be deleted."""
     with pytest.raises(click.NoSuchOption):
         call("prune", "web", "-f", "x", "-l", "a=b")
     with pytest.raises(click.BadParameter, match="is not a valid namespace name"):

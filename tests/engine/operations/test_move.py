@@ -1,4 +1,4 @@
-"""Objects that change sets: none is deleted or created again, and every field goes along."""
+"""Objects that change sets: none is deleted or created again, and every field is kept."""
 
 from __future__ import annotations
 
