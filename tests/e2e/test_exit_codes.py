@@ -14,9 +14,10 @@ import pytest
 from applyprune.cli.crash import BUG
 from applyprune.cli.main import exit_code_of
 from tests.support.actors import ALICE
-from tests.support.command import Ended, applyprune, start
+from tests.support.command import Ended, applyprune
 from tests.support.fault_proxy import Exchange, FaultProxy
 from tests.support.input_files import write_input
+from tests.support.interrupt import interrupt_at
 from tests.support.objects import config_map
 
 if TYPE_CHECKING:
@@ -157,19 +158,14 @@ def test_exit_code_tells_the_outcome(shop: Shop, name: str) -> None:
 def test_interruption_has_its_exit_code(shop: Shop, number: signal.Signals) -> None:
     """128 plus the signal's number: the run was asked to stop, and did."""
     source = shop.input(*(config_map(f"c-{index}") for index in range(40)))
+    target: list[str | Path] = ["apply", "web", "-n", shop.namespace, "-f", source]
     with FaultProxy(shop.plane) as proxy:
-        process: list[subprocess.Popen[str]] = []
 
-        def hook(exchange: Exchange) -> None:
-            if exchange.method == "PATCH" and exchange.path.endswith("/c-10"):
-                process[0].send_signal(number)
+        def is_meant(exchange: Exchange) -> bool:
+            return exchange.method == "PATCH" and exchange.path.endswith("/c-10")
 
-        proxy.before_reply = hook
-        target: list[str | Path] = ["apply", "web", "-n", shop.namespace, "-f", source]
-        with start(*target, kubeconfig=proxy.kubeconfig(shop.folder)) as running:
-            process.append(running)
-            _, err = running.communicate("", timeout=120)
-    assert running.returncode == 128 + number, err
+        ended = interrupt_at(proxy, is_meant, number, target, proxy.kubeconfig(shop.folder))
+    assert ended.code == 128 + number, ended.err
 
 
 def test_closed_reader_is_no_failure(shop: Shop) -> None:

@@ -11,11 +11,11 @@ import pytest
 from tests.support.command import applyprune, start
 from tests.support.fault_proxy import Exchange, FaultProxy
 from tests.support.input_files import write_input
+from tests.support.interrupt import interrupt_at
 from tests.support.live import config_maps
 from tests.support.objects import config_map
 
 if TYPE_CHECKING:
-    import subprocess
     from pathlib import Path
 
     from applyprune.localplane import Plane
@@ -40,21 +40,16 @@ def test_signal_finishes_and_records_what_is_in_flight(
     """Exit code 128 plus the signal's number; nothing that was applied is missing in the record."""
     names = [f"c-{index}" for index in range(60)]
     source = write_input(tmp_path / "many.json", map(config_map, names))
+    target: list[str | Path] = ["apply", "web", "-n", namespace, "-f", source]
     with FaultProxy(plane) as proxy:
-        process: list[subprocess.Popen[str]] = []
 
-        def hook(exchange: Exchange) -> None:
-            if exchange.method == "PATCH" and exchange.path.endswith("/c-20"):
-                process[0].send_signal(number)
+        def is_meant(exchange: Exchange) -> bool:
+            return exchange.method == "PATCH" and exchange.path.endswith("/c-20")
 
-        proxy.before_reply = hook
-        target: list[str | Path] = ["apply", "web", "-n", namespace, "-f", source]
-        with start(*target, kubeconfig=proxy.kubeconfig(tmp_path)) as running:
-            process.append(running)
-            out, err = running.communicate("", timeout=300)
-    assert running.returncode == 128 + number, err
-    assert "interrupted" in err
-    *lines, summary = out.splitlines()
+        ended = interrupt_at(proxy, is_meant, number, target, proxy.kubeconfig(tmp_path))
+    assert ended.code == 128 + number, ended.err
+    assert "interrupted" in ended.err
+    *lines, summary = ended.out.splitlines()
     done = {line.split()[0].removeprefix("configmap/") for line in lines}
     assert summary.startswith(f"web: {len(done)} created in ")
     assert _there(api, namespace) - {"applyprune-web"} == done
@@ -109,18 +104,13 @@ def test_signal_while_reading_ends_the_run_before_any_write(
     source = _write(tmp_path, *NAMES)
     target: list[str | Path] = ["apply", "web", "-n", namespace, "-f", source]
     assert applyprune(*target, kubeconfig=plane.kubeconfig).code == 0
+    less: list[str | Path] = [*target[:-1], _write(tmp_path, "a")]
     with FaultProxy(plane) as proxy:
-        process: list[subprocess.Popen[str]] = []
 
-        def hook(exchange: Exchange) -> None:
-            if exchange.method == "GET" and exchange.path == "/api/v1/configmaps":
-                process[0].send_signal(signal.SIGTERM)
+        def is_meant(exchange: Exchange) -> bool:
+            return exchange.method == "GET" and exchange.path == "/api/v1/configmaps"
 
-        proxy.before_reply = hook
-        less: list[str | Path] = [*target[:-1], _write(tmp_path, "a")]
-        with start(*less, kubeconfig=proxy.kubeconfig(tmp_path)) as running:
-            process.append(running)
-            _, err = running.communicate("", timeout=300)
-    assert running.returncode == 128 + signal.SIGTERM, err
-    assert "Traceback" not in err
+        ended = interrupt_at(proxy, is_meant, signal.SIGTERM, less, proxy.kubeconfig(tmp_path))
+    assert ended.code == 128 + signal.SIGTERM, ended.err
+    assert "Traceback" not in ended.err
     assert _there(api, namespace) == {*NAMES, "applyprune-web"}

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.support.api import writes
-from tests.support.command import start
 from tests.support.desk import NAMES
 from tests.support.fault_proxy import FaultProxy, faults, rules
+from tests.support.interrupt import interrupt_at
 from tests.support.kill import Moment, kill_at_first
 from tests.support.live import config_maps
 
 if TYPE_CHECKING:
-    import subprocess
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
@@ -171,17 +170,9 @@ def test_conflict_during_an_apply_of_a_plan_outdates_it(
 
 def test_interrupted_plan_is_continued(desk: Desk, proxy: FaultProxy, file: Path) -> None:
     """Ctrl-C: what was sent is recorded, and nothing is pruned."""
-    process: list[subprocess.Popen[str]] = []
-
-    def interrupt(exchange: Exchange) -> None:
-        if _is("PATCH", "a0")(exchange):
-            process[0].send_signal(signal.SIGINT)
-
-    proxy.before_reply = interrupt
     line = desk.line("apply", "--plan", file, **NEXT)
-    with start(*line, kubeconfig=proxy.kubeconfig(desk.folder)) as running:
-        process.append(running)
-        _, err = running.communicate("", timeout=300)
-    assert running.returncode == 130, err
+    kubeconfig = proxy.kubeconfig(desk.folder)
+    ended = interrupt_at(proxy, _is("PATCH", "a0"), signal.SIGINT, line, kubeconfig)
+    assert ended.code == 130, ended.err
     assert set(NAMES) <= desk.there().keys()
     assert _is_done(desk, file)
