@@ -31,9 +31,11 @@ def interrupt_at(
     """
     process: list[subprocess.Popen[str]] = []
     started, signalled, go_on = threading.Event(), threading.Event(), threading.Event()
+    # A second signal would end the run at once.
+    first = threading.Lock()
 
     def hook(exchange: Exchange) -> None:
-        if not signalled.is_set() and is_meant(exchange):
+        if is_meant(exchange) and first.acquire(blocking=False):
             assert started.wait(60)
             signalled.set()
             process[0].send_signal(number)
