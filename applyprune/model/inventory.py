@@ -71,6 +71,11 @@ class InventoryEntry:
     """The digest of the manifest without Secret values; empty until the apply is confirmed."""
     fingerprint: ApplyFingerprint | None = None
     """The fingerprint of the apply; None until it is confirmed."""
+    owned_fields: str = ""
+    """The fields that the set's last confirmed apply owned: the canonical JSON text of a FieldsV1.
+
+    It survives the write before the next apply. It is empty until an apply is confirmed.
+    """
     wave: Wave = FIRST_WAVE
     """Its wave at the apply: at a prune, the manifest no longer exists."""
     depends_on: tuple[Ref, ...] = ()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import InventoryEntry, Wave
 from applyprune.model.problem import Problem, ProblemKind
+from applyprune.model.request import NO_MIGRATION, Migration
 from applyprune.model.resources import Resource
 
 if TYPE_CHECKING:
@@ -128,8 +129,8 @@ class ApplyStep:
     """Why the object is refused."""
     fence: bool = False
     """Whether an interrupted run may have sent a delete that has not arrived yet."""
-    migrate: frozenset[str] = frozenset()
-    """The field managers whose fields become ours first."""
+    migration: Migration = NO_MIGRATION
+    """The fields that become ours first."""
     request: ApplyRequest | None = None
     """What to send; None to send nothing.
 
@@ -283,6 +284,8 @@ class ConsequenceKind(StrEnum):
     """Other objects are deleted with a deleted one."""
     KEPT = "kept"
     """Objects that belong to a deleted one stay."""
+    FIELDS_KEPT = "fields-kept"
+    """An adopted object keeps fields of other managers that its manifest does not contain."""
     VERSION_REFUSED = "version-refused"
     """The server rejects a CRD without a version in which objects may be stored."""
     VERSION_NOT_SERVED = "version-not-served"

@@ -50,6 +50,35 @@ class PatchRequest:
 
 
 @dataclass(frozen=True, slots=True)
+class Migration:
+    """Which fields of other managers become the set's own before an apply."""
+
+    whole: frozenset[tuple[str, str]] = frozenset()
+    """The managers, with their operation, whose fields are all taken."""
+    proven: frozenset[str] = frozenset()
+    """The managers of which only fields are taken that provably belong to the set."""
+    recorded: str = field(default="", repr=False)
+    """The fields that the set's last confirmed apply owned, as in the inventory."""
+    api_version: str = ""
+    """The API version of ``recorded``."""
+    restores: bool = False
+    """Whether the set gets back its lost Apply entry, with the recorded fields."""
+
+    @property
+    def whole_managers(self) -> frozenset[str]:
+        """Return the names of the managers whose fields are all taken."""
+        return frozenset(name for name, _ in self.whole)
+
+    @property
+    def managers(self) -> frozenset[str]:
+        """Return the names of all managers that lose fields."""
+        return self.whole_managers | self.proven
+
+
+NO_MIGRATION = Migration()
+
+
+@dataclass(frozen=True, slots=True)
 class ApplyRequest:
     """A server-side apply of one object."""
 

@@ -163,6 +163,8 @@ KEYS: Mapping[type, Mapping[str, str | None]] = MappingProxyType(
             # For the next run only: they prove that the object is unchanged.
             "digest": None,
             "fingerprint": None,
+            # For the next apply only: what it may take back or remove.
+            "owned_fields": None,
             "wave": "wave",
             "depends_on": "dependsOn",
             "orphan_reason": "orphanReason",

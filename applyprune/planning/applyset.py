@@ -27,6 +27,8 @@ LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 SHARD_OF = "applyprune.dev/inventory"
 WANTED = "applyprune.dev/wanted"
 """An annotation that only changes the resourceVersion, so that a planned delete fails."""
+OWNED_BY = "applyprune.dev/owned-by"
+"""The annotation with the ID of the set that created an object: the second witness of a delete."""
 MANAGERS = "applyprune/"
 """The prefix of the field manager of every set."""
 

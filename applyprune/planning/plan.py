@@ -28,7 +28,7 @@ from applyprune.planning.approval.digests import plan_digest
 from applyprune.planning.checks.missing_references import pruned_references
 from applyprune.planning.inventory.selection import chosen
 from applyprune.planning.ownership.ignored_fields import split_problem
-from applyprune.planning.ownership.managed_fields import foreign_managers
+from applyprune.planning.ownership.migration import migration_of
 from applyprune.planning.ownership.owner import Owner, other_set, owner_of, unchanged
 from applyprune.planning.ownership.takings import taken_from
 from applyprune.planning.prune.readiness_first import no_wait_warning, wait_reason
@@ -244,6 +244,7 @@ def _existing(
         uid_before_apply=live.uid,
         uid=live.uid if known else "",
         ownership=_ownership(entry, known=known),
+        owned_fields=entry.owned_fields if known and entry is not None else "",
         wave=desired.wave,
         depends_on=desired.depends_on,
         orphan_reason=desired.orphan_reason,
@@ -254,14 +255,14 @@ def _existing(
         return _refused(desired, entry or replace(union, uid_before_apply=live.uid), problem, live)
     # An adoption is not complete until a response has confirmed it.
     adopts = not known or entry is None or (not entry.uid and entry.uid_before_apply is not None)
-    # On an object that we created, before-first-apply can only come from cleared managedFields: at
-    # the next apply the server assigns all existing fields to it, including ours.
-    asked = options.apply.take_over if adopts else {*options.apply.take_over, "before-first-apply"}
-    migrate = foreign_managers(live, asked, adopts=adopts)
+    migration = migration_of(
+        live, entry if known else None, options.apply, manager=applyset.manager, adopts=adopts
+    )
+    takes = takes_over(desired, live, applyset, migration)
     if (
         known
         and entry is not None
-        and not (options.apply.reapply_all or fence or migrate or entry.orphaning)
+        and not (options.apply.reapply_all or fence or takes or entry.orphaning)
     ):
         schema = snapshot.schemas.get(desired.ref.group_kind)
         knows_schema = desired.ref.group_kind not in snapshot.schemas or schema is not None
@@ -271,7 +272,7 @@ def _existing(
             # Other objects may have changed its wave; this is recorded with the next write.
             listed = replace(entry, wave=desired.wave, depends_on=desired.depends_on)
             return ApplyStep(desired, Fate.LEAVE, listed, live)
-    request = apply_request(desired, live, applyset, options, migrate=migrate, fence=fence)
+    request = apply_request(desired, live, applyset, options, migration=migration, fence=fence)
     reason = "" if known else f"adopted: it existed and belonged to {_whom(owner)}"
     return ApplyStep(
         desired,
@@ -280,11 +281,11 @@ def _existing(
         live,
         reason=reason,
         fence=fence,
-        migrate=migrate,
-        takes_over=takes_over(live, applyset, migrate),
+        migration=migration,
+        takes_over=takes,
         request=request,
         taken_from=taken_from(
-            desired, live, owner, applyset, migrate=migrate, forced=request.force
+            desired, live, owner, applyset, migrate=migration.managers, forced=request.force
         ),
     )
 

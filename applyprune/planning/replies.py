@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING
 
 from applyprune.errors import ApplypruneError, Invalid, RunFailed
 from applyprune.model.events import Outcome
-from applyprune.planning.ownership.owner import Owner, fingerprint_of, owner_of, values_match
+from applyprune.planning.ownership.owner import (
+    Owner,
+    fingerprint_of,
+    owned_fields_of,
+    owner_of,
+    values_match,
+)
 from applyprune.planning.schema.server_errors import explained, why_not
 
 if TYPE_CHECKING:
@@ -75,7 +81,12 @@ def confirmed(
     if desired.ref.group_kind in schemas and schema is None:
         fingerprint = None
     entry = replace(
-        step.entry, uid=after.uid, digest=desired.digest, fingerprint=fingerprint, deleting=False
+        step.entry,
+        uid=after.uid,
+        digest=desired.digest,
+        fingerprint=fingerprint,
+        owned_fields=owned_fields_of(after, applyset.manager),
+        deleting=False,
     )
     if created:
         return Confirmation(entry, Outcome.CREATED)

@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Any
 from applyprune.model.options import Propagation
 from applyprune.model.request import (
     CREATE_ONLY,
+    NO_MIGRATION,
     ApplyRequest,
     DeleteRequest,
+    Migration,
     PatchRequest,
     Precondition,
 )
@@ -28,13 +30,13 @@ from applyprune.planning.ownership.managed_fields import (
     hand_over_patch,
     leave_patch,
     mark_patch,
-    migrate_patch,
     orphan_patch,
     release_patch,
     renamed_managers,
     set_manager,
     settle_patch,
 )
+from applyprune.planning.ownership.migration import has_migration, migrate_patch
 
 if TYPE_CHECKING:
     from applyprune.model.identity import Ref
@@ -50,12 +52,12 @@ def apply_request(
     applyset: ApplySetIdentity,
     options: Options,
     *,
-    migrate: frozenset[str] = frozenset(),
+    migration: Migration = NO_MIGRATION,
     fence: bool = False,
 ) -> ApplyRequest:
     """Return the request that applies a manifest to an object in the state ``live``.
 
-    ``migrate`` are the field managers whose fields become ours first. ``fence`` says that a delete
+    ``migration`` says which fields become ours first. ``fence`` says that a delete
     of an interrupted run may still be on its way. If ``before`` of the request is set, send that
     first, and call this again with the state in its reply. ``live`` must be read in full if
     ``needs_body`` says so.
@@ -68,7 +70,7 @@ def apply_request(
     uid = live.uid  # guard: apply-uid
     version = live.resource_version if force else ""  # guard: forced-apply-version
     guard = Precondition(uid, version)
-    before = _before(desired, live, applyset, migrate)
+    before = _before(desired, live, applyset, migration)
     if before is None and fence:
         before = _fencing(desired, live, applyset, guard, force=force)
     return ApplyRequest(
@@ -87,16 +89,18 @@ def again(
 ) -> ApplyStep:
     """Return a step with the request for an object whose state has changed since the plan."""
     request = apply_request(
-        step.desired, live, applyset, options, migrate=step.migrate, fence=step.fence
+        step.desired, live, applyset, options, migration=step.migration, fence=step.fence
     )
     return replace(step, live=live, request=request)
 
 
 def takes_over(
-    live: LiveObject | None, applyset: ApplySetIdentity, migrate: frozenset[str]
+    desired: Desired, live: LiveObject, applyset: ApplySetIdentity, migration: Migration
 ) -> bool:
     """Return whether fields or the label of others become ours before the apply."""
-    return live is not None and (bool(migrate) or _has_other_label(live, applyset))
+    return _has_other_label(live, applyset) or has_migration(
+        live, migration, desired.body, applyset.manager
+    )
 
 
 def needs_body(desired: Desired, live: LiveObject, applyset: ApplySetIdentity) -> bool:
@@ -112,7 +116,7 @@ def _before(
     desired: Desired,
     live: LiveObject,
     applyset: ApplySetIdentity,
-    migrate: frozenset[str],
+    migration: Migration,
 ) -> PatchRequest | ApplyRequest | None:
     """Return the first request that gives fields another owner; None if none has to."""
     resource, ref = desired.resource, desired.ref
@@ -120,12 +124,15 @@ def _before(
         if old := set_manager(live):
             return transfer_request(resource, live, old=old, applyset=applyset)
         return PatchRequest(resource, ref, release_patch(live))
-    if any(
-        entry.get("manager") in migrate and not entry.get("subresource")
-        for entry in live.managed_fields
-    ):
-        version = resource.gvk.api_version
-        return PatchRequest(resource, ref, migrate_patch(live, migrate, applyset.manager, version))
+    if has_migration(live, migration, desired.body, applyset.manager):
+        patch = migrate_patch(
+            live,
+            migration,
+            desired.body,
+            manager=applyset.manager,
+            api_version=resource.gvk.api_version,
+        )
+        return PatchRequest(resource, ref, patch)
     todo = yields(desired, live, applyset)
     if todo.release:
         return PatchRequest(resource, ref, leave_patch(live, applyset.yielded))
@@ -198,7 +205,8 @@ def orphan_request(
     resource: Resource, live: LiveObject, applyset: ApplySetIdentity
 ) -> PatchRequest:
     """Return the request that removes the set's label and field manager from an object."""
-    return PatchRequest(resource, live.ref, orphan_patch(live, applyset.manager))
+    version = resource.gvk.api_version
+    return PatchRequest(resource, live.ref, orphan_patch(live, applyset.manager, version))
 
 
 def delete_request(

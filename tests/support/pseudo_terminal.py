@@ -21,9 +21,8 @@ if TYPE_CHECKING:
 
 _LAUNCHER = """
 import fcntl, os, signal, sys, termios
-# Whoever runs the tests may ignore it: nohup does.
-ignored = sys.argv[1] == "hangup-ignored"
-signal.signal(signal.SIGHUP, signal.SIG_IGN if ignored else signal.SIG_DFL)
+if sys.argv[1] == "hangup-ignored":
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
 fcntl.ioctl(2, termios.TIOCSCTTY, 0)
 os.execvp(sys.argv[2], sys.argv[2:])
 """

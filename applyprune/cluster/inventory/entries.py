@@ -3,31 +3,83 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import ApplyFingerprint, InventoryEntry, Ownership, Wave
+from applyprune.planning.fields.normalize import canonical
 
 T = TypeVar("T")
 
 _TIGHT = (",", ":")
 
 
-def lines_of(entries: Iterable[InventoryEntry]) -> list[tuple[Ref, bytes]]:
-    """Return each entry's ref and its line, with the newline, in the order of the refs."""
+@dataclass(frozen=True, slots=True)
+class Line:
+    """The line of one entry, without the number of its field set."""
+
+    ref: Ref
+    text: str
+    """The JSON text of the entry, without its closing brace."""
+    owned_fields: str
+    """The JSON text of its field set; empty if there is none."""
+
+
+def lines_of(entries: Iterable[InventoryEntry]) -> list[Line]:
+    """Return a line for each entry, in the order of the refs."""
     # A tuple compares many times faster than a dataclass, and a set may have 100,000 entries.
     ordered = sorted(
         entries,
         key=lambda entry: (entry.ref.group, entry.ref.kind, entry.ref.namespace, entry.ref.name),
     )
-    return [(entry.ref, _line(entry)) for entry in ordered]
+    return [
+        Line(
+            entry.ref,
+            json.dumps(_entry_out(entry), ensure_ascii=False, separators=_TIGHT)[:-1],
+            entry.owned_fields,
+        )
+        for entry in ordered
+    ]
+
+
+def block_of(lines: Sequence[Line]) -> bytes:
+    """Return lines as they are stored, after the distinct field sets that their entries own.
+
+    Most objects of a kind own the same fields. So each set is stored once, and an entry has its
+    number in the block.
+    """
+    numbers: dict[str, int] = {}
+    texts = []
+    for line in lines:
+        number = ""
+        if line.owned_fields:
+            index = numbers.setdefault(line.owned_fields, len(numbers))
+            number = f',"ownedFields":{index}'
+        texts.append(f"{line.text}{number}}}\n")
+    sets = (f'{{"fieldSet":{fields},"number":{index}}}\n' for fields, index in numbers.items())
+    return "".join([*sets, *texts]).encode()
 
 
 def entries_of(lines: bytes) -> list[InventoryEntry]:
-    """Return the entries; raise ValueError, TypeError or KeyError for anything else."""
+    """Return the entries in one or more blocks.
+
+    Raises ValueError, TypeError or KeyError for anything else.
+    """
+    field_sets: dict[int, str] = {}
+    found = []
     # Only a newline ends a line: splitlines would also split at other characters in names.
-    return [_entry_in(json.loads(line)) for line in lines.split(b"\n") if line]
+    for line in lines.split(b"\n"):
+        if not line:
+            continue
+        raw = json.loads(line)
+        if "fieldSet" in raw:
+            # Each block numbers its sets anew.
+            field_sets[typed(int, raw["number"])] = canonical(typed(dict, raw["fieldSet"]))
+        else:
+            found.append(_entry_in(raw, field_sets))
+    return found
 
 
 def typed(kind: type[T], value: object) -> T:
@@ -35,10 +87,6 @@ def typed(kind: type[T], value: object) -> T:
     if type(value) is not kind:
         raise TypeError(f"{value!r} is not of type {kind.__name__}")
     return value
-
-
-def _line(entry: InventoryEntry) -> bytes:
-    return f"{json.dumps(_entry_out(entry), ensure_ascii=False, separators=_TIGHT)}\n".encode()
 
 
 def _entry_out(entry: InventoryEntry) -> dict[str, Any]:
@@ -68,7 +116,8 @@ def _entry_out(entry: InventoryEntry) -> dict[str, Any]:
     return out
 
 
-def _entry_in(raw: Mapping[str, Any]) -> InventoryEntry:
+def _entry_in(raw: Mapping[str, Any], field_sets: Mapping[int, str]) -> InventoryEntry:
+    number = raw.get("ownedFields")
     stored = raw["fingerprint"]
     fingerprint = (
         None
@@ -90,6 +139,7 @@ def _entry_in(raw: Mapping[str, Any]) -> InventoryEntry:
         ownership=Ownership(raw["ownership"]),
         digest=typed(str, raw["digest"]),
         fingerprint=fingerprint,
+        owned_fields="" if number is None else field_sets[typed(int, number)],
         wave=_wave_in(raw["wave"]),
         depends_on=tuple(_ref_in(ref) for ref in raw["dependsOn"]),
         orphan_reason=typed(str, raw["orphanReason"]),

@@ -17,9 +17,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from io import BytesIO
 
-from applyprune.cluster.inventory.entries import lines_of
+from applyprune.cluster.inventory.entries import Line, block_of, lines_of
 from applyprune.errors import InventoryError
-from applyprune.model.identity import Ref
 from applyprune.model.inventory import InventoryEntry
 
 READABLE = 64 * 1024
@@ -65,15 +64,19 @@ def pack(entries: Iterable[InventoryEntry]) -> Packed:
             reason=f"a set may have at most {MOST} objects",
             hint="Split the set in two.",
         )
-    whole = b"".join(line for _, line in lines)
-    digest = digest_of(whole)
-    if len(whole) <= READABLE:
-        return Packed(len(lines), digest, readable=whole.decode())
     # Only if it may fit: compressing all of a large inventory would be wasted.
-    if len(lines) <= 2 * _PER_SHARD and len(stream := _packed(whole)) <= PACKED:
-        return Packed(len(lines), digest, stream=stream)
-    shards = [shard for part in _cut(lines) for shard in _shards(part)]
-    return Packed(len(lines), digest, shards=tuple(shards))
+    if len(lines) <= 2 * _PER_SHARD:
+        whole = block_of(lines)
+        if len(whole) <= READABLE:
+            return Packed(len(lines), digest_of(whole), readable=whole.decode())
+        if len(stream := _packed(whole)) <= PACKED:
+            return Packed(len(lines), digest_of(whole), stream=stream)
+    blocks = [block for part in _cut(lines) for block in _blocks(part)]
+    return Packed(
+        len(lines),
+        digest_of(*(block for block, _ in blocks)),
+        shards=tuple(shard for _, shard in blocks),
+    )
 
 
 def unpack(stream: str) -> bytes:
@@ -90,15 +93,19 @@ def unpack(stream: str) -> bytes:
     return lines
 
 
-def digest_of(lines: bytes) -> str:
-    """Return the digest of lines."""
-    return hashlib.sha256(lines).hexdigest()
+def digest_of(*blocks: bytes) -> str:
+    """Return the digest of all lines in some blocks."""
+    digest = hashlib.sha256()
+    for block in blocks:
+        digest.update(block)
+    return digest.hexdigest()
 
 
-def _cut(lines: Sequence[tuple[Ref, bytes]]) -> Iterator[Sequence[bytes]]:
-    part: list[bytes] = []
-    for ref, line in lines:
+def _cut(lines: Sequence[Line]) -> Iterator[Sequence[Line]]:
+    part: list[Line] = []
+    for line in lines:
         part.append(line)
+        ref = line.ref
         name = f"{ref.group}\0{ref.kind}\0{ref.namespace}\0{ref.name}"
         if zlib.crc32(name.encode()) % _PER_SHARD == 0 or len(part) == 4 * _PER_SHARD:
             yield part
@@ -107,18 +114,18 @@ def _cut(lines: Sequence[tuple[Ref, bytes]]) -> Iterator[Sequence[bytes]]:
         yield part
 
 
-def _shards(part: Sequence[bytes]) -> Iterator[Shard]:
-    """Yield one shard for a part, or more if it does not compress well enough."""
-    lines = b"".join(part)
-    stream = _packed(lines) if len(lines) <= _UNPACKED_LIMIT else ""
+def _blocks(part: Sequence[Line]) -> Iterator[tuple[bytes, Shard]]:
+    """Yield the block and the shard of a part; more if it does not compress well enough."""
+    block = block_of(part)
+    stream = _packed(block) if len(block) <= _UNPACKED_LIMIT else ""
     if stream and len(stream) <= LIMIT:
-        yield Shard(digest_of(lines), len(part), stream)
+        yield block, Shard(digest_of(block), len(part), stream)
         return
     if len(part) == 1:
         raise InventoryError("one entry of the inventory is larger than a ConfigMap")
     half = len(part) // 2
-    yield from _shards(part[:half])
-    yield from _shards(part[half:])
+    yield from _blocks(part[:half])
+    yield from _blocks(part[half:])
 
 
 def _packed(lines: bytes) -> str:

@@ -251,7 +251,8 @@ class ServerDryRun:
         """
         context, desired = self.context, step.desired
         body = after.body or {}
-        gone = dropped(after, settled_first(step, context.applyset), context.applyset.manager)
+        others = settled_first(step, context.applyset) - step.migration.managers
+        gone = dropped(step, after, others, context.applyset.manager)
         if not gone:
             return body, ""
         body = without(body, gone)

@@ -16,6 +16,7 @@ from applyprune.engine.steps.wait_deleted import DeletedObject, DeletionWait, Go
 from applyprune.errors import NotFound, NotReady
 from applyprune.model.inventory import Ownership
 from applyprune.model.live import Absent, LiveObject, State
+from applyprune.model.request import NO_MIGRATION
 from applyprune.planning.replies import created_by_others
 from applyprune.planning.requests import again
 
@@ -49,10 +50,13 @@ class Recreator:
             ownership=Ownership.OWNED,
             digest="",
             fingerprint=None,
+            owned_fields="",
             deleting=False,
         )
         context.lock.record_entry(fresh)
-        fresh_step = replace(step, entry=fresh, fence=False, migrate=frozenset(), takes_over=False)
+        fresh_step = replace(
+            step, entry=fresh, fence=False, migration=NO_MIGRATION, takes_over=False
+        )
         return again(fresh_step, None, context.applyset, context.options)
 
     def _await_gone(self, desired: Desired, live: LiveObject) -> None:

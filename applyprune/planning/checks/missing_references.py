@@ -206,7 +206,7 @@ def _keys(step: ApplyStep, manager: str) -> frozenset[str]:
     keys = {key for part in _VALUES for key in mapping(body.get(part))}
     if isinstance(step.live, LiveObject):
         for entry in step.live.managed_fields:
-            if entry.get("manager") in {manager, *step.migrate}:
+            if entry.get("manager") in {manager, *step.migration.whole_managers}:
                 continue
             for path in leaves(mapping(field(entry, "fieldsV1"))):
                 if path[0] in _VALUES and len(path) > 1:

@@ -239,7 +239,7 @@ def facts_of(
         ref = step.desired.ref
         before, after = states.get(ref, (None, None))
         live = before or related.bodies.get(ref) or step.live
-        managers = frozenset({manager, *step.migrate})
+        managers = frozenset({manager, *step.migration.whole_managers})
         return Change(ref, step.fate, step.desired, live, after, managers)
 
     def removal(step: RemoveStep) -> Change:

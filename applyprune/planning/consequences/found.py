@@ -13,6 +13,7 @@ from applyprune.planning.consequences.config_readers import (
     readers_of,
 )
 from applyprune.planning.consequences.facts import Change, Facts
+from applyprune.planning.consequences.kept_fields import kept_fields
 from applyprune.planning.consequences.owners import cascades
 from applyprune.planning.consequences.rollouts import replaces_all, rollout
 from applyprune.planning.consequences.selectors import no_pods
@@ -40,6 +41,7 @@ def consequences(facts: Facts) -> tuple[Consequence, ...]:
     for change in facts.changes:
         found[change.ref] += _deletions(change, facts)
         found[change.ref] += stored_versions(change)
+        found[change.ref] += kept_fields(change)
     return tuple(
         caused
         for ref in dict.fromkeys(change.ref for change in facts.changes)

@@ -6,10 +6,12 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from applyprune.model.live import LiveObject
+from applyprune.model.plan import ApplyStep
 from applyprune.planning.applyset import LAST_APPLIED
-from applyprune.planning.fields.fieldsv1 import leaves, owns
+from applyprune.planning.fields.fieldsv1 import leaves, less, owns
 from applyprune.planning.fields.path import Path, left_out
 from applyprune.planning.ownership.managed_fields import own_apply_entry
+from applyprune.planning.ownership.migration import INVENTED, moved, recorded_fields
 
 _BOOKKEEPING = frozenset(
     {"creationTimestamp", "generation", "managedFields", "resourceVersion", "selfLink", "uid"}
@@ -34,23 +36,35 @@ def substance(body: Mapping[str, Any], *, status: bool = False) -> Mapping[str, 
     return {**kept, "metadata": metadata}
 
 
-def dropped(after: LiveObject, migrated: Collection[str], manager: str) -> tuple[Path, ...]:
-    """Return the fields that the apply removes after fields of other managers were migrated.
+def dropped(
+    step: ApplyStep, after: LiveObject, others: Collection[str], manager: str
+) -> tuple[Path, ...]:
+    """Return the fields that the apply of a step removes after fields have changed hands.
 
-    ``after`` is the response of a dry run, which cannot migrate the fields first.
+    ``after`` is the response of a dry run, which cannot migrate the fields first. ``others`` are
+    the managers whose fields are taken for another reason than the step's migration.
     """
+    body, migration = step.desired.body, step.migration
+    leaving: list[Mapping[str, Any]] = []
+    staying: list[Mapping[str, Any]] = []
     ours = own_apply_entry(after, manager)
-    leaving = [
-        entry
-        for entry in after.managed_fields
-        if entry.get("manager") in migrated and not entry.get("subresource") and entry is not ours
-    ]
-    others = [entry.get("fieldsV1") or {} for entry in after.managed_fields if entry not in leaving]
+    is_untracked = step.live is not None and not step.live.managed_fields
+    for entry in after.managed_fields:
+        fields: Mapping[str, Any] = entry.get("fieldsV1") or {}
+        name = entry.get("manager")
+        if is_untracked and name == INVENTED:
+            continue  # the server has just invented it; the real apply finds an entry of ours
+        is_others = name in others and not entry.get("subresource") and entry is not ours
+        part = fields if is_others else moved(entry, migration, body)
+        leaving.append(part)
+        staying.append(less(fields, part))
+    if migration.restores:
+        leaving.append(recorded_fields(migration))
     return tuple(
         path
-        for entry in leaving
-        for path in leaves(entry.get("fieldsV1") or {})
-        if not any(owns(fields, path) for fields in others)
+        for fields in leaving
+        for path in leaves(fields)
+        if not any(owns(other, path) for other in staying)
     )
 
 

@@ -10,7 +10,15 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from applyprune.planning.fields.path import ListItem, Path, SetMember, Step, item
+from applyprune.planning.fields.path import (
+    MISSING,
+    ListItem,
+    Path,
+    SetMember,
+    Step,
+    item,
+    value_at,
+)
 
 
 def leaves(fields: Mapping[str, Any], above: Path = ()) -> Iterator[Path]:
@@ -89,6 +97,67 @@ def is_split(fields: Mapping[str, Any], path: Path) -> bool:
             return False
         fields = below[step]
     return any(name != "." for name in fields)
+
+
+def united(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the union of two sets of fields."""
+    both = {**first, **second}
+    return {
+        key: united(first[key], second[key]) if key in first and key in second else inner
+        for key, inner in both.items()
+    }
+
+
+def common(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields that are in both sets."""
+    found: dict[str, Any] = {}
+    for key in first.keys() & second.keys():
+        one, other = first[key] or {}, second[key] or {}
+        if one and other:
+            if inner := common(one, other):
+                found[key] = inner
+        elif _has_itself(one) and _has_itself(other):
+            found[key] = {}
+    return found
+
+
+def less(fields: Mapping[str, Any], taken: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a set that are not in the other one."""
+    left: dict[str, Any] = {}
+    for key, value in fields.items():
+        inner = value or {}
+        if key not in taken:
+            left[key] = inner
+        elif not inner:
+            if not _has_itself(taken[key] or {}):
+                left[key] = inner
+        # What is taken as a whole is itself only, not what is below it.
+        elif kept := less(inner, taken[key] or {".": {}}):
+            left[key] = kept
+    return left
+
+
+def held(fields: Mapping[str, Any], value: Any) -> dict[str, Any]:
+    """Return the fields that a value sets; it is the body of a manifest, or a part of one."""
+    found: dict[str, Any] = {}
+    for key, inner in fields.items():
+        if key == ".":
+            found[key] = {}
+            continue
+        step = _step(key)
+        below = MISSING if step is None else value_at(value, (step,))
+        if below is MISSING:
+            continue
+        if not inner:
+            found[key] = {}
+        elif kept := held(inner, below):
+            found[key] = kept
+    return found
+
+
+def _has_itself(fields: Mapping[str, Any]) -> bool:
+    """Return whether the field above these is owned itself, not only something in it."""
+    return not fields or "." in fields
 
 
 def _below(fields: Mapping[str, Any]) -> Mapping[Step, Mapping[str, Any]]:

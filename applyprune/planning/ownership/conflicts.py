@@ -22,6 +22,7 @@ from applyprune.planning.fields.path import from_server, to_pointer, value_at
 from applyprune.planning.fields.redact import shown
 from applyprune.planning.ownership.ignored_fields import CONFLICTS, IGNORED
 from applyprune.planning.ownership.managed_fields import set_manager
+from applyprune.planning.ownership.migration import INVENTED
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -36,10 +37,13 @@ _CAUSE = re.compile(
 _REPLICAS = ".spec.replicas"
 _LINE = "\n    "
 _LINES = 20
+_KUBERNETES = re.compile(
+    r"kube-controller-manager|kube-scheduler|kube-apiserver|cloud-controller-manager|kubelet"
+)
 _KNOWN: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     (re.compile(pattern), words)
     for pattern, words in (
-        (r"kube-controller-manager|kube-scheduler|cloud-controller-manager|kubelet", "Kubernetes"),
+        (_KUBERNETES.pattern, "Kubernetes"),
         (r"vpa-.*|recommender|updater", "the vertical Pod autoscaler"),
         (r"keda.*", "KEDA"),
         (r"(cert-manager-)?cainjector", "cert-manager"),
@@ -108,11 +112,15 @@ def forces(
 
 
 def settled_first(step: ApplyStep, applyset: ApplySetIdentity) -> frozenset[str]:
-    """Return the managers whose fields are migrated first, so that they cannot conflict."""
+    """Return the managers whose fields are migrated first, so that they cannot conflict.
+
+    Of an object without managedFields, the server would say that ``before-first-apply`` has them.
+    """
     live = step.live
     taken = live is not None and live.labels.get(PART_OF, applyset.id) != applyset.id
     old = {set_manager(live)} if live is not None and taken else set()
-    return frozenset({applyset.yielded, *step.migrate, *old})
+    invented = {INVENTED} if live is not None and not live.managed_fields else set()
+    return frozenset({applyset.yielded, *step.migration.managers, *old, *invented})
 
 
 def skips(desired: Desired, error: ApplypruneError) -> str:
@@ -129,6 +137,16 @@ def skips(desired: Desired, error: ApplypruneError) -> str:
 def is_about_scale(error: Conflict) -> bool:
     """Return whether an autoscaler may cause a conflict."""
     return any(_is_scale(name, owners) for name, owners in contenders(error).items())
+
+
+def is_by_hand(manager: str) -> bool:
+    """Return whether people write with a field manager, by its name."""
+    return _BY_HAND.fullmatch(manager) is not None
+
+
+def is_kubernetes(manager: str) -> bool:
+    """Return whether a field manager belongs to Kubernetes itself, by its name."""
+    return _KUBERNETES.fullmatch(manager) is not None
 
 
 def contended(error: Conflict) -> str:
@@ -285,7 +303,7 @@ def _notes(owners: Sequence[FieldOwner]) -> Sequence[str]:
 def _note(manager: str) -> str:
     if manager.startswith(MANAGERS):
         return "another applyprune set, which applies it in each of its runs"
-    if _BY_HAND.fullmatch(manager):
+    if is_by_hand(manager):
         return "written manually (kubectl); no controller will rewrite it"
     for pattern, words in _KNOWN:
         if pattern.fullmatch(manager):

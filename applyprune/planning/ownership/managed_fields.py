@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from applyprune.planning.applyset import LAST_APPLIED, PART_OF, set_of, yielded_manager
+from applyprune.planning.applyset import PART_OF, set_of, yielded_manager
 from applyprune.planning.fields.fieldsv1 import covers
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from applyprune.model.live import LiveObject
     from applyprune.planning.applyset import ApplySetIdentity
@@ -23,21 +23,33 @@ if TYPE_CHECKING:
     Managers = Sequence[Mapping[str, Any]]
 
 
+# The manager that an orphaned object keeps, which is no set's, and its only field: an annotation
+# that nobody sets, so that no apply conflicts with it.
+_FORMER = "applyprune-orphaned"
+_NOBODYS: Mapping[str, Any] = {"f:metadata": {"f:annotations": {"f:applyprune.dev/orphaned": {}}}}
 _APPLIED_METADATA = ("annotations", "finalizers", "labels", "ownerReferences")
 _NOT_OWNED = frozenset({"apiVersion", "kind", "metadata", "status"})
 
 
-def orphan_patch(live: LiveObject, manager: str) -> Operations:
-    """Return the operations (RFC 6902) that remove our label and our manager from ``live``."""
+def orphan_patch(live: LiveObject, manager: str, api_version: str) -> Operations:
+    """Return the operations (RFC 6902) that remove our label and our manager from ``live``.
+
+    At least one entry stays in managedFields. The server books the fields of an object without any
+    to ``before-first-apply``, and then the next apply conflicts with that, whoever sends it.
+    """
     labels = {key: value for key, value in live.labels.items() if key != PART_OF}
-    # A list with one empty entry clears managedFields; the server ignores an empty list.
-    managers = _without(live.managed_fields, (manager, yielded_manager(manager)))
-    return _patch(live, labels, managers if live.managed_fields else ())
+    names = (manager, yielded_manager(manager))
+    managers = [entry for entry in live.managed_fields if entry.get("manager") not in names]
+    if not managers:  # guard: parting-entry
+        managers = [_entry(_FORMER, "Update", api_version, _NOBODYS)]
+    return guarded_patch(live, labels, managers)
 
 
 def leave_patch(live: LiveObject, manager: str) -> Operations:
     """Return the operations that remove a manager from ``live``; its fields keep their values."""
-    return _patch(live, live.labels, _without(live.managed_fields, (manager,)))
+    managers = [entry for entry in live.managed_fields if entry.get("manager") != manager]
+    # A list with one empty entry clears managedFields; the server ignores an empty list.
+    return guarded_patch(live, live.labels, managers or [{}])
 
 
 def set_manager(live: LiveObject) -> str:
@@ -52,64 +64,7 @@ def release_patch(live: LiveObject) -> Operations:
     Otherwise every take-over would end in a conflict about the label.
     """
     labels = {key: value for key, value in live.labels.items() if key != PART_OF}
-    return _patch(live, labels, live.managed_fields)
-
-
-def foreign_managers(live: LiveObject, asked: Collection[str], *, adopts: bool) -> frozenset[str]:
-    """Return the managers on ``live`` whose fields become ours.
-
-    In an adoption, these are kubectl's and Helm's managers, with any operation: the object's owner
-    has used them until now. Those in ``asked`` are always taken over.
-    """
-    return frozenset(
-        manager
-        for entry in live.managed_fields
-        if not entry.get("subresource")
-        and (manager := str(entry.get("manager", "")))
-        and (manager in asked or (adopts and _is_users_own(manager)))
-    )
-
-
-def migrate_patch(
-    live: LiveObject, managers: Collection[str], manager: str, api_version: str
-) -> Operations:
-    """Return the operations that make our manager own the fields of other managers.
-
-    Our next apply then removes the fields that our manifest lacks. Otherwise these fields would
-    stay permanently (kubernetes#99003). The last-applied annotation of client-side apply is removed
-    too. client-go's csaupgrade does the same for kubectl's own managers.
-    """
-    moved = [entry for entry in live.managed_fields if _is_of(entry, {*managers, manager})]
-    others = [entry for entry in live.managed_fields if entry not in moved]
-    fields: dict[str, Any] = {}
-    for entry in moved:
-        fields = _united(fields, entry.get("fieldsV1") or {})
-    ours = {
-        "manager": manager,
-        "operation": "Apply",
-        "apiVersion": api_version,
-        "fieldsType": "FieldsV1",
-        "fieldsV1": fields,
-    }
-    annotations = {key: text for key, text in live.annotations.items() if key != LAST_APPLIED}
-    return _patch(live, live.labels, [*others, ours], annotations)
-
-
-def _is_users_own(manager: str) -> bool:
-    return manager in {"before-first-apply", "helm"} or manager.startswith("kubectl")
-
-
-def _is_of(entry: Mapping[str, Any], managers: Collection[str]) -> bool:
-    return entry.get("manager") in managers and not entry.get("subresource")
-
-
-def _united(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the union of two sets of fields (FieldsV1 is a tree of names)."""
-    both = {**first, **second}
-    return {
-        key: _united(first[key], second[key]) if key in first and key in second else value
-        for key, value in both.items()
-    }
+    return guarded_patch(live, labels, live.managed_fields)
 
 
 def hand_over_patch(live: LiveObject, *, old: str, new: str, label: str) -> Operations:
@@ -118,7 +73,7 @@ def hand_over_patch(live: LiveObject, *, old: str, new: str, label: str) -> Oper
     The server assigns the label to the request's own manager, because the request changes it;
     ``settle_patch`` then corrects the response of this patch.
     """
-    return _patch(
+    return guarded_patch(
         live, {**live.labels, PART_OF: label}, renamed_managers(live.managed_fields, old, new)
     )
 
@@ -128,7 +83,7 @@ def settle_patch(after: LiveObject, managers: Managers) -> Operations:
 
     ``after`` is the object after the transfer, ``managers`` are those entries.
     """
-    return _patch(after, dict(after.labels), managers)
+    return guarded_patch(after, dict(after.labels), managers)
 
 
 def mark_patch(live: LiveObject, api_version: str, applyset: ApplySetIdentity) -> Operations:
@@ -138,16 +93,8 @@ def mark_patch(live: LiveObject, api_version: str, applyset: ApplySetIdentity) -
     """
     managers = list(live.managed_fields)
     if own_apply_entry(live, applyset.manager) is None:
-        managers.append(
-            {
-                "manager": applyset.manager,
-                "operation": "Apply",
-                "apiVersion": api_version,
-                "fieldsType": "FieldsV1",
-                "fieldsV1": {"f:metadata": {"f:labels": {f"f:{PART_OF}": {}}}},
-            }
-        )
-    return _patch(live, {**live.labels, PART_OF: applyset.id}, managers)
+        managers.append(apply_entry(applyset.manager, api_version, label_fields()))
+    return guarded_patch(live, {**live.labels, PART_OF: applyset.id}, managers)
 
 
 def renamed_managers(managers: Managers, old: str, new: str) -> Managers:
@@ -161,17 +108,38 @@ def renamed_managers(managers: Managers, old: str, new: str) -> Managers:
     ]
 
 
-def _without(managers: Managers, names: Collection[str]) -> Managers:
-    # A list with one empty entry clears managedFields; the server ignores an empty list.
-    return [entry for entry in managers if entry.get("manager") not in names] or [{}]
+def apply_entry(manager: str, api_version: str, fields: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return an Apply entry for managedFields."""
+    return _entry(manager, "Apply", api_version, fields)
 
 
-def _patch(
+def label_fields() -> Mapping[str, Any]:
+    """Return the field set of the set's label alone."""
+    return {"f:metadata": {"f:labels": {f"f:{PART_OF}": {}}}}
+
+
+def _entry(
+    manager: str, operation: str, api_version: str, fields: Mapping[str, Any]
+) -> Mapping[str, Any]:
+    return {
+        "manager": manager,
+        "operation": operation,
+        "apiVersion": api_version,
+        "fieldsType": "FieldsV1",
+        "fieldsV1": fields,
+    }
+
+
+def guarded_patch(
     live: LiveObject,
     labels: Mapping[str, str],
     managers: Managers,
     annotations: Mapping[str, str] | None = None,
 ) -> Operations:
+    """Return the operations that make these changes to ``live``, in the state in which it was read.
+
+    Without ``annotations``, they stay.
+    """
     # Imported here: most runs never edit managedFields.
     from jsonpatch import make_patch
 
@@ -215,7 +183,9 @@ def times_of(live: LiveObject, manager: str) -> str:
     """Return when a set has last written each of its entries; empty if it has none."""
     own = {manager, yielded_manager(manager)}
     return " ".join(
-        str(entry.get("time", "-")) for entry in live.managed_fields if _is_of(entry, own)
+        str(entry.get("time", "-"))
+        for entry in live.managed_fields
+        if entry.get("manager") in own and not entry.get("subresource")
     )
 
 

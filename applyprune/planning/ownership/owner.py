@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from applyprune.model.inventory import ApplyFingerprint, InventoryEntry
 from applyprune.model.plan import Desired
 from applyprune.planning.applyset import PART_OF, ApplySetIdentity, set_of
-from applyprune.planning.fields.normalize import digest, sent
+from applyprune.planning.fields.normalize import canonical, digest, sent
 from applyprune.planning.ownership.managed_fields import own_apply_entry
 
 if TYPE_CHECKING:
@@ -116,6 +116,12 @@ def fingerprint_of(live: LiveObject, manager: str, schema: int | None) -> ApplyF
         time=str(entry.get("time", "")),
         schema=schema,
     )
+
+
+def owned_fields_of(live: LiveObject, manager: str) -> str:
+    """Return the fields that our Apply entry owns, as the inventory records them; empty if none."""
+    entry = own_apply_entry(live, manager)
+    return "" if entry is None else canonical(entry.get("fieldsV1") or {})
 
 
 def needs_values(desired: Desired, entry: InventoryEntry, live: LiveObject) -> bool:

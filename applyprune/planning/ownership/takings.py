@@ -11,10 +11,8 @@ from applyprune.planning.applyset import ApplySetIdentity
 from applyprune.planning.fields.fieldsv1 import leaves
 from applyprune.planning.fields.path import MISSING, Path, value_at
 from applyprune.planning.ownership.managed_fields import set_manager
+from applyprune.planning.ownership.migration import INVENTED
 from applyprune.planning.ownership.owner import Owner, other_set
-
-# The server's name for who has written an object before the first server-side apply.
-_UNKNOWN = "before-first-apply"
 
 
 def taken_from(
@@ -39,7 +37,7 @@ def taken_from(
             if not entry.get("subresource")
         }
     elif owner is not Owner.OTHER:
-        names.discard(_UNKNOWN)  # the fields were ours before somebody cleared managedFields
+        names.discard(INVENTED)  # the fields were ours before somebody cleared managedFields
     if forced:
         names |= set(_losers(desired, live))
     names -= {"", applyset.manager, applyset.yielded}
@@ -62,8 +60,8 @@ def confirmed_takings(
         return step.taken_from
     kept = _owned(after)
     lost = {name for name, paths in _owned(before).items() if not paths <= kept[name]}
-    lost -= {"", _UNKNOWN, applyset.manager, applyset.yielded}
-    return tuple(sorted(lost | (step.migrate & {*step.taken_from})))
+    lost -= {"", INVENTED, applyset.manager, applyset.yielded}
+    return tuple(sorted(lost | (step.migration.managers & {*step.taken_from})))
 
 
 def _owned(live: LiveObject) -> defaultdict[str, set[Path]]:

@@ -19,6 +19,7 @@ from applyprune.cluster.inventory.codec import (
     encode_shard,
     entries_in,
 )
+from applyprune.cluster.inventory.entries import entries_of
 from applyprune.cluster.inventory.packing import LIMIT, MOST, READABLE, pack
 from applyprune.errors import InventoryError
 from applyprune.model.identity import Ref
@@ -55,6 +56,7 @@ ENTRIES = st.builds(
     fingerprint=st.none() | FINGERPRINTS,
     wave=st.builds(Wave, st.integers(-9, 9), st.integers(0, 9), st.integers(0, 9)),
     depends_on=st.lists(REFS, max_size=3).map(tuple),
+    owned_fields=st.sampled_from(["", '{"f:data":{"f:é":{}}}', '{"f:data":{"f:b":{}}}']),
     orphan_reason=st.text(max_size=20),
     deleting=st.booleans(),
     orphaning=st.booleans(),
@@ -149,6 +151,53 @@ def test_change_rewrites_one_shard_only() -> None:
 
     less = pack(many[:5_000] + many[5_001:])
     assert len({shard.digest for shard in less.shards} - {one.digest for one in packed.shards}) == 1
+
+
+def _field_set(number: int) -> str:
+    """Return the canonical text of a field set that has the size of a Deployment's."""
+    below: dict[str, Any] = {f"f:field-{index}-{number}": {} for index in range(40)}
+    return json.dumps({"f:spec": below}, separators=(",", ":"), sort_keys=True)
+
+
+@pytest.mark.parametrize("count", [100, 20_000])
+def test_field_set_is_stored_once_for_all_objects_that_share_it(count: int) -> None:
+    """Five kinds of objects cost a few bytes for each object; every shard has its own sets."""
+    plain = [_entry(number) for number in range(count)]
+    owning = [
+        replace(entry, owned_fields=_field_set(number % 5)) for number, entry in enumerate(plain)
+    ]
+    bare, full = _size(plain), _size(owning)
+    assert full - bare < 20 * count + 5 * len(_field_set(0)) * max(1, len(pack(owning).shards))
+    inventory = _inventory(*owning)
+    parts = [
+        decode_shard(json.loads(json.dumps(encode_shard(inventory, shard))), shard)
+        for shard in pack(owning).shards
+    ]
+    root = decode(_stored(inventory))
+    found = entries_in(root, parts or [root.inline or b""])
+    assert dict(found) == dict(inventory.entries)
+
+
+def _size(entries: list[InventoryEntry]) -> int:
+    """Return the bytes that the entries take in the cluster."""
+    packed = pack(entries)
+    shards = (shard.packed for shard in packed.shards)
+    return sum(map(len, (packed.readable, packed.stream, *shards)))
+
+
+def test_entry_without_its_field_set_is_an_error() -> None:
+    """The number of a set that is not there is damage, never no fields."""
+    body = _stored(_inventory(replace(_entry(1), owned_fields=_field_set(1))))
+    lines = body["data"]["entries"].splitlines(keepends=True)
+    with pytest.raises(KeyError):
+        entries_of("".join(line for line in lines if "fieldSet" not in line).encode())
+
+
+def test_inventory_without_field_sets_is_read() -> None:
+    """As an older version has written it: then nothing is known of the fields."""
+    body = _stored(_inventory(_entry(1)))
+    assert "ownedFields" not in body["data"]["entries"]
+    assert next(iter(_read(body).entries.values())).owned_fields == ""
 
 
 def test_incompressible_entries_still_fit() -> None:

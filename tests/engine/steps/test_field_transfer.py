@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from applyprune.model.events import Outcome
-from applyprune.model.options import Mode
+from applyprune.model.options import Adopt, Mode
 from applyprune.planning.applyset import LAST_APPLIED
 from tests.support.fault_proxy import Exchange, FaultProxy, always, faults
 from tests.support.objects import DEPLOYMENT, config_map
@@ -49,23 +49,22 @@ def _make(kubectl: Kubectl, stage: Stage, how: str) -> None:
             kubectl("create", *where, "-f", "-", f"--field-manager={how}", stdin=text)
 
 
-WAYS = (
-    "kubectl apply",
-    "kubectl create",
-    "kubectl apply --server-side",
-    "kubectl edit",
-    "helm",
-    "before-first-apply",
+@pytest.mark.parametrize(
+    ("how", "options"),
+    [
+        ("kubectl apply", {}),
+        ("kubectl apply --server-side", {}),
+        ("helm", {"adopt": Adopt.ALL}),
+        ("kubectl create", {"take_over": frozenset({"kubectl-create"})}),
+        ("before-first-apply", {"take_over": frozenset({"before-first-apply"})}),
+    ],
 )
-
-
-@pytest.mark.parametrize("how", WAYS)
-def test_fields_missing_from_the_manifest_are_removed_by_one_apply(
-    stage: Stage, api: Api, kubectl: Kubectl, how: str
+def test_fields_of_who_declared_it_are_removed_by_one_apply(
+    stage: Stage, api: Api, kubectl: Kubectl, how: str, options: dict[str, Any]
 ) -> None:
     """And what it holds is ours alone; the second run writes nothing."""
     _make(kubectl, stage, how)
-    assert stage.run(_body(key="v")).outcomes == {"configmap/old": Outcome.CONFIGURED}
+    assert stage.run(_body(key="v"), **options).outcomes == {"configmap/old": Outcome.CONFIGURED}
     now = api.get(_path(stage, "old"))
     assert now["data"] == {"key": "v"}
     assert LAST_APPLIED not in (now["metadata"].get("annotations") or {})
@@ -75,6 +74,132 @@ def test_fields_missing_from_the_manifest_are_removed_by_one_apply(
     version = now["metadata"]["resourceVersion"]
     assert stage.run(_body(key="v")).outcomes == {"configmap/old": Outcome.UNCHANGED}
     assert api.get(_path(stage, "old"))["metadata"]["resourceVersion"] == version
+
+
+@pytest.mark.parametrize("how", ["kubectl create", "kubectl edit", "helm", "before-first-apply"])
+def test_adoption_keeps_fields_that_nobody_declared(
+    stage: Stage, api: Api, kubectl: Kubectl, how: str
+) -> None:
+    """Over three applies, until its manager is named."""
+    _make(kubectl, stage, how)
+    for key in "vww":
+        assert stage.run(_body(key=key), force_conflicts=True).exit_code == 0
+        assert api.get(_path(stage, "old"))["data"] == {"key": key, "stale": "1"}
+
+
+def test_adoption_keeps_what_kubectl_has_added_since(
+    stage: Stage, api: Api, kubectl: Kubectl
+) -> None:
+    """A label, an annotation and a finalizer, of an object that kubectl has applied."""
+    _make(kubectl, stage, "kubectl apply")
+    where = ("configmap/old", "-n", stage.namespace)
+    kubectl("label", *where, "pod-security.kubernetes.io/enforce=restricted")
+    kubectl("annotate", *where, "note=theirs")
+    kubectl("patch", *where, "--type=merge", "-p", '{"metadata":{"finalizers":["a.test/hold"]}}')
+    for key in "vw":
+        assert stage.run(_body(key=key)).exit_code == 0
+    now = api.get(_path(stage, "old"))
+    assert now["data"] == {"key": "w"}
+    assert now["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
+    assert now["metadata"]["annotations"]["note"] == "theirs"
+    assert now["metadata"]["finalizers"] == ["a.test/hold"]
+
+
+def test_no_option_takes_finalizers(stage: Stage, api: Api, kubectl: Kubectl) -> None:
+    """The next apply would remove them, and with them somebody's clean-up."""
+    body = {**_body(key="v"), "metadata": {"name": "old", "finalizers": ["a.test/hold"]}}
+    kubectl("apply", "-n", stage.namespace, "-f", "-", stdin=json.dumps(body))
+    for key in "vw":
+        story = stage.run(_body(key=key), take_over=frozenset({"kubectl-client-side-apply"}))
+        assert story.exit_code == 0
+    assert api.get(_path(stage, "old"))["metadata"]["finalizers"] == ["a.test/hold"]
+
+
+def _clear(kubectl: Kubectl, stage: Stage, name: str) -> None:
+    """Clear managedFields, as a restore from a backup does."""
+    operation = '[{"op":"replace","path":"/metadata/managedFields","value":[{}]}]'
+    kubectl("patch", name, "-n", stage.namespace, "--type=json", "-p", operation)
+
+
+ACCOUNT = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
+
+
+def test_second_apply_keeps_what_others_have_on_an_untracked_object(
+    stage: Stage, api: Api, kubectl: Kubectl
+) -> None:
+    """The first apply must not book everything to ``before-first-apply``."""
+    path = f"/api/v1/namespaces/{stage.namespace}/serviceaccounts/default"
+    kubectl("wait", "sa/default", "-n", stage.namespace, "--for=create")
+    theirs = {
+        "imagePullSecrets": [{"name": "registry"}],
+        "metadata": {"annotations": {"iam.test/role": "r"}, "finalizers": ["a.test/hold"]},
+    }
+    where = ("sa/default", "-n", stage.namespace)
+    kubectl("patch", *where, "--type=merge", "-p", json.dumps(theirs))
+    _clear(kubectl, stage, "sa/default")
+    for value in (True, False, True):
+        story = stage.run({**ACCOUNT, "automountServiceAccountToken": value})
+        assert story.exit_code == 0
+        now = api.get(path)
+        assert now["automountServiceAccountToken"] is value
+        assert now["imagePullSecrets"] == theirs["imagePullSecrets"]
+        assert now["metadata"]["annotations"] == {"iam.test/role": "r"}
+        assert now["metadata"]["finalizers"] == ["a.test/hold"]
+        managers = {one["manager"] for one in now["metadata"]["managedFields"]}
+        assert "before-first-apply" not in managers
+    kubectl("patch", *where, "--type=merge", "-p", '{"metadata":{"finalizers":null}}')
+
+
+def test_cleared_managed_fields_cost_nobody_a_field(
+    stage: Stage, api: Api, kubectl: Kubectl
+) -> None:
+    """What left the manifest is removed, and only that; what somebody has scaled stays."""
+    path = f"/apis/apps/v1/namespaces/{stage.namespace}/deployments/web"
+    metadata = {"name": "web", "annotations": {"mine": "1", "leaves": "1"}}
+    spec = {key: value for key, value in DEPLOYMENT["spec"].items() if key != "replicas"}
+    body = {**DEPLOYMENT, "metadata": metadata, "spec": spec}
+    stage.run(body)
+    kubectl("scale", "deployment/web", "-n", stage.namespace, "--replicas=7")
+    kubectl("annotate", "deployment/web", "-n", stage.namespace, "theirs=1")
+    _clear(kubectl, stage, "deployment/web")
+    less = {**body, "metadata": {"name": "web", "annotations": {"mine": "1"}}}
+    for _ in range(2):
+        assert stage.run(less).exit_code == 0
+        now = api.get(path)
+        assert now["spec"]["replicas"] == 7
+        noted = now["metadata"]["annotations"]
+        assert (noted.get("mine"), noted.get("theirs"), noted.get("leaves")) == ("1", "1", None)
+        managers = {one["manager"] for one in now["metadata"]["managedFields"]}
+        assert "before-first-apply" not in managers
+
+
+def test_another_apply_after_the_clearing_costs_nobody_a_field(
+    stage: Stage, api: Api, kubectl: Kubectl
+) -> None:
+    """The server has booked our fields, and others', to ``before-first-apply`` by then."""
+    stage.run(_body(key="v", leaves="1"))
+    where = ("configmap/old", "-n", stage.namespace)
+    kubectl("patch", *where, "--type=merge", "-p", '{"data":{"theirs":"1"}}')
+    _clear(kubectl, stage, "configmap/old")
+    third = json.dumps(_body(third="1"))
+    kubectl("apply", "--server-side", "-n", stage.namespace, "-f", "-", stdin=third)
+    assert stage.run(_body(key="w")).exit_code == 0
+    assert api.get(_path(stage, "old"))["data"] == {"key": "w", "theirs": "1", "third": "1"}
+
+
+def test_next_applier_of_an_orphan_has_no_conflict(
+    stage: Stage, api: Api, kubectl: Kubectl
+) -> None:
+    """It would have one with ``before-first-apply`` if the orphan had no field manager."""
+    stage.run(_body(key="v", other="1"))
+    assert stage.orphan("configmap/old").exit_code == 0
+    where = ("-n", stage.namespace)
+    kubectl("patch", "configmap/old", *where, "--type=merge", "-p", '{"data":{"theirs":"1"}}')
+    for value in ("w", "x"):
+        text = json.dumps(_body(key=value))
+        kubectl("apply", "--server-side", *where, "-f", "-", stdin=text)
+        data = api.get(_path(stage, "old"))["data"]
+        assert data == {"key": value, "other": "1", "theirs": "1"}
 
 
 def test_other_manager_is_left_alone_until_named(stage: Stage, api: Api, kubectl: Kubectl) -> None:

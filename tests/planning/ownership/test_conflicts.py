@@ -12,6 +12,7 @@ import pytest
 from applyprune.errors import Conflict, Invalid
 from applyprune.model.options import Adopt, Options
 from applyprune.model.plan import ApplyStep, Desired, Fate, OnConflict
+from applyprune.model.request import Migration
 from applyprune.planning.applyset import applyset_identity
 from applyprune.planning.ownership.conflicts import (
     contended,
@@ -300,5 +301,5 @@ def test_managers_migrated_before_the_apply_are_no_conflict() -> None:
     step = ApplyStep(DEPLOYMENT, Fate.CHANGE, recorded(DEPLOYMENT, OURS), OURS)
     assert settled_first(step, TARGET) == {TARGET.yielded}
     theirs = live(DEPLOYMENT.ref, label=SHOP.id, entries=[entry(SHOP.manager)])
-    taken = replace(step, live=theirs, migrate=frozenset({"helm"}))
+    taken = replace(step, live=theirs, migration=Migration(whole=frozenset({("helm", "Update")})))
     assert settled_first(taken, TARGET) == {TARGET.yielded, "helm", SHOP.manager}

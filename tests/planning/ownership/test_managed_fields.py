@@ -9,18 +9,19 @@ import pytest
 
 from applyprune.model.identity import Ref
 from applyprune.model.live import LiveObject
+from applyprune.model.request import Migration
 from applyprune.planning.applyset import PART_OF, applyset_identity
 from applyprune.planning.ownership.managed_fields import (
     hand_over_patch,
     leave_patch,
     mark_patch,
-    migrate_patch,
     orphan_patch,
     release_patch,
     renamed_managers,
     set_manager,
     settle_patch,
 )
+from applyprune.planning.ownership.migration import migrate_patch
 from tests.support.planning import TARGET, live, managed
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ def _read(metadata: Metadata) -> LiveObject:
 
 
 PATCHES: dict[str, Callable[[LiveObject], Operations]] = {
-    "orphan": lambda one: orphan_patch(one, OURS),
+    "orphan": lambda one: orphan_patch(one, OURS, "v1"),
     "leave": lambda one: leave_patch(one, TARGET.yielded),
     "release": release_patch,
     "hand over": lambda one: hand_over_patch(one, old=OURS, new=SHOP.manager, label=SHOP.id),
@@ -93,7 +94,13 @@ LIVES: dict[str, LiveObject] = {
 }
 GUARDED: dict[str, Callable[[LiveObject], Operations]] = {
     **PATCHES,
-    "migrate": lambda one: migrate_patch(one, {"kubectl"}, OURS, "v1"),
+    "migrate": lambda one: migrate_patch(
+        one,
+        Migration(whole=frozenset({("kubectl", "Update")})),
+        {},
+        manager=OURS,
+        api_version="v1",
+    ),
 }
 """The one that touches an annotation as well: tests/engine/steps/test_field_transfer.py."""
 each_patch = pytest.mark.parametrize("patch", PATCHES)
@@ -157,6 +164,13 @@ def test_foreign_labels_and_managers_are_unchanged(patch: str, name: str) -> Non
 
 
 # The managers before and after; None: the list is not there, before as after.
+PARTING = {
+    "manager": "applyprune-orphaned",
+    "operation": "Update",
+    "apiVersion": "v1",
+    "fieldsType": "FieldsV1",
+    "fieldsV1": {"f:metadata": {"f:annotations": {"f:applyprune.dev/orphaned": {}}}},
+}
 ORPHANED: dict[str, tuple[list[Metadata], list[Metadata] | None]] = {
     "ours among others'": ([KUBECTL, managed(), STATUS], [KUBECTL, STATUS]),
     "ours twice": ([managed(), managed(OURS, operation="Update"), STATUS], [STATUS]),
@@ -164,18 +178,18 @@ ORPHANED: dict[str, tuple[list[Metadata], list[Metadata] | None]] = {
     "others' alone": ([KUBECTL], [KUBECTL]),
     "another set's": ([managed(SHOP.manager), managed()], [managed(SHOP.manager)]),
     "what we have yielded": ([managed(), managed(TARGET.yielded), KUBECTL], [KUBECTL]),
-    # An empty list would be passed over by the server, and ours would stay.
-    "the last one": ([managed()], [{}]),
-    "none": ([], None),
+    # The server books the fields of an object without a manager to before-first-apply.
+    "the last one": ([managed()], [PARTING]),
+    "none": ([], [PARTING]),
 }
 
 
 @pytest.mark.parametrize("name", ORPHANED)
 def test_orphaning_removes_our_manager_and_our_label(name: str) -> None:
-    """And leaves a list of one empty entry when there was no other manager."""
+    """And leaves an entry with a path that nobody sets when there was no other manager."""
     before, left = ORPHANED[name]
     one = live(REF, entries=before, labels={PART_OF: TARGET.id, **OTHERS})
-    after = patched(one, orphan_patch(one, OURS))
+    after = patched(one, orphan_patch(one, OURS, "v1"))
     assert after["labels"] == OTHERS
     assert after.get("managedFields") == left
 

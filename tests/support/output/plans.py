@@ -238,6 +238,14 @@ CONSEQUENCES = (
         refs=(_ref("data-old-1", "PersistentVolumeClaim"),),
     ),
     _caused(
+        ConsequenceKind.FIELDS_KEPT,
+        "front",
+        "Service",
+        "2 fields of kubectl-edit, which the manifest lacks, are kept: .metadata.labels.team, "
+        ".spec.type; --take-over kubectl-edit removes them",
+        count=2,
+    ),
+    _caused(
         ConsequenceKind.VOLUME_DELETED,
         "data-old-0",
         "PersistentVolumeClaim",
