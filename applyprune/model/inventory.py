@@ -176,6 +176,7 @@ class MismatchType(StrEnum):
     GONE = "gone"
     KIND_GONE = "kind-not-served"
     TWO_OWNERS = "two-owners"
+    NO_WITNESS = "owned-not-annotated"
     UNKNOWN = "unknown"
 
     @property
@@ -189,6 +190,7 @@ _FAULTS: Mapping[MismatchType, str] = {
     MismatchType.UNLABELLED: "listed but not labelled",
     MismatchType.OTHER_UID: "UID changed",
     MismatchType.KIND_GONE: "kind not served",
+    MismatchType.NO_WITNESS: "owned but not annotated",
 }
 
 
@@ -200,6 +202,8 @@ class Repair(StrEnum):
     LIST = "add-to-inventory"
     UNLIST = "remove-from-inventory"
     MARK = "restore-label"
+    OWN = "write-annotation"
+    ADOPT = "record-as-adopted"
 
     @property
     def text(self) -> str:
@@ -213,6 +217,8 @@ _REMEDIES: Mapping[Repair, str] = {
     Repair.LIST: "add it to the inventory",
     Repair.UNLIST: "remove it from the inventory",
     Repair.MARK: "restore the set's label",
+    Repair.OWN: "write the annotation of ownership",
+    Repair.ADOPT: "record it as adopted",
 }
 
 
@@ -232,3 +238,5 @@ class Mismatch:
     """The object that gets its label and field manager back."""
     resource: Resource | None = None
     """The endpoint of that object."""
+    owned: bool = False
+    """Whether that object also gets the annotation that says that the set created it."""

@@ -52,6 +52,7 @@ class ProblemKind(StrEnum):
     LEASE_LOST = "LeaseLost"
     # Warnings without an error class.
     IGNORED_NAMESPACE = "IgnoredNamespace"
+    IGNORED_ANNOTATION = "IgnoredAnnotation"
     CHART_HOOKS = "ChartHooks"
     MISSING_REFERENCE = "MissingReference"
     PART_OF_THE_SET = "PartOfTheSet"

@@ -18,7 +18,7 @@ from applyprune.model.plan import Desired
 from applyprune.model.problem import Mark, Problem, ProblemKind
 from applyprune.model.resources import CRD, Resource, ResourceMap
 from applyprune.planning.annotations import READY_WHEN, orphan_mark
-from applyprune.planning.applyset import PART_OF, SET_ID, ApplySetIdentity
+from applyprune.planning.applyset import OWNED_BY, PART_OF, SET_ID, ApplySetIdentity
 from applyprune.planning.checks.helm_hooks import (
     ChartHook,
     find_hooks,
@@ -127,6 +127,18 @@ def resolve(
                     origin=manifest.origin,
                     field=("metadata", "namespace"),
                     hint=f"Remove metadata.namespace {manifest.namespace!r} from the manifest.",
+                )
+            )
+        if OWNED_BY in mapping(manifest.body["metadata"].get("annotations")):
+            warnings.append(
+                Problem(
+                    kind=ProblemKind.IGNORED_ANNOTATION,
+                    message=f"{candidate.ref}: the annotation {OWNED_BY} is left out",
+                    location=str(manifest.origin),
+                    origin=manifest.origin,
+                    field=("metadata", "annotations", OWNED_BY),
+                    reason="it says which set has created an object, and only applyprune writes it",
+                    hint="Remove the annotation from the manifest.",
                 )
             )
     hooks = [

@@ -21,10 +21,11 @@ from applyprune.model.plan import (
 )
 from applyprune.model.problem import Problem
 from applyprune.planning.annotations import orphan_mark
-from applyprune.planning.applyset import PART_OF, ApplySetIdentity
+from applyprune.planning.applyset import OWNED_BY, PART_OF, ApplySetIdentity
 from applyprune.planning.checks.helm_hooks import ChartHook
 from applyprune.planning.ownership.managed_fields import own_apply_entry
-from applyprune.planning.ownership.owner import fingerprint_of, foreign_owner
+from applyprune.planning.ownership.owner import fingerprint_of, foreign_owner, has_witness
+from applyprune.planning.prune.removal import ADOPTED, NO_WITNESS
 
 ORPHAN = "applyprune.dev/prune: disabled"
 _REFUSED = "It would not be applied. The reasons above say why."
@@ -120,6 +121,9 @@ def _of_record(case: ExplainInput) -> Iterator[str]:
     uid = f"UID {entry.uid}" if entry.uid else "no apply was ever confirmed"
     before = "did not exist before" if entry.uid_before_apply is None else "existed before"
     yield f"the inventory lists it: {how} by this set, {uid}; it {before} its last apply"
+    if isinstance(case.state, LiveObject) and entry.ownership is Ownership.OWNED:
+        has = "has" if has_witness(case.state, case.applyset) else "does not have"
+        yield f"it {has} the annotation {OWNED_BY} of this set"
     if entry.deleting:
         yield "an interrupted run was about to delete it"
     if entry.orphaning:
@@ -303,7 +307,7 @@ def _of_removal(step: RemoveStep, plan: Plan) -> str:
         case Fate.PRUNE:
             orphan = f"--orphan {step.entry.ref.short}, or the annotation {ORPHAN}"
             return f"It would be deleted. To orphan it instead: {orphan}."
-        case Fate.ORPHAN if step.entry.ownership is Ownership.ADOPTED and "adopted" in step.reason:
+        case Fate.ORPHAN if step.reason in {ADOPTED, NO_WITNESS}:
             return f"It would be orphaned: {step.reason}. --prune-adopted would delete it."
         case Fate.ORPHAN:
             return f"It would be orphaned: {step.reason}."

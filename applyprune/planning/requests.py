@@ -21,7 +21,7 @@ from applyprune.model.request import (
     PatchRequest,
     Precondition,
 )
-from applyprune.planning.applyset import PART_OF, WANTED, ApplySetIdentity
+from applyprune.planning.applyset import OWNED_BY, PART_OF, WANTED, ApplySetIdentity
 from applyprune.planning.diff.states import renamed
 from applyprune.planning.fields.normalize import sent
 from applyprune.planning.ownership.conflicts import forces
@@ -37,6 +37,7 @@ from applyprune.planning.ownership.managed_fields import (
     settle_patch,
 )
 from applyprune.planning.ownership.migration import has_migration, migrate_patch
+from applyprune.planning.ownership.owner import has_witness
 
 if TYPE_CHECKING:
     from applyprune.model.identity import Ref
@@ -64,8 +65,9 @@ def apply_request(
     """
     force = forces(desired, live, options, applyset)
     if live is None:
+        body = _witnessed(desired.body, applyset)
         return ApplyRequest(
-            desired.resource, desired.ref, desired.body, applyset.manager, force, CREATE_ONLY
+            desired.resource, desired.ref, body, applyset.manager, force, CREATE_ONLY
         )
     uid = live.uid  # guard: apply-uid
     version = live.resource_version if force else ""  # guard: forced-apply-version
@@ -76,7 +78,7 @@ def apply_request(
     return ApplyRequest(
         desired.resource,
         desired.ref,
-        sent(desired),
+        _body(desired, live, applyset),
         applyset.manager,
         force,
         guard,
@@ -108,6 +110,27 @@ def needs_body(desired: Desired, live: LiveObject, applyset: ApplySetIdentity) -
     return bool(split_fields(desired, live) or yields(desired, live, applyset).fields)
 
 
+def _body(desired: Desired, live: LiveObject, applyset: ApplySetIdentity) -> Mapping[str, Any]:
+    """Return the body to send for an existing object; without its annotation, it would lose it."""
+    body = sent(desired)
+    return _witnessed(body, applyset) if has_witness(live, applyset) else body
+
+
+def _witnessed(body: Mapping[str, Any], applyset: ApplySetIdentity) -> Mapping[str, Any]:
+    """Return a body with the annotation that says that the set created the object.
+
+    It is only sent in a create-only request, or for an object that has it already: what the
+    inventory says never produces it.
+    """
+    return _annotated(body, OWNED_BY, applyset.id)
+
+
+def _annotated(body: Mapping[str, Any], name: str, text: str) -> Mapping[str, Any]:
+    metadata = body["metadata"]
+    annotations = {**(metadata.get("annotations") or {}), name: text}
+    return {**body, "metadata": {**metadata, "annotations": annotations}}
+
+
 def _has_other_label(live: LiveObject, applyset: ApplySetIdentity) -> bool:
     return live.labels.get(PART_OF, applyset.id) != applyset.id
 
@@ -122,7 +145,7 @@ def _before(
     resource, ref = desired.resource, desired.ref
     if _has_other_label(live, applyset):
         if old := set_manager(live):
-            return transfer_request(resource, live, old=old, applyset=applyset)
+            return transfer_request(resource, live, old=old, applyset=applyset, owned=False)
         return PatchRequest(resource, ref, release_patch(live))
     if has_migration(live, migration, desired.body, applyset.manager):
         patch = migrate_patch(
@@ -163,13 +186,11 @@ def _fencing(
     """
     if WANTED in live.annotations:
         return None
-    body = sent(desired)
-    metadata = body["metadata"]
-    annotations = {**(metadata.get("annotations") or {}), WANTED: live.resource_version}
+    body = _body(desired, live, applyset)
     return ApplyRequest(
         desired.resource,
         desired.ref,
-        {**body, "metadata": {**metadata, "annotations": annotations}},
+        _annotated(body, WANTED, live.resource_version),
         applyset.manager,
         force,
         guard,
@@ -177,13 +198,16 @@ def _fencing(
 
 
 def transfer_request(
-    resource: Resource, live: LiveObject, *, old: str, applyset: ApplySetIdentity
+    resource: Resource, live: LiveObject, *, old: str, applyset: ApplySetIdentity, owned: bool
 ) -> PatchRequest:
-    """Return the request that gives an object of the field manager ``old`` to another set."""
+    """Return the request that gives an object of the field manager ``old`` to another set.
+
+    ``owned`` says that the other set owns the object as the old one did; otherwise it adopts it.
+    """
     return PatchRequest(
         resource,
         live.ref,
-        hand_over_patch(live, old=old, new=applyset.manager, label=applyset.id),
+        hand_over_patch(live, old=old, new=applyset.manager, label=applyset.id, owned=owned),
         managers_after=renamed_managers(live.managed_fields, old, applyset.manager),
     )
 
@@ -195,9 +219,14 @@ def settle_request(request: PatchRequest, after: LiveObject) -> PatchRequest | N
     return PatchRequest(request.resource, request.ref, settle_patch(after, request.managers_after))
 
 
-def mark_request(resource: Resource, live: LiveObject, applyset: ApplySetIdentity) -> PatchRequest:
-    """Return the request that gives an object the set's label and field manager."""
-    patch = mark_patch(live, resource.gvk.api_version, applyset)
+def mark_request(
+    resource: Resource, live: LiveObject, applyset: ApplySetIdentity, *, owned: bool
+) -> PatchRequest:
+    """Return the request that gives an object the set's label and field manager.
+
+    With ``owned``, it also gets the annotation that says that the set created it.
+    """
+    patch = mark_patch(live, resource.gvk.api_version, applyset, owned=owned)
     return PatchRequest(resource, live.ref, patch)
 
 

@@ -10,7 +10,7 @@ from applyprune.model.live import LiveObject
 from applyprune.model.manifest import Origin
 from applyprune.model.plan import Desired
 from applyprune.model.resources import Resource, ResourceMap
-from applyprune.planning.applyset import PART_OF, applyset_identity
+from applyprune.planning.applyset import OWNED_BY, PART_OF, applyset_identity, set_of
 from applyprune.planning.fields.normalize import manifest_digest, normalize
 from applyprune.planning.order import wave_of
 from applyprune.planning.ownership.owner import fingerprint_of
@@ -65,9 +65,12 @@ def desired(raw: dict[str, Any] | None = None, resource: Resource = CONFIG_MAPS)
 
 
 def managed(manager: str = TARGET.manager, fields: object = "f", **parts: Any) -> dict[str, Any]:
-    """Return an entry of managedFields."""
+    """Return an entry of managedFields; that of a set owns the annotation of ownership too."""
     entry = {"manager": manager, "operation": "Apply", "apiVersion": "v1", "time": TIME}
-    return {**entry, "fieldsV1": {str(fields): {}}, **parts}
+    owned: dict[str, Any] = {str(fields): {}}
+    if set_of(manager) and not manager.endswith("-yielded"):
+        owned["f:metadata"] = {"f:annotations": {f"f:{OWNED_BY}": {}}}
+    return {**entry, "fieldsV1": owned, **parts}
 
 
 def live(  # one keyword for each property that a test may change
@@ -87,6 +90,7 @@ def live(  # one keyword for each property that a test may change
         "uid": uid,
         "resourceVersion": version,
         "labels": {PART_OF: label} if label else {},
+        "annotations": {OWNED_BY: TARGET.id} if label == TARGET.id else {},
         "managedFields": [managed()] if entries is None else entries,
         **metadata,
     }

@@ -79,8 +79,8 @@ def apply_options(verb: Callable[..., Any]) -> Callable[..., Any]:
             "--take-over",
             multiple=True,
             metavar="MANAGER",
-            help="Take over the fields of this field manager. Adoption does so for "
-            "kubectl and Helm.",
+            help="Take over the fields of this field manager, but for finalizers and "
+            "ownerReferences. Adoption does so for `kubectl apply`.",
         ),
         click.option(
             "--adopt",

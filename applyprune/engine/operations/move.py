@@ -29,15 +29,16 @@ from applyprune.errors import (
 )
 from applyprune.model.events import Event, ObjectDone, Outcome, Phase
 from applyprune.model.identity import Ref
-from applyprune.model.inventory import Inventory, InventoryEntry
+from applyprune.model.inventory import Inventory, InventoryEntry, Ownership
 from applyprune.model.live import LiveObject, State
 from applyprune.model.options import DryRun, Mode, Options
 from applyprune.model.problem import Problem
 from applyprune.model.resources import Resource
-from applyprune.planning.applyset import ApplySetIdentity
+from applyprune.planning.applyset import OWNED_BY, ApplySetIdentity
 from applyprune.planning.inventory.move import Move, MoveStep, move_step
 from applyprune.planning.inventory.selection import chosen
 from applyprune.planning.ownership.managed_fields import own_apply_entry
+from applyprune.planning.ownership.owner import has_witness
 from applyprune.planning.requests import mark_request, transfer_request
 
 if TYPE_CHECKING:
@@ -219,18 +220,22 @@ class _Move:
             if step.live is None or step.resource is None:
                 return step, step.problem
             if step.action is Move.DONE:
-                self._settle(step.resource, step.live)
+                self._settle(step.resource, step.live, step.entry)
             if step.action is not Move.HAND_OVER:
                 return step, step.problem
             try:
                 # While this process was suspended, another run may have taken either lock.
                 for lock in (self.context.lock, self.destination_lock):
                     lock.ensure(WRITE_MARGIN)
-                cluster, old = self.context.cluster, self.context.applyset.manager
-                send(
-                    cluster,
-                    transfer_request(step.resource, step.live, old=old, applyset=self.destination),
+                source = self.context.applyset
+                request = transfer_request(
+                    step.resource,
+                    step.live,
+                    old=source.manager,
+                    applyset=self.destination,
+                    owned=has_witness(step.live, source),
                 )
+                send(self.context.cluster, request)
             except InventoryLocked:
                 raise
             except NotFound:
@@ -245,11 +250,16 @@ class _Move:
                 return step, None
         return step, as_problem(RunFailed(f"{step.entry.ref} changes faster than it can be moved"))
 
-    def _settle(self, resource: Resource, live: LiveObject) -> None:
-        """Create the destination's Apply entry, if an interrupted move has not done so."""
-        if own_apply_entry(live, self.destination.manager) is None:
+    def _settle(self, resource: Resource, live: LiveObject, entry: InventoryEntry) -> None:
+        """Give the destination its Apply entry, if an interrupted move has not done so."""
+        owned = entry.ownership is Ownership.OWNED and (
+            live.annotations.get(OWNED_BY) == self.destination.id
+        )
+        lacks_witness = owned and not has_witness(live, self.destination)
+        if own_apply_entry(live, self.destination.manager) is None or lacks_witness:
             with suppress(ApplypruneError):
-                self.context.cluster.patch(mark_request(resource, live, self.destination))
+                request = mark_request(resource, live, self.destination, owned=owned)
+                self.context.cluster.patch(request)
 
     def _done(self, step: MoveStep, problem: Problem | None) -> ObjectDone:
         outcome = (

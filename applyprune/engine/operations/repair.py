@@ -19,6 +19,7 @@ from applyprune.model.problem import Problem
 from applyprune.planning.applyset import ApplySetIdentity
 from applyprune.planning.inventory.check import check, repaired
 from applyprune.planning.ownership.managed_fields import own_apply_entry
+from applyprune.planning.ownership.owner import has_witness
 from applyprune.planning.requests import mark_request
 
 if TYPE_CHECKING:
@@ -121,13 +122,14 @@ class _Repair:
             return mismatch, None
         self.context.lock.ensure(WRITE_MARGIN)
         try:
-            live = mismatch.live
-            # The server makes the patch's manager the owner of a patched label. If the label was
-            # all that our manager owned, a second patch must return it.
+            live, applyset = mismatch.live, self.context.applyset
+            # The server makes the patch's manager the owner of what it changes: the label, and the
+            # annotation. A second patch must return them.
             for _ in range(2):
-                request = mark_request(mismatch.resource, live, self.context.applyset)
+                request = mark_request(mismatch.resource, live, applyset, owned=mismatch.owned)
                 live = self.context.cluster.patch(request)
-                if own_apply_entry(live, self.context.applyset.manager) is not None:
+                is_marked = own_apply_entry(live, applyset.manager) is not None
+                if is_marked and has_witness(live, applyset) >= mismatch.owned:
                     break
         except ApplypruneError as error:
             return mismatch, as_problem(error, where=str(mismatch.ref))

@@ -13,7 +13,7 @@ from applyprune.output.terminal.style import Colour, cells, styled
 from applyprune.output.terminal.table import table, wrapped
 from applyprune.output.text.consequence_lines import ConsequenceLines
 from applyprune.output.text.step_details import step_details
-from applyprune.planning.prune.removal import ADOPTED
+from applyprune.planning.prune.removal import ADOPTED, NO_WITNESS
 
 ORDER = (
     Fate.PRUNE,
@@ -82,7 +82,8 @@ def deletion_summary(plan: Plan, width: int) -> Sequence[str]:
     ``width`` are the columns of the terminal.
     """
     steps = plan.removals
-    adopted = sum(step.fate is Fate.ORPHAN and step.reason == ADOPTED for step in steps)
+    reasons = {ADOPTED, NO_WITNESS}
+    adopted = sum(step.fate is Fate.ORPHAN and step.reason in reasons for step in steps)
     counts = Counter(step.fate for step in steps)
     parts = [f"{counts[Fate.PRUNE]} will be deleted"]
     for fate, words in (

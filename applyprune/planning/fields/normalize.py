@@ -12,11 +12,15 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from applyprune.model.plan import Desired
-from applyprune.planning.applyset import LAST_APPLIED, PART_OF
+from applyprune.planning.applyset import LAST_APPLIED, OWNED_BY, PART_OF
 from applyprune.planning.fields.path import from_pointer, left_out
 
 if TYPE_CHECKING:
     from applyprune.model.manifest import JSONObject
+
+
+# Annotations of live objects that come along if a manifest is copied from one: never sent as such.
+_COPIED = frozenset({LAST_APPLIED, OWNED_BY})
 
 
 def normalize(body: Mapping[str, Any], *, namespace: str, set_id: str) -> JSONObject:
@@ -28,10 +32,10 @@ def normalize(body: Mapping[str, Any], *, namespace: str, set_id: str) -> JSONOb
     metadata = {key: value for key, value in body["metadata"].items() if key != "namespace"}
     if namespace:
         metadata["namespace"] = namespace
-    if LAST_APPLIED in (annotations := metadata.get("annotations") or {}):
-        # kubectl's annotation in a manifest that was copied from a live object: never send it.
+    annotations = metadata.get("annotations") or {}
+    if not _COPIED.isdisjoint(annotations):
         metadata["annotations"] = {
-            key: value for key, value in annotations.items() if key != LAST_APPLIED
+            key: value for key, value in annotations.items() if key not in _COPIED
         }
     metadata["labels"] = {**(metadata.get("labels") or {}), PART_OF: set_id}
     sent: JSONObject = {**body, "metadata": metadata}

@@ -15,9 +15,10 @@ from applyprune.model.inventory import (
     Repair,
 )
 from applyprune.model.live import Absent, LiveObject, Unknown
-from applyprune.planning.applyset import MANAGERS, PART_OF, ApplySetIdentity
+from applyprune.model.resources import Resource
+from applyprune.planning.applyset import MANAGERS, OWNED_BY, PART_OF, ApplySetIdentity
 from applyprune.planning.ownership.managed_fields import own_apply_entry
-from applyprune.planning.ownership.owner import Owner, owner_of
+from applyprune.planning.ownership.owner import Owner, has_witness, owner_of, ownership_of
 from applyprune.planning.snapshot import ClusterSnapshot, is_restored, recovered_entries
 
 
@@ -37,15 +38,28 @@ def check(
     inventory does not name. ``ownership`` is how to record an unlisted object.
     """
     restored = is_restored(inventory, snapshot)
+    owns = ownership is Ownership.OWNED
     found: list[Mismatch] = [*_of_inventory(inventory, damage, strays, snapshot, restored=restored)]
     for _, entry in sorted(inventory.entries.items()):
-        found.extend(_of_entry(entry, snapshot, applyset, restored=restored))
+        found.extend(_of_entry(entry, snapshot, applyset, restored=restored, owns=owns))
     uids = {entry.uid for entry in inventory.entries.values()}
     unlisted = [live for live in snapshot.marked if live.uid not in uids]
     listed = inventory.entries.keys()
+    by_ref = {live.ref: live for live in unlisted}
     for entry in recovered_entries(unlisted, snapshot.resources, but=listed, ownership=ownership):
         message = f"it has the set's label and field manager; it will be recorded as {ownership}"
-        found.append(Mismatch(MismatchType.UNLISTED, Repair.LIST, message, entry.ref, entry))
+        found.append(
+            Mismatch(
+                MismatchType.UNLISTED,
+                Repair.LIST,
+                message,
+                entry.ref,
+                entry,
+                live=by_ref[entry.ref] if owns else None,
+                resource=snapshot.resources.get(entry.ref.group_kind),
+                owned=owns,
+            )
+        )
     found.extend(
         Mismatch(MismatchType.UNKNOWN, Repair.NONE, f"could not be read: {message}")
         for message in snapshot.unseen
@@ -61,7 +75,7 @@ def repaired(inventory: Inventory, mismatches: Sequence[Mismatch]) -> Mapping[Re
             continue
         if mismatch.repair is Repair.UNLIST:
             entries.pop(mismatch.ref, None)
-        elif mismatch.repair is Repair.LIST and mismatch.entry is not None:
+        elif mismatch.repair in {Repair.LIST, Repair.ADOPT} and mismatch.entry is not None:
             entries[mismatch.ref] = mismatch.entry
     return entries
 
@@ -88,7 +102,12 @@ def _of_inventory(
 
 
 def _of_entry(
-    entry: InventoryEntry, snapshot: ClusterSnapshot, applyset: ApplySetIdentity, *, restored: bool
+    entry: InventoryEntry,
+    snapshot: ClusterSnapshot,
+    applyset: ApplySetIdentity,
+    *,
+    restored: bool,
+    owns: bool,
 ) -> Iterator[Mismatch]:
     ref, state = entry.ref, snapshot.states[entry.ref]
     resource = snapshot.resources.get(ref.group_kind)
@@ -104,7 +123,7 @@ def _of_entry(
             )
             yield Mismatch(MismatchType.GONE, Repair.NONE, message, ref)
     else:
-        yield from _of_live(entry, state, snapshot, applyset, restored=restored)
+        yield from _of_live(entry, state, snapshot, applyset, restored=restored, owns=owns)
 
 
 def _of_live(
@@ -114,6 +133,7 @@ def _of_live(
     applyset: ApplySetIdentity,
     *,
     restored: bool,
+    owns: bool,
 ) -> Iterator[Mismatch]:
     ref, owner = entry.ref, owner_of(live, entry, applyset)
     label = live.labels.get(PART_OF, "")
@@ -137,8 +157,12 @@ def _of_live(
         for manager in _other_sets(live, applyset):
             message = f"it has this set's label, but {manager} owns some of its fields"
             yield Mismatch(MismatchType.TWO_OWNERS, Repair.NONE, message, ref)
+        if entry.uid and ownership_of(entry, live, applyset) is not entry.ownership:
+            yield _without_witness(entry, live, resource, owns=owns)
     elif owner is Owner.CLAIMED or (restored and label):
-        ownership = entry.ownership if restored else Ownership.ADOPTED
+        ownership = Ownership.OWNED if owns else Ownership.ADOPTED
+        if restored and has_witness(live, applyset):
+            ownership = entry.ownership
         fresh = replace(
             entry,
             uid=live.uid,
@@ -149,11 +173,35 @@ def _of_live(
         )
         message = f"it was recreated with the set's marks; it will be recorded as {ownership}"
         yield Mismatch(
-            MismatchType.OTHER_UID, Repair.LIST, message, ref, fresh, live=live, resource=resource
+            MismatchType.OTHER_UID,
+            Repair.LIST,
+            message,
+            ref,
+            fresh,
+            live=live,
+            resource=resource,
+            owned=owns,
         )
     elif entry.uid:
         message = "somebody else has recreated it, without the set's label and field manager"
         yield Mismatch(MismatchType.OTHER_UID, Repair.UNLIST, message, ref)
+
+
+def _without_witness(
+    entry: InventoryEntry, live: LiveObject, resource: Resource | None, *, owns: bool
+) -> Mismatch:
+    """Return the mismatch of an object that the inventory alone says the set created."""
+    message = f"it is listed as owned, but it has no annotation {OWNED_BY} of this set"
+    return Mismatch(
+        MismatchType.NO_WITNESS,
+        Repair.OWN if owns else Repair.ADOPT,
+        message,
+        entry.ref,
+        replace(entry, ownership=Ownership.ADOPTED),
+        live=live if owns else None,
+        resource=resource,
+        owned=owns,
+    )
 
 
 def _other_sets(live: LiveObject, applyset: ApplySetIdentity) -> Sequence[str]:

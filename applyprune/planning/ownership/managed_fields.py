@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from applyprune.planning.applyset import PART_OF, set_of, yielded_manager
-from applyprune.planning.fields.fieldsv1 import covers
+from applyprune.planning.applyset import OWNED_BY, PART_OF, set_of, yielded_manager
+from applyprune.planning.fields.fieldsv1 import covers, united
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -38,11 +38,12 @@ def orphan_patch(live: LiveObject, manager: str, api_version: str) -> Operations
     to ``before-first-apply``, and then the next apply conflicts with that, whoever sends it.
     """
     labels = {key: value for key, value in live.labels.items() if key != PART_OF}
+    annotations = {key: value for key, value in live.annotations.items() if key != OWNED_BY}
     names = (manager, yielded_manager(manager))
     managers = [entry for entry in live.managed_fields if entry.get("manager") not in names]
     if not managers:  # guard: parting-entry
         managers = [_entry(_FORMER, "Update", api_version, _NOBODYS)]
-    return guarded_patch(live, labels, managers)
+    return guarded_patch(live, labels, managers, annotations)
 
 
 def leave_patch(live: LiveObject, manager: str) -> Operations:
@@ -67,14 +68,22 @@ def release_patch(live: LiveObject) -> Operations:
     return guarded_patch(live, labels, live.managed_fields)
 
 
-def hand_over_patch(live: LiveObject, *, old: str, new: str, label: str) -> Operations:
+def hand_over_patch(live: LiveObject, *, old: str, new: str, label: str, owned: bool) -> Operations:
     """Return the operations that transfer ``live`` to another set: its label and our fields.
+
+    With ``owned``, the annotation of ownership names that set too; otherwise it is removed.
 
     The server assigns the label to the request's own manager, because the request changes it;
     ``settle_patch`` then corrects the response of this patch.
     """
+    annotations = {key: text for key, text in live.annotations.items() if key != OWNED_BY}
+    if owned:
+        annotations[OWNED_BY] = label
     return guarded_patch(
-        live, {**live.labels, PART_OF: label}, renamed_managers(live.managed_fields, old, new)
+        live,
+        {**live.labels, PART_OF: label},
+        renamed_managers(live.managed_fields, old, new),
+        annotations,
     )
 
 
@@ -86,15 +95,25 @@ def settle_patch(after: LiveObject, managers: Managers) -> Operations:
     return guarded_patch(after, dict(after.labels), managers)
 
 
-def mark_patch(live: LiveObject, api_version: str, applyset: ApplySetIdentity) -> Operations:
+def mark_patch(
+    live: LiveObject, api_version: str, applyset: ApplySetIdentity, *, owned: bool
+) -> Operations:
     """Return the operations that add the set's label and field manager to ``live``, if missing.
 
-    The field manager gets an Apply entry that owns the label.
+    The field manager gets an Apply entry that owns the label. With ``owned``, it also gets the
+    annotation of ownership.
     """
-    managers = list(live.managed_fields)
-    if own_apply_entry(live, applyset.manager) is None:
-        managers.append(apply_entry(applyset.manager, api_version, label_fields()))
-    return guarded_patch(live, {**live.labels, PART_OF: applyset.id}, managers)
+    ours = own_apply_entry(live, applyset.manager)
+    entry = ours or apply_entry(applyset.manager, api_version, label_fields())
+    annotations = live.annotations
+    if owned:
+        annotations = {**annotations, OWNED_BY: applyset.id}
+        witness: Mapping[str, Any] = {"f:metadata": {"f:annotations": {f"f:{OWNED_BY}": {}}}}
+        entry = {**entry, "fieldsV1": united(entry.get("fieldsV1") or {}, witness)}
+    managers = [entry if one is ours else one for one in live.managed_fields]
+    if ours is None:
+        managers.append(entry)
+    return guarded_patch(live, {**live.labels, PART_OF: applyset.id}, managers, annotations)
 
 
 def renamed_managers(managers: Managers, old: str, new: str) -> Managers:

@@ -14,9 +14,9 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from applyprune.model.inventory import ApplyFingerprint, InventoryEntry
+from applyprune.model.inventory import ApplyFingerprint, InventoryEntry, Ownership
 from applyprune.model.plan import Desired
-from applyprune.planning.applyset import PART_OF, ApplySetIdentity, set_of
+from applyprune.planning.applyset import OWNED_BY, PART_OF, ApplySetIdentity, set_of
 from applyprune.planning.fields.normalize import canonical, digest, sent
 from applyprune.planning.ownership.managed_fields import own_apply_entry
 
@@ -59,6 +59,26 @@ def owner_of(live: LiveObject, entry: InventoryEntry | None, applyset: ApplySetI
         if recorded:
             return Owner.RECORDED
     return Owner.CLAIMED if marked else Owner.NOBODY
+
+
+def ownership_of(entry: InventoryEntry, live: LiveObject, applyset: ApplySetIdentity) -> Ownership:
+    """Return whether a set owns an object: the inventory and the object itself must both say so.
+
+    Whoever may edit the inventory's ConfigMap cannot make the set own an object.
+    """
+    owned = entry.ownership is Ownership.OWNED and has_witness(live, applyset)
+    return Ownership.OWNED if owned else Ownership.ADOPTED
+
+
+def has_witness(live: LiveObject, applyset: ApplySetIdentity) -> bool:
+    """Return whether an object has the annotation that says that the set created it.
+
+    Only the set's own Apply entry makes it count: controllers copy annotations to what they create.
+    """
+    entry = own_apply_entry(live, applyset.manager) or {}
+    metadata = (entry.get("fieldsV1") or {}).get("f:metadata") or {}
+    is_ours = f"f:{OWNED_BY}" in (metadata.get("f:annotations") or {})
+    return is_ours and live.annotations.get(OWNED_BY) == applyset.id
 
 
 def is_marked(live: LiveObject, applyset: ApplySetIdentity) -> bool:

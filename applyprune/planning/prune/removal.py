@@ -13,9 +13,9 @@ from applyprune.model.options import Approval, Mode, Options
 from applyprune.model.plan import Desired, Fate, Removals, RemoveStep
 from applyprune.model.resources import CRD, NAMESPACE, Resource
 from applyprune.planning.annotations import orphan_mark
-from applyprune.planning.applyset import PART_OF, SET_ID, SHARD_OF, ApplySetIdentity
+from applyprune.planning.applyset import OWNED_BY, PART_OF, SET_ID, SHARD_OF, ApplySetIdentity
 from applyprune.planning.ownership.managed_fields import own_apply_entry
-from applyprune.planning.ownership.owner import Owner, foreign_owner, owner_of
+from applyprune.planning.ownership.owner import Owner, foreign_owner, owner_of, ownership_of
 from applyprune.planning.prune.cascade import Cascades, cascade_of
 from applyprune.planning.prune.guarded_prune import GuardedPrune
 from applyprune.planning.prune.guards import check_guards, hinted, refusal_of
@@ -24,6 +24,7 @@ from applyprune.planning.snapshot import ClusterSnapshot
 
 ORPHANED = "as asked"
 ADOPTED = "it was adopted, not created, by this set"
+NO_WITNESS = f"it has lost the annotation {OWNED_BY}, so it counts as adopted"
 _SYSTEM_NAMESPACES = frozenset({"default", "kube-system", "kube-public", "kube-node-lease"})
 
 
@@ -274,8 +275,9 @@ def _why_left(
     """Return why an object of ours is orphaned; empty if it may be deleted."""
     if rule := entry.orphan_reason or orphan_mark(live.metadata):
         return f"marked {rule}"
-    if entry.ownership is Ownership.ADOPTED and not options.prune.prune_adopted:
-        return ADOPTED
+    adopted = ownership_of(entry, live, applyset) is Ownership.ADOPTED  # guard: witness
+    if adopted and not options.prune.prune_adopted:
+        return ADOPTED if entry.ownership is Ownership.ADOPTED else NO_WITNESS
     if SET_ID in live.labels or SHARD_OF in live.labels:
         return "it is the inventory of a set"
     if owner := foreign_owner(live, applyset.manager):

@@ -30,7 +30,13 @@ from applyprune.model.resources import CRD, NAMESPACE
 from applyprune.planning.annotations import orphan_mark
 from applyprune.planning.applyset import ApplySetIdentity
 from applyprune.planning.fields.path import bracketed, is_at
-from applyprune.planning.ownership.owner import Owner, foreign_owner, is_marked, owner_of
+from applyprune.planning.ownership.owner import (
+    Owner,
+    foreign_owner,
+    is_marked,
+    owner_of,
+    ownership_of,
+)
 
 if TYPE_CHECKING:
     from applyprune.model.live import LiveObject
@@ -343,7 +349,8 @@ def why_not(
         return f"a {kind.kind} is never recreated"
     if rule := orphan_mark(live.metadata) or desired.orphan_reason:
         return f"it is marked {rule}"
-    if entry.ownership is Ownership.ADOPTED and not options.prune.prune_adopted:
+    adopted = ownership_of(entry, live, applyset) is Ownership.ADOPTED  # guard: witness-recreate
+    if adopted and not options.prune.prune_adopted:
         return "it was adopted, not created, by this set (--prune-adopted)"
     if owner_of(live, entry, applyset) is not Owner.RECORDED or not is_marked(live, applyset):
         return "it does not have this set's label and field manager any more"

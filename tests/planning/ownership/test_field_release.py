@@ -267,7 +267,7 @@ def test_both_managers_of_a_set_are_removed_and_moved_together() -> None:
     """Abandoned, neither is left; handed over, both are the other set's."""
     one = live(ENTRIES_REF, entries=[_ours(PAUSED), _second(REPLICAS), _theirs(REPLICAS)])
     assert _after(orphan_patch(one, TARGET.manager, "v1")) == ["hpa"]
-    handed = hand_over_patch(one, old=TARGET.manager, new=SHOP.manager, label=SHOP.id)
+    handed = hand_over_patch(one, old=TARGET.manager, new=SHOP.manager, label=SHOP.id, owned=True)
     assert _after(handed) == [SHOP.manager, SHOP.yielded, "hpa"]
     assert _after(leave_patch(one, TARGET.yielded)) == [TARGET.manager, "hpa"]
 

@@ -10,7 +10,7 @@ import pytest
 from applyprune.model.identity import Ref
 from applyprune.model.live import LiveObject
 from applyprune.model.request import Migration
-from applyprune.planning.applyset import PART_OF, applyset_identity
+from applyprune.planning.applyset import OWNED_BY, PART_OF, applyset_identity
 from applyprune.planning.ownership.managed_fields import (
     hand_over_patch,
     leave_patch,
@@ -22,6 +22,7 @@ from applyprune.planning.ownership.managed_fields import (
     settle_patch,
 )
 from applyprune.planning.ownership.migration import migrate_patch
+from applyprune.planning.ownership.owner import has_witness
 from tests.support.planning import TARGET, live, managed
 
 if TYPE_CHECKING:
@@ -71,8 +72,10 @@ PATCHES: dict[str, Callable[[LiveObject], Operations]] = {
     "orphan": lambda one: orphan_patch(one, OURS, "v1"),
     "leave": lambda one: leave_patch(one, TARGET.yielded),
     "release": release_patch,
-    "hand over": lambda one: hand_over_patch(one, old=OURS, new=SHOP.manager, label=SHOP.id),
-    "mark": lambda one: mark_patch(one, "v1", TARGET),
+    "hand over": lambda one: hand_over_patch(
+        one, old=OURS, new=SHOP.manager, label=SHOP.id, owned=False
+    ),
+    "mark": lambda one: mark_patch(one, "v1", TARGET, owned=False),
     "settle": settled,
 }
 LIVES: dict[str, LiveObject] = {
@@ -136,16 +139,25 @@ def test_patch_of_a_changed_object_does_nothing(patch: str, changed: str) -> Non
 @each_patch
 @each_live
 def test_patch_touches_only_labels_and_managed_fields(patch: str, name: str) -> None:
-    """Neither as the target of an operation nor as its source."""
+    """And the annotation of ownership; neither as the target of an operation nor as its source."""
     operations = PATCHES[patch](LIVES[name])
     paths = {one[end] for one in operations[2:] for end in ("path", "from") if end in one}
-    assert all(path.startswith(("/metadata/labels", "/metadata/managedFields")) for path in paths)
+    touched = ("/metadata/labels", "/metadata/managedFields")
+    if LIVES[name].annotations.get(OWNED_BY):
+        witness = f"/metadata/annotations/{OWNED_BY.replace('/', '~1')}"
+        paths -= {witness, "/metadata/annotations"}  # without its last one, all of them go
+    assert all(path.startswith(touched) for path in paths)
     before = _handed_over(LIVES[name]) if patch == "settle" else LIVES[name]
     after = patched(before, operations)
     marks = {"labels", "managedFields"}
-    assert {key: value for key, value in after.items() if key not in marks} == {
-        key: value for key, value in before.metadata.items() if key not in marks and value
-    }
+
+    def rest(metadata: Mapping[str, Any]) -> Metadata:
+        noted = metadata.get("annotations") or {}
+        kept = {key: text for key, text in noted.items() if key != OWNED_BY}
+        left = {key: value for key, value in metadata.items() if key not in marks and value}
+        return {**left, "annotations": kept}
+
+    assert rest(after) == rest(before.metadata)
 
 
 @each_patch
@@ -272,7 +284,9 @@ def test_transfer_there_and_back_restores_the_object() -> None:
     """Nothing is lost on the way."""
     one = LIVES["ours and others'"]
     there = _read(patched(one, PATCHES["hand over"](one)))
-    back = patched(there, hand_over_patch(there, old=SHOP.manager, new=OURS, label=TARGET.id))
+    back = patched(
+        there, hand_over_patch(there, old=SHOP.manager, new=OURS, label=TARGET.id, owned=False)
+    )
     assert back == {**one.metadata, "resourceVersion": "6"}
 
 
@@ -306,14 +320,50 @@ def test_marking_restores_missing_label_and_manager(name: str, label: str) -> No
     """The label, and an Apply entry that owns it; one that is there is left as it is."""
     before, left = MARKED[name]
     one = live(REF, label=label, entries=before)
-    after = patched(one, mark_patch(one, "v1", TARGET))
+    after = patched(one, mark_patch(one, "v1", TARGET, owned=False))
     assert after["labels"] == {PART_OF: TARGET.id}
     assert after["managedFields"] == left
 
 
+@pytest.mark.parametrize("entries", [[managed(fieldsV1=LABEL_ONLY)], [KUBECTL], []])
+def test_marking_as_owned_writes_the_annotation(entries: list[Metadata]) -> None:
+    """The set's Apply entry owns it: without that, it proves nothing."""
+    before = live(REF, entries=entries, annotations={"note": "z"})
+    after = patched(before, mark_patch(before, "v1", TARGET, owned=True))
+    assert after["annotations"] == {"note": "z", OWNED_BY: TARGET.id}
+    assert not has_witness(before, TARGET)
+    assert has_witness(_read(after), TARGET)
+
+
+@pytest.mark.parametrize("owned", [False, True])
+def test_annotation_of_ownership_follows_the_label_only_if_told(owned: bool) -> None:
+    """A set that takes an object of another set has adopted it; a set that is given one owns it."""
+    one = LIVES["ours"]
+    assert has_witness(one, TARGET)
+    patch = hand_over_patch(one, old=OURS, new=SHOP.manager, label=SHOP.id, owned=owned)
+    assert has_witness(_read(patched(one, patch)), SHOP) is owned
+
+
+WITNESS: Metadata = {"f:metadata": {"f:annotations": {f"f:{OWNED_BY}": {}}}}
+NO_WITNESS: dict[str, LiveObject] = {
+    "another value": live(REF, annotations={OWNED_BY: SHOP.id}),
+    "no annotation": live(REF, annotations={}),
+    "no entry": live(REF, entries=[]),
+    "in an entry of another manager": live(REF, entries=[managed("kubectl", fieldsV1=WITNESS)]),
+    "in an Update": live(REF, entries=[managed(operation="Update", fieldsV1=WITNESS)]),
+    "not in our entry": live(REF, entries=[managed(fieldsV1=LABEL_ONLY)]),
+}
+
+
+@pytest.mark.parametrize("name", NO_WITNESS)
+def test_annotation_that_we_did_not_apply_proves_nothing(name: str) -> None:
+    """Controllers copy annotations, and anybody may write one."""
+    assert not has_witness(NO_WITNESS[name], TARGET)
+
+
 def test_marked_object_is_only_tested() -> None:
     """A patch of nothing."""
-    assert len(mark_patch(LIVES["ours"], "v1", TARGET)) == 2
+    assert len(mark_patch(LIVES["ours"], "v1", TARGET, owned=False)) == 2
 
 
 MANAGERS: dict[str, tuple[str, list[Metadata], str]] = {

@@ -114,7 +114,8 @@ def check(name: str, cluster_target: ClusterTarget, reporting: Reporting) -> int
     type=click.Choice([str(ownership) for ownership in Ownership]),
     default=str(Ownership.ADOPTED),
     show_default=True,
-    help="How to record an unlisted object that has the set's label and field manager.",
+    help="How to record an unlisted object that has the set's label and field manager, and a "
+    "listed one without the annotation of ownership; `owned` writes the annotation.",
 )
 @click.option(
     "--allow-partial",

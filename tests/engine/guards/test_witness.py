@@ -1,0 +1,201 @@
+"""Two witnesses for a delete: the inventory, and the annotation that the create has written."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from applyprune.model.events import Outcome
+from applyprune.model.inventory import MismatchType, Ownership
+from applyprune.model.options import Adopt, Mode
+from applyprune.planning.applyset import OWNED_BY, PART_OF
+from applyprune.planning.prune.removal import NO_WITNESS
+from tests.support.objects import SERVICE, config_map
+from tests.support.stage import Stage
+
+if TYPE_CHECKING:
+    from tests.support.api import Api
+    from tests.support.plane import Kubectl
+
+
+def _path(stage: Stage, name: str) -> str:
+    return f"/api/v1/namespaces/{stage.namespace}/configmaps/{name}"
+
+
+def _witness(api: Api, stage: Stage, name: str) -> str:
+    """Return the annotation of ownership of an object; empty if it has none."""
+    annotations = api.get(_path(stage, name))["metadata"].get("annotations") or {}
+    return str(annotations.get(OWNED_BY, ""))
+
+
+def _forge(stage: Stage, name: str, **changes: Any) -> None:
+    """Change an entry, as whoever may edit ConfigMaps in the inventory's namespace can."""
+    store = stage.store(stage.transport())
+    inventory = store.read()
+    entries = {
+        ref: replace(entry, **changes) if ref.name == name else entry
+        for ref, entry in inventory.entries.items()
+    }
+    assert entries != dict(inventory.entries)
+    store.write(replace(inventory, entries=entries))
+
+
+def _adopt(kubectl: Kubectl, stage: Stage) -> None:
+    """Adopt the ConfigMap ``theirs`` into a set that creates ``a`` and ``b``."""
+    kubectl("create", "configmap", "theirs", "-n", stage.namespace, "--from-literal=key=v")
+    assert stage.run(*map(config_map, ("theirs", "a", "b"))).exit_code == 0
+
+
+def test_only_the_create_writes_the_annotation(stage: Stage, api: Api, kubectl: Kubectl) -> None:
+    """Every later apply keeps it; an adopted object never gets it."""
+    _adopt(kubectl, stage)
+    for value in "vwx":
+        bodies = [config_map(name) | {"data": {"key": value}} for name in ("theirs", "a", "b")]
+        assert stage.run(*bodies, force_conflicts=True).exit_code == 0
+        assert _witness(api, stage, "a") == stage.target.id
+        assert _witness(api, stage, "theirs") == ""
+
+
+def test_edited_inventory_deletes_no_adopted_object(
+    stage: Stage, api: Api, kubectl: Kubectl
+) -> None:
+    """Not in a prune, not with the set, and not by a recreation, over several applies."""
+    _adopt(kubectl, stage)
+    _forge(stage, "theirs", ownership=Ownership.OWNED)
+    assert stage.run(*map(config_map, ("theirs", "a", "b")), reapply_all=True).exit_code == 0
+    assert _witness(api, stage, "theirs") == ""
+    assert stage.check().found == {"configmap/theirs": MismatchType.NO_WITNESS}
+    story = stage.run(*map(config_map, "ab"))
+    assert story.outcomes["configmap/theirs"] is Outcome.ORPHANED
+    assert api.exists(_path(stage, "theirs"))
+
+
+def test_edited_inventory_deletes_no_adopted_object_with_the_set(
+    stage: Stage, api: Api, kubectl: Kubectl
+) -> None:
+    """The others go."""
+    _adopt(kubectl, stage)
+    _forge(stage, "theirs", ownership=Ownership.OWNED)
+    story = stage.run(mode=Mode.DELETE)
+    assert story.outcomes["configmap/theirs"] is Outcome.ORPHANED
+    assert story.outcomes["configmap/a"] is Outcome.DELETED
+    assert api.exists(_path(stage, "theirs"))
+
+
+def test_edited_inventory_recreates_no_adopted_object(
+    stage: Stage, api: Api, kubectl: Kubectl
+) -> None:
+    """A recreation deletes it first."""
+    fixed = {**config_map("theirs"), "immutable": True}
+    kubectl("create", "-f", "-", "-n", stage.namespace, stdin=json.dumps(fixed))
+    bodies = [fixed, config_map("a")]
+    assert stage.run(*bodies).exit_code == 0
+    uid = api.get(_path(stage, "theirs"))["metadata"]["uid"]
+    _forge(stage, "theirs", ownership=Ownership.OWNED)
+    changed = {**fixed, "data": {"key": "w"}}
+    story = stage.run(changed, config_map("a"), recreate=True, force_conflicts=True)
+    assert "it was adopted" in story.problem("configmap/theirs")
+    assert api.get(_path(stage, "theirs"))["metadata"]["uid"] == uid
+
+
+@pytest.mark.parametrize("value", ["-", "=applyset-somebodys-v1"])
+def test_object_without_its_annotation_counts_as_adopted(
+    stage: Stage, api: Api, kubectl: Kubectl, value: str
+) -> None:
+    """The output says so; ``--prune-adopted`` is the word for it."""
+    stage.run(*map(config_map, "abc"))
+    kubectl("annotate", "configmap/c", "-n", stage.namespace, "--overwrite", f"{OWNED_BY}{value}")
+    plan = stage.run(*map(config_map, "ab")).plan
+    assert [(step.fate, step.reason) for step in plan.removals] == [("orphan", NO_WITNESS)]
+    assert api.exists(_path(stage, "c"))
+
+
+def test_prune_adopted_deletes_an_object_without_its_annotation(
+    stage: Stage, api: Api, kubectl: Kubectl
+) -> None:
+    """It is the user's word for what no second witness shows."""
+    stage.run(*map(config_map, "abc"))
+    kubectl("annotate", "configmap/c", "-n", stage.namespace, f"{OWNED_BY}-")
+    story = stage.run(*map(config_map, "ab"), prune_adopted=True)
+    assert story.outcomes["configmap/c"] is Outcome.PRUNED
+    assert not api.exists(_path(stage, "c"))
+
+
+def test_copied_annotation_in_a_manifest_is_left_out(stage: Stage, api: Api) -> None:
+    """A manifest that was copied from a live object; a warning says so."""
+    story = stage.run(config_map("a", annotations={OWNED_BY: "applyset-theirs-v1", "note": "1"}))
+    assert any(OWNED_BY in warning for warning in story.warnings)
+    assert _witness(api, stage, "a") == stage.target.id
+    assert api.get(_path(stage, "a"))["metadata"]["annotations"]["note"] == "1"
+
+
+def test_repair_writes_the_annotation_only_if_told(
+    stage: Stage, api: Api, kubectl: Kubectl
+) -> None:
+    """``--record-as owned`` is the user's word that the set created all of them."""
+    stage.run(*map(config_map, "abc"))
+    kubectl("annotate", "configmap/c", "-n", stage.namespace, f"{OWNED_BY}-")
+    assert stage.repair(Ownership.OWNED).exit_code == 0
+    assert _witness(api, stage, "c") == stage.target.id
+    assert stage.check().found == {}
+    assert stage.run(*map(config_map, "ab")).outcomes["configmap/c"] is Outcome.PRUNED
+
+
+def test_repair_records_a_copied_label_as_adopted(stage: Stage, api: Api, kubectl: Kubectl) -> None:
+    """With our field manager's name, which is free text."""
+    stage.run(*map(config_map, "ab"))
+    forged = config_map("forged")
+    forged["metadata"]["labels"] = {PART_OF: stage.target.id}
+    kubectl(
+        "apply", "--server-side", f"--field-manager={stage.target.manager}",
+        "-n", stage.namespace, "-f", "-", stdin=json.dumps(forged),
+    )  # fmt: skip
+    assert stage.repair().exit_code == 0
+    assert "configmap/forged" in stage.listed()
+    story = stage.run(*map(config_map, "ab"))
+    assert story.outcomes["configmap/forged"] is Outcome.ORPHANED
+    assert api.exists(_path(stage, "forged"))
+
+
+def test_lost_inventory_is_rebuilt_with_the_annotation_on_request(
+    stage: Stage, api: Api, kubectl: Kubectl
+) -> None:
+    """A Service too; what controllers have made of it keeps no mark."""
+    stage.run(SERVICE, *map(config_map, "ab"))
+    kubectl("delete", "configmap", stage.target.inventory.name, "-n", stage.namespace)
+    assert stage.repair(Ownership.OWNED).exit_code == 0
+    assert stage.check().found == {}
+    assert stage.run(SERVICE, config_map("a")).outcomes["configmap/b"] is Outcome.PRUNED
+    assert not api.exists(_path(stage, "b"))
+
+
+def test_moved_object_is_owned_by_its_new_set(stage: Stage, api: Api) -> None:
+    """The annotation moves together with the label."""
+    other = Stage(stage.kubeconfig, stage.namespace, name="other")
+    stage.run(*map(config_map, "abc"))
+    assert stage.move(other, "configmap/a", "configmap/b").exit_code == 0
+    assert _witness(api, stage, "a") == other.target.id
+    assert other.check().found == {}
+    assert other.run(config_map("a")).outcomes["configmap/b"] is Outcome.PRUNED
+
+
+def test_object_taken_from_another_set_is_adopted(stage: Stage, api: Api) -> None:
+    """Even if the inventory is edited to say that the set created it."""
+    other = Stage(stage.kubeconfig, stage.namespace, name="other")
+    stage.run(*map(config_map, "abc"))
+    bodies = [*map(config_map, "ax")]
+    assert other.run(*bodies, adopt=Adopt.ALL).exit_code == 0
+    assert _witness(api, stage, "a") == ""
+    _forge(other, "a", ownership=Ownership.OWNED)
+    assert other.run(config_map("x")).outcomes["configmap/a"] is Outcome.ORPHANED
+    assert api.exists(_path(stage, "a"))
+
+
+def test_orphan_keeps_no_annotation(stage: Stage, api: Api) -> None:
+    """Otherwise it would claim an owner that it no longer has."""
+    stage.run(*map(config_map, "ab"))
+    assert stage.orphan("configmap/a").exit_code == 0
+    assert _witness(api, stage, "a") == ""
