@@ -34,7 +34,7 @@ HEADINGS: dict[str, tuple[str, ...]] = {
         "plan",
         "check",
     ),
-    "Prune": ("prune", "propagation", "prune-adopted"),
+    "Prune": ("prune", "propagation", "prune-adopted", "prune-shared"),
     "Prune guards": (
         "max-prune",
         "allow-empty",

@@ -76,6 +76,8 @@ class InventoryEntry:
 
     It survives the write before the next apply. It is empty until an apply is confirmed.
     """
+    marks: tuple[str, ...] = ()
+    """The marks of other tools that it had after the last confirmed apply, each ``KEY=VALUE``."""
     wave: Wave = FIRST_WAVE
     """Its wave at the apply: at a prune, the manifest no longer exists."""
     depends_on: tuple[Ref, ...] = ()

@@ -142,6 +142,8 @@ class PruneOptions:
     delete objects that are not in the set."""
     orphan: frozenset[str] = frozenset()
     """Objects, named as ``Ref.is_among`` takes them, to orphan instead of deleting them."""
+    prune_shared: bool = False
+    """Delete objects that another tool or another applier runs by now, too."""
     prune_adopted: bool = False
     """Delete adopted objects as if the set had created them."""
     propagation: Propagation = Propagation.BACKGROUND

@@ -107,6 +107,7 @@ KEYS: Mapping[type, Mapping[str, str | None]] = MappingProxyType(
             "entry": None,
             "live": None,
             "resource": None,
+            "owned": None,
         },
         PruneBlocked: {"problem": "problem"},
         ObjectDiff: {
@@ -165,6 +166,7 @@ KEYS: Mapping[type, Mapping[str, str | None]] = MappingProxyType(
             "fingerprint": None,
             # For the next apply only: what it may take back or remove.
             "owned_fields": None,
+            "marks": None,
             "wave": "wave",
             "depends_on": "dependsOn",
             "orphan_reason": "orphanReason",

@@ -245,6 +245,7 @@ def _existing(
         uid=live.uid if known else "",
         ownership=_ownership(entry, known=known),
         owned_fields=entry.owned_fields if known and entry is not None else "",
+        marks=entry.marks if known and entry is not None else (),
         wave=desired.wave,
         depends_on=desired.depends_on,
         orphan_reason=desired.orphan_reason,

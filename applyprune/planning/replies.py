@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from applyprune.errors import ApplypruneError, Invalid, RunFailed
 from applyprune.model.events import Outcome
+from applyprune.planning.ownership.other_owner import marks_of
 from applyprune.planning.ownership.owner import (
     Owner,
     fingerprint_of,
@@ -86,6 +87,7 @@ def confirmed(
         digest=desired.digest,
         fingerprint=fingerprint,
         owned_fields=owned_fields_of(after, applyset.manager),
+        marks=marks_of(after),
         deleting=False,
     )
     if created:

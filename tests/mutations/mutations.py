@@ -25,6 +25,9 @@ class Mutation:
 
 _APPROVAL = "tests/engine/guards/test_approval.py::"
 _STEPS = "tests/engine/steps/"
+_TRANSFER = "tests/engine/steps/test_field_transfer.py::"
+_WITNESS = "tests/engine/guards/test_witness.py::"
+_OTHER_OWNER = "tests/engine/guards/test_other_owner_stories.py::"
 _CONFLICTS = f"{_STEPS}test_conflicts.py::"
 _FAULTS = "tests/engine/failures/test_faults.py::"
 _FIELDS = "tests/engine/checks/test_fields.py::"
@@ -150,6 +153,55 @@ MUTATIONS = (
         "if .*:",
         "if False:",
         f"{_CONFLICTS}test_ignored_field_that_only_we_own_keeps_its_value",
+    ),
+    Mutation(
+        "the field manager of an orphan",
+        ("parting-entry",),
+        "if .*:",
+        "if False:",
+        f"{_TRANSFER}test_next_applier_of_an_orphan_has_no_conflict",
+    ),
+    Mutation(
+        "the entry of an object without managedFields",
+        ("untracked-object",),
+        "if .*:",
+        "if False:",
+        f"{_TRANSFER}test_second_apply_keeps_what_others_have_on_an_untracked_object",
+    ),
+    Mutation(
+        "the recorded fields of an object that has lost our entry",
+        ("restored-fields", "untracked-object"),
+        "if .*:",
+        "if False:",
+        f"{_TRANSFER}test_cleared_managed_fields_cost_nobody_a_field",
+    ),
+    Mutation(
+        "the witness on an object that is pruned",
+        ("witness",),
+        "return .*",
+        'return ""',
+        f"{_WITNESS}test_edited_inventory_deletes_no_adopted_object",
+    ),
+    Mutation(
+        "the witness on an object that is recreated",
+        ("witness-recreate",),
+        "= .*",
+        "= False",
+        f"{_WITNESS}test_edited_inventory_recreates_no_adopted_object",
+    ),
+    Mutation(
+        "another tool's object that is pruned",
+        ("other-owner",),
+        "return .*",
+        'return ""',
+        f"{_OTHER_OWNER}test_object_that_another_tool_runs_is_orphaned[apply-Helm]",
+    ),
+    Mutation(
+        "another tool's object that is recreated",
+        ("other-owner-recreate",),
+        "= .*",
+        '= ""',
+        f"{_OTHER_OWNER}test_recreation_of_what_another_tool_runs_is_refused",
     ),
     Mutation(
         "the dry run before an object that may be skipped",

@@ -63,6 +63,7 @@ GUARDS = frozenset(
         "force-conflicts",
         "max-prune",
         "prune-adopted",
+        "prune-shared",
         "recreate",
         "take-over",
         "yes",

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from applyprune.cli.options.apply import apply_options
 from applyprune.cli.options.cluster_access import cluster_options
 from applyprune.cli.options.config_defaults import name_argument
+from applyprune.cli.options.guard_options import guard_options
 from applyprune.cli.options.run_options import (
-    guard_options,
     input_option,
     optional_input_option,
     placement_option,

@@ -10,7 +10,6 @@ import click
 from click.core import ParameterSource
 
 from applyprune.cli.command import Command
-from applyprune.cli.options.approval import approval_option
 from applyprune.cli.options.cluster_access import cluster_options, namespace_name
 from applyprune.cli.options.combine import F, with_options
 from applyprune.cli.options.completion import FILE, OBJECT, SET
@@ -21,7 +20,6 @@ from applyprune.model.options import (
     HelmHooks,
     Options,
     Propagation,
-    PruneLimit,
     PruneOptions,
     WaitOptions,
     seconds_of,
@@ -38,7 +36,6 @@ __all__ = [
     "cluster_options",
     "duration",
     "execution_options",
-    "guard_options",
     "input_option",
     "optional_input_option",
     "placement_option",
@@ -212,6 +209,7 @@ def removal_options(verb: Callable[..., Any]) -> Callable[..., Any]:
         orphan: tuple[str, ...],
         allow_cascade: tuple[str, ...],
         prune_adopted: bool,
+        prune_shared: bool,
         propagation: str,
         options: Options | None = None,
         **others: Any,
@@ -223,6 +221,7 @@ def removal_options(verb: Callable[..., Any]) -> Callable[..., Any]:
                 orphan=frozenset(orphan),
                 allow_cascade=frozenset(allow_cascade),
                 prune_adopted=prune_adopted,
+                prune_shared=prune_shared,
                 propagation=Propagation(propagation.capitalize()),
             ),
         )
@@ -236,6 +235,11 @@ def removal_options(verb: Callable[..., Any]) -> Callable[..., Any]:
             default="background",
             show_default=True,
             help="What happens to the dependents of a deleted object.",
+        ),
+        click.option(
+            "--prune-shared",
+            is_flag=True,
+            help="Delete objects that another tool runs by now as well, instead of orphaning them.",
         ),
         click.option(
             "--prune-adopted",
@@ -270,67 +274,6 @@ def record_options(verb: Callable[..., Any]) -> Callable[..., Any]:
         return verb(options=Options(dry_run=dry_run, lock_timeout=lock_timeout), **others)
 
     return _dry_run_option(_lock_timeout_option(command))
-
-
-def guard_options(verb: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options that disable the guards of a prune; they become part of ``options``."""
-    from applyprune.model.resources import GUARDED_KINDS
-
-    @wraps(verb)
-    def command(
-        options: Options,
-        max_prune: PruneLimit | None,
-        allow_kind: tuple[str, ...],
-        allow_empty: bool,
-        **others: Any,
-    ) -> Any:
-        options = replace(
-            options,
-            prune=replace(
-                options.prune,
-                max_prune=max_prune,
-                allow_kinds=frozenset(allow_kind),
-                allow_empty=allow_empty,
-            ),
-        )
-        return verb(options=options, **others)
-
-    return with_options(
-        approval_option(command),
-        click.option(
-            "--allow-empty",
-            is_flag=True,
-            help="Allow empty input.",
-        ),
-        click.option(
-            "--allow-kind",
-            multiple=True,
-            type=click.Choice(sorted(GUARDED_KINDS.values()), case_sensitive=False),
-            metavar="KIND",
-            help="Allow the pruning of this kind, one of: "
-            + ", ".join(sorted(GUARDED_KINDS.values()))
-            + ".",
-        ),
-        click.option(
-            "--max-prune",
-            metavar="N|N%",
-            callback=_prune_limit,
-            help="How many objects a prune may delete, including cascaded deletions.  "
-            "[default: 5 or 30% of the set's live objects, the larger of the two, and at most "
-            "half of them]",
-        ),
-    )
-
-
-def _prune_limit(
-    ctx: click.Context, param: click.Parameter, value: str | None
-) -> PruneLimit | None:
-    if value is None:
-        return None
-    try:
-        return PruneLimit.parse(value)
-    except ValueError as error:
-        raise click.BadParameter(f"{value!r} {error}", ctx, param) from None
 
 
 def duration(ctx: click.Context, param: click.Parameter, value: str) -> float:

@@ -75,7 +75,7 @@ def entries_of(lines: bytes) -> list[InventoryEntry]:
             continue
         raw = json.loads(line)
         if "fieldSet" in raw:
-            # Each block numbers its sets anew.
+            # Each block has its own numbers.
             field_sets[typed(int, raw["number"])] = canonical(typed(dict, raw["fieldSet"]))
         else:
             found.append(_entry_in(raw, field_sets))
@@ -105,6 +105,8 @@ def _entry_out(entry: InventoryEntry) -> dict[str, Any]:
         "deleting": entry.deleting,
         "orphaning": entry.orphaning,
     }
+    if entry.marks:
+        out["marks"] = list(entry.marks)
     if (fingerprint := entry.fingerprint) is not None:
         out["fingerprint"] = {
             "resourceVersion": fingerprint.resource_version,
@@ -140,6 +142,7 @@ def _entry_in(raw: Mapping[str, Any], field_sets: Mapping[int, str]) -> Inventor
         digest=typed(str, raw["digest"]),
         fingerprint=fingerprint,
         owned_fields="" if number is None else field_sets[typed(int, number)],
+        marks=tuple(typed(str, mark) for mark in typed(list, raw.get("marks", []))),
         wave=_wave_in(raw["wave"]),
         depends_on=tuple(_ref_in(ref) for ref in raw["dependsOn"]),
         orphan_reason=typed(str, raw["orphanReason"]),

@@ -228,26 +228,29 @@ class _Move:
                 for lock in (self.context.lock, self.destination_lock):
                     lock.ensure(WRITE_MARGIN)
                 source = self.context.applyset
+                owned = has_witness(step.live, source)
                 request = transfer_request(
                     step.resource,
                     step.live,
                     old=source.manager,
                     applyset=self.destination,
-                    owned=has_witness(step.live, source),
+                    owned=owned,
                 )
-                send(self.context.cluster, request)
+                live = send(self.context.cluster, request)
             except InventoryLocked:
                 raise
             except NotFound:
                 return replace(step, action=Move.REMOVE_FROM_INVENTORY, reason="it is gone"), None
             except (Conflict, Unavailable, Unreachable):
-                # It has changed since it was read, or only the reply is lost: read it again.
-                state = self._reader.read_object(step.resource, step.entry.ref)
-                step = self._step(step.entry, step.resource, state)
+                pass  # It has changed since it was read, or only the reply is lost.
             except ApplypruneError as error:
                 return step, as_problem(error, where=str(step.entry.ref))
             else:
-                return step, None
+                if has_witness(live, self.destination) >= owned:
+                    return step, None
+                # It has changed between the two patches, so it lacks what the second one sets.
+            state = self._reader.read_object(step.resource, step.entry.ref)
+            step = self._step(step.entry, step.resource, state)
         return step, as_problem(RunFailed(f"{step.entry.ref} changes faster than it can be moved"))
 
     def _settle(self, resource: Resource, live: LiveObject, entry: InventoryEntry) -> None:

@@ -51,6 +51,7 @@ class Recreator:
             digest="",
             fingerprint=None,
             owned_fields="",
+            marks=(),
             deleting=False,
         )
         context.lock.record_entry(fresh)

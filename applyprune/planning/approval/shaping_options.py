@@ -27,6 +27,7 @@ def shaping_options(options: Options) -> Mapping[str, OptionValue]:
         "propagation": str(prune.propagation).lower(),
         "prune": prune.enabled,
         "prune-adopted": prune.prune_adopted,
+        "prune-shared": prune.prune_shared,
         "reapply-all": apply.reapply_all,
         "recreate": apply.recreate,
         "selector": apply.selector.text if apply.selector else "",

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     Managers = Sequence[Mapping[str, Any]]
 
 
-# The manager that an orphaned object keeps, which is no set's, and its only field: an annotation
+# The manager that an orphaned object keeps; it belongs to no set. Its only field is an annotation
 # that nobody sets, so that no apply conflicts with it.
 _FORMER = "applyprune-orphaned"
 _NOBODYS: Mapping[str, Any] = {"f:metadata": {"f:annotations": {"f:applyprune.dev/orphaned": {}}}}

@@ -79,9 +79,9 @@ def has_migration(
     live: LiveObject, migration: Migration, body: Mapping[str, Any], manager: str
 ) -> bool:
     """Return whether fields must change hands before ``body`` may be applied to an object."""
-    if not live.managed_fields or (
-        migration.restores and own_apply_entry(live, manager) is None
-    ):  # guard: restored-fields
+    if not live.managed_fields:  # guard: untracked-object
+        return True
+    if migration.restores and own_apply_entry(live, manager) is None:  # guard: restored-fields
         return True
     return any(moved(one, migration, body) for one in live.managed_fields)
 

@@ -15,7 +15,8 @@ from applyprune.model.resources import CRD, NAMESPACE, Resource
 from applyprune.planning.annotations import orphan_mark
 from applyprune.planning.applyset import OWNED_BY, PART_OF, SET_ID, SHARD_OF, ApplySetIdentity
 from applyprune.planning.ownership.managed_fields import own_apply_entry
-from applyprune.planning.ownership.owner import Owner, foreign_owner, owner_of, ownership_of
+from applyprune.planning.ownership.other_owner import other_owner
+from applyprune.planning.ownership.owner import Owner, foreign_owner, has_witness, owner_of
 from applyprune.planning.prune.cascade import Cascades, cascade_of
 from applyprune.planning.prune.guarded_prune import GuardedPrune
 from applyprune.planning.prune.guards import check_guards, hinted, refusal_of
@@ -275,19 +276,29 @@ def _why_left(
     """Return why an object of ours is orphaned; empty if it may be deleted."""
     if rule := entry.orphan_reason or orphan_mark(live.metadata):
         return f"marked {rule}"
-    adopted = ownership_of(entry, live, applyset) is Ownership.ADOPTED  # guard: witness
-    if adopted and not options.prune.prune_adopted:
-        return ADOPTED if entry.ownership is Ownership.ADOPTED else NO_WITNESS
+    if entry.ownership is Ownership.ADOPTED and not options.prune.prune_adopted:
+        return ADOPTED
+    is_applied = own_apply_entry(live, applyset.manager) is not None
+    if is_applied and not (has_witness(live, applyset) or options.prune.prune_adopted):
+        return NO_WITNESS  # guard: witness
     if SET_ID in live.labels or SHARD_OF in live.labels:
         return "it is the inventory of a set"
     if owner := foreign_owner(live, applyset.manager):
         return f"it belongs to {owner} now, by its ownerReferences"
-    if entry.ref.group_kind == NAMESPACE:
-        name = entry.ref.name
-        if name in _SYSTEM_NAMESPACES:
-            return "a system namespace is never deleted"
-        if name == applyset.namespace:
-            return "it contains this set's inventory"
-        if name in snapshot.occupied:
-            return "it contains another set's inventory"
-    return ""
+    if not options.prune.prune_shared and (other := other_owner(entry, live, applyset)):
+        return other  # guard: other-owner
+    return _why_protected(entry, snapshot, applyset)
+
+
+def _why_protected(
+    entry: InventoryEntry, snapshot: ClusterSnapshot, applyset: ApplySetIdentity
+) -> str:
+    """Return why a Namespace is never deleted; empty if it may be, and for any other kind."""
+    name = entry.ref.name
+    if entry.ref.group_kind != NAMESPACE:
+        return ""
+    if name in _SYSTEM_NAMESPACES:
+        return "a system namespace is never deleted"
+    if name == applyset.namespace:
+        return "it contains this set's inventory"
+    return "it contains another set's inventory" if name in snapshot.occupied else ""

@@ -30,6 +30,7 @@ from applyprune.model.resources import CRD, NAMESPACE
 from applyprune.planning.annotations import orphan_mark
 from applyprune.planning.applyset import ApplySetIdentity
 from applyprune.planning.fields.path import bracketed, is_at
+from applyprune.planning.ownership.other_owner import other_owner
 from applyprune.planning.ownership.owner import (
     Owner,
     foreign_owner,
@@ -356,6 +357,9 @@ def why_not(
         return "it does not have this set's label and field manager any more"
     if owner := foreign_owner(live, applyset.manager):
         return f"it belongs to {owner}, by its ownerReferences"
+    other = other_owner(entry, live, applyset)  # guard: other-owner-recreate
+    if other and not options.prune.prune_shared:
+        return f"{other} (--prune-shared)"
     if not (options.apply.recreate or desired.recreate):
         return "that is not allowed"
     return ""

@@ -57,6 +57,7 @@ ENTRIES = st.builds(
     wave=st.builds(Wave, st.integers(-9, 9), st.integers(0, 9), st.integers(0, 9)),
     depends_on=st.lists(REFS, max_size=3).map(tuple),
     owned_fields=st.sampled_from(["", '{"f:data":{"f:é":{}}}', '{"f:data":{"f:b":{}}}']),
+    marks=st.sampled_from([(), ("olm.owner=x",), ("a=b", "c=d")]),
     orphan_reason=st.text(max_size=20),
     deleting=st.booleans(),
     orphaning=st.booleans(),

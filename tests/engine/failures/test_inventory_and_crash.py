@@ -352,13 +352,13 @@ def test_hand_edited_inventory_is_a_confused_deputy(
     kubectl("create", "configmap", "plain", "-n", stage.namespace)
     kubectl("create", "configmap", "forged", "-n", stage.namespace)
     kubectl("label", "configmap/forged", "-n", stage.namespace, f"{PART_OF}={stage.target.id}")
-    line = _stored(api, stage)["data"]["entries"]
+    fields, line = _stored(api, stage)["data"]["entries"].splitlines(keepends=True)
     lines = [line]
     for name in ("theirs", "plain", "forged"):
         uid = api.get(_path(stage, name))["metadata"]["uid"]
         entry = json.loads(line) | {"name": name, "uid": uid, "found": None}
         lines.append(json.dumps(entry, separators=(",", ":")) + "\n")
-    text = "".join(sorted(lines))
+    text = fields + "".join(sorted(lines))
     _rewrite(api, stage, {"count": 4, "digest": digest_of(text.encode())}, entries=text)
     assert len(stage.listed()) == 4
     story = stage.run(config_map("a"))

@@ -12,7 +12,7 @@ from applyprune.errors import InventoryLocked, UsageError
 from applyprune.model.events import ObjectDone, Outcome, Waiting
 from applyprune.model.inventory import Ownership
 from applyprune.model.options import Adopt, DryRun
-from applyprune.planning.applyset import PART_OF
+from applyprune.planning.applyset import OWNED_BY, PART_OF
 from tests.support.actors import ALICE
 from tests.support.fault_proxy import Exchange, FaultProxy, always, faults, first
 from tests.support.kill import kill_at_patch
@@ -403,7 +403,8 @@ def test_move_reads_an_object_again_that_changed_meanwhile(
     assert spoiled.move(shop, "configmap/b").outcomes == {"configmap/b": Outcome.MOVED}
     assert len(sent) >= 2
     now = _metadata(api, spoiled, "b")
-    assert (now["uid"], now["annotations"]) == (uid, {"mine": "1"})
+    assert (now["uid"], now["annotations"]) == (uid, {"mine": "1", OWNED_BY: shop.target.id})
+    assert shop.check().found == {}
     assert shop.run(NARROW).exit_code == 0
     _has_narrowed(api, spoiled, shop)
     assert spoiled.listed() == {"configmap/a"}

@@ -9,7 +9,7 @@ import pytest
 
 from applyprune.model.events import Outcome
 from applyprune.model.options import Adopt, Mode
-from applyprune.planning.applyset import LAST_APPLIED
+from applyprune.planning.applyset import LAST_APPLIED, OWNED_BY
 from tests.support.fault_proxy import Exchange, FaultProxy, always, faults
 from tests.support.objects import DEPLOYMENT, config_map
 
@@ -286,7 +286,8 @@ def test_manifest_with_last_applied_annotation_is_applied_without_it(
 ) -> None:
     """It is copied along from live objects, and would hold the whole manifest, Secrets too."""
     stage.run(config_map("a", annotations={LAST_APPLIED: "{}", "mine": "1"}))
-    assert api.get(_path(stage, "a"))["metadata"]["annotations"] == {"mine": "1"}
+    noted = api.get(_path(stage, "a"))["metadata"]["annotations"]
+    assert (noted.keys(), noted["mine"]) == ({"mine", OWNED_BY}, "1")
 
 
 DUPLICATE = [{"name": "c", "image": "x", "env": [{"name": "E", "value": v} for v in "ab"]}]

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import click
 
 from applyprune.cli.options.config_defaults import name_argument
+from applyprune.cli.options.guard_options import guard_options
 from applyprune.cli.options.reporting import reporting_options
 from applyprune.cli.options.run_options import (
     RunCommand,
     cluster_options,
-    guard_options,
     input_option,
     placement_option,
     run_options,

@@ -1,0 +1,131 @@
+"""People migrate to another tool: the object leaves the input when the other tool applies it."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from applyprune.model.events import Outcome
+from applyprune.model.options import Mode
+from tests.support.objects import DEPLOYMENT, config_map
+
+if TYPE_CHECKING:
+    from tests.support.api import Api
+    from tests.support.plane import Kubectl
+    from tests.support.stage import Stage
+
+RELEASE = {"meta.helm.sh/release-name": "web", "meta.helm.sh/release-namespace": "x"}
+
+
+def _path(stage: Stage, name: str) -> str:
+    return f"/api/v1/namespaces/{stage.namespace}/configmaps/{name}"
+
+
+def _merge(kubectl: Kubectl, stage: Stage, name: str, manager: str, body: dict[str, Any]) -> None:
+    """Write like Helm: by an Update."""
+    kubectl(
+        "patch", f"configmap/{name}", "-n", stage.namespace, "--type=merge",
+        "-p", json.dumps(body), f"--field-manager={manager}",
+    )  # fmt: skip
+
+
+def _apply(kubectl: Kubectl, stage: Stage, manager: str, body: dict[str, Any]) -> None:
+    """Write like Flux: by a server-side apply that is forced."""
+    kubectl(
+        "apply", "--server-side", "--force-conflicts", f"--field-manager={manager}",
+        "-n", stage.namespace, "-f", "-", stdin=json.dumps(body),
+    )  # fmt: skip
+
+
+def _labelled(name: str, **labels: str) -> dict[str, Any]:
+    body = config_map(name)
+    return {**body, "metadata": {**body["metadata"], "labels": labels}}
+
+
+MOVES: dict[str, tuple[str, dict[str, Any], str]] = {
+    "Helm": ("helm", {"metadata": {"annotations": RELEASE}}, "Helm has marked it"),
+    "Flux": (
+        "kustomize-controller",
+        _labelled("b", **{"kustomize.toolkit.fluxcd.io/name": "web"}),
+        "Flux has marked it",
+    ),
+    "kapp": ("kapp", {"metadata": {"labels": {"kapp.k14s.io/app": "1"}}}, "kapp has marked it"),
+    "a full applier": ("some-applier", config_map("b"), "some-applier applies it too (.data.key)"),
+}
+
+
+@pytest.mark.parametrize("tool", MOVES)
+@pytest.mark.parametrize("mode", [Mode.APPLY, Mode.DELETE])
+def test_object_that_another_tool_runs_is_orphaned(
+    stage: Stage, api: Api, kubectl: Kubectl, tool: str, mode: Mode
+) -> None:
+    """And the tool is named; the set's label goes."""
+    manager, body, expected = MOVES[tool]
+    stage.run(*map(config_map, "abc"))
+    if "kind" in body:
+        _apply(kubectl, stage, manager, body)
+    else:
+        _merge(kubectl, stage, "b", manager, body)
+    story = stage.run(*map(config_map, "ac")) if mode is Mode.APPLY else stage.run(mode=mode)
+    assert story.outcomes["configmap/b"] is Outcome.ORPHANED
+    reasons = {step.entry.ref.name: step.reason for step in story.plan.removals}
+    assert expected in reasons["b"]
+    assert api.get(_path(stage, "b"))["data"] == {"key": "v"}
+    assert "configmap/b" not in stage.listed()
+
+
+def test_prune_shared_deletes_it(stage: Stage, api: Api, kubectl: Kubectl) -> None:
+    """It is the user's word that the other tool is gone."""
+    stage.run(*map(config_map, "abc"))
+    _merge(kubectl, stage, "b", "helm", {"metadata": {"annotations": RELEASE}})
+    story = stage.run(*map(config_map, "ac"), prune_shared=True)
+    assert story.outcomes["configmap/b"] is Outcome.PRUNED
+    assert not api.exists(_path(stage, "b"))
+
+
+def test_decorated_object_is_pruned(stage: Stage, api: Api, kubectl: Kubectl) -> None:
+    """By labels, annotations and fields of its own, through an apply or an Update."""
+    stage.run(DEPLOYMENT, *map(config_map, "ab"))
+    _apply(kubectl, stage, "labeller", {**_labelled("b", team="x"), "data": {"theirs": "1"}})
+    kubectl("scale", "deployment/web", "-n", stage.namespace, "--replicas=2")
+    _merge(kubectl, stage, "b", "noter", {"metadata": {"annotations": {"note": "x"}}})
+    story = stage.run(config_map("a"), max_prune=stage.most(9))
+    assert story.outcomes["configmap/b"] is Outcome.PRUNED
+    assert story.outcomes["deployment.apps/web"] is Outcome.PRUNED
+    assert not api.exists(_path(stage, "b"))
+
+
+def test_marks_of_a_rendered_chart_are_no_owner(stage: Stage, api: Api) -> None:
+    """They are in the manifest, and nobody else has written the object."""
+    charted = config_map("b", annotations=RELEASE)
+    stage.run(config_map("a"), charted)
+    assert stage.run(config_map("a")).outcomes["configmap/b"] is Outcome.PRUNED
+    assert not api.exists(_path(stage, "b"))
+
+
+def test_tool_that_was_left_behind_is_no_owner(stage: Stage, api: Api, kubectl: Kubectl) -> None:
+    """Its marks outlive it: they were there at the set's last apply already."""
+    body = config_map("b", annotations=RELEASE)
+    kubectl(
+        "create", "-f", "-", "-n", stage.namespace, "--field-manager=helm", stdin=json.dumps(body)
+    )
+    stage.run(*map(config_map, "ab"))
+    story = stage.run(config_map("a"), prune_adopted=True)
+    assert story.outcomes["configmap/b"] is Outcome.PRUNED
+    assert not api.exists(_path(stage, "b"))
+
+
+def test_recreation_of_what_another_tool_runs_is_refused(
+    stage: Stage, api: Api, kubectl: Kubectl
+) -> None:
+    """It would delete the other tool's object."""
+    fixed = {**config_map("b"), "immutable": True}
+    stage.run(config_map("a"), fixed)
+    uid = api.get(_path(stage, "b"))["metadata"]["uid"]
+    _merge(kubectl, stage, "b", "helm", {"metadata": {"annotations": RELEASE}})
+    changed = {**fixed, "data": {"key": "w"}}
+    story = stage.run(config_map("a"), changed, recreate=True)
+    assert "Helm has marked it" in story.problem("configmap/b")
+    assert api.get(_path(stage, "b"))["metadata"]["uid"] == uid

@@ -1,0 +1,111 @@
+"""Who runs an object by now: what counts as evidence, and what does not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from applyprune.model.identity import Ref
+from applyprune.planning.ownership.other_owner import marks_of, other_owner
+from tests.support.objects import config_map
+from tests.support.planning import (
+    CONFIG_MAPS,
+    TARGET,
+    TIME,
+    desired,
+    live,
+    managed,
+    recorded,
+)
+
+REF = Ref("", "ConfigMap", "home", "a")
+MINE = desired(config_map("a"), CONFIG_MAPS)
+RELEASE = "meta.helm.sh/release-name"
+LATER = TIME.replace("2026-11-21", "2026-11-22")
+DATA: dict[str, Any] = {"f:data": {"f:key": {}}}
+NOTED: dict[str, Any] = {"f:metadata": {"f:annotations": {f"f:{RELEASE}": {}}}}
+OURS = managed(fieldsV1=DATA)
+
+
+def _helm(time: str = LATER) -> dict[str, Any]:
+    return managed("helm", operation="Update", time=time, fieldsV1=NOTED)
+
+
+def _applied(manager: str, fields: object, **parts: Any) -> dict[str, Any]:
+    return managed(manager, fieldsV1=fields, **parts)
+
+
+ITEMS: dict[str, Any] = {
+    "f:spec": {"f:containers": {'k:{"name":"web"}': {".": {}, "f:name": {}, "f:image": {}}}}
+}
+DECORATED: dict[str, Any] = {
+    "f:spec": {"f:containers": {'k:{"name":"web"}': {".": {}, "f:name": {}, "f:tty": {}}}}
+}
+
+CASES: dict[str, tuple[list[dict[str, Any]], dict[str, str], tuple[str, ...], str]] = {
+    "nobody": ([OURS], {}, (), ""),
+    "a new mark": (
+        [OURS],
+        {RELEASE: "x"},
+        (),
+        f"Helm has marked it since the last apply ({RELEASE}: x)",
+    ),
+    "another value": (
+        [OURS],
+        {RELEASE: "x"},
+        (f"{RELEASE}=y",),
+        f"Helm has marked it since the last apply ({RELEASE}: x)",
+    ),
+    "a mark from before": ([OURS, _helm(TIME)], {RELEASE: "x"}, (f"{RELEASE}=x",), ""),
+    "a mark of the manifest": ([managed(fieldsV1=NOTED)], {RELEASE: "x"}, (f"{RELEASE}=x",), ""),
+    "a mark whose manager has written since": (
+        [OURS, _helm()],
+        {RELEASE: "x"},
+        (f"{RELEASE}=x",),
+        f"Helm has written it since the last apply ({RELEASE}: x)",
+    ),
+    "another applier": (
+        [OURS, _applied("flux", DATA)],
+        {},
+        (),
+        "flux applies it too (.data.key)",
+    ),
+    "an applier of other fields": ([OURS, _applied("flux", {"f:data": {"f:b": {}}})], {}, (), ""),
+    "an applier of labels": (
+        [managed(fieldsV1=NOTED), _applied("flux", NOTED)],
+        {},
+        (),
+        "",
+    ),
+    "an applier of a subresource": ([OURS, _applied("x", DATA, subresource="scale")], {}, (), ""),
+    "an Update": ([OURS, _applied("kubectl-edit", DATA, operation="Update")], {}, (), ""),
+    "what we have yielded": ([OURS, _applied(TARGET.yielded, DATA)], {}, (), ""),
+    "another field of the same container": (
+        [managed(fieldsV1=ITEMS), _applied("decorator", DECORATED)],
+        {},
+        (),
+        "",
+    ),
+    "the same field of the same container": (
+        [managed(fieldsV1=ITEMS), _applied("z", ITEMS)],
+        {},
+        (),
+        'z applies it too (.spec.containers[name="web"].image)',
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_other_owner_is_named_with_the_evidence(name: str) -> None:
+    """Marks outlive tools, so a mark alone proves nothing; who decorates an object runs it not."""
+    entries, annotations, marks, expected = CASES[name]
+    now = live(REF, entries=entries, annotations=annotations)
+    entry = recorded(MINE, live(REF, entries=[OURS]), marks=marks)
+    assert other_owner(entry, now, TARGET) == expected
+
+
+def test_marks_are_recorded_with_their_values() -> None:
+    """Of labels and annotations; whatever else an object has is nobody's mark."""
+    one = live(REF, labels={"olm.owner": "csv", "app": "x"}, annotations={RELEASE: "r", "b": "c"})
+    assert set(marks_of(one)) == {f"{RELEASE}=r", "olm.owner=csv"}
