@@ -1,4 +1,4 @@
-"""Names in the API: annotations, the finalizer, conditions and reasons.
+"""Names in the API: the finalizer, conditions and reasons.
 
 Reasons are part of the API: alerts and scripts compare them.
 """
@@ -11,10 +11,6 @@ from typing import TypeAlias
 Key: TypeAlias = tuple[str, str]
 """Namespace and name of a Bundle."""
 
-RECONCILE_NOW = "applyprune.dev/reconcile-now"
-"""An annotation: each new value requests a reconcile at once."""
-APPROVE = "applyprune.dev/approve"
-"""An annotation with the digest that is approved: of deletions, or of a whole plan."""
 FINALIZER = "applyprune.dev/finalizer"
 """On a Bundle: the controller has not yet removed the Bundle's objects."""
 COMPONENT = "applyprune-controller"

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 
 from applyprune.controller.bundle import Bundle, DeletionPolicy
 from applyprune.controller.bundle_client import BundleObjects, status_of
-from applyprune.controller.constants import APPROVE, FINALIZER, Reason
+from applyprune.controller.constants import FINALIZER, Reason
 from applyprune.controller.pending_plan import PendingPlan, pending_plan
 from applyprune.controller.result import (
     RunResult,
@@ -39,6 +39,7 @@ from applyprune.model.display import seconds_since
 from applyprune.model.live import LiveObject, deleted_at
 from applyprune.model.options import Mode
 from applyprune.model.problem import ProblemKind
+from applyprune.planning.annotations import APPROVE
 from applyprune.planning.applyset import PART_OF
 
 

@@ -11,13 +11,14 @@ from typing import Any
 from pydantic.alias_generators import to_camel
 
 from applyprune.controller.bundle import Bundle
-from applyprune.controller.constants import APPROVE, Reason
+from applyprune.controller.constants import Reason
 from applyprune.controller.result import RunResult, problem_message
 from applyprune.model.identity import Ref
 from applyprune.model.options import Approval
 from applyprune.model.plan import ApplyStep, Fate, Plan, RemoveStep
 from applyprune.model.problem import ProblemKind
 from applyprune.model.resources import BUNDLES
+from applyprune.planning.annotations import APPROVE
 from applyprune.planning.approval.digests import is_digest
 
 SHOWN = 20

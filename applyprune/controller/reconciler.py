@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from applyprune.controller.bundle import Bundle, InvalidSpec, read_bundle
 from applyprune.controller.bundle_client import BundleObjects, status_of
 from applyprune.controller.bundle_source import SourceMissing, Uses, load_source, used_refs
-from applyprune.controller.constants import APPROVE, RECONCILE_NOW, STALLING, Key, Reason
+from applyprune.controller.constants import STALLING, Key, Reason
 from applyprune.controller.depends_on import unready_dependencies
 from applyprune.controller.finalizer import Finalizer
 from applyprune.controller.pending_plan import PendingPlan, pending_plan
@@ -40,6 +40,7 @@ from applyprune.errors import ApplypruneError, Conflict, Interrupted, NotFound, 
 from applyprune.model.events import Event, ObjectDone, Outcome, WarningRaised
 from applyprune.model.live import LiveObject
 from applyprune.model.options import Mode
+from applyprune.planning.annotations import APPROVE, RECONCILE_NOW
 
 _NOT_YET = -1
 _SECOND_LOOK = 10.0

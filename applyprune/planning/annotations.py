@@ -1,39 +1,198 @@
-"""The annotations that applyprune reads: its own, and those of other tools against deletion."""
+"""The annotations that applyprune reads: its own, and those of other tools against deletion.
+
+They fail closed. A key under our prefix that is not in the table, or a value that its key does not
+have, is an error in a manifest; a live object with one is not deleted. Another tool's annotation
+keeps an object if any verb of that tool would keep it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
+from applyprune.errors import InputError
+from applyprune.model.json_access import mapping
+from applyprune.planning.applyset import OWNED_BY, SHARD_OF, WANTED
+from applyprune.planning.suggest import closest, did_you_mean
+
+if TYPE_CHECKING:
+    from applyprune.model.manifest import Origin
+
+PREFIX = "applyprune.dev/"
+
+APPROVE = "applyprune.dev/approve"
+"""On a Bundle: the digest that is approved, of deletions or of a whole plan."""
+CONFLICTS = "applyprune.dev/conflicts"
+IGNORED = "applyprune.dev/ignore-fields"
+PRUNE = "applyprune.dev/prune"
 READY_WHEN = "applyprune.dev/ready-when"
-
+RECONCILE_NOW = "applyprune.dev/reconcile-now"
+"""On a Bundle: each new value requests a reconcile at once."""
+RECREATE = "applyprune.dev/recreate"
 WAIT = "applyprune.dev/wait"
+WAVE = "applyprune.dev/wave"
 
-_VALUES = {
-    "applyprune.dev/prune": "disabled",
-    "helm.sh/resource-policy": "keep",
-    "client.lifecycle.config.k8s.io/deletion": "detach",
-    "cli-utils.sigs.k8s.io/on-remove": "keep",
-    "kustomize.toolkit.fluxcd.io/prune": "disabled",
-    "kapp.k14s.io/delete-strategy": "orphan",
-    "kluctl.io/skip-delete": "true",
+FARTHEST_WAVE = 1_000
+DISABLED = "disabled"
+"""The value of PRUNE."""
+
+
+def wave_number(text: str) -> int | None:
+    """Return the wave that a value of WAVE means; None if it means none."""
+    digits = re.fullmatch(r"[+-]?[0-9]{1,9}", text.strip())
+    wave = int(text) if digits else FARTHEST_WAVE + 1
+    return wave if abs(wave) <= FARTHEST_WAVE else None
+
+
+def _plain(value: str) -> str:
+    return value.strip().lower()
+
+
+def _is(word: str) -> Callable[[str], bool]:
+    return lambda value: _plain(value) == word
+
+
+def _is_true(value: str) -> bool:
+    return _plain(value) in {"1", "t", "true"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """A key under our prefix."""
+
+    words: tuple[str, ...] = ()
+    """All its values; empty if it has others."""
+    accepts: Callable[[str], bool] | None = None
+    """Whether a text is one of its values; None if that is so for its words, or for every text."""
+    in_manifests: bool = True
+    """Whether a manifest may have it; the others are only written by applyprune itself."""
+
+    def has(self, value: str) -> bool:
+        """Return whether a text is one of its values."""
+        if self.accepts is not None:
+            return self.accepts(value)
+        return not self.words or value in self.words
+
+
+_PRUNE = _Known((DISABLED,), _is(DISABLED))
+_ANNOTATIONS: Mapping[str, _Known] = {
+    APPROVE: _Known(),
+    CONFLICTS: _Known(("force", "skip")),
+    IGNORED: _Known(),
+    OWNED_BY: _Known(accepts=lambda value: re.fullmatch(r"applyset-[\w-]+-v1", value) is not None),
+    PRUNE: _PRUNE,
+    READY_WHEN: _Known(),
+    RECONCILE_NOW: _Known(),
+    RECREATE: _Known(("allowed",)),
+    WAIT: _Known(("skip", "started")),
+    WANTED: _Known(in_manifests=False),
+    WAVE: _Known(accepts=lambda value: wave_number(value) is not None),
 }
+"""Every annotation under our prefix."""
+_LABELS: Mapping[str, _Known] = {PRUNE: _PRUNE, SHARD_OF: _Known(in_manifests=False)}
+"""Every label under our prefix."""
+_PARTS: Mapping[str, tuple[str, Mapping[str, _Known]]] = {
+    "annotations": ("annotation", _ANNOTATIONS),
+    "labels": ("label", _LABELS),
+}
+
+# As the sources of each tool read them. Helm trims and lowers the value, and its uninstall deletes
+# no object that has the annotation, whatever its value. Flux ignores the case. kapp fails for a
+# value that it does not know. kluctl reads a boolean as Go does. The others compare exactly.
+_KEEP: Mapping[str, tuple[str, Callable[[str], bool]]] = {
+    PRUNE: (DISABLED, _is(DISABLED)),
+    "helm.sh/resource-policy": ("keep", lambda _: True),
+    "client.lifecycle.config.k8s.io/deletion": ("detach", _is("detach")),
+    "cli-utils.sigs.k8s.io/on-remove": ("keep", _is("keep")),
+    "kustomize.toolkit.fluxcd.io/prune": ("disabled", _is("disabled")),
+    "kustomize.toolkit.fluxcd.io/reconcile": ("disabled", _is("disabled")),
+    "kapp.k14s.io/delete-strategy": ("orphan", bool),
+    "kluctl.io/skip-delete": ("true", _is_true),
+}
+"""The annotations that keep an object: the documented value, and what means the same."""
 _ARGO = "argocd.argoproj.io/sync-options"
-_ARGO_OPTIONS = {"Prune=false", "Delete=false", "Prune=confirm", "Delete=confirm"}
+_ARGO_OPTIONS = ("Delete=confirm", "Delete=false", "Prune=confirm", "Prune=false")
 
 
 def orphan_mark(metadata: Mapping[str, object]) -> str:
     """Return ``key: value`` of the first annotation that forbids deletion; empty if there is none.
 
-    Flux reads its annotation from labels too, so all annotations are searched in both.
+    Flux reads its annotations from labels too, so all are searched in both. The value in the text
+    is the documented one, never a text of the object.
     """
-    for part in ("annotations", "labels"):
-        marks = metadata.get(part)
-        if not isinstance(marks, dict):
-            continue
-        for key, value in _VALUES.items():
-            if str(marks.get(key, "")).lower() == value:
-                return f"{key}: {value}"
-        asked = {option.strip() for option in str(marks.get(_ARGO, "")).split(",")}
-        if found := sorted(asked & _ARGO_OPTIONS):
-            return f"{_ARGO}: {found[0]}"
+    for part in _PARTS:
+        marks = mapping(metadata.get(part))
+        for key, (word, keeps) in _KEEP.items():
+            if key in marks and keeps(value := str(marks[key])):
+                return f"{key}: {word}" if _is(word)(value) else key
+        asked = {_plain(option) for option in str(marks.get(_ARGO, "")).split(",")}
+        for option in _ARGO_OPTIONS:
+            if option.lower() in asked:
+                return f"{_ARGO}: {option}"
     return ""
+
+
+def not_understood(metadata: Mapping[str, object]) -> str:
+    """Return the first annotation or label under our prefix with an unknown key or value.
+
+    It is returned in words, without the value; empty if there is none.
+    """
+    for part, key, value in _ours(metadata):
+        name, table = _PARTS[part]
+        known = table.get(key)
+        if known is None:
+            return f"the {name} {key}"
+        if not known.has(value):
+            return f"the value of the {name} {key}"
+    return ""
+
+
+def annotation_errors(metadata: Mapping[str, object], origin: Origin) -> Iterator[InputError]:
+    """Yield an error for each annotation or label under our prefix that a manifest may not have.
+
+    Of values, only those that must be one of a few words are judged here.
+    """
+    for part, key, value in _ours(metadata):
+        name, table = _PARTS[part]
+        known = table.get(key)
+        if known is None:
+            message, hint = f"unknown {name} {key}", _advice(part, key)
+        elif not known.in_manifests:
+            message, hint = f"only applyprune sets the {name} {key}", "Remove it from the manifest."
+        elif known.words and not known.has(value):
+            words = " or ".join(f'"{word}"' for word in known.words)
+            meant = did_you_mean(value, known.words)
+            message = f"invalid {key}: {value!r}"
+            hint = f"{meant} Use {words}, or remove the {name}.".lstrip()
+        else:
+            continue
+        yield InputError(message, location=origin, hint=hint, field=("metadata", part, key))
+
+
+def _ours(metadata: Mapping[str, object]) -> Iterator[tuple[str, str, str]]:
+    """Yield the part, key and value of each annotation and label under our prefix.
+
+    The API server accepts capitals in the prefix of an annotation.
+    """
+    for part in _PARTS:
+        for key, value in mapping(metadata.get(part)).items():
+            if key.lower().startswith(PREFIX):
+                yield part, key, str(value)
+
+
+def _advice(part: str, key: str) -> str:
+    """Return what to do about an unknown key."""
+    name, table = _PARTS[part]
+    if part == "labels" and key in _ANNOTATIONS:
+        return "It is an annotation: move it to metadata.annotations."
+    words = {
+        other.removeprefix(PREFIX): other
+        for other, known in table.items()
+        if known.in_manifests and other != OWNED_BY
+    }
+    meant = closest(key.lower().removeprefix(PREFIX), words)
+    if meant:
+        return f"Did you mean {words[meant]}?"
+    return f"The prefix {PREFIX} is reserved. Remove the {name}, or check its spelling."

@@ -17,7 +17,7 @@ from applyprune.model.options import Options
 from applyprune.model.plan import Desired
 from applyprune.model.problem import Mark, Problem, ProblemKind
 from applyprune.model.resources import CRD, Resource, ResourceMap
-from applyprune.planning.annotations import READY_WHEN, orphan_mark
+from applyprune.planning.annotations import READY_WHEN, annotation_errors, orphan_mark
 from applyprune.planning.applyset import OWNED_BY, PART_OF, SET_ID, ApplySetIdentity
 from applyprune.planning.checks.helm_hooks import (
     ChartHook,
@@ -99,6 +99,8 @@ def resolve(
         own_namespace = override or manifest.namespace or namespace
         is_chosen = selector is None or selector.matches(labels_of(manifest))
         is_selected = is_chosen and not is_undecided(manifest, options.apply.helm_hooks)
+        metadata = manifest.body["metadata"]
+        faults = [*annotation_errors(metadata, manifest.origin)]  # guard: unknown-annotation
         try:
             resource = _resource(manifest, catalogue, coming)
             candidate = _settle(manifest, resource, applyset, own_namespace)
@@ -106,9 +108,12 @@ def resolve(
         except _Silent as error:
             if is_selected:
                 unknown.append((_likely_ref(manifest, own_namespace), as_problem(error)))
+            errors += faults
             continue
         except InputError as error:
-            errors.append(error)
+            faults.append(error)
+        if faults:
+            errors += faults
             # It is in the input, so objects that depend on it need no further error.
             likely = _likely_ref(manifest, own_namespace)
             wrong |= {likely, replace(likely, namespace="")}
@@ -222,10 +227,10 @@ def _settle(
         has_ttl=(ref.group, ref.kind) == ("batch", "Job")
         and spec.get("ttlSecondsAfterFinished") is not None,
         origin=manifest.origin,
-        recreate=is_recreation_allowed(body["metadata"], manifest.origin),
-        conflicts=conflict_rule(body, manifest.origin),
+        recreate=is_recreation_allowed(body["metadata"]),
+        conflicts=conflict_rule(body),
         ignored=ignored_fields(body, manifest.origin),
-        wait=wait_word(body["metadata"], manifest.origin),
+        wait=wait_word(body["metadata"]),
         ready_when=str(mapping(body["metadata"].get("annotations")).get(READY_WHEN, "")),
     )
 

@@ -20,14 +20,14 @@ from applyprune.model.plan import (
     RemoveStep,
 )
 from applyprune.model.problem import Problem
-from applyprune.planning.annotations import orphan_mark
+from applyprune.planning.annotations import DISABLED, PRUNE, not_understood, orphan_mark
 from applyprune.planning.applyset import OWNED_BY, PART_OF, ApplySetIdentity
 from applyprune.planning.checks.helm_hooks import ChartHook
 from applyprune.planning.ownership.managed_fields import own_apply_entry
 from applyprune.planning.ownership.owner import fingerprint_of, foreign_owner, has_witness
 from applyprune.planning.prune.removal import ADOPTED, NO_WITNESS
 
-ORPHAN = "applyprune.dev/prune: disabled"
+ORPHAN = f"{PRUNE}: {DISABLED}"
 _REFUSED = "It would not be applied. The reasons above say why."
 _PREVENTED = "but the reasons above prevent it."
 _REMOVED = {
@@ -215,6 +215,8 @@ def _of_orphaning(case: ExplainInput) -> Iterator[str]:
     if isinstance(case.state, LiveObject):
         if (rule := orphan_mark(case.state.metadata)) and rule != recorded:
             yield f"marked to be orphaned: {rule}"
+        if case.entry and (unknown := not_understood(case.state.metadata)):
+            yield f"never deleted, because {unknown} is not understood"
         if case.entry and (owner := foreign_owner(case.state, case.applyset.manager)):
             yield f"somebody else has set an owner: {owner}"
 

@@ -20,6 +20,7 @@ from applyprune.model.json_access import mapping
 from applyprune.model.plan import Desired
 from applyprune.model.problem import Mark
 from applyprune.model.resources import CRD, NAMESPACE
+from applyprune.planning.annotations import FARTHEST_WAVE, WAVE, wave_number
 from applyprune.planning.dependencies import DEPENDS_ON, asked_for, brought, needed
 from applyprune.planning.suggest import closest
 
@@ -123,8 +124,6 @@ def wave_of(group_kind: GroupKind, *, asked: int = 0) -> Wave:
     return Wave(asked, rank_of(group_kind))
 
 
-WAVE = "applyprune.dev/wave"
-_FARTHEST = 1_000
 _MARKED = ("metadata", "annotations", DEPENDS_ON)
 
 
@@ -199,15 +198,15 @@ def _sorted(
 
 def _wave_asked(desired: Desired) -> int:
     text = str(mapping(desired.body["metadata"].get("annotations")).get(WAVE, "0")).strip()
-    digits = text.removeprefix("-").removeprefix("+")
-    if not (digits.isascii() and digits.isdecimal()) or abs(int(text)) > _FARTHEST:
+    wave = wave_number(text)
+    if wave is None:
         raise InputError(
             f"invalid {WAVE}",
             location=desired.origin,
-            reason=f"{text!r} is not a whole number from -{_FARTHEST} to {_FARTHEST}",
+            reason=f"{text!r} is not a whole number from -{FARTHEST_WAVE} to {FARTHEST_WAVE}",
             field=("metadata", "annotations", WAVE),
         )
-    return int(text)
+    return wave
 
 
 def _refuse_missing(

@@ -10,17 +10,14 @@ import pytest
 from applyprune import errors
 from applyprune.cli.crash import BUG
 from applyprune.cli.options.config_defaults import GUARDS, KEYS
-from applyprune.controller import constants
 from applyprune.controller.bundle import DeletionPolicy
 from applyprune.controller.constants import STALLING, Condition
 from applyprune.model.events import Outcome
 from applyprune.model.plan import ConsequenceKind
 from applyprune.output.printers import PRINTERS
 from applyprune.planning import annotations as marks
-from applyprune.planning import applyset, dependencies, order
+from applyprune.planning import applyset, dependencies
 from applyprune.planning.checks import helm_hooks
-from applyprune.planning.ownership import ignored_fields
-from applyprune.planning.schema import server_errors
 from tests.docs.generate import commands, generated, options
 from tests.docs.pages import PAGES, ROOT, first_column, page
 
@@ -99,16 +96,10 @@ def test_annotations_of_a_manifest_are_listed() -> None:
         r"`([a-z0-9./-]+)`", " ".join(first_column(ANNOTATIONS.section("On a manifest")))
     )
     assert set(said) == {
-        order.WAVE,
         dependencies.DEPENDS_ON,
         helm_hooks.HOOK,
-        marks.WAIT,
-        marks.READY_WHEN,
-        ignored_fields.CONFLICTS,
-        ignored_fields.IGNORED,
-        server_errors.RECREATE,
-        next(iter(marks._VALUES)),
-    }
+        *(key for key, known in marks._ANNOTATIONS.items() if known.in_manifests),
+    } - {marks.APPROVE, marks.RECONCILE_NOW, marks.OWNED_BY}
 
 
 def test_annotations_of_a_bundle_are_listed() -> None:
@@ -116,7 +107,7 @@ def test_annotations_of_a_bundle_are_listed() -> None:
     said = re.findall(
         r"`([a-z0-9./-]+)`", " ".join(first_column(ANNOTATIONS.section("On a Bundle")))
     )
-    assert set(said) == {constants.RECONCILE_NOW, constants.APPROVE}
+    assert set(said) == {marks.RECONCILE_NOW, marks.APPROVE}
 
 
 def test_names_with_our_prefix_are_listed() -> None:
@@ -134,7 +125,7 @@ def test_keep_annotations_are_listed() -> None:
     """The table of annotations is the one that the planner reads."""
     kept = ANNOTATIONS.section("Keeping an object")
     said = set(re.findall(r"`([a-z0-9./-]+: [a-z]+)`", kept))
-    assert said == {f"{key}: {value}" for key, value in marks._VALUES.items()}
+    assert said == {f"{key}: {value}" for key, (value, _) in marks._KEEP.items()}
     assert all(f"`{one}`" in kept for one in (marks._ARGO, *marks._ARGO_OPTIONS))
 
 

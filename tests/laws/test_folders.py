@@ -128,6 +128,7 @@ SIBLINGS: Mapping[str, set[str]] = {
     },
     "planning.inventory": {"planning.applyset", "planning.ownership", "planning.snapshot"},
     "planning.ownership": {
+        "planning.annotations",
         "planning.applyset",
         "planning.fields",
     },

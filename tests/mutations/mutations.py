@@ -33,6 +33,7 @@ _FAULTS = "tests/engine/failures/test_faults.py::"
 _FIELDS = "tests/engine/checks/test_fields.py::"
 _GUARDS = "tests/engine/guards/test_guards_hold.py::"
 _HOOKS = "tests/engine/checks/test_chart_hooks.py::"
+_OWNERSHIP = "tests/engine/guards/test_ownership.py::"
 _PLAN_FILE = "tests/e2e/plans/test_apply_plan.py::"
 _REQUIRED = "tests/planning/approval/test_required.py::"
 _PRUNE_GUARDS = "tests/engine/guards/test_small_sets.py::"
@@ -244,6 +245,35 @@ MUTATIONS = (
         "if .*:",
         "if True:",
         f"{_HOOKS}test_recorded_object_that_becomes_a_hook_is_kept",
+    ),
+    Mutation(
+        "the errors for unknown annotations of a manifest",
+        ("unknown-annotation",),
+        r"\*.*\)",
+        "",
+        f"{_OWNERSHIP}test_mark_that_is_not_understood_keeps_the_object[false]",
+    ),
+    Mutation(
+        "the look at a live object's annotations before its delete",
+        ("mark-before-delete",),
+        "= .*",
+        '= ""',
+        f"{_OWNERSHIP}test_mark_that_is_not_understood_keeps_the_object[mistyped]",
+    ),
+    Mutation(
+        "the look at a live object's annotations before its recreation",
+        ("mark-before-recreation",),
+        "(?<=:= ).*?(?=:)",
+        '""',
+        f"{_STEPS}test_recreate.py::test_foreign_object_is_not_recreated[unclear]",
+    ),
+    Mutation(
+        "the field manager as a condition of the advice to label an object",
+        ("label-hint",),
+        "= .*",
+        "= None",
+        "tests/engine/failures/test_inventory_and_crash.py"
+        "::test_hand_edited_inventory_is_a_confused_deputy",
     ),
     Mutation(
         "the owner of a set",

@@ -183,6 +183,27 @@ def test_dependency_with_an_error_of_its_own_is_not_missing() -> None:
     assert "Deploymnet" in caught.value.message
 
 
+def test_marks_are_reported_with_the_other_errors_of_their_manifest() -> None:
+    """And the dependency on a refused manifest is not missing."""
+    needy = body(name="n", metadata={"annotations": {DEPENDS_ON: "/namespaces/home/ConfigMap/b"}})
+    with pytest.raises(InputErrors) as caught:
+        _refs(
+            body(
+                name="b",
+                metadata={
+                    "annotations": {"applyprune.dev/prun": "", "applyprune.dev/wait": "never"},
+                    "labels": {PART_OF: "applyset-x-v1"},
+                },
+            ),
+            needy,
+        )
+    assert [error.field[-1] for error in caught.value.errors] == [
+        "applyprune.dev/prun",
+        "applyprune.dev/wait",
+        PART_OF,
+    ]
+
+
 def test_all_sorts_of_errors_are_reported_at_once() -> None:
     """An unknown kind, an annotation that is no word, a dependency that is missing, a circle."""
     with pytest.raises(InputErrors) as caught:

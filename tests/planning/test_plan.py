@@ -165,6 +165,24 @@ REMOVALS: dict[str, tuple[State, InventoryEntry, Fate]] = {
         ENTRY,
         Fate.ORPHAN,
     ),
+    "with a mark of ours that is not understood": (
+        live(ONE.ref, annotations={"applyprune.dev/prune": "false"}),
+        ENTRY,
+        Fate.REFUSE,
+    ),
+    "with such a mark, and being deleted already": (
+        live(ONE.ref, annotations={"applyprune.dev/prun": ""}, deletionTimestamp="x"),
+        ENTRY,
+        Fate.PRUNE,
+    ),
+    "with such a mark, and one that keeps it": (
+        live(
+            ONE.ref,
+            annotations={"applyprune.dev/x": "", "helm.sh/resource-policy": "keep"},
+        ),
+        ENTRY,
+        Fate.ORPHAN,
+    ),
     "a lost reply to our create": (THERE, UNION_ABSENT, Fate.PRUNE),
     "a lost reply to our adoption": (
         THERE,

@@ -12,7 +12,7 @@ from queue import SimpleQueue
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from applyprune.controller.constants import APPROVE, RECONCILE_NOW, Key
+from applyprune.controller.constants import Key
 from applyprune.controller.runtime.impersonation import ServiceAccountClient
 from applyprune.controller.runtime.logging import LOG, fields
 from applyprune.controller.runtime.workqueue import WorkQueue
@@ -21,6 +21,7 @@ from applyprune.errors import Forbidden
 from applyprune.model.identity import Ref
 from applyprune.model.live import LiveObject
 from applyprune.model.resources import BUNDLES, Resource
+from applyprune.planning.annotations import APPROVE, RECONCILE_NOW
 
 if TYPE_CHECKING:
     from applyprune.engine.ports import Cluster

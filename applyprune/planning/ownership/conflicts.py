@@ -16,11 +16,11 @@ from applyprune.model.live import LiveObject
 from applyprune.model.options import Adopt, Options
 from applyprune.model.plan import ApplyStep, Desired, OnConflict
 from applyprune.model.problem import ContestedField, ManagerConflict
+from applyprune.planning.annotations import CONFLICTS, IGNORED
 from applyprune.planning.applyset import MANAGERS, PART_OF, ApplySetIdentity
 from applyprune.planning.fields.normalize import is_secret
 from applyprune.planning.fields.path import from_server, to_pointer, value_at
 from applyprune.planning.fields.redact import shown
-from applyprune.planning.ownership.ignored_fields import CONFLICTS, IGNORED
 from applyprune.planning.ownership.managed_fields import set_manager
 from applyprune.planning.ownership.migration import INVENTED
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from applyprune.errors import InputError, RunFailed, as_problem
 from applyprune.model.json_access import mapping
 from applyprune.model.plan import Desired, OnConflict
+from applyprune.planning.annotations import CONFLICTS, IGNORED
 from applyprune.planning.applyset import PART_OF, ApplySetIdentity
 from applyprune.planning.fields.fieldsv1 import is_split, leaves, owns, whole_above
 from applyprune.planning.fields.ignore_rule import IgnoreRule, split_pointers
@@ -33,9 +34,6 @@ if TYPE_CHECKING:
     from applyprune.model.live import LiveObject
     from applyprune.model.manifest import Origin
     from applyprune.model.problem import Problem
-
-CONFLICTS = "applyprune.dev/conflicts"
-IGNORED = "applyprune.dev/ignore-fields"
 
 # The identity of an object, and the label of its set, cannot be ignored.
 _OURS: tuple[Path, ...] = (
@@ -57,20 +55,10 @@ class Yields:
     """The fields that the second field manager must then own; may be empty."""
 
 
-def conflict_rule(body: Mapping[str, Any], origin: Origin) -> OnConflict:
-    """Return the rule of the conflicts annotation; raises InputError if it is invalid."""
+def conflict_rule(body: Mapping[str, Any]) -> OnConflict:
+    """Return the rule of the conflicts annotation."""
     text = mapping(body["metadata"].get("annotations")).get(CONFLICTS)
-    if text is None:
-        return OnConflict.FAIL
-    if text not in {OnConflict.FORCE, OnConflict.SKIP}:
-        raise InputError(
-            f"invalid {CONFLICTS}",
-            location=origin,
-            reason=f"{text!r} is neither force nor skip",
-            hint="Without the annotation, a conflict fails the object.",
-            field=("metadata", "annotations", CONFLICTS),
-        )
-    return OnConflict(text)
+    return OnConflict(text) if text in {OnConflict.FORCE, OnConflict.SKIP} else OnConflict.FAIL
 
 
 def ignored_fields(body: Mapping[str, Any], origin: Origin) -> tuple[str, ...]:

@@ -11,8 +11,9 @@ from applyprune.model.inventory import InventoryEntry, Ownership
 from applyprune.model.live import Absent, LiveObject, Unknown
 from applyprune.model.options import Approval, Mode, Options
 from applyprune.model.plan import Desired, Fate, Removals, RemoveStep
+from applyprune.model.problem import Problem
 from applyprune.model.resources import CRD, NAMESPACE, Resource
-from applyprune.planning.annotations import orphan_mark
+from applyprune.planning.annotations import DISABLED, PRUNE, not_understood, orphan_mark
 from applyprune.planning.applyset import OWNED_BY, PART_OF, SET_ID, SHARD_OF, ApplySetIdentity
 from applyprune.planning.ownership.managed_fields import own_apply_entry
 from applyprune.planning.ownership.other_owner import other_owner
@@ -174,10 +175,7 @@ def remove_step(
         return RemoveStep(entry, resource, Fate.REFUSE, problem=as_problem(doubt))
     if options.mode is Mode.ORPHAN:
         return _orphan(entry, resource, state, applyset)
-    step = _of_live(entry, resource, state, snapshot, applyset, options)
-    if step.fate is Fate.PRUNE and entry.ref.is_among(options.prune.orphan):
-        return _orphaned(entry, resource, state, "--orphan", applyset)
-    return step
+    return _of_live(entry, resource, state, snapshot, applyset, options)
 
 
 def _orphan(
@@ -217,35 +215,16 @@ def _of_live(
         reason = "somebody else has recreated it" if entry.uid else "this set did not create it"
         return RemoveStep(entry, resource, Fate.REMOVE_FROM_INVENTORY, live, reason)
     if live.labels.get(PART_OF) != applyset.id:
-        # An interrupted run may have orphaned it without recording that.
-        if (
-            entry.ownership is Ownership.ADOPTED
-            or not entry.uid
-            or entry.orphan_reason
-            or entry.orphaning
-        ):
-            return RemoveStep(
-                entry, resource, Fate.REMOVE_FROM_INVENTORY, live, "it has lost the set's label"
-            )
-        problem = RunFailed(
-            f"{entry.ref} has lost the set's label",
-            reason="without the label, only the inventory shows that this set owns it",
-            hint=f"To let the next run delete it: kubectl label {entry.ref.short}"
-            + (f" -n {entry.ref.namespace}" if entry.ref.namespace else "")
-            + f" {PART_OF}={applyset.id}",
-        )
-        return RemoveStep(entry, resource, Fate.REFUSE, live, problem=as_problem(problem))
-    if reason := _why_left(entry, live, snapshot, applyset, options):
+        return _unlabelled(entry, resource, live, snapshot, applyset, options)
+    reason = _why_left(entry, live, snapshot, applyset, options)
+    applied = own_apply_entry(live, applyset.manager) is not None
+    if not reason and applied and entry.ref.is_among(options.prune.orphan):
+        reason = "--orphan"
+    if reason:
         return _orphaned(entry, resource, live, reason, applyset)
-    if own_apply_entry(live, applyset.manager) is None:
-        # An edited inventory, and a label that anybody may set, prove nothing.
-        problem = RunFailed(
-            f"{entry.ref} was not applied by this set",
-            reason=f"{applyset.manager} is not among its field managers",
-            hint="Add it to the input again, or orphan it: "
-            f"applyprune inventory orphan {applyset.arguments} {entry.ref.short}",
-        )
-        return RemoveStep(entry, resource, Fate.REFUSE, live, problem=as_problem(problem))
+    refused = _why_refused(entry, live, applyset)
+    if refused is not None:
+        return RemoveStep(entry, resource, Fate.REFUSE, live, problem=refused)
     # What is being deleted already needs no request, only a wait.
     request = (
         None
@@ -253,6 +232,89 @@ def _of_live(
         else delete_request(resource, live, options.prune.propagation)
     )
     return RemoveStep(entry, resource, Fate.PRUNE, live, request=request)
+
+
+def _unlabelled(
+    entry: InventoryEntry,
+    resource: Resource | None,
+    live: LiveObject,
+    snapshot: ClusterSnapshot,
+    applyset: ApplySetIdentity,
+    options: Options,
+) -> RemoveStep:
+    # An interrupted run may have orphaned it without recording that.
+    if (
+        entry.ownership is Ownership.ADOPTED
+        or not entry.uid
+        or entry.orphan_reason
+        or entry.orphaning
+    ):
+        return RemoveStep(
+            entry, resource, Fate.REMOVE_FROM_INVENTORY, live, "it has lost the set's label"
+        )
+    # A forged entry can name any object: nobody must be told to label that.
+    problem = _not_applied(entry, live, applyset)  # guard: label-hint
+    if problem is None:
+        hint = f"To let the next run delete it: kubectl label {_arguments(entry.ref)} "
+        lost = RunFailed(
+            f"{entry.ref} has lost the set's label",
+            reason="without the label, only the inventory shows that this set owns it",
+            hint=_to_orphan(entry.ref, applyset)
+            if _why_left(entry, live, snapshot, applyset, options)
+            else f"{hint}{PART_OF}={applyset.id}",
+        )
+        problem = as_problem(lost)
+    return RemoveStep(entry, resource, Fate.REFUSE, live, problem=problem)
+
+
+def _why_refused(
+    entry: InventoryEntry, live: LiveObject, applyset: ApplySetIdentity
+) -> Problem | None:
+    """Return why an object with the set's label may not be deleted; None if it may."""
+    if (problem := _not_applied(entry, live, applyset)) is not None:
+        return problem
+    unknown = not_understood(live.metadata)  # guard: mark-before-delete
+    if not unknown or live.terminating:
+        return None
+    # It may mean that the object must stay.
+    kind, _, key = unknown.rpartition(" ")
+    verb = "label" if kind.endswith("label") else "annotate"
+    return as_problem(
+        RunFailed(
+            f"{entry.ref} was not deleted",
+            reason=f"{unknown} is not understood",
+            hint=f"To let the next run delete it: kubectl {verb} {_arguments(entry.ref)} {key}-. "
+            f"To orphan it: --orphan {entry.ref.short}, or the annotation {PRUNE}: {DISABLED}.",
+        )
+    )
+
+
+def _not_applied(
+    entry: InventoryEntry, live: LiveObject, applyset: ApplySetIdentity
+) -> Problem | None:
+    """Return the problem of an object that the set's field manager has not applied.
+
+    An edited inventory, and a label that anybody may set, prove nothing.
+    """
+    if own_apply_entry(live, applyset.manager) is not None:
+        return None
+    return as_problem(
+        RunFailed(
+            f"{entry.ref} was not applied by this set",
+            reason=f"{applyset.manager} is not among its field managers",
+            hint=_to_orphan(entry.ref, applyset),
+        )
+    )
+
+
+def _to_orphan(ref: Ref, applyset: ApplySetIdentity) -> str:
+    command = f"applyprune inventory orphan {applyset.arguments} {ref.short}"
+    return f"Add it to the input again, or orphan it: {command}"
+
+
+def _arguments(ref: Ref) -> str:
+    """Return the arguments of kubectl that name an object."""
+    return f"{ref.short} -n {ref.namespace}" if ref.namespace else ref.short
 
 
 def _orphaned(

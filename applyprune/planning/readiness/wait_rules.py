@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from applyprune.errors import InputError
 from applyprune.model.identity import GroupKind, Ref
 from applyprune.model.json_access import mapping
 from applyprune.model.plan import Desired
@@ -83,14 +82,6 @@ def is_awaited(desired: Desired, *, has_rule: bool) -> bool:
     return has_rule or desired.ref.group_kind not in _AT_ONCE
 
 
-def wait_word(metadata: Mapping[str, object], origin: Origin) -> str:
-    """Return the value of the wait annotation; raises InputError if it is invalid."""
-    word = str(mapping(metadata.get("annotations")).get(WAIT, ""))
-    if word not in {"", Wait.SKIP, Wait.STARTED}:
-        raise InputError(
-            f"invalid {WAIT}: {word!r}",
-            location=origin,
-            hint='Use "skip", or "started" for a Job.',
-            field=("metadata", "annotations", WAIT),
-        )
-    return word
+def wait_word(metadata: Mapping[str, object]) -> str:
+    """Return the value of the wait annotation; empty if there is none."""
+    return str(mapping(metadata.get("annotations")).get(WAIT, ""))

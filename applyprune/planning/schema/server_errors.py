@@ -16,7 +16,6 @@ from applyprune.errors import (
     ApiError,
     ApplypruneError,
     Forbidden,
-    InputError,
     Invalid,
     RunFailed,
 )
@@ -27,7 +26,7 @@ from applyprune.model.options import Options
 from applyprune.model.plan import Desired
 from applyprune.model.problem import Field, Mark
 from applyprune.model.resources import CRD, NAMESPACE
-from applyprune.planning.annotations import orphan_mark
+from applyprune.planning.annotations import RECREATE, not_understood, orphan_mark
 from applyprune.planning.applyset import ApplySetIdentity
 from applyprune.planning.fields.path import bracketed, is_at
 from applyprune.planning.ownership.other_owner import other_owner
@@ -41,7 +40,6 @@ from applyprune.planning.ownership.owner import (
 
 if TYPE_CHECKING:
     from applyprune.model.live import LiveObject
-    from applyprune.model.manifest import Origin
 
 # The wording of structured-merge-diff and apimachinery.
 _TYPED = re.compile(
@@ -299,8 +297,6 @@ def _is_about(found: re.Match[str], ref: Ref) -> bool:
     return said["resource"].lower() in {kind, f"{kind}s", f"{kind}es"}
 
 
-RECREATE = "applyprune.dev/recreate"
-
 _UNPROCESSABLE = 422
 _NEVER = frozenset(
     {
@@ -312,17 +308,9 @@ _NEVER = frozenset(
 )
 
 
-def is_recreation_allowed(metadata: Mapping[str, object], origin: Origin) -> bool:
-    """Return whether the manifest allows its recreation; raises InputError if it is invalid."""
-    word = mapping(metadata.get("annotations")).get(RECREATE)
-    if word not in {None, "allowed"}:
-        raise InputError(
-            f"invalid {RECREATE}: {word!r}",
-            location=origin,
-            hint='Use "allowed".',
-            field=("metadata", "annotations", RECREATE),
-        )
-    return word is not None
+def is_recreation_allowed(metadata: Mapping[str, object]) -> bool:
+    """Return whether the manifest allows its recreation."""
+    return mapping(metadata.get("annotations")).get(RECREATE) == "allowed"
 
 
 def is_worth_a_trial(error: ApplypruneError) -> bool:
@@ -350,6 +338,8 @@ def why_not(
         return f"a {kind.kind} is never recreated"
     if rule := orphan_mark(live.metadata) or desired.orphan_reason:
         return f"it is marked {rule}"
+    if unknown := not_understood(live.metadata):  # guard: mark-before-recreation
+        return f"{unknown} is not understood"
     adopted = ownership_of(entry, live, applyset) is Ownership.ADOPTED  # guard: witness-recreate
     if adopted and not options.prune.prune_adopted:
         return "it was adopted, not created, by this set (--prune-adopted)"

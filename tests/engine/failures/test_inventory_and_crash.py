@@ -344,7 +344,7 @@ def test_hand_edited_inventory_is_a_confused_deputy(
 ) -> None:
     """An entry added by hand, for an object that the set never made, deletes nothing.
 
-    Not with its right UID, and not with our label forged on it besides.
+    Not with its right UID, and not with our label forged on it besides. Nobody is told to do so.
     """
     stage.run(config_map("a"))
     other = Stage(stage.kubeconfig, stage.namespace, name="other")
@@ -354,17 +354,24 @@ def test_hand_edited_inventory_is_a_confused_deputy(
     kubectl("label", "configmap/forged", "-n", stage.namespace, f"{PART_OF}={stage.target.id}")
     fields, line = _stored(api, stage)["data"]["entries"].splitlines(keepends=True)
     lines = [line]
+    system = {"kind": "Namespace", "namespace": "", "name": "kube-system", "plural": "namespaces"}
+    system["uid"] = api.get("/api/v1/namespaces/kube-system")["metadata"]["uid"]
+    lines.append(json.dumps(json.loads(line) | system, separators=(",", ":")) + "\n")
     for name in ("theirs", "plain", "forged"):
         uid = api.get(_path(stage, name))["metadata"]["uid"]
         entry = json.loads(line) | {"name": name, "uid": uid, "found": None}
         lines.append(json.dumps(entry, separators=(",", ":")) + "\n")
     text = fields + "".join(sorted(lines))
-    _rewrite(api, stage, {"count": 4, "digest": digest_of(text.encode())}, entries=text)
-    assert len(stage.listed()) == 4
+    _rewrite(api, stage, {"count": 5, "digest": digest_of(text.encode())}, entries=text)
+    assert len(stage.listed()) == 5
     story = stage.run(config_map("a"))
     assert Outcome.PRUNED not in story.outcomes.values()
-    assert "has lost the set's label" in story.problem("configmap/plain")
-    assert "was not applied by this set" in story.problem("configmap/forged")
+    for name in ("configmap/plain", "configmap/forged", "namespace/kube-system"):
+        told = story.problem(name)
+        assert "was not applied by this set" in told
+        # Whoever follows the advice must not give the set what it never made.
+        assert "kubectl label" not in told
+        assert f"inventory orphan web -n {stage.namespace} {name}" in told
     for name in ("theirs", "plain", "forged"):
         assert api.exists(_path(stage, name)), name
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from applyprune.errors import InputError
 from applyprune.model.events import Outcome
 from applyprune.model.options import Adopt, Mode
 from applyprune.planning.applyset import PART_OF
@@ -116,6 +117,75 @@ def test_annotated_object_is_orphaned(stage: Stage, api: Api, mark: str) -> None
     """Known at prune time, when the manifest is gone."""
     key, _, value = mark.partition(": ")
     stage.run(config_map("a"), config_map("kept", annotations={key: value}))
+    assert stage.run(config_map("a")).outcomes["configmap/kept"] is Outcome.ORPHANED
+    assert api.exists(_path(stage, "kept"))
+
+
+@pytest.mark.parametrize(
+    ("mark", "told"),
+    [
+        ("applyprune.dev/prune=false", "the value of the annotation applyprune.dev/prune"),
+        ("applyprune.dev/prune=disable", "the value of the annotation applyprune.dev/prune"),
+        ("applyprune.dev/prune=keep", "the value of the annotation applyprune.dev/prune"),
+        ("applyprune.dev/prun=disabled", "the annotation applyprune.dev/prun"),
+    ],
+    ids=["false", "disable", "keep", "mistyped"],
+)
+def test_mark_that_is_not_understood_keeps_the_object(
+    stage: Stage, api: Api, kubectl: Kubectl, mark: str, told: str
+) -> None:
+    """It is refused in a manifest; on the live object it stops the prune until it is gone."""
+    key, _, value = mark.partition("=")
+    with pytest.raises(InputError, match=key):
+        stage.run(config_map("a"), config_map("kept", annotations={key: value}))
+    stage.run(config_map("a"), config_map("kept"))
+    kubectl("annotate", "configmap/kept", "-n", stage.namespace, mark)
+    uid = api.get(_path(stage, "kept"))["metadata"]["uid"]
+    for story in (stage.run(config_map("a")), stage.run(mode=Mode.DELETE)):
+        assert story.outcomes["configmap/kept"] is Outcome.FAILED
+        assert f"{told} is not understood" in story.problem("configmap/kept")
+        assert f"kubectl annotate configmap/kept -n {stage.namespace} {key}-" in story.problem(
+            "configmap/kept"
+        )
+        assert story.exit_code == 3
+        assert "configmap/kept" in stage.listed()
+    assert api.get(_path(stage, "kept"))["metadata"]["uid"] == uid
+    kubectl("annotate", "configmap/kept", "-n", stage.namespace, f"{key}-")
+    assert stage.run(mode=Mode.DELETE).outcomes["configmap/kept"] is Outcome.DELETED
+    assert not api.exists(_path(stage, "kept"))
+
+
+def test_object_with_a_mark_that_is_not_understood_is_orphaned_by_name(
+    stage: Stage, api: Api, kubectl: Kubectl
+) -> None:
+    """The user's own word decides; and `explain` names the mark."""
+    stage.run(config_map("a"), config_map("kept"))
+    kubectl("annotate", "configmap/kept", "-n", stage.namespace, "applyprune.dev/keep=yes")
+    told = stage.explain("configmap/kept", config_map("a")).explanation
+    assert "never deleted, because the annotation applyprune.dev/keep is not understood" in (
+        told.reasons
+    )
+    story = stage.run(config_map("a"), orphan=frozenset({"configmap/kept"}))
+    assert story.outcomes["configmap/kept"] is Outcome.ORPHANED
+    assert api.exists(_path(stage, "kept"))
+
+
+@pytest.mark.parametrize(
+    "mark",
+    [
+        "helm.sh/resource-policy= keep ",
+        "helm.sh/resource-policy=kept",
+        "kustomize.toolkit.fluxcd.io/reconcile=Disabled",
+        "kapp.k14s.io/delete-strategy=orphaned",
+        "kluctl.io/skip-delete=1",
+    ],
+)
+def test_mark_is_read_as_its_tool_reads_it(
+    stage: Stage, api: Api, kubectl: Kubectl, mark: str
+) -> None:
+    """Also one that somebody has put on the live object."""
+    stage.run(config_map("a"), config_map("kept"))
+    kubectl("annotate", "configmap/kept", "-n", stage.namespace, mark)
     assert stage.run(config_map("a")).outcomes["configmap/kept"] is Outcome.ORPHANED
     assert api.exists(_path(stage, "kept"))
 

@@ -166,18 +166,19 @@ def test_invalid_change_is_not_taken_for_immutable(stage: Stage, api: Api) -> No
         assert api.get(path)["metadata"]["uid"] == uid
 
 
-@pytest.mark.parametrize("how", ["adopted", "kept", "owned"])
+@pytest.mark.parametrize("how", ["adopted", "kept", "unclear", "owned"])
 def test_foreign_object_is_not_recreated(
     stage: Stage, api: Api, kubectl: Kubectl, how: str
 ) -> None:
-    """Adopted, marked to be kept, or somebody else's by an ownerReference."""
+    """Adopted, marked to be kept, maybe marked so, or somebody else's by an ownerReference."""
     before, after = _immutable("a"), _immutable("b")
     if how == "adopted":
         kubectl("create", "-n", stage.namespace, "-f", "-", stdin=json.dumps(before))
     stage.run(before, config_map("a"))
-    if how == "kept":
+    if how in {"kept", "unclear"}:
+        word = "disabled" if how == "kept" else "never"
         kubectl(
-            "annotate", "configmap/fixed", "-n", stage.namespace, "applyprune.dev/prune=disabled"
+            "annotate", "configmap/fixed", "-n", stage.namespace, f"applyprune.dev/prune={word}"
         )
     path = f"/api/v1/namespaces/{stage.namespace}/configmaps"
     if how == "owned":

@@ -108,7 +108,7 @@ def test_conflict_annotation_is_read(rule: str) -> None:
 @pytest.mark.parametrize("rule", ["", "fail", "Force", "true", "force,skip"])
 def test_unknown_annotation_value_is_refused_with_its_place(rule: str) -> None:
     """A typing error must not turn into a default."""
-    with pytest.raises(InputError, match=r"set\.yaml:7: .*is neither force nor skip"):
+    with pytest.raises(InputError, match=r"set\.yaml:7: .*invalid applyprune\.dev/conflicts"):
         _resolved({"applyprune.dev/conflicts": rule})
 
 
