@@ -19,10 +19,16 @@ from applyprune.sources.yaml.parser import shown
 
 # Fields that only `kubectl get -o yaml` writes. The first two are preconditions that a run sets
 # itself: in a file they would make the apply fail as soon as the object changes or is recreated.
-# The server rejects the third. Dropping them would hide that the file is a copy of a live object:
-# the apply would then also own the object's defaults (clusterIP, nodeName, …). The author must see
-# that.
-_SET_BY_SERVER = ("uid", "resourceVersion", "managedFields")
+# The server rejects the third. It stores the other two, and the object can then never be deleted.
+# Dropping them would hide that the file is a copy of a live object: the apply would then also own
+# the object's defaults (clusterIP, nodeName, …). The author must see that.
+_SET_BY_SERVER = (
+    "uid",
+    "resourceVersion",
+    "managedFields",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+)
 
 
 @dataclass(frozen=True, slots=True)

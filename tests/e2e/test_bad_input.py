@@ -49,6 +49,16 @@ INPUTS: dict[str, tuple[str, int, list[str]]] = {
         2,
         ["bad.yaml:3:12", "inventory"],
     ),
+    "an object that is being deleted": (
+        GOOD.replace("{name: good}", '{name: good, deletionTimestamp: "2026-01-01T00:00:00Z"}'),
+        2,
+        ["bad.yaml:3:24", "only the server sets metadata.deletionTimestamp"],
+    ),
+    "a mistyped annotation": (
+        GOOD.replace("{name: good}", "{name: good, annotations: {applyprune.dev/prun: disabled}}"),
+        2,
+        ["bad.yaml:3:38", "Did you mean applyprune.dev/prune?"],
+    ),
     "an unknown kind": (
         "apiVersion: x.example.com/v1\nkind: Foo\nmetadata: {name: a}\n",
         2,

@@ -276,6 +276,14 @@ MUTATIONS = (
         "::test_hand_edited_inventory_is_a_confused_deputy",
     ),
     Mutation(
+        "the count of an object that two groups serve",
+        ("object-once",),
+        r"_each_once\((.*)\)",
+        r"\1",
+        "tests/engine/failures/test_deletes_the_wrong_thing.py"
+        "::test_object_listed_under_two_groups_counts_once",
+    ),
+    Mutation(
         "the owner of a set",
         ("set-owner",),
         LINE,

@@ -55,12 +55,12 @@ def remove_steps(
     # Only an apply lists the object under its new group; until then the old entry must stay.
     fate = Fate.REMOVE_FROM_INVENTORY if options.mode is Mode.APPLY else Fate.LEAVE
     decided = (remove_step(entry, snapshot, applyset, options) for entry in entries)
-    kept = [_unless_hook(_unless_wanted(step, wanted, fate), left_out) for step in decided]
+    settled = [_unless_hook(_unless_wanted(step, wanted, fate), left_out) for step in decided]
+    kept = _each_once(sorted(settled, key=lambda step: step.entry.ref))  # guard: object-once
     deleting = {step.live.uid for step in kept if step.fate is Fate.PRUNE and step.live is not None}
     found = {ref: cascade_of(contents, deleting) for ref, contents in snapshot.contents.items()}
     cascades = Cascades(found, listed, _coming(desired, kept))
     steps = [replace(step, cascade=cascades.roots(step)) for step in kept]
-    steps.sort(key=lambda step: step.entry.ref)
     steps.sort(key=lambda step: step.entry.wave, reverse=True)
     if not options.prune.enabled:
         return Removals(tuple(steps)), None
@@ -136,6 +136,22 @@ def _unless_wanted(step: RemoveStep, wanted: Collection[str], fate: Fate) -> Rem
         return step
     reason = "it is in the set, served by another group"
     return replace(step, fate=fate, reason=reason, problem=None, request=None)
+
+
+def _each_once(steps: Sequence[RemoveStep]) -> Sequence[RemoveStep]:
+    """Return the steps; what two groups serve is deleted or orphaned, and counted, once."""
+    going = {Fate.PRUNE, Fate.ORPHAN}
+    lives = [(step.live, step.entry.ref) for step in steps if step.fate in going]
+    first = {live.uid: ref for live, ref in reversed(lives) if live is not None}
+    return [_unless_twin(step, first) if step.fate in going else step for step in steps]
+
+
+def _unless_twin(step: RemoveStep, first: Mapping[str, Ref]) -> RemoveStep:
+    uid = step.live.uid if step.live is not None else ""
+    if first.get(uid, step.entry.ref) == step.entry.ref:
+        return step
+    reason = f"it is the same object as {first[uid].short}"
+    return replace(step, fate=Fate.REMOVE_FROM_INVENTORY, reason=reason, request=None)
 
 
 def _unless_hook(step: RemoveStep, left_out: Collection[Ref]) -> RemoveStep:

@@ -55,6 +55,29 @@ def test_same_uid_under_two_groups(stage: Stage, api: Api, order: tuple[str, str
     assert not api.exists(_path(stage, "told", "events"))
 
 
+def test_object_listed_under_two_groups_counts_once(stage: Stage, api: Api) -> None:
+    """It is one deletion: for the limit of the prune, in the plan, and for the server."""
+    both = (event(stage, ""), event(stage, "events.k8s.io"))
+    stage.run(*both, config_map("a"), config_map("b"))
+    assert len(stage.listed()) == 4
+    story = stage.run(config_map("a"), config_map("b"), max_prune=stage.most(1))
+    assert story.refusal == ""
+    assert story.outcomes == {
+        "configmap/a": Outcome.UNCHANGED,
+        "configmap/b": Outcome.UNCHANGED,
+        "event/told": Outcome.PRUNED,
+        "event.events.k8s.io/told": Outcome.REMOVED_FROM_INVENTORY,
+    }
+    assert not api.exists(_path(stage, "told", "events"))
+    assert len(stage.listed()) == 2
+    stage.run(*both, config_map("a"))
+    orphaned = stage.orphan()
+    assert orphaned.exit_code == 0, orphaned.events
+    assert list(orphaned.outcomes.values()).count(Outcome.ORPHANED) == 2
+    assert api.exists(_path(stage, "told", "events"))
+    assert stage.listed() == set()
+
+
 def test_version_bump_prunes_nothing(stage: Stage, api: Api) -> None:
     """autoscaling/v1 to v2: the version is not identity."""
     target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
