@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ from applyprune.cluster.objects import collection_path, is_secret, object_path
 from applyprune.cluster.transport.message import Request
 from applyprune.model.identity import Ref
 from applyprune.model.resources import Resource
+from applyprune.planning.fields.normalize import may_be_secret
 
 if TYPE_CHECKING:
     Query = tuple[tuple[str, str], ...]
@@ -49,7 +51,7 @@ def for_object(
         body=_encoded(body),
         accept=accept,
         about=(resource.group, resource.plural, ref.name),
-        secret=is_secret(resource),
+        secret=is_secret(resource) or (isinstance(body, Mapping) and may_be_secret(body)),
         timeout=within or TIMEOUT,
         expires=_expires(within),
     )
@@ -84,7 +86,7 @@ def for_collection(
         query=query,
         body=_encoded(body),
         accept=accept,
-        secret=is_secret(resource),
+        secret=is_secret(resource) or (isinstance(body, Mapping) and may_be_secret(body)),
         retry=retry,
         timeout=within or TIMEOUT,
         expires=_expires(within),

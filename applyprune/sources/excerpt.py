@@ -1,7 +1,7 @@
 """Show the line of a text that a message is about, with a caret below.
 
-A value of a Secret is never shown: a line is shown only where its document states another kind. A
-document that cannot be read and states no kind may be a Secret.
+A value of a Secret is never shown: a line is shown only where its document states another kind, and
+has no `stringData`. A document that cannot be read and states no kind may be a Secret.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ _PLAIN = re.compile(r"""[ \t]*(["']?)([A-Za-z][A-Za-z0-9]*)\1[ \t]*(?:[\r\n,}#]|
 _TOP_KIND = re.compile(r"^kind[ \t]*:", re.MULTILINE)
 # Escapes that could spell `Secret` without the letters.
 _DISGUISE = re.compile(r"\\[xuU]")
-_WORD = re.compile(r"\bSecret(?:List)?\b")
+# `stringData` stands for a Secret whose kind is mistyped.
+_WORD = re.compile(r"\b(?:Secret(?:List)?|stringData)\b")
 _JSON_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]]')
 _NO_VALUE = frozenset({"apiVersion", "kind"})
 _HARMLESS = (*sorted(_NO_VALUE), "metadata")

@@ -19,6 +19,7 @@ import pytest
 from tests.support.actors import ALICE
 from tests.support.command import applyprune
 from tests.support.stage import Stage
+from tests.support.webhook import Webhook
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -407,6 +408,68 @@ def _against_a_policy(teller: Teller, api: Api, folder: Path) -> str:
             api("DELETE", f"{path}/{name}")
 
 
+def _against_a_webhook(teller: Teller, api: Api, folder: Path) -> str:
+    """It puts the values wherever a refusal has a place for them, with each of these codes."""
+    _made(teller)
+    codes = [400, 401, 403, 409, 410, 422, 500]
+
+    def forged(request: dict[str, Any]) -> dict[str, Any] | None:
+        if request["name"] != "key":
+            return None
+        causes = [
+            {"reason": "FieldManagerConflict", "message": f'conflict with "{OTHER}"', "field": path}
+            for path in (f".data.{OTHER}", f"data[{OTHER}]", OTHER, ".data.plain")
+        ]
+        causes.append({"reason": OTHER, "message": OTHER, "field": f".metadata.{OTHER}"})
+        details = {"name": OTHER, "group": OTHER, "kind": OTHER, "causes": causes}
+        reason = "Conflict" if codes[0] == 409 else OTHER
+        return {"code": codes[0], "reason": reason, "message": OTHER, "details": details}
+
+    told = ""
+    source = _with(folder, secret(stringData={"plain": OTHER}), annotated("other"))
+    with Webhook(teller.plane, api, teller.namespace, ("UPDATE", "DELETE"), forged) as webhook:
+        while codes:
+            told += teller.tell("diff web", "-f", source, code={3, 7})
+            told += teller.tell("apply web", "-f", source, code={3})
+            told += teller.tell("delete web --yes --orphan secret/other", code={3})
+            assert {"UPDATE key", "DELETE key"} <= set(webhook.refused)
+            webhook.refused.clear()
+            del codes[0]
+    return told
+
+
+def _of_a_mistyped_kind(teller: Teller, api: Api, folder: Path) -> str:
+    """A ConfigMap has no `stringData`: somebody means a Secret."""
+    wrong = {**annotated(), "kind": "ConfigMap", "stringData": {"a": TOKEN}}
+    bodies: list[Any] = [
+        wrong,
+        {**wrong, "data": {"a": NUMBER}, "stringData": {"b": NUMBER}},
+        {**wrong, "data": TOKEN},
+        {**wrong, "kind": "ConfigMapp"},
+        {**wrong, "metadata": {"name": "key", "annotations": {"a": NUMBER}}},
+    ]
+    head = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: key}\n"
+    texts = [
+        json.dumps(bodies.pop(), indent=2),
+        f'{head}stringData:\n  a: "{TOKEN}\n',
+        f"{head}stringData: {{a: {TOKEN}\n",
+        f"{head}stringData: {{a: {TOKEN}, a: {TOKEN}}}\n",
+        f"{head}stringData:\n  a: @{TOKEN}\n",
+    ]
+    told = ""
+    for name in ("readable", "broken"):
+        (folder / name).mkdir()
+    for number, body in enumerate(bodies):
+        named = {**body, "metadata": {**body["metadata"], "name": f"key-{number}"}}
+        (folder / f"readable/{number}.json").write_text(json.dumps(named, indent=2))
+    for number, text in enumerate(texts):
+        (folder / f"broken/{number}.yaml").write_text(text)
+    for verb in ("apply web", "diff web", "explain web configmap/key-0"):
+        told += teller.tell(verb, "-f", folder / "readable", code={0, 2})
+        told += teller.tell(verb, "-f", folder / "broken", code={2})
+    return told
+
+
 def _shown_by_a_program(teller: Teller, api: Api, folder: Path) -> str:
     """What it is given, and what it leaves."""
     _made(teller)
@@ -479,6 +542,8 @@ STORIES: dict[str, Callable[[Teller, Api, Path], str]] = {
     "kustomized": _kustomized,
     "ruled": _ruled,
     "against a policy": _against_a_policy,
+    "against a webhook": _against_a_webhook,
+    "of a mistyped kind": _of_a_mistyped_kind,
     "shown by a program": _shown_by_a_program,
     "configured": _configured,
     "on a terminal": _on_a_terminal,

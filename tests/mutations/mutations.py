@@ -215,8 +215,45 @@ MUTATIONS = (
         "the mask of a Secret in a diff",
         ("secret-in-diff",),
         "lambda .*: True",
-        "lambda _: False",
+        "lambda *_: False",
         "tests/engine/steps/test_dry_run.py::test_diff_masks_a_secret_everywhere",
+    ),
+    Mutation(
+        "the mask of the labels of a Secret that its manifest lacks",
+        ("secret-label",),
+        "return .*",
+        "return False",
+        "tests/engine/steps/test_dry_run.py::test_copies_in_a_secrets_metadata_are_not_shown",
+    ),
+    Mutation(
+        "the mask of the annotations of a Secret that its manifest lacks",
+        ("secret-annotation",),
+        "return .*",
+        "return False",
+        "tests/engine/steps/test_dry_run.py::test_copies_in_a_secrets_metadata_are_not_shown",
+    ),
+    Mutation(
+        "the mask of a Secret whose kind is mistyped",
+        ("mistyped-secret",),
+        " or .*",
+        "",
+        "tests/planning/fields/test_redact.py::test_mistyped_secret_is_masked_too",
+    ),
+    Mutation(
+        "the doubt about a webhook's causes",
+        ("forged-cause",),
+        "= .*",
+        "= True",
+        "tests/cluster/transport/test_status_errors.py"
+        "::test_forged_causes_of_a_webhook_show_only_paths[409]",
+    ),
+    Mutation(
+        "the doubt about a webhook's conflict",
+        ("webhook-conflict",),
+        "if .*:",
+        "if False:",
+        "tests/engine/failures/test_webhook_refusals.py"
+        "::test_conflict_of_a_webhook_is_no_race_of_a_delete",
     ),
     Mutation(
         "the mask of a Secret in a conflict",

@@ -4,8 +4,15 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import Any
 
-from applyprune.cluster.transport.message import ClientContext, RawResponse, Request, StatusBody
+from applyprune.cluster.transport.message import (
+    ClientContext,
+    RawResponse,
+    Request,
+    StatusBody,
+    json_object,
+)
 from applyprune.cluster.transport.retry import seconds_to_wait
 from applyprune.cluster.transport.safe_message import safe_text, without_values
 from applyprune.errors import (
@@ -27,6 +34,45 @@ from applyprune.errors import (
 _DENIED = (
     r'User "(?P<user>[^"]*)" cannot (?P<verb>\w+) resource "(?P<resource>[^"]*)"'
     r'(?: in API group "[^"]*")?(?: in the namespace "(?P<namespace>[^"]*)")?'
+)
+# An admission webhook chooses code, reason and causes of its denial; the server adds the beginning
+# of the message.
+_WEBHOOK = r'admission webhook "(?:[^"\\]|\\.)*" denied the request'
+# By these codes the server itself would say something that no webhook can know: that the
+# credentials are wrong, that the object has changed or exists, or that a list has expired.
+_NOT_OF_WEBHOOKS = frozenset({401, 409, 410})
+# Of a Secret, no other reason is shown: a webhook may write anything there.
+_REASONS = frozenset(
+    {
+        "AlreadyExists",
+        "BadRequest",
+        "Conflict",
+        "Expired",
+        "FieldManagerConflict",
+        "FieldValueDuplicate",
+        "FieldValueForbidden",
+        "FieldValueInvalid",
+        "FieldValueNotFound",
+        "FieldValueNotSupported",
+        "FieldValueRequired",
+        "FieldValueTooLong",
+        "FieldValueTooMany",
+        "FieldValueTypeInvalid",
+        "Forbidden",
+        "Gone",
+        "InternalError",
+        "Invalid",
+        "MethodNotAllowed",
+        "NotAcceptable",
+        "NotFound",
+        "RequestEntityTooLarge",
+        "ServerTimeout",
+        "ServiceUnavailable",
+        "Timeout",
+        "TooManyRequests",
+        "Unauthorized",
+        "UnsupportedMediaType",
+    }
 )
 _REDIRECTS = frozenset({300, 301, 302, 303, 305, 307, 308})
 _PAGE_BEGINNINGS = ("<!doctype html", "<html", "<head", "<?xml")
@@ -65,7 +111,7 @@ def _error(request: Request, response: RawResponse, status: StatusBody, message:
     return kind(
         message,
         code=response.status,
-        status_reason=safe_text(status.reason, 100),
+        status_reason=_reason(request, status.reason),
         causes=_causes(request, status),
         retry_after=status.retry_after if retry_after is None else retry_after,
         reason=f"{request.method} {request.path} returned {response.status}",
@@ -79,28 +125,52 @@ def _message(request: Request, response: RawResponse, status: StatusBody) -> str
     if safe:
         return safe
     if request.secret and text:
-        fields = sorted(
-            {safe_text(cause["field"], 200) for cause in status.causes if cause["field"]}
-        )
+        fields = sorted({cause["field"] for cause in _causes(request, status) if cause["field"]})
         named = f" at {', '.join(fields[:10])}" if fields else ""
-        reason = safe_text(status.reason, 100) or response.status
+        reason = _reason(request, status.reason) or response.status
         return f"the server refused the request{named} ({reason})"
     what = "a web page" if _is_html(response) else "no message"
     return f"the server returned {response.status} with {what}"
 
 
 def _causes(request: Request, status: StatusBody) -> tuple[dict[str, str], ...]:
-    """Return the causes, made safe; for a Secret, only messages that just name managers."""
+    """Return the causes, made safe; for a Secret, only messages that just name managers.
+
+    Of a webhook not even these, because it may have put a value there. A path is shown as far as
+    the object that was sent has it.
+    """
+    body = (json_object(request.body or b"") or {}) if request.secret else {}
+    names_managers = not _is_denied(status)  # guard: forged-cause
     return tuple(
         {
-            "reason": safe_text(cause["reason"], 100),
-            "field": safe_text(cause["field"]),
+            "reason": _reason(request, cause["reason"]),
+            "field": _path_in(body, cause["field"])
+            if request.secret
+            else safe_text(cause["field"]),
             "message": safe_text(cause["message"])
-            if not request.secret or cause["reason"] == "FieldManagerConflict"
+            if not request.secret or (cause["reason"] == "FieldManagerConflict" and names_managers)
             else "",
         }
         for cause in status.causes
     )
+
+
+def _reason(request: Request, reason: str) -> str:
+    return safe_text(reason, 100) if not request.secret or reason in _REASONS else ""
+
+
+def _path_in(body: dict[str, Any], field: str) -> str:
+    """Return the part of a path that the body has, as the server writes it."""
+    # It would slow down every start, and only an error needs it.
+    from applyprune.planning.schema.server_errors import dotted, parse_path  # noqa: PLC0415
+
+    path, left = parse_path(field, body)
+    return safe_text(dotted(path) if left else field, 200)
+
+
+def _is_denied(status: StatusBody) -> bool:
+    """Return whether an admission webhook has denied the request, whatever its code."""
+    return re.match(_WEBHOOK, status.message) is not None
 
 
 def _decoded(raw: bytes) -> str:
@@ -206,6 +276,8 @@ def class_of(request: Request, code: int, status: StatusBody) -> type[ApiError]:
         503: Unavailable,
         504: Unavailable,
     }
+    if code in _NOT_OF_WEBHOOKS and _is_denied(status):  # guard: webhook-conflict
+        return Forbidden
     if code in by_code:
         return by_code[code]
     if code == 404:

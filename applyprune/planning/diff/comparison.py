@@ -65,8 +65,9 @@ def diff_of(
     desired = comparison.step.desired
     ref, before, after = desired.ref, comparison.before, comparison.after
     ignored = ignored_paths(rules, ref)
+    states = _states(comparison)
     # Mask the whole object first: a rule that ignores the kind must not unmask a Secret.
-    then, now = (_without(state, ignored) for state in masked(*_states(comparison)))
+    then, now = (_without(state, ignored) for state in masked(*states, desired.body))
     drifted = drifted_from_manifest(desired, recorded.get(ref), before, manager)
     drift: tuple[Drift, ...] = ()
     if drifted and before is not None and after is not None:

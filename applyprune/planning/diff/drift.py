@@ -17,12 +17,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from applyprune.model.events import Drift
-from applyprune.model.identity import Ref
 from applyprune.model.inventory import InventoryEntry
 from applyprune.model.live import LiveObject
 from applyprune.model.plan import Desired
 from applyprune.planning.applyset import yielded_manager
 from applyprune.planning.fields.fieldsv1 import leaves, owns
+from applyprune.planning.fields.normalize import may_be_secret
 from applyprune.planning.fields.path import MISSING, Missing, Path, to_pointer, value_at
 from applyprune.planning.fields.redact import shown
 from applyprune.planning.ownership.managed_fields import own_apply_entry
@@ -42,7 +42,7 @@ def drifted_from_manifest(
     """
     if entry is None or not entry.uid or entry.digest != desired.digest:
         return False
-    if live is None or not _is_secret(desired.ref):
+    if live is None or not may_be_secret(desired.body):
         return True
     return _is_our_entry_changed(entry, live, manager) is not False
 
@@ -71,7 +71,7 @@ def manifest_drift(before: LiveObject, after: LiveObject, manager: str) -> tuple
     for path in leaves((own_apply_entry(after, manager) or {}).get("fieldsV1") or {}):
         wanted = value_at(after.body, path)
         if wanted != value_at(before.body, path):
-            found.append(_drift(path, before, writers, _text(wanted, before.ref)))
+            found.append(_drift(path, before, writers, _text(wanted, before)))
     return _sorted(found)
 
 
@@ -126,24 +126,21 @@ def _drift(path: Path, live: LiveObject, writers: Sequence[Writer], wanted: str 
     return Drift(
         to_pointer(path),
         wanted,
-        _text(value_at(live.body, path), live.ref),
+        _text(value_at(live.body, path), live),
         manager=str(writer.get("manager", "")),
         operation=f"{operation} of {subresource}" if subresource else operation,
         time=_time(writer),
     )
 
 
-def _text(value: Any | Missing, ref: Ref) -> str:
-    # Labels and the like of a Secret are not secret, but masking every field is simple and safe.
-    return "none" if value is MISSING else shown(value, secret=_is_secret(ref))
+def _text(value: Any | Missing, live: LiveObject) -> str:
+    # The manifest may contain a label of a Secret, but masking every field is simple and safe.
+    secret = may_be_secret(live.body or {}) or (live.ref.group, live.ref.kind) == SECRET
+    return "none" if value is MISSING else shown(value, secret=secret)
 
 
 def _time(entry: Writer) -> str:
     return str(entry.get("time", ""))
-
-
-def _is_secret(ref: Ref) -> bool:
-    return (ref.group, ref.kind) == SECRET
 
 
 def _sorted(found: Iterable[Drift]) -> tuple[Drift, ...]:

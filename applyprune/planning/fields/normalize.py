@@ -78,12 +78,16 @@ def digest(value: object) -> str:
 def manifest_digest(body: Mapping[str, Any]) -> str:
     """Return the digest of a manifest for the inventory.
 
-    For a Secret, only the keys of its data count. No digest of a secret value ever leaves the
-    process, because a short value could be guessed from it.
+    For a Secret, also one of a mistyped kind, only the keys of its data count. No digest of a
+    secret value ever leaves the process, because a short value could be guessed from it.
     """
-    if is_secret(body):
+    if may_be_secret(body):
         body = {
-            key: sorted(value) if key in SECRET_PARTS and isinstance(value, dict) else value
+            key: value
+            if key not in SECRET_PARTS
+            else sorted(value)
+            if isinstance(value, dict)
+            else None
             for key, value in body.items()
         }
     return digest(body)
@@ -92,3 +96,11 @@ def manifest_digest(body: Mapping[str, Any]) -> str:
 def is_secret(body: Mapping[str, Any]) -> bool:
     """Return whether an object is a core Secret."""
     return body.get("kind") == "Secret" and body.get("apiVersion") == "v1"
+
+
+def may_be_secret(body: Mapping[str, Any]) -> bool:
+    """Return whether an object is a core Secret, or may be one whose kind is mistyped.
+
+    No other built-in kind has ``stringData``.
+    """
+    return is_secret(body) or "stringData" in body  # guard: mistyped-secret

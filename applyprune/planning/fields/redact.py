@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeAlias
 
 from applyprune.model.json_access import mapping
-from applyprune.planning.fields.normalize import SECRET_PARTS, is_secret
+from applyprune.planning.fields.normalize import SECRET_PARTS, may_be_secret
 from applyprune.planning.fields.path import MISSING
 
 HIDDEN = "(secret)"
@@ -20,6 +20,22 @@ _SAME, _BEFORE, _AFTER = "***", "*** (before)", "*** (after)"
 _LONGEST = 60
 # A document in an annotation, plain or gzipped (as by Rancher), is probably a copy of the object.
 _DOCUMENTS = ("{", "[", "H4sI")
+_PARTS = frozenset({"apiVersion", "kind", "metadata", *SECRET_PARTS})
+_METADATA = frozenset({"annotations", "labels", "name", "namespace"})
+# The types of Kubernetes itself, which the server fills in, and Helm's.
+_TYPES = frozenset(
+    {
+        "Opaque",
+        "bootstrap.kubernetes.io/token",
+        "helm.sh/release.v1",
+        "kubernetes.io/basic-auth",
+        "kubernetes.io/dockercfg",
+        "kubernetes.io/dockerconfigjson",
+        "kubernetes.io/service-account-token",
+        "kubernetes.io/ssh-auth",
+        "kubernetes.io/tls",
+    }
+)
 
 Body: TypeAlias = "Mapping[str, Any] | None"
 
@@ -36,40 +52,57 @@ def shown(value: object, *, secret: bool) -> str:
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
 
 
-def masked(before: Body, after: Body) -> tuple[Body, Body]:
+def masked(before: Body, after: Body, manifest: Body = None) -> tuple[Body, Body]:
     """Return two states of an object with a Secret's values masked, as kubectl's diff does.
 
-    The mask shows whether a value is equal in both states. An annotation that may contain a copy of
-    a value is masked like a value.
+    The mask shows whether a value is equal in both states. Outside the values too, only such texts
+    are shown as the manifest has in the same place: anybody may have put a copy of a value into an
+    annotation, in any form. One of the manifest that may contain a copy is masked as well.
     """
-    if not any(body is not None and is_secret(body) for body in (before, after)):
+    if not any(body is not None and may_be_secret(body) for body in (before, after)):
         return before, after
     values = {*_texts(before), *_texts(after)}
+    allowed = mapping(manifest)
+    written = mapping(allowed.get("metadata"))
+
+    def is_hidden(key: str, value: object) -> bool:
+        if key in _PARTS or isinstance(value, bool):
+            return False
+        return value != allowed.get(key) and not (key == "type" and value in _TYPES)
+
+    def is_hidden_metadata(key: str, value: object) -> bool:
+        return key not in _METADATA and value != written.get(key)
+
+    def is_hidden_label(key: str, value: object) -> bool:
+        return value != mapping(written.get("labels")).get(key)  # guard: secret-label
+
+    def is_hidden_annotation(key: str, value: object) -> bool:
+        is_written = value == mapping(written.get("annotations")).get(key)
+        return not is_written or _may_hold(value, values)  # guard: secret-annotation
+
     for part in SECRET_PARTS:
-        before, after = _masked_at(before, after, (part,), lambda _: True)  # guard: secret-in-diff
-    return _masked_at(
-        before, after, ("metadata", "annotations"), lambda text: _may_hold(text, values)
-    )
+        before, after = _masked_at(before, after, (part,), lambda *_: True)  # guard: secret-in-diff
+    for path, hides in (
+        ((), is_hidden),
+        (("metadata",), is_hidden_metadata),
+        (("metadata", "labels"), is_hidden_label),
+        (("metadata", "annotations"), is_hidden_annotation),
+    ):
+        before, after = _masked_at(before, after, path, hides)
+    return before, after
 
 
 def _masked_at(
-    before: Body, after: Body, path: tuple[str, ...], hides: Callable[[object], bool]
+    before: Body, after: Body, path: tuple[str, ...], hides: Callable[[str, object], bool]
 ) -> tuple[Body, Body]:
     old, new = _at(before, path), _at(after, path)
-    hidden = {
-        key
-        for side in (old, new)
-        if isinstance(side, dict)
-        for key, value in side.items()
-        if hides(value)
-    }
     return (
-        _put(before, path, _shown_side(old, new, hidden, _BEFORE)),
-        _put(after, path, _shown_side(new, old, hidden, _AFTER)),
+        _put(before, path, _shown_side(old, new, hides, _BEFORE)),
+        _put(after, path, _shown_side(new, old, hides, _AFTER)),
     )
 
 
-def _shown_side(side: Any, other: Any, hidden: set[str], changed: str) -> Any:
+def _shown_side(side: Any, other: Any, hides: Callable[[str, object], bool], changed: str) -> Any:
     if side is None or side is MISSING:
         return side
     if not isinstance(side, dict):
@@ -77,7 +110,7 @@ def _shown_side(side: Any, other: Any, hidden: set[str], changed: str) -> Any:
     others = mapping(other)
     return {
         key: value
-        if key not in hidden
+        if not hides(key, value)
         else changed
         if key in others and others[key] != value
         else _SAME

@@ -18,7 +18,7 @@ from applyprune.model.plan import ApplyStep, Desired, OnConflict
 from applyprune.model.problem import ContestedField, ManagerConflict
 from applyprune.planning.annotations import CONFLICTS, IGNORED
 from applyprune.planning.applyset import MANAGERS, PART_OF, ApplySetIdentity
-from applyprune.planning.fields.normalize import is_secret
+from applyprune.planning.fields.normalize import may_be_secret
 from applyprune.planning.fields.path import from_server, to_pointer, value_at
 from applyprune.planning.fields.redact import shown
 from applyprune.planning.ownership.managed_fields import set_manager
@@ -226,7 +226,7 @@ def _contested(name: str, desired: Desired, live: LiveObject | None) -> Conteste
     path = from_server(name, desired.body)
     if path is None:
         return ContestedField(name, None, None, None)
-    secret = is_secret(desired.body)
+    secret = may_be_secret(desired.body)
     body = live.body if live else None
     theirs = shown(value_at(body, path), secret=secret) if body else None
     ours = shown(value_at(desired.body, path), secret=secret)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from applyprune.model.inventory import ApplyFingerprint, InventoryEntry, Ownership
 from applyprune.model.plan import Desired
 from applyprune.planning.applyset import OWNED_BY, PART_OF, ApplySetIdentity, set_of
-from applyprune.planning.fields.normalize import canonical, digest, sent
+from applyprune.planning.fields.normalize import canonical, digest, may_be_secret, sent
 from applyprune.planning.ownership.managed_fields import own_apply_entry
 
 if TYPE_CHECKING:
@@ -153,11 +153,11 @@ def needs_values(desired: Desired, entry: InventoryEntry, live: LiveObject) -> b
     recorded = entry.fingerprint
     if entry.digest != desired.digest or recorded is None or entry.uid != live.uid:
         return False
-    kind = (desired.ref.group, desired.ref.kind)
-    if kind == SECRET:
+    if may_be_secret(desired.body):
         return True
     if recorded.resource_version == live.resource_version:
         return False
+    kind = (desired.ref.group, desired.ref.kind)
     return kind == STUCK or live.generation is None or live.generation != recorded.generation
 
 

@@ -261,12 +261,64 @@ def test_secret_error_contains_no_value(answer: RawResponse) -> None:
     assert str(error)
 
 
-def test_secret_error_still_names_the_field() -> None:
-    answer = status(
-        422, "Invalid", CANARY, causes=[{"reason": "X", "message": CANARY, "field": "data[k]"}]
-    )
-    request = Request("PATCH", "/api/v1/namespaces/n/secrets/s", secret=True)
+SENT = b'{"kind": "Secret", "data": {"k": "v", "a.b": "v"}}'
 
-    assert "refused the request at data[k] (Invalid)" in str(
+
+@pytest.mark.parametrize(
+    ("field", "shown"),
+    [
+        ("data[k]", "data[k]"),
+        (".data.a.b", ".data.a.b"),
+        # What the object lacks is not shown, because it may be a value.
+        (f"data[{CANARY}]", "data"),
+        (f".data.k.{CANARY}", "data.k"),
+    ],
+)
+def test_secret_error_still_names_the_field(field: str, shown: str) -> None:
+    answer = status(
+        422, "Invalid", CANARY, causes=[{"reason": "X", "message": CANARY, "field": field}]
+    )
+    request = Request("PATCH", "/api/v1/namespaces/n/secrets/s", secret=True, body=SENT)
+
+    assert f"refused the request at {shown} (Invalid)" in str(
         response_failure(request, answer, CLIENT).error
     )
+
+
+DENIED = f'admission webhook "w" denied the request: {CANARY}'
+
+
+@pytest.mark.parametrize("code", [400, 401, 403, 404, 409, 410, 413, 422, 429, 500, 503])
+def test_forged_causes_of_a_webhook_show_only_paths(code: int) -> None:
+    """It knows all values, and chooses everything but the beginning of the message."""
+    causes = [
+        {
+            "reason": "FieldManagerConflict",
+            "message": f'conflict with "{CANARY}"',
+            "field": "data.k",
+        },
+        {"reason": CANARY, "message": CANARY, "field": f".data.{CANARY}"},
+        {"reason": CANARY, "message": CANARY, "field": CANARY},
+    ]
+    answer = status(code, CANARY, DENIED, causes=causes)
+    request = Request("PATCH", "/api/v1/namespaces/n/secrets/s", secret=True, body=SENT)
+
+    error = response_failure(request, answer, CLIENT).error
+
+    assert isinstance(error, ApiError)
+    assert CANARY not in f"{error!s} {error!r} {vars(error)}"
+    assert [cause["field"] for cause in error.causes] == ["data.k", "data", ""]
+
+
+@pytest.mark.parametrize("code", [401, 409, 410])
+@pytest.mark.parametrize("reason", ["Conflict", "AlreadyExists", "Unauthorized", ""])
+def test_webhook_cannot_speak_for_the_server(code: int, reason: str) -> None:
+    """Whatever code and reason it chooses, it has refused the request; nobody was faster."""
+    answer = status(code, reason, DENIED, kind="resourcequotas")
+    failure = response_failure(PATCH, answer, CLIENT)
+
+    assert type(failure.error) is Forbidden
+    assert not failure.passing
+    # The server's own words begin otherwise.
+    own = response_failure(PATCH, status(409, "Conflict", f"no: {DENIED}"), CLIENT)
+    assert isinstance(own.error, Conflict)

@@ -454,7 +454,7 @@ def test_both_managers_follow_an_orphaned_or_moved_object(stage: Stage, api: Api
 
 @pytest.mark.parametrize(
     ("marks", "what"),
-    [({CONFLICTS: "yes"}, "neither force nor skip"), ({IGNORE: "/data/0x,spec"}, "begin with /")],
+    [({CONFLICTS: "yes"}, "dev/conflicts: 'yes'"), ({IGNORE: "/data/0x,spec"}, "begin with /")],
 )
 def test_invalid_annotation_ends_the_run_before_any_write(
     stage: Stage, marks: dict[str, str], what: str

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import base64
 import copy
+import hashlib
+import io
 import json
 import secrets
 import time
+import zipfile
+import zlib
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +29,8 @@ from tests.support.stage import Stage, Story
 from tests.support.workloads import workload
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from applyprune.localplane import Plane
     from applyprune.model.live import LiveObject
     from tests.support.api import Api, AuditTrail
@@ -116,6 +122,53 @@ def test_diff_masks_a_secret_everywhere(stage: Stage, kubectl: Kubectl) -> None:
     assert found.before["data"] == {"a": "*** (before)", "b": "*** (before)"}
     assert found.after["data"] == {"a": "*** (after)", "b": "*** (after)"}
     assert found.after["metadata"]["annotations"] == {"copied": "***"}
+
+
+def _packed(text: str) -> str:
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w") as file:
+        file.writestr("value", text)
+    return base64.b64encode(archive.getvalue()).decode()
+
+
+COPIES: dict[str, Callable[[str], str]] = {
+    "zip": _packed,
+    "compressed": lambda text: base64.b64encode(zlib.compress(text.encode())).decode(),
+    "base64-of-json": lambda text: base64.b64encode(json.dumps({"a": text}).encode()).decode(),
+    "hex": lambda text: text.encode().hex(),
+    "sha256": lambda text: hashlib.sha256(text.encode()).hexdigest()[:60],
+    "reversed": lambda text: text[::-1],
+}
+
+
+def test_copies_in_a_secrets_metadata_are_not_shown(stage: Stage, api: Api) -> None:
+    """In whatever form: of labels and annotations, only the manifest's own texts are shown."""
+    value = secrets.token_hex(8)
+    manifests = [secret(a=value), secret(a="new")]
+    for body in manifests:
+        body["metadata"] |= {"annotations": {"team": "platform"}, "labels": {"app": "web"}}
+    stage.run(manifests[0], config_map("a"))
+    copies = {name: copied(value) for name, copied in COPIES.items()}
+    short = {
+        name: copied for name, copied in copies.items() if len(copied) <= 63 and copied.isalnum()
+    }
+    assert {"hex", "sha256", "reversed"} <= short.keys()
+    path = f"/api/v1/namespaces/{stage.namespace}/secrets/s?fieldManager={ALICE}"
+    patch = {"metadata": {"annotations": copies, "labels": short}}
+    assert api("PATCH", path, patch, content_type="application/merge-patch+json")[0] == 200
+    changed, pruned = compare(stage, manifests[1], config_map("a")), compare(stage, config_map("a"))
+    adopted = compare(replace(stage, name="other"), manifests[1], adopt=Adopt.ALL)
+    for story in (changed, pruned, adopted):
+        found = compared(story)["secret/s"]
+        told = str([found, found.before, found.after, *story.events])
+        assert [name for name, copied in copies.items() if copied in told] == []
+        assert found.before is not None
+        assert found.before["metadata"]["annotations"].keys() == {"team", *copies}
+    after = compared(changed)["secret/s"].after
+    assert after is not None
+    assert after["metadata"]["annotations"] == {"team": "platform", **dict.fromkeys(copies, "***")}
+    labels = {"app": "web", PART_OF: stage.target.id, **dict.fromkeys(short, "***")}
+    assert after["metadata"]["labels"] == labels
 
 
 def test_diff_separates_drift_from_a_new_manifest_and_names_its_author(

@@ -61,13 +61,52 @@ def test_created_or_deleted_object_is_masked_too() -> None:
     ],
 )
 def test_annotation_that_may_hold_a_value_is_masked(copy: str) -> None:
-    """As kubectl's and Rancher's copies of the whole object are; another one is not."""
+    """As kubectl's and Rancher's copies of the whole object are; another of the manifest is not."""
     data = {"pw": base64.b64encode(b'secret-pass"word').decode()}
-    before, after = masked(secret(data, copy=copy, plain="shown"), secret(data, plain="shown"))
+    one = secret(data, copy=copy, plain="shown")
+    before, after = masked(one, secret(data, plain="shown"), one)
     assert before is not None
     assert after is not None
     assert before["metadata"]["annotations"] == {"copy": SAME, "plain": "shown"}
     assert after["metadata"]["annotations"] == {"plain": "shown"}
+
+
+def test_text_is_shown_only_where_the_manifest_has_it() -> None:
+    """Of labels, annotations and everything else: who knows what a text of another's is made of?"""
+    manifest = secret({"a": "eA=="}, team="platform", note="new")
+    manifest["metadata"]["labels"] = {"app": "web"}
+    manifest["metadata"]["finalizers"] = ["example.com/hold"]
+    live = secret({"a": "eA=="}, team="platform", note="eA", hash="11f6ad8e")
+    live["metadata"] |= {"labels": {"app": "web", "note": "new"}, "ownerReferences": [{"uid": "x"}]}
+    live |= {"type": "eA", "immutable": True, "note": "eA"}
+    before, after = masked(live, {**manifest, "type": "Opaque"}, manifest)
+    assert before == {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {
+            "name": "s",
+            "annotations": {"team": "platform", "note": BEFORE, "hash": SAME},
+            "labels": {"app": "web", "note": SAME},
+            "ownerReferences": SAME,
+        },
+        "data": {"a": SAME},
+        "type": BEFORE,
+        "immutable": True,
+        "note": SAME,
+    }
+    assert after == {**manifest, "data": {"a": SAME}, "type": "Opaque"}
+    deleted, _ = masked(live, None)
+    assert deleted is not None
+    assert set(deleted["metadata"]["annotations"].values()) == {SAME}
+    assert set(deleted["metadata"]["labels"].values()) == {SAME}
+
+
+def test_mistyped_secret_is_masked_too() -> None:
+    """No other kind of Kubernetes has `stringData`."""
+    body = {**secret({"a": "eA=="}), "kind": "ConfigMap", "stringData": {"b": "x"}}
+    _, after = masked(None, body, body)
+    assert after is not None
+    assert (after["data"], after["stringData"]) == ({"a": SAME}, {"b": SAME})
 
 
 def test_only_secrets_are_masked() -> None:
