@@ -5,7 +5,7 @@ The refs are final: they come from discovery or, for a new kind, from the CRD in
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -123,29 +123,7 @@ def resolve(
             selected.add(candidate.ref)
         if override and resource.namespaced:
             moved[replace(candidate.ref, namespace=manifest.namespace or namespace)] = candidate.ref
-        if manifest.namespace and not resource.namespaced:
-            warnings.append(
-                Problem(
-                    kind=ProblemKind.IGNORED_NAMESPACE,
-                    message=f"{candidate.ref.short} is cluster-scoped: its namespace is ignored",
-                    location=str(manifest.origin),
-                    origin=manifest.origin,
-                    field=("metadata", "namespace"),
-                    hint=f"Remove metadata.namespace {manifest.namespace!r} from the manifest.",
-                )
-            )
-        if OWNED_BY in mapping(manifest.body["metadata"].get("annotations")):
-            warnings.append(
-                Problem(
-                    kind=ProblemKind.IGNORED_ANNOTATION,
-                    message=f"{candidate.ref}: the annotation {OWNED_BY} is left out",
-                    location=str(manifest.origin),
-                    origin=manifest.origin,
-                    field=("metadata", "annotations", OWNED_BY),
-                    reason="it says which set has created an object, and only applyprune writes it",
-                    hint="Remove the annotation from the manifest.",
-                )
-            )
+        warnings += _left_out(candidate, manifest)
     hooks = [
         hook
         for hook in found.hooks
@@ -166,6 +144,29 @@ def resolve(
     return Resolved(
         taken, tuple(warnings), tuple(errors), tuple(unknown), found.manifests, left_out
     )
+
+
+def _left_out(desired: Desired, manifest: Manifest) -> Iterator[Problem]:
+    """Yield a warning for each part of a manifest that is not sent."""
+    if manifest.namespace and not desired.resource.namespaced:
+        yield Problem(
+            kind=ProblemKind.IGNORED_NAMESPACE,
+            message=f"{desired.ref.short} is cluster-scoped: its namespace is ignored",
+            location=str(manifest.origin),
+            origin=manifest.origin,
+            field=("metadata", "namespace"),
+            hint=f"Remove metadata.namespace {manifest.namespace!r} from the manifest.",
+        )
+    if OWNED_BY in mapping(manifest.body["metadata"].get("annotations")):
+        yield Problem(
+            kind=ProblemKind.IGNORED_ANNOTATION,
+            message=f"{desired.ref}: the annotation {OWNED_BY} is left out",
+            location=str(manifest.origin),
+            origin=manifest.origin,
+            field=("metadata", "annotations", OWNED_BY),
+            reason="it says which set has created an object, and only applyprune writes it",
+            hint="Remove the annotation from the manifest.",
+        )
 
 
 def labels_of(manifest: Manifest) -> Mapping[str, Any]:

@@ -13,7 +13,7 @@ from applyprune.model.live import Absent, State, Unknown
 from applyprune.model.options import Adopt, Mode, Options
 from applyprune.model.plan import ApplyStep, Fate, Plan, RemoveStep
 from applyprune.model.problem import Problem, ProblemKind
-from applyprune.planning.applyset import ApplySetIdentity
+from applyprune.planning.applyset import OWNED_BY, ApplySetIdentity
 from applyprune.planning.plan import make_plan
 from applyprune.planning.snapshot import CascadeContents, ClusterSnapshot
 from tests.support.options import options_of
@@ -166,12 +166,16 @@ REMOVALS: dict[str, tuple[State, InventoryEntry, Fate]] = {
         Fate.ORPHAN,
     ),
     "with a mark of ours that is not understood": (
-        live(ONE.ref, annotations={"applyprune.dev/prune": "false"}),
+        live(ONE.ref, annotations={"applyprune.dev/prune": "false", OWNED_BY: TARGET.id}),
         ENTRY,
         Fate.REFUSE,
     ),
     "with such a mark, and being deleted already": (
-        live(ONE.ref, annotations={"applyprune.dev/prun": ""}, deletionTimestamp="x"),
+        live(
+            ONE.ref,
+            annotations={"applyprune.dev/prun": "", OWNED_BY: TARGET.id},
+            deletionTimestamp="x",
+        ),
         ENTRY,
         Fate.PRUNE,
     ),

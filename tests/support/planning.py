@@ -90,7 +90,7 @@ def live(  # one keyword for each property that a test may change
         "uid": uid,
         "resourceVersion": version,
         "labels": {PART_OF: label} if label else {},
-        "annotations": {OWNED_BY: TARGET.id} if label == TARGET.id else {},
+        "annotations": {OWNED_BY: TARGET.id},
         "managedFields": [managed()] if entries is None else entries,
         **metadata,
     }

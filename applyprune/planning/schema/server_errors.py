@@ -336,10 +336,8 @@ def why_not(
     kind = desired.ref.group_kind
     if kind in _NEVER:
         return f"a {kind.kind} is never recreated"
-    if rule := orphan_mark(live.metadata) or desired.orphan_reason:
-        return f"it is marked {rule}"
-    if unknown := not_understood(live.metadata):  # guard: mark-before-recreation
-        return f"{unknown} is not understood"
+    if marked := _mark_against(desired, live):
+        return marked
     adopted = ownership_of(entry, live, applyset) is Ownership.ADOPTED  # guard: witness-recreate
     if adopted and not options.prune.prune_adopted:
         return "it was adopted, not created, by this set (--prune-adopted)"
@@ -353,6 +351,14 @@ def why_not(
     if not (options.apply.recreate or desired.recreate):
         return "that is not allowed"
     return ""
+
+
+def _mark_against(desired: Desired, live: LiveObject) -> str:
+    """Return which annotation forbids to delete an object, or may forbid it; empty if none does."""
+    if rule := orphan_mark(live.metadata) or desired.orphan_reason:
+        return f"it is marked {rule}"
+    unknown = not_understood(live.metadata)  # guard: mark-before-recreation
+    return f"{unknown} is not understood" if unknown else ""
 
 
 def explained(desired: Desired, error: Invalid, obstacle: str) -> RunFailed:

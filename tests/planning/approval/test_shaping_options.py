@@ -44,6 +44,7 @@ OTHERS: dict[str, tuple[Any, str, str]] = {
     "enabled": (False, "--prune", "--no-prune"),
     "orphan": (frozenset({"configmap/a"}), "no --orphan", "--orphan=configmap/a"),
     "prune_adopted": (True, "no --prune-adopted", "--prune-adopted"),
+    "prune_shared": (True, "no --prune-shared", "--prune-shared"),
     "propagation": (
         Propagation.FOREGROUND,
         "--propagation=background",
