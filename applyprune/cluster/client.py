@@ -6,8 +6,10 @@ Every response is checked to be about what was asked for before it is used (safe
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from applyprune.clock import Lease
 from applyprune.cluster.discovery import discover, server_version
 from applyprune.cluster.object_requests import (
     APPLY_PATCH,
@@ -21,7 +23,7 @@ from applyprune.cluster.object_requests import (
 )
 from applyprune.cluster.objects import METADATA, invalid_response, live_object, matches
 from applyprune.cluster.schemas import read_schemas
-from applyprune.cluster.transport.message import Response
+from applyprune.cluster.transport.message import Request, Response
 from applyprune.cluster.transport.transport import Transport
 from applyprune.cluster.watch import Selection, watch
 from applyprune.errors import (
@@ -54,15 +56,36 @@ class KubernetesClient:
     """
 
     def __init__(
-        self, transport: Transport, server: str, *, context: str = "", cache: Path | None = None
+        self,
+        transport: Transport,
+        server: str,
+        *,
+        context: str = "",
+        cache: Path | None = None,
+        leases: tuple[Lease, ...] = (),
     ) -> None:
         """Keep the transport; ``cache`` is the folder for discovery and OpenAPI documents."""
         self._transport = transport
+        self._leases = leases
         self.server = server
         """The URL of the API server."""
         self.context = context
         """The context of the kubeconfig; empty if unknown."""
         self._cache = cache
+
+    def under_lease(self, lease: Lease) -> KubernetesClient:
+        """Return the same client; no write is sent, or sent again, after the lease's end."""
+        return KubernetesClient(
+            self._transport,
+            self.server,
+            context=self.context,
+            cache=self._cache,
+            leases=(*self._leases, lease),
+        )
+
+    def _write(self, write: Request) -> Response:
+        """Send what changes the cluster."""
+        return self._transport.send(replace(write, leases=self._leases))  # guard: write-lease
 
     def resource_map(self) -> ResourceMap:
         """Return what the server serves now."""
@@ -209,7 +232,7 @@ class KubernetesClient:
             ("fieldValidation", "Strict"),
         )
         resource, ref = request.resource, request.ref
-        response = self._transport.send(
+        response = self._write(
             for_patch(
                 resource,
                 ref,
@@ -234,7 +257,7 @@ class KubernetesClient:
         With ``retry`` off, it is sent again only when it is certain that the server has not seen
         it, so AlreadyExists never means an object that this very call has created.
         """
-        response = self._transport.send(
+        response = self._write(
             for_collection("POST", resource, ref.namespace, body=body, retry=retry, within=timeout)
         )
         return _validate(resource, ref, response, full=True)
@@ -254,7 +277,7 @@ class KubernetesClient:
         Raises Conflict when ``metadata.uid`` or ``metadata.resourceVersion`` of the body are not
         the stored ones.
         """
-        response = self._transport.send(
+        response = self._write(
             for_object(
                 "PUT",
                 resource,
@@ -267,12 +290,19 @@ class KubernetesClient:
         )
         return _validate(resource, ref, response, full=True)
 
-    def merge_patch(self, resource: Resource, ref: Ref, patch: Mapping[str, Any]) -> LiveObject:
+    def merge_patch(
+        self,
+        resource: Resource,
+        ref: Ref,
+        patch: Mapping[str, Any],
+        *,
+        timeout: float | None = None,
+    ) -> LiveObject:
         """Send a JSON merge patch (RFC 7386) and return the object as stored.
 
         Raises Conflict when the patch has a ``metadata.resourceVersion`` other than the stored one.
         """
-        response = self._transport.send(for_patch(resource, ref, MERGE_PATCH, patch))
+        response = self._write(for_patch(resource, ref, MERGE_PATCH, patch, within=timeout))
         return _validate(resource, ref, response, full=True)
 
     def patch(self, request: PatchRequest) -> LiveObject:
@@ -283,7 +313,7 @@ class KubernetesClient:
         """
         resource, ref, operations = request.resource, request.ref, request.operations
         try:
-            response = self._transport.send(for_patch(resource, ref, JSON_PATCH, operations))
+            response = self._write(for_patch(resource, ref, JSON_PATCH, operations))
         except Invalid as error:
             if _hold(operations, self.get(resource, ref)):
                 raise
@@ -310,9 +340,7 @@ class KubernetesClient:
         }
         if dry_run:
             options["dryRun"] = ["All"]
-        response = self._transport.send(
-            for_object("DELETE", resource, ref, body=options, within=timeout)
-        )
+        response = self._write(for_object("DELETE", resource, ref, body=options, within=timeout))
         body = response.body
         if body.get("kind") == "Status":
             details = body.get("details") or {}

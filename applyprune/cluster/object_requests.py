@@ -7,11 +7,11 @@ right in one place.
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from applyprune.clock import boot_time
 from applyprune.cluster.objects import collection_path, is_secret, object_path
 from applyprune.cluster.transport.message import Request
 from applyprune.model.identity import Ref
@@ -58,10 +58,16 @@ def for_object(
 
 
 def for_patch(
-    resource: Resource, ref: Ref, content_type: str, patch: object, *, query: Query = ()
+    resource: Resource,
+    ref: Ref,
+    content_type: str,
+    patch: object,
+    *,
+    query: Query = (),
+    within: float | None = None,
 ) -> Request:
     """Return a PATCH of one object; its content type says which kind of patch it is."""
-    request = for_object("PATCH", resource, ref, query=query, body=patch)
+    request = for_object("PATCH", resource, ref, query=query, body=patch, within=within)
     return replace(request, content_type=content_type)
 
 
@@ -128,4 +134,4 @@ def _encoded(body: object) -> bytes | None:
 
 
 def _expires(within: float | None) -> float | None:
-    return time.monotonic() + within if within else None
+    return boot_time() + within if within else None

@@ -126,7 +126,7 @@ class RunContext:
     """What all parts of one run share."""
 
     cluster: Cluster
-    """The API server."""
+    """The API server; every write is sent under the lease of the lock."""
     applyset: ApplySetIdentity
     """The set that the run works on."""
     options: Options
@@ -173,4 +173,5 @@ def run_context(
         inventory_lock(store, options, cancellation, run=summary.run, mode=mode, who=who) as lock,
         WorkerPool(options.concurrency, cancellation) as workers,
     ):
-        yield RunContext(cluster, applyset, options, cancellation, workers, lock, summary)
+        leased = cluster.under_lease(lock)
+        yield RunContext(leased, applyset, options, cancellation, workers, lock, summary)

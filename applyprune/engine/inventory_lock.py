@@ -1,25 +1,28 @@
 """The lock on a set's inventory: one run waits for it, takes it, renews it, and releases it.
 
 A holder proves that it is alive by renewing the lock. Another run times the renewals on its own
-monotonic clock. Every write is compare-and-swap, so a run that has lost the lock to another one
-notices it at its next write at the latest.
-No delete starts unless it fits in the rest of the lease.
+clock. Every write is compare-and-swap, so a run that has lost the lock to another one notices it at
+its next write at the latest.
+Every write of an object is sent under the lease: nothing is sent, or sent again, after its end, and
+no delete starts unless it fits in the rest. After a pause of the process or the machine, the lease
+must be renewed first.
 """
 
 from __future__ import annotations
 
 import getpass
+import math
 import os
 import platform
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
-from pathlib import Path
 from threading import Event, Lock, Thread
 from typing import TYPE_CHECKING
 
+from applyprune.clock import Instant, read_clock, seconds_held
+from applyprune.engine.lock_file import LockFile, create_file, has_ended, host_id, remove_file
 from applyprune.errors import ApplypruneError, InventoryLocked
 from applyprune.model.events import InventoryWritten, Phase, Waiting
 from applyprune.model.identity import Ref
@@ -29,6 +32,7 @@ from applyprune.model.inventory import (
     InventoryEntry,
     LastRun,
     LockHolder,
+    valid_lease,
 )
 from applyprune.model.options import Mode, Options
 
@@ -40,10 +44,14 @@ DELETE_TIMEOUT = 8.0
 """Seconds that one delete may take with all its retries; the lease must last that long."""
 WRITE_MARGIN = 3.0
 """Seconds that the lease must last before any other write to an object."""
+ARRIVAL_MARGIN = 1.0
+"""Seconds before the end of the lease from which nothing is sent: it would arrive too late."""
 _RENEWALS_PER_LEASE = 3
+# A renewal has failed if it takes longer than this part of the lease.
+_RENEWAL_TIMEOUT = 2 / 3
 _POLL = 0.5
+# A request of a process that has ended may still be on its way to the server.
 _SETTLE = 2.0
-_PROC = Path("/proc")
 
 
 @contextmanager
@@ -55,13 +63,14 @@ def inventory_lock(
     run: str,
     mode: Mode,
     who: str = "",
+    clock: Callable[[], Instant] = read_clock,
 ) -> Iterator[InventoryLock]:
     """Yield the lock of one set, not taken yet; release it at the end if it is still held.
 
     ``run`` is the run's id. ``mode`` is recorded as the mode of the last run. ``who`` is the name
     that other runs see; by default the user and the host.
     """
-    lock = InventoryLock(store, options, cancellation, run=run, mode=mode, who=who)
+    lock = InventoryLock(store, options, cancellation, run=run, mode=mode, who=who, clock=clock)
     try:
         yield lock
     finally:
@@ -80,6 +89,7 @@ class InventoryLock:
         run: str,
         mode: Mode,
         who: str,
+        clock: Callable[[], Instant],
     ) -> None:
         """Keep the arguments of ``inventory_lock``; nothing is read or held yet."""
         self._store = store
@@ -93,8 +103,13 @@ class InventoryLock:
         self._ended = Event()
         self._renewer: Thread | None = None
         self._taken = False
-        self._held_since = 0.0
+        self._clock = clock
+        self._held_since = clock()
         self._lost: ApplypruneError | None = None
+        # The last write that failed, and when: who waited for it does not try again.
+        self._failure: tuple[float, ApplypruneError] | None = None
+        self._file: LockFile | None = None
+        self._file_to_remove = ""
 
     @property
     def inventory(self) -> Inventory:
@@ -115,33 +130,38 @@ class InventoryLock:
         """Wait until no other run holds the lock; ``inventory`` is then as last read.
 
         ``read`` replaces the store's own ``read``. A holder that has not renewed for the length of
-        its lease has crashed. A holder that is known to be dead (a process on this machine) gets
-        two seconds. Raises InventoryLocked if the holder is still alive after ``lock_timeout``
+        its lease has crashed. A holder that is known to have ended (by its lock file) gets two
+        seconds. Raises InventoryLocked if the holder is still alive after ``lock_timeout``
         seconds. Call it again if ``take`` has failed.
         """
         read = read or self._store.read
         self._lost = None
         self._stored = read()
-        began = time.monotonic()
-        seen, since = self._stored.holder, began
+        asked = since = began = self._clock().boot
+        seen = self._stored.holder
+        ended: float | None = None
         while (holder := self._stored.holder) is not None:
-            now = time.monotonic()
             if holder != seen:
-                seen, since = holder, now
-            # A request of the dead process may still be on its way to the server.
-            dead = now - since >= _SETTLE and is_dead(holder)
-            if dead or now - since >= holder.lease:
+                seen, since, ended = holder, self._clock().boot, None
+            if ended is None and has_ended(holder.host, holder.process):
+                ended = asked
+            if ended is not None and asked - ended >= _SETTLE:
+                self._file_to_remove = holder.process
+                return
+            # What was read is no newer than the request for it.
+            if asked - since >= holder.lease:
                 return
             name = f"the set {self._stored.name}"
-            if now - began >= self._timeout:
+            if asked - began >= self._timeout:
                 raise InventoryLocked(
                     f"{name} is locked by another run",
                     reason=f"{holder.who}, run {holder.run}, is alive",
                     hint="Wait for it to end, or wait longer with --lock-timeout.",
                 )
-            yield Waiting(None, name, now - began, self._timeout, f"{holder.who} works on it")
+            yield Waiting(None, name, asked - began, self._timeout, f"{holder.who} works on it")
             if self._cancellation.wait(_POLL):
                 self._cancellation.check()
+            asked = self._clock().boot
             self._stored = read()
 
     def has_moved(self) -> bool:
@@ -157,8 +177,12 @@ class InventoryLock:
         """
         bound = AppliedPlan(plan) if plan else None
         with self._lock:
+            self._file = self._file or create_file()
+            if self._file is not None:
+                self._holder = replace(self._holder, process=self._file.name)
             self._put(replace(inventory, holder=self._holder, plan=bound))
             self._taken = True
+            remove_file(self._file_to_remove)
             self._renewer = Thread(target=self._renew, name="applyprune-lease", daemon=True)
             self._renewer.start()
             return self._recorded(Phase.BEFORE_APPLY)
@@ -180,23 +204,32 @@ class InventoryLock:
             self._put(replace(self._stored, entries=entries, holder=self._holder))
             self._recorded_entries[entry.ref] = entry
 
-    def ensure(self, seconds: float) -> None:
+    def ensure(self, seconds: float = WRITE_MARGIN) -> None:
         """Make sure that the lease lasts ``seconds`` more; renew it if necessary.
 
         Return at once if this run has not taken the lock: then it writes nothing that needs it.
         Raises InventoryLocked if the lease cannot be renewed: then nothing more may be written.
         """
-        if not self._taken:
+        if not self._taken or (self._lost is None and self._rest() >= seconds):
             return
+        asked = self._clock().boot
         with self._lock:
             self._check()
-            if self._left() < seconds:
-                self._put(replace(self._stored, holder=self._renewed()))
-            if self._left() < seconds:
+            if self._rest() < seconds:
+                if self._failure is not None and self._failure[0] >= asked:
+                    raise self._failure[1]
+                self._put_renewal()
+            if self._rest() < seconds:
                 raise InventoryLocked(
                     "the lock on the inventory could not be renewed in time",
-                    hint="Nothing more was deleted. Run again.",
+                    hint="Nothing more was written. Run again.",
                 )
+
+    def left(self) -> float:
+        """Return for how many seconds a write may still be sent; without limit if not taken."""
+        if not self._taken:
+            return math.inf
+        return 0.0 if self._lost is not None else self._rest() - ARRIVAL_MARGIN
 
     def release(self, entries: Mapping[Ref, InventoryEntry], *, exit_code: int) -> InventoryWritten:
         """Store ``entries`` and the end of this run, and release the lock."""
@@ -220,7 +253,7 @@ class InventoryLock:
         self._stop_renewing()
         with self._lock:
             self._check()
-            self._store.remove(self._stored)
+            self._store.remove(self._stored, within=self._holder.lease)
             self._stored = replace(self._stored, holder=None)  # nothing is left to release
             return InventoryWritten(Phase.REMOVED, 0, self._stored.generation)
 
@@ -231,30 +264,43 @@ class InventoryLock:
         """
         self._stop_renewing()
         with self._lock:
-            if not self._taken or self._stored.holder is None or self._lost is not None:
-                return
             try:
-                self._put(replace(self._stored, holder=None))
+                if self._taken and self._stored.holder is not None and self._lost is None:
+                    self._put(replace(self._stored, holder=None))
             except ApplypruneError:
                 return
+            finally:
+                if self._file is not None:
+                    # Another run may ask for the file as long as the inventory names it.
+                    self._file.close(remove=self._stored.holder is None or self._lost is not None)
+                    self._file = None
 
     def _recorded(self, phase: Phase) -> InventoryWritten:
         return InventoryWritten(phase, len(self._stored.entries), self._stored.generation)
 
-    def _left(self) -> float:
-        return self._holder.lease - (time.monotonic() - self._held_since)
+    def _rest(self) -> float:
+        """Return how many seconds the lease lasts; less than zero after its end or a pause."""
+        return self._holder.lease - seconds_held(self._held_since, self._clock())
 
-    def _renewed(self) -> LockHolder:
-        self._holder = replace(self._holder, renewals=self._holder.renewals + 1)
-        return self._holder
+    def _put_renewal(self) -> None:
+        holder = self._holder
+        if self._rest() == -math.inf:
+            # The machine was paused, and may have been cloned with the file.
+            holder = replace(holder, process="")
+        self._holder = replace(holder, renewals=holder.renewals + 1)
+        within = self._holder.lease * _RENEWAL_TIMEOUT
+        self._put(replace(self._stored, holder=self._holder), within=within)
 
-    def _put(self, inventory: Inventory) -> None:
+    def _put(self, inventory: Inventory, *, within: float | None = None) -> None:
         # The lease starts before the request: the reply may have taken long.
-        since = time.monotonic()
+        since = self._clock()
         try:
-            self._stored = self._store.write(inventory)
+            self._stored = self._store.write(inventory, within=within or self._holder.lease)
         except InventoryLocked as error:
             self._lost = error
+            raise
+        except ApplypruneError as error:
+            self._failure = (self._clock().boot, error)
             raise
         self._held_since = since
 
@@ -268,9 +314,9 @@ class InventoryLock:
                 if self._ended.is_set() or self._lost is not None:
                     return
                 try:
-                    self._put(replace(self._stored, holder=self._renewed()))
+                    self._put_renewal()
                 except ApplypruneError:
-                    # Retry at the next turn. If no renewal succeeds, `ensure` stops the deletes.
+                    # Retry at the next turn. If no renewal succeeds, `ensure` stops the writes.
                     continue
 
     def _stop_renewing(self) -> None:
@@ -280,17 +326,18 @@ class InventoryLock:
             self._renewer = None
 
 
-def new_holder(run: str, *, lease: float, who: str = "") -> LockHolder:
+def new_holder(run: str, *, lease: float, who: str = "", process: str = "") -> LockHolder:
     """Return this process as the lock holder of one run; ``lease`` is in seconds.
 
-    ``who`` is the name that other runs see; by default the user and the host.
+    ``who`` is the name that other runs see; by default the user and the host. ``process`` is the
+    name of the run's lock file.
     """
     return LockHolder(
         run=run,
         who=who or f"{_user()}@{platform.node()}",
-        host=_host_mark(),
-        process=_process_mark(os.getpid()),
-        lease=lease,
+        host=host_id(),
+        process=process,
+        lease=valid_lease(lease),
     )
 
 
@@ -300,39 +347,8 @@ def last_run(holder: LockHolder, mode: str, exit_code: int) -> LastRun:
     return LastRun(run=holder.run, mode=mode, who=holder.who, at=at, exit_code=exit_code)
 
 
-def is_dead(holder: LockHolder) -> bool:
-    """Return whether a holder is certainly dead: it ran on this machine and no longer runs.
-
-    False if that is unknown: then only its lease can expire.
-    """
-    if not holder.host or holder.host != _host_mark():
-        return False
-    pid, _, _ = holder.process.partition("@")
-    return pid.isdecimal() and _process_mark(int(pid)) != holder.process
-
-
 def _user() -> str:
     try:
         return getpass.getuser()
     except (KeyError, OSError):  # a container's user without a name
         return str(os.getuid())
-
-
-def _host_mark() -> str:
-    """Return an id of this boot and this PID namespace; empty if the system has none."""
-    try:
-        boot = (_PROC / "sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-        return f"{boot}/{(_PROC / 'self/ns/pid').stat().st_ino}"
-    except OSError:
-        return ""
-
-
-def _process_mark(pid: int) -> str:
-    """Return the PID and the start time of a process; together they are never reused."""
-    try:
-        stat = (_PROC / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return f"{pid}@"
-    # The command's name, in parentheses, may contain anything; the start time is the 20th field
-    # after it.
-    return f"{pid}@{stat.rpartition(')')[2].split()[19]}"

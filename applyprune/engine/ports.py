@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
+from applyprune.clock import Lease
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import Inventory
 from applyprune.model.live import LiveObject, WatchEvent
@@ -84,6 +85,9 @@ class Cluster(Protocol):
     def create_namespace(self, name: str) -> None:
         """Create a namespace that belongs to no set; it may exist already."""
 
+    def under_lease(self, lease: Lease) -> Cluster:
+        """Return the same API server; no write is sent, or sent again, after the lease's end."""
+
 
 class Readable(Protocol):
     """A source of an inventory."""
@@ -95,10 +99,13 @@ class Readable(Protocol):
 class Store(Readable, Protocol):
     """The store of one set's inventory; every write is compare-and-swap."""
 
-    def write(self, inventory: Inventory) -> Inventory:
-        """Replace the inventory and return it as stored; InventoryLocked if it has changed."""
+    def write(self, inventory: Inventory, *, within: float | None = None) -> Inventory:
+        """Replace the inventory and return it as stored; InventoryLocked if it has changed.
 
-    def remove(self, inventory: Inventory) -> None:
+        No request is sent again after ``within`` seconds.
+        """
+
+    def remove(self, inventory: Inventory, *, within: float | None = None) -> None:
         """Delete the inventory if it has not changed since it was read."""
 
 

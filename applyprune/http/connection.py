@@ -14,7 +14,6 @@ import ipaddress
 import queue
 import socket
 import threading
-import time
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -22,10 +21,14 @@ from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.exceptions import ConnectTimeoutError
 
+from applyprune.clock import boot_time
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from _typeshed import WriteableBuffer
+
+    from applyprune.clock import Lease
 
 CONNECT_TIMEOUT = 5.0
 # Name resolution and the attempts at all addresses of a name, together.
@@ -45,20 +48,38 @@ class Stopped(Exception):
     """The response is no longer wanted."""
 
 
+class LeaseEnded(TimeoutError):
+    """A lease ended before the whole request was sent, so the server cannot process it."""
+
+
 class Try:
     """One try of one request: its deadline, and whether a byte of it may have been sent."""
 
-    __slots__ = ("ends", "sent", "stop")
+    __slots__ = ("ends", "leases", "sent", "stop")
 
-    def __init__(self, seconds: float, stop: Callable[[], bool] | None = None) -> None:
-        """Start the clock; ``stop`` returns true when the response is no longer wanted."""
-        self.ends = time.monotonic() + seconds
+    def __init__(
+        self,
+        seconds: float,
+        stop: Callable[[], bool] | None = None,
+        leases: Sequence[Lease] = (),
+    ) -> None:
+        """Start the clock; ``stop`` returns true when the response is no longer wanted.
+
+        Nothing is sent after the end of one of the ``leases``.
+        """
+        self.ends = boot_time() + seconds
         self.sent = False
         self.stop = stop
+        self.leases = leases
+
+    def check_leases(self) -> None:
+        """Raise LeaseEnded if nothing may be sent any more."""
+        if any(lease.left() <= 0 for lease in self.leases):  # guard: late-write
+            raise LeaseEnded("the lease has ended")
 
     def seconds_left(self) -> float:
         """Return the seconds left, always more than zero; raises TimeoutError when none is."""
-        left = self.ends - time.monotonic()
+        left = self.ends - boot_time()
         if left <= 0:
             raise TimeoutError("timed out")
         return left
@@ -76,9 +97,11 @@ _current: ContextVar[Try] = ContextVar("try")
 
 
 @contextlib.contextmanager
-def one_try(seconds: float, stop: Callable[[], bool] | None = None) -> Iterator[Try]:
+def one_try(
+    seconds: float, stop: Callable[[], bool] | None = None, leases: Sequence[Lease] = ()
+) -> Iterator[Try]:
     """Apply one deadline to everything that this thread does on connections in the block."""
-    current = Try(seconds, stop)
+    current = Try(seconds, stop, leases)
     token = _current.set(current)
     try:
         yield current
@@ -181,14 +204,16 @@ class DeadlineHTTPConnection(HTTPConnection):
             raise ConnectTimeoutError(self, message) from None
 
     def send(self, data: Any) -> None:
-        """Send within the deadline, even to a peer that accepts a byte a second."""
+        """Send within the deadline and the leases, even to a peer that accepts a byte a second."""
         current = _current.get()
         if self.sock is None:
             self.connect()
-        current.sent = True
         view = memoryview(data)
         for start in range(0, len(view), _WRITE_SIZE):
             self.sock.settimeout(current.seconds_left())
+            # Last of all: nothing but a pause at this very place can come between.
+            current.check_leases()
+            current.sent = True
             self.sock.sendall(view[start : start + _WRITE_SIZE])
 
 
@@ -249,13 +274,13 @@ def _in_thread(
 
 
 def _wait_for(outcome: queue.SimpleQueue[_Result | Exception], limit: float) -> _Result | Exception:
-    ends = time.monotonic() + limit
+    ends = boot_time() + limit
     while True:
-        wait = min(_current.get().next_wait(), max(0.0, ends - time.monotonic()))
+        wait = min(_current.get().next_wait(), max(0.0, ends - boot_time()))
         try:
             return outcome.get(timeout=wait)
         except queue.Empty:
-            if time.monotonic() >= ends:
+            if boot_time() >= ends:
                 raise TimeoutError("timed out") from None
 
 

@@ -24,6 +24,7 @@ from applyprune.errors import AccessError
 from applyprune.http.connection import (
     DeadlineHTTPConnectionPool,
     DeadlineHTTPSConnectionPool,
+    LeaseEnded,
     socket_options,
 )
 
@@ -119,6 +120,7 @@ def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 # Transient errors. The first one that matches an error or one of its causes gives the message, and
 # whether the server seems to be unreachable.
 _TRANSIENT: tuple[tuple[type[Exception] | tuple[type[Exception], ...], str, bool], ...] = (
+    (LeaseEnded, "the lock on the inventory had to be renewed first", False),
     (NameResolutionError, "the name of {server} cannot be resolved", True),
     (ConnectTimeoutError, "{server} cannot be reached: the connection timed out", True),
     (ConnectionRefusedError, "connection refused by {server}", True),

@@ -90,13 +90,22 @@ class InventoryEntry:
     """Whether a run intends to orphan it."""
 
 
+LONGEST_LEASE = 30.0
+"""The longest lease in seconds; no run is blocked longer by a holder that does not renew."""
+
+
+def valid_lease(seconds: float) -> float:
+    """Return a lease that can be kept; LONGEST_LEASE for any number that is none."""
+    return float(seconds) if 0 < seconds <= LONGEST_LEASE else LONGEST_LEASE
+
+
 @dataclass(frozen=True, slots=True)
 class LockHolder:
     """The run that holds the inventory lock.
 
     A holder is alive while ``renewals`` changes. An observer may take the lock after ``renewals``
-    did not change for ``lease`` seconds of its own monotonic clock. Clocks of two machines are
-    never compared.
+    did not change for ``lease`` seconds of its own clock. Clocks of two machines are never
+    compared.
     """
 
     run: str
@@ -104,8 +113,9 @@ class LockHolder:
     who: str
     """The user of the run."""
     host: str
+    """The id of the machine's boot; cloned machines share it."""
     process: str
-    """Identifies the process on its host, even if its pid is reused."""
+    """The name of the run's lock file on its machine; empty if it has none."""
     lease: float
     """Seconds without a renewal after which another run may take the lock."""
     renewals: int = 0

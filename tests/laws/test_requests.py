@@ -98,6 +98,25 @@ def test_client_modules_all_send(module: str) -> None:
     assert sends(module)
 
 
+def test_everything_but_a_read_is_sent_under_the_leases() -> None:
+    """The one method that adds them sends whatever is not a GET."""
+    (client,) = (
+        node
+        for node in tree("applyprune.cluster.client").body
+        if isinstance(node, ast.ClassDef) and node.name == "KubernetesClient"
+    )
+    unleased = [
+        ast.unparse(call)
+        for method in client.body
+        for call in ast.walk(method)
+        if isinstance(call, ast.Call)
+        and ast.unparse(call.func) == "self._transport.send"
+        and getattr(method, "name", "") != "_write"
+        and not ast.unparse(call.args[0]).partition("(")[2].startswith("'GET'")
+    ]
+    assert unleased == []
+
+
 def test_only_the_client_builds_a_path() -> None:
     """A name is checked before it becomes part of a path, and only there is it made."""
     paths = "applyprune.cluster.objects"

@@ -28,12 +28,14 @@ _STEPS = "tests/engine/steps/"
 _TRANSFER = "tests/engine/steps/test_field_transfer.py::"
 _WITNESS = "tests/engine/guards/test_witness.py::"
 _OTHER_OWNER = "tests/engine/guards/test_other_owner_stories.py::"
+_INVENTORY = "tests/engine/inventory/"
 _CONFLICTS = f"{_STEPS}test_conflicts.py::"
 _FAULTS = "tests/engine/failures/test_faults.py::"
 _FIELDS = "tests/engine/checks/test_fields.py::"
 _GUARDS = "tests/engine/guards/test_guards_hold.py::"
 _HOOKS = "tests/engine/checks/test_chart_hooks.py::"
 _OWNERSHIP = "tests/engine/guards/test_ownership.py::"
+_LEASE = "tests/cluster/transport/test_lease.py::"
 _PLAN_FILE = "tests/e2e/plans/test_apply_plan.py::"
 _REQUIRED = "tests/planning/approval/test_required.py::"
 _PRUNE_GUARDS = "tests/engine/guards/test_small_sets.py::"
@@ -426,5 +428,63 @@ MUTATIONS = (
         " or .*",
         "",
         f"{_WAITING}test_object_is_not_recreated_if_the_plan_does_not_say_so[Prune]",
+    ),
+    Mutation(
+        "the end of a lease when the machine was paused",
+        ("paused-machine",),
+        "if .*:",
+        "if False:",
+        f"{_INVENTORY}test_expired_lease.py::"
+        "test_nothing_is_written_after_a_pause_if_another_run_has_the_lock"
+        "[the virtual machine was paused]",
+    ),
+    Mutation(
+        "the leases of every write",
+        ("write-lease",),
+        ", leases=[^)]*",
+        "",
+        f"{_LEASE}test_write_is_not_sent_after_the_end_of_its_lease[apply]",
+    ),
+    Mutation(
+        "the renewal before each try of a write",
+        ("lease-before-try",),
+        LINE,
+        "pass",
+        f"{_LEASE}test_write_is_not_sent_again_after_the_end_of_its_lease[apply]",
+    ),
+    Mutation(
+        "the last look at the lease before a write is sent",
+        ("late-write",),
+        "if .*:",
+        "if False:",
+        f"{_LEASE}test_write_is_not_sent_after_the_end_of_its_lease[apply]",
+    ),
+    Mutation(
+        "the longest lease that a run waits for",
+        ("longest-lease",),
+        "=.*",
+        "=1e9,",
+        "tests/cluster/inventory/test_codec.py::test_impossible_lease_is_the_longest_one[1e9]",
+    ),
+    Mutation(
+        "what sees that a run has ended",
+        ("seen-to-end",),
+        LINE,
+        "pass",
+        f"{_INVENTORY}test_ended_run.py::test_own_run_is_not_taken_for_ended",
+    ),
+    Mutation(
+        "the disbelief in the file of another user",
+        ("own-lock-file",),
+        "and .*",
+        "",
+        f"{_INVENTORY}test_ended_run.py::test_file_of_another_user_proves_nothing[False]",
+    ),
+    Mutation(
+        "the disbelief in a file that is not in memory",
+        ("memory-only",),
+        "if .*:",
+        "if False:",
+        f"{_INVENTORY}test_ended_run.py::test_file_is_created_in_memory_only[False]",
     ),
 )

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
 
@@ -50,10 +51,14 @@ def start(
     kubeconfig: str | Path,
     cwd: Path | None = None,
     stderr: IO[str] | int = subprocess.PIPE,
+    within: Sequence[str] = (),
 ) -> subprocess.Popen[str]:
-    """Start ``applyprune ARGUMENTS``, by default with pipes for its output."""
+    """Start ``applyprune ARGUMENTS``, by default with pipes for its output.
+
+    ``within`` is the beginning of the command that runs it.
+    """
     return subprocess.Popen(
-        [sys.executable, "-m", "applyprune", *map(str, arguments)],
+        [*within, sys.executable, "-m", "applyprune", *map(str, arguments)],
         env={**os.environ, "KUBECONFIG": str(kubeconfig)},
         cwd=cwd,
         stdin=subprocess.PIPE,

@@ -25,6 +25,7 @@ from applyprune.model.inventory import (
     InventoryEntry,
     LastRun,
     LockHolder,
+    valid_lease,
 )
 from applyprune.planning.applyset import (
     SET_ID,
@@ -274,7 +275,8 @@ def _holder_in(raw: Mapping[str, Any] | None) -> LockHolder | None:
         who=typed(str, raw["who"]),
         host=typed(str, raw["host"]),
         process=typed(str, raw["process"]),
-        lease=float(lease),
+        # A holder that does not renew blocks nobody for longer.
+        lease=valid_lease(lease),  # guard: longest-lease
         renewals=typed(int, raw["renewals"]),
     )
 

@@ -52,13 +52,22 @@ class Shards:
         return {live.ref.name: live for live in objects if live.ref.name.startswith(prefix)}
 
     def put(
-        self, inventory: Inventory, shards: Iterable[Shard], existing: Mapping[str, LiveObject]
+        self,
+        inventory: Inventory,
+        shards: Iterable[Shard],
+        existing: Mapping[str, LiveObject],
+        within: float | None,
     ) -> None:
-        """Make sure that each shard exists, and that no run that has listed it removes it."""
+        """Make sure that each shard exists, and that no run that has listed it removes it.
+
+        ``within`` is in seconds and limits all tries of one request.
+        """
         for shard in shards:
             exists = self._ref(shard).name in existing
             for _ in range(_TRIES):
-                if (exists and self._reserve(shard)) or self._create(inventory, shard):
+                if (exists and self._reserve(shard, within)) or self._create(
+                    inventory, shard, within
+                ):
                     break
                 exists = True
             else:
@@ -66,11 +75,11 @@ class Shards:
                     f"{self._ref(shard)} is created and deleted again and again", code=409
                 )
 
-    def remove(self, shards: Iterable[LiveObject]) -> None:
+    def remove(self, shards: Iterable[LiveObject], within: float | None) -> None:
         """Remove shards that no root names, each only in the state in which it was listed."""
         for shard in shards:
             try:
-                self._delete(shard)
+                self._delete(shard, within)
             except AccessError:
                 continue  # gone, needed again, or not deletable now: a later write removes it
 
@@ -81,29 +90,32 @@ class Shards:
         names = {self._ref(shard).name for shard in needed}
         return [live for name, live in existing.items() if name not in names]
 
-    def _create(self, inventory: Inventory, shard: Shard) -> bool:
+    def _create(self, inventory: Inventory, shard: Shard, within: float | None) -> bool:
+        body = encode_shard(inventory, shard)
         try:
-            self.client.create(CONFIG_MAPS, self._ref(shard), encode_shard(inventory, shard))
+            self.client.create(CONFIG_MAPS, self._ref(shard), body, timeout=within)
         except AlreadyExists:
             return False
         return True
 
-    def _reserve(self, shard: Shard) -> bool:
+    def _reserve(self, shard: Shard, within: float | None) -> bool:
         """Change the resourceVersion of a shard; False when it is missing or damaged."""
         annotation = {"metadata": {"annotations": {WANTED: uuid.uuid4().hex}}}
         try:
-            live = self.client.merge_patch(CONFIG_MAPS, self._ref(shard), annotation)
+            live = self.client.merge_patch(
+                CONFIG_MAPS, self._ref(shard), annotation, timeout=within
+            )
         except NotFound:
             return False
         try:
             decode_shard(live.body or {}, shard)
         except ValueError:
-            self._delete(live)
+            self._delete(live, within)
             return False
         return True
 
-    def _delete(self, live: LiveObject) -> None:
-        self.client.delete(delete_request(CONFIG_MAPS, live))
+    def _delete(self, live: LiveObject, within: float | None) -> None:
+        self.client.delete(delete_request(CONFIG_MAPS, live), timeout=within)
 
     def _ref(self, shard: Shard) -> Ref:
         return shard_ref(self.applyset.name, self.applyset.namespace, shard.digest)

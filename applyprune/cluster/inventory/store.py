@@ -103,12 +103,13 @@ class ConfigMapStore:
         existing = self._shards.listed()
         return [live.ref.name for live in self._shards.unneeded(existing, self._stored_shards)]
 
-    def write(self, inventory: Inventory) -> Inventory:
+    def write(self, inventory: Inventory, *, within: float | None = None) -> Inventory:
         """Replace the inventory that was read and return it as stored now.
 
         The shards are written first; the root, which names them, commits them all at once. Raises
         InventoryLocked if the root has changed since it was read, InventoryError if there are too
-        many entries. If the reply is lost, the write is recognized by its id.
+        many entries. If the reply is lost, the write is recognized by its id. No request is sent
+        again ``within`` seconds after its first try.
         """
         if inventory.entries is not self._written:
             self._packed = pack(inventory.entries.values())
@@ -121,26 +122,27 @@ class ConfigMapStore:
             inventory,
             (shard for shard in packed.shards if shard.digest not in stored_digests),
             existing,
+            within,
         )
-        stored = self._commit(inventory, packed)
+        stored = self._commit(inventory, packed, within)
         self._stored_shards, self._remove_strays = packed.shards, False
-        self._shards.remove(self._shards.unneeded(existing, packed.shards))
+        self._shards.remove(self._shards.unneeded(existing, packed.shards), within)
         return stored
 
-    def _commit(self, inventory: Inventory, packed: Packed) -> Inventory:
+    def _commit(self, inventory: Inventory, packed: Packed, within: float | None) -> Inventory:
         write_id = uuid.uuid4().hex
         fresh = replace(inventory, generation=inventory.generation + 1)
         sent = encode(fresh, packed, write=write_id)
         ref = self._applyset.inventory
         try:
             response = (
-                self._client.replace(CONFIG_MAPS, ref, sent)
+                self._client.replace(CONFIG_MAPS, ref, sent, timeout=within)
                 if inventory.exists
-                else self._client.create(CONFIG_MAPS, ref, sent, retry=False)
+                else self._client.create(CONFIG_MAPS, ref, sent, retry=False, timeout=within)
             )
             reply: Mapping[str, Any] = response.body or {}
         except (AlreadyExists, Conflict, NotFound, Unavailable, Unreachable) as error:
-            stored = self._body()
+            stored = self._body(within)
             if stored is None or not _is_ours(stored, write_id):
                 if isinstance(error, AlreadyExists | Conflict | NotFound):
                     raise self._locked_error() from error
@@ -155,7 +157,7 @@ class ConfigMapStore:
         metadata = reply["metadata"]
         return replace(fresh, uid=metadata["uid"], resource_version=metadata["resourceVersion"])
 
-    def remove(self, inventory: Inventory) -> None:
+    def remove(self, inventory: Inventory, *, within: float | None = None) -> None:
         """Delete the root, then every shard; InventoryLocked when the root has changed."""
         try:
             existing = self._shards.listed()
@@ -163,12 +165,13 @@ class ConfigMapStore:
             existing = {}  # a leftover shard does no harm
         try:
             as_read = Precondition(inventory.uid, inventory.resource_version)
-            self._client.delete(DeleteRequest(CONFIG_MAPS, self._applyset.inventory, as_read))
+            request = DeleteRequest(CONFIG_MAPS, self._applyset.inventory, as_read)
+            self._client.delete(request, timeout=within)
         except NotFound:
             pass
         except Conflict as error:
             raise self._locked_error() from error
-        self._shards.remove(existing.values())
+        self._shards.remove(existing.values(), within)
 
     def _read(self) -> tuple[Inventory, Sequence[str]]:
         """Return the readable part, and for each unreadable shard the reason."""
@@ -199,9 +202,10 @@ class ConfigMapStore:
                 return replace(root.inventory, entries=entries_left(root, parts)), missing
         raise InventoryLocked(f"{self._applyset.inventory} changes faster than it can be read")
 
-    def _body(self) -> Mapping[str, Any] | None:
+    def _body(self, within: float | None = None) -> Mapping[str, Any] | None:
+        ref = self._applyset.inventory
         try:
-            live = self._client.get(CONFIG_MAPS, self._applyset.inventory, full=True)
+            live = self._client.get(CONFIG_MAPS, ref, full=True, timeout=within)
         except NotFound:
             return None
         if live.labels.get(SET_ID) != self._applyset.id:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
+from applyprune.clock import Lease
 from applyprune.errors import Unreachable
 
 if TYPE_CHECKING:
@@ -48,7 +49,9 @@ class Request:
     timeout: float = 30.0
     """Seconds for one try, from the first to the last byte."""
     expires: float | None = None
-    """The ``time.monotonic()`` at which all tries end."""
+    """The ``boot_time()`` at which all tries end."""
+    leases: tuple[Lease, ...] = ()
+    """What must last while it is sent, and is renewed before each try."""
 
     def __post_init__(self) -> None:
         """Check the path and the headers."""

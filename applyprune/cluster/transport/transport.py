@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import threading
-import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, TypeVar
 
@@ -13,6 +12,7 @@ from urllib3.exceptions import HTTPError
 from urllib3.util import Retry, Timeout
 
 from applyprune._version import __version__
+from applyprune.clock import boot_time
 from applyprune.cluster.transport.connection_errors import connection_failure
 from applyprune.cluster.transport.message import (
     ClientContext,
@@ -85,8 +85,9 @@ class Transport:
     def send(self, request: Request) -> Response:
         """Send the request, retry where that is safe and may help, and return a valid response.
 
-        Raises ApiError for an error response, Unreachable where no usable response came, and
-        AccessError when there are no credentials.
+        Raises ApiError for an error response, Unreachable where no usable response came,
+        AccessError when there are no credentials, and InventoryLocked when a lease of the request
+        has ended.
         """
         return self._persist(request, self._whole, None)
 
@@ -111,10 +112,13 @@ class Transport:
         gives_up: float | None = None
         while True:
             tries += 1
+            # A plugin for credentials, or the wait before a retry, may have taken long.
+            for lease in request.leases:
+                lease.ensure()  # guard: lease-before-try
             outcome = self._try(request, identity, tries, exchange, stop)
             if not isinstance(outcome, RequestFailure):
                 return outcome
-            now = time.monotonic()
+            now = boot_time()
             if isinstance(outcome.error, ApiError) and outcome.error.code == 401 and not renewed:
                 renewed = True
                 fresh = self._access.credentials.renewed(identity)
@@ -132,8 +136,8 @@ class Transport:
         """Wait; return True as soon as the transport is closed. Raises Stopped."""
         if stop is None:
             return self._closed.wait(seconds)
-        ends = time.monotonic() + seconds
-        while (left := ends - time.monotonic()) > 0 and not self._closed.is_set():
+        ends = boot_time() + seconds
+        while (left := ends - boot_time()) > 0 and not self._closed.is_set():
             if stop():
                 raise Stopped
             self._closed.wait(min(TICK, left))
@@ -163,7 +167,7 @@ class Transport:
             raise error
         asked = error.retry_after if isinstance(error, ApiError) else None
         if request.expires is not None:
-            seconds_left = min(seconds_left, request.expires - time.monotonic())
+            seconds_left = min(seconds_left, request.expires - boot_time())
         wait = backoff(tries, asked)
         if wait > seconds_left or tries >= MAX_TRIES:
             later = f"the server asks to retry in {asked:.0f} s" if asked else ""
@@ -182,10 +186,10 @@ class Transport:
     ) -> _Outcome | RequestFailure:
         seconds = request.timeout
         if request.expires is not None:
-            seconds = min(seconds, max(0.0, request.expires - time.monotonic()))
-        started = time.monotonic()
+            seconds = min(seconds, max(0.0, request.expires - boot_time()))
+        started = boot_time()
         outcome: _Outcome | RequestFailure
-        with one_try(seconds, stop) as current:
+        with one_try(seconds, stop, request.leases) as current:
             try:
                 received = exchange(request, identity, current)
             except (HTTPError, OSError) as error:
@@ -204,7 +208,7 @@ class Transport:
                     self._reached = True
                 message = str(received.status)
         if self._trace is not None:
-            took = f"{time.monotonic() - started:.3f} s"
+            took = f"{boot_time() - started:.3f} s"
             attempt = f", attempt {number}" if number > 1 else ""
             self._trace(f"{request.method} {request.shown} {message} in {took}{attempt}")
         return outcome

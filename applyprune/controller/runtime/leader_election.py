@@ -8,12 +8,12 @@ the Lease for two thirds of the duration. The lock on each inventory makes a lat
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+from applyprune.clock import Instant, boot_time, read_clock, seconds_held
 from applyprune.cluster.client import KubernetesClient
 from applyprune.engine.cancellation import Cancellation
 from applyprune.errors import AlreadyExists, ApplypruneError, Conflict, LeaseLost, NotFound
@@ -37,8 +37,8 @@ class LeaderElection:
     identity: str
     duration: float
     _seen: tuple[object, ...] = ()
-    _since: float = field(default_factory=time.monotonic)
-    _held_since: float = 0.0
+    _since: float = field(default_factory=boot_time)
+    _held_since: Instant = field(default_factory=read_clock)
 
     @property
     def pause(self) -> float:
@@ -65,7 +65,7 @@ class LeaderElection:
                 on_error(error)
             if self._seen and self._seen[0] not in {"", None, self.identity}:
                 raise LeaseLost("another replica has taken the Lease")
-            if time.monotonic() - self._held_since > self.duration * _OF_LEASE:
+            if seconds_held(self._held_since, read_clock()) > self.duration * _OF_LEASE:
                 raise LeaseLost("the Lease could not be renewed in time")
 
     def release(self) -> None:
@@ -79,17 +79,17 @@ class LeaderElection:
 
     def try_once(self) -> bool:
         """Take or renew the Lease; return whether this replica holds it. Raises AccessError."""
-        began = time.monotonic()
+        began = read_clock()
         body = self._read()
         if body is None:
             return self._create(began)
         spec = _spec(body)
         mark = (spec.get("holderIdentity"), spec.get("renewTime"), spec.get("leaseTransitions"))
         if mark != self._seen:
-            self._seen, self._since = mark, time.monotonic()
+            self._seen, self._since = mark, boot_time()
         holder = str(spec.get("holderIdentity") or "")
         theirs = float(spec.get("leaseDurationSeconds") or self.duration)
-        if holder not in {"", self.identity} and time.monotonic() - self._since < theirs:
+        if holder not in {"", self.identity} and boot_time() - self._since < theirs:
             return False
         fresh = self._spec(spec, taken=holder != self.identity)
         try:
@@ -112,7 +112,7 @@ class LeaderElection:
             "leaseTransitions": changes,
         }
 
-    def _create(self, began: float) -> bool:
+    def _create(self, began: Instant) -> bool:
         body = {
             "apiVersion": LEASES.gvk.api_version,
             "kind": LEASES.kind,

@@ -91,8 +91,9 @@ def move(
         ) as destination_lock,
         WorkerPool(options.concurrency, cancellation) as workers,
     ):
+        leased = cluster.under_lease(source_lock).under_lease(destination_lock)
         context = RunContext(
-            cluster, source.applyset, options, cancellation, workers, source_lock, summary
+            leased, source.applyset, options, cancellation, workers, source_lock, summary
         )
         yield from _Move(context, destination.applyset, destination_lock).events()
 

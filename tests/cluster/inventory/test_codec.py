@@ -24,6 +24,7 @@ from applyprune.cluster.inventory.packing import LIMIT, MOST, READABLE, pack
 from applyprune.errors import InventoryError
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import (
+    LONGEST_LEASE,
     AppliedPlan,
     ApplyFingerprint,
     Inventory,
@@ -116,6 +117,35 @@ def test_unreadable_plan_makes_the_inventory_unreadable(plan: object) -> None:
     """Nothing that an inventory holds is guessed."""
     body = _stored(_inventory(_entry(1)))
     body["data"]["header"] = json.dumps({**json.loads(body["data"]["header"]), "plan": plan})
+    with pytest.raises(InventoryError):
+        decode(body)
+
+
+@pytest.mark.parametrize(
+    "lease", ["1e9", "1e400", "1" + "0" * 400, "NaN", "Infinity", "-Infinity", "0", "-1", "30.5"]
+)
+def test_impossible_lease_is_the_longest_one(lease: str) -> None:
+    """Whoever edits the inventory can block no run for longer than a run itself could."""
+    body = _stored(_inventory(_entry(1), holder=HOLDER))
+    body["data"]["header"] = body["data"]["header"].replace("15.0", lease)
+    holder = _read(body).holder
+    assert holder is not None
+    assert holder.lease == LONGEST_LEASE
+    assert replace(holder, lease=HOLDER.lease) == HOLDER
+
+
+@pytest.mark.parametrize("lease", [15, 2.5, LONGEST_LEASE])
+def test_possible_lease_is_kept(lease: float) -> None:
+    body = _stored(_inventory(_entry(1), holder=replace(HOLDER, lease=lease)))
+    holder = _read(body).holder
+    assert holder is not None
+    assert holder.lease == lease
+
+
+@pytest.mark.parametrize("lease", ['"15"', "true", "null", "[]"])
+def test_lease_that_is_no_number_makes_the_inventory_unreadable(lease: str) -> None:
+    body = _stored(_inventory(_entry(1), holder=HOLDER))
+    body["data"]["header"] = body["data"]["header"].replace("15.0", lease)
     with pytest.raises(InventoryError):
         decode(body)
 

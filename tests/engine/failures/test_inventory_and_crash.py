@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from applyprune.cluster.inventory.packing import digest_of
-from applyprune.engine.inventory_lock import new_holder
 from applyprune.errors import InventoryError, InventoryLocked
 from applyprune.model.events import Outcome, Waiting
 from applyprune.model.identity import Ref
@@ -484,14 +483,3 @@ def test_late_create_is_found(stage: Stage, proxy: FaultProxy, api: Api, tmp_pat
     assert "inventory repair web" in warning
     assert stage.repair(ownership=Ownership.OWNED).exit_code == 0
     assert stage.run(config_map(left)).outcomes[f"configmap/{name}"] is Outcome.PRUNED
-
-
-def test_own_process_is_not_taken_for_dead(stage: Stage) -> None:
-    """A holder of this very machine and process is alive: the lease decides about no other."""
-    stage.run(config_map("a"))
-    transport = stage.transport()
-    store = stage.store(transport)
-    store.write(replace(store.read(), holder=new_holder("r", lease=30.0)))
-    transport.close()
-    with pytest.raises(InventoryLocked, match="locked by another run"):
-        stage.run(config_map("a"), lock_timeout=1.0)

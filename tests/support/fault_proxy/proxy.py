@@ -242,13 +242,17 @@ class _Connection(BaseHTTPRequestHandler):
 
     def _exchange(self) -> None:
         length = int(self.headers.get("Content-Length") or 0)
+        body = self.rfile.read(length)
+        if len(body) < length:  # the client is gone: to a server this is no request
+            self.close()
+            return
         self.exchange = self.proxy.received(
             {
                 "connection": self.number,
                 "method": self.command,
                 "target": self.path,
                 "headers": list(self.headers.items()),
-                "body": self.rfile.read(length),
+                "body": body,
             }
         )
         fault = self.proxy.rule(self.exchange)

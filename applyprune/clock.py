@@ -1,0 +1,79 @@
+"""The clock of a lease: it counts the time that the machine sleeps, and a pause is noticed.
+
+A monotonic clock of Linux and of Python on macOS stops while a laptop sleeps. No clock inside a
+virtual machine counts while its host has paused it, but the wall clock is corrected afterwards.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+MOST_DRIFT = 5.0
+"""Seconds by which the wall clock may advance further than boot time before that means a pause."""
+TICK_COUNT = "GetTickCount64"
+
+
+@dataclass(frozen=True, slots=True)
+class Instant:
+    """What two clocks showed at one moment; only differences of either mean anything."""
+
+    boot: float
+    """Seconds on the clock that counts sleep."""
+    wall: float
+    """Seconds on the wall clock."""
+
+
+class Lease(Protocol):
+    """A right to write that ends by itself unless it is renewed; every write is sent under one."""
+
+    def ensure(self) -> None:
+        """Make sure that a write may be sent now, renewing if necessary; InventoryLocked if not."""
+
+    def left(self) -> float:
+        """Return for how many seconds a write may still be sent; never waits."""
+
+
+def clock_name(platform: str) -> str:
+    """Return the clock that counts sleep on a platform (``sys.platform``); empty if unknown."""
+    return {
+        "linux": "CLOCK_BOOTTIME",
+        "darwin": "CLOCK_MONOTONIC",
+        "win32": TICK_COUNT,
+    }.get(platform, "")
+
+
+def _boot_clock(name: str) -> Callable[[], float]:
+    if name == TICK_COUNT:
+        import ctypes  # noqa: PLC0415 -- only there
+
+        ticks = getattr(ctypes, "windll").kernel32.GetTickCount64  # noqa: B009 -- only there
+        ticks.restype = ctypes.c_ulonglong
+        return lambda: float(ticks()) / 1000.0
+    if (number := getattr(time, name, None)) is not None:
+        return lambda: time.clock_gettime(number)
+    return time.monotonic
+
+
+boot_time = _boot_clock(clock_name(sys.platform))
+"""Return the seconds on the clock that counts sleep."""
+
+
+def read_clock() -> Instant:
+    """Return the present instant."""
+    return Instant(boot_time(), time.time())
+
+
+def seconds_held(since: Instant, now: Instant) -> float:
+    """Return for how long a lease has been held; infinity if the machine was paused meanwhile.
+
+    A wall clock that was set back, or by a few seconds forward, changes nothing.
+    """
+    held = now.boot - since.boot
+    if (now.wall - since.wall) - held > MOST_DRIFT:  # guard: paused-machine
+        return math.inf
+    return held

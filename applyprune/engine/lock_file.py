@@ -1,0 +1,111 @@
+"""A locked file in memory, by which a run on the same machine sees whether another has ended.
+
+The kernel releases the lock when the process has ended, however it ended, and not before. So no
+process needs to see another one, which ``hidepid`` and PID namespaces prevent. The file exists only
+in the memory of this machine (tmpfs): a cloned virtual machine has the same boot id, but not the
+file. Without this evidence, nothing is known about another run.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import stat
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+_FOLDER = Path("/dev/shm")  # noqa: S108 -- its type, and the owner of each file, are checked
+_PROC = Path("/proc")
+_NAME = re.compile(r"applyprune-[0-9a-f]{32}")
+
+
+@dataclass(frozen=True, slots=True)
+class LockFile:
+    """The file of one run that has not ended."""
+
+    name: str
+    _handle: int
+
+    def close(self, *, remove: bool) -> None:
+        """Release the lock: the run has ended; ``remove`` the file if nobody will ask for it."""
+        if remove:
+            remove_file(self.name)
+        os.close(self._handle)
+
+
+def create_file() -> LockFile | None:
+    """Create a file and lock it; None if there is no place where it would prove anything."""
+    if not _is_memory(_FOLDER):  # guard: memory-only
+        return None
+    import fcntl  # noqa: PLC0415 -- Windows has none, and no such folder
+
+    name = f"applyprune-{secrets.token_hex(16)}"
+    try:
+        handle = os.open(_FOLDER / name, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(handle)
+        remove_file(name)
+        return None
+    return LockFile(name, handle)
+
+
+def remove_file(name: str) -> None:
+    """Remove the file of a run that has ended."""
+    if _NAME.fullmatch(name):
+        with suppress(OSError):
+            (_FOLDER / name).unlink()
+
+
+def has_ended(host: str, name: str) -> bool:
+    """Return whether the run with that file has certainly ended; False if that is unknown.
+
+    A file of another user proves nothing: whoever can read the inventory knows its name.
+    """
+    if not host or host != host_id() or not _NAME.fullmatch(name):
+        return False
+    import fcntl  # noqa: PLC0415 -- Windows has none, and no boot id
+
+    try:
+        handle = os.open(_FOLDER / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return False  # on another machine, or in another container
+    try:
+        found = os.fstat(handle)
+        ours = stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid()  # guard: own-lock-file
+        if not ours or not _is_memory(_FOLDER):
+            return False
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)  # guard: seen-to-end
+    except OSError:
+        return False  # it is locked: the run works
+    finally:
+        os.close(handle)
+    return True
+
+
+def host_id() -> str:
+    """Return the id of this boot; empty if the system has none. Cloned machines share it."""
+    try:
+        return (_PROC / "sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except (OSError, ValueError):
+        return ""
+
+
+def _is_memory(folder: Path) -> bool:
+    """Return whether a folder is in this machine's memory only, by the list of mounts."""
+    try:
+        device = folder.stat().st_dev
+        mounts = (_PROC / "self/mountinfo").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return False
+    number = f"{os.major(device)}:{os.minor(device)}"
+    for line in mounts.splitlines():
+        mount, _, source = line.partition(" - ")
+        if mount.split()[2:3] == [number]:
+            return source.split()[:1] == ["tmpfs"]
+    return False

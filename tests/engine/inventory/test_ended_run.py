@@ -1,0 +1,234 @@
+"""The lock of a run that has ended is taken over soon; that of a run nobody can judge is not."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import threading
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Self
+
+import pytest
+
+from applyprune.engine.inventory_lock import new_holder
+from applyprune.engine.lock_file import create_file, has_ended, host_id, remove_file
+from applyprune.errors import InventoryLocked
+from applyprune.model.events import Waiting
+from tests.support.command import start
+from tests.support.input_files import write_input
+from tests.support.live import config_maps
+from tests.support.namespaces import HIDDEN, NOBODY, OTHER_MEMORY, PROVED, own_namespaces
+from tests.support.objects import config_map
+from tests.support.other_run import take_from_elsewhere
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from tests.support.api import Api
+    from tests.support.fault_proxy import Exchange, FaultProxy
+    from tests.support.stage import Stage
+
+LEASE = 15.0
+"""The lease of the command line, in seconds."""
+PATIENCE = ("--lock-timeout", "4s")
+"""Longer than the wait for a run that is known to have ended, shorter than any lease."""
+
+
+@dataclass(slots=True)
+class Working:
+    """A run that holds the lock, is in the middle of its first apply, and renews its lease."""
+
+    proxy: FaultProxy
+    arguments: Sequence[str | Path]
+    kubeconfig: Path
+    within: Sequence[str] = ()
+    reached: threading.Event = field(default_factory=threading.Event)
+    go_on: threading.Event = field(default_factory=threading.Event)
+    process: subprocess.Popen[str] | None = None
+
+    def __enter__(self) -> Self:
+        """Start it, and return when it holds the lock."""
+
+        def hook(seen: Exchange) -> None:
+            if seen.method == "PATCH":
+                self.reached.set()
+                assert self.go_on.wait(120)
+
+        self.proxy.before_forward = hook
+        self.process = start(*self.arguments, kubeconfig=self.kubeconfig, within=self.within)
+        assert self.reached.wait(120)
+        return self
+
+    def kill(self) -> None:
+        """End the process by SIGKILL; ``unshare`` takes it along."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGKILL)
+        self.process.communicate()
+
+    def finish(self) -> tuple[int, str]:
+        """Let it go on, and return its exit code and its output."""
+        assert self.process is not None
+        self.go_on.set()
+        _, err = self.process.communicate("", timeout=120)
+        return self.process.returncode, err
+
+    def __exit__(self, *_: object) -> None:
+        """End it, should the test have failed before it could."""
+        self.go_on.set()
+        if self.process is not None and self.process.poll() is None:
+            self.kill()
+
+
+@pytest.fixture
+def command(stage: Stage, tmp_path: Path) -> Sequence[str | Path]:
+    """Apply eight ConfigMaps."""
+    source = write_input(tmp_path / "eight.json", [config_map(f"c-{n}") for n in range(8)])
+    return ("apply", stage.name, "-n", stage.namespace, "-f", source)
+
+
+def _other(stage: Stage, folder: Path, within: Sequence[str]) -> tuple[int, str]:
+    """Apply something else in place of everything, and return the exit code and the errors."""
+    source = write_input(folder / "other.json", [config_map("other")])
+    process = start(
+        *("apply", stage.name, "-n", stage.namespace, "-f", source, "--max-prune=100%", *PATIENCE),
+        kubeconfig=stage.kubeconfig,
+        within=within,
+    )
+    with process:
+        _, err = process.communicate("", timeout=120)
+    return process.returncode, err
+
+
+@pytest.mark.parametrize("proof", PROVED)
+def test_working_run_whose_process_is_hidden_keeps_its_lock(
+    stage: Stage,
+    proxy: FaultProxy,
+    api: Api,
+    tmp_path: Path,
+    command: Sequence[str | Path],
+    proof: bool,
+) -> None:
+    """The other run is another user's, with hidepid=2: it sees no process of the first one."""
+    blind = own_namespaces("--mount", proof=proof, mounts=(HIDDEN,), user=NOBODY)
+    with Working(proxy, command, proxy.kubeconfig(tmp_path)) as first:
+        assert first.process is not None
+        look = (*blind, "test", "-e", f"/proc/{first.process.pid}")
+        assert subprocess.run(look, check=False).returncode == 1
+        code, err = _other(stage, tmp_path, (*blind, "env", f"HOME={tmp_path}"))
+        assert (code, "is locked by another run" in err) == (8, True), err
+        assert "other" not in config_maps(api, stage.namespace)
+        code, err = first.finish()
+    assert code == 0, err
+    assert len(stage.listed()) == 8
+
+
+@pytest.mark.parametrize("proof", PROVED)
+@pytest.mark.parametrize(
+    "machine",
+    [
+        pytest.param((), id="same machine"),
+        pytest.param(("--pid", "--mount-proc"), id="container with the same memory"),
+    ],
+)
+def test_lock_of_a_killed_run_is_taken_over_at_once(
+    stage: Stage,
+    proxy: FaultProxy,
+    tmp_path: Path,
+    command: Sequence[str | Path],
+    machine: Sequence[str],
+    proof: bool,
+) -> None:
+    """The kernel has released its file: that it ended is seen, and no lease is waited for."""
+    within = own_namespaces(*machine, proof=proof)
+    with Working(proxy, command, proxy.kubeconfig(tmp_path), within) as first:
+        holder = stage.inventory().holder
+        assert holder is not None
+        assert not has_ended(holder.host, holder.process)
+        first.kill()
+    story = stage.run(config_map("other"), lock_timeout=8.0, prune=False)
+    assert story.exit_code == 0
+    waited = [one.elapsed for one in story.events if isinstance(one, Waiting)]
+    assert 1.0 < max(waited) < LEASE / 2
+    # Its file is not needed any more.
+    assert not has_ended(holder.host, holder.process)
+
+
+@pytest.mark.parametrize("proof", PROVED)
+def test_run_on_a_cloned_machine_keeps_its_lock(
+    stage: Stage,
+    proxy: FaultProxy,
+    tmp_path: Path,
+    command: Sequence[str | Path],
+    proof: bool,
+) -> None:
+    """A clone has the same boot id and PID namespace, but not the memory that the run has written.
+
+    To the other run, the first one's process is missing, as it is on every clone.
+    """
+    clone = own_namespaces("--mount", proof=proof, mounts=(OTHER_MEMORY,))
+    with Working(proxy, command, proxy.kubeconfig(tmp_path), clone) as first:
+        holder = stage.inventory().holder
+        assert holder is not None
+        assert holder.host.startswith(host_id())
+        first.kill()
+    with pytest.raises(InventoryLocked, match="locked by another run"):
+        stage.run(config_map("other"), lock_timeout=4.0)
+
+
+def test_own_run_is_not_taken_for_ended(stage: Stage) -> None:
+    """The holder is this very process, and its file is locked."""
+    stage.run(config_map("a"))
+    file = create_file()
+    assert file is not None
+    take_from_elsewhere(stage, new_holder("r", lease=30.0, process=file.name))
+    with pytest.raises(InventoryLocked, match="locked by another run"):
+        stage.run(config_map("a"), lock_timeout=4.0)
+    file.close(remove=False)
+    story = stage.run(config_map("a", "new"), lock_timeout=4.0)
+    assert story.exit_code == 0
+
+
+def test_file_proves_nothing_about_another_boot_or_a_strange_name() -> None:
+    """Names come from an inventory that others can edit."""
+    file = create_file()
+    assert file is not None
+    file.close(remove=False)
+    assert has_ended(host_id(), file.name)
+    assert not has_ended("", file.name)
+    assert not has_ended("another boot", file.name)
+    assert not has_ended(host_id(), f"../shm/{file.name}")
+    assert not has_ended(host_id(), "applyprune-" + "0" * 32)
+    remove_file(file.name)
+    assert not has_ended(host_id(), file.name)
+
+
+CREATE = """
+from applyprune.engine.lock_file import create_file
+file = create_file()
+print(file.name if file else "none")
+"""
+
+
+@pytest.mark.parametrize("proof", PROVED)
+def test_file_of_another_user_proves_nothing(proof: bool) -> None:
+    """Whoever can read the inventory can create a file of that name, on any machine."""
+    other = own_namespaces(proof=proof, user=NOBODY)
+    name = _printed((*other, sys.executable, "-c", CREATE))
+    assert not has_ended(host_id(), name)
+    # Its own user sees that it has ended.
+    script = f"from applyprune.engine.lock_file import *; print(has_ended(host_id(), {name!r}))"
+    assert _printed((*other, sys.executable, "-c", script)) == "True"
+    remove_file(name)
+
+
+@pytest.mark.parametrize("proof", PROVED)
+def test_file_is_created_in_memory_only(tmp_path: Path, proof: bool) -> None:
+    """A folder on a disk may be shared by machines, or cloned with the disk."""
+    disk = own_namespaces("--mount", proof=proof, mounts=(f"mount --bind {tmp_path} /dev/shm",))
+    assert _printed((*disk, sys.executable, "-c", CREATE)) == "none"
+
+
+def _printed(command: Sequence[str]) -> str:
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
