@@ -1,13 +1,15 @@
-"""Credentials that the official client gets for us: an ``exec`` plugin or an ``auth-provider``."""
+"""Credentials that other programs issue: an ``exec`` plugin, or an ``auth-provider``'s client."""
 
 from __future__ import annotations
 
+import json
 import math
 import os
-import queue
+import signal
+import subprocess
 import sys
-import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -36,65 +38,76 @@ EXPIRY_SKEW = timedelta(seconds=10)
 class ExecPlugin:
     """Runs an exec plugin of the kubeconfig and reads the credentials that it prints.
 
-    The official client's loader would log a plugin's failure and continue without credentials, so
-    only its runner is used.
+    The official client's loader would log a plugin's failure and continue without credentials, and
+    its runner keeps the process to itself, so that nobody could end it.
     """
 
-    def __init__(self, plugin: Entry, cluster: Entry, plain: Credentials) -> None:
+    def __init__(
+        self, plugin: Entry, cluster: Entry, plain: Credentials, timeout: float = PLUGIN_TIMEOUT
+    ) -> None:
         """Keep the ``exec`` mapping; ``plain`` adds the user's own client certificate, if any."""
         self._plugin = plugin
         self._cluster = cluster
         self._plain = plain
+        self._timeout = timeout
 
     def issue(self) -> Issued:
         """Run the plugin; raises AccessError unless it prints usable credentials."""
-        run = self._runner()
-        # The official runner sets no time limit. A person at a terminal gets all the time.
-        limit = None if sys.stdout is not None and sys.stdout.isatty() else PLUGIN_TIMEOUT
+        command, environment = self._command(), self._environment()
+        # A person at a terminal gets all the time.
+        limit = None if _is_interactive() else self._timeout
         try:
-            status = _within(limit, run)
+            code, out, err = _run(command, environment, self._plugin.base, limit)
         except FileNotFoundError:
             raise self._failure("cannot be found", hint=self._plugin.text("installHint")) from None
-        except TimeoutError:
+        except subprocess.TimeoutExpired:
             raise self._failure(f"did not finish within {limit:.0f} seconds") from None
         except (OSError, ValueError) as error:
             raise self._failure("failed", type(error).__name__) from None
-        except _config_exception() as error:
-            raise self._failure("failed", _last_line(str(error))) from None
-        if not isinstance(status, dict):
-            raise self._failure("printed no credentials")
-        return self._from_status(status)
+        if code:
+            raise self._failure("failed", _last_line(err) or f"its exit code is {code}")
+        return self._from_status(self._status(out))
 
-    def _runner(self) -> Callable[[], Any]:
-        # Imported here: the import takes 0.25 s, and most users have no plugin.
-        from kubernetes.config.exec_provider import ExecProvider  # noqa: PLC0415
-        from kubernetes.config.kube_config import ConfigNode  # noqa: PLC0415
+    def _command(self) -> Sequence[str]:
+        for key in ("command", "apiVersion"):
+            if not self._plugin.text(key):
+                raise AccessError(
+                    "the kubeconfig is malformed",
+                    location=f"user {self._plugin.name!r}",
+                    reason=f"exec has no {key}",
+                )
+        return self._plugin.text("command"), *self._plugin.texts("args")
 
-        environment = [
-            {"name": str(item.get("name", "")), "value": str(item.get("value", ""))}
+    def _environment(self) -> Mapping[str, str]:
+        added = {
+            str(item.get("name", "")): str(item.get("value", ""))
             for item in self._plugin.items("env")
-        ]
-        settings = {
-            "command": self._plugin.text("command"),
-            "apiVersion": self._plugin.text("apiVersion"),
-            "args": self._plugin.texts("args"),
-            "env": environment,
-            "provideClusterInfo": self._plugin.flag("provideClusterInfo"),
         }
-        missing = [key for key in ("command", "apiVersion") if not settings[key]]
-        if missing:
-            raise AccessError(
-                "the kubeconfig is malformed",
-                location=f"user {self._plugin.name!r}",
-                reason=f"exec has no {missing[0]}",
-            )
-        provider = ExecProvider(
-            ConfigNode("exec", settings),
-            str(self._plugin.base),
-            ConfigNode("cluster", dict(self._cluster.fields)),
-        )
-        run: Callable[[], Any] = provider.run
-        return run
+        spec: dict[str, Any] = {"interactive": _is_interactive()}
+        if self._plugin.flag("provideClusterInfo"):
+            spec["cluster"] = dict(self._cluster.fields)
+            for extension in self._cluster.items("extensions"):
+                if extension.get("name") == "client.authentication.k8s.io/exec":
+                    spec["cluster"]["config"] = extension.get("extension")
+        info = {
+            "apiVersion": self._plugin.text("apiVersion"),
+            "kind": "ExecCredential",
+            "spec": spec,
+        }
+        return {**os.environ, **added, "KUBERNETES_EXEC_INFO": json.dumps(info)}
+
+    def _status(self, out: str) -> dict[str, Any]:
+        try:
+            printed = json.loads(out)
+        except (ValueError, RecursionError):
+            raise self._failure("failed", "it printed no JSON") from None
+        if not isinstance(printed, dict) or not {"apiVersion", "kind", "status"} <= printed.keys():
+            raise self._failure("failed", "it printed no ExecCredential with a status")
+        if printed["apiVersion"] != (version := self._plugin.text("apiVersion")):
+            raise self._failure("failed", f"it printed another apiVersion than {version}")
+        if not isinstance(status := printed["status"], dict):
+            raise self._failure("printed no credentials")
+        return status
 
     def _from_status(self, status: dict[str, Any]) -> Issued:
         def text(key: str) -> str:
@@ -133,41 +146,52 @@ class ExecPlugin:
         )
 
 
-def _config_exception() -> type[Exception]:
-    from kubernetes.config.config_exception import ConfigException  # noqa: PLC0415
-
-    exception: type[Exception] = ConfigException
-    return exception
-
-
 def _last_line(text: str) -> str:
     lines = [line for line in text.splitlines() if line.strip()]
     return safe_text(lines[-1].strip()) if lines else ""
 
 
-def _within(seconds: float | None, run: Callable[[], Any]) -> Any:
-    """Return what ``run`` returns or raise what it raises; TimeoutError when it takes longer.
+def _is_interactive() -> bool:
+    return sys.stdout is not None and sys.stdout.isatty()
 
-    After a timeout the plugin keeps running: its runner has no handle to kill it.
+
+def _run(
+    command: Sequence[str], environment: Mapping[str, str], folder: Path, seconds: float | None
+) -> tuple[int, str, str]:
+    """Run a plugin; return its exit code and output. After ``seconds``, end it and what it started.
+
+    Raises subprocess.TimeoutExpired then. In a terminal, only the plugin itself is ended: it must
+    stay in the group of processes that gets Ctrl-C.
     """
-    if seconds is None:
-        return run()
-    outcome: queue.SimpleQueue[tuple[Any, Exception | None]] = queue.SimpleQueue()
-
-    def work() -> None:
+    own_group = os.name == "posix" and seconds is not None and not _has_terminal()
+    with subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=sys.stderr if seconds is None else subprocess.PIPE,
+        cwd=folder,
+        env=environment,
+        text=True,
+        shell=sys.platform == "win32",
+        process_group=0 if own_group else None,
+    ) as process:
         try:
-            outcome.put((run(), None))
-        except Exception as error:  # noqa: BLE001 -- carried to the caller's thread
-            outcome.put((None, error))
+            out, err = process.communicate(timeout=seconds)
+        except BaseException:
+            with suppress(OSError):
+                if own_group:
+                    os.killpg(process.pid, signal.SIGKILL)
+                else:
+                    process.kill()
+            raise
+    return process.returncode, out, err or ""
 
-    threading.Thread(target=work, name="credential-plugin", daemon=True).start()
+
+def _has_terminal() -> bool:
     try:
-        result, error = outcome.get(timeout=seconds)
-    except queue.Empty:
-        raise TimeoutError from None
-    if error is not None:
-        raise error
-    return result
+        os.close(os.open("/dev/tty", os.O_RDWR))
+    except OSError:
+        return False
+    return True
 
 
 SUPPORTED = frozenset({"oidc", "gcp"})

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import base64
 import json
+import subprocess
 import sys
 import threading
 import time
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -24,10 +26,9 @@ from applyprune.cluster.transport.transport import Transport
 from applyprune.errors import AccessError, Forbidden, Unauthorized
 from tests.support.actors import ALICE
 from tests.support.fault_proxy import faults, first
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from applyprune.localplane import Plane
     from tests.support.fault_proxy import FaultProxy
     from tests.support.plane import OpenTransport
@@ -301,8 +302,11 @@ def test_plugin_can_issue_a_certificate(plane: Plane, tmp_path: Path) -> None:
             "sys.exit('step one\\nyou are not logged in')",
             "failed: you are not logged in",
         ),
-        ("print('no json')", "failed: exec: failed to decode process output"),
-        ("print('{}')", "failed: exec: malformed response"),
+        ("print('no json')", "failed: it printed no JSON"),
+        ("print('{}')", "failed: it printed no ExecCredential"),
+        ("print('7')", "failed: it printed no ExecCredential"),
+        ("sys.exit(3)", "failed: its exit code is 3"),
+        (prints(token="t").replace("/v1'", "/v2'"), "it printed another apiVersion"),
         (prints(), "printed neither a token nor a client certificate"),
         (prints(clientCertificateData="x"), "a client certificate without its key"),
         (prints(token=7), "malformed credentials: token is not text"),
@@ -346,6 +350,55 @@ def test_unrunnable_plugin_is_one_clear_error(
 
     with pytest.raises(AccessError, match=message):
         open_transport(proxy.kubeconfig(tmp_path, user=user)).send(VERSION)
+
+
+HANGS = """
+import os, subprocess, sys, time
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+open("pids", "w").write(f"{os.getpid()} {child.pid}")
+time.sleep(600)
+"""
+ASKS = """
+import sys
+from pathlib import Path
+from applyprune.cluster.auth.credentials import CredentialFiles
+from applyprune.cluster.auth.kubeconfig_files import Entry
+from applyprune.cluster.auth.plugins import ExecPlugin
+from applyprune.errors import AccessError
+settings = {"apiVersion": "client.authentication.k8s.io/v1", "command": sys.executable}
+plugin = Entry("me", {**settings, "args": ["plugin.py"]}, Path.cwd())
+try:
+    ExecPlugin(plugin, Entry("c", {}, Path.cwd()), CredentialFiles(), timeout=3.0).issue()
+except AccessError as error:
+    print(error)
+"""
+
+
+def test_plugin_that_hangs_is_ended_with_what_it_started(tmp_path: Path) -> None:
+    """As in a pipeline: no terminal, so nobody else would end it."""
+    (tmp_path / "plugin.py").write_text(HANGS)
+    told = subprocess.run(
+        (sys.executable, "-c", ASKS),
+        cwd=tmp_path,
+        start_new_session=True,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert "did not finish within 3 seconds" in told.stdout
+    pids = (tmp_path / "pids").read_text().split()
+    assert len(pids) == 2
+    eventually(lambda: not any(map(_runs, pids)), "the end of both", within=10.0)
+
+
+def _runs(pid: str) -> bool:
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+    return stat.rpartition(")")[2].split()[0] != "Z"  # its parent has not asked yet
 
 
 # Providers.
