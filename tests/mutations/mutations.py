@@ -487,4 +487,12 @@ MUTATIONS = (
         "if False:",
         f"{_INVENTORY}test_ended_run.py::test_file_is_created_in_memory_only[False]",
     ),
+    Mutation(
+        "the proof that a first write is no copy",
+        ("first-write-copied",),
+        "not .*",
+        "False",
+        "tests/engine/operations/test_repair.py::"
+        "test_copy_of_the_first_write_is_recognized[by hand]",
+    ),
 )

@@ -12,12 +12,14 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 from applyprune._version import __version__
 from applyprune.cluster.inventory.entries import entries_of, typed
 from applyprune.cluster.inventory.packing import Packed, Shard, digest_of, unpack
 from applyprune.errors import InventoryError, InventoryTooNew
+from applyprune.model.display import time_of
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import (
     AppliedPlan,
@@ -39,6 +41,10 @@ from applyprune.planning.applyset import (
 
 SCHEMA = 2
 
+# The server takes it from our User-Agent.
+_MANAGER = "applyprune"
+# Both times are the server's; webhooks may run between them, each for at most 30 seconds.
+_ONE_REQUEST = timedelta(minutes=1)
 _HEADER, _ENTRIES, _STREAM = "header", "entries", "entries.gz"
 
 
@@ -124,8 +130,7 @@ def decode(body: Mapping[str, Any]) -> Root:
             resource_version=metadata["resourceVersion"],
             generation=typed(int, header["generation"]),
             holder=_holder_in(header["holder"]),
-            # The first write cannot know the UID; every later one has it.
-            copied=typed(bool, header["copied"]) or header["uid"] not in {"", metadata["uid"]},
+            copied=typed(bool, header["copied"]) or _is_copy(header["uid"], metadata),
             last=_last_in(header["last"]),
             owner=typed(str, header["owner"]),
             plan=_plan_in(header.get("plan")),
@@ -140,6 +145,27 @@ def decode(body: Mapping[str, Any]) -> Root:
         )
     except _UNREADABLE as error:
         raise _unreadable(applyset, error) from error
+
+
+def _is_copy(recorded: object, metadata: Mapping[str, Any]) -> bool:
+    """Return whether the header was written into another ConfigMap than this one.
+
+    The first write cannot know the UID; every later one has it. Until then, the server's own record
+    must show that our create wrote the header, when the ConfigMap was created: somebody else's
+    create has another manager, and a restored record has an older time.
+    """
+    if recorded:
+        return bool(recorded != metadata["uid"])
+    created = time_of(str(metadata.get("creationTimestamp") or ""))
+    is_ours = any(
+        (entry.get("manager"), entry.get("operation")) == (_MANAGER, "Update")
+        and f"f:{_HEADER}" in ((entry.get("fieldsV1") or {}).get("f:data") or {})
+        and created is not None
+        and (written := time_of(str(entry.get("time") or ""))) is not None
+        and abs(written - created) <= _ONE_REQUEST
+        for entry in metadata.get("managedFields") or ()
+    )
+    return not is_ours  # guard: first-write-copied
 
 
 def entries_in(root: Root, parts: Sequence[bytes]) -> Mapping[Ref, InventoryEntry]:

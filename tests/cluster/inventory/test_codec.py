@@ -256,16 +256,50 @@ def test_too_many_entries_are_refused_before_any_write() -> None:
 
 
 def test_inventory_with_another_uid_in_its_header_is_a_copy() -> None:
-    """A restored backup, or a copy by hand; the first write of all names none yet."""
+    """A restored backup, or a copy by hand."""
     body = _stored(_inventory(_entry(1)))
     assert not decode(body).inventory.copied
     body["metadata"]["uid"] = "i2"
     assert decode(body).inventory.copied
-    first = _stored(_inventory(_entry(1), uid="", resource_version=""))
-    first["metadata"] |= {"uid": "i9", "resourceVersion": "1"}
-    assert not decode(first).inventory.copied
     # It stays one, whatever is written, until it is repaired.
     assert decode(_stored(_inventory(_entry(1), copied=True))).inventory.copied
+
+
+OURS = {
+    "manager": "applyprune",
+    "operation": "Update",
+    "time": "2026-11-22T10:00:00Z",
+    "fieldsV1": {"f:data": {".": {}, "f:entries": {}, "f:header": {}}},
+}
+"""What the server records about our create."""
+
+
+@pytest.mark.parametrize(
+    ("record", "copied"),
+    [
+        ([OURS], False),
+        ([{**OURS, "time": "2026-11-22T10:00:25Z"}], False),
+        ([{"manager": "kubectl-label", "operation": "Update"}, OURS], False),
+        ([{**OURS, "time": "2026-11-22T09:58:59Z"}], True),
+        ([{**OURS, "time": "soon"}], True),
+        ([{**OURS, "manager": "kubectl-create"}], True),
+        ([{**OURS, "operation": "Apply"}], True),
+        ([{**OURS, "fieldsV1": {"f:metadata": {}}}], True),
+        ([], True),
+        (None, True),
+    ],
+)
+def test_first_write_names_no_uid_and_is_judged_by_the_record_of_the_server(
+    record: object, copied: bool
+) -> None:
+    first = _stored(_inventory(_entry(1), uid="", resource_version=""))
+    first["metadata"] |= {
+        "uid": "i9",
+        "resourceVersion": "1",
+        "creationTimestamp": "2026-11-22T10:00:00Z",
+        "managedFields": record,
+    }
+    assert decode(first).inventory.copied is copied
 
 
 @pytest.mark.parametrize("count", [3, 2_000])

@@ -13,13 +13,21 @@ from applyprune.model.events import Outcome
 from applyprune.model.inventory import LockHolder, MismatchType, Ownership
 from applyprune.model.options import DryRun
 from applyprune.planning.applyset import PART_OF
+from tests.support.input_files import write_input
+from tests.support.kill import Moment, kill_at_first
 from tests.support.objects import config_map, crd, custom_resource
 from tests.support.stage import Stage
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from applyprune.localplane import Plane
     from tests.support.api import Api, AuditTrail
+    from tests.support.fault_proxy import Exchange, FaultProxy
     from tests.support.plane import Kubectl
+
+
+JSON_PATCH = "application/json-patch+json"
 
 
 def _path(stage: Stage, name: str) -> str:
@@ -203,6 +211,40 @@ def test_copied_inventory_is_repaired_where_its_objects_match(
     assert stage.check().found == {str(MismatchType.COPIED): MismatchType.COPIED}
     assert stage.repair().exit_code == 0
     assert stage.run(config_map("a")).outcomes["configmap/b"] is Outcome.PRUNED
+
+
+@pytest.mark.parametrize("restored", ["by hand", "with its record", "with an old record"])
+def test_copy_of_the_first_write_is_recognized(
+    stage: Stage, proxy: FaultProxy, api: Api, kubectl: Kubectl, tmp_path: Path, restored: str
+) -> None:
+    """The first run was killed, so no later write has recorded the UID of the ConfigMap."""
+    source = write_input(tmp_path / "two.json", [config_map("a"), config_map("b")])
+    command = ("apply", stage.name, "-n", stage.namespace, "-f", source)
+    kill_at_first(proxy, _is_patch, Moment.AFTER, command, proxy.kubeconfig(tmp_path))
+    assert stage.inventory().generation == 1
+    assert not stage.inventory().copied
+    body = api.get(_path(stage, "applyprune-web"))
+    record = body["metadata"]["managedFields"]
+    for key in ("uid", "resourceVersion", "creationTimestamp"):
+        del body["metadata"][key]
+    if restored == "by hand":
+        del body["metadata"]["managedFields"]
+    kubectl("delete", "configmap/applyprune-web", "-n", stage.namespace)
+    kubectl("create", "-f", "-", stdin=json.dumps(body))
+    if restored == "with an old record":
+        # A backup tool puts the record back after its create.
+        old = [{**entry, "time": "2026-01-01T00:00:00Z"} for entry in record]
+        patch = [{"op": "replace", "path": "/metadata/managedFields", "value": old}]
+        api("PATCH", _path(stage, "applyprune-web"), patch, content_type=JSON_PATCH)
+        assert api.get(_path(stage, "applyprune-web"))["metadata"]["managedFields"] == old
+    assert stage.inventory().copied
+    story = stage.run(config_map("c"), max_prune=stage.most(2))
+    assert Outcome.PRUNED not in story.outcomes.values()
+    assert story.exit_code == 6
+
+
+def _is_patch(exchange: Exchange) -> bool:
+    return exchange.method == "PATCH"
 
 
 def test_repair_dry_run_writes_nothing(stage: Stage, audit: AuditTrail, kubectl: Kubectl) -> None:
