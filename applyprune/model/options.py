@@ -245,7 +245,7 @@ class Options:
     lock_timeout: float = 60.0
     """How many seconds to wait for another run that holds the inventory."""
     lease: float = 15.0
-    """How many seconds this run holds the inventory after its last renewal."""
+    """How many seconds this run holds the inventory after its last renewal; at most 30."""
     concurrency: int = 16
     """How many requests are sent in parallel."""
 

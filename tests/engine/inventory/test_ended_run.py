@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Self
 
 import pytest
@@ -15,12 +15,13 @@ from applyprune.engine.inventory_lock import new_holder
 from applyprune.engine.lock_file import create_file, has_ended, host_id, remove_file
 from applyprune.errors import InventoryLocked
 from applyprune.model.events import Waiting
+from applyprune.model.inventory import LONGEST_LEASE
 from tests.support.command import start
 from tests.support.input_files import write_input
 from tests.support.live import config_maps
 from tests.support.namespaces import HIDDEN, NOBODY, OTHER_MEMORY, PROVED, own_namespaces
 from tests.support.objects import config_map
-from tests.support.other_run import take_from_elsewhere
+from tests.support.other_run import ELSEWHERE, take_from_elsewhere
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -188,6 +189,17 @@ def test_own_run_is_not_taken_for_ended(stage: Stage) -> None:
     file.close(remove=False)
     story = stage.run(config_map("a", "new"), lock_timeout=4.0)
     assert story.exit_code == 0
+
+
+@pytest.mark.sweep
+def test_forged_lease_blocks_no_run_for_longer_than_a_real_one(stage: Stage) -> None:
+    """An editor of the inventory asks for 31 years; how such a number is read is tested beside."""
+    stage.run(config_map("a"))
+    take_from_elsewhere(stage, replace(ELSEWHERE, lease=1e9))
+    story = stage.run(config_map("b"), max_prune=stage.most(1))
+    assert story.exit_code == 0
+    waited = max(one.elapsed for one in story.events if isinstance(one, Waiting))
+    assert waited <= LONGEST_LEASE
 
 
 def test_file_proves_nothing_about_another_boot_or_a_strange_name() -> None:
