@@ -144,7 +144,7 @@ class InventoryLock:
             if holder != seen:
                 seen, since, ended = holder, self._clock().boot, None
             if ended is None and has_ended(holder.host, holder.process):
-                ended = asked
+                ended = self._clock().boot
             if ended is not None and asked - ended >= _SETTLE:
                 self._file_to_remove = holder.process
                 return
