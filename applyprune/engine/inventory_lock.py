@@ -148,7 +148,7 @@ class InventoryLock:
             if ended is not None and asked - ended >= _SETTLE:
                 self._file_to_remove = holder.process
                 return
-            # What was read is no newer than the request for it.
+            # What was read may be as old as the request for it.
             if asked - since >= holder.lease:
                 return
             name = f"the set {self._stored.name}"
