@@ -344,6 +344,13 @@ MUTATIONS = (
         f"{_PRUNE_GUARDS}test_prune_of_more_than_half_is_refused",
     ),
     Mutation(
+        "the size of a set without what is being deleted",
+        ("own-live-objects",),
+        "return .*",
+        "return True",
+        f"{_PRUNE_GUARDS}test_dead_entries_do_not_hide_a_prune[being deleted]",
+    ),
+    Mutation(
         "the refusal of the apply with its prune",
         ("apply-anyway",),
         LINE,

@@ -21,7 +21,11 @@ class GuardedPrune:
     listed: Collection[Ref]
     """All refs in the inventory."""
     own: Mapping[Ref, str] = field(hash=False)
-    """The UIDs of the set's own live objects: owned and adopted entries that exist."""
+    """The UIDs of the set's own live objects: owned and adopted entries that exist.
+
+    What goes away without this prune is left out: objects that are being deleted, and Jobs with a
+    TTL.
+    """
     desired: Collection[Ref]
     """The refs in the input."""
     shares: bool

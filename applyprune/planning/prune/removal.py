@@ -17,7 +17,13 @@ from applyprune.planning.annotations import DISABLED, PRUNE, not_understood, orp
 from applyprune.planning.applyset import OWNED_BY, PART_OF, SET_ID, SHARD_OF, ApplySetIdentity
 from applyprune.planning.ownership.managed_fields import own_apply_entry
 from applyprune.planning.ownership.other_owner import other_owner
-from applyprune.planning.ownership.owner import Owner, foreign_owner, has_witness, owner_of
+from applyprune.planning.ownership.owner import (
+    Owner,
+    foreign_owner,
+    has_witness,
+    is_marked,
+    owner_of,
+)
 from applyprune.planning.prune.cascade import Cascades, cascade_of
 from applyprune.planning.prune.guarded_prune import GuardedPrune
 from applyprune.planning.prune.guards import check_guards, hinted, refusal_of
@@ -66,12 +72,17 @@ def remove_steps(
         return Removals(tuple(steps)), None
     refs = {member.ref for member in desired}
     own = _own(listed, snapshot, applyset) if deleting else {}
-    shares = not refs.isdisjoint(listed) or not wanted.isdisjoint(own.values())
+    shares = not refs.isdisjoint(listed) or not wanted.isdisjoint(live.uid for live in own.values())
+    passing = {member.ref for member in desired if member.has_ttl}
     prune = GuardedPrune(
         steps=steps,
         cascades=cascades,
         listed=listed,
-        own=own,
+        own={
+            ref: live.uid
+            for ref, live in own.items()
+            if live.uid in deleting or (ref not in passing and _lasts(live, applyset))
+        },
         desired=refs,
         shares=shares or any(ref in listed for ref in left_out),
         empty=empty_inputs if desired else ("the input",),
@@ -106,14 +117,22 @@ def _judged(prune: GuardedPrune, allow_cascade: Collection[str]) -> Removals:
 
 def _own(
     entries: Mapping[Ref, InventoryEntry], snapshot: ClusterSnapshot, applyset: ApplySetIdentity
-) -> Mapping[Ref, str]:
-    """Return the UIDs of the set's own live objects, owned or adopted."""
+) -> Mapping[Ref, LiveObject]:
+    """Return the set's own live objects, owned or adopted."""
     states = ((entry, snapshot.states[ref]) for ref, entry in entries.items())
     return {
-        entry.ref: state.uid
+        entry.ref: state
         for entry, state in states
         if isinstance(state, LiveObject) and owner_of(state, entry, applyset) is Owner.RECORDED
     }
+
+
+def _lasts(live: LiveObject, applyset: ApplySetIdentity) -> bool:
+    """Return whether an object that this prune leaves alone counts in the size of the set.
+
+    One that is being deleted, or has lost the set's label or field manager, says nothing of it.
+    """
+    return not live.terminating and is_marked(live, applyset)  # guard: own-live-objects
 
 
 def _coming(

@@ -9,6 +9,7 @@ import pytest
 from applyprune.model.events import Outcome
 from applyprune.model.inventory import Ownership
 from applyprune.model.options import DryRun, Mode, PruneLimit
+from applyprune.planning.applyset import PART_OF
 from tests.support.api import writes
 from tests.support.command import applyprune
 from tests.support.input_files import write_input
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from tests.support.api import Api, AuditTrail
     from tests.support.stage import Stage
 
+MERGE = "application/merge-patch+json"
 WRONG = (config_map("wrong-1"), config_map("wrong-2"))
 
 
@@ -92,6 +94,62 @@ def test_objects_that_are_gone_do_not_count(stage: Stage, api: Api) -> None:
     assert story.exit_code == 0
     assert _there(api, stage) == {"c-0", "c-1"}
     assert stage.listed() == {"configmap/c-0", "configmap/c-1"}
+
+
+def _job(name: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": name},
+        "spec": {
+            "suspend": True,
+            "ttlSecondsAfterFinished": 3600,
+            "template": {
+                "spec": {
+                    "restartPolicy": "Never",
+                    "containers": [{"name": "c", "image": "c:1"}],
+                }
+            },
+        },
+    }
+
+
+def _delete(api: Api, path: str) -> None:
+    assert api("DELETE", path)[0] == 200
+
+
+def _take_label(api: Api, path: str) -> None:
+    patch = [{"op": "remove", "path": f"/metadata/labels/{PART_OF.replace('/', '~1')}"}]
+    assert api("PATCH", path, patch, content_type="application/json-patch+json")[0] == 200
+
+
+DEAD: dict[str, tuple[Any, Any, Mode]] = {
+    "gone": (config_map, _delete, Mode.APPLY),
+    "being deleted": (
+        lambda name: config_map(name, finalizers=["example.com/hold"]),
+        _delete,
+        Mode.PRUNE,
+    ),
+    "without the label": (config_map, _take_label, Mode.APPLY),
+    "jobs with a TTL": (_job, lambda *_: None, Mode.APPLY),
+}
+
+
+@pytest.mark.parametrize("how", DEAD)
+def test_dead_entries_do_not_hide_a_prune(stage: Stage, api: Api, how: str) -> None:
+    """Forty-five of sixty entries go away by themselves: 14 of the other 15 are nearly all."""
+    made, kill, mode = DEAD[how]
+    dead, bodies = [made(f"d-{number}") for number in range(45)], _many(15)
+    assert stage.run(*dead, *bodies).exit_code == 0
+    path = f"/api/v1/namespaces/{stage.namespace}/configmaps"
+    for number in range(45):
+        kill(api, f"{path}/d-{number}")
+    story = stage.run(*dead, bodies[0], mode=mode)
+    for number in range(45 if mode is Mode.PRUNE else 0):
+        api("PATCH", f"{path}/d-{number}", {"metadata": {"finalizers": None}}, content_type=MERGE)
+    assert story.exit_code == 6
+    assert "14 deletions are more than half of the set's 15 live objects" in story.refusal
+    assert {f"c-{number}" for number in range(15)} <= _there(api, stage)
 
 
 @pytest.mark.parametrize("limit", [PruneLimit(3, 0.0), PruneLimit(0, 100.0), PruneLimit()])
