@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from applyprune.engine.context import WorkerPool
 from applyprune.errors import ApplypruneError, Forbidden
-from applyprune.model.identity import Ref
+from applyprune.model.identity import GroupKind, Ref
 from applyprune.model.live import LiveObject
 from applyprune.model.resources import API_SERVICES, CRD, NAMESPACE, Resource, ResourceMap
 from applyprune.planning.applyset import PART_OF, ApplySetIdentity
 from applyprune.planning.ownership.managed_fields import own_apply_entry
+from applyprune.planning.prune.cascade import IN_FULL
 from applyprune.planning.snapshot import CascadeContents
 
 if TYPE_CHECKING:
@@ -128,7 +129,9 @@ class ContentCounter:
 
     def _namespace(self, ref: Ref) -> CascadeContents:
         kinds = [kind for kind in self.resource_map.preferred.values() if kind.namespaced]
-        contents, failures = list_kinds(self.cluster, self.workers, kinds, namespace=ref.name)
+        contents, failures = list_kinds(
+            self.cluster, self.workers, kinds, namespace=ref.name, in_full=IN_FULL
+        )
         # The groups whose server is down, unless this run deletes their APIService.
         unseen = self.resource_map.stale - {
             gone.name.partition(".")[2]
@@ -161,14 +164,19 @@ def list_kinds(
     namespace: str = "",
     selector: str = "",
     full: bool = False,
+    in_full: Collection[GroupKind] = (),
 ) -> tuple[list[LiveObject], list[str]]:
-    """Return every object of some kinds, and the reason for each kind that cannot be read."""
+    """Return every object of some kinds, and the reason for each kind that cannot be read.
+
+    ``full`` reads the bodies too; ``in_full`` has the kinds of which the bodies are always read.
+    """
     contents: list[LiveObject] = []
     failures: list[str] = []
 
     def read(resource: Resource) -> tuple[Sequence[LiveObject], str]:
+        bodies = full or resource.group_kind in in_full
         try:
-            return cluster.list(resource, namespace=namespace, selector=selector, full=full), ""
+            return cluster.list(resource, namespace=namespace, selector=selector, full=bodies), ""
         except ApplypruneError as error:
             return (), f"{resource.full_plural}: {error.message}"
 

@@ -29,6 +29,7 @@ _TRANSFER = "tests/engine/steps/test_field_transfer.py::"
 _WITNESS = "tests/engine/guards/test_witness.py::"
 _OTHER_OWNER = "tests/engine/guards/test_other_owner_stories.py::"
 _INVENTORY = "tests/engine/inventory/"
+_CASCADES = "tests/engine/guards/test_cascades.py::"
 _CONFLICTS = f"{_STEPS}test_conflicts.py::"
 _FAULTS = "tests/engine/failures/test_faults.py::"
 _FIELDS = "tests/engine/checks/test_fields.py::"
@@ -349,6 +350,21 @@ MUTATIONS = (
         "return .*",
         "return True",
         f"{_PRUNE_GUARDS}test_dead_entries_do_not_hide_a_prune[being deleted]",
+    ),
+    Mutation(
+        "the count of ServiceAccounts named default that somebody has filled",
+        ("default-account",),
+        "return .*",
+        "return True",
+        f"{_CASCADES}test_contents_made_by_hand_save_a_namespace[serviceaccount/default]",
+    ),
+    Mutation(
+        "the count of EndpointSlices made by hand",
+        ("endpoint-slices",),
+        "return .*",
+        "return True",
+        f"{_CASCADES}test_contents_made_by_hand_save_a_namespace"
+        "[endpointslice.discovery.k8s.io/by-hand]",
     ),
     Mutation(
         "the refusal of the apply with its prune",

@@ -195,7 +195,9 @@ class Pruner:
         # The plan has checked the earlier contents; objects that are being deleted do not count.
         known = self.deleting | {live.uid for live in before.objects}
         here = tuple(live for live in contents.objects if not live.terminating)
-        cascade = cascade_of(CascadeContents(here, contents.uncounted), known)
+        cascade = cascade_of(
+            CascadeContents(here, contents.uncounted), known, self.context.applyset.manager
+        )
         if not (cascade.foreign or cascade.uncounted):
             return step
         reason = f"cannot be counted: {cascade.uncounted}"

@@ -40,6 +40,12 @@ _DEPENDENTS: dict[GroupKind, tuple[GroupKind, ...]] = {
 }
 """The kinds that the controllers of Kubernetes create for each kind."""
 
+_UNLISTED = PASSING | {
+    GroupKind("coordination.k8s.io", "Lease"),
+    GroupKind("discovery.k8s.io", "EndpointSlice"),
+}
+"""The kinds that custom resources hardly ever own: not worth a list each."""
+
 
 def dependent_kinds(change: Change, kinds: Mapping[GroupKind, Resource]) -> Collection[GroupKind]:
     """Return the kinds, among those that the server serves, of which an object may own some.
@@ -53,7 +59,7 @@ def dependent_kinds(change: Change, kinds: Mapping[GroupKind, Resource]) -> Coll
         return _DEPENDENTS.get(change.kind, ())
     if not change.ref.namespace:
         return ()
-    return [kind for kind, each in kinds.items() if each.namespaced and kind not in PASSING]
+    return [kind for kind, each in kinds.items() if each.namespaced and kind not in _UNLISTED]
 
 
 def deleted_with(change: Change, facts: Facts) -> Sequence[LiveObject]:

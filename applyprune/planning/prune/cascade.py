@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from applyprune.errors import PruneRefused, as_problem
 from applyprune.model.display import and_more
 from applyprune.model.identity import GroupKind, Ref
+from applyprune.model.json_access import items, text
 from applyprune.model.live import LiveObject
 from applyprune.model.plan import Cascaded, Fate, RemoveStep
 from applyprune.model.problem import Problem
@@ -19,16 +20,20 @@ from applyprune.planning.snapshot import CascadeContents
 
 _SHOWN = 5
 _CASCADES = "cascade-deletes"
-# Objects that the system creates in every namespace, or that are useless without their subject.
-_SYSTEMS_OWN = frozenset({("ServiceAccount", "default"), ("ConfigMap", "kube-root-ca.crt")})
+_CONFIG_MAP = GroupKind("", "ConfigMap")
+_SERVICE_ACCOUNT = GroupKind("", "ServiceAccount")
+_SLICE = GroupKind("discovery.k8s.io", "EndpointSlice")
+_MANAGED_BY = "endpointslice.kubernetes.io/managed-by"
+_SLICE_MAKERS = frozenset(
+    {"endpointslice-controller.k8s.io", "endpointslicemirroring-controller.k8s.io"}
+)
+_CONTROL_PLANE = "kube-controller-manager"
+_PARTS = ("annotations", "finalizers", "labels", "ownerReferences")
+_ACCOUNT_FIELDS = ("automountServiceAccountToken", "imagePullSecrets")
+IN_FULL = frozenset({_SERVICE_ACCOUNT})
+"""The kinds of which only the body shows whether the system makes an object itself."""
 PASSING = frozenset(
-    {
-        GroupKind("", "Endpoints"),
-        GroupKind("", "Event"),
-        GroupKind("coordination.k8s.io", "Lease"),
-        GroupKind("discovery.k8s.io", "EndpointSlice"),
-        GroupKind("events.k8s.io", "Event"),
-    }
+    {GroupKind("", "Endpoints"), GroupKind("", "Event"), GroupKind("events.k8s.io", "Event")}
 )
 """The kinds that nobody counts."""
 
@@ -124,13 +129,14 @@ class Cascades:
         return as_problem(PruneRefused(f"{ref.short} was not deleted", reason=reason))
 
 
-def cascade_of(contents: CascadeContents, deleting: Collection[str]) -> Cascade:
+def cascade_of(contents: CascadeContents, deleting: Collection[str], manager: str) -> Cascade:
     """Return the cascade of a delete; an object that two groups serve counts once, by its UID.
 
     ``deleting`` has the UIDs of the objects that this prune deletes. Objects that the set leaves,
-    orphans or still wants are not in it: their namespace would delete them too.
+    orphans or still wants are not in it: their namespace would delete them too. ``manager`` is the
+    set's field manager.
     """
-    unique = {live.uid: live for live in contents.objects if not is_passing(live)}
+    unique = {live.uid: live for live in contents.objects if not is_passing(live, manager)}
     ours = set(deleting)
     left = {uid: live for uid, live in unique.items() if uid not in ours}
     # An object that is owned by an object of ours is ours too, at any depth.
@@ -143,10 +149,37 @@ def cascade_of(contents: CascadeContents, deleting: Collection[str]) -> Cascade:
     return Cascade(len(unique), foreign, contents.uncounted, tuple(sorted(roots)))
 
 
-def is_passing(live: LiveObject) -> bool:
-    """Return whether the system creates an object itself, so that nobody counts it."""
-    kind = live.ref.group_kind
-    return kind in PASSING or (not kind.group and (kind.kind, live.ref.name) in _SYSTEMS_OWN)
+def is_passing(live: LiveObject, manager: str = "") -> bool:
+    """Return whether the system makes an object itself, with nothing of its own to lose.
+
+    What the field manager ``manager`` has set counts as nothing.
+    """
+    kind, name = live.ref.group_kind, live.ref.name
+    if kind == _SERVICE_ACCOUNT and name == "default":
+        return not _has_content(live, manager)  # guard: default-account
+    if kind == _SLICE:
+        # guard: endpoint-slices
+        return live.labels.get(_MANAGED_BY) in _SLICE_MAKERS and bool(_owners(live))
+    return kind in PASSING or (kind == _CONFIG_MAP and name == "kube-root-ca.crt")
+
+
+def _has_content(live: LiveObject, manager: str) -> bool:
+    """Return whether somebody has given content to a ServiceAccount that the system makes empty.
+
+    The system's own has no managedFields, and then the server records no later writer either.
+    """
+    if live.managed_fields:
+        return any(
+            entry.get("manager") not in {_CONTROL_PLANE, manager} for entry in live.managed_fields
+        )
+    body = live.body or {}
+    # Before 1.24, the system made a token for it.
+    tokens = [name for one in items(body, "secrets") if (name := text(one, "name"))]
+    return (
+        any(live.metadata.get(part) for part in _PARTS)
+        or any(body.get(name) is not None for name in _ACCOUNT_FIELDS)
+        or not all(name.startswith("default-token-") for name in tokens)
+    )
 
 
 def _owners(live: LiveObject) -> set[str]:

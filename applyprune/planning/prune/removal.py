@@ -64,7 +64,10 @@ def remove_steps(
     settled = [_unless_hook(_unless_wanted(step, wanted, fate), left_out) for step in decided]
     kept = _each_once(sorted(settled, key=lambda step: step.entry.ref))  # guard: object-once
     deleting = {step.live.uid for step in kept if step.fate is Fate.PRUNE and step.live is not None}
-    found = {ref: cascade_of(contents, deleting) for ref, contents in snapshot.contents.items()}
+    manager = applyset.manager
+    found = {
+        ref: cascade_of(contents, deleting, manager) for ref, contents in snapshot.contents.items()
+    }
     cascades = Cascades(found, listed, _coming(desired, kept))
     steps = [replace(step, cascade=cascades.roots(step)) for step in kept]
     steps.sort(key=lambda step: step.entry.wave, reverse=True)
