@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from applyprune.engine.checks.fields import with_fields_checked
 from applyprune.engine.checks.reference_lookup import reference_warnings
 from applyprune.engine.checks.refuse_conflicts import refuse_visible_conflicts
+from applyprune.engine.dependant_counter import DependantCounter
 from applyprune.engine.preflight import (
     needs_namespace,
     no_such_set,
@@ -24,9 +25,10 @@ from applyprune.errors import ApplypruneError, Interrupted, as_problem, raise_al
 from applyprune.model.events import Event, WarningRaised
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import Inventory
+from applyprune.model.live import LiveObject
 from applyprune.model.manifest import Manifest
 from applyprune.model.options import DryRun, Mode, Options
-from applyprune.model.plan import Plan
+from applyprune.model.plan import Fate, Plan
 from applyprune.model.problem import Problem
 from applyprune.model.resources import ResourceMap
 from applyprune.planning.applyset import ApplySetIdentity
@@ -38,8 +40,12 @@ from applyprune.planning.desired import Resolved, resolve
 from applyprune.planning.forecast import of_apply, unchecked
 from applyprune.planning.inventory.selection import partial_problem
 from applyprune.planning.plan import completed, make_plan
+from applyprune.planning.prune.dependants import deletions_of
+from applyprune.planning.prune.leaving import left_entries, objects_to_prune
+from applyprune.planning.prune.recreation import with_recreations_judged
 from applyprune.planning.snapshot import (
     ClusterSnapshot,
+    is_restored,
     recovered_problem,
     restored_problem,
     unlisted_problem,
@@ -84,6 +90,8 @@ class PlanStage:
     """The inventory as read."""
     snapshot: ClusterSnapshot
     """The cluster as read."""
+    dependants: DependantCounter
+    """What the garbage collector would delete with it."""
     resource_map: ResourceMap
     """What the server serves."""
     readiness_rules: ReadinessRules
@@ -145,6 +153,8 @@ def plan_with(
         and options.mode is not Mode.ORPHAN,
     )
     context.cancellation.check()
+    dependants = DependantCounter(cluster, context.workers, resource_map)
+    snapshot = _with_dependants(snapshot, dependants, resolved, inventory, context)
     if not inventory.exists:
         refuse_without_inventory(snapshot, applyset, options.mode)
     if not inventory.exists and options.mode is Mode.DELETE:
@@ -182,12 +192,42 @@ def plan_with(
         plan,
         inventory,
         snapshot,
+        dependants,
         resource_map,
         rules,
         unknown,
         makes_namespace,
         resolved.left_out,
     )
+
+
+def _with_dependants(
+    snapshot: ClusterSnapshot,
+    dependants: DependantCounter,
+    resolved: Resolved,
+    inventory: Inventory,
+    context: RunContext,
+) -> ClusterSnapshot:
+    """Return the snapshot with what the garbage collector would delete with what is pruned."""
+    options = context.options
+    if options.mode is Mode.ORPHAN:
+        return snapshot
+    to_prune = objects_to_prune(
+        left_entries(resolved.desired, inventory, options),
+        snapshot,
+        context.applyset,
+        options,
+        desired=resolved.desired,
+        left_out=resolved.left_out,
+    )
+    if not to_prune or is_restored(inventory, snapshot):
+        return snapshot
+    deletions = deletions_of(to_prune, snapshot.contents, options.prune.propagation)
+    return replace(snapshot, dependants=dependants.count(deletions, _live(snapshot)))
+
+
+def _live(snapshot: ClusterSnapshot) -> Iterable[LiveObject]:
+    return (state for state in snapshot.states.values() if isinstance(state, LiveObject))
 
 
 def _refuse_input(
@@ -250,6 +290,19 @@ def _refuse_run(
     return needs_namespace(context.cluster, context.applyset, options)
 
 
+def _with_recreations_judged(plan: Plan, stage: PlanStage, context: RunContext) -> Plan:
+    """Return a plan whose recreations are refused if they would delete what must stay."""
+    options = context.options
+    to_recreate = [
+        step.live for step in plan.applies if step.fate is Fate.RECREATE and step.live is not None
+    ]
+    if not to_recreate:
+        return plan
+    deletions = deletions_of(to_recreate, {}, options.prune.propagation)
+    found = stage.dependants.count(deletions, _live(stage.snapshot))
+    return with_recreations_judged(plan, found, stage.inventory.entries.keys(), options)
+
+
 def check_plan(
     stage: PlanStage,
     context: RunContext,
@@ -274,6 +327,7 @@ def check_plan(
     if asks_server:
         # An approval covers every recreation, so each must be found.
         plan = dry_run.check_applies(plan, only=None if options.prune.approved else only)
+    plan = _with_recreations_judged(plan, stage, context)
     whole = reviewed.deletions if reviewed is not None and continues else ""
     plan = with_approval(refuse_visible_conflicts(context, plan), options, deletions=whole)
     if asks_server:

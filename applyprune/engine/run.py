@@ -16,6 +16,7 @@ from applyprune.engine.bound_run import (
 from applyprune.engine.cancellation import Cancellation
 from applyprune.engine.checks.consequences import ConsequenceFinder
 from applyprune.engine.context import RunContext, run_context
+from applyprune.engine.dependant_counter import DependantCounter
 from applyprune.engine.plan_stage import PlanStage, RunRequest, check_plan, read_and_plan
 from applyprune.engine.preview import NOT_APPLIED, preview, unanswered
 from applyprune.engine.steps.apply import Applier
@@ -81,6 +82,7 @@ class _Run:
     readiness_rules: ReadinessRules = field(init=False)
     dry_run: ServerDryRun = field(init=False)
     consequences: ConsequenceFinder = field(init=False)
+    dependants: DependantCounter = field(init=False)
 
     def events(self) -> Iterator[Event]:
         """Run all phases, in order."""
@@ -138,6 +140,7 @@ class _Run:
             refuse_elsewhere(self.request.plan_file, self.context)
         stage = yield from read_and_plan(self.request, self.context)
         self.plan, self.inventory, self.snapshot = stage.plan, stage.inventory, stage.snapshot
+        self.dependants = stage.dependants
         self.unknown, self.makes_namespace = stage.unknown, stage.makes_namespace
         self.readiness_rules = stage.readiness_rules
         self.dry_run = ServerDryRun(self.context)
@@ -180,7 +183,8 @@ class _Run:
                 refuse_other_plan(file, plan, self.inventory)  # the apply would not recreate it
         states = {ref: (each.before, each.body) for ref, each in self.dry_run.comparisons.items()}
         shown = options.check or options.dry_run is not DryRun.OFF
-        plan = self.consequences.add_to(plan, self.snapshot, states, reads=shown)
+        snapshot = replace(self.snapshot, dependants=stage.dependants.found)
+        plan = self.consequences.add_to(plan, snapshot, states, reads=shown)
         self.plan = without_unapproved(plan, options, takes_set=self._takes_set())
 
     def _not_applied(self, fit: Fit) -> Iterator[Event]:
@@ -275,7 +279,7 @@ class _Run:
         return Applier(
             self.context,
             schemas=dict(self.snapshot.schemas),
-            recreator=Recreator(self.context),
+            recreator=Recreator(self.context, self.dependants, self.inventory.entries.keys()),
             readiness_rules=self.readiness_rules,
             dry_run=self.dry_run,
         )

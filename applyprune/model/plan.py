@@ -113,6 +113,14 @@ IN_PLACE = "it cannot be changed in place"
 """The reason of RECREATE."""
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class Cascaded:
+    """An object that is deleted because another one is."""
+
+    ref: Ref
+    uid: str
+
+
 @dataclass(frozen=True, slots=True)
 class ApplyStep:
     """The step for one object of the input: CREATE, CHANGE, ADOPT, RECREATE, LEAVE or REFUSE."""
@@ -148,6 +156,8 @@ class ApplyStep:
     """Whether its state could not be read: then only this object fails."""
     is_contended: bool = False
     """Whether it is left because other managers own its fields and its manifest says so."""
+    cascade: tuple[Cascaded, ...] = ()
+    """The objects outside this plan that its recreation would delete."""
     awaits_approval: bool = False
     """Whether it is left because it must be recreated, and that is not approved."""
 
@@ -161,14 +171,6 @@ class ApplyStep:
 
     Before the server has checked it, whoever owns a field that is forced counts.
     """
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class Cascaded:
-    """An object that is deleted because another one is."""
-
-    ref: Ref
-    uid: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +197,8 @@ class RemoveStep:
     cascade: tuple[Cascaded, ...] = ()
     """The objects outside this prune that its deletion would delete too.
 
-    Those that another one of them owns are left out: they come and go with their owner.
+    Those that another one of them owns are left out: they come and go with their owner. This does
+    not hold for the guarded kinds.
     """
 
     @property

@@ -26,13 +26,12 @@ from applyprune.model.resources import CRD
 from applyprune.planning.applyset import PART_OF, SET_ID, SHARD_OF, ApplySetIdentity
 from applyprune.planning.approval.digests import plan_digest
 from applyprune.planning.checks.missing_references import pruned_references
-from applyprune.planning.inventory.selection import chosen
 from applyprune.planning.ownership.ignored_fields import split_problem
 from applyprune.planning.ownership.migration import migration_of
 from applyprune.planning.ownership.owner import Owner, other_set, owner_of, unchanged
 from applyprune.planning.ownership.takings import taken_from
+from applyprune.planning.prune.leaving import left_entries, remove_steps
 from applyprune.planning.prune.readiness_first import no_wait_warning, wait_reason
-from applyprune.planning.prune.removal import remove_steps
 from applyprune.planning.requests import apply_request, takes_over
 from applyprune.planning.schema.crd import defined_kinds
 from applyprune.planning.snapshot import (
@@ -67,13 +66,8 @@ def make_plan(
     entries = recorded(desired, inventory, snapshot, applyset, restored=restored)
     applies = _apply_steps(desired, entries, snapshot, applyset, options)
     wanted = {member.ref for member in desired}
-    left = [
-        entry
-        for entry in chosen(options.select, inventory.entries.values())
-        if entry.ref not in wanted and options.apply.selector is None
-    ]
     removed, if_approved = remove_steps(
-        left,
+        left_entries(desired, inventory, options),
         snapshot,
         applyset,
         options,

@@ -40,6 +40,8 @@ class ClusterSnapshot:
     """The namespaces that contain an inventory."""
     contents: Mapping[Ref, CascadeContents] = field(default_factory=dict, hash=False)
     """The contents of each Namespace and CRD that has left the set."""
+    dependants: Mapping[Ref, CascadeContents] = field(default_factory=dict, hash=False)
+    """What the garbage collector deletes with each deleted object, of the guarded kinds."""
     marked: tuple[LiveObject, ...] = ()
     """Objects with the set's label and field manager; read only if there is no inventory."""
     unseen: tuple[str, ...] = ()
@@ -48,7 +50,7 @@ class ClusterSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class CascadeContents:
-    """The contents of a Namespace or a CRD."""
+    """The contents of a Namespace or a CRD, or what an object owns."""
 
     objects: tuple[LiveObject, ...]
     uncounted: str = ""

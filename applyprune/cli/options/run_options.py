@@ -251,7 +251,7 @@ def removal_options(verb: Callable[..., Any]) -> Callable[..., Any]:
             type=OBJECT,
             multiple=True,
             metavar="KIND/NAME",
-            help="Allow the deletion of this Namespace or CRD although it cascades to objects "
+            help="Allow the deletion of this object although it cascades to objects "
             "outside the set.",
         ),
         click.option(

@@ -42,7 +42,7 @@ class ConsequenceFinder:
             facts = facts_of(
                 plan,
                 manager=applyset.manager,
-                contents=snapshot.contents,
+                snapshot=snapshot,
                 kinds=self.resource_map.preferred,
                 propagation=self.context.options.prune.propagation,
                 states=states,

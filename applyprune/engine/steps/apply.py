@@ -215,6 +215,8 @@ class Applier:
         deletion = step.deletion
         if deletion is None or deletion.precondition.resource_version != live.resource_version:
             deletion, _ = check_recreation(self.context, step, live, error)
+        if step.fate is not Fate.RECREATE:
+            self.recreator.refuse_cascade(live)  # guard: late-recreation-cascade
         self._send(self.recreator.delete(step, live, deletion))
         return self._done(step, Outcome.RECREATED, reason=IN_PLACE)
 

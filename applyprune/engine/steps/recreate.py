@@ -13,15 +13,21 @@ from typing import TYPE_CHECKING
 
 from applyprune.engine.inventory_lock import DELETE_TIMEOUT
 from applyprune.engine.steps.wait_deleted import DeletedObject, DeletionWait, Gone
-from applyprune.errors import NotFound, NotReady
+from applyprune.errors import NotFound, NotReady, PruneRefused
 from applyprune.model.inventory import Ownership
 from applyprune.model.live import Absent, LiveObject, State
 from applyprune.model.request import NO_MIGRATION
+from applyprune.planning.prune.dependants import deletions_of
+from applyprune.planning.prune.recreation import cascades_of, refused_recreation_of
 from applyprune.planning.replies import created_by_others
 from applyprune.planning.requests import again
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from applyprune.engine.context import RunContext
+    from applyprune.engine.dependant_counter import DependantCounter
+    from applyprune.model.identity import Ref
     from applyprune.model.plan import ApplyStep, Desired
     from applyprune.model.request import DeleteRequest
 
@@ -31,6 +37,22 @@ class Recreator:
     """Recreates objects for one run."""
 
     context: RunContext
+    dependants: DependantCounter
+    """What the garbage collector deletes with what the plan deletes."""
+    listed: Collection[Ref]
+    """All refs in the inventory."""
+
+    def refuse_cascade(self, live: LiveObject) -> None:
+        """Refuse an object that the plan does not recreate, if others would be deleted with it.
+
+        Raises PruneRefused.
+        """
+        options = self.context.options
+        deletions = deletions_of([live], {}, options.prune.propagation)
+        found = self.dependants.count(deletions, (), in_worker=True)
+        cascades = cascades_of(found, {live.uid}, self.listed)
+        if problem := refused_recreation_of(live.ref, cascades, options):
+            raise PruneRefused(problem.message, reason=problem.reason, hint=problem.hint)
 
     def delete(self, step: ApplyStep, live: LiveObject, request: DeleteRequest) -> ApplyStep:
         """Delete the object, wait until it is gone, and return the step that creates it.

@@ -161,7 +161,8 @@ def _changed_state(old: PlannedObject, new: PlannedObject) -> str:
         if (old.decided, new.decided) == (Fate.LEAVE, Fate.CHANGE):
             return "its live state differs from its manifest now"
         return f"the plan was to {_WORDS[old.fate]}; now an apply would {_WORDS[new.fate]}"
-    if old.cascade != new.cascade:
+    # What goes with a recreation is counted when the check has found it; the digest binds it.
+    if old.fate is not Fate.RECREATE and old.cascade != new.cascade:
         return "its deletion would delete other objects now"
     return ""
 

@@ -87,6 +87,7 @@ def planned_object(step: ApplyStep | RemoveStep) -> PlannedObject:
             step.desired.digest,
             uid,
             state,
+            step.cascade,
             applied=_applied(step),
             is_checked=left,
         )

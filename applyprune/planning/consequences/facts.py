@@ -7,7 +7,6 @@ and other spellings of a value are only known to the server.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -22,7 +21,8 @@ from applyprune.planning.fields.fieldsv1 import leaves, owns
 from applyprune.planning.fields.normalize import sent
 from applyprune.planning.fields.path import MISSING, Path, value_at
 from applyprune.planning.ownership.owner import holds
-from applyprune.planning.snapshot import CascadeContents
+from applyprune.planning.prune.dependants import children_of, collected
+from applyprune.planning.snapshot import CascadeContents, ClusterSnapshot
 
 if TYPE_CHECKING:
     from applyprune.model.plan import Desired
@@ -157,6 +157,8 @@ class Facts:
     """The endpoint of each kind that the server serves."""
     propagation: Propagation = Propagation.BACKGROUND
     related: Related = Related()
+    dependants: Mapping[Ref, CascadeContents] = field(default_factory=dict, hash=False)
+    """What the garbage collector deletes with each deleted object, of the guarded kinds."""
 
     @cached_property
     def has_changes(self) -> bool:
@@ -173,12 +175,7 @@ class Facts:
     @cached_property
     def children(self) -> Mapping[str, Sequence[LiveObject]]:
         """Return the objects that were read by the UID of each of their owners."""
-        found: defaultdict[str, list[LiveObject]] = defaultdict(list)
-        for objects in self.related.objects.values():
-            for live in objects:
-                for owner in owners_of(live):
-                    found[owner].append(live)
-        return found
+        return children_of(live for objects in self.related.objects.values() for live in objects)
 
     @cached_property
     def volumes(self) -> Mapping[str, LiveObject]:
@@ -194,18 +191,7 @@ class Facts:
 
         The garbage collector deletes an object when none of its owners is left.
         """
-        found: dict[str, LiveObject] = {}
-        left = list(uids)
-        gone = set(left)
-        while left:
-            for live in self.children.get(left.pop(), ()):
-                if live.uid in gone or live.uid in self.deleted:
-                    continue
-                if all(owner in gone or owner in self.deleted for owner in owners_of(live)):
-                    gone.add(live.uid)
-                    found[live.uid] = live
-                    left.append(live.uid)
-        return found
+        return collected(self.children, uids, self.deleted)
 
     @cached_property
     def wanted(self) -> Sequence[Desired]:
@@ -213,17 +199,11 @@ class Facts:
         return [change.desired for change in self.changes if change.desired is not None]
 
 
-def owners_of(live: LiveObject) -> frozenset[str]:
-    """Return the UIDs of an object's owners."""
-    owners = json_access.items(live.metadata, "ownerReferences")
-    return frozenset(str(owner.get("uid")) for owner in owners)
-
-
 def facts_of(
     plan: Plan,
     *,
     manager: str,
-    contents: Mapping[Ref, CascadeContents],
+    snapshot: ClusterSnapshot,
     kinds: Mapping[GroupKind, Resource],
     propagation: Propagation,
     states: Mapping[Ref, tuple[LiveObject | None, Mapping[str, Any] | None]],
@@ -254,4 +234,4 @@ def facts_of(
         *map(change, plan.applies),
         *(removal(step) for step in pruned if step.fate is Fate.PRUNE),
     ]
-    return Facts(changes, contents, kinds, propagation, related)
+    return Facts(changes, snapshot.contents, kinds, propagation, related, snapshot.dependants)

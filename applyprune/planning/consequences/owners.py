@@ -26,7 +26,7 @@ from applyprune.planning.consequences.facts import (
 from applyprune.planning.consequences.numbers import by_kind
 from applyprune.planning.order import is_built_in
 from applyprune.planning.pod_template import CRON_JOB, POD
-from applyprune.planning.prune.cascade import PASSING, is_passing
+from applyprune.planning.prune.cascade import NOTHING, PASSING, is_passing
 
 _SHOWN = 5
 _DEPENDENTS: dict[GroupKind, tuple[GroupKind, ...]] = {
@@ -64,16 +64,15 @@ def dependent_kinds(change: Change, kinds: Mapping[GroupKind, Resource]) -> Coll
 
 def deleted_with(change: Change, facts: Facts) -> Sequence[LiveObject]:
     """Return the objects that are deleted with a deleted one, except those of the plan itself."""
-    if change.fate is not Fate.PRUNE or not change.uid:
+    if not (change.is_deleted and change.uid):
         return ()
+    owned = facts.dependants.get(change.ref, NOTHING).objects
+    found: Iterable[LiveObject] = ()
     if change.kind in {NAMESPACE, CRD}:
-        contents = facts.contents.get(change.ref)
-        found: Iterable[LiveObject] = contents.objects if contents is not None else ()
-    elif facts.propagation is Propagation.ORPHAN:
-        return ()
-    else:
+        found = facts.contents.get(change.ref, NOTHING).objects
+    elif change.fate is Fate.PRUNE and facts.propagation is not Propagation.ORPHAN:
         found = facts.owned_by([change.uid]).values()
-    unique = {live.uid: live for live in found if not is_passing(live)}
+    unique = {live.uid: live for live in (*found, *owned) if not is_passing(live)}
     return sorted(
         (live for uid, live in unique.items() if uid not in facts.deleted),
         key=lambda live: live.ref,
@@ -82,7 +81,7 @@ def deleted_with(change: Change, facts: Facts) -> Sequence[LiveObject]:
 
 def cascades(change: Change, facts: Facts) -> Iterator[Consequence]:
     """Yield what is deleted with an object, and what of its own stays."""
-    if change.fate is not Fate.PRUNE:
+    if not change.is_deleted:
         return
     found = deleted_with(change, facts)
     uncounted = _uncounted(change, facts)
@@ -97,7 +96,7 @@ def cascades(change: Change, facts: Facts) -> Iterator[Consequence]:
         names = and_more([ref.name for ref in kept], _SHOWN)
         message = f"its PersistentVolumeClaims stay: {names}"
         yield Consequence(ConsequenceKind.KEPT, change.ref, message, len(kept), tuple(kept))
-    if facts.propagation is Propagation.ORPHAN:
+    if facts.propagation is Propagation.ORPHAN and change.fate is Fate.PRUNE:
         yield from _orphaned(change, facts)
 
 
@@ -110,17 +109,19 @@ def _orphaned(change: Change, facts: Facts) -> Iterator[Consequence]:
 
 def _uncounted(change: Change, facts: Facts) -> str:
     """Return what could not be read of an object's dependents, and why."""
+    owned = facts.dependants.get(change.ref, NOTHING).uncounted
     if change.kind in {NAMESPACE, CRD}:
-        contents = facts.contents.get(change.ref)
-        return contents.uncounted if contents is not None else ""
+        contents = facts.contents.get(change.ref, NOTHING).uncounted
+        return "; ".join(reason for reason in (contents, owned) if reason)
     failures = facts.related.failures
     reasons = [failures[kind] for kind in dependent_kinds(change, facts.kinds) if kind in failures]
+    reasons += [owned] if owned else []
     return and_more(list(dict.fromkeys(reasons)), _SHOWN)
 
 
 def _kept_claims(change: Change, facts: Facts) -> Iterator[LiveObject]:
     """Yield the claims of a StatefulSet's templates that nothing deletes with it."""
-    if change.kind != STATEFUL_SET or change.before is None:
+    if change.kind != STATEFUL_SET or change.before is None or change.fate is not Fate.PRUNE:
         return
     gone = facts.deleted | {live.uid for live in deleted_with(change, facts)}
     templates = [

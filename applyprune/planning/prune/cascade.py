@@ -1,4 +1,4 @@
-"""Count cascaded deletions: the contents of a Namespace, the custom resources of a CRD.
+"""Count cascaded deletions: contents of a Namespace, custom resources of a CRD, owned objects.
 
 The API server deletes them without asking, so they are counted before the delete. Contents that
 this prune does not delete itself forbid the delete, unless the user allows exactly that by name.
@@ -16,8 +16,12 @@ from applyprune.model.json_access import items, text
 from applyprune.model.live import LiveObject
 from applyprune.model.plan import Cascaded, Fate, RemoveStep
 from applyprune.model.problem import Problem
+from applyprune.model.resources import GUARDED_KINDS
+from applyprune.planning.prune.dependants import owners_of
 from applyprune.planning.snapshot import CascadeContents
 
+NOTHING = CascadeContents(())
+"""No contents."""
 _SHOWN = 5
 _CASCADES = "cascade-deletes"
 _CONFIG_MAP = GroupKind("", "ConfigMap")
@@ -45,23 +49,26 @@ class Cascade:
     total: int
     """How many objects are deleted, without those that do not matter."""
     foreign: tuple[Ref, ...]
-    """Those that this prune does not delete itself, and that no object in this prune owns."""
+    """Those that this prune does not delete itself.
+
+    What an object in this prune owns is left out, except for the guarded kinds.
+    """
     uncounted: str = ""
     """What could not be read, and why; empty if all was read."""
     roots: tuple[Cascaded, ...] = ()
-    """Those of ``foreign`` that no other one of them owns."""
+    """Those of ``foreign`` that no other one of them owns, and all of the guarded kinds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cascades:
-    """The cascaded deletions of every Namespace and CRD that has left the set."""
+    """The cascaded deletions of every Namespace, CRD and owner that has left the set."""
 
     found: Mapping[Ref, Cascade] = field(hash=False)
-    """The cascade of each Namespace and CRD."""
+    """The cascade of each object that has any."""
     listed: Collection[Ref]
     """All refs in the set's inventory."""
     coming: Mapping[Ref, frozenset[Ref]] = field(default_factory=dict, hash=False)
-    """The desired objects in each such Namespace, or of each such CRD."""
+    """The desired objects in each such Namespace, of each such CRD, or of each such owner."""
 
     def foreign(self, ref: Ref) -> tuple[Ref, ...]:
         """Return the objects that only the delete of ``ref`` would delete."""
@@ -129,24 +136,40 @@ class Cascades:
         return as_problem(PruneRefused(f"{ref.short} was not deleted", reason=reason))
 
 
-def cascade_of(contents: CascadeContents, deleting: Collection[str], manager: str) -> Cascade:
+def cascade_of(
+    contents: CascadeContents,
+    deleting: Collection[str],
+    manager: str,
+    dependants: CascadeContents = NOTHING,
+) -> Cascade:
     """Return the cascade of a delete; an object that two groups serve counts once, by its UID.
 
     ``deleting`` has the UIDs of the objects that this prune deletes. Objects that the set leaves,
     orphans or still wants are not in it: their namespace would delete them too. ``manager`` is the
-    set's field manager.
+    set's field manager. ``dependants`` is what the garbage collector deletes with the object.
     """
     unique = {live.uid: live for live in contents.objects if not is_passing(live, manager)}
     ours = set(deleting)
     left = {uid: live for uid, live in unique.items() if uid not in ours}
     # An object that is owned by an object of ours is ours too, at any depth.
-    while made := {uid for uid, live in left.items() if _owners(live) & ours}:
+    while made := {uid for uid, live in left.items() if _is_made_by(live, ours)}:
         ours |= made
         left = {uid: live for uid, live in left.items() if uid not in made}
-    foreign = tuple(sorted(live.ref for live in left.values()))
     inside = set(left)
-    roots = (Cascaded(live.ref, uid) for uid, live in left.items() if not _owners(live) & inside)
-    return Cascade(len(unique), foreign, contents.uncounted, tuple(sorted(roots)))
+    roots = {uid: live for uid, live in left.items() if not owners_of(live) & inside}
+    # guard: owned-by-ours
+    owned = {live.uid: live for live in dependants.objects if live.uid not in deleting}
+    return Cascade(
+        len(unique | owned),
+        tuple(sorted(live.ref for live in (left | owned).values())),
+        "; ".join(reason for reason in (contents.uncounted, dependants.uncounted) if reason),
+        tuple(sorted(Cascaded(live.ref, uid) for uid, live in (roots | owned).items())),
+    )
+
+
+def _is_made_by(live: LiveObject, ours: Collection[str]) -> bool:
+    """Return whether an object comes and goes with some; anybody may name an owner for data."""
+    return not owners_of(live).isdisjoint(ours) and live.ref.group_kind not in GUARDED_KINDS
 
 
 def is_passing(live: LiveObject, manager: str = "") -> bool:
@@ -159,7 +182,7 @@ def is_passing(live: LiveObject, manager: str = "") -> bool:
         return not _has_content(live, manager)  # guard: default-account
     if kind == _SLICE:
         # guard: endpoint-slices
-        return live.labels.get(_MANAGED_BY) in _SLICE_MAKERS and bool(_owners(live))
+        return live.labels.get(_MANAGED_BY) in _SLICE_MAKERS and bool(owners_of(live))
     return kind in PASSING or (kind == _CONFIG_MAP and name == "kube-root-ca.crt")
 
 
@@ -180,10 +203,6 @@ def _has_content(live: LiveObject, manager: str) -> bool:
         or any(body.get(name) is not None for name in _ACCOUNT_FIELDS)
         or not all(name.startswith("default-token-") for name in tokens)
     )
-
-
-def _owners(live: LiveObject) -> set[str]:
-    return {str(owner.get("uid")) for owner in live.metadata.get("ownerReferences") or ()}
 
 
 def _named(ref: Ref) -> str:

@@ -19,7 +19,7 @@ from applyprune.model.identity import Ref
 from applyprune.model.options import PruneLimit
 from applyprune.model.plan import Fate, Guard, GuardResult, GuardVerdict, RemoveStep
 from applyprune.model.problem import Problem, ProblemKind
-from applyprune.model.resources import GUARDED_KINDS
+from applyprune.model.resources import CRD, GUARDED_KINDS, NAMESPACE
 from applyprune.planning.inventory.selection import unlisted
 from applyprune.planning.prune.guarded_prune import GuardedPrune
 
@@ -27,6 +27,7 @@ APPROVAL = "the approved digest"
 """What lifts a guard for the prune that the user has approved."""
 _LINE = "\n    "
 _SHOWN = 3
+_CONTAINERS = frozenset({NAMESPACE, CRD})
 _FEWEST = 2
 """A set with fewer live objects may lose all of them: a single object may be replaced."""
 
@@ -142,10 +143,14 @@ def _orphan_names(prune: GuardedPrune) -> GuardResult:
 
 
 def _input_inside(prune: GuardedPrune) -> GuardResult:
-    around = (f"{ref.short} contains objects of the input" for ref in _around_input(prune)[:_SHOWN])
+    around = (f"{_owner(ref)} objects of the input" for ref in _around_input(prune)[:_SHOWN])
     passed = "nothing that would be deleted contains objects of the input"
     fault = "; ".join(around)
     return _judged(prune, Guard.INPUT_INSIDE, fault, passed=passed, approvable=False)
+
+
+def _owner(ref: Ref) -> str:
+    return f"{ref.short} {'contains' if ref.group_kind in _CONTAINERS else 'owns'}"
 
 
 def _nothing_in_common(prune: GuardedPrune) -> GuardResult:

@@ -104,8 +104,13 @@ def test_plan_without_check_only_reads(desk: Desk, audit: AuditTrail) -> None:
 
 def test_account_that_may_only_read_gets_a_plan(desk: Desk, audit: AuditTrail) -> None:
     """The server refuses each dry run; that is shown, and is no failure."""
-    look = rule("", ["configmaps"], ["get", "list", "watch"])
-    reader = kubeconfig_as("reader", desk.plane, desk.api, desk.namespace, desk.folder, look)
+    look = [
+        rule("", ["configmaps"], ["get", "list", "watch"]),
+        # What may name a deleted object as its owner.
+        rule("", ["persistentvolumeclaims"], ["list"]),
+        rule("apps", ["statefulsets"], ["list"]),
+    ]
+    reader = kubeconfig_as("reader", desk.plane, desk.api, desk.namespace, desk.folder, *look)
     values = {**LESS, "a0": "2", "new": "1"}
     audit.restart()
     shown = desk.call_on(reader, "plan", **values)

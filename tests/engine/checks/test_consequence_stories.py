@@ -455,7 +455,7 @@ def test_plan_without_a_check_says_that_it_may(stage: Stage, audit: AuditTrail) 
 
 
 def test_run_that_shows_no_plan_reads_nothing_more(stage: Stage, audit: AuditTrail) -> None:
-    """An apply without a check lists each kind of the set once, whatever it causes.
+    """An apply without a check lists each kind of the set once, and what a prune may cascade to.
 
     The wait before the prune of a workload would watch the objects.
     """
@@ -469,12 +469,14 @@ def test_run_that_shows_no_plan_reads_nothing_more(stage: Stage, audit: AuditTra
         "daemonsets",
         "deployments",
         "persistentvolumeclaims",
+        "persistentvolumeclaims",
         "services",
+        "statefulsets",
     ]
 
 
 def test_diff_lists_each_kind_at_most_once_more(stage: Stage, audit: AuditTrail) -> None:
-    """Only the kinds concerned: Pods, their owners, and volumes."""
+    """Only the kinds concerned: Pods, their owners, volumes, and what a prune may cascade to."""
     reader = _reading("web", READS_ALL)
     daemon_set = workload("DaemonSet", "agent")
     stage.run(config_map("c"), reader, daemon_set, SERVICE, CLAIM)
@@ -485,9 +487,11 @@ def test_diff_lists_each_kind_at_most_once_more(stage: Stage, audit: AuditTrail)
         "daemonsets",
         "deployments",
         "persistentvolumeclaims",
+        "persistentvolumeclaims",
         "persistentvolumes",
         "pods",
         "replicasets",
         "services",
+        "statefulsets",
     ]
     assert writes(audit) == []

@@ -248,9 +248,9 @@ def test_recreation_killed_anywhere_recovers(
             ends.append(recoveries.submit(recover, here, new, killed_at[-1]))
         for end in ends:
             end.result()
-    # The look after the refusal, the trial, the intent, the delete, the look that finds it gone,
-    # the note that it is gone, the create, the end.
-    assert len(killed_at) == 8, killed_at
+    # The look after the refusal, the trial, the lists of claims and StatefulSets, the intent, the
+    # delete, the look that finds it gone, the note that it is gone, the create, the end.
+    assert len(killed_at) == 10, killed_at
 
 
 def test_create_that_fails_after_the_delete_is_recovered(

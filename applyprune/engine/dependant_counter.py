@@ -1,0 +1,173 @@
+"""Read what the garbage collector would delete with the objects of a plan.
+
+When something would be deleted: one metadata-only LIST for each guarded kind and namespace, and one
+metadata-only GET for each distinct owner of what these lists contain.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from applyprune.engine.context import WorkerPool
+from applyprune.errors import ApplypruneError, NotFound, Unreachable
+from applyprune.model.identity import GroupKind, Ref
+from applyprune.model.resources import GUARDED_KINDS, Resource, ResourceMap
+from applyprune.planning.prune.dependants import (
+    Deletion,
+    OwnerChains,
+    OwnerReference,
+    dependants,
+    owner_references,
+    places_of,
+)
+
+if TYPE_CHECKING:
+    from applyprune.engine.ports import Cluster
+    from applyprune.model.live import LiveObject
+    from applyprune.planning.snapshot import CascadeContents
+
+_CLUSTER_SCOPED = frozenset({"namespace", "persistentvolume", "customresourcedefinition"})
+
+
+@dataclass(slots=True)
+class DependantCounter:
+    """Counts the dependants of one plan's deletions; reads nothing twice; thread-safe."""
+
+    cluster: Cluster
+    workers: WorkerPool
+    resource_map: ResourceMap
+    found: Mapping[Ref, CascadeContents] = field(default_factory=dict)
+    """The dependants of everything that was counted so far."""
+    _deletions: dict[tuple[Ref, str], Deletion] = field(default_factory=dict)
+    _chains: OwnerChains = field(default_factory=OwnerChains)
+    _listed: set[str] = field(default_factory=set)
+    _owners: dict[Ref, LiveObject | str | None] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def count(
+        self, deletions: Iterable[Deletion], known: Iterable[LiveObject], *, in_worker: bool = False
+    ) -> Mapping[Ref, CascadeContents]:
+        """Return what is deleted with these deletions, and with all that were counted before.
+
+        ``known`` are live objects that were read already. A worker thread must say so.
+        """
+        each = map if in_worker else self.workers.each
+        with self._lock:
+            self._deletions |= {(one.cause, one.live.uid): one for one in deletions}
+            if not self._deletions:
+                return {}
+            everything = tuple(self._deletions.values())
+            objects = self._chains.objects
+            for live in (*known, *(one.live for one in everything)):
+                objects.setdefault(live.uid, live)
+            self._list(places_of(everything), each)
+            while wanted := self._chains.to_read():
+                self._read(wanted, each)
+            if not in_worker:
+                self.workers.check()
+            self.found = dependants(everything, self._chains)
+            return self.found
+
+    def _list(self, places: Iterable[str], each: _Each) -> None:
+        """List the guarded kinds in each namespace; all namespaces at once for an empty name."""
+        wanted = set(places) - self._listed
+        if "" in wanted:
+            self._list_in([""], each)
+        left = wanted - {""}
+        # Who may not list all namespaces may perhaps list some.
+        if "" not in self._listed or self._chains.failures.get(""):
+            self._list_in(sorted(left), each)
+        self._listed |= wanted
+
+    def _list_in(self, namespaces: Sequence[str], each: _Each) -> None:
+        self._listed |= {*namespaces}
+        calls = [
+            (kind, namespace)
+            for namespace in namespaces
+            for kind, word in GUARDED_KINDS.items()
+            if not (namespace and word in _CLUSTER_SCOPED)
+        ]
+        for (kind, namespace), found, failure in each(self._listing, calls):
+            if failure:
+                self._chains.failures[namespace][_plural(kind, self.resource_map)] = failure
+            for live in found:
+                self._chains.objects[live.uid] = live
+                if not live.terminating and any(owner_references(live)):
+                    self._chains.guarded[live.uid] = live
+
+    def _listing(
+        self, call: tuple[GroupKind, str]
+    ) -> tuple[tuple[GroupKind, str], Sequence[LiveObject], str]:
+        kind, namespace = call
+        resource = self.resource_map.find_kind(kind)
+        if resource is None:
+            return call, (), "its kind is not served"
+        try:
+            return call, self.cluster.list(resource, namespace=namespace), ""
+        except Unreachable:
+            raise
+        except ApplypruneError as error:
+            return call, (), error.message
+
+    def _read(self, wanted: Sequence[OwnerReference], each: _Each) -> None:
+        """Read owners, one request for each name."""
+        chains = self._chains
+        targets: list[tuple[OwnerReference, Ref]] = []
+        to_get: dict[Ref, Resource] = {}
+        for owner in wanted:
+            kind = owner.gvk.group_kind
+            resource = self.resource_map.find(owner.gvk) or self.resource_map.find_kind(kind)
+            if resource is None:
+                chains.unknown[owner.uid] = f"its owner {_named(owner)}: its kind is not served"
+                continue
+            if resource.namespaced and not owner.namespace:
+                chains.lasting.add(owner.uid)
+                continue
+            namespace = owner.namespace if resource.namespaced else ""
+            ref = Ref(resource.group, resource.kind, namespace, owner.name)
+            targets.append((owner, ref))
+            if ref not in self._owners:
+                to_get[ref] = resource
+        for ref, state in each(self._owner, to_get.items()):
+            self._owners[ref] = state
+        for owner, ref in targets:
+            found = self._owners.get(ref, "it was not read")
+            if isinstance(found, str):
+                chains.unknown[owner.uid] = f"its owner {_named(owner)}: {found}"
+            elif found is None or found.uid != owner.uid:
+                chains.absent.add(owner.uid)
+            else:
+                chains.objects[owner.uid] = found
+
+    def _owner(self, call: tuple[Ref, Resource]) -> tuple[Ref, LiveObject | str | None]:
+        ref, resource = call
+        try:
+            return ref, self.cluster.get(resource, ref)
+        except Unreachable:
+            raise
+        except NotFound:
+            return ref, None
+        except ApplypruneError as error:
+            return ref, error.message
+
+
+def _plural(kind: GroupKind, resource_map: ResourceMap) -> str:
+    resource = resource_map.find_kind(kind)
+    return resource.full_plural if resource is not None else str(kind)
+
+
+def _named(owner: OwnerReference) -> str:
+    return Ref(owner.gvk.group, owner.gvk.kind, "", owner.name).short
+
+
+if TYPE_CHECKING:
+    from typing import Protocol, TypeVar
+
+    _T = TypeVar("_T")
+    _R = TypeVar("_R")
+
+    class _Each(Protocol):
+        def __call__(self, call: Callable[[_T], _R], items: Iterable[_T], /) -> Iterable[_R]: ...

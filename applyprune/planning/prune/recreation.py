@@ -1,0 +1,65 @@
+"""Judge recreations by what the garbage collector would delete with the old object."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+
+from applyprune.model.identity import Ref
+from applyprune.model.options import Options
+from applyprune.model.plan import ApplyStep, Fate, Plan
+from applyprune.model.problem import Problem
+from applyprune.planning.prune.cascade import NOTHING, Cascades, cascade_of
+from applyprune.planning.snapshot import CascadeContents
+
+
+def with_recreations_judged(
+    plan: Plan,
+    dependants: Mapping[Ref, CascadeContents],
+    listed: Collection[Ref],
+    options: Options,
+) -> Plan:
+    """Return a plan whose recreations have their cascades; one that harms others is refused.
+
+    ``dependants`` is what is deleted with each deleted object, ``listed`` are all refs in the
+    inventory.
+    """
+    deleting = {
+        step.live.uid
+        for step in plan.steps
+        if step.live is not None and step.fate in {Fate.PRUNE, Fate.RECREATE}
+    }
+    cascades = cascades_of(dependants, deleting, listed)
+
+    def judged(step: ApplyStep) -> ApplyStep:
+        ref = step.desired.ref
+        if step.fate is not Fate.RECREATE or ref not in cascades.found:
+            return step
+        if problem := refused_recreation_of(ref, cascades, options):
+            located = replace(problem, location=str(step.desired.origin))
+            return replace(step, fate=Fate.REFUSE, problem=located, request=None, deletion=None)
+        told = cascades.described(ref)
+        reason = "; ".join(part for part in (step.reason, told) if part)
+        return replace(step, reason=reason, cascade=cascades.found[ref].roots)
+
+    return replace(plan, applies=tuple(map(judged, plan.applies)))
+
+
+def cascades_of(
+    dependants: Mapping[Ref, CascadeContents], deleting: Collection[str], listed: Collection[Ref]
+) -> Cascades:
+    """Return the cascades of what is recreated; ``deleting`` has the UIDs of what is deleted."""
+    found = {ref: cascade_of(NOTHING, deleting, "", owned) for ref, owned in dependants.items()}
+    return Cascades(found, listed)
+
+
+def refused_recreation_of(ref: Ref, cascades: Cascades, options: Options) -> Problem | None:
+    """Return why an object may not be recreated because of what it owns; None if it may."""
+    problem = cascades.refusal(ref, options.prune.allow_cascade)  # guard: recreation-cascade
+    if problem is None:
+        return None
+    return replace(
+        problem,
+        message=f"{ref.short} cannot be changed in place, and was not recreated",
+        hint=f"To allow exactly this: --allow-cascade {ref.short}",
+    )
