@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
 
 from applyprune.clock import Lease
@@ -41,6 +42,7 @@ from applyprune.model.request import ApplyRequest, DeleteRequest, PatchRequest
 from applyprune.model.resources import NAMESPACES, Resource, ResourceMap
 
 if TYPE_CHECKING:
+    from datetime import datetime
     from pathlib import Path
 
 
@@ -86,6 +88,17 @@ class KubernetesClient:
     def _write(self, write: Request) -> Response:
         """Send what changes the cluster."""
         return self._transport.send(replace(write, leases=self._leases))  # guard: write-lease
+
+    @property
+    def server_time(self) -> datetime | None:
+        """Return the time of the server's last reply, by its own clock; None if it gave none."""
+        date = self._transport.date
+        if not date:
+            return None
+        try:
+            return parsedate_to_datetime(date)
+        except ValueError:
+            return None
 
     def resource_map(self) -> ResourceMap:
         """Return what the server serves now."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from applyprune.clock import Lease
 from applyprune.model.identity import Ref
@@ -11,6 +11,9 @@ from applyprune.model.inventory import Inventory
 from applyprune.model.live import LiveObject, WatchEvent
 from applyprune.model.request import ApplyRequest, DeleteRequest, PatchRequest
 from applyprune.model.resources import Resource, ResourceMap
+
+if TYPE_CHECKING:
+    from datetime import datetime
 
 
 class Cluster(Protocol):
@@ -23,6 +26,10 @@ class Cluster(Protocol):
     @property
     def context(self) -> str:
         """Return the context of the kubeconfig; empty if unknown."""
+
+    @property
+    def server_time(self) -> datetime | None:
+        """Return the time of the server's last reply, by its own clock; None if it gave none."""
 
     def resource_map(self) -> ResourceMap:
         """Return the resources that the server serves now."""

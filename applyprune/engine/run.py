@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -124,6 +125,7 @@ class _Run:
             yield from summary.counted(applier.run(self.plan.applies))
             self._update_entries(entries, applier)
             yield from self._await_ready(entries, applier)
+            yield from self._record_completed(entries, applier)
             yield from self._prune(entries, applier)
         except InventoryLocked:
             raise
@@ -274,6 +276,27 @@ class _Run:
         entries.update({**self.context.lock.recorded_entries, **applier.confirmed})
         for ref in applier.skipped - self.inventory.entries.keys():
             entries.pop(ref, None)
+
+    def _record_completed(
+        self, entries: dict[Ref, InventoryEntry], applier: Applier
+    ) -> Iterator[Event]:
+        """Record which Jobs have completed: after their TTL nothing else shows that.
+
+        A run that changes nothing else writes it once, unless another run is at work.
+        """
+        fresh = {
+            ref: replace(entry, job=replace(entry.job, completed=True))
+            for ref, uid in applier.completed.items()
+            if (entry := entries.get(ref)) is not None
+            and entry.job is not None
+            and entry.uid == uid
+            and not entry.job.completed
+        }
+        entries.update(fresh)
+        if fresh and not self.context.lock.taken:
+            # Without the record, a later wait does not know the result; this run is not wrong.
+            with suppress(ApplypruneError):
+                yield self.context.lock.write_once(replace(self.inventory, entries=entries))
 
     def _applier(self) -> Applier:
         return Applier(

@@ -109,6 +109,7 @@ class SnapshotReader:
             contents=counter.contents_of_leaving(),
             marked=marked.objects,
             unseen=marked.unseen,
+            now=self.cluster.server_time,
         )
 
     def read_object(self, resource: Resource, ref: Ref, *, full: bool = False) -> State:

@@ -51,6 +51,18 @@ class ApplyFingerprint:
 
 
 @dataclass(frozen=True, slots=True)
+class JobRecord:
+    """What is recorded of a Job with a TTL, which may be gone because it has finished."""
+
+    created: str
+    """The time of its creation, by the server's clock."""
+    ttl: int
+    """Its ``ttlSecondsAfterFinished``."""
+    completed: bool = False
+    """Whether a run has seen its condition Complete."""
+
+
+@dataclass(frozen=True, slots=True)
 class InventoryEntry:
     """The record of one object in the inventory."""
 
@@ -88,6 +100,8 @@ class InventoryEntry:
     """Whether a run intends to delete it."""
     orphaning: bool = False
     """Whether a run intends to orphan it."""
+    job: JobRecord | None = None
+    """The record of a Job with a TTL; None for any other object."""
 
 
 LONGEST_LEASE = 30.0

@@ -172,6 +172,8 @@ KEYS: Mapping[type, Mapping[str, str | None]] = MappingProxyType(
             "orphan_reason": "orphanReason",
             "deleting": "deleting",
             "orphaning": "orphaning",
+            # For the next run only: it tells a Job that its TTL removed from a deleted one.
+            "job": None,
         },
         Explanation: {
             "ref": "ref",

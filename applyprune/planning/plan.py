@@ -9,7 +9,7 @@ from typing import TypeVar
 from applyprune.errors import RunFailed, as_problem
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import Inventory, InventoryEntry, Ownership
-from applyprune.model.live import Absent, LiveObject, Unknown
+from applyprune.model.live import Absent, LiveObject, Unknown, deleted_at
 from applyprune.model.options import Adopt, Mode, Options, WaitMode
 from applyprune.model.plan import (
     ApplyStep,
@@ -32,6 +32,14 @@ from applyprune.planning.ownership.owner import Owner, other_set, owner_of, unch
 from applyprune.planning.ownership.takings import taken_from
 from applyprune.planning.prune.leaving import left_entries, remove_steps
 from applyprune.planning.prune.readiness_first import no_wait_warning, wait_reason
+from applyprune.planning.readiness.finished_jobs import (
+    DELETED,
+    FINISHED,
+    LEAVING,
+    UNKNOWN_RESULT,
+    job_record,
+    was_deleted,
+)
 from applyprune.planning.requests import apply_request, takes_over
 from applyprune.planning.schema.crd import defined_kinds
 from applyprune.planning.snapshot import (
@@ -199,24 +207,28 @@ def _apply_step(
         refused = _refused(desired, entry or fresh, state.problem, None)
         return replace(refused, is_unread=True)
     if isinstance(state, Absent):
-        if entry is not None and state.proven and _has_done_its_work(desired, entry):
-            return ApplyStep(desired, Fate.LEAVE, entry, reason="finished, and removed by its TTL")
         request = apply_request(desired, None, applyset, options)
-        return ApplyStep(desired, Fate.CREATE, fresh, request=request)
+        if entry is None or not state.proven or not _may_have_finished(desired, entry):
+            return ApplyStep(desired, Fate.CREATE, fresh, request=request)
+        if was_deleted(entry.job, snapshot.now):
+            return ApplyStep(desired, Fate.CREATE, fresh, reason=DELETED, request=request)
+        completed = entry.job is not None and entry.job.completed
+        return ApplyStep(
+            desired, Fate.LEAVE, entry, reason=FINISHED if completed else UNKNOWN_RESULT
+        )
     if (
         entry is not None
         and state.terminating
         and state.uid == entry.uid
-        and _has_done_its_work(desired, entry)
+        and _may_have_finished(desired, entry)
+        and not was_deleted(job_record(desired, state, entry), deleted_at(state))
     ):
-        return ApplyStep(
-            desired, Fate.LEAVE, entry, state, "finished, and being removed by its TTL"
-        )
+        return ApplyStep(desired, Fate.LEAVE, entry, state, LEAVING)
     return _existing(desired, entry, state, snapshot, applyset, options)
 
 
-def _has_done_its_work(desired: Desired, entry: InventoryEntry) -> bool:
-    """Return whether a Job that its TTL has removed, or is removing, needs no second run."""
+def _may_have_finished(desired: Desired, entry: InventoryEntry) -> bool:
+    """Return whether a Job that is gone, or is going, may have been removed by its TTL."""
     return desired.has_ttl and bool(entry.uid) and entry.digest == desired.digest
 
 
@@ -244,6 +256,7 @@ def _existing(
         depends_on=desired.depends_on,
         orphan_reason=desired.orphan_reason,
         deleting=fence,
+        job=job_record(desired, live, entry) if known else None,
     )
     if (problem := _obstacle(desired, live, owner, options)) is not None:
         # An existing entry stays; an object that is not ours gets no entry.
@@ -265,7 +278,7 @@ def _existing(
             desired, entry, live, manager=applyset.manager, schema=schema
         ):
             # Other objects may have changed its wave; this is recorded with the next write.
-            listed = replace(entry, wave=desired.wave, depends_on=desired.depends_on)
+            listed = replace(entry, wave=desired.wave, depends_on=desired.depends_on, job=union.job)
             return ApplyStep(desired, Fate.LEAVE, listed, live)
     request = apply_request(desired, live, applyset, options, migration=migration, fence=fence)
     reason = "" if known else f"adopted: it existed and belonged to {_whom(owner)}"

@@ -19,6 +19,7 @@ from applyprune.planning.ownership.owner import (
     owner_of,
     values_match,
 )
+from applyprune.planning.readiness.finished_jobs import job_record
 from applyprune.planning.schema.server_errors import explained, why_not
 
 if TYPE_CHECKING:
@@ -89,6 +90,7 @@ def confirmed(
         owned_fields=owned_fields_of(after, applyset.manager),
         marks=marks_of(after),
         deleting=False,
+        job=job_record(desired, after, step.entry),
     )
     if created:
         return Confirmation(entry, Outcome.CREATED)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from applyprune.errors import InventoryError, PruneRefused, as_problem
 from applyprune.model.display import and_more
@@ -21,6 +22,9 @@ from applyprune.model.resources import Resource
 from applyprune.planning.annotations import orphan_mark
 from applyprune.planning.applyset import PART_OF, ApplySetIdentity
 from applyprune.planning.order import wave_of
+
+if TYPE_CHECKING:
+    from datetime import datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +46,8 @@ class ClusterSnapshot:
     """The contents of each Namespace and CRD that has left the set."""
     dependants: Mapping[Ref, CascadeContents] = field(default_factory=dict, hash=False)
     """What the garbage collector deletes with each deleted object, of the guarded kinds."""
+    now: datetime | None = None
+    """The time of the server's last reply, by its own clock; None if it has given none."""
     marked: tuple[LiveObject, ...] = ()
     """Objects with the set's label and field manager; read only if there is no inventory."""
     unseen: tuple[str, ...] = ()

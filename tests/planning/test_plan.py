@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
 from applyprune.model.identity import Ref
-from applyprune.model.inventory import InventoryEntry, Ownership, Wave
+from applyprune.model.inventory import InventoryEntry, JobRecord, Ownership, Wave
 from applyprune.model.live import Absent, State, Unknown
 from applyprune.model.options import Adopt, Mode, Options
 from applyprune.model.plan import ApplyStep, Fate, Plan, RemoveStep
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.planning.applyset import OWNED_BY, ApplySetIdentity
 from applyprune.planning.plan import make_plan
+from applyprune.planning.readiness.finished_jobs import DELETED, FINISHED, UNKNOWN_RESULT
 from applyprune.planning.snapshot import CascadeContents, ClusterSnapshot
 from tests.support.options import options_of
 from tests.support.planning import (
@@ -340,3 +342,39 @@ def test_finished_job_with_a_ttl_is_not_created_again() -> None:
     assert fate(going, entry) is Fate.LEAVE
     assert fate(going, replace(entry, digest="x")) is Fate.REFUSE
     assert fate(replace(going, uid="u2"), entry) is Fate.REFUSE
+
+
+@pytest.mark.parametrize("seconds", [0, 59, 60, 3600, None])
+@pytest.mark.parametrize("completed", [False, True])
+def test_job_that_is_gone_before_its_ttl_is_created_again(
+    seconds: int | None, completed: bool
+) -> None:
+    """By the server's clock; without one it is not known, and nothing runs twice."""
+    job = desired(body("Job", spec={"ttlSecondsAfterFinished": 60}), JOBS)
+    born = datetime(2026, 11, 21, 10, 0, tzinfo=UTC)
+    record = JobRecord("2026-11-21T10:00:00Z", 60, completed=completed)
+    entry = recorded(job, live(job.ref), job=record)
+    now = None if seconds is None else born + timedelta(seconds=seconds)
+    snapshot = ClusterSnapshot({job.ref: Absent(proven=True)}, now=now)
+    (step,) = make_plan((job,), inventory(entry), snapshot, TARGET, Options()).applies
+    if seconds is not None and seconds < 60:
+        assert (step.fate, step.reason) == (Fate.CREATE, DELETED)
+        assert step.entry.job is None
+    else:
+        assert (step.fate, step.reason) == (Fate.LEAVE, FINISHED if completed else UNKNOWN_RESULT)
+
+
+@pytest.mark.parametrize(("deleted", "fate"), [("10:00:59", Fate.REFUSE), ("10:01:00", Fate.LEAVE)])
+def test_job_that_somebody_is_deleting_is_not_taken_for_finished(deleted: str, fate: Fate) -> None:
+    """Its deletionTimestamp says when: before its TTL, or perhaps by it."""
+    job = desired(body("Job", spec={"ttlSecondsAfterFinished": 60}), JOBS)
+    going = live(
+        job.ref,
+        creationTimestamp="2026-11-21T10:00:00Z",
+        deletionTimestamp=f"2026-11-21T{deleted}Z",
+        finalizers=["foregroundDeletion"],
+    )
+    snapshot = ClusterSnapshot({job.ref: going})
+    listed = inventory(recorded(job, going))
+    (step,) = make_plan((job,), listed, snapshot, TARGET, Options()).applies
+    assert step.fate is fate

@@ -8,7 +8,13 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from applyprune.model.identity import Ref
-from applyprune.model.inventory import ApplyFingerprint, InventoryEntry, Ownership, Wave
+from applyprune.model.inventory import (
+    ApplyFingerprint,
+    InventoryEntry,
+    JobRecord,
+    Ownership,
+    Wave,
+)
 from applyprune.planning.fields.normalize import canonical
 
 T = TypeVar("T")
@@ -115,6 +121,8 @@ def _entry_out(entry: InventoryEntry) -> dict[str, Any]:
             "time": fingerprint.time,
             "schema": fingerprint.schema,
         }
+    if (job := entry.job) is not None:
+        out["job"] = {"created": job.created, "ttl": job.ttl, "completed": job.completed}
     return out
 
 
@@ -148,6 +156,15 @@ def _entry_in(raw: Mapping[str, Any], field_sets: Mapping[int, str]) -> Inventor
         orphan_reason=typed(str, raw["orphanReason"]),
         deleting=typed(bool, raw["deleting"]),
         orphaning=typed(bool, raw["orphaning"]),
+        job=_job_in(raw.get("job")),
+    )
+
+
+def _job_in(raw: Mapping[str, Any] | None) -> JobRecord | None:
+    if raw is None:
+        return None
+    return JobRecord(
+        typed(str, raw["created"]), typed(int, raw["ttl"]), completed=typed(bool, raw["completed"])
     )
 
 

@@ -81,6 +81,8 @@ class Transport:
         self._pool: tuple[bytes, ServerPool] | None = None
         self._closed = threading.Event()
         self._reached = False
+        self.date = ""
+        """The Date header of the last reply; empty if it had none."""
 
     def send(self, request: Request) -> Response:
         """Send the request, retry where that is safe and may help, and return a valid response.
@@ -217,6 +219,7 @@ class Transport:
         """Return the validated response, or the raw one if it is not a valid success."""
         response = self._response(self._server_pool(identity), request, identity, current)
         answer = self._raw_response(response)
+        self.date = response.headers.get("Date", "")
         return validated(request, answer) or answer
 
     def _streamed(self, request: Request, identity: Identity, current: Try) -> Stream | RawResponse:

@@ -106,7 +106,9 @@ class _StatusReader:
         if is_restored(self.inventory, self.snapshot):
             yield WarningRaised(restored_problem(self.inventory))
         for ref, entry in self.inventory.entries.items():
-            if (problem := status_warning(entry, self.states[ref], self.applyset)) is not None:
+            if (
+                problem := status_warning(entry, self.states[ref], self.applyset, self._now)
+            ) is not None:
                 yield WarningRaised(problem)
         statuses = list(self._changed())
         for status in statuses if self.options.drift else ():
@@ -131,13 +133,17 @@ class _StatusReader:
         self.statuses = {ref: status for ref, status in self.statuses.items() if ref in listed}
 
     @property
+    def _now(self) -> datetime:
+        """Return the server's time."""
+        return self.cluster.server_time or datetime.now(UTC)
+
+    @property
     def _reader(self) -> SnapshotReader:
         return SnapshotReader(self.cluster, self.workers, self.applyset)
 
     def _changed(self) -> Iterator[ObjectStatus]:
         """Yield the status of each object whose status has changed since the last report."""
-        now = datetime.now(UTC)
-        entries = self.inventory.entries
+        entries, now = self.inventory.entries, self._now
         for ref in sorted(entries, key=lambda ref: (entries[ref].wave, ref.namespace, ref)):
             fresh = object_status(
                 entries[ref], self.states[ref], self.applyset, now, fields=self.options.drift

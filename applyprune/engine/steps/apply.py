@@ -65,6 +65,10 @@ class Applier:
     """When each object was applied, on the monotonic clock."""
     awaited: set[Ref] = field(default_factory=set)
     """The objects that have been waited for already."""
+    recorded_complete: frozenset[Ref] = frozenset()
+    """The Jobs of which the inventory says that they have completed."""
+    completed: dict[Ref, str] = field(default_factory=dict)
+    """The UIDs of the Jobs with a TTL that this run has seen complete."""
     unready: dict[Ref, Problem] = field(default_factory=dict)
     """The objects that did not become ready."""
     held_by: Ref | None = None
@@ -79,6 +83,9 @@ class Applier:
     def run(self, steps: Sequence[ApplyStep]) -> Iterator[Event]:
         """Yield an event for each step; a failed step blocks only what depends on it."""
         sent = [step for step in steps if step.request is not None]
+        self.recorded_complete = frozenset(
+            step.desired.ref for step in steps if step.entry.job and step.entry.job.completed
+        )
         depended_on = {ref for step in sent for ref in step.desired.depends_on}
         before: Wave | None = None
         for wave in sorted({step.desired.wave for step in steps}):
@@ -119,7 +126,9 @@ class Applier:
         """
         left = self.applied_at.keys() - self.skipped - self.awaited
         waiting = self.readiness_rules.of(
-            (desired for desired in candidates if desired.ref in left), self.applied_at
+            (desired for desired in candidates if desired.ref in left),
+            self.applied_at,
+            self.recorded_complete,
         )
         context, timeout = self.context, self.context.options.wait.timeout
         waiter = ReadinessWaiter(
@@ -128,6 +137,7 @@ class Applier:
         yield from waiter.run(waiting)
         self.awaited.update(desired.ref for desired in waiting)
         self.unready.update(waiter.problems)
+        self.completed.update(waiter.completed)
         self.failed.update(dict.fromkeys(waiter.not_ready, _UNREADY))
 
     def _step(self, step: ApplyStep) -> tuple[ApplyStep, ObjectDone]:

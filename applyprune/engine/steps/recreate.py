@@ -75,6 +75,7 @@ class Recreator:
             owned_fields="",
             marks=(),
             deleting=False,
+            job=None,
         )
         context.lock.record_entry(fresh)
         fresh_step = replace(

@@ -34,6 +34,7 @@ from applyprune.planning.annotations import READY_WHEN
 from applyprune.planning.applyset import PART_OF
 from applyprune.planning.order import is_built_in
 from applyprune.planning.readiness.cel import compile_rule
+from applyprune.planning.readiness.finished_jobs import UNKNOWN_RESULT, is_complete
 from applyprune.planning.readiness.kstatus import assess
 from applyprune.planning.readiness.pods import (
     current_pods,
@@ -46,7 +47,7 @@ from applyprune.planning.schema.crd import defined_kinds, has_status
 from applyprune.planning.summary import waiting
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from applyprune.engine.cancellation import Cancellation
     from applyprune.engine.informer import Change
@@ -85,6 +86,8 @@ class ReadinessWaiter:
     """Why an object did not become ready."""
     not_ready: set[Ref] = field(default_factory=set)
     """All objects that are not ready."""
+    completed: dict[Ref, str] = field(default_factory=dict)
+    """The UIDs of the Jobs with a TTL that were seen to complete."""
     _live: dict[Ref, LiveObject | None] = field(default_factory=dict)
     _uids: dict[Ref, str] = field(default_factory=dict)
     _last: dict[Ref, LiveObject] = field(default_factory=dict)
@@ -120,6 +123,7 @@ class ReadinessWaiter:
             states = {ref: self._state(awaited) for ref, awaited in pending.items()}
             for ref, state in states.items():
                 if state.status is Status.CURRENT:
+                    self._note_completed(pending[ref])
                     del pending[ref]
                     self.not_ready.discard(ref)
                     yield ReadinessReported(ref, state, elapsed)
@@ -137,6 +141,11 @@ class ReadinessWaiter:
                 reported_at = elapsed
                 reasons = {ref: states[ref].message for ref in pending}
                 yield waiting(reasons, "ready", elapsed, self.timeout)
+
+    def _note_completed(self, awaited: Awaited) -> None:
+        last = self._last.get(awaited.ref)
+        if awaited.has_ttl and last is not None and is_complete(last.body or {}):
+            self.completed[awaited.ref] = last.uid
 
     def _watch_related(self, pending: Mapping[Ref, Awaited], informer: Informer) -> None:
         """Watch the Pods, ReplicaSets and events of workloads that are not ready yet."""
@@ -214,6 +223,9 @@ class ReadinessWaiter:
             state = assess(last.body, rule=awaited.rule) if last and last.body else None
             if state is not None and state.status is Status.FAILED:
                 return state  # the TTL removes failed objects too
+            seen = bool(last and last.body and is_complete(last.body))
+            if not (seen or awaited.completed):  # guard: unknown-result
+                return Readiness(Status.FAILED, UNKNOWN_RESULT)
             return Readiness(Status.CURRENT, "it has finished, and its TTL removed it")
         return Readiness(Status.FAILED, "it is gone: somebody has deleted it, or removed its label")
 
@@ -329,8 +341,16 @@ class ReadinessRules:
                 for kind in defined_kinds(desired.body):
                     self._statuses[kind] = has_status(desired.body)
 
-    def of(self, candidates: Iterable[Desired], since: Mapping[Ref, float]) -> Sequence[Awaited]:
-        """Return those of ``candidates`` that need a wait; ``since`` is when they were applied."""
+    def of(
+        self,
+        candidates: Iterable[Desired],
+        since: Mapping[Ref, float],
+        completed: Collection[Ref] = (),
+    ) -> Sequence[Awaited]:
+        """Return those of ``candidates`` that need a wait; ``since`` is when they were applied.
+
+        ``completed`` are the Jobs of which the inventory says so.
+        """
         return [
             Awaited(
                 ref=desired.ref,
@@ -338,6 +358,7 @@ class ReadinessRules:
                 since=since[desired.ref],
                 origin=desired.origin,
                 has_ttl=desired.has_ttl,
+                completed=desired.ref in completed,
                 has_status=self._has_status(desired),
                 job_started=desired.wait == Wait.STARTED,
                 rule=self._texts.get(desired.ready_when) or self._kinds.get(self._key(desired)),

@@ -17,6 +17,7 @@ from applyprune.planning.applyset import ApplySetIdentity
 from applyprune.planning.diff.drift import drifted_from_record, recorded_drift
 from applyprune.planning.ownership.owner import Owner, other_set, owner_of
 from applyprune.planning.readiness.cel import Rule, compile_rule
+from applyprune.planning.readiness.finished_jobs import UNKNOWN_RESULT, was_deleted
 from applyprune.planning.readiness.kstatus import assess
 from applyprune.planning.readiness.wait_rules import Wait
 
@@ -37,14 +38,13 @@ def object_status(
 ) -> ObjectStatus:
     """Return the status of an object; ``state`` is from a full read.
 
-    With ``fields``, include the drifted fields. The age uses the clock of ``now``, which may differ
-    from the server's clock.
+    ``now`` is the time by the server's clock. With ``fields``, include the drifted fields.
     """
     if isinstance(state, Unknown):
         readiness = Readiness(Status.UNKNOWN, f"it could not be read: {state.problem.kind}")
         return ObjectStatus(entry.ref, readiness, entry.ownership, None)
     if isinstance(state, Absent):
-        return ObjectStatus(entry.ref, _absent(entry, state), entry.ownership, None)
+        return ObjectStatus(entry.ref, _absent(entry, state, now), entry.ownership, None)
     if owner_of(state, entry, applyset) is Owner.OTHER:
         named = other_set(state)
         message = f"it belongs to another set{f': {named}' if named else ''}"
@@ -67,7 +67,7 @@ def is_waited_for(state: State) -> bool:
 
 
 def status_warning(
-    entry: InventoryEntry, state: State, applyset: ApplySetIdentity
+    entry: InventoryEntry, state: State, applyset: ApplySetIdentity, now: datetime
 ) -> Problem | None:
     """Return a warning about an object that is missing, unknown, or not ours any more."""
     if isinstance(state, Unknown):
@@ -75,9 +75,10 @@ def status_warning(
             RunFailed(f"the state of {entry.ref} is unknown", reason=str(state.problem))
         )
     if isinstance(state, Absent):
-        return as_problem(
-            RunFailed(f"{entry.ref} does not exist", reason=_absent(entry, state).message)
-        )
+        readiness = _absent(entry, state, now)
+        if readiness.status is Status.CURRENT:
+            return None
+        return as_problem(RunFailed(f"{entry.ref} does not exist", reason=readiness.message))
     owner = owner_of(state, entry, applyset)
     if owner is Owner.OTHER:
         return as_problem(RunFailed(f"{entry.ref} belongs to another set now"))
@@ -124,12 +125,18 @@ def _names(statuses: Sequence[ObjectStatus]) -> str:
     return and_more([status.ref.short for status in statuses], _SHOWN)
 
 
-def _absent(entry: InventoryEntry, state: Absent) -> Readiness:
+def _absent(entry: InventoryEntry, state: Absent, now: datetime) -> Readiness:
     if not state.proven:
         return Readiness(Status.UNKNOWN, "it is unknown whether it exists")
     if not entry.uid:
         return Readiness(Status.NOT_FOUND, "no apply was ever confirmed; apply again")
-    return Readiness(Status.NOT_FOUND, "somebody has deleted it, or its TTL has removed it")
+    if entry.job is None:
+        return Readiness(Status.NOT_FOUND, "somebody has deleted it, or its TTL has removed it")
+    if was_deleted(entry.job, now):
+        return Readiness(Status.NOT_FOUND, "somebody has deleted it")
+    if entry.job.completed:
+        return Readiness(Status.CURRENT, "it has completed, and its TTL has removed it")
+    return Readiness(Status.NOT_FOUND, UNKNOWN_RESULT)
 
 
 def _readiness(live: LiveObject, age: float | None) -> Readiness:

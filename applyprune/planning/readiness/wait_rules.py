@@ -67,6 +67,8 @@ class Awaited:
     origin: Origin
     has_ttl: bool = False
     """Whether this is a Job that its TTL may already have removed."""
+    completed: bool = False
+    """Whether an earlier run has recorded that such a Job completed."""
     has_status: bool = False
     """Whether the kind is a custom kind whose CRD has a status."""
     job_started: bool = False

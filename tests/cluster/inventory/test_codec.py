@@ -29,6 +29,7 @@ from applyprune.model.inventory import (
     ApplyFingerprint,
     Inventory,
     InventoryEntry,
+    JobRecord,
     LockHolder,
     Ownership,
     Wave,
@@ -62,6 +63,7 @@ ENTRIES = st.builds(
     orphan_reason=st.text(max_size=20),
     deleting=st.booleans(),
     orphaning=st.booleans(),
+    job=st.none() | st.builds(JobRecord, NAMES, st.integers(0, 2**31), completed=st.booleans()),
 )
 HOLDER = LockHolder("r1", "me@here", "boot/1", "7@99", 15.0, 3)
 

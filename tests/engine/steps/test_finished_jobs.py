@@ -1,0 +1,145 @@
+"""Jobs with a TTL that are gone: deleted by somebody, or removed by the TTL after they finished."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from applyprune.model.events import Outcome
+from applyprune.model.inventory import JobRecord
+from tests.support.api import writes
+from tests.support.fault_proxy import always, faults
+from tests.support.objects import config_map
+from tests.support.waiting import eventually
+from tests.support.workloads import PLAYED, Body, Puppets, complaints, meanwhile, workload
+
+if TYPE_CHECKING:
+    from tests.support.api import Api, AuditTrail
+    from tests.support.fault_proxy import FaultProxy
+    from tests.support.stage import Stage, Story
+
+JOB = "job.batch/once"
+UNKNOWN = "no run has recorded that it completed: its result is unknown"
+
+
+def _job(ttl: int, *, suspend: bool = False) -> Body:
+    spec: Body = {"backoffLimit": 0, "ttlSecondsAfterFinished": ttl}
+    return workload("Job", "once", pods=PLAYED, spec={**spec, "suspend": suspend})
+
+
+def _path(stage: Stage) -> str:
+    return f"/apis/batch/v1/namespaces/{stage.namespace}/jobs/once"
+
+
+def _delete(stage: Stage, api: Api) -> None:
+    assert api("DELETE", f"{_path(stage)}?propagationPolicy=Background")[0] == 200
+    eventually(lambda: not api.exists(_path(stage)), "the end of the Job")
+
+
+def _record(stage: Stage) -> JobRecord:
+    (entry,) = (one for one in stage.inventory().entries.values() if one.ref.kind == "Job")
+    assert entry.job is not None
+    return entry.job
+
+
+def _waited(stage: Stage, body: Body, **options: Any) -> Story:
+    return stage.run(body, wait=True, timeout=60.0, **options)
+
+
+def test_job_deleted_before_its_ttl_is_created_again(stage: Stage, api: Api) -> None:
+    """Suspended, it cannot have finished; no TTL has passed since its creation."""
+    body = _job(3600, suspend=True)
+    assert _waited(stage, body).exit_code == 0
+    record = _record(stage)
+    created = api.get(_path(stage))["metadata"]["creationTimestamp"]
+    assert record == JobRecord(created, 3600, completed=False)
+    _delete(stage, api)
+    story = _waited(stage, body)
+    assert story.outcomes == {JOB: Outcome.CREATED}
+    (step,) = story.plan.applies
+    assert step.reason == "somebody deleted it: its TTL cannot have removed it yet"
+    assert api.exists(_path(stage))
+
+
+def test_clock_of_the_server_decides(
+    spoiled: Stage, stage: Stage, api: Api, proxy: FaultProxy
+) -> None:
+    """Two hours later by the server's Date, the TTL may have removed it; here it is still now."""
+    body = _job(3600, suspend=True)
+    stage.run(body)
+    _delete(stage, api)
+    proxy.rule = always(faults.dated(7200))
+    assert spoiled.run(body).outcomes == {JOB: Outcome.UNCHANGED}
+    assert not api.exists(_path(stage))
+    proxy.rule = always(faults.dated(-7200))
+    assert spoiled.run(body).outcomes == {JOB: Outcome.CREATED}
+
+
+def test_wait_for_a_job_of_unknown_result_fails_at_once(stage: Stage, api: Api) -> None:
+    """With a TTL of 0 it may have finished before it was deleted: not created again, not ready."""
+    body = _job(0, suspend=True)
+    stage.run(body)
+    _delete(stage, api)
+    assert stage.run(body).outcomes == {JOB: Outcome.UNCHANGED}
+    story = _waited(stage, body)
+    assert story.exit_code == 5
+    assert UNKNOWN in complaints(story)[JOB]
+    assert "will not become ready" in complaints(story)[JOB]
+    assert not api.exists(_path(stage))
+
+
+def test_failed_job_that_its_ttl_removed_is_not_ready(stage: Stage, puppets: Puppets) -> None:
+    """A TTL removes failed Jobs too, and nobody waited for this one."""
+    body = _job(0)
+    stage.run(body)
+    puppets.pods_of("once", {"phase": "Failed", "reason": "Error"})
+    eventually(lambda: not puppets.api.exists(_path(stage)), "the end of the Job")
+    story = _waited(stage, body)
+    assert story.exit_code == 5
+    assert UNKNOWN in complaints(story)[JOB]
+
+
+@pytest.mark.parametrize("later", [False, True])
+def test_completed_job_stays_ready_after_its_ttl(
+    spoiled: Stage,
+    stage: Stage,
+    puppets: Puppets,
+    proxy: FaultProxy,
+    audit: AuditTrail,
+    later: bool,
+) -> None:
+    """The run that sees it complete records it, also one that changes nothing; once."""
+    body = _job(3600)
+
+    def complete() -> None:
+        puppets.pods_of("once", {"phase": "Succeeded"})
+
+    if later:
+        stage.run(body)
+        complete()
+    else:
+        with meanwhile(complete):
+            assert _waited(stage, body).exit_code == 0
+    assert _waited(stage, body).exit_code == 0
+    assert _record(stage).completed
+    audit.restart()
+    assert _waited(stage, body).exit_code == 0
+    assert writes(audit) == []
+    _delete(stage, puppets.api)
+    proxy.rule = always(faults.dated(7200))
+    story = _waited(spoiled, body)
+    assert (story.exit_code, story.outcomes) == (0, {JOB: Outcome.UNCHANGED})
+    (step,) = story.plan.applies
+    assert step.reason == "finished, and removed by its TTL"
+
+
+def test_unknown_result_holds_the_prune_back(stage: Stage, api: Api) -> None:
+    """A workload is pruned once everything is ready, and this Job is not known to be."""
+    body, other = _job(0, suspend=True), workload("DaemonSet", "agent", pods=PLAYED)
+    keep = [config_map("a"), config_map("b")]
+    stage.run(body, other, *keep)
+    _delete(stage, api)
+    story = stage.run(body, *keep, timeout=60.0)
+    assert story.exit_code == 5
+    assert story.outcomes["daemonset.apps/agent"] is Outcome.NOT_PRUNED
