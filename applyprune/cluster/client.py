@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
 
 from applyprune.clock import Lease
@@ -24,7 +23,7 @@ from applyprune.cluster.object_requests import (
 )
 from applyprune.cluster.objects import METADATA, invalid_response, live_object, matches
 from applyprune.cluster.schemas import read_schemas
-from applyprune.cluster.transport.message import Request, Response
+from applyprune.cluster.transport.message import Request, Response, http_date
 from applyprune.cluster.transport.transport import Transport
 from applyprune.cluster.watch import Selection, watch
 from applyprune.errors import (
@@ -92,13 +91,7 @@ class KubernetesClient:
     @property
     def server_time(self) -> datetime | None:
         """Return the time of the server's last reply, by its own clock; None if it gave none."""
-        date = self._transport.date
-        if not date:
-            return None
-        try:
-            return parsedate_to_datetime(date)
-        except ValueError:
-            return None
+        return http_date(self._transport.date)
 
     def resource_map(self) -> ResourceMap:
         """Return what the server serves now."""

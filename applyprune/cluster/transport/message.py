@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
@@ -13,6 +14,8 @@ from applyprune.clock import Lease
 from applyprune.errors import Unreachable
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from urllib3.response import BaseHTTPResponse
 
 
@@ -206,3 +209,11 @@ class ClientContext:
     context: str
     user: str
     server: str
+
+
+def http_date(header: str) -> datetime | None:
+    """Return the time in a Date header; None if it is empty or invalid."""
+    try:
+        return parsedate_to_datetime(header)
+    except ValueError:
+        return None
