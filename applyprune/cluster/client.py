@@ -60,7 +60,6 @@ class KubernetesClient:
         self,
         transport: Transport,
         server: str,
-        *,
         context: str = "",
         cache: Path | None = None,
         leases: tuple[Lease, ...] = (),
@@ -76,13 +75,8 @@ class KubernetesClient:
 
     def under_lease(self, lease: Lease) -> KubernetesClient:
         """Return the same client; no write is sent, or sent again, after the lease's end."""
-        return KubernetesClient(
-            self._transport,
-            self.server,
-            context=self.context,
-            cache=self._cache,
-            leases=(*self._leases, lease),
-        )
+        leases = (*self._leases, lease)
+        return KubernetesClient(self._transport, self.server, self.context, self._cache, leases)
 
     def _write(self, write: Request) -> Response:
         """Send what changes the cluster."""
