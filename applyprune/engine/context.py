@@ -20,7 +20,7 @@ from applyprune.planning.summary import finished, of_object
 
 if TYPE_CHECKING:
     from applyprune.engine.cancellation import Cancellation
-    from applyprune.engine.ports import Cluster, Store
+    from applyprune.engine.ports import Cluster, Readable, Store
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -139,6 +139,8 @@ class RunContext:
     """The lock on the set's inventory; a dry run never takes it."""
     summary: RunSummary
     """The result of the run so far."""
+    store: Readable
+    """The inventory of the set; it also finds those of other sets."""
 
     def started(self, mode: Mode) -> Started:
         """Return the event that begins the run."""
@@ -174,4 +176,4 @@ def run_context(
         WorkerPool(options.concurrency, cancellation) as workers,
     ):
         leased = cluster.under_lease(lock)
-        yield RunContext(leased, applyset, options, cancellation, workers, lock, summary)
+        yield RunContext(leased, applyset, options, cancellation, workers, lock, summary, store)

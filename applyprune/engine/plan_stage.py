@@ -15,6 +15,7 @@ from applyprune.engine.preflight import (
     no_such_set,
     refuse_empty,
     refuse_owned,
+    refuse_removal_of_set,
     refuse_unlisted,
     refuse_without_inventory,
 )
@@ -48,6 +49,8 @@ from applyprune.planning.snapshot import (
     is_restored,
     recovered_problem,
     restored_problem,
+    to_orphan_problem,
+    unlisted,
     unlisted_problem,
 )
 
@@ -143,7 +146,7 @@ def plan_with(
             *(ref for ref, _ in unknown),
         ]
         yield WarningRaised(partial_problem(options.apply.selector, picked, inventory.entries))
-    reader = SnapshotReader(cluster, context.workers, applyset)
+    reader = SnapshotReader(cluster, context.workers, applyset, context.store)
     snapshot = reader.read(
         resolved.desired,
         inventory,
@@ -174,7 +177,13 @@ def plan_with(
     plan = replace(plan, removals=removals)
     inventory = replace(inventory, copied=plan.restored)
     if (stray := unlisted_problem(resolved.desired, inventory, snapshot)) is not None:
+        if unlisted(resolved.desired, inventory, snapshot):
+            refuse_removal_of_set(stray, applyset, options)  # guard: unlisted-at-delete
         yield WarningRaised(stray)
+    if options.mode is not Mode.ORPHAN and (
+        marked := to_orphan_problem(applied, inventory, snapshot, applyset)
+    ):
+        yield WarningRaised(marked)
     if plan.restored:
         yield WarningRaised(restored_problem(inventory))
     if plan.recovered:
@@ -267,7 +276,7 @@ def _plan_of_valid(
     desired = resolved.desired if options.mode is Mode.APPLY else ()
     if not desired:
         return Plan((), ())
-    reader = SnapshotReader(context.cluster, context.workers, applyset)
+    reader = SnapshotReader(context.cluster, context.workers, applyset, context.store)
     snapshot = reader.read(desired, inventory, resource_map, prunes=False, searches=False)
     context.cancellation.check()
     plan = make_plan(desired, inventory, snapshot, applyset, options)

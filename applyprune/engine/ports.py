@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from applyprune.clock import Lease
@@ -101,6 +101,12 @@ class Readable(Protocol):
 
     def read(self) -> Inventory:
         """Return the inventory; if none exists, an empty one whose ``exists`` is false."""
+
+    def others(self, ids: Collection[str]) -> Mapping[str, Inventory | None]:
+        """Return the inventories of the sets with these ids; None if there is none; thread-safe.
+
+        A set whose inventory cannot be read is left out.
+        """
 
 
 class Store(Readable, Protocol):

@@ -24,6 +24,7 @@ from applyprune.planning.inventory.selection import unlisted
 if TYPE_CHECKING:
     from applyprune.engine.ports import Cluster
     from applyprune.model.manifest import Manifest
+    from applyprune.model.problem import Problem
     from applyprune.planning.snapshot import ClusterSnapshot
 
 
@@ -103,6 +104,16 @@ def refuse_without_inventory(
         )
     if mode is not Mode.DELETE:
         raise no_such_set(applyset)
+
+
+def refuse_removal_of_set(unlisted: Problem, applyset: ApplySetIdentity, options: Options) -> None:
+    """Refuse to remove a whole set while objects of it are not listed: nothing else names them."""
+    if options.removes_set:
+        raise InventoryError(
+            f"the set {applyset.name} was not removed: {unlisted.message}",
+            reason=unlisted.reason,
+            hint=unlisted.hint,
+        )
 
 
 def no_such_set(applyset: ApplySetIdentity) -> UsageError:

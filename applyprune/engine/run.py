@@ -228,7 +228,7 @@ class _Run:
             )
 
     def _has_work(self) -> bool:
-        removes_set = self._removes_set() and not self.plan.no_prune
+        removes_set = self.context.options.removes_set and not self.plan.no_prune
         writes = self.plan.writes or (self.inventory.exists and removes_set)
         # The end of a continued plan is recorded even if nothing is left to do.
         return writes or self._takes_set() or self.fit.continues
@@ -240,10 +240,6 @@ class _Run:
 
     def _applies(self) -> bool:
         return self.context.options.mode is Mode.APPLY
-
-    def _removes_set(self) -> bool:
-        options = self.context.options
-        return options.mode is Mode.DELETE or (options.mode is Mode.ORPHAN and not options.select)
 
     def _union(self) -> dict[Ref, InventoryEntry]:
         """Return the recorded entries and those of all steps to send; no refused ones."""
@@ -363,7 +359,7 @@ class _Run:
         lock = self.context.lock
         if not lock.taken:
             return
-        if not entries and self._removes_set():
+        if not entries and self.context.options.removes_set:
             yield lock.remove()
         else:
             yield lock.release(entries, exit_code=exit_code)

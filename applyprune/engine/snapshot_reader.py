@@ -7,7 +7,7 @@ LIST of their namespace if they are more than a few, otherwise by a GET each.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
@@ -36,13 +36,14 @@ from applyprune.model.resources import (
 )
 from applyprune.planning.applyset import PART_OF, SET_ID, ApplySetIdentity
 from applyprune.planning.order import is_built_in
+from applyprune.planning.ownership.foreign_label import OtherSet, foreign_label, other_set_in
 from applyprune.planning.ownership.managed_fields import own_apply_entry
 from applyprune.planning.ownership.owner import SECRET, needs_values
 from applyprune.planning.requests import needs_body
 from applyprune.planning.snapshot import ClusterSnapshot
 
 if TYPE_CHECKING:
-    from applyprune.engine.ports import Cluster
+    from applyprune.engine.ports import Cluster, Readable
 
 States: TypeAlias = "dict[Ref, State]"
 
@@ -56,6 +57,7 @@ class SnapshotReader:
     cluster: Cluster
     workers: WorkerPool
     applyset: ApplySetIdentity
+    store: Readable
 
     def read(
         self,
@@ -72,15 +74,19 @@ class SnapshotReader:
 
         ``prunes`` counts what a prune would cascade-delete. ``proves`` proves with a GET each that
         missing listed objects are gone. ``full`` reads the listed objects with their bodies. If no
-        inventory exists, ``searches`` finds the objects with the set's label and field manager.
+        inventory exists, ``searches`` finds the objects with the set's label and field manager; if
+        its annotations name kinds or namespaces of which it lists nothing, those that are there.
         """
         wanted = {manifest.ref: manifest for manifest in desired}
         resources = _resources(inventory, resource_map)
         tasks: list[Callable[[], States]] = []
         states: States = {}
+        hidden = self._hidden_namespaces(inventory) if searches else ()
         for kind, refs in _by_kind(inventory.entries).items():
             if (resource := resources.get(kind)) is not None:
-                tasks.append(partial(self._recorded, resource, refs, proves=proves, full=full))
+                tasks.append(
+                    partial(self._recorded, resource, refs, hidden, proves=proves, full=full)
+                )
             else:
                 plural = inventory.entries[refs[0]].plural
                 version = inventory.entries[refs[0]].version
@@ -99,6 +105,10 @@ class SnapshotReader:
         counter = ContentCounter(self.cluster, self.workers, resource_map, leaving)
         no_record = searches and not inventory.exists
         marked = self._marked(desired, resource_map) if no_record else LabelledObjects((), ())
+        if searches and inventory.exists:
+            hidden_objects = self._hidden(inventory, resource_map)
+            marked = LabelledObjects((), hidden_objects.unseen)
+            states = {**{live.ref: live for live in hidden_objects.objects}, **states}
         kinds = {live.ref.group_kind for live in marked.objects}
         found = {kind: resource_map.preferred[kind] for kind in kinds}
         return ClusterSnapshot(
@@ -110,7 +120,15 @@ class SnapshotReader:
             marked=marked.objects,
             unseen=marked.unseen,
             now=self.cluster.server_time,
+            others=self.other_sets(states[ref] for ref in inventory.entries),
         )
+
+    def other_sets(self, states: Iterable[State]) -> Mapping[str, OtherSet]:
+        """Return the set of each foreign label that an object has, by the label."""
+        objects = [state for state in states if isinstance(state, LiveObject)]
+        labels = {foreign_label(live, self.applyset) for live in objects} - {""}
+        found = self.store.others(labels) if labels else {}
+        return {label: other_set_in(inventory) for label, inventory in found.items()}
 
     def read_object(self, resource: Resource, ref: Ref, *, full: bool = False) -> State:
         """Return the state of one object, proven by a GET."""
@@ -155,13 +173,45 @@ class SnapshotReader:
             return LabelledObjects((), ())
         return all_labelled_objects(self.cluster, self.workers, resource_map, self.applyset)
 
+    def _hidden(self, inventory: Inventory, resource_map: ResourceMap) -> LabelledObjects:
+        """Find objects of the set of the kinds that only the inventory's annotation names.
+
+        Somebody may have removed the entries by hand.
+        """
+        kinds = inventory.hinted_kinds - {ref.group_kind for ref in inventory.entries}
+        served = [kind for kind in map(resource_map.find_kind, sorted(kinds)) if kind is not None]
+        places = {ref.namespace for ref in inventory.entries} | inventory.hinted_namespaces
+        places.add(self.applyset.namespace)
+
+        def read(kind: Resource) -> tuple[Iterable[LiveObject], str]:
+            try:
+                return self._labelled(kind, places - {""}, full=False).values(), ""
+            except ApplypruneError as error:
+                return (), f"{kind.full_plural}: {error.message}"
+
+        parts = list(self.workers.each(read, served))
+        found = [live for objects, _ in parts for live in objects]
+        marked = [live for live in found if own_apply_entry(live, self.applyset.manager)]
+        return LabelledObjects(tuple(marked), tuple(failure for _, failure in parts if failure))
+
+    def _hidden_namespaces(self, inventory: Inventory) -> Collection[str]:
+        """Return the namespaces that only the inventory's annotation names."""
+        return inventory.hinted_namespaces - {ref.namespace for ref in inventory.entries}
+
     def _recorded(
-        self, resource: Resource, refs: Sequence[Ref], *, proves: bool, full: bool
+        self,
+        resource: Resource,
+        refs: Sequence[Ref],
+        hidden: Collection[str],
+        *,
+        proves: bool,
+        full: bool,
     ) -> States:
         """Read the listed objects of one kind: by label, and the missing ones one by one."""
         full = full or (resource.group, resource.kind) == SECRET
         try:
-            found = self._labelled(resource, refs, full=full)
+            places = {ref.namespace for ref in refs}.union(hidden)
+            found = self._labelled(resource, places, full=full)
         except ApplypruneError as error:
             if not isinstance(error, Forbidden):
                 return dict.fromkeys(refs, _unread(error, resource))
@@ -181,7 +231,7 @@ class SnapshotReader:
         return states
 
     def _labelled(
-        self, resource: Resource, refs: Sequence[Ref], *, full: bool
+        self, resource: Resource, namespaces: Collection[str], *, full: bool
     ) -> Mapping[Ref, LiveObject]:
         selector = f"{PART_OF}={self.applyset.id}"
         try:
@@ -189,10 +239,9 @@ class SnapshotReader:
         except Forbidden:
             if not resource.namespaced:
                 raise
-            namespaces = sorted({ref.namespace for ref in refs})
             objects = [
                 live
-                for namespace in namespaces
+                for namespace in sorted(namespaces)
                 for live in self.cluster.list(
                     resource, namespace=namespace, selector=selector, full=full
                 )

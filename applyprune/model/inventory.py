@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
-from applyprune.model.identity import Ref
+from applyprune.model.identity import GroupKind, Ref
 
 if TYPE_CHECKING:
     from applyprune.model.live import LiveObject
@@ -182,6 +182,10 @@ class Inventory:
     """The Bundle that owns the set, as ``Bundle NAMESPACE/NAME``; empty for the command line."""
     plan: AppliedPlan | None = None
     """The plan file of the last run that wrote the inventory; None if it had none."""
+    hinted_kinds: frozenset[GroupKind] = field(default=frozenset(), compare=False)
+    """The kinds that the annotation of the ConfigMap names; a second record of what is listed."""
+    hinted_namespaces: frozenset[str] = field(default=frozenset(), compare=False)
+    """The namespaces that the annotation of the ConfigMap names."""
 
     @property
     def exists(self) -> bool:
@@ -198,6 +202,8 @@ class MismatchType(StrEnum):
     STRAY_SHARD = "stray-shard"
     UNLISTED = "labelled-not-listed"
     UNLABELLED = "listed-not-labelled"
+    NOT_APPLIED = "listed-not-applied"
+    TO_ORPHAN = "to-be-orphaned"
     OTHER_UID = "uid-changed"
     GONE = "gone"
     KIND_GONE = "kind-not-served"
@@ -214,6 +220,7 @@ class MismatchType(StrEnum):
 _FAULTS: Mapping[MismatchType, str] = {
     MismatchType.UNLISTED: "labelled but not listed",
     MismatchType.UNLABELLED: "listed but not labelled",
+    MismatchType.NOT_APPLIED: "listed but not applied",
     MismatchType.OTHER_UID: "UID changed",
     MismatchType.KIND_GONE: "kind not served",
     MismatchType.NO_WITNESS: "owned but not annotated",

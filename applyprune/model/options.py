@@ -249,6 +249,11 @@ class Options:
     concurrency: int = 16
     """How many requests are sent in parallel."""
 
+    @property
+    def removes_set(self) -> bool:
+        """Return whether the run removes the whole set, with its inventory."""
+        return self.mode is Mode.DELETE or (self.mode is Mode.ORPHAN and not self.select)
+
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 

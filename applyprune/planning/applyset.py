@@ -148,6 +148,21 @@ def applyset_annotations(refs: Iterable[Ref], *, namespace: str, tooling: str) -
     }
 
 
+def hinted_kinds(annotations: Mapping[str, str]) -> frozenset[GroupKind]:
+    """Return the kinds in the annotations of an ApplySet parent; empty if there is no list."""
+    named = (name.partition(".") for name in _hinted(annotations, GROUP_KINDS))
+    return frozenset(GroupKind(group, kind) for kind, _, group in named)
+
+
+def hinted_namespaces(annotations: Mapping[str, str]) -> frozenset[str]:
+    """Return the additional namespaces in the annotations of an ApplySet parent."""
+    return frozenset(_hinted(annotations, NAMESPACES))
+
+
+def _hinted(annotations: Mapping[str, str], key: str) -> Iterable[str]:
+    return filter(None, annotations.get(key, "").split(","))
+
+
 def _hint(names: Iterable[str]) -> str:
     text = ",".join(sorted(names))
     return text if len(text) <= _HINT_LIMIT else ""

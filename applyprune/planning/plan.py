@@ -26,6 +26,7 @@ from applyprune.model.resources import CRD
 from applyprune.planning.applyset import PART_OF, SET_ID, SHARD_OF, ApplySetIdentity
 from applyprune.planning.approval.digests import plan_digest
 from applyprune.planning.checks.missing_references import pruned_references
+from applyprune.planning.ownership.foreign_label import is_label_unproven, unproven_label
 from applyprune.planning.ownership.ignored_fields import split_problem
 from applyprune.planning.ownership.migration import migration_of
 from applyprune.planning.ownership.owner import Owner, other_set, owner_of, unchanged
@@ -258,7 +259,9 @@ def _existing(
         deleting=fence,
         job=job_record(desired, live, entry) if known else None,
     )
-    if (problem := _obstacle(desired, live, owner, options)) is not None:
+    lost = entry is not None and is_label_unproven(entry, live, snapshot.others, applyset)
+    unproven = unproven_label(desired.ref, live, snapshot.others, applyset) if lost else None
+    if (problem := _obstacle(desired, live, owner, options, unproven)) is not None:
         # An existing entry stays; an object that is not ours gets no entry.
         return _refused(desired, entry or replace(union, uid_before_apply=live.uid), problem, live)
     # An adoption is not complete until a response has confirmed it.
@@ -271,6 +274,7 @@ def _existing(
         known
         and entry is not None
         and not (options.apply.reapply_all or fence or takes or entry.orphaning)
+        and entry.orphan_reason == desired.orphan_reason
     ):
         schema = snapshot.schemas.get(desired.ref.group_kind)
         knows_schema = desired.ref.group_kind not in snapshot.schemas or schema is not None
@@ -314,8 +318,17 @@ def _whom(owner: Owner) -> str:
     }.get(owner, "no set")
 
 
-def _obstacle(desired: Desired, live: LiveObject, owner: Owner, options: Options) -> Problem | None:
-    """Return why an object may not be applied; None if it may."""
+def _obstacle(
+    desired: Desired,
+    live: LiveObject,
+    owner: Owner,
+    options: Options,
+    unproven: RunFailed | None,
+) -> Problem | None:
+    """Return why an object may not be applied; None if it may.
+
+    ``unproven`` says that its foreign label proves nothing.
+    """
     if live.terminating:
         held = ", ".join(live.finalizers)
         return _failed(
@@ -331,6 +344,8 @@ def _obstacle(desired: Desired, live: LiveObject, owner: Owner, options: Options
             hint="Remove it from the input. To rename a set, use `applyprune inventory move`.",
         )
     if owner is Owner.OTHER and options.apply.adopt is not Adopt.ALL:
+        if unproven is not None:
+            return as_problem(unproven, where=desired.origin)
         label, named = live.labels[PART_OF], other_set(live)
         find = f" To find that set: kubectl get cm -A -l {SET_ID}={label}"
         return _failed(

@@ -22,6 +22,8 @@ from applyprune.model.resources import Resource
 from applyprune.planning.annotations import orphan_mark
 from applyprune.planning.applyset import PART_OF, ApplySetIdentity
 from applyprune.planning.order import wave_of
+from applyprune.planning.ownership.foreign_label import OtherSet
+from applyprune.planning.ownership.managed_fields import own_apply_entry
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -52,6 +54,8 @@ class ClusterSnapshot:
     """Objects with the set's label and field manager; read only if there is no inventory."""
     unseen: tuple[str, ...] = ()
     """What could not be read in the search for ``marked``, in words."""
+    others: Mapping[str, OtherSet] = field(default_factory=dict, hash=False)
+    """The set of each foreign label that a listed object has, by the label."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,29 +118,85 @@ def recovered_problem(
     )
 
 
+def unlisted(
+    desired: Sequence[Desired], inventory: Inventory, snapshot: ClusterSnapshot
+) -> Sequence[Ref]:
+    """Return the objects with the set's label and field manager that are not listed."""
+    known = {member.ref for member in desired} | inventory.entries.keys()
+    uids = {entry.uid for entry in inventory.entries.values()}
+    return sorted(
+        ref
+        for ref, state in snapshot.states.items()
+        if ref not in known and isinstance(state, LiveObject) and state.uid not in uids
+    )
+
+
 def unlisted_problem(
     desired: Sequence[Desired], inventory: Inventory, snapshot: ClusterSnapshot
 ) -> Problem | None:
     """Return a warning about unlisted objects with the set's label and field manager.
 
-    For example, a create request may reach the server after its run was killed.
+    For example, a create request may reach the server after its run was killed, or somebody may
+    have removed entries from the inventory.
     """
-    known = {member.ref for member in desired} | inventory.entries.keys()
-    uids = {entry.uid for entry in inventory.entries.values()}
-    strays = sorted(
-        ref
-        for ref, state in snapshot.states.items()
-        if ref not in known and isinstance(state, LiveObject) and state.uid not in uids
+    strays = unlisted(desired, inventory, snapshot)
+    unread = f"not searched: {'; '.join(snapshot.unseen[:_SHOWN])}" if snapshot.unseen else ""
+    if not (strays or (unread and inventory.exists)):
+        return None
+    named = f"{len(strays)} objects have" if strays else "other objects may have"
+    return as_problem(
+        InventoryError(
+            f"{named} the label and field manager of the set {inventory.name}, "
+            "but are not in its inventory",
+            reason="; ".join(part for part in (and_more(strays, _SHOWN), unread) if part),
+            hint="To see how to repair this: applyprune inventory repair "
+            f"{inventory.name} -n {inventory.namespace} --dry-run",
+        )
     )
-    if not strays:
+
+
+def unfounded_orphan_mark(
+    entry: InventoryEntry, live: LiveObject, applyset: ApplySetIdentity
+) -> str:
+    """Return why an entry is marked to be orphaned while nothing on the object says so.
+
+    An interrupted run marks an entry before it orphans the object, and so may anybody who can edit
+    the inventory. Empty if there is no such mark, or if the object is not ours any more.
+    """
+    if not (entry.orphaning or entry.orphan_reason) or orphan_mark(live.metadata):
+        return ""
+    if own_apply_entry(live, applyset.manager) is None:
+        return ""
+    return entry.orphan_reason or "an interrupted run"
+
+
+def to_orphan_problem(
+    desired: Sequence[Desired],
+    inventory: Inventory,
+    snapshot: ClusterSnapshot,
+    applyset: ApplySetIdentity,
+) -> Problem | None:
+    """Return a warning about entries that only the inventory marks to be orphaned.
+
+    An apply of the ``desired`` objects removes the marks of their entries.
+    """
+    applied = {member.ref for member in desired}
+    marked = sorted(
+        ref
+        for ref, entry in inventory.entries.items()
+        if ref not in applied
+        and isinstance(live := snapshot.states[ref], LiveObject)
+        and unfounded_orphan_mark(entry, live, applyset)
+    )
+    if not marked:
         return None
     return as_problem(
         InventoryError(
-            f"{len(strays)} objects have the label and field manager of the set {inventory.name}, "
-            "but are not in its inventory",
-            reason=and_more(strays, _SHOWN),
-            hint="To see how to repair this: applyprune inventory repair "
-            f"{inventory.name} -n {inventory.namespace} --dry-run",
+            f"the inventory of the set {inventory.name} says that {len(marked)} objects are to be "
+            "orphaned, and nothing on the objects says so",
+            reason=and_more(marked, _SHOWN),
+            hint="An interrupted run, or somebody who has edited the inventory, has marked them. "
+            "An apply with them in the input removes the mark.",
         )
     )
 

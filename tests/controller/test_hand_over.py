@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from applyprune.planning.applyset import PART_OF, applyset_identity
 from tests.support.command import Ended, applyprune
-from tests.support.objects import config_map, text
+from tests.support.forged import remove_entries
+from tests.support.objects import SERVICE, config_map, text
+from tests.support.stage import Stage
 from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
@@ -119,3 +123,40 @@ def test_bundle_is_deleted_with_its_namespace(
     events = tenant.api.get("/api/v1/namespaces/default/events")["items"]
     told = [one["message"] for one in events if one["involvedObject"]["name"] == tenant.namespace]
     assert other.exists("there") == [False] or "kubectl get -A -l applyset" in told[0]
+
+
+def test_object_with_a_forged_label_keeps_its_bundle(tenant: Tenant) -> None:
+    """It is neither deleted nor forgotten; the condition names the object and the label."""
+    tenant.bundle("web", config_map("a"), config_map("b"))
+    tenant.ready("web")
+    _label(tenant, "b", "applyset-x-v1")
+    tenant.delete("web")
+    message = tenant.failed("web", "RemovalFailed")
+    assert "configmap/b" in message
+    assert "applyset-x-v1" in message
+    assert tenant.exists("a", "b") == [False, True]
+    _label(tenant, "b", applyset_identity("web", tenant.namespace).id)
+    tenant.gone("web")
+    assert tenant.exists("b") == [False]
+
+
+def test_bundle_with_a_removed_entry_is_kept(tenant: Tenant) -> None:
+    """Its inventory does not list everything: nothing is removed, not even the inventory."""
+    tenant.bundle("web", config_map("a"), SERVICE, interval="2s")
+    tenant.ready("web")
+    stage = Stage(Path(), tenant.namespace)
+    tenant.patch("web", suspend=True)
+    eventually(lambda: tenant.condition("web", "Reconciling")[1] == "Suspended")
+    remove_entries(stage, tenant.api, "web")
+    tenant.patch("web", suspend=False)
+    tenant.delete("web")
+    assert "service/web" in tenant.failed("web", "InventoryUnreadable")
+    assert tenant.exists("a", "applyprune-web") == [True, True]
+    assert tenant.api("DELETE", tenant.path("services", "web"))[0] == 200
+    tenant.gone("web")
+
+
+def _label(tenant: Tenant, name: str, label: str) -> None:
+    patch = {"metadata": {"labels": {PART_OF: label}}}
+    kind = "application/merge-patch+json"
+    assert tenant.api("PATCH", tenant.path("configmaps", name), patch, content_type=kind)[0] == 200

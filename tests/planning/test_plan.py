@@ -147,19 +147,53 @@ def test_only_created_objects_count_as_owned(name: str) -> None:
     assert _apply(state, entry).entry.ownership is expected
 
 
+UNLABELLED = live(ONE.ref, label="")
+RECREATED = live(ONE.ref, uid="u2", label="", entries=[])
 REMOVALS: dict[str, tuple[State, InventoryEntry, Fate]] = {
     "created by us": (THERE, ENTRY, Fate.PRUNE),
     "gone": (Absent(proven=True), ENTRY, Fate.REMOVE_FROM_INVENTORY),
     "not in a list, which proves nothing": (Absent(), ENTRY, Fate.REFUSE),
     "state unknown": (UNREADABLE, ENTRY, Fate.REFUSE),
     "another UID, with both marks": (live(ONE.ref, uid="u2"), ENTRY, Fate.REFUSE),
-    "another UID without our label": (
-        live(ONE.ref, uid="u2", label=""),
+    "another UID without our label": (live(ONE.ref, uid="u2", label=""), ENTRY, Fate.REFUSE),
+    "another UID without both marks": (RECREATED, ENTRY, Fate.REMOVE_FROM_INVENTORY),
+    "another UID with another set's label": (
+        live(ONE.ref, uid="u2", label="applyset-x-v1", entries=[]),
         ENTRY,
         Fate.REMOVE_FROM_INVENTORY,
     ),
-    "of another set now": (OTHER_SET, ENTRY, Fate.REMOVE_FROM_INVENTORY),
-    "our label is off it": (live(ONE.ref, label=""), ENTRY, Fate.REFUSE),
+    "with another set's label": (OTHER_SET, ENTRY, Fate.REFUSE),
+    "our label is off it": (UNLABELLED, ENTRY, Fate.REFUSE),
+    "our label is off it, and we adopted it": (
+        UNLABELLED,
+        replace(ENTRY, ownership=Ownership.ADOPTED),
+        Fate.ORPHAN,
+    ),
+    "our label is off it, and it is marked to be kept": (
+        UNLABELLED,
+        replace(ENTRY, orphan_reason="x: y"),
+        Fate.ORPHAN,
+    ),
+    "our label is off it, and it is marked to be orphaned": (
+        UNLABELLED,
+        replace(ENTRY, orphaning=True),
+        Fate.REFUSE,
+    ),
+    "an orphaning that was not recorded": (
+        live(ONE.ref, label="", entries=[]),
+        replace(ENTRY, orphaning=True),
+        Fate.REMOVE_FROM_INVENTORY,
+    ),
+    "our label is off it, and its UID is off the record": (
+        UNLABELLED,
+        UNION_ABSENT,
+        Fate.REFUSE,
+    ),
+    "both marks, and the record names an older UID": (
+        THERE,
+        replace(UNION_FOUND, uid_before_apply="u0"),
+        Fate.REFUSE,
+    ),
     "adopted": (THERE, replace(ENTRY, ownership=Ownership.ADOPTED), Fate.ORPHAN),
     "to be kept by its manifest": (THERE, replace(ENTRY, orphan_reason="x: y"), Fate.ORPHAN),
     "to be kept by the live object": (

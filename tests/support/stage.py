@@ -28,7 +28,7 @@ from applyprune.model.events import (
     WarningRaised,
 )
 from applyprune.model.inventory import Ownership
-from applyprune.model.options import DryRun, Mode, PruneLimit
+from applyprune.model.options import DryRun, Mode, PruneLimit, StatusOptions
 from applyprune.planning.applyset import applyset_identity
 from tests.support.objects import manifest
 from tests.support.options import options_of
@@ -174,6 +174,14 @@ class Stage:
     def orphan(self, *names: str, **options: Any) -> Story:
         """Orphan objects; all of them if none is named."""
         return self.run(mode=Mode.ORPHAN, select=frozenset(names), **options)
+
+    def status(self, **asked: Any) -> Story:
+        """Report the status of the set."""
+        with self.connection() as cluster:
+            events = self.applyset(cluster).iter_status(
+                StatusOptions(**asked), cancellation=self.stop
+            )
+            return self._story(events)
 
     def check(self) -> Story:
         """Compare the inventory with the cluster."""

@@ -35,6 +35,8 @@ from applyprune.planning.applyset import (
     ApplySetIdentity,
     applyset_annotations,
     applyset_identity,
+    hinted_kinds,
+    hinted_namespaces,
     set_name,
     shard_ref,
 )
@@ -134,6 +136,8 @@ def decode(body: Mapping[str, Any]) -> Root:
             last=_last_in(header["last"]),
             owner=typed(str, header["owner"]),
             plan=_plan_in(header.get("plan")),
+            hinted_kinds=hinted_kinds(metadata.get("annotations") or {}),
+            hinted_namespaces=hinted_namespaces(metadata.get("annotations") or {}),
         )
         return Root(
             inventory=inventory,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ from applyprune.errors import (
     AccessError,
     AlreadyExists,
     Conflict,
+    Forbidden,
     InventoryError,
     InventoryIncomplete,
     InventoryLocked,
@@ -73,6 +74,34 @@ class ConfigMapStore:
                 f"applyprune inventory repair {self._applyset.arguments}",
             )
         return inventory
+
+    def others(self, ids: Collection[str]) -> Mapping[str, Inventory | None]:
+        """Return the inventories of the sets with these ids; None if there is none; thread-safe.
+
+        A set whose inventory cannot be read is left out. If listing the whole cluster is forbidden,
+        only the inventories in this set's namespace are found.
+        """
+        selector = f"{SET_ID}={next(iter(ids))}" if len(ids) == 1 else SET_ID
+        found: dict[str, Inventory | None] = {}
+        try:
+            roots = self._client.list(CONFIG_MAPS, selector=selector)
+            found = dict.fromkeys(ids)
+        except Forbidden:
+            try:
+                home = self._applyset.namespace
+                roots = self._client.list(CONFIG_MAPS, namespace=home, selector=selector)
+            except AccessError:
+                return found
+        except AccessError:
+            return found
+        for live in roots:
+            if (owner := _set_of(live)) is None or owner.id not in ids:
+                continue
+            try:
+                found[owner.id] = ConfigMapStore(self._client, owner).read()
+            except (AccessError, InventoryError, InventoryLocked):
+                found.pop(owner.id, None)
+        return found
 
     def salvage(self) -> tuple[Inventory, Sequence[str]]:
         """Return the readable part of the inventory and what is unreadable; only for repair."""

@@ -53,7 +53,7 @@ def explain(
     with run_context(cluster, store, applyset, options, cancellation, mode=options.mode) as context:
         stage = yield from plan_with(inventory, resource_map, planned, context)
         states = _states(stage, named)
-        reader = SnapshotReader(cluster, context.workers, applyset)
+        reader = SnapshotReader(cluster, context.workers, applyset, store)
         for resource, ref in () if states else _unknown(named, resource_map, asked.namespace):
             states[ref] = reader.read_object(resource, ref)
         dry_run = ServerDryRun(context)

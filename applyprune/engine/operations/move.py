@@ -37,6 +37,7 @@ from applyprune.model.resources import Resource
 from applyprune.planning.applyset import OWNED_BY, ApplySetIdentity
 from applyprune.planning.inventory.move import Move, MoveStep, move_step
 from applyprune.planning.inventory.selection import chosen
+from applyprune.planning.ownership.foreign_label import OtherSet
 from applyprune.planning.ownership.managed_fields import own_apply_entry
 from applyprune.planning.ownership.owner import has_witness
 from applyprune.planning.requests import mark_request, transfer_request
@@ -93,7 +94,14 @@ def move(
     ):
         leased = cluster.under_lease(source_lock).under_lease(destination_lock)
         context = RunContext(
-            leased, source.applyset, options, cancellation, workers, source_lock, summary
+            leased,
+            source.applyset,
+            options,
+            cancellation,
+            workers,
+            source_lock,
+            summary,
+            source.store,
         )
         yield from _Move(context, destination.applyset, destination_lock).events()
 
@@ -201,20 +209,28 @@ class _Move:
         select = self.context.options.select
         entries = {entry.ref: entry for entry in chosen(select, source_inventory.entries.values())}
         resource_map = self.context.cluster.resource_map()
-        snapshot = self._reader.read(
-            (), replace(source_inventory, entries=entries), resource_map, prunes=False
-        )
+        listed = replace(source_inventory, entries=entries)
+        snapshot = self._reader.read((), listed, resource_map, prunes=False, searches=False)
         return [
-            self._step(entry, snapshot.resources.get(ref.group_kind), snapshot.states[ref])
+            self._step(
+                entry, snapshot.resources.get(ref.group_kind), snapshot.states[ref], snapshot.others
+            )
             for ref, entry in sorted(entries.items())
         ]
 
-    def _step(self, entry: InventoryEntry, resource: Resource | None, state: State) -> MoveStep:
-        return move_step(entry, resource, state, self.context.applyset, self.destination)
+    def _step(
+        self,
+        entry: InventoryEntry,
+        resource: Resource | None,
+        state: State,
+        others: Mapping[str, OtherSet],
+    ) -> MoveStep:
+        return move_step(entry, resource, state, self.context.applyset, self.destination, others)
 
     @property
     def _reader(self) -> SnapshotReader:
-        return SnapshotReader(self.context.cluster, self.context.workers, self.context.applyset)
+        context = self.context
+        return SnapshotReader(context.cluster, context.workers, context.applyset, context.store)
 
     def _move(self, step: MoveStep) -> tuple[MoveStep, Problem | None]:
         for _ in range(_TRIES):
@@ -251,7 +267,8 @@ class _Move:
                     return step, None
                 # It has changed between the two patches, so it lacks what the second one sets.
             state = self._reader.read_object(step.resource, step.entry.ref)
-            step = self._step(step.entry, step.resource, state)
+            others = self._reader.other_sets([state])
+            step = self._step(step.entry, step.resource, state, others)
         return step, as_problem(RunFailed(f"{step.entry.ref} changes faster than it can be moved"))
 
     def _settle(self, resource: Resource, live: LiveObject, entry: InventoryEntry) -> None:

@@ -76,10 +76,8 @@ class _Repair:
     def _mismatches(self, inventory: Inventory) -> Sequence[Mismatch]:
         cluster, workers = self.context.cluster, self.context.workers
         applyset, resource_map = self.context.applyset, cluster.resource_map()
-        reader = SnapshotReader(cluster, workers, applyset)
-        snapshot = reader.read(
-            (), inventory, resource_map, prunes=False, proves=False, searches=False
-        )
+        reader = SnapshotReader(cluster, workers, applyset, self.store)
+        snapshot = reader.read((), inventory, resource_map, prunes=False, searches=False)
         marked = all_labelled_objects(cluster, workers, resource_map, applyset)
         self.context.cancellation.check()
         if not (inventory.exists or marked.objects):

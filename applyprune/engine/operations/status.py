@@ -32,9 +32,10 @@ from applyprune.model.events import (
     WarningRaised,
 )
 from applyprune.model.identity import Ref
-from applyprune.model.inventory import Inventory
+from applyprune.model.inventory import Inventory, InventoryEntry
 from applyprune.model.live import Absent, State, Unknown
 from applyprune.model.options import StatusOptions
+from applyprune.model.problem import Problem
 from applyprune.model.resources import CONFIG_MAPS
 from applyprune.planning.applyset import PART_OF, SET_ID, ApplySetIdentity
 from applyprune.planning.readiness.object_status import (
@@ -44,7 +45,13 @@ from applyprune.planning.readiness.object_status import (
     unattributed_drift,
     verdict,
 )
-from applyprune.planning.snapshot import ClusterSnapshot, is_restored, restored_problem
+from applyprune.planning.snapshot import (
+    ClusterSnapshot,
+    is_restored,
+    restored_problem,
+    to_orphan_problem,
+    unlisted_problem,
+)
 
 if TYPE_CHECKING:
     from applyprune.engine.cancellation import Cancellation
@@ -105,11 +112,14 @@ class _StatusReader:
         self._read()
         if is_restored(self.inventory, self.snapshot):
             yield WarningRaised(restored_problem(self.inventory))
-        for ref, entry in self.inventory.entries.items():
-            if (
-                problem := status_warning(entry, self.states[ref], self.applyset, self._now)
-            ) is not None:
+        for entry in self.inventory.entries.values():
+            if (problem := self._warning(entry)) is not None:
                 yield WarningRaised(problem)
+        if (stray := unlisted_problem((), self.inventory, self.snapshot)) is not None:
+            yield WarningRaised(stray)
+        marked = to_orphan_problem((), self.inventory, self.snapshot, self.applyset)
+        if marked is not None:
+            yield WarningRaised(marked)
         statuses = list(self._changed())
         for status in statuses if self.options.drift else ():
             if (problem := unattributed_drift(status)) is not None:
@@ -119,6 +129,10 @@ class _StatusReader:
         if self.options.watch or self.options.wait:
             yield from self._follow(began)
         yield self._finished(began)
+
+    def _warning(self, entry: InventoryEntry) -> Problem | None:
+        state = self.states[entry.ref]
+        return status_warning(entry, state, self.applyset, self._now, self.snapshot.others)
 
     def _read(self) -> None:
         """Read the inventory and every object that it lists."""
@@ -139,14 +153,19 @@ class _StatusReader:
 
     @property
     def _reader(self) -> SnapshotReader:
-        return SnapshotReader(self.cluster, self.workers, self.applyset)
+        return SnapshotReader(self.cluster, self.workers, self.applyset, self.store)
 
     def _changed(self) -> Iterator[ObjectStatus]:
         """Yield the status of each object whose status has changed since the last report."""
         entries, now = self.inventory.entries, self._now
         for ref in sorted(entries, key=lambda ref: (entries[ref].wave, ref.namespace, ref)):
             fresh = object_status(
-                entries[ref], self.states[ref], self.applyset, now, fields=self.options.drift
+                entries[ref],
+                self.states[ref],
+                self.applyset,
+                now,
+                self.snapshot.others,
+                fields=self.options.drift,
             )
             last = self.statuses.get(ref)
             self.statuses[ref] = fresh

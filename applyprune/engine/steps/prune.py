@@ -153,7 +153,8 @@ class Pruner:
 
     @property
     def _reader(self) -> SnapshotReader:
-        return SnapshotReader(self.context.cluster, self.context.workers, self.context.applyset)
+        context = self.context
+        return SnapshotReader(context.cluster, context.workers, context.applyset, context.store)
 
     def _counter(self) -> ContentCounter:
         """Return a counter for the kinds that the server serves now."""
@@ -223,7 +224,11 @@ class Pruner:
         if step.resource is None:
             return step
         state = self._reader.read_object(step.resource, step.entry.ref)
-        snapshot = replace(self.snapshot, states={**self.snapshot.states, step.entry.ref: state})
+        snapshot = replace(
+            self.snapshot,
+            states={**self.snapshot.states, step.entry.ref: state},
+            others={**self.snapshot.others, **self._reader.other_sets([state])},
+        )
         # Bind an entry without a confirmed UID to the object that the plan saw.
         entry = step.entry
         if not entry.uid and step.live is not None:

@@ -56,8 +56,6 @@ def drifted_from_record(entry: InventoryEntry, live: LiveObject, manager: str) -
         return None
     if entry.uid != live.uid:
         return True  # somebody has deleted and recreated it
-    if entry.fingerprint.resource_version == live.resource_version:
-        return False
     return _is_our_entry_changed(entry, live, manager)
 
 

@@ -17,9 +17,20 @@ from applyprune.model.inventory import (
 from applyprune.model.live import Absent, LiveObject, Unknown
 from applyprune.model.resources import Resource
 from applyprune.planning.applyset import MANAGERS, OWNED_BY, PART_OF, ApplySetIdentity
+from applyprune.planning.ownership.foreign_label import (
+    UNREAD,
+    OtherSet,
+    is_label_unproven,
+    what_is_known,
+)
 from applyprune.planning.ownership.managed_fields import own_apply_entry
 from applyprune.planning.ownership.owner import Owner, has_witness, owner_of, ownership_of
-from applyprune.planning.snapshot import ClusterSnapshot, is_restored, recovered_entries
+from applyprune.planning.snapshot import (
+    ClusterSnapshot,
+    is_restored,
+    recovered_entries,
+    unfounded_orphan_mark,
+)
 
 
 def check(
@@ -123,6 +134,9 @@ def _of_entry(
             )
             yield Mismatch(MismatchType.GONE, Repair.NONE, message, ref)
     else:
+        if not restored and (reason := unfounded_orphan_mark(entry, state, applyset)):
+            message = f"only the inventory says that it is to be orphaned ({reason})"
+            yield Mismatch(MismatchType.TO_ORPHAN, Repair.NONE, message, ref)
         yield from _of_live(entry, state, snapshot, applyset, restored=restored, owns=owns)
 
 
@@ -138,14 +152,17 @@ def _of_live(
     ref, owner = entry.ref, owner_of(live, entry, applyset)
     label = live.labels.get(PART_OF, "")
     resource = snapshot.resources.get(ref.group_kind)
-    if owner is Owner.OTHER:
+    applied = own_apply_entry(live, applyset.manager) is not None
+    if is_label_unproven(entry, live, snapshot.others, applyset):
+        yield _unproven(entry, live, resource, snapshot.others, applyset)
+    elif owner is Owner.OTHER:
         message = f"its label names another set: {label}"
         yield Mismatch(MismatchType.TWO_OWNERS, Repair.UNLIST, message, ref)
     elif owner is Owner.RECORDED and not label:
         if not entry.uid:
             message = "its adoption did not happen"
             yield Mismatch(MismatchType.UNLABELLED, Repair.UNLIST, message, ref)
-        elif entry.orphaning and own_apply_entry(live, applyset.manager) is None:
+        elif entry.orphaning and not applied:
             message = "it was orphaned, but that was not recorded"
             yield Mismatch(MismatchType.UNLABELLED, Repair.UNLIST, message, ref)
         else:
@@ -154,6 +171,10 @@ def _of_live(
                 MismatchType.UNLABELLED, Repair.MARK, message, ref, live=live, resource=resource
             )
     elif owner is Owner.RECORDED:
+        if entry.uid and not applied:
+            message = f"{applyset.manager} is not among its field managers; the next apply with "
+            message += "it in the input adds it again"
+            yield Mismatch(MismatchType.NOT_APPLIED, Repair.NONE, message, ref)
         for manager in _other_sets(live, applyset):
             message = f"it has this set's label, but {manager} owns some of its fields"
             yield Mismatch(MismatchType.TWO_OWNERS, Repair.NONE, message, ref)
@@ -183,8 +204,30 @@ def _of_live(
             owned=owns,
         )
     elif entry.uid:
-        message = "somebody else has recreated it, without the set's label and field manager"
-        yield Mismatch(MismatchType.OTHER_UID, Repair.UNLIST, message, ref)
+        kept = "label" if applied else "label and field manager"
+        message = f"somebody else has recreated it, without the set's {kept}"
+        repair = Repair.NONE if applied else Repair.UNLIST
+        yield Mismatch(MismatchType.OTHER_UID, repair, message, ref)
+
+
+def _unproven(
+    entry: InventoryEntry,
+    live: LiveObject,
+    resource: Resource | None,
+    others: Mapping[str, OtherSet],
+    applyset: ApplySetIdentity,
+) -> Mismatch:
+    """Return the mismatch of an object of ours whose label names a set that does not list it.
+
+    The label is never taken from a set that could not be read, nor by a record alone.
+    """
+    label = live.labels.get(PART_OF, "")
+    message = f"its label is {label}, and {what_is_known(label, others)}"
+    applied = own_apply_entry(live, applyset.manager) is not None
+    is_safe = applied and entry.uid == live.uid and others.get(label, UNREAD).is_read
+    repair = Repair.MARK if is_safe else Repair.NONE
+    kind = MismatchType.TWO_OWNERS
+    return Mismatch(kind, repair, message, entry.ref, live=live, resource=resource)
 
 
 def _without_witness(

@@ -7,6 +7,7 @@ object, and neither set deletes it in its next run. The same command resumes the
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -16,6 +17,13 @@ from applyprune.model.live import Absent, LiveObject, State, Unknown
 from applyprune.model.problem import Problem
 from applyprune.model.resources import Resource
 from applyprune.planning.applyset import PART_OF, ApplySetIdentity
+from applyprune.planning.ownership.foreign_label import (
+    OtherSet,
+    foreign_label,
+    is_label_unproven,
+    is_listed_elsewhere,
+    unproven_label,
+)
 from applyprune.planning.ownership.owner import Owner, owner_of
 
 
@@ -51,8 +59,12 @@ def move_step(
     state: State,
     source: ApplySetIdentity,
     destination: ApplySetIdentity,
+    others: Mapping[str, OtherSet],
 ) -> MoveStep:
-    """Decide about one entry of ``source``, by the state of its object."""
+    """Decide about one entry of ``source``, by the state of its object.
+
+    ``others`` are the sets of foreign labels.
+    """
     if isinstance(state, Unknown) or resource is None:
         problem = state.problem if isinstance(state, Unknown) else None
         problem = problem or _failed(entry, "its kind is not served now")
@@ -73,15 +85,18 @@ def move_step(
         and state.labels.get(PART_OF) == destination.id
     ):
         return MoveStep(listed, resource, Move.DONE, state)
-    if owner_of(state, entry, source) is Owner.OTHER:
+    if foreign_label(state, source) and is_listed_elsewhere(state, others):
         return MoveStep(
             entry, resource, Move.REMOVE_FROM_INVENTORY, state, "it belongs to a third set now"
         )
-    problem = _failed(
-        entry,
-        "it is not the listed object, or has lost its label",
-        hint=f"See: applyprune inventory check {source.arguments}",
-    )
+    if is_label_unproven(entry, state, others, source):
+        problem = as_problem(unproven_label(entry.ref, state, others, source))
+    else:
+        problem = _failed(
+            entry,
+            "it is not the listed object, or has lost its label",
+            hint=f"See: applyprune inventory check {source.arguments}",
+        )
     return MoveStep(entry, resource, Move.REFUSE, state, problem=problem)
 
 

@@ -6,7 +6,8 @@ No-op detection: the API server changes our manager's managedFields entry whenev
 changes or removes a field that we own. It does not change the entry for foreign fields and status.
 The entry contains paths, not values. So an equal entry is sufficient only together with an equal
 generation (every change of a spec increments it) and equal labels and annotations (which do not
-affect it), or together with all live values. An equal resourceVersion is sufficient alone.
+affect it), or together with all live values, or with an equal resourceVersion. An equal
+resourceVersion is not sufficient alone: whoever may edit the inventory may write any into it.
 """
 
 from __future__ import annotations
@@ -175,15 +176,11 @@ def unchanged(
         return False
     if recorded.schema != schema or live.terminating:
         return False
+    if not same_apply_entry(recorded, live, manager):  # guard: own-apply-entry
+        return False
     if needs_values(desired, entry, live):
-        return (
-            live.body is not None
-            and same_apply_entry(recorded, live, manager)
-            and values_match(desired, live)
-        )
-    if recorded.resource_version == live.resource_version:
-        return True
-    return same_apply_entry(recorded, live, manager) and values_match(desired, live)
+        return live.body is not None and values_match(desired, live)
+    return recorded.resource_version == live.resource_version or values_match(desired, live)
 
 
 def values_match(desired: Desired, live: LiveObject) -> bool:

@@ -12,6 +12,12 @@ from applyprune.model.problem import Problem
 from applyprune.model.resources import NAMESPACE, Resource
 from applyprune.planning.annotations import DISABLED, PRUNE, not_understood, orphan_mark
 from applyprune.planning.applyset import OWNED_BY, PART_OF, SET_ID, SHARD_OF, ApplySetIdentity
+from applyprune.planning.ownership.foreign_label import (
+    foreign_label,
+    is_label_unproven,
+    is_listed_elsewhere,
+    unproven_label,
+)
 from applyprune.planning.ownership.managed_fields import own_apply_entry
 from applyprune.planning.ownership.other_owner import other_owner
 from applyprune.planning.ownership.owner import (
@@ -47,22 +53,43 @@ def remove_step(
         )
         return RemoveStep(entry, resource, Fate.REFUSE, problem=as_problem(doubt))
     if options.mode is Mode.ORPHAN:
-        return _orphan(entry, resource, state, applyset)
+        return _orphan(entry, resource, state, snapshot, applyset)
     return _of_live(entry, resource, state, snapshot, applyset, options)
 
 
 def _orphan(
-    entry: InventoryEntry, resource: Resource | None, live: LiveObject, applyset: ApplySetIdentity
+    entry: InventoryEntry,
+    resource: Resource | None,
+    live: LiveObject,
+    snapshot: ClusterSnapshot,
+    applyset: ApplySetIdentity,
 ) -> RemoveStep:
     """Orphan an object with our label or field manager; else only remove it from the inventory."""
-    owner = owner_of(live, entry, applyset)
-    marked = live.labels.get(PART_OF) == applyset.id or own_apply_entry(live, applyset.manager)
-    if owner is Owner.OTHER or not marked:
+    if (step := _of_foreign(entry, resource, live, snapshot, applyset)) is not None:
+        return step
+    if not (live.labels.get(PART_OF) == applyset.id or own_apply_entry(live, applyset.manager)):
         reason = "it has neither this set's label nor its field manager"
-        if owner is Owner.OTHER:
-            reason = "it belongs to another set"
         return RemoveStep(entry, resource, Fate.REMOVE_FROM_INVENTORY, live, reason)
     return _orphaned(entry, resource, live, ORPHANED, applyset)
+
+
+def _of_foreign(
+    entry: InventoryEntry,
+    resource: Resource | None,
+    live: LiveObject,
+    snapshot: ClusterSnapshot,
+    applyset: ApplySetIdentity,
+) -> RemoveStep | None:
+    """Decide about an object of ours with another set's label; None for any other object."""
+    if not foreign_label(live, applyset):
+        return None
+    if is_listed_elsewhere(live, snapshot.others):
+        reason = "it belongs to another set now"
+        return RemoveStep(entry, resource, Fate.REMOVE_FROM_INVENTORY, live, reason)
+    if not is_label_unproven(entry, live, snapshot.others, applyset):
+        return None
+    problem = as_problem(unproven_label(entry.ref, live, snapshot.others, applyset))
+    return RemoveStep(entry, resource, Fate.REFUSE, live, problem=problem)
 
 
 def _of_live(
@@ -73,24 +100,23 @@ def _of_live(
     applyset: ApplySetIdentity,
     options: Options,
 ) -> RemoveStep:
+    if (step := _of_foreign(entry, resource, live, snapshot, applyset)) is not None:
+        return step
     owner = owner_of(live, entry, applyset)
-    if owner is Owner.OTHER:
-        reason = "it belongs to another set now"
-        return RemoveStep(entry, resource, Fate.REMOVE_FROM_INVENTORY, live, reason)
-    if owner is Owner.CLAIMED and entry.uid:
+    if owner is Owner.CLAIMED:
         problem = RunFailed(
             f"{entry.ref} was recreated with this set's label and field manager",
             reason="its UID differs from the UID in the inventory",
             hint=f"To record the current object: applyprune inventory repair {applyset.arguments}",
         )
         return RemoveStep(entry, resource, Fate.REFUSE, live, problem=as_problem(problem))
-    if owner is not Owner.RECORDED:
+    applied = own_apply_entry(live, applyset.manager) is not None
+    if owner is not Owner.RECORDED and not applied:  # guard: applied-stays-listed
         reason = "somebody else has recreated it" if entry.uid else "this set did not create it"
         return RemoveStep(entry, resource, Fate.REMOVE_FROM_INVENTORY, live, reason)
     if live.labels.get(PART_OF) != applyset.id:
         return _unlabelled(entry, resource, live, snapshot, applyset, options)
     reason = _why_left(entry, live, snapshot, applyset, options)
-    applied = own_apply_entry(live, applyset.manager) is not None
     if not reason and applied and entry.ref.is_among(options.prune.orphan):
         reason = "--orphan"
     if reason:
@@ -115,16 +141,18 @@ def _unlabelled(
     applyset: ApplySetIdentity,
     options: Options,
 ) -> RemoveStep:
-    # An interrupted run may have orphaned it without recording that.
-    if (
-        entry.ownership is Ownership.ADOPTED
-        or not entry.uid
-        or entry.orphan_reason
-        or entry.orphaning
-    ):
+    applied = own_apply_entry(live, applyset.manager) is not None
+    adopted = entry.ownership is Ownership.ADOPTED
+    # An interrupted run may have orphaned it without recording that: that removes both marks.
+    was_left = adopted or not entry.uid or entry.orphan_reason or entry.orphaning
+    if was_left and not applied:  # guard: orphaned-without-record
         return RemoveStep(
             entry, resource, Fate.REMOVE_FROM_INVENTORY, live, "it has lost the set's label"
         )
+    recorded = owner_of(live, entry, applyset) is Owner.RECORDED
+    if recorded and ((adopted and not options.prune.prune_adopted) or entry.orphan_reason):
+        reason = _why_left(entry, live, snapshot, applyset, options)
+        return _orphaned(entry, resource, live, reason, applyset)
     # A forged entry can name any object: nobody must be told to label that.
     problem = _not_applied(entry, live, applyset)  # guard: label-hint
     if problem is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -15,6 +15,11 @@ from applyprune.model.problem import Problem
 from applyprune.planning.annotations import READY_WHEN, WAIT
 from applyprune.planning.applyset import ApplySetIdentity
 from applyprune.planning.diff.drift import drifted_from_record, recorded_drift
+from applyprune.planning.ownership.foreign_label import (
+    OtherSet,
+    is_label_unproven,
+    unproven_label,
+)
 from applyprune.planning.ownership.owner import Owner, other_set, owner_of
 from applyprune.planning.readiness.cel import Rule, compile_rule
 from applyprune.planning.readiness.finished_jobs import UNKNOWN_RESULT, was_deleted
@@ -33,19 +38,23 @@ def object_status(
     state: State,
     applyset: ApplySetIdentity,
     now: datetime,
+    others: Mapping[str, OtherSet],
     *,
     fields: bool = False,
 ) -> ObjectStatus:
     """Return the status of an object; ``state`` is from a full read.
 
-    ``now`` is the time by the server's clock. With ``fields``, include the drifted fields.
+    ``now`` is the time by the server's clock. ``others`` are the sets of foreign labels. With
+    ``fields``, include the drifted fields.
     """
     if isinstance(state, Unknown):
         readiness = Readiness(Status.UNKNOWN, f"it could not be read: {state.problem.kind}")
         return ObjectStatus(entry.ref, readiness, entry.ownership, None)
     if isinstance(state, Absent):
         return ObjectStatus(entry.ref, _absent(entry, state, now), entry.ownership, None)
-    if owner_of(state, entry, applyset) is Owner.OTHER:
+    if owner_of(state, entry, applyset) is Owner.OTHER and not is_label_unproven(
+        entry, state, others, applyset
+    ):
         named = other_set(state)
         message = f"it belongs to another set{f': {named}' if named else ''}"
         return ObjectStatus(entry.ref, Readiness(Status.NOT_FOUND, message), entry.ownership, None)
@@ -67,9 +76,16 @@ def is_waited_for(state: State) -> bool:
 
 
 def status_warning(
-    entry: InventoryEntry, state: State, applyset: ApplySetIdentity, now: datetime
+    entry: InventoryEntry,
+    state: State,
+    applyset: ApplySetIdentity,
+    now: datetime,
+    others: Mapping[str, OtherSet],
 ) -> Problem | None:
-    """Return a warning about an object that is missing, unknown, or not ours any more."""
+    """Return a warning about an object that is missing, unknown, or not ours any more.
+
+    ``others`` are the sets of foreign labels.
+    """
     if isinstance(state, Unknown):
         return as_problem(
             RunFailed(f"the state of {entry.ref} is unknown", reason=str(state.problem))
@@ -80,6 +96,8 @@ def status_warning(
             return None
         return as_problem(RunFailed(f"{entry.ref} does not exist", reason=readiness.message))
     owner = owner_of(state, entry, applyset)
+    if is_label_unproven(entry, state, others, applyset):
+        return as_problem(unproven_label(entry.ref, state, others, applyset))
     if owner is Owner.OTHER:
         return as_problem(RunFailed(f"{entry.ref} belongs to another set now"))
     if owner is not Owner.RECORDED and entry.uid:

@@ -22,7 +22,7 @@ from applyprune.model.events import (
     WarningRaised,
 )
 from applyprune.model.inventory import Ownership
-from applyprune.model.options import StatusOptions
+from applyprune.model.options import Adopt, StatusOptions
 from applyprune.planning.applyset import PART_OF
 from tests.support.objects import SECRET, SERVICE, config_map
 
@@ -165,20 +165,37 @@ def test_status_shows_missing_and_replaced_objects(stage: Stage, kubectl: Kubect
         Status.CURRENT,
         True,
     )
-    # A workload of another set does not count for this one.
-    assert told["configmap/c"].readiness.status is Status.NOT_FOUND
-    assert told["configmap/c"].readiness.message == "it belongs to another set"
+    # A label proves nothing.
+    assert told["configmap/c"].readiness.status is Status.CURRENT
     warned = sorted(event.problem.message for event in events if isinstance(event, WarningRaised))
     place = f"in namespace {stage.namespace}"
     assert warned == [
         f"configmap/a {place} does not exist",
         f"configmap/b {place} is not the object that the set has applied",
-        f"configmap/c {place} belongs to another set now",
+        f"configmap/c {place} has the label of another set, which is not known to list it",
     ]
     end = ended(events)
     assert end.exit_code == 5
-    assert "2 of the set's 3 objects are not ready: configmap/a, configmap/c" in str(end.problem)
+    assert "1 of the set's 3 objects is not ready: configmap/a" in str(end.problem)
     kubectl("label", "--overwrite", "configmap/c", *here, f"{PART_OF}={stage.target.id}")
+
+
+def test_status_shows_an_object_of_another_set(stage: Stage) -> None:
+    """Once that set lists it, it does not count for this one."""
+    stage.run(config_map("a"), config_map("b"))
+    other = replace(stage, name="other")
+    assert other.run(config_map("b"), adopt=Adopt.ALL).exit_code == 0
+    events = look(stage)
+    readiness = standings(events)["configmap/b"].readiness
+    named = f"other in namespace {stage.namespace}"
+    assert (readiness.status, readiness.message) == (
+        Status.NOT_FOUND,
+        f"it belongs to another set: {named}",
+    )
+    (warning,) = (event.problem for event in events if isinstance(event, WarningRaised))
+    assert (
+        warning.message == f"configmap/b in namespace {stage.namespace} belongs to another set now"
+    )
 
 
 def test_status_shows_objects_that_are_not_ready(stage: Stage, kubectl: Kubectl) -> None:

@@ -229,7 +229,7 @@ STATES: dict[str, tuple[State, Fate]] = {
     "it is gone": (Absent(proven=True), Fate.REMOVE_FROM_INVENTORY),
     "it cannot be read": (Unknown(Problem(kind=ProblemKind.FORBIDDEN, message="no")), Fate.LEAVE),
     "it is somebody else's now": (
-        live(ONE.ref, uid="u2", label=""),
+        live(ONE.ref, uid="u2", label="", entries=[]),
         Fate.REMOVE_FROM_INVENTORY,
     ),
 }

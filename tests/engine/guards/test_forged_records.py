@@ -1,0 +1,291 @@
+"""What anybody may write proves nothing: another set's label, and what an inventory says.
+
+A live object with our manager's Apply entry never leaves the inventory without a line about it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from applyprune.errors import InventoryError
+from applyprune.model.events import Event, ObjectStatus, Outcome, Planned
+from applyprune.model.inventory import MismatchType
+from applyprune.model.options import Adopt, DryRun, Mode
+from applyprune.planning.applyset import PART_OF, SET_ID
+from tests.support.actors import ALICE
+from tests.support.api import temporary_namespace
+from tests.support.fault_proxy import Exchange, FaultProxy, always, faults
+from tests.support.forged import edit_entry, remove_entries
+from tests.support.objects import SERVICE, config_map
+from tests.support.stage import Stage
+
+if TYPE_CHECKING:
+    from tests.support.api import Api
+    from tests.support.plane import Kubectl
+    from tests.support.stage import Story
+
+A, B = config_map("a"), config_map("b")
+ROOTS = "/api/v1/configmaps"
+VERBS: dict[str, dict[str, Any]] = {
+    "apply": {},
+    "prune": {"mode": Mode.PRUNE},
+    "delete": {"mode": Mode.DELETE},
+    "orphan": {"mode": Mode.ORPHAN, "select": frozenset({"configmap/b"})},
+    "plan": {"dry_run": DryRun.SERVER},
+}
+
+
+def _path(stage: Stage, name: str) -> str:
+    return f"/api/v1/namespaces/{stage.namespace}/configmaps/{name}"
+
+
+def _other(stage: Stage, namespace: str = "") -> Stage:
+    return Stage(stage.kubeconfig, namespace or stage.namespace, name="other")
+
+
+def _relabel(kubectl: Kubectl, stage: Stage, label: str) -> None:
+    kubectl("label", "--overwrite", "configmap/b", "-n", stage.namespace, f"{PART_OF}={label}")
+
+
+def _run(stage: Stage, verb: str) -> Story:
+    bodies = () if verb in {"delete", "orphan"} else (A,)
+    return stage.run(*bodies, **VERBS[verb])
+
+
+def _searches(proxy: FaultProxy) -> int:
+    """Return how many requests have searched for inventories."""
+    return sum(SET_ID in one.query.get("labelSelector", "") for one in proxy.exchanges)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("whose", ["nobody's", "a set that does not list it"])
+def test_foreign_label_does_not_let_an_object_escape(
+    stage: Stage, kubectl: Kubectl, verb: str, whose: str
+) -> None:
+    """It stays listed, with the label and the fix in the output; the fix helps."""
+    stage.run(A, B)
+    other = _other(stage)
+    other.run(config_map("theirs"))
+    label = other.target.id if whose != "nobody's" else "applyset-x-v1"
+    _relabel(kubectl, stage, label)
+    story = _run(stage, verb)
+    assert (story.exit_code, story.outcomes["configmap/b"]) == (3, Outcome.FAILED)
+    assert "configmap/b" in stage.listed()
+    problem = story.problem("configmap/b")
+    assert f"its label {PART_OF} is {label}, and " in problem
+    named = f"the inventory of other in namespace {stage.namespace} does not list its UID"
+    assert (named if whose != "nobody's" else "there is no inventory with this id") in problem
+    kubectl(*problem[problem.index("kubectl label") :].split()[1:])
+    end = Outcome.ORPHANED if verb == "orphan" else Outcome.PRUNED
+    assert _run(stage, "orphan" if verb == "orphan" else "apply").outcomes["configmap/b"] is end
+
+
+def test_foreign_label_is_reported_by_every_verb(stage: Stage, kubectl: Kubectl) -> None:
+    """Of an object in the input too; a repair sets the label back."""
+    stage.run(A, B)
+    _relabel(kubectl, stage, "applyset-x-v1")
+    refused = stage.run(A, B)
+    assert refused.outcomes == {"configmap/b": Outcome.FAILED}
+    assert "is applyset-x-v1, and there is no inventory" in refused.problem("configmap/b")
+    (warning,) = stage.status().warnings
+    assert "configmap/b" in warning
+    assert "is applyset-x-v1" in warning
+    reasons = stage.explain("configmap/b").explanation.reasons
+    assert any("is applyset-x-v1" in reason for reason in reasons)
+    moved = stage.move(_other(stage), "configmap/b")
+    assert moved.outcomes == {"configmap/b": Outcome.FAILED}
+    assert "is applyset-x-v1" in moved.problem("configmap/b")
+    assert stage.check().found == {"configmap/b": MismatchType.TWO_OWNERS}
+    assert stage.repair().outcomes == {"configmap/b": Outcome.REPAIRED}
+    assert not stage.check().found
+    assert stage.run(A, B).exit_code == 0
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_object_that_the_other_set_lists_is_handed_over(
+    spoiled: Stage, proxy: FaultProxy, verb: str
+) -> None:
+    """One more search for an inventory, and none if there is no such object."""
+    spoiled.run(A, B)
+    assert _run(spoiled, "plan").outcomes["configmap/b"] is Outcome.PRUNED
+    assert _searches(proxy) == 0
+    taken = _other(spoiled).run(B, adopt=Adopt.ALL)
+    assert (taken.exit_code, _searches(proxy)) == (0, 0)
+    story = _run(spoiled, verb)
+    assert (story.exit_code, story.outcomes["configmap/b"]) == (0, Outcome.REMOVED_FROM_INVENTORY)
+    assert _searches(proxy) == 1
+
+
+def test_object_taken_during_the_prune_is_handed_over(stage: Stage) -> None:
+    """The delete fails, and the decision that follows reads the other inventory."""
+    stage.run(A, B)
+
+    def seen(event: Event) -> None:
+        if isinstance(event, Planned):
+            assert _other(stage).run(B, adopt=Adopt.ALL).exit_code == 0
+
+    stage.seen = seen
+    story = stage.run(A)
+    assert story.plan.removals[0].request is not None
+    assert story.outcomes["configmap/b"] is Outcome.REMOVED_FROM_INVENTORY
+
+
+@pytest.mark.parametrize("how", ["forbidden", "damaged", "copied"])
+def test_unreadable_inventory_proves_nothing(
+    spoiled: Stage, proxy: FaultProxy, api: Api, how: str
+) -> None:
+    """The entry stays until the inventory of the other set can be read."""
+    with temporary_namespace(api) as place:
+        other = _other(spoiled, place)
+        spoiled.run(A, B)
+        there = {**B, "metadata": {"name": "b", "namespace": spoiled.namespace}}
+        assert other.run(there, adopt=Adopt.ALL).exit_code == 0
+        root = f"/api/v1/namespaces/{place}/configmaps/{other.target.inventory.name}"
+        before = api.get(root)
+        if how == "forbidden":
+            proxy.rule = always(faults.status(403), where=_is_search)
+        else:
+            word = '"shards"' if how == "damaged" else before["metadata"]["uid"]
+            header = before["data"]["header"].replace(word, word[::-1])
+            data = {**before["data"], "header": header}
+            assert api("PUT", root, {**before, "data": data})[0] == 200
+        story = spoiled.run(A)
+        assert (story.exit_code, story.outcomes["configmap/b"]) == (3, Outcome.FAILED)
+        assert "could not be read, or is a copy" in story.problem("configmap/b")
+        assert spoiled.check().found == {"configmap/b": MismatchType.TWO_OWNERS}
+        assert spoiled.repair().outcomes == {}
+        assert "configmap/b" in spoiled.listed()
+        proxy.rule = lambda _: None
+        del before["metadata"]["resourceVersion"]
+        assert api("PUT", root, before)[0] == 200
+        assert spoiled.run(A).outcomes["configmap/b"] is Outcome.REMOVED_FROM_INVENTORY
+
+
+def _is_search(seen: Exchange) -> bool:
+    return seen.path == ROOTS and SET_ID in seen.query.get("labelSelector", "")
+
+
+def test_inventory_beside_ours_is_found_without_rights_elsewhere(
+    spoiled: Stage, proxy: FaultProxy
+) -> None:
+    """Where the whole cluster may not be listed."""
+    spoiled.run(A, B)
+    assert _other(spoiled).run(B, adopt=Adopt.ALL).exit_code == 0
+    proxy.rule = always(faults.status(403), where=_is_search)
+    assert spoiled.run(A).outcomes["configmap/b"] is Outcome.REMOVED_FROM_INVENTORY
+
+
+def test_entries_removed_by_hand_are_reported(stage: Stage, api: Api) -> None:
+    """By the kind that the annotation of the ConfigMap still names; the set is not removed."""
+    stage.run(A, B, SERVICE)
+    remove_entries(stage, api, "web")
+    for story in (stage.run(A, B), stage.run(A, B, dry_run=DryRun.SERVER), stage.status()):
+        (warning,) = story.warnings
+        assert "1 objects have the label and field manager of the set web" in warning
+        assert "service/web" in warning
+    assert stage.check().found == {"service/web": MismatchType.UNLISTED}
+    for verb in ("delete", "orphan all"):
+        options = VERBS.get(verb, {"mode": Mode.ORPHAN})
+        with pytest.raises(InventoryError, match="the set web was not removed") as caught:
+            stage.run(**options)
+        assert "inventory repair web" in caught.value.hint
+    assert api.exists(_path(stage, "a"))
+    assert stage.repair().outcomes == {"service/web": Outcome.REPAIRED}
+    assert stage.run(mode=Mode.DELETE).exit_code == 0
+
+
+def test_removed_entries_are_found_where_the_cluster_may_not_be_listed(
+    spoiled: Stage, proxy: FaultProxy, api: Api
+) -> None:
+    """In the namespaces that the annotation still names."""
+    with temporary_namespace(api) as place:
+        there = {"namespace": place}
+        service = {**SERVICE, "metadata": {"name": "web", **there}}
+        spoiled.run(A, config_map("b", **there), service)
+        remove_entries(spoiled, api, "b", "web")
+        proxy.rule = always(
+            faults.status(403),
+            where=lambda seen: seen.path in {ROOTS, "/api/v1/services"} and seen.method == "GET",
+        )
+        (warning,) = spoiled.run(A).warnings
+        assert "configmap/b" in warning
+        assert "service/web" in warning
+
+
+# What is written into the entry of an object that has also lost its label.
+RECORDS: dict[str, dict[str, Any]] = {
+    "to be orphaned": {"orphaning": True},
+    "never confirmed": {"uid": ""},
+    "adopted, and never confirmed": {"uid": "", "uidBeforeApply": "x", "ownership": "adopted"},
+    "another UID": {"uid": "x"},
+    "another UID, and being deleted": {"uid": "x", "deleting": True},
+}
+
+
+@pytest.mark.parametrize("record", RECORDS)
+@pytest.mark.parametrize("labelled", [True, False])
+def test_edited_entry_does_not_let_an_object_escape(
+    stage: Stage, api: Api, kubectl: Kubectl, record: str, labelled: bool
+) -> None:
+    """Our manager's Apply entry says whose it is."""
+    stage.run(A, B)
+    edit_entry(stage, api, "b", **RECORDS[record])
+    if not labelled:
+        kubectl("label", "configmap/b", "-n", stage.namespace, f"{PART_OF}-")
+    story = stage.run(A)
+    # With label and UID as recorded, nothing shows that the object should not be pruned.
+    pruned = labelled and record in {"to be orphaned", "never confirmed"}
+    assert story.outcomes["configmap/b"] is (Outcome.PRUNED if pruned else Outcome.FAILED)
+    assert ("configmap/b" in stage.listed()) is not pruned
+    assert api.exists(_path(stage, "b")) is not pruned
+
+
+@pytest.mark.parametrize("mark", [{"orphanReason": "inventory orphan"}, {"orphaning": True}])
+def test_mark_that_only_the_inventory_has_is_reported(
+    stage: Stage, api: Api, mark: dict[str, Any]
+) -> None:
+    """An apply with the object in the input removes the mark, though nothing else has changed."""
+    stage.run(A, B)
+    edit_entry(stage, api, "b", **mark)
+    for story in (stage.run(A, dry_run=DryRun.SERVER), stage.status()):
+        (warning,) = story.warnings
+        assert "1 objects are to be orphaned, and nothing on the objects says so" in warning
+        assert "configmap/b" in warning
+    assert stage.check().found == {"configmap/b": MismatchType.TO_ORPHAN}
+    assert not stage.run(A, B).warnings
+    assert not stage.check().found
+    assert stage.run(A).outcomes["configmap/b"] is Outcome.PRUNED
+
+
+def test_object_that_the_set_did_not_apply_is_found(
+    stage: Stage, api: Api, kubectl: Kubectl
+) -> None:
+    """It has the label and the UID, and no Apply entry of the set's manager."""
+    stage.run(A, B)
+    kubectl(
+        "patch", "configmap/b", "-n", stage.namespace, "--type=merge", "-p",
+        '{"metadata":{"managedFields":[{}]}}',
+    )  # fmt: skip
+    assert stage.check().found == {"configmap/b": MismatchType.NOT_APPLIED}
+    assert stage.repair().outcomes == {}
+
+
+def test_forged_resource_version_hides_no_drift(stage: Stage, api: Api, kubectl: Kubectl) -> None:
+    """Somebody has taken a field and written the new resourceVersion into the inventory."""
+    stage.run(A, B)
+    kubectl(
+        "patch", "configmap/b", "-n", stage.namespace, "--type=merge", "-p",
+        '{"data":{"key":"theirs"}}', f"--field-manager={ALICE}",
+    )  # fmt: skip
+    version = api.get(_path(stage, "b"))["metadata"]["resourceVersion"]
+    edit_entry(stage, api, "b", fingerprint={"resourceVersion": version})
+    drifted = {
+        one.ref.short: one.drifted
+        for one in stage.status(drift=True).events
+        if isinstance(one, ObjectStatus)
+    }
+    assert drifted == {"configmap/a": False, "configmap/b": True}
+    story = stage.run(A, B)
+    assert (story.exit_code, story.outcomes) == (4, {"configmap/b": Outcome.FAILED})

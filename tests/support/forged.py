@@ -1,0 +1,49 @@
+"""Edit an inventory as somebody does who may edit ConfigMaps, and not as a run does."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.support.api import Api
+    from tests.support.stage import Stage
+
+
+def edit_entries(
+    stage: Stage, api: Api, edit: Callable[[dict[str, Any]], dict[str, Any] | None]
+) -> None:
+    """Replace each entry by what ``edit`` returns; remove it for None.
+
+    The count and the digest in the header fit again; the annotations are left alone.
+    """
+    path = f"/api/v1/namespaces/{stage.namespace}/configmaps/{stage.target.inventory.name}"
+    body = api.get(path)
+    before = map(json.loads, body["data"]["entries"].splitlines())
+    after = [edited for entry in before if (edited := edit(entry)) is not None]
+    lines = "".join(f"{json.dumps(entry)}\n" for entry in after)
+    header = json.loads(body["data"]["header"])
+    header["count"], header["digest"] = len(after), hashlib.sha256(lines.encode()).hexdigest()
+    body["data"] = {"header": json.dumps(header), "entries": lines}
+    status, reply = api("PUT", path, body)
+    assert status == 200, reply
+
+
+def edit_entry(stage: Stage, api: Api, name: str, **changes: Any) -> None:
+    """Change fields of the entry of one object; those of its fingerprint by ``fingerprint``."""
+
+    def edited(entry: dict[str, Any]) -> dict[str, Any]:
+        if entry["name"] != name:
+            return entry
+        fingerprint = {**entry["fingerprint"], **changes.get("fingerprint", {})}
+        return {**entry, **changes, "fingerprint": fingerprint}
+
+    edit_entries(stage, api, edited)
+
+
+def remove_entries(stage: Stage, api: Api, *names: str) -> None:
+    """Remove the entries of some objects."""
+    edit_entries(stage, api, lambda entry: None if entry["name"] in names else entry)
