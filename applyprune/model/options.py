@@ -203,6 +203,8 @@ class StatusOptions:
 
     drift: bool = False
     """Name the fields that have drifted, and who wrote them."""
+    values: bool = False
+    """Compare every value with the last applied manifest, not only the server's record."""
     fail_on_drift: bool = False
     """End with exit code 1 if an object has drifted."""
     watch: bool = False

@@ -43,6 +43,7 @@ _PRUNE_GUARDS = "tests/engine/guards/test_small_sets.py::"
 _SET = "tests/engine/test_set.py::"
 _SWEEP = "tests/sweeps/test_kill_sweep.py::"
 
+_FORGED = "tests/engine/guards/test_forged_records.py::"
 _WAITING = "tests/engine/guards/test_waiting_plans.py::"
 
 MUTATIONS = (
@@ -486,6 +487,55 @@ MUTATIONS = (
         " and not .*",
         " and False:",
         "tests/sources/test_plan_files.py::test_other_file_is_not_replaced[manifest]",
+    ),
+    Mutation(
+        "the proof that another set lists an object",
+        ("listed-elsewhere",),
+        "return .*",
+        "return True",
+        f"{_FORGED}test_foreign_label_does_not_let_an_object_escape[nobody's-apply]",
+    ),
+    Mutation(
+        "the entry of an object that has our Apply entry",
+        ("applied-stays-listed",),
+        " and not applied",
+        "",
+        f"{_FORGED}test_edited_entry_does_not_let_an_object_escape[False-never confirmed]",
+    ),
+    Mutation(
+        "the entry of an object that only its mark says was orphaned",
+        ("orphaned-without-record",),
+        " and not applied",
+        "",
+        f"{_FORGED}test_edited_entry_does_not_let_an_object_escape[False-to be orphaned]",
+    ),
+    Mutation(
+        "the refusal to remove a set with unlisted objects",
+        ("unlisted-at-delete",),
+        LINE,
+        "pass",
+        f"{_FORGED}test_entries_removed_by_hand_are_reported",
+    ),
+    Mutation(
+        "the comparison of our Apply entry at an equal resourceVersion",
+        ("own-apply-entry",),
+        "if .*:",
+        "if False:",
+        f"{_FORGED}test_forged_resource_version_hides_no_drift",
+    ),
+    Mutation(
+        "the comparison of values in a status",
+        ("status-values",),
+        "return .*",
+        "return False",
+        f"{_FORGED}test_values_are_compared_without_any_record",
+    ),
+    Mutation(
+        "the comparison of values in a diff",
+        ("diff-values",),
+        " or values",
+        "",
+        f"{_FORGED}test_values_are_compared_without_any_record",
     ),
     Mutation(
         "the refusal of a recreation that nobody has approved",

@@ -43,6 +43,7 @@ from applyprune.planning.readiness.object_status import (
     object_status,
     status_warning,
     unattributed_drift,
+    unproven_values,
     verdict,
 )
 from applyprune.planning.snapshot import (
@@ -124,6 +125,8 @@ class _StatusReader:
         for status in statuses if self.options.drift else ():
             if (problem := unattributed_drift(status)) is not None:
                 yield WarningRaised(problem)
+        if self.options.values and (unproven := unproven_values(statuses, self.applyset)):
+            yield WarningRaised(unproven)
         yield from statuses
         yield self._applyset_listed()
         if self.options.watch or self.options.wait:
@@ -166,6 +169,7 @@ class _StatusReader:
                 now,
                 self.snapshot.others,
                 fields=self.options.drift,
+                values=self.options.values,
             )
             last = self.statuses.get(ref)
             self.statuses[ref] = fresh

@@ -21,8 +21,8 @@ from applyprune.model.inventory import InventoryEntry
 from applyprune.model.live import LiveObject
 from applyprune.model.plan import Desired
 from applyprune.planning.applyset import yielded_manager
-from applyprune.planning.fields.fieldsv1 import leaves, owns
-from applyprune.planning.fields.normalize import may_be_secret
+from applyprune.planning.fields.fieldsv1 import extracted, leaves, owns
+from applyprune.planning.fields.normalize import manifest_digest, may_be_secret
 from applyprune.planning.fields.path import MISSING, Missing, Path, to_pointer, value_at
 from applyprune.planning.fields.redact import shown
 from applyprune.planning.ownership.managed_fields import own_apply_entry
@@ -57,6 +57,30 @@ def drifted_from_record(entry: InventoryEntry, live: LiveObject, manager: str) -
     if entry.uid != live.uid:
         return True  # somebody has deleted and recreated it
     return _is_our_entry_changed(entry, live, manager)
+
+
+def drifted_from_values(entry: InventoryEntry, live: LiveObject, manager: str) -> bool | None:
+    """Do what ``drifted_from_record`` does, and compare every value; ``live`` is read in full.
+
+    The fields of our Apply entry, with their live values, are the last applied manifest again,
+    unless somebody has changed one of them: then their digest differs. It also differs if the
+    server has rewritten a value (``1000m`` is ``1``), so the answer is None then. No digest of a
+    Secret's values is stored, so only the record tells.
+    """
+    drifted = drifted_from_record(entry, live, manager)
+    if drifted or live.body is None or _is_secret(live.ref):
+        return drifted
+    ours = own_apply_entry(live, manager) or {}
+    owned = extracted(ours.get("fieldsV1") or {}, live.body)
+    named = {key: live.metadata[key] for key in ("name", "namespace") if key in live.metadata}
+    applied = {
+        **owned,
+        "apiVersion": ours.get("apiVersion"),
+        "kind": live.ref.kind,
+        "metadata": {**owned.get("metadata", {}), **named},
+    }
+    # guard: status-values
+    return False if manifest_digest(applied) == entry.digest else None
 
 
 def manifest_drift(before: LiveObject, after: LiveObject, manager: str) -> tuple[Drift, ...]:

@@ -16,6 +16,7 @@ from applyprune.planning.fields.path import (
     Path,
     SetMember,
     Step,
+    is_at,
     item,
     value_at,
 )
@@ -49,6 +50,23 @@ def owns(fields: Mapping[str, Any], path: Path) -> bool:
         if not fields:
             return True
     return True
+
+
+def extracted(fields: Mapping[str, Any], value: Any) -> Any:
+    """Return the part of a value that is owned; the items of a list keep their order."""
+    below = _below(fields)
+    if not fields or (not below and isinstance(value, dict | list)):
+        return value if not fields else type(value)()
+    if isinstance(value, dict):
+        return {
+            step: extracted(inner, value[step])
+            for step, inner in below.items()
+            if isinstance(step, str) and step in value
+        }
+    if not isinstance(value, list):
+        return value
+    steps = [(step, inner) for step, inner in below.items() if not isinstance(step, str)]
+    return [extracted(inner, one) for one in value for step, inner in steps if is_at(one, step)]
 
 
 def covers(fields: Mapping[str, Any], value: Any) -> bool:

@@ -14,7 +14,11 @@ from applyprune.model.live import Absent, LiveObject, State, Unknown
 from applyprune.model.problem import Problem
 from applyprune.planning.annotations import READY_WHEN, WAIT
 from applyprune.planning.applyset import ApplySetIdentity
-from applyprune.planning.diff.drift import drifted_from_record, recorded_drift
+from applyprune.planning.diff.drift import (
+    drifted_from_record,
+    drifted_from_values,
+    recorded_drift,
+)
 from applyprune.planning.ownership.foreign_label import (
     OtherSet,
     is_label_unproven,
@@ -41,11 +45,13 @@ def object_status(
     others: Mapping[str, OtherSet],
     *,
     fields: bool = False,
+    values: bool = False,
 ) -> ObjectStatus:
     """Return the status of an object; ``state`` is from a full read.
 
     ``now`` is the time by the server's clock. ``others`` are the sets of foreign labels. With
-    ``fields``, include the drifted fields.
+    ``fields``, include the drifted fields. With ``values``, compare every value, and not only the
+    server's record of the writes.
     """
     if isinstance(state, Unknown):
         readiness = Readiness(Status.UNKNOWN, f"it could not be read: {state.problem.kind}")
@@ -59,7 +65,8 @@ def object_status(
         message = f"it belongs to another set{f': {named}' if named else ''}"
         return ObjectStatus(entry.ref, Readiness(Status.NOT_FOUND, message), entry.ownership, None)
     age = _age(state, now)
-    drifted = drifted_from_record(entry, state, applyset.manager)
+    compare = drifted_from_values if values else drifted_from_record
+    drifted = compare(entry, state, applyset.manager)
     return ObjectStatus(
         ref=entry.ref,
         readiness=_readiness(state, age),
@@ -120,6 +127,24 @@ def unattributed_drift(status: ObjectStatus) -> Problem | None:
             f"{status.ref} has drifted, in unknown fields",
             reason="a removed field, or a field applied by the set's manager, has no other owner",
             hint="The next apply restores it.",
+        )
+    )
+
+
+def unproven_values(
+    statuses: Collection[ObjectStatus], applyset: ApplySetIdentity
+) -> Problem | None:
+    """Return a warning about objects whose values differ from those that the set has applied."""
+    unknown = [status for status in statuses if status.drifted is None and status.age is not None]
+    if not unknown:
+        return None
+    return as_problem(
+        RunFailed(
+            f"{len(unknown)} objects may not have the values that the set has applied: "
+            f"{_names(unknown)}",
+            reason="somebody has changed a value, or the server has rewritten one",
+            hint="To compare them with the manifests: "
+            f"applyprune diff {applyset.arguments} -f ... --values",
         )
     )
 

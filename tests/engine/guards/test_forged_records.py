@@ -6,6 +6,7 @@ A live object with our manager's Apply entry never leaves the inventory without 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import pytest
 
@@ -16,9 +17,10 @@ from applyprune.model.options import Adopt, DryRun, Mode
 from applyprune.planning.applyset import PART_OF, SET_ID
 from tests.support.actors import ALICE
 from tests.support.api import temporary_namespace
+from tests.support.command import Ended, applyprune
 from tests.support.fault_proxy import Exchange, FaultProxy, always, faults
 from tests.support.forged import edit_entry, remove_entries
-from tests.support.objects import SERVICE, config_map
+from tests.support.objects import SERVICE, config_map, text
 from tests.support.stage import Stage
 
 if TYPE_CHECKING:
@@ -289,3 +291,32 @@ def test_forged_resource_version_hides_no_drift(stage: Stage, api: Api, kubectl:
     assert drifted == {"configmap/a": False, "configmap/b": True}
     story = stage.run(A, B)
     assert (story.exit_code, story.outcomes) == (4, {"configmap/b": Outcome.FAILED})
+
+
+def test_values_are_compared_without_any_record(stage: Stage, api: Api) -> None:
+    """Another value was applied under the set's own manager, and the record was made to fit."""
+    stage.run(A, B)
+    query = f"fieldManager={quote(stage.target.manager, safe='')}&force=true"
+    forged = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "b", "labels": {PART_OF: stage.target.id}},
+        "data": {"key": "theirs"},
+    }
+    kind = "application/apply-patch+yaml"
+    status, reply = api("PATCH", f"{_path(stage, 'b')}?{query}", forged, content_type=kind)
+    assert status == 200, reply
+    (entry,) = reply["metadata"]["managedFields"]
+    version = reply["metadata"]["resourceVersion"]
+    edit_entry(stage, api, "b", fingerprint={"resourceVersion": version, "time": entry["time"]})
+
+    def diff(*options: str) -> Ended:
+        arguments = ("diff", "web", "-f", "-", "-n", stage.namespace, *options)
+        return applyprune(*arguments, kubeconfig=stage.kubeconfig, stdin=text(A, B))
+
+    assert (diff().code, stage.status(drift=True).warnings) == (0, [])
+    (warning,) = stage.status(drift=True, values=True).warnings
+    assert "1 objects may not have the values that the set has applied: configmap/b" in warning
+    ended = diff("--values")
+    assert ended.code == 1
+    assert "theirs" in ended.out

@@ -150,6 +150,26 @@ def test_status_shows_changes_by_others(stage: Stage, kubectl: Kubectl) -> None:
     assert all(one.drift == () for one in standings(look(stage)).values())
 
 
+def test_status_compares_values_without_a_manifest(stage: Stage) -> None:
+    """It knows a value that somebody has changed from one that the server has completed."""
+    limited = deployment()
+    limited["metadata"]["name"] = "limited"
+    (container,) = limited["spec"]["template"]["spec"]["containers"]
+    container["resources"] = {"limits": {"cpu": "1000m"}}
+    complete = deployment()
+    complete["spec"]["template"]["spec"]["volumes"] = [{"name": "v", "emptyDir": {}}]
+    bodies = (config_map("a", labels={"x": "y"}), SERVICE, SECRET, complete)
+    assert stage.run(*bodies, limited).exit_code == 0
+    events = look(stage, values=True)
+    drifted = {name: one.drifted for name, one in standings(events).items()}
+    # The server has rewritten 1000m.
+    assert drifted.pop("deployment.apps/limited") is None
+    assert set(drifted.values()) == {False}
+    (warning,) = (event.problem for event in events if isinstance(event, WarningRaised))
+    assert "1 objects may not have the values" in warning.message
+    assert "deployment.apps/limited" in warning.message
+
+
 def test_status_shows_missing_and_replaced_objects(stage: Stage, kubectl: Kubectl) -> None:
     """It is warned of, and the set is not ready."""
     stage.run(config_map("a"), config_map("b"), config_map("c"))

@@ -61,6 +61,12 @@ if TYPE_CHECKING:
     "same manifests. Fields that others have taken count as drift then, not as "
     "conflicts.",
 )
+@click.option(
+    "--values",
+    is_flag=True,
+    help="Compare every value with the cluster: believe neither the inventory nor the server's "
+    "record of the writes.",
+)
 def diff(
     name: str,
     paths: tuple[str | Overlay, ...],
@@ -70,6 +76,7 @@ def diff(
     ignore: tuple[str, ...],
     external_diff: str,
     fail_on_drift: bool,
+    values: bool,
 ) -> int:
     """Show what `apply` with the same options would change, prunes included; change nothing.
 
@@ -80,6 +87,7 @@ def diff(
     Examples:
       applyprune diff web -f manifests/
       applyprune diff web -f manifests/ --ignore deployment:/spec/replicas
+      applyprune diff web -f manifests/ --values
       applyprune diff web -f manifests/ --external-diff 'diff -ru'
     """
     from applyprune.cli.session import input_reader, run_set
@@ -89,7 +97,9 @@ def diff(
         mode=Mode.APPLY,
         # Nothing is written, so show the fields that others have taken.
         apply=replace(
-            options.apply, force_conflicts=options.apply.force_conflicts or fail_on_drift
+            options.apply,
+            force_conflicts=options.apply.force_conflicts or fail_on_drift,
+            reapply_all=options.apply.reapply_all or values,  # guard: diff-values
         ),
         diff=replace(options.diff, enabled=True, ignore=ignore),
     )

@@ -28,6 +28,11 @@ if TYPE_CHECKING:
 @click.option(
     "--drift", is_flag=True, help="Name the fields that have drifted, and who wrote them."
 )
+@click.option(
+    "--values",
+    is_flag=True,
+    help="Compare every value with the last applied manifest, not only the server's record.",
+)
 @click.option("--fail-on-drift", is_flag=True, help="Exit with 1 if an object has drifted.")
 @click.option("-w", "--watch", is_flag=True, help="Keep running and show changes, until Ctrl-C.")
 @click.option(
@@ -41,6 +46,7 @@ def status(
     cluster_target: ClusterTarget,
     reporting: Reporting,
     drift: bool,
+    values: bool,
     fail_on_drift: bool,
     watch: bool,
     wait: bool,
@@ -56,13 +62,19 @@ def status(
     Examples:
       applyprune status web
       applyprune status web --drift
+      applyprune status web --drift --values
       applyprune status web --wait --timeout 2m
       applyprune status web --fail-on-drift -q        # for a nightly job
     """
     from applyprune.model.options import StatusOptions
 
     status_options = StatusOptions(
-        drift=drift, fail_on_drift=fail_on_drift, watch=watch, wait=wait, timeout=timeout
+        drift=drift,
+        values=values,
+        fail_on_drift=fail_on_drift,
+        watch=watch,
+        wait=wait,
+        timeout=timeout,
     )
     return reporting.print_events(_events(cluster_target, name, status_options))
 
