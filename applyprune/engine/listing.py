@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from applyprune.engine.context import WorkerPool
 from applyprune.errors import ApplypruneError, Forbidden
 from applyprune.model.identity import GroupKind, Ref
+from applyprune.model.inventory import Inventory
 from applyprune.model.live import LiveObject
 from applyprune.model.resources import API_SERVICES, CRD, NAMESPACE, Resource, ResourceMap
 from applyprune.planning.applyset import PART_OF, ApplySetIdentity
@@ -77,6 +78,64 @@ def labelled_objects(
     return LabelledObjects(
         tuple(sorted(found.values(), key=lambda live: live.ref)), tuple(_lines(unseen))
     )
+
+
+def list_labelled(
+    cluster: Cluster,
+    resource: Resource,
+    applyset: ApplySetIdentity,
+    namespaces: Collection[str],
+    *,
+    full: bool = False,
+) -> Sequence[LiveObject]:
+    """Return the objects of a kind with the set's label.
+
+    If listing the whole cluster is forbidden, list these namespaces.
+    """
+    selector = f"{PART_OF}={applyset.id}"
+    try:
+        return cluster.list(resource, selector=selector, full=full)
+    except Forbidden:
+        if not resource.namespaced:
+            raise
+        return [
+            live
+            for namespace in sorted(namespaces)
+            for live in cluster.list(resource, namespace=namespace, selector=selector, full=full)
+        ]
+
+
+def hidden_namespaces(inventory: Inventory) -> frozenset[str]:
+    """Return the namespaces that the inventory's annotation names, and no entry."""
+    return inventory.hinted_namespaces - {ref.namespace for ref in inventory.entries}
+
+
+def objects_of_hidden_kinds(
+    cluster: Cluster,
+    workers: WorkerPool,
+    resource_map: ResourceMap,
+    inventory: Inventory,
+    applyset: ApplySetIdentity,
+) -> LabelledObjects:
+    """Return the set's objects of the kinds that the inventory's annotation names, and no entry.
+
+    Somebody may have removed the entries by hand. A run never leaves such a kind.
+    """
+    hidden = inventory.hinted_kinds - {ref.group_kind for ref in inventory.entries}
+    kinds = [kind for kind in map(resource_map.find_kind, sorted(hidden)) if kind is not None]
+    places = {ref.namespace for ref in inventory.entries} | inventory.hinted_namespaces
+    places = (places | {applyset.namespace}) - {""}
+
+    def read(kind: Resource) -> tuple[Sequence[LiveObject], str]:
+        try:
+            return list_labelled(cluster, kind, applyset, places), ""
+        except ApplypruneError as error:
+            return (), f"{kind.full_plural}: {error.message}"
+
+    parts = list(workers.each(read, kinds))
+    found = (live for objects, _ in parts for live in objects)
+    marked = (live for live in found if own_apply_entry(live, applyset.manager) is not None)
+    return LabelledObjects(tuple(marked), tuple(failure for _, failure in parts if failure))
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -17,7 +17,10 @@ from applyprune.engine.listing import (
     ContentCounter,
     LabelledObjects,
     all_labelled_objects,
+    hidden_namespaces,
     labelled_objects,
+    list_labelled,
+    objects_of_hidden_kinds,
 )
 from applyprune.errors import ApplypruneError, Forbidden, NotFound, as_problem
 from applyprune.model.identity import GroupKind, Ref
@@ -34,7 +37,7 @@ from applyprune.model.resources import (
     Resource,
     ResourceMap,
 )
-from applyprune.planning.applyset import PART_OF, SET_ID, ApplySetIdentity
+from applyprune.planning.applyset import SET_ID, ApplySetIdentity
 from applyprune.planning.order import is_built_in
 from applyprune.planning.ownership.foreign_label import OtherSet, foreign_label, other_set_in
 from applyprune.planning.ownership.managed_fields import own_apply_entry
@@ -81,7 +84,7 @@ class SnapshotReader:
         resources = _resources(inventory, resource_map)
         tasks: list[Callable[[], States]] = []
         states: States = {}
-        hidden = self._hidden_namespaces(inventory) if searches else ()
+        hidden = hidden_namespaces(inventory) if searches else ()
         for kind, refs in _by_kind(inventory.entries).items():
             if (resource := resources.get(kind)) is not None:
                 tasks.append(
@@ -106,7 +109,9 @@ class SnapshotReader:
         no_record = searches and not inventory.exists
         marked = self._marked(desired, resource_map) if no_record else LabelledObjects((), ())
         if searches and inventory.exists:
-            hidden_objects = self._hidden(inventory, resource_map)
+            hidden_objects = objects_of_hidden_kinds(
+                self.cluster, self.workers, resource_map, inventory, self.applyset
+            )
             marked = LabelledObjects((), hidden_objects.unseen)
             states = {**{live.ref: live for live in hidden_objects.objects}, **states}
         kinds = {live.ref.group_kind for live in marked.objects}
@@ -173,31 +178,6 @@ class SnapshotReader:
             return LabelledObjects((), ())
         return all_labelled_objects(self.cluster, self.workers, resource_map, self.applyset)
 
-    def _hidden(self, inventory: Inventory, resource_map: ResourceMap) -> LabelledObjects:
-        """Find objects of the set of the kinds that only the inventory's annotation names.
-
-        Somebody may have removed the entries by hand.
-        """
-        kinds = inventory.hinted_kinds - {ref.group_kind for ref in inventory.entries}
-        served = [kind for kind in map(resource_map.find_kind, sorted(kinds)) if kind is not None]
-        places = {ref.namespace for ref in inventory.entries} | inventory.hinted_namespaces
-        places.add(self.applyset.namespace)
-
-        def read(kind: Resource) -> tuple[Iterable[LiveObject], str]:
-            try:
-                return self._labelled(kind, places - {""}, full=False).values(), ""
-            except ApplypruneError as error:
-                return (), f"{kind.full_plural}: {error.message}"
-
-        parts = list(self.workers.each(read, served))
-        found = [live for objects, _ in parts for live in objects]
-        marked = [live for live in found if own_apply_entry(live, self.applyset.manager)]
-        return LabelledObjects(tuple(marked), tuple(failure for _, failure in parts if failure))
-
-    def _hidden_namespaces(self, inventory: Inventory) -> Collection[str]:
-        """Return the namespaces that only the inventory's annotation names."""
-        return inventory.hinted_namespaces - {ref.namespace for ref in inventory.entries}
-
     def _recorded(
         self,
         resource: Resource,
@@ -211,7 +191,8 @@ class SnapshotReader:
         full = full or (resource.group, resource.kind) == SECRET
         try:
             places = {ref.namespace for ref in refs}.union(hidden)
-            found = self._labelled(resource, places, full=full)
+            objects = list_labelled(self.cluster, resource, self.applyset, places, full=full)
+            found = {live.ref: live for live in objects}
         except ApplypruneError as error:
             if not isinstance(error, Forbidden):
                 return dict.fromkeys(refs, _unread(error, resource))
@@ -229,24 +210,6 @@ class SnapshotReader:
             for part in _by_namespace(missing):
                 states.update(self._unrecorded(resource, part))
         return states
-
-    def _labelled(
-        self, resource: Resource, namespaces: Collection[str], *, full: bool
-    ) -> Mapping[Ref, LiveObject]:
-        selector = f"{PART_OF}={self.applyset.id}"
-        try:
-            objects = self.cluster.list(resource, selector=selector, full=full)
-        except Forbidden:
-            if not resource.namespaced:
-                raise
-            objects = [
-                live
-                for namespace in sorted(namespaces)
-                for live in self.cluster.list(
-                    resource, namespace=namespace, selector=selector, full=full
-                )
-            ]
-        return {live.ref: live for live in objects}
 
     def _unrecorded(self, resource: Resource, refs: Sequence[Ref]) -> States:
         """Read objects of one kind and namespace: many by a LIST, a few by a GET each."""

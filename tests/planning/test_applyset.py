@@ -9,7 +9,12 @@ import pytest
 
 from applyprune.errors import UsageError
 from applyprune.model.identity import Ref
-from applyprune.planning.applyset import applyset_annotations, applyset_identity
+from applyprune.planning.applyset import (
+    applyset_annotations,
+    applyset_identity,
+    hinted_kinds,
+    hinted_namespaces,
+)
 
 
 def test_id_matches_the_published_test_vectors() -> None:
@@ -60,3 +65,13 @@ def test_parent_annotations_are_sorted_without_its_own_namespace() -> None:
         "applyset.kubernetes.io/contains-group-kinds": "ConfigMap,Deployment.apps,Namespace",
         "applyset.kubernetes.io/additional-namespaces": "a,b",
     }
+
+
+def test_parent_annotations_are_read_back() -> None:
+    """They are a second record of the kinds and namespaces; a list that was too long is empty."""
+    refs = [Ref("apps", "Deployment", "shop", "a"), Ref("", "ConfigMap", "home", "a")]
+    found = applyset_annotations(refs, namespace="home", tooling="applyprune/v1")
+    assert hinted_kinds(found) == {ref.group_kind for ref in refs}
+    assert hinted_namespaces(found) == {"shop"}
+    assert not hinted_kinds({})
+    assert not hinted_namespaces({})

@@ -263,6 +263,9 @@ class _StatusReader:
                 self.states[ref] = found or self._reader.read_object(
                     source.resource, ref, full=True
                 )
+            others = self._reader.other_sets(self.states[ref] for ref in concerned)
+            known = {**self.snapshot.others, **others}
+            self.snapshot = replace(self.snapshot, others=known)
             return
         for scope in namespace_scopes(change, concerned):
             self.informer.open(scope)

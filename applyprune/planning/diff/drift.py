@@ -20,10 +20,17 @@ from applyprune.model.events import Drift
 from applyprune.model.inventory import InventoryEntry
 from applyprune.model.live import LiveObject
 from applyprune.model.plan import Desired
-from applyprune.planning.applyset import yielded_manager
+from applyprune.planning.applyset import OWNED_BY, yielded_manager
 from applyprune.planning.fields.fieldsv1 import extracted, leaves, owns
 from applyprune.planning.fields.normalize import manifest_digest, may_be_secret
-from applyprune.planning.fields.path import MISSING, Missing, Path, to_pointer, value_at
+from applyprune.planning.fields.path import (
+    MISSING,
+    Missing,
+    Path,
+    left_out,
+    to_pointer,
+    value_at,
+)
 from applyprune.planning.fields.redact import shown
 from applyprune.planning.ownership.managed_fields import own_apply_entry
 from applyprune.planning.ownership.owner import SECRET, same_apply_entry
@@ -71,7 +78,9 @@ def drifted_from_values(entry: InventoryEntry, live: LiveObject, manager: str) -
     if drifted or live.body is None or _is_secret(live.ref):
         return drifted
     ours = own_apply_entry(live, manager) or {}
-    owned = extracted(ours.get("fieldsV1") or {}, live.body)
+    # No manifest has the annotation of ownership.
+    witness = ("metadata", "annotations", OWNED_BY)
+    owned = left_out(extracted(ours.get("fieldsV1") or {}, live.body), [witness])
     named = {key: live.metadata[key] for key in ("name", "namespace") if key in live.metadata}
     applied = {
         **owned,

@@ -54,9 +54,9 @@ def owns(fields: Mapping[str, Any], path: Path) -> bool:
 
 def extracted(fields: Mapping[str, Any], value: Any) -> Any:
     """Return the part of a value that is owned; the items of a list keep their order."""
+    if not fields:
+        return value
     below = _below(fields)
-    if not fields or (not below and isinstance(value, dict | list)):
-        return value if not fields else type(value)()
     if isinstance(value, dict):
         return {
             step: extracted(inner, value[step])

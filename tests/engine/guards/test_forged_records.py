@@ -315,8 +315,9 @@ def test_values_are_compared_without_any_record(stage: Stage, api: Api) -> None:
         return applyprune(*arguments, kubeconfig=stage.kubeconfig, stdin=text(A, B))
 
     assert (diff().code, stage.status(drift=True).warnings) == (0, [])
-    (warning,) = stage.status(drift=True, values=True).warnings
-    assert "1 objects may not have the values that the set has applied: configmap/b" in warning
+    warnings = stage.status(drift=True, values=True).warnings
+    assert len(warnings) == 1
+    assert "1 objects may not have the values that the set has applied: configmap/b" in warnings[0]
     ended = diff("--values")
     assert ended.code == 1
     assert "theirs" in ended.out

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from applyprune.planning.fields.fieldsv1 import covers
+from applyprune.planning.fields.fieldsv1 import covers, extracted
 
 ITEM = 'k:{"name":"web"}'
 PORT = 'k:{"port":80,"protocol":"TCP"}'
@@ -47,3 +47,29 @@ def test_covers_compares_field_by_field(name: str) -> None:
     """Fields and items of others do not count."""
     fields, value, owned = CASES[name]
     assert covers(fields, value) is owned
+
+
+EXTRACTED: dict[str, tuple[dict[str, Any], Any, Any]] = {
+    "fields of others": ({"f:a": {}}, {"a": 1, "b": 2}, {"a": 1}),
+    "a field that is gone": ({"f:a": {}, "f:b": {}}, {"a": 1}, {"a": 1}),
+    "a value that is owned as a whole": ({"f:a": {}}, {"a": {"b": [1]}}, {"a": {"b": [1]}}),
+    "an owned parent": ({"f:a": {".": {}}}, {"a": {"b": 1}}, {"a": {}}),
+    "the items of a list, in its order": (
+        {"f:a": {'k:{"name":"x"}': {".": {}, "f:name": {}}, ITEM: {".": {}, "f:name": {}}}},
+        {"a": [{"name": "web", "b": 1}, {"name": "other"}, {"name": "x"}]},
+        {"a": [{"name": "web"}, {"name": "x"}]},
+    ),
+    "a key that the server has added": (
+        {"f:a": {PORT: {".": {}, "f:port": {}}}},
+        {"a": [{"port": 80, "protocol": "TCP"}]},
+        {"a": [{"port": 80}]},
+    ),
+    "the members of a set": ({"f:a": {'v:"x"': {}}}, {"a": ["y", "x"]}, {"a": ["x"]}),
+}
+
+
+@pytest.mark.parametrize("name", EXTRACTED)
+def test_owned_part_of_a_value_is_extracted(name: str) -> None:
+    """What a manager has applied, with the values that are there now."""
+    fields, value, expected = EXTRACTED[name]
+    assert extracted(fields, value) == expected
