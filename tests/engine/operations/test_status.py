@@ -158,6 +158,11 @@ def test_status_compares_values_without_a_manifest(stage: Stage) -> None:
     container["resources"] = {"limits": {"cpu": "1000m"}}
     complete = deployment()
     complete["spec"]["template"]["spec"]["volumes"] = [{"name": "v", "emptyDir": {}}]
+    for one in (limited, complete):
+        one["spec"]["selector"] = {"matchLabels": {"app": one["metadata"]["name"]}}
+        one["spec"]["template"]["metadata"]["labels"] = {"app": one["metadata"]["name"]}
+        # The server drops the ownership of an empty map with the next write.
+        del one["metadata"]["annotations"]
     bodies = (config_map("a", labels={"x": "y"}), SERVICE, SECRET, complete)
     assert stage.run(*bodies, limited).exit_code == 0
     events = look(stage, values=True)
