@@ -147,7 +147,7 @@ def test_only_created_objects_count_as_owned(name: str) -> None:
     assert _apply(state, entry).entry.ownership is expected
 
 
-UNLABELLED = live(ONE.ref, label="")
+UNLABELLED = live(ONE.ref, label="", annotations={OWNED_BY: TARGET.id})
 RECREATED = live(ONE.ref, uid="u2", label="", entries=[])
 REMOVALS: dict[str, tuple[State, InventoryEntry, Fate]] = {
     "created by us": (THERE, ENTRY, Fate.PRUNE),

@@ -22,9 +22,10 @@ def edit_entries(
     """
     path = f"/api/v1/namespaces/{stage.namespace}/configmaps/{stage.target.inventory.name}"
     body = api.get(path)
-    before = map(json.loads, body["data"]["entries"].splitlines())
-    after = [edited for entry in before if (edited := edit(entry)) is not None]
-    lines = "".join(f"{json.dumps(entry)}\n" for entry in after)
+    stored = [json.loads(line) for line in body["data"]["entries"].splitlines()]
+    after = [edited for line in stored if "name" in line and (edited := edit(line)) is not None]
+    shared = [line for line in stored if "name" not in line]
+    lines = "".join(f"{json.dumps(line)}\n" for line in (*shared, *after))
     header = json.loads(body["data"]["header"])
     header["count"], header["digest"] = len(after), hashlib.sha256(lines.encode()).hexdigest()
     body["data"] = {"header": json.dumps(header), "entries": lines}

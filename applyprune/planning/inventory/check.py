@@ -171,15 +171,7 @@ def _of_live(
                 MismatchType.UNLABELLED, Repair.MARK, message, ref, live=live, resource=resource
             )
     elif owner is Owner.RECORDED:
-        if entry.uid and not applied:
-            message = f"{applyset.manager} is not among its field managers; the next apply with "
-            message += "it in the input adds it again"
-            yield Mismatch(MismatchType.NOT_APPLIED, Repair.NONE, message, ref)
-        for manager in _other_sets(live, applyset):
-            message = f"it has this set's label, but {manager} owns some of its fields"
-            yield Mismatch(MismatchType.TWO_OWNERS, Repair.NONE, message, ref)
-        if entry.uid and ownership_of(entry, live, applyset) is not entry.ownership:
-            yield _without_witness(entry, live, resource, owns=owns)
+        yield from _of_member(entry, live, resource, applyset, owns=owns)
     elif owner is Owner.CLAIMED or (restored and label):
         ownership = Ownership.OWNED if owns else Ownership.ADOPTED
         if restored and has_witness(live, applyset):
@@ -204,10 +196,35 @@ def _of_live(
             owned=owns,
         )
     elif entry.uid:
-        kept = "label" if applied else "label and field manager"
-        message = f"somebody else has recreated it, without the set's {kept}"
-        repair = Repair.NONE if applied else Repair.UNLIST
-        yield Mismatch(MismatchType.OTHER_UID, repair, message, ref)
+        yield _recreated(ref, applied=applied)
+
+
+def _of_member(
+    entry: InventoryEntry,
+    live: LiveObject,
+    resource: Resource | None,
+    applyset: ApplySetIdentity,
+    *,
+    owns: bool,
+) -> Iterator[Mismatch]:
+    """Yield the mismatches of the listed object, which has the set's label."""
+    for manager in _other_sets(live, applyset):
+        message = f"it has this set's label, but {manager} owns some of its fields"
+        yield Mismatch(MismatchType.TWO_OWNERS, Repair.NONE, message, entry.ref)
+    if entry.uid and ownership_of(entry, live, applyset) is not entry.ownership:
+        yield _without_witness(entry, live, resource, owns=owns)
+    elif entry.uid and own_apply_entry(live, applyset.manager) is None:
+        message = f"{applyset.manager} is not among its field managers; the next apply with it in "
+        message += "the input adds it again"
+        yield Mismatch(MismatchType.NOT_APPLIED, Repair.NONE, message, entry.ref)
+
+
+def _recreated(ref: Ref, *, applied: bool) -> Mismatch:
+    """Return the mismatch of another object of that name, without the set's label."""
+    kept = "label" if applied else "label and field manager"
+    message = f"somebody else has recreated it, without the set's {kept}"
+    repair = Repair.NONE if applied else Repair.UNLIST
+    return Mismatch(MismatchType.OTHER_UID, repair, message, ref)
 
 
 def _unproven(

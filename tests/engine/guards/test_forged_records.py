@@ -14,7 +14,7 @@ from applyprune.errors import InventoryError
 from applyprune.model.events import Event, ObjectStatus, Outcome, Planned
 from applyprune.model.inventory import MismatchType
 from applyprune.model.options import Adopt, DryRun, Mode
-from applyprune.planning.applyset import PART_OF, SET_ID
+from applyprune.planning.applyset import OWNED_BY, PART_OF, SET_ID
 from tests.support.actors import ALICE
 from tests.support.api import temporary_namespace
 from tests.support.command import Ended, applyprune
@@ -265,6 +265,7 @@ def test_object_that_the_set_did_not_apply_is_found(
     stage: Stage, api: Api, kubectl: Kubectl
 ) -> None:
     """It has the label and the UID, and no Apply entry of the set's manager."""
+    kubectl("create", "configmap", "b", "-n", stage.namespace)
     stage.run(A, B)
     kubectl(
         "patch", "configmap/b", "-n", stage.namespace, "--type=merge", "-p",
@@ -300,7 +301,11 @@ def test_values_are_compared_without_any_record(stage: Stage, api: Api) -> None:
     forged = {
         "apiVersion": "v1",
         "kind": "ConfigMap",
-        "metadata": {"name": "b", "labels": {PART_OF: stage.target.id}},
+        "metadata": {
+            "name": "b",
+            "labels": {PART_OF: stage.target.id},
+            "annotations": {OWNED_BY: stage.target.id},
+        },
         "data": {"key": "theirs"},
     }
     kind = "application/apply-patch+yaml"
