@@ -75,7 +75,7 @@ def drifted_from_values(entry: InventoryEntry, live: LiveObject, manager: str) -
     Secret's values is stored, so only the record tells.
     """
     drifted = drifted_from_record(entry, live, manager)
-    if drifted or live.body is None or _is_secret(live.ref):
+    if drifted or live.body is None or may_be_secret(live.body):
         return drifted
     ours = own_apply_entry(live, manager) or {}
     # No manifest has the annotation of ownership.

@@ -85,13 +85,21 @@ def unproven_label(
 ) -> RunFailed:
     """Return the problem of an object of ours whose label names a set that does not list it."""
     label = live.labels.get(PART_OF, "")
+    # A forged entry can name any object: nobody must be told to label that.
+    applied = own_apply_entry(live, applyset.manager) is not None
+    where = f" -n {ref.namespace}" if ref.namespace else ""
+    fix = f"kubectl label --overwrite {ref.short}{where} {PART_OF}={applyset.id}"
     return RunFailed(
         f"{ref} has the label of another set, which is not known to list it",
         reason=f"its label {PART_OF} is {label}, and {what_is_known(label, others)}",
-        hint=f"To give it this set's label again: kubectl label --overwrite {ref.short}"
-        + (f" -n {ref.namespace}" if ref.namespace else "")
-        + f" {PART_OF}={applyset.id}",
+        hint=f"To give it this set's label again: {fix}"
+        if applied
+        else f"The set's field manager has not applied it: see {_check(applyset)}",
     )
+
+
+def _check(applyset: ApplySetIdentity) -> str:
+    return f"applyprune inventory check {applyset.arguments}"
 
 
 def what_is_known(label: str, others: Mapping[str, OtherSet]) -> str:

@@ -12,20 +12,10 @@ from applyprune.model.problem import Problem
 from applyprune.model.resources import NAMESPACE, Resource
 from applyprune.planning.annotations import DISABLED, PRUNE, not_understood, orphan_mark
 from applyprune.planning.applyset import OWNED_BY, PART_OF, SET_ID, SHARD_OF, ApplySetIdentity
-from applyprune.planning.ownership.foreign_label import (
-    foreign_label,
-    is_label_unproven,
-    is_listed_elsewhere,
-    unproven_label,
-)
 from applyprune.planning.ownership.managed_fields import own_apply_entry
 from applyprune.planning.ownership.other_owner import other_owner
-from applyprune.planning.ownership.owner import (
-    Owner,
-    foreign_owner,
-    has_witness,
-    owner_of,
-)
+from applyprune.planning.ownership.owner import Owner, foreign_owner, has_witness, owner_of
+from applyprune.planning.prune.foreign_step import step_of_foreign
 from applyprune.planning.requests import delete_request, orphan_request
 from applyprune.planning.snapshot import ClusterSnapshot
 
@@ -65,31 +55,12 @@ def _orphan(
     applyset: ApplySetIdentity,
 ) -> RemoveStep:
     """Orphan an object with our label or field manager; else only remove it from the inventory."""
-    if (step := _of_foreign(entry, resource, live, snapshot, applyset)) is not None:
+    if (step := step_of_foreign(entry, resource, live, snapshot, applyset)) is not None:
         return step
     if not (live.labels.get(PART_OF) == applyset.id or own_apply_entry(live, applyset.manager)):
         reason = "it has neither this set's label nor its field manager"
         return RemoveStep(entry, resource, Fate.REMOVE_FROM_INVENTORY, live, reason)
     return _orphaned(entry, resource, live, ORPHANED, applyset)
-
-
-def _of_foreign(
-    entry: InventoryEntry,
-    resource: Resource | None,
-    live: LiveObject,
-    snapshot: ClusterSnapshot,
-    applyset: ApplySetIdentity,
-) -> RemoveStep | None:
-    """Decide about an object of ours with another set's label; None for any other object."""
-    if not foreign_label(live, applyset):
-        return None
-    if is_listed_elsewhere(live, snapshot.others):
-        reason = "it belongs to another set now"
-        return RemoveStep(entry, resource, Fate.REMOVE_FROM_INVENTORY, live, reason)
-    if not is_label_unproven(entry, live, snapshot.others, applyset):
-        return None
-    problem = as_problem(unproven_label(entry.ref, live, snapshot.others, applyset))
-    return RemoveStep(entry, resource, Fate.REFUSE, live, problem=problem)
 
 
 def _of_live(
@@ -100,7 +71,7 @@ def _of_live(
     applyset: ApplySetIdentity,
     options: Options,
 ) -> RemoveStep:
-    if (step := _of_foreign(entry, resource, live, snapshot, applyset)) is not None:
+    if (step := step_of_foreign(entry, resource, live, snapshot, applyset)) is not None:
         return step
     owner = owner_of(live, entry, applyset)
     if owner is Owner.CLAIMED:
