@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from applyprune.errors import RunFailed, as_problem
 from applyprune.model.identity import Ref
-from applyprune.model.inventory import Inventory, InventoryEntry, Ownership
+from applyprune.model.inventory import Inventory, InventoryEntry
 from applyprune.model.live import Absent, LiveObject, Unknown, deleted_at
 from applyprune.model.options import Adopt, Mode, Options, WaitMode
 from applyprune.model.plan import (
@@ -26,6 +26,7 @@ from applyprune.model.resources import CRD
 from applyprune.planning.applyset import PART_OF, SET_ID, SHARD_OF, ApplySetIdentity
 from applyprune.planning.approval.digests import plan_digest
 from applyprune.planning.checks.missing_references import pruned_references
+from applyprune.planning.inventory.entry_before_apply import entry_before_apply
 from applyprune.planning.ownership.foreign_label import is_label_unproven, unproven_label
 from applyprune.planning.ownership.ignored_fields import split_problem
 from applyprune.planning.ownership.migration import migration_of
@@ -244,21 +245,7 @@ def _existing(
     owner = owner_of(live, entry, applyset)
     known = owner is Owner.RECORDED and entry is not None
     fence = known and entry is not None and entry.deleting
-    union = InventoryEntry(
-        ref=desired.ref,
-        plural=desired.resource.plural,
-        version=desired.resource.version,
-        uid_before_apply=live.uid,
-        uid=live.uid if known else "",
-        ownership=_ownership(entry, known=known),
-        owned_fields=entry.owned_fields if known and entry is not None else "",
-        marks=entry.marks if known and entry is not None else (),
-        wave=desired.wave,
-        depends_on=desired.depends_on,
-        orphan_reason=desired.orphan_reason,
-        deleting=fence,
-        job=job_record(desired, live, entry) if known else None,
-    )
+    union = entry_before_apply(desired, live, entry if known else None)
     lost = entry is not None and is_label_unproven(entry, live, snapshot.others, applyset)
     unproven = unproven_label(desired.ref, live, snapshot.others, applyset) if lost else None
     if (problem := _obstacle(desired, live, owner, options, unproven)) is not None:
@@ -300,15 +287,6 @@ def _existing(
             desired, live, owner, applyset, migrate=migration.managers, forced=request.force
         ),
     )
-
-
-def _ownership(entry: InventoryEntry | None, *, known: bool) -> Ownership:
-    if entry is None or not known:
-        return Ownership.ADOPTED
-    # An entry with a UID from before the apply, and no confirmed UID, was an adoption.
-    if not entry.uid and entry.uid_before_apply is not None:
-        return Ownership.ADOPTED
-    return entry.ownership
 
 
 def _whom(owner: Owner) -> str:

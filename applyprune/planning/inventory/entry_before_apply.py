@@ -1,0 +1,47 @@
+"""Make the entry that the inventory gets before an existing object is applied."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from applyprune.model.inventory import InventoryEntry, Ownership
+from applyprune.planning.readiness.finished_jobs import job_record
+
+if TYPE_CHECKING:
+    from applyprune.model.live import LiveObject
+    from applyprune.model.plan import Desired
+
+
+def entry_before_apply(
+    desired: Desired, live: LiveObject, entry: InventoryEntry | None
+) -> InventoryEntry:
+    """Return the entry of an existing object without digest and fingerprint of an apply.
+
+    ``entry`` is the present entry; None if the object is not the listed one. What the last
+    confirmed apply owned stays recorded, because the next one may fail.
+    """
+    known = entry is not None
+    return InventoryEntry(
+        ref=desired.ref,
+        plural=desired.resource.plural,
+        version=desired.resource.version,
+        uid_before_apply=live.uid,
+        uid=live.uid if known else "",
+        ownership=_ownership(entry),
+        owned_fields=entry.owned_fields if entry is not None else "",
+        marks=entry.marks if entry is not None else (),
+        wave=desired.wave,
+        depends_on=desired.depends_on,
+        orphan_reason=desired.orphan_reason,
+        deleting=entry is not None and entry.deleting,
+        job=job_record(desired, live, entry) if known else None,
+    )
+
+
+def _ownership(entry: InventoryEntry | None) -> Ownership:
+    if entry is None:
+        return Ownership.ADOPTED
+    # An entry with a UID from before the apply, and no confirmed UID, was an adoption.
+    if not entry.uid and entry.uid_before_apply is not None:
+        return Ownership.ADOPTED
+    return entry.ownership
