@@ -127,7 +127,12 @@ SIBLINGS: Mapping[str, set[str]] = {
     "planning.fields": {
         "planning.applyset",
     },
-    "planning.inventory": {"planning.applyset", "planning.ownership", "planning.snapshot"},
+    "planning.inventory": {
+        "planning.applyset",
+        "planning.ownership",
+        "planning.readiness",
+        "planning.snapshot",
+    },
     "planning.ownership": {
         "planning.annotations",
         "planning.applyset",
