@@ -245,7 +245,7 @@ def _existing(
     owner = owner_of(live, entry, applyset)
     known = owner is Owner.RECORDED and entry is not None
     fence = known and entry is not None and entry.deleting
-    union = entry_before_apply(desired, live, entry if known else None)
+    union = entry_before_apply(desired, live, entry if known else None, applyset)
     lost = entry is not None and is_label_unproven(entry, live, snapshot.others, applyset)
     unproven = unproven_label(desired.ref, live, snapshot.others, applyset) if lost else None
     if (problem := _obstacle(desired, live, owner, options, unproven)) is not None:

@@ -66,7 +66,9 @@ def check(
                 message,
                 entry.ref,
                 entry,
-                live=by_ref[entry.ref] if owns else None,
+                live=by_ref[entry.ref]
+                if owns and not has_witness(by_ref[entry.ref], applyset)
+                else None,
                 resource=snapshot.resources.get(entry.ref.group_kind),
                 owned=owns,
             )

@@ -5,15 +5,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from applyprune.model.inventory import InventoryEntry, Ownership
+from applyprune.planning.ownership.owner import has_witness
 from applyprune.planning.readiness.finished_jobs import job_record
 
 if TYPE_CHECKING:
     from applyprune.model.live import LiveObject
     from applyprune.model.plan import Desired
+    from applyprune.planning.applyset import ApplySetIdentity
 
 
 def entry_before_apply(
-    desired: Desired, live: LiveObject, entry: InventoryEntry | None
+    desired: Desired,
+    live: LiveObject,
+    entry: InventoryEntry | None,
+    applyset: ApplySetIdentity,
 ) -> InventoryEntry:
     """Return the entry of an existing object without digest and fingerprint of an apply.
 
@@ -27,7 +32,7 @@ def entry_before_apply(
         version=desired.resource.version,
         uid_before_apply=live.uid,
         uid=live.uid if known else "",
-        ownership=_ownership(entry),
+        ownership=_ownership(entry, live, applyset),
         owned_fields=entry.owned_fields if entry is not None else "",
         marks=entry.marks if entry is not None else (),
         wave=desired.wave,
@@ -38,8 +43,13 @@ def entry_before_apply(
     )
 
 
-def _ownership(entry: InventoryEntry | None) -> Ownership:
+def _ownership(
+    entry: InventoryEntry | None, live: LiveObject, applyset: ApplySetIdentity
+) -> Ownership:
     if entry is None:
+        return Ownership.ADOPTED
+    # An interrupted run has orphaned it already, so it is adopted again.
+    if entry.orphaning and not has_witness(live, applyset):
         return Ownership.ADOPTED
     # An entry with a UID from before the apply, and no confirmed UID, was an adoption.
     if not entry.uid and entry.uid_before_apply is not None:

@@ -28,18 +28,15 @@ def _create(kubectl: Kubectl, stage: Stage, name: str) -> None:
 
 
 def test_adopted_object_is_orphaned_not_deleted(stage: Stage, api: Api, kubectl: Kubectl) -> None:
-    """Its data stays; our label and our managedFields entry go, and what was there before is ours.
-
-    The fields that kubectl had put there became ours at the adoption (test_migration.py).
-    """
+    """Its data stays; our label and our managedFields entry go, and kubectl's stays."""
     _create(kubectl, stage, "old")
     story = stage.run(config_map("old"), config_map("a"))
     assert story.outcomes["configmap/old"] is Outcome.CONFIGURED
     assert stage.run(config_map("a")).outcomes["configmap/old"] is Outcome.ORPHANED
     left = api.get(_path(stage, "old"))
-    assert left["data"] == {"key": "v"}
+    assert left["data"] == {"key": "v", "mine": "1"}
     assert PART_OF not in (left["metadata"].get("labels") or {})
-    assert not left["metadata"].get("managedFields")
+    assert [one["manager"] for one in left["metadata"]["managedFields"]] == ["kubectl-create"]
     assert stage.listed() == {"configmap/a"}
 
 

@@ -187,7 +187,7 @@ def test_foreign_object_is_not_recreated(
         patch = json.dumps({"metadata": {"ownerReferences": [reference]}})
         kubectl("patch", "configmap/fixed", "-n", stage.namespace, "--type=merge", "-p", patch)
     uid = api.get(f"{path}/fixed")["metadata"]["uid"]
-    story = stage.run(after, config_map("a"), recreate=True)
+    story = stage.run(after, config_map("a"), recreate=True, force_conflicts=True)
     assert story.outcomes["configmap/fixed"] is Outcome.FAILED
     assert "It cannot be recreated" in story.problem("configmap/fixed")
     assert api.get(f"{path}/fixed")["metadata"]["uid"] == uid
