@@ -282,7 +282,7 @@ def test_deletion_policies_are_followed(tenant: Tenant, policy: str) -> None:
         tenant.strip("held")
         metadata = tenant.api.get(tenant.path("configmaps", "a"))["metadata"]
         assert "labels" not in metadata
-        assert not any("applyprune" in one["manager"] for one in metadata.get("managedFields", ()))
+        assert not any("applyprune/" in one["manager"] for one in metadata.get("managedFields", ()))
         assert tenant.exists("applyprune-web") == [False]
     elif let_go:
         # It is deleted, but still listed: nothing was lost.

@@ -19,7 +19,7 @@ from applyprune.model.options import Mode
 from applyprune.planning.applyset import PART_OF, SET_ID
 from tests.support.fault_proxy import Exchange, FaultProxy, always, faults
 from tests.support.input_files import write_input
-from tests.support.kill import Moment, kill_at
+from tests.support.kill import Moment, kill_at, kill_at_first
 from tests.support.objects import config_map
 from tests.support.stage import Stage
 
@@ -448,10 +448,12 @@ def test_late_delete_does_not_hit_another_object(
     stage.run(config_map("a"), config_map("b"))
     less = write_input(tmp_path / "set.json", [config_map("a")])
     command: list[str | Path] = ["apply", "web", "-n", stage.namespace, "-f", less]
-    # Inventory, discovery 2, list, union, intent, delete.
-    killed = kill_at(proxy, 7, Moment.BEFORE, command, proxy.kubeconfig(tmp_path))
-    assert killed is not None
-    assert killed.method == "DELETE"
+
+    def deletes(seen: Exchange) -> bool:
+        return seen.method == "DELETE"
+
+    kill_at_first(proxy, deletes, Moment.BEFORE, command, proxy.kubeconfig(tmp_path))
+    killed = next(filter(deletes, proxy.exchanges))
     story = stage.run(config_map("a"), config_map("b"))
     assert story.exit_code == 0
     status, reply = api("DELETE", killed.target, json.loads(killed.body))
