@@ -11,6 +11,7 @@ import pytest
 
 from applyprune.errors import UsageError
 from applyprune.model.events import Outcome
+from applyprune.model.inventory import Ownership
 from applyprune.model.options import Adopt, DryRun, Mode
 from applyprune.planning.applyset import PART_OF
 from tests.support.api import Api
@@ -394,9 +395,9 @@ def test_backup_restore_or_cluster_clone_gives_every_object_a_new_uid(
         assert story.outcomes["configmap/b"] is Outcome.NOT_PRUNED
         assert crds.exists(_path(stage, "b"))
     assert len(there.check().found) >= 2
-    assert there.repair().exit_code == 0
+    assert there.repair(Ownership.OWNED).exit_code == 0
     assert not there.check().found
-    # They count as what they were: created by this set.
+    # The user has said what they were: created by this set.
     story = there.run(config_map("a"), max_prune=stage.most(2))
     assert (story.exit_code, story.outcomes["configmap/b"]) == (0, Outcome.PRUNED), story.events
 
@@ -416,7 +417,7 @@ def test_every_uid_differs_though_the_inventory_is_the_same(
     assert stage.run(config_map("a")).exit_code == 6
     assert stage.run(config_map("a")).exit_code == 6
     assert api.exists(_path(stage, "b"))
-    assert stage.repair().exit_code == 0
+    assert stage.repair(Ownership.OWNED).exit_code == 0
     story = stage.run(config_map("a"), max_prune=stage.most(2))
     assert story.outcomes["configmap/b"] is Outcome.PRUNED
 

@@ -21,7 +21,7 @@ from applyprune.model.events import ObjectDiff, Outcome
 from applyprune.model.options import Adopt, DryRun
 from applyprune.model.plan import Fate
 from applyprune.model.resources import CONFIG_MAPS
-from applyprune.planning.applyset import PART_OF
+from applyprune.planning.applyset import OWNED_BY, PART_OF
 from applyprune.planning.diff.drift import drifted_from_record, recorded_drift
 from tests.support.actors import ALICE
 from tests.support.objects import config_map, crd, custom_resource, manifest
@@ -84,7 +84,7 @@ def test_diff_compares_exactly_what_would_change(stage: Stage, audit: AuditTrail
     before, after = found["configmap/b"].before, found["configmap/b"].after
     assert before is not None
     assert after == {**before, "data": {"key": "new"}}
-    assert set(after["metadata"]) == {"name", "namespace", "labels"}
+    assert set(after["metadata"]) == {"name", "namespace", "labels", "annotations"}
     assert (found["configmap/e"].before, found["configmap/c"].after) == (None, None)
     assert not any(one.drifted for one in found.values())
     # The plane's own parts write whenever they like.
@@ -121,7 +121,7 @@ def test_diff_masks_a_secret_everywhere(stage: Stage, kubectl: Kubectl) -> None:
     assert found.after is not None
     assert found.before["data"] == {"a": "*** (before)", "b": "*** (before)"}
     assert found.after["data"] == {"a": "*** (after)", "b": "*** (after)"}
-    assert found.after["metadata"]["annotations"] == {"copied": "***"}
+    assert found.after["metadata"]["annotations"] == {"copied": "***", OWNED_BY: "***"}
 
 
 def _packed(text: str) -> str:
@@ -163,10 +163,13 @@ def test_copies_in_a_secrets_metadata_are_not_shown(stage: Stage, api: Api) -> N
         told = str([found, found.before, found.after, *story.events])
         assert [name for name, copied in copies.items() if copied in told] == []
         assert found.before is not None
-        assert found.before["metadata"]["annotations"].keys() == {"team", *copies}
+        assert found.before["metadata"]["annotations"].keys() == {"team", OWNED_BY, *copies}
     after = compared(changed)["secret/s"].after
     assert after is not None
-    assert after["metadata"]["annotations"] == {"team": "platform", **dict.fromkeys(copies, "***")}
+    assert after["metadata"]["annotations"] == {
+        "team": "platform",
+        **dict.fromkeys((OWNED_BY, *copies), "***"),
+    }
     labels = {"app": "web", PART_OF: stage.target.id, **dict.fromkeys(short, "***")}
     assert after["metadata"]["labels"] == labels
 
