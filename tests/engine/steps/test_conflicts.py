@@ -263,7 +263,7 @@ def test_ignored_field_co_owned_by_another_manager_is_released(stage: Stage, api
 
 def test_ignored_field_of_an_adopted_object_keeps_its_value(stage: Stage, api: Api) -> None:
     """Its fields become ours by the take-over first, and are released anyway."""
-    path = f"{_path(stage, '', 'deployments').rstrip('/')}?fieldManager=kubectl-create"
+    path = f"{_path(stage, '', 'deployments').rstrip('/')}?fieldManager=kubectl-client-side-apply"
     status, reply = api("POST", path, deployment(replicas=5, paused=True))
     assert status == 201, reply
     story = stage.run(deployment(SCALED))
