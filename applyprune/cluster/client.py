@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from applyprune.clock import Lease
-from applyprune.cluster.discovery import discover, server_version
+from applyprune.cluster.discovery import discover, is_ready, server_version
 from applyprune.cluster.object_requests import (
     APPLY_PATCH,
     JSON,
@@ -21,7 +21,14 @@ from applyprune.cluster.object_requests import (
     for_patch,
     selection,
 )
-from applyprune.cluster.objects import METADATA, invalid_response, live_object, matches
+from applyprune.cluster.objects import (
+    METADATA,
+    invalid_response,
+    live_object,
+    matches,
+    object_in,
+    tests_hold,
+)
 from applyprune.cluster.schemas import read_schemas
 from applyprune.cluster.transport.message import Request, Response, http_date
 from applyprune.cluster.transport.transport import Transport
@@ -36,9 +43,16 @@ from applyprune.errors import (
     Unavailable,
 )
 from applyprune.model.identity import Ref
-from applyprune.model.live import LiveObject, WatchEvent
+from applyprune.model.live import Absent, LiveObject, WatchEvent
 from applyprune.model.request import ApplyRequest, DeleteRequest, PatchRequest
-from applyprune.model.resources import NAMESPACES, Resource, ResourceMap
+from applyprune.model.resources import (
+    API_SERVICES,
+    DEFINITIONS,
+    NAMESPACES,
+    Registrations,
+    Resource,
+    ResourceMap,
+)
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -48,6 +62,9 @@ if TYPE_CHECKING:
 _PAGE = 500
 _DRY_RUN = ("dryRun", "All")
 _RESTARTS = 5
+_READY_WITHIN = 2.0
+# An API server that has just started lists its kinds completely after 0.3 to 6 seconds.
+_PATIENCE = 8.0
 
 
 class KubernetesClient:
@@ -63,8 +80,13 @@ class KubernetesClient:
         context: str = "",
         cache: Path | None = None,
         leases: tuple[Lease, ...] = (),
+        *,
+        registry: KubernetesClient | None = None,
     ) -> None:
-        """Keep the transport; ``cache`` is the folder for discovery and OpenAPI documents."""
+        """Keep the transport; ``cache`` is the folder for discovery and OpenAPI documents.
+
+        ``registry`` reads the CRDs and APIServices, if that takes other rights.
+        """
         self._transport = transport
         self._leases = leases
         self.server = server
@@ -72,11 +94,24 @@ class KubernetesClient:
         self.context = context
         """The context of the kubeconfig; empty if unknown."""
         self._cache = cache
+        self._registry = registry
+
+    @property
+    def patience(self) -> float:
+        """Return for how many seconds a read may be repeated that shows too little."""
+        return min(_PATIENCE, self._transport.retry_budget)
 
     def under_lease(self, lease: Lease) -> KubernetesClient:
         """Return the same client; no write is sent, or sent again, after the lease's end."""
         leases = (*self._leases, lease)
-        return KubernetesClient(self._transport, self.server, self.context, self._cache, leases)
+        return KubernetesClient(
+            self._transport,
+            self.server,
+            self.context,
+            self._cache,
+            leases,
+            registry=self._registry,
+        )
 
     def _write(self, write: Request) -> Response:
         """Send what changes the cluster."""
@@ -90,6 +125,18 @@ class KubernetesClient:
     def resource_map(self) -> ResourceMap:
         """Return what the server serves now."""
         return discover(self._transport, self.server, self._cache)
+
+    def registrations(self) -> Registrations:
+        """Return the CRDs and APIServices, by which the list of kinds is proved complete."""
+        reader = self._registry or self
+        return Registrations(
+            tuple(reader.list(DEFINITIONS, full=True)),
+            tuple(reader.list(API_SERVICES, full=True)),
+        )
+
+    def is_ready(self) -> bool:
+        """Return whether the server says that it is ready, which it is not just after a start."""
+        return is_ready(self._transport, _READY_WITHIN)
 
     def schemas(self, resource: Resource) -> Mapping[str, Any]:
         """Return the OpenAPI v3 schemas of a resource's group version, by name."""
@@ -217,12 +264,19 @@ class KubernetesClient:
     def get(
         self, resource: Resource, ref: Ref, *, full: bool = False, timeout: float | None = None
     ) -> LiveObject:
-        """Return one object, by a consistent read; NotFound proves that it does not exist."""
+        """Return one object, by a consistent read; raises NotFound when it does not exist."""
         accept = JSON if full else METADATA.format(list="")
         response = self._transport.send(
             for_object("GET", resource, ref, accept=accept, within=timeout)
         )
-        return _validate(resource, ref, response, full=full, partial=not full)
+        return object_in(resource, ref, response.body, full=full, partial=not full)
+
+    def read(self, resource: Resource, ref: Ref, *, full: bool = False) -> LiveObject | Absent:
+        """Return one object, by a consistent read, or the proof that it does not exist."""
+        try:
+            return self.get(resource, ref, full=full)
+        except NotFound:
+            return Absent()
 
     def apply(self, request: ApplyRequest, *, dry_run: bool = False) -> tuple[LiveObject, bool]:
         """Send a server-side apply; return the object as stored, and whether it was created."""
@@ -241,7 +295,7 @@ class KubernetesClient:
                 query=(*query, _DRY_RUN) if dry_run else query,
             )
         )
-        return _validate(resource, ref, response, full=True), response.status == 201
+        return object_in(resource, ref, response.body, full=True), response.status == 201
 
     def create(
         self,
@@ -260,7 +314,7 @@ class KubernetesClient:
         response = self._write(
             for_collection("POST", resource, ref.namespace, body=body, retry=retry, within=timeout)
         )
-        return _validate(resource, ref, response, full=True)
+        return object_in(resource, ref, response.body, full=True)
 
     def replace(
         self,
@@ -288,7 +342,7 @@ class KubernetesClient:
                 within=timeout,
             )
         )
-        return _validate(resource, ref, response, full=True)
+        return object_in(resource, ref, response.body, full=True)
 
     def merge_patch(
         self,
@@ -303,7 +357,7 @@ class KubernetesClient:
         Raises Conflict when the patch has a ``metadata.resourceVersion`` other than the stored one.
         """
         response = self._write(for_patch(resource, ref, MERGE_PATCH, patch, within=timeout))
-        return _validate(resource, ref, response, full=True)
+        return object_in(resource, ref, response.body, full=True)
 
     def patch(self, request: PatchRequest) -> LiveObject:
         """Apply a JSON patch, guarded by its own test operations; return the object as stored.
@@ -315,18 +369,20 @@ class KubernetesClient:
         try:
             response = self._write(for_patch(resource, ref, JSON_PATCH, operations))
         except Invalid as error:
-            if _hold(operations, self.get(resource, ref)):
+            if tests_hold(operations, self.get(resource, ref)):
                 raise
             raise Conflict(f"{ref} has changed since it was read", code=409) from error
-        return _validate(resource, ref, response, full=True)
+        return object_in(resource, ref, response.body, full=True)
 
     def delete(
         self, request: DeleteRequest, *, dry_run: bool = False, timeout: float | None = None
     ) -> bool:
-        """Delete exactly this object in exactly this state; return whether it is already gone.
+        """Delete exactly this object in exactly this state; return whether that is confirmed.
 
-        Raises Conflict when the object was changed or replaced by another of the same name, and
-        NotFound when it is gone.
+        If it is not, only a GET can tell whether the object is gone: finalizers may keep it, and
+        some kinds answer with the object in any case. Raises Conflict when the object was changed
+        or replaced by another of the same name. NotFound proves nothing: an admission webhook may
+        answer with it.
         """
         resource, ref, uid = request.resource, request.ref, request.precondition.uid
         options: dict[str, Any] = {
@@ -344,11 +400,11 @@ class KubernetesClient:
         body = response.body
         if body.get("kind") == "Status":
             details = body.get("details") or {}
-            if body.get("status") == "Success" and details.get("uid", uid) == uid:
-                return True
+            named = details.get("uid", "")
+            if body.get("status") == "Success" and named in {"", uid}:
+                return bool(named)  # guard: deletion-names-uid
             raise invalid_response(f"the delete of {ref}", "it is about another object")
-        # Some kinds answer with the object, gone or not: only another read can tell.
-        _validate(resource, ref, response)
+        object_in(resource, ref, response.body)
         return False
 
     def serves(self, resource: Resource) -> bool:
@@ -370,27 +426,3 @@ class KubernetesClient:
             self.create(NAMESPACES, Ref("", NAMESPACES.kind, "", name), body)
         except AlreadyExists:
             return
-
-
-def _hold(operations: Sequence[Mapping[str, Any]], live: LiveObject) -> bool:
-    """Return whether the tests of a patch hold for an object's present state."""
-    # Imported here: few runs ever patch, and fewer are refused.
-    from jsonpatch import JsonPatchException, JsonPointerException, apply_patch
-
-    tests = [operation for operation in operations if operation["op"] == "test"]
-    try:
-        apply_patch({"metadata": live.metadata}, tests)
-    except (JsonPatchException, JsonPointerException):
-        return False
-    return True
-
-
-def _validate(
-    resource: Resource, ref: Ref, response: Response, *, full: bool = False, partial: bool = False
-) -> LiveObject:
-    """Return the object of a response; raises Unavailable when it is not the requested one."""
-    kind = "PartialObjectMetadata" if partial else resource.kind
-    live = live_object(resource, response.body, full=full)
-    if live is None or live.ref != ref or response.body.get("kind") != kind:
-        raise invalid_response(str(ref), "it is about something else")
-    return live

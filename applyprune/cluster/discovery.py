@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from applyprune.cluster.kept_documents import read_document
 from applyprune.cluster.object_requests import for_document
-from applyprune.errors import Unreachable
+from applyprune.errors import AccessError, Unreachable
 from applyprune.model.resources import Resource, ResourceMap
 
 if TYPE_CHECKING:
@@ -30,22 +30,33 @@ def discover(transport: Transport, server: str, cache: Path | None) -> ResourceM
     served: dict[GVK, Resource] = {}
     preferred: dict[GroupKind, Resource] = {}
     stale: set[str] = set()
+    versions: set[tuple[str, str]] = set()
     for path in ("/api", "/apis"):
         for group in _groups(read_document(transport, server, path, cache, accept=_ACCEPT)):
             name = str(group.get("metadata", {}).get("name", ""))
             for version in group.get("versions") or ():
+                versions.add((name, str(version.get("version", ""))))
                 if version.get("freshness") == "Stale":
                     stale.add(name)
                 # The server lists versions in its order of preference.
                 for resource in _resources(name, version):
                     served[resource.gvk] = resource
                     preferred.setdefault(resource.group_kind, resource)
-    return ResourceMap(served, preferred, frozenset(stale))
+    return ResourceMap(served, preferred, frozenset(stale), frozenset(versions))
 
 
 def server_version(transport: Transport) -> str:
     """Return the server's version, ``v1.36.3`` for example; raises AccessError."""
     return str(transport.send(for_document("/version")).body.get("gitVersion", ""))
+
+
+def is_ready(transport: Transport, within: float) -> bool:
+    """Return whether the server says that it is ready; ``within`` is in seconds."""
+    try:
+        transport.send(for_document("/readyz", accept="text/plain", whole=b"ok", within=within))
+    except AccessError:
+        return False
+    return True
 
 
 def _groups(document: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:

@@ -104,14 +104,19 @@ def for_document(
     *,
     accept: str = JSON,
     headers: tuple[tuple[str, str], ...] = (),
+    whole: bytes = b"",
     within: float | None = None,
 ) -> Request:
-    """Return a GET of a document that the server publishes: version, discovery, OpenAPI."""
+    """Return a GET of a document that the server publishes: version, discovery, OpenAPI, health.
+
+    ``whole`` is the text that is a valid reply, if that is not JSON.
+    """
     return Request(
         "GET",
         path,
         accept=accept,
         headers=headers,
+        whole=whole,
         timeout=within or TIMEOUT,
         expires=_expires(within),
     )

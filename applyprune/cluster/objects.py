@@ -6,6 +6,8 @@ Each name is checked before it becomes part of a path (safety rule 10).
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
+from typing import Any
 from urllib.parse import quote
 
 from applyprune.errors import Unavailable, UsageError
@@ -45,6 +47,35 @@ def live_object(resource: Resource, item: object, *, full: bool) -> LiveObject |
         metadata=metadata,
         body={**type_, **item} if full and isinstance(item, dict) else None,
     )
+
+
+def object_in(
+    resource: Resource,
+    ref: Ref,
+    body: Mapping[str, Any],
+    *,
+    full: bool = False,
+    partial: bool = False,
+) -> LiveObject:
+    """Return the object of a reply; raises Unavailable when it is not the requested one."""
+    kind = "PartialObjectMetadata" if partial else resource.kind
+    live = live_object(resource, body, full=full)
+    if live is None or live.ref != ref or body.get("kind") != kind:
+        raise invalid_response(str(ref), "it is about something else")
+    return live
+
+
+def tests_hold(operations: Sequence[Mapping[str, Any]], live: LiveObject) -> bool:
+    """Return whether the tests of a patch hold for an object's present state."""
+    # Imported here: few runs ever patch, and fewer are refused.
+    from jsonpatch import JsonPatchException, JsonPointerException, apply_patch
+
+    tests = [operation for operation in operations if operation["op"] == "test"]
+    try:
+        apply_patch({"metadata": live.metadata}, tests)
+    except (JsonPatchException, JsonPointerException):
+        return False
+    return True
 
 
 def invalid_response(what: str, why: str) -> Unavailable:

@@ -8,7 +8,7 @@ from typing import Any
 
 from applyprune.cluster.client import KubernetesClient
 from applyprune.controller.constants import FINALIZER, Key
-from applyprune.errors import Conflict, NotFound
+from applyprune.errors import ApplypruneError, Conflict, NotFound
 from applyprune.model.identity import Ref
 from applyprune.model.live import LiveObject
 from applyprune.model.resources import BUNDLES
@@ -74,6 +74,7 @@ class BundleObjects:
 
     def remove_finalizer(self, live: LiveObject) -> None:
         """Remove the finalizer: everything that the Bundle has applied is taken care of."""
+        refused: ApplypruneError | None = None
         for _ in range(_TRIES):
             current = self.get((live.ref.namespace, live.ref.name))
             if current is None or current.uid != live.uid or FINALIZER not in current.finalizers:
@@ -83,10 +84,14 @@ class BundleObjects:
                 self._set_finalizers(current, others)
             except Conflict:
                 continue
-            except NotFound:
-                return
+            except NotFound as error:
+                # It may be gone, or an admission webhook has answered: read it again.
+                refused = error
+                continue
             return
-        raise Conflict(f"{live.ref} changes faster than its finalizer can be removed", code=409)
+        raise refused or Conflict(
+            f"{live.ref} changes faster than its finalizer can be removed", code=409
+        )
 
     def _set_finalizers(self, live: LiveObject, finalizers: list[str]) -> LiveObject:
         metadata = {"finalizers": finalizers, "resourceVersion": live.resource_version}

@@ -30,6 +30,7 @@ from applyprune.controller.runtime.impersonation import (
 from applyprune.controller.status import ConditionStatus, ReconcileResult
 from applyprune.engine.cancellation import Cancellation
 from applyprune.engine.context import WorkerPool
+from applyprune.engine.kinds import KindProofs
 from applyprune.engine.listing import all_labelled_objects
 from applyprune.engine.operations.release import release
 from applyprune.engine.plan_stage import RunRequest
@@ -214,8 +215,9 @@ class Finalizer:
         this account can no longer list.
         """
         with WorkerPool(4, self.stop) as workers:
-            catalogue = account_client.cluster.resource_map()
-            marked = all_labelled_objects(account_client.cluster, workers, catalogue, bundle.target)
+            cluster = account_client.cluster
+            proofs = KindProofs(cluster, workers, cluster.resource_map(), cluster.patience)
+            marked, _ = all_labelled_objects(proofs, bundle.target)
         self.stop.check()
         # A lost inventory is never restored in a terminating namespace: retry, then give up.
         reason = Reason.REMOVAL_FAILED if lost else Reason.INVENTORY_UNREADABLE

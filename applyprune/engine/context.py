@@ -64,6 +64,10 @@ class WorkerPool:
         """Raise Interrupted if the run is cancelled: some results may be missing."""
         self._cancellation.check()
 
+    def pause(self, seconds: float) -> bool:
+        """Wait, or return True as soon as the run is cancelled."""
+        return self._cancellation.wait(seconds)
+
     def _call(self, call: Callable[[T], R], item: T) -> tuple[R] | None:
         return None if self._cancellation.requested else (call(item),)
 

@@ -7,14 +7,23 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from applyprune.engine.context import WorkerPool
+from applyprune.engine.kinds import KindProofs
 from applyprune.errors import ApplypruneError, Forbidden
 from applyprune.model.identity import GroupKind, Ref
 from applyprune.model.inventory import Inventory
 from applyprune.model.live import LiveObject
-from applyprune.model.resources import API_SERVICES, CRD, NAMESPACE, Resource, ResourceMap
+from applyprune.model.resources import (
+    API_SERVICES,
+    CRD,
+    NAMESPACE,
+    CompleteResourceMap,
+    Resource,
+    ResourceMap,
+)
 from applyprune.planning.applyset import PART_OF, ApplySetIdentity
 from applyprune.planning.ownership.managed_fields import own_apply_entry
 from applyprune.planning.prune.cascade import IN_FULL
+from applyprune.planning.schema.served_kinds import MissingKinds
 from applyprune.planning.snapshot import CascadeContents
 
 if TYPE_CHECKING:
@@ -32,12 +41,17 @@ class LabelledObjects:
 
 
 def all_labelled_objects(
-    cluster: Cluster, workers: WorkerPool, resource_map: ResourceMap, applyset: ApplySetIdentity
-) -> LabelledObjects:
-    """Return the objects of every kind that have the set's label and field manager."""
-    found = labelled_objects(cluster, workers, resource_map.preferred.values(), applyset)
-    silent = (f"the API group {group} does not answer" for group in sorted(resource_map.stale))
-    return LabelledObjects(found.objects, (*found.unseen, *silent))
+    proofs: KindProofs, applyset: ApplySetIdentity, *, groups: Collection[str] | None = None
+) -> tuple[LabelledObjects, ResourceMap]:
+    """Return the objects of every kind that have the set's label and field manager.
+
+    Also return the kinds that were searched. ``groups`` may not miss any kind; None stands for all
+    groups that answer. Raises Unavailable if they do.
+    """
+    resource_map, missing = proofs.for_search(groups)
+    kinds = resource_map.preferred.values()
+    found = labelled_objects(proofs.cluster, proofs.workers, kinds, applyset)
+    return LabelledObjects(found.objects, (*found.unseen, *missing)), resource_map
 
 
 def labelled_objects(
@@ -169,9 +183,7 @@ def _lines(unseen: Iterable[_Unlisted]) -> Iterator[str]:
 class ContentCounter:
     """Counts the contents of Namespaces and CRDs; ``leaving`` is everything that left the set."""
 
-    cluster: Cluster
-    workers: WorkerPool
-    resource_map: ResourceMap
+    proofs: KindProofs
     leaving: frozenset[Ref]
 
     def contents_of_leaving(self) -> Mapping[Ref, CascadeContents]:
@@ -187,31 +199,42 @@ class ContentCounter:
         return self._namespace(ref) if ref.group_kind == NAMESPACE else self._definition(ref)
 
     def _namespace(self, ref: Ref) -> CascadeContents:
-        kinds = [kind for kind in self.resource_map.preferred.values() if kind.namespaced]
-        contents, failures = list_kinds(
-            self.cluster, self.workers, kinds, namespace=ref.name, in_full=IN_FULL
-        )
-        # The groups whose server is down, unless this run deletes their APIService.
-        unseen = self.resource_map.stale - {
+        # A group whose APIService this run deletes need not answer.
+        going = {
             gone.name.partition(".")[2]
             for gone in self.leaving
             if gone.group_kind == API_SERVICES.group_kind
         }
-        failures += [f"the API group {group} does not answer" for group in sorted(unseen)]
-        return CascadeContents(tuple(contents), "; ".join(failures[:3]))
+        proof = self.proofs.of(but=going)
+        kinds = [kind for kind in self.proofs.resource_map.preferred.values() if kind.namespaced]
+        return self._counted(proof, kinds, ref.name)
 
     def _definition(self, ref: Ref) -> CascadeContents:
         plural, _, group = ref.name.partition(".")
+        proof = self.proofs.of({group})
         kinds = [
             kind
-            for kind in self.resource_map.preferred.values()
+            for kind in self.proofs.resource_map.preferred.values()
             if (kind.plural, kind.group) == (plural, group)
         ]
-        contents, failures = list_kinds(self.cluster, self.workers, kinds)
-        if not kinds:
-            # Objects may still exist: a version that is not served hides them.
-            what = f"the API group {group} does not answer"
-            failures.append(what if group in self.resource_map.stale else "its kind is not served")
+        counted = self._counted(proof, kinds)
+        if kinds or counted.uncounted:
+            return counted
+        # Objects may still exist: a version that is not served hides them.
+        return replace(counted, uncounted="its kind is not served")
+
+    def _counted(
+        self,
+        proof: CompleteResourceMap | MissingKinds,
+        kinds: Iterable[Resource],
+        namespace: str = "",
+    ) -> CascadeContents:
+        cluster, workers = self.proofs.cluster, self.proofs.workers
+        contents, failures = list_kinds(
+            cluster, workers, kinds, namespace=namespace, in_full=IN_FULL if namespace else ()
+        )
+        if isinstance(proof, MissingKinds):  # guard: count-needs-kinds
+            failures.insert(0, proof.reason)
         return CascadeContents(tuple(contents), "; ".join(failures[:3]))
 
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 from applyprune.clock import Lease
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import Inventory
-from applyprune.model.live import LiveObject, WatchEvent
+from applyprune.model.live import Absent, LiveObject, WatchEvent
 from applyprune.model.request import ApplyRequest, DeleteRequest, PatchRequest
-from applyprune.model.resources import Resource, ResourceMap
+from applyprune.model.resources import Registrations, Resource, ResourceMap
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -33,6 +33,16 @@ class Cluster(Protocol):
 
     def resource_map(self) -> ResourceMap:
         """Return the resources that the server serves now."""
+
+    @property
+    def patience(self) -> float:
+        """Return for how many seconds a read may be repeated that shows too little."""
+
+    def registrations(self) -> Registrations:
+        """Return the CRDs and APIServices, in full; raises Forbidden without the right to it."""
+
+    def is_ready(self) -> bool:
+        """Return whether the server says that it is ready."""
 
     def list(
         self, resource: Resource, *, namespace: str = "", selector: str = "", full: bool = False
@@ -65,7 +75,10 @@ class Cluster(Protocol):
         """Yield the changes after a resourceVersion until server, ``stop`` or time ends it."""
 
     def get(self, resource: Resource, ref: Ref, *, full: bool = False) -> LiveObject:
-        """Return one object; NotFound proves that it does not exist."""
+        """Return one object; raises NotFound when it does not exist."""
+
+    def read(self, resource: Resource, ref: Ref, *, full: bool = False) -> LiveObject | Absent:
+        """Return one object, or the proof that it does not exist."""
 
     def apply(self, request: ApplyRequest, *, dry_run: bool = False) -> tuple[LiveObject, bool]:
         """Send a server-side apply; return the object in the reply, and whether it was created."""
@@ -73,7 +86,7 @@ class Cluster(Protocol):
     def delete(
         self, request: DeleteRequest, *, dry_run: bool = False, timeout: float | None = None
     ) -> bool:
-        """Delete exactly this object in exactly this state; return whether it is gone already."""
+        """Delete exactly this object in exactly this state; return whether that is confirmed."""
 
     def patch(self, request: PatchRequest) -> LiveObject:
         """Send a JSON patch; its test operations guard it. Return the whole object."""

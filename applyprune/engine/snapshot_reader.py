@@ -13,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from applyprune.engine.context import WorkerPool
+from applyprune.engine.kinds import KindProofs
 from applyprune.engine.listing import (
     ContentCounter,
     LabelledObjects,
@@ -22,16 +23,14 @@ from applyprune.engine.listing import (
     list_labelled,
     objects_of_hidden_kinds,
 )
-from applyprune.errors import ApplypruneError, Forbidden, NotFound, as_problem
+from applyprune.errors import ApplypruneError, Forbidden, as_problem
 from applyprune.model.identity import GroupKind, Ref
-from applyprune.model.inventory import Inventory
-from applyprune.model.live import Absent, LiveObject, State, Unknown
+from applyprune.model.inventory import Inventory, InventoryEntry
+from applyprune.model.live import LiveObject, NotListed, State, Unknown
 from applyprune.model.plan import Desired
-from applyprune.model.problem import Problem, ProblemKind
 from applyprune.model.resources import (
     API_SERVICES,
     CONFIG_MAPS,
-    CRD,
     DEFINITIONS,
     NAMESPACE,
     Resource,
@@ -43,6 +42,12 @@ from applyprune.planning.ownership.foreign_label import OtherSet, foreign_label,
 from applyprune.planning.ownership.managed_fields import own_apply_entry
 from applyprune.planning.ownership.owner import SECRET, needs_values
 from applyprune.planning.requests import needs_body
+from applyprune.planning.schema.served_kinds import (
+    definition_of,
+    service_of,
+    silent_problem,
+    unserved_state,
+)
 from applyprune.planning.snapshot import ClusterSnapshot
 
 if TYPE_CHECKING:
@@ -85,19 +90,25 @@ class SnapshotReader:
         tasks: list[Callable[[], States]] = []
         states: States = {}
         hidden = hidden_namespaces(inventory) if searches else ()
+        proofs = KindProofs(self.cluster, self.workers, resource_map, self.cluster.patience)
         for kind, refs in _by_kind(inventory.entries).items():
+            entries = [inventory.entries[ref] for ref in refs]
             if (resource := resources.get(kind)) is not None:
+                # Under another plural, it is another kind, or somebody has edited the entry.
+                same = [
+                    entry.ref
+                    for entry in entries
+                    if entry.plural == resource.plural  # guard: recorded-plural
+                ]
                 tasks.append(
-                    partial(self._recorded, resource, refs, hidden, proves=proves, full=full)
+                    partial(self._recorded, resource, same, hidden, proves=proves, full=full)
                 )
-            else:
-                plural = inventory.entries[refs[0]].plural
-                version = inventory.entries[refs[0]].version
-                lost = Resource(kind.group, version, kind.kind, plural, namespaced=False)
-                tasks.append(partial(self._vanished, lost, refs, resource_map))
+                entries = [entry for entry in entries if entry.ref not in set(same)]
+            if entries:
+                tasks.append(partial(self._unserved, entries, wanted, proofs))
         for kind, refs in _by_kind(set(wanted) - set(inventory.entries)).items():
             if (resource := resource_map.find_kind(kind)) is None:
-                states.update(dict.fromkeys(refs, Absent()))  # its CRD is in the input
+                states.update(dict.fromkeys(refs, NotListed()))  # its CRD is in the input
             else:
                 tasks.extend(
                     partial(self._unrecorded, resource, part) for part in _by_namespace(refs)
@@ -105,9 +116,9 @@ class SnapshotReader:
         states.update(self._all(tasks))
         self._values(wanted, inventory, resources, states)
         leaving = frozenset(set(inventory.entries) - set(wanted) if prunes else ())
-        counter = ContentCounter(self.cluster, self.workers, resource_map, leaving)
+        counter = ContentCounter(proofs, leaving)
         no_record = searches and not inventory.exists
-        marked = self._marked(desired, resource_map) if no_record else LabelledObjects((), ())
+        marked = self._marked(desired, proofs) if no_record else LabelledObjects((), ())
         if searches and inventory.exists:
             hidden_objects = objects_of_hidden_kinds(
                 self.cluster, self.workers, resource_map, inventory, self.applyset
@@ -115,7 +126,7 @@ class SnapshotReader:
             marked = LabelledObjects((), hidden_objects.unseen)
             states = {**{live.ref: live for live in hidden_objects.objects}, **states}
         kinds = {live.ref.group_kind for live in marked.objects}
-        found = {kind: resource_map.preferred[kind] for kind in kinds}
+        found = {kind: proofs.resource_map.preferred[kind] for kind in kinds}
         return ClusterSnapshot(
             states=states,
             schemas=self._schemas(desired),
@@ -138,9 +149,7 @@ class SnapshotReader:
     def read_object(self, resource: Resource, ref: Ref, *, full: bool = False) -> State:
         """Return the state of one object, proven by a GET."""
         try:
-            return self.cluster.get(resource, ref, full=full)
-        except NotFound:
-            return Absent(proven=True)
+            return self.cluster.read(resource, ref, full=full)
         except ApplypruneError as error:
             return _unread(error, resource)
 
@@ -155,7 +164,7 @@ class SnapshotReader:
         for kind, found in _by_kind(refs).items():
             resource = resource_map.find_kind(kind)
             if resource is None and kind.group not in resource_map.stale:
-                states.update(dict.fromkeys(found, Absent()))
+                states.update(dict.fromkeys(found, NotListed()))
             elif resource is not None:
                 scoped = [ref for ref in found if bool(ref.namespace) == resource.namespaced]
                 tasks.extend(
@@ -170,13 +179,14 @@ class SnapshotReader:
         self.workers.check()
         return states
 
-    def _marked(self, desired: Sequence[Desired], resource_map: ResourceMap) -> LabelledObjects:
+    def _marked(self, desired: Sequence[Desired], proofs: KindProofs) -> LabelledObjects:
         """Find what a lost inventory listed; search all kinds only if the input's have any."""
         kinds = {manifest.ref.group_kind for manifest in desired}
-        own = [resource_map.preferred[kind] for kind in kinds if kind in resource_map.preferred]
+        served = proofs.resource_map.preferred
+        own = [served[kind] for kind in kinds if kind in served]
         if own and not labelled_objects(self.cluster, self.workers, own, self.applyset).objects:
             return LabelledObjects((), ())
-        return all_labelled_objects(self.cluster, self.workers, resource_map, self.applyset)
+        return all_labelled_objects(proofs, self.applyset)[0]
 
     def _recorded(
         self,
@@ -222,43 +232,29 @@ class SnapshotReader:
                 return dict.fromkeys(refs, _unread(error, resource))
             else:
                 found = {live.ref: live for live in objects}
-                return {ref: found.get(ref, Absent()) for ref in refs}
+                return {ref: found.get(ref, NotListed()) for ref in refs}
         return {ref: self.read_object(resource, ref) for ref in refs}
 
-    def _vanished(
-        self, resource: Resource, refs: Sequence[Ref], resource_map: ResourceMap
+    def _unserved(
+        self,
+        entries: Iterable[InventoryEntry],
+        wanted: Collection[Ref],
+        proofs: KindProofs,
     ) -> States:
-        """Return the states of entries whose kind the server no longer lists.
-
-        The kind and all its objects are gone only if its API group answers, and neither its CRD
-        nor its APIService exists.
-        """
-        if resource.group in resource_map.stale:
-            problem = Problem(
-                kind=ProblemKind.UNAVAILABLE,
-                message=f"the server of the API group {resource.group} does not answer",
-                location=resource.full_plural,
+        """Return the states of entries whose kind the server does not serve as recorded."""
+        states: States = {}
+        for entry in entries:
+            ref, group = entry.ref, entry.ref.group
+            if group in proofs.resource_map.stale:
+                problem = silent_problem(group, f"{entry.plural}.{group}")
+                states[ref] = Unknown(problem)
+                continue
+            definition = self.read_object(DEFINITIONS, definition_of(entry))
+            service = self.read_object(API_SERVICES, service_of(entry), full=True)
+            states[ref] = unserved_state(
+                entry, definition, service, proofs.of({group}), wanted=ref in wanted
             )
-            return dict.fromkeys(refs, Unknown(problem))
-        service = f"{resource.version}.{resource.group}"
-        proofs = (
-            self.read_object(DEFINITIONS, Ref(CRD.group, CRD.kind, "", resource.full_plural)),
-            self.read_object(API_SERVICES, Ref(API_SERVICES.group, API_SERVICES.kind, "", service)),
-        )
-        for proof in proofs:
-            if isinstance(proof, Unknown):
-                return dict.fromkeys(refs, proof)
-        # The APIService of a built-in or CRD-backed group version may outlive one of its kinds.
-        if isinstance(proofs[0], LiveObject) or (
-            isinstance(proofs[1], LiveObject) and _is_aggregated(proofs[1], self.cluster)
-        ):
-            problem = Problem(
-                kind=ProblemKind.NOT_SERVED,
-                message="the kind is defined but not served now",
-                location=resource.full_plural,
-            )
-            return dict.fromkeys(refs, Unknown(problem))
-        return dict.fromkeys(refs, Absent(proven=True))
+        return states
 
     def _values(
         self,
@@ -324,12 +320,6 @@ def _unread(error: ApplypruneError, resource: Resource) -> Unknown:
     return Unknown(
         replace(problem, message=f"{resource.full_plural} cannot be read: {problem.message}")
     )
-
-
-def _is_aggregated(live: LiveObject, cluster: Cluster) -> bool:
-    """Return whether an APIService has a backend of its own."""
-    full = cluster.get(API_SERVICES, live.ref, full=True)
-    return bool(((full.body or {}).get("spec") or {}).get("service"))
 
 
 def _resources(inventory: Inventory, resource_map: ResourceMap) -> Mapping[GroupKind, Resource]:

@@ -102,6 +102,8 @@ class InventoryEntry:
     """Whether a run intends to orphan it."""
     job: JobRecord | None = None
     """The record of a Job with a TTL; None for any other object."""
+    crd: str = ""
+    """The CRD that defined its kind at the last apply; empty if none did or that is unknown."""
 
 
 LONGEST_LEASE = 30.0

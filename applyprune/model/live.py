@@ -82,15 +82,32 @@ class WatchEvent:
 
 
 @dataclass(frozen=True, slots=True)
-class Absent:
-    """No object with that name."""
+class NotListed:
+    """A list did not contain the object, or its kind does not exist yet.
 
-    proven: bool = False
-    """Whether a Status NotFound named the object, which is the only proof of absence.
-
-    Otherwise a list did not contain it. That is enough for a create-only apply, but never enough to
-    remove an entry from the inventory.
+    That is enough for a create-only apply, but never enough to remove an entry from the inventory.
     """
+
+
+@dataclass(frozen=True, slots=True)
+class Absent:
+    """The proof that an object does not exist: a 404 to a GET, whose Status named that object.
+
+    Only the client makes one; a law test keeps it so.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class KindDeleted:
+    """The proof that the CRD of the object's kind was deleted, and all objects of the kind with it.
+
+    Only `planning.schema.served_kinds` makes one; a law test keeps it so.
+    """
+
+    @property
+    def reason(self) -> str:
+        """Return why there is no object, in words."""
+        return "its CRD was deleted"
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +118,10 @@ class Unknown:
     """Why the read failed."""
 
 
-State: TypeAlias = LiveObject | Absent | Unknown
+Missing: TypeAlias = NotListed | Absent | KindDeleted
+"""There is no object, by a proof or only by a list."""
+
+State: TypeAlias = LiveObject | Missing | Unknown
 
 
 def deleted_at(live: LiveObject) -> datetime | None:

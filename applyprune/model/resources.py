@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from applyprune.model.identity import GVK, GroupKind
+from applyprune.model.live import LiveObject
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +49,9 @@ class ResourceMap:
     A kind that is missing in such a group may exist.
     """
 
+    versions: frozenset[tuple[str, str]] = frozenset()
+    """Every group version that discovery lists, also without a resource that a set may contain."""
+
     def find(self, gvk: GVK) -> Resource | None:
         """Return the resource of exactly this version; None if it is not served."""
         return self.served.get(gvk)
@@ -55,6 +59,26 @@ class ResourceMap:
     def find_kind(self, group_kind: GroupKind) -> Resource | None:
         """Return the resource of a kind in the server's preferred version."""
         return self.preferred.get(group_kind)
+
+
+@dataclass(frozen=True, slots=True)
+class CompleteResourceMap:
+    """What the server serves, with the proof that no kind is missing in some API groups.
+
+    Only `planning.schema.served_kinds` makes one; a law test keeps it so.
+    """
+
+    resources: ResourceMap
+    groups: frozenset[str] | None
+    """The groups in which no kind is missing; None for all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Registrations:
+    """What the API server should serve: its CRDs and APIServices, read in full."""
+
+    definitions: tuple[LiveObject, ...]
+    services: tuple[LiveObject, ...]
 
 
 CRD = GroupKind("apiextensions.k8s.io", "CustomResourceDefinition")

@@ -174,6 +174,8 @@ KEYS: Mapping[type, Mapping[str, str | None]] = MappingProxyType(
             "orphaning": "orphaning",
             # For the next run only: it tells a Job that its TTL removed from a deleted one.
             "job": None,
+            # For the next run only: it proves that the kind is gone.
+            "crd": None,
         },
         Explanation: {
             "ref": "ref",

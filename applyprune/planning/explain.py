@@ -9,7 +9,7 @@ from applyprune.model.display import and_more
 from applyprune.model.events import Explanation
 from applyprune.model.identity import GroupKind, Ref
 from applyprune.model.inventory import Inventory, InventoryEntry, Ownership
-from applyprune.model.live import Absent, LiveObject, State, Unknown
+from applyprune.model.live import LiveObject, Missing, NotListed, State, Unknown
 from applyprune.model.plan import (
     ApplyStep,
     Desired,
@@ -142,8 +142,8 @@ def _of_live(case: ExplainInput) -> Iterator[str]:
     if isinstance(state, Unknown):
         yield f"it could not be read: {state.problem}"
         return
-    if isinstance(state, Absent):
-        yield "it does not exist" + ("" if state.proven else ", according to a list")
+    if isinstance(state, Missing):
+        yield "it does not exist" + (", according to a list" * isinstance(state, NotListed))
         return
     recorded = ""
     if entry is not None and entry.uid:
@@ -276,7 +276,7 @@ def _of_other(case: ExplainInput) -> str:
         return "No run applies it: applyprune runs no hooks."
     if case.owner or (isinstance(case.state, LiveObject) and PART_OF in case.state.labels):
         return "No run of this set changes it: it belongs to another set."
-    if isinstance(case.state, Absent):
+    if isinstance(case.state, Missing):
         return "No such object, neither in the cluster nor in this set."
     return "No run of this set changes it: it is neither in the input nor in the inventory."
 

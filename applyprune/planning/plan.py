@@ -9,7 +9,7 @@ from typing import TypeVar
 from applyprune.errors import RunFailed, as_problem
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import Inventory, InventoryEntry
-from applyprune.model.live import Absent, LiveObject, Unknown, deleted_at
+from applyprune.model.live import Absent, LiveObject, Missing, Unknown, deleted_at
 from applyprune.model.options import Adopt, Mode, Options, WaitMode
 from applyprune.model.plan import (
     ApplyStep,
@@ -208,9 +208,9 @@ def _apply_step(
     if isinstance(state, Unknown):
         refused = _refused(desired, entry or fresh, state.problem, None)
         return replace(refused, is_unread=True)
-    if isinstance(state, Absent):
+    if isinstance(state, Missing):
         request = apply_request(desired, None, applyset, options)
-        if entry is None or not state.proven or not _may_have_finished(desired, entry):
+        if entry is None or not isinstance(state, Absent) or not _may_have_finished(desired, entry):
             return ApplyStep(desired, Fate.CREATE, fresh, request=request)
         if was_deleted(entry.job, snapshot.now):
             return ApplyStep(desired, Fate.CREATE, fresh, reason=DELETED, request=request)
@@ -269,7 +269,13 @@ def _existing(
             desired, entry, live, manager=applyset.manager, schema=schema
         ):
             # Other objects may have changed its wave; this is recorded with the next write.
-            listed = replace(entry, wave=desired.wave, depends_on=desired.depends_on, job=union.job)
+            listed = replace(
+                entry,
+                wave=desired.wave,
+                depends_on=desired.depends_on,
+                job=union.job,
+                crd=entry.crd if schema is None else desired.resource.full_plural,
+            )
             return ApplyStep(desired, Fate.LEAVE, listed, live)
     request = apply_request(desired, live, applyset, options, migration=migration, fence=fence)
     reason = "" if known else f"adopted: it existed and belonged to {_whom(owner)}"

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from applyprune.errors import ApplypruneError, Invalid, RunFailed
 from applyprune.model.events import Outcome
+from applyprune.model.live import Absent, LiveObject, Unknown
 from applyprune.planning.ownership.other_owner import marks_of
 from applyprune.planning.ownership.owner import (
     Owner,
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
     from applyprune.model.identity import GroupKind
     from applyprune.model.inventory import InventoryEntry
-    from applyprune.model.live import LiveObject
+    from applyprune.model.live import State
     from applyprune.model.options import Options
     from applyprune.model.plan import ApplyStep, Desired
     from applyprune.planning.applyset import ApplySetIdentity
@@ -91,6 +92,7 @@ def confirmed(
         marks=marks_of(after),
         deleting=False,
         job=job_record(desired, after, step.entry),
+        crd=step.entry.crd if schema is None else desired.resource.full_plural,
     )
     if created:
         return Confirmation(entry, Outcome.CREATED)
@@ -150,6 +152,31 @@ def refused_guard(
             hint="Run again.",
         ) from error
     return False
+
+
+def refuse_false_absence(uid: str, state: State, error: ApplypruneError) -> None:
+    """Raise RunFailed unless a GET confirms what a 404 to a DELETE or PATCH says.
+
+    An admission webhook may answer with a 404 about an object that exists. ``state`` is the state
+    of the object after that reply; ``uid`` is the UID of the object that the request was about.
+    """
+    if isinstance(state, Absent):
+        return
+    if isinstance(state, LiveObject):
+        if state.uid != uid:
+            return  # another object has its name now
+        raise RunFailed(
+            "it still exists, and nothing was changed",
+            reason=f"the server answered 404: {error.message}",
+            hint="An admission webhook may have refused the request with this reply.",
+        ) from error
+    problem = state.problem if isinstance(state, Unknown) else None
+    raise RunFailed(
+        "it is unknown whether it exists",
+        reason=f"the server answered 404: {error.message}"
+        + (f"; afterwards, {problem.message}" if problem else ""),
+        hint="Run again.",
+    ) from error
 
 
 def refused_recreation(

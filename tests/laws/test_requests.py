@@ -129,6 +129,42 @@ def test_only_the_client_builds_a_path() -> None:
     assert builds_a_path(BUILDER)
 
 
+PROOFS = {
+    "Absent": "applyprune.cluster.client",
+    "KindDeleted": "applyprune.planning.schema.served_kinds",
+    "CompleteResourceMap": "applyprune.planning.schema.served_kinds",
+}
+"""The types that are proofs, and the module with the only call that makes one."""
+
+
+@pytest.mark.parametrize("proof", PROOFS)
+def test_proof_is_made_by_one_call(proof: str) -> None:
+    """Who has a value of the type need not ask where it comes from."""
+    calls = [
+        module
+        for module in modules()
+        for node in ast.walk(tree(module))
+        if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] == proof
+    ]
+    assert calls == [PROOFS[proof]]
+    named = imported(PROOFS[proof], "applyprune.model").values()
+    assert any(name.endswith(f".{proof}") for name in named)
+
+
+def test_absence_is_proved_by_a_get() -> None:
+    """The only proof is the NotFound of a GET: no other request of that function can raise it."""
+    (function,) = (
+        node
+        for node in ast.walk(tree(PROOFS["Absent"]))
+        if isinstance(node, ast.FunctionDef) and "return Absent()" in ast.unparse(node)
+    )
+    (tried,) = (node for node in ast.walk(function) if isinstance(node, ast.Try))
+    assert [ast.unparse(line) for line in tried.body] == [
+        "return self.get(resource, ref, full=full)"
+    ]
+    assert [ast.unparse(one.type) for one in tried.handlers if one.type] == ["NotFound"]
+
+
 DECIDERS = {"applyprune.planning.requests", "applyprune.model.request"}
 """The modules that make the request of a plan."""
 OF_THE_INVENTORY = {"applyprune.cluster.inventory.store"}
@@ -143,7 +179,7 @@ EXECUTORS = (
 DECISIONS = ("requests", "replies", "plan", "ownership")
 """The modules of planning that decide about an object."""
 MOST_DECISIONS = 4
-ENDS = {"created_by_others", "skips"}
+ENDS = {"created_by_others", "refuse_false_absence", "skips"}
 """They only say what a failed request means; nothing is sent after them."""
 
 

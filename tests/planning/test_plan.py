@@ -10,7 +10,7 @@ import pytest
 
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import InventoryEntry, JobRecord, Ownership, Wave
-from applyprune.model.live import Absent, State, Unknown
+from applyprune.model.live import Absent, NotListed, State, Unknown
 from applyprune.model.options import Adopt, Mode, Options
 from applyprune.model.plan import ApplyStep, Fate, Plan, RemoveStep
 from applyprune.model.problem import Problem, ProblemKind
@@ -62,11 +62,11 @@ def _remove(state: State, entry: InventoryEntry) -> RemoveStep:
 
 
 APPLIES: dict[str, tuple[State, InventoryEntry | None, dict[str, Any], Fate]] = {
-    "new": (Absent(), None, {}, Fate.CREATE),
-    "new, proved by a GET": (Absent(proven=True), None, {}, Fate.CREATE),
+    "new": (NotListed(), None, {}, Fate.CREATE),
+    "new, proved by a GET": (Absent(), None, {}, Fate.CREATE),
     "ours and as it was": (THERE, ENTRY, {}, Fate.LEAVE),
     "ours and as it was, --reapply-all": (THERE, ENTRY, {"reapply_all": True}, Fate.CHANGE),
-    "ours, deleted outside": (Absent(proven=True), ENTRY, {}, Fate.CREATE),
+    "ours, deleted outside": (Absent(), ENTRY, {}, Fate.CREATE),
     "ours, of another digest": (THERE, replace(ENTRY, digest="x"), {}, Fate.CHANGE),
     "of nobody": (FOREIGN, None, {}, Fate.ADOPT),
     "of nobody, --adopt=none": (FOREIGN, None, {"adopt": Adopt.NONE}, Fate.REFUSE),
@@ -106,7 +106,7 @@ def test_set_of_an_object_is_named_by_its_field_manager() -> None:
 
 def test_union_records_the_uid_before_the_apply() -> None:
     """Absent, or the UID: it decides which guard the apply carries, and who made the object."""
-    assert _apply(Absent()).entry.uid_before_apply is None
+    assert _apply(NotListed()).entry.uid_before_apply is None
     assert _apply(FOREIGN).entry.uid_before_apply == "u1"
     assert _apply(THERE, replace(ENTRY, digest="x")).entry.uid_before_apply == "u1"
 
@@ -118,7 +118,7 @@ def test_union_clears_the_fingerprint_of_objects_to_send() -> None:
 
 
 MADE: dict[str, tuple[State, InventoryEntry | None, Ownership]] = {
-    "we create it": (Absent(), None, Ownership.OWNED),
+    "we create it": (NotListed(), None, Ownership.OWNED),
     "it was there": (FOREIGN, None, Ownership.ADOPTED),
     "our own label and manager, but no entry": (THERE, None, Ownership.ADOPTED),
     "a lost reply to our create": (THERE, UNION_ABSENT, Ownership.OWNED),
@@ -131,7 +131,7 @@ MADE: dict[str, tuple[State, InventoryEntry | None, Ownership]] = {
         Ownership.ADOPTED,
     ),
     "adopted earlier, deleted outside": (
-        Absent(proven=True),
+        Absent(),
         replace(ENTRY, ownership=Ownership.ADOPTED),
         Ownership.OWNED,
     ),
@@ -151,8 +151,8 @@ UNLABELLED = live(ONE.ref, label="", annotations={OWNED_BY: TARGET.id})
 RECREATED = live(ONE.ref, uid="u2", label="", entries=[])
 REMOVALS: dict[str, tuple[State, InventoryEntry, Fate]] = {
     "created by us": (THERE, ENTRY, Fate.PRUNE),
-    "gone": (Absent(proven=True), ENTRY, Fate.REMOVE_FROM_INVENTORY),
-    "not in a list, which proves nothing": (Absent(), ENTRY, Fate.REFUSE),
+    "gone": (Absent(), ENTRY, Fate.REMOVE_FROM_INVENTORY),
+    "not in a list, which proves nothing": (NotListed(), ENTRY, Fate.REFUSE),
     "state unknown": (UNREADABLE, ENTRY, Fate.REFUSE),
     "another UID, with both marks": (live(ONE.ref, uid="u2"), ENTRY, Fate.REFUSE),
     "another UID without our label": (live(ONE.ref, uid="u2", label=""), ENTRY, Fate.REFUSE),
@@ -368,10 +368,10 @@ def test_finished_job_with_a_ttl_is_not_created_again() -> None:
         snapshot = ClusterSnapshot({job.ref: state})
         return make_plan((job,), inventory(entry), snapshot, TARGET, Options()).applies[0].fate
 
-    assert fate(Absent(proven=True), entry) is Fate.LEAVE
-    assert fate(Absent(), entry) is Fate.CREATE
-    assert fate(Absent(proven=True), replace(entry, digest="x")) is Fate.CREATE
-    assert fate(Absent(proven=True), replace(entry, uid="")) is Fate.CREATE
+    assert fate(Absent(), entry) is Fate.LEAVE
+    assert fate(NotListed(), entry) is Fate.CREATE
+    assert fate(Absent(), replace(entry, digest="x")) is Fate.CREATE
+    assert fate(Absent(), replace(entry, uid="")) is Fate.CREATE
     going = live(job.ref, deletionTimestamp="x", finalizers=["foregroundDeletion"])
     assert fate(going, entry) is Fate.LEAVE
     assert fate(going, replace(entry, digest="x")) is Fate.REFUSE
@@ -389,7 +389,7 @@ def test_job_that_is_gone_before_its_ttl_is_created_again(
     record = JobRecord("2026-11-21T10:00:00Z", 60, completed=completed)
     entry = recorded(job, live(job.ref), job=record)
     now = None if seconds is None else born + timedelta(seconds=seconds)
-    snapshot = ClusterSnapshot({job.ref: Absent(proven=True)}, now=now)
+    snapshot = ClusterSnapshot({job.ref: Absent()}, now=now)
     (step,) = make_plan((job,), inventory(entry), snapshot, TARGET, Options()).applies
     if seconds is not None and seconds < 60:
         assert (step.fate, step.reason) == (Fate.CREATE, DELETED)

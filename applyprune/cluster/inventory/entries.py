@@ -113,6 +113,8 @@ def _entry_out(entry: InventoryEntry) -> dict[str, Any]:
     }
     if entry.marks:
         out["marks"] = list(entry.marks)
+    if entry.crd:
+        out["crd"] = entry.crd
     if (fingerprint := entry.fingerprint) is not None:
         out["fingerprint"] = {
             "resourceVersion": fingerprint.resource_version,
@@ -157,6 +159,7 @@ def _entry_in(raw: Mapping[str, Any], field_sets: Mapping[int, str]) -> Inventor
         deleting=typed(bool, raw["deleting"]),
         orphaning=typed(bool, raw["orphaning"]),
         job=_job_in(raw.get("job")),
+        crd=typed(str, raw.get("crd", "")),
     )
 
 

@@ -26,9 +26,16 @@ from applyprune.errors import (
 )
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import Inventory, InventoryEntry
+from applyprune.model.live import Absent
 from applyprune.model.request import DeleteRequest, Precondition
 from applyprune.model.resources import CONFIG_MAPS
-from applyprune.planning.applyset import SET_ID, ApplySetIdentity, applyset_identity, set_name
+from applyprune.planning.applyset import (
+    SET_ID,
+    ApplySetIdentity,
+    applyset_identity,
+    hinted_kinds,
+    set_name,
+)
 
 if TYPE_CHECKING:
     from applyprune.cluster.client import KubernetesClient
@@ -120,6 +127,7 @@ class ConfigMapStore:
                 self._applyset.namespace,
                 uid=metadata["uid"],
                 resource_version=metadata["resourceVersion"],
+                hinted_kinds=hinted_kinds(metadata.get("annotations") or {}),
             )
             return empty, (str(error.reason or error.message),)
 
@@ -187,7 +195,10 @@ class ConfigMapStore:
         return replace(fresh, uid=metadata["uid"], resource_version=metadata["resourceVersion"])
 
     def remove(self, inventory: Inventory, *, within: float | None = None) -> None:
-        """Delete the root, then every shard; InventoryLocked when the root has changed."""
+        """Delete the root, then every shard; InventoryLocked when the root has changed.
+
+        Raises InventoryError if the root still exists afterwards.
+        """
         try:
             existing = self._shards.listed()
         except AccessError:
@@ -195,12 +206,26 @@ class ConfigMapStore:
         try:
             as_read = Precondition(inventory.uid, inventory.resource_version)
             request = DeleteRequest(CONFIG_MAPS, self._applyset.inventory, as_read)
-            self._client.delete(request, timeout=within)
+            is_gone = self._client.delete(request, timeout=within)
         except NotFound:
-            pass
+            is_gone = False
         except Conflict as error:
             raise self._locked_error() from error
+        if not is_gone:
+            self._confirm_removal(inventory)  # guard: inventory-removed
         self._shards.remove(existing.values(), within)
+
+    def _confirm_removal(self, inventory: Inventory) -> None:
+        """Read the root after a delete whose reply confirms nothing: it must be gone or going."""
+        root = self._client.read(CONFIG_MAPS, self._applyset.inventory)
+        if isinstance(root, Absent) or root.uid != inventory.uid or root.terminating:
+            return
+        raise InventoryError(
+            f"the inventory of the set {self._applyset.name} was not deleted",
+            reason=f"the server has not confirmed it, and {self._applyset.inventory} still exists",
+            hint="It lists no object any more. An admission webhook may have refused the request. "
+            f"Run again: applyprune delete {self._applyset.arguments}",
+        )
 
     def _read(self) -> tuple[Inventory, Sequence[str]]:
         """Return the readable part, and for each unreadable shard the reason."""

@@ -49,6 +49,8 @@ class Request:
     """Whether responses and errors may hold Secret values; then they are never quoted."""
     retry: bool = True
     """If false, it is sent again only when it is certain that the server has not seen it."""
+    whole: bytes = b""
+    """The only valid body, if that is text instead of JSON."""
     timeout: float = 30.0
     """Seconds for one try, from the first to the last byte."""
     expires: float | None = None
@@ -87,7 +89,7 @@ class Response:
     status: int
     """200, 201, 202 or 304."""
     body: dict[str, Any] = field(repr=False)
-    """Empty for 304."""
+    """Empty for 304, and for a text."""
     headers: Mapping[str, str] = field(repr=False)
     """Their names are case-insensitive."""
 
@@ -108,6 +110,9 @@ _DECODER = json.JSONDecoder(parse_constant=_refuse)
 
 def validated(request: Request, response: RawResponse) -> Response | None:
     """Return the response if it is a success with a valid body, else None."""
+    if request.whole:
+        is_valid = (response.status, response.raw) == (200, request.whole)
+        return Response(200, {}, response.headers) if is_valid else None
     if response.status in {200, 201, 202} and response.body is not None:
         return Response(response.status, response.body, response.headers)
     conditional = any(name.lower() == "if-none-match" for name, _ in request.headers)

@@ -74,7 +74,7 @@ class Transport:
         self._access = access
         self._client = ClientContext(access.context, access.user, access.server)
         self._pool_size = pool_size
-        self._retry_budget = retry_budget
+        self.retry_budget = retry_budget
         self._trace = trace
         self._user_agent = f"{_USER_AGENT} ({agent})" if agent else _USER_AGENT
         self._lock = threading.Lock()
@@ -156,8 +156,8 @@ class Transport:
     def _budget(self) -> float:
         """Return how many seconds after the first failure the last try may start."""
         if self._reached:
-            return self._retry_budget
-        return min(self._retry_budget, FIRST_CONTACT_BUDGET)
+            return self.retry_budget
+        return min(self.retry_budget, FIRST_CONTACT_BUDGET)
 
     def _wait_before_next(
         self, request: Request, outcome: RequestFailure, tries: int, seconds_left: float

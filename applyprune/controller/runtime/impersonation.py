@@ -78,7 +78,9 @@ class Impersonation:
             agent=self.agent,
         )
         return ServiceAccountClient(
-            transport, KubernetesClient(transport, access.server, cache=self.cache)
+            transport,
+            # To read the CRDs and APIServices is a right of the controller's own.
+            KubernetesClient(transport, access.server, cache=self.cache, registry=self.own),
         )
 
     @contextmanager

@@ -40,6 +40,7 @@ from applyprune.planning.inventory.selection import chosen
 from applyprune.planning.ownership.foreign_label import OtherSet
 from applyprune.planning.ownership.managed_fields import own_apply_entry
 from applyprune.planning.ownership.owner import has_witness
+from applyprune.planning.replies import refuse_false_absence
 from applyprune.planning.requests import mark_request, transfer_request
 
 if TYPE_CHECKING:
@@ -256,8 +257,12 @@ class _Move:
                 live = send(self.context.cluster, request)
             except InventoryLocked:
                 raise
-            except NotFound:
-                return replace(step, action=Move.REMOVE_FROM_INVENTORY, reason="it is gone"), None
+            except NotFound as error:
+                state = self._reader.read_object(step.resource, step.entry.ref)
+                try:
+                    refuse_false_absence(step.live.uid, state, error)
+                except RunFailed as refused:
+                    return step, as_problem(refused, where=str(step.entry.ref))
             except (Conflict, Unavailable, Unreachable):
                 pass  # It has changed since it was read, or only the reply is lost.
             except ApplypruneError as error:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from applyprune.engine.context import RunContext, run_context
 from applyprune.engine.inventory_lock import WRITE_MARGIN
+from applyprune.engine.kinds import KindProofs
 from applyprune.engine.listing import all_labelled_objects
 from applyprune.engine.preflight import no_such_set
 from applyprune.engine.snapshot_reader import SnapshotReader
@@ -78,7 +79,14 @@ class _Repair:
         applyset, resource_map = self.context.applyset, cluster.resource_map()
         reader = SnapshotReader(cluster, workers, applyset, self.store)
         snapshot = reader.read((), inventory, resource_map, prunes=False, searches=False)
-        marked = all_labelled_objects(cluster, workers, resource_map, applyset)
+        # A damaged inventory may have lost entries, but its annotation still names their groups.
+        groups = {ref.group for ref in inventory.entries}
+        groups |= {kind.group for kind in inventory.hinted_kinds}
+        proofs = KindProofs(cluster, workers, resource_map, cluster.patience)
+        is_whole = inventory.exists and not self.damage
+        marked, resource_map = all_labelled_objects(
+            proofs, applyset, groups=groups if is_whole else None
+        )
         self.context.cancellation.check()
         if not (inventory.exists or marked.objects):
             raise no_such_set(applyset)

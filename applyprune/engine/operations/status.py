@@ -33,7 +33,7 @@ from applyprune.model.events import (
 )
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import Inventory, InventoryEntry
-from applyprune.model.live import Absent, State, Unknown
+from applyprune.model.live import State, Unknown
 from applyprune.model.options import StatusOptions
 from applyprune.model.problem import Problem
 from applyprune.model.resources import CONFIG_MAPS
@@ -249,7 +249,9 @@ class _StatusReader:
         source, entries = change.source, self.inventory.entries
         if isinstance(change, Upserted):
             if change.ref in entries:
-                self.states[change.ref] = change.live or Absent(proven=True)
+                self.states[change.ref] = change.live or self._reader.read_object(
+                    source.resource, change.ref, full=True
+                )
             return
         concerned = [
             ref

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from applyprune.engine.context import WorkerPool
+from applyprune.engine.kinds import KindProofs
 from applyprune.engine.listing import ContentCounter, list_kinds
 from applyprune.errors import ApplypruneError, Conflict, Invalid, NotServed, as_problem
 from applyprune.model.identity import Ref
@@ -147,9 +148,8 @@ def _workloads(cluster: Cluster, workers: WorkerPool) -> CascadeContents:
 def _remains(ref: Ref, cluster: Cluster, workers: WorkerPool) -> CascadeContents:
     try:
         workers.check()
-        contents = ContentCounter(cluster, workers, cluster.resource_map(), frozenset()).contents(
-            ref
-        )
+        proofs = KindProofs(cluster, workers, cluster.resource_map(), patience=0)
+        contents = ContentCounter(proofs, frozenset()).contents(ref)
         workers.check()
     except ApplypruneError as error:
         return CascadeContents((), error.message)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from applyprune.engine.context import RunContext
 from applyprune.engine.inventory_lock import DELETE_TIMEOUT, WRITE_MARGIN
+from applyprune.engine.kinds import KindProofs
 from applyprune.engine.listing import ContentCounter
 from applyprune.engine.snapshot_reader import SnapshotReader
 from applyprune.engine.steps.failures import stuck_deletions
@@ -34,7 +35,8 @@ from applyprune.model.problem import Problem
 from applyprune.model.request import DeleteRequest, PatchRequest
 from applyprune.model.resources import CRD, NAMESPACE, Resource
 from applyprune.planning.prune.cascade import cascade_of
-from applyprune.planning.prune.removal import remove_step
+from applyprune.planning.prune.removal import GONE, remove_step
+from applyprune.planning.replies import refuse_false_absence
 from applyprune.planning.snapshot import CascadeContents, ClusterSnapshot
 
 _SHOWN = 3
@@ -121,15 +123,21 @@ class Pruner:
         if step.fate is Fate.REMOVE_FROM_INVENTORY or live is None or step.resource is None:
             return self._done(entry.ref, Outcome.REMOVED_FROM_INVENTORY, step.reason)
         if isinstance(step.request, PatchRequest):
-            return self._orphan(step, step.request)
+            return self._orphan(step, step.request, live)
         return self._delete(step, step.resource, live)
 
-    def _orphan(self, step: RemoveStep, request: PatchRequest) -> ObjectDone:
+    def _confirm_absence(self, resource: Resource, live: LiveObject, error: NotFound) -> None:
+        """Read an object that a DELETE or PATCH did not find; raise RunFailed if it exists."""
+        state = self._reader.read_object(resource, live.ref)
+        refuse_false_absence(live.uid, state, error)  # guard: absence-confirmed
+
+    def _orphan(self, step: RemoveStep, request: PatchRequest, live: LiveObject) -> ObjectDone:
         self.context.lock.ensure(WRITE_MARGIN)
         try:
             self.context.cluster.patch(request)
-        except NotFound:
-            return self._done(step.entry.ref, Outcome.REMOVED_FROM_INVENTORY, "it is gone")
+        except NotFound as error:
+            self._confirm_absence(request.resource, live, error)
+            return self._done(step.entry.ref, Outcome.REMOVED_FROM_INVENTORY, GONE)
         return self._done(step.entry.ref, Outcome.ORPHANED, step.reason)
 
     def _delete(
@@ -140,7 +148,8 @@ class Pruner:
             self.context.lock.ensure(DELETE_TIMEOUT)
             try:
                 gone = self.context.cluster.delete(step.request, timeout=DELETE_TIMEOUT)
-            except NotFound:
+            except NotFound as error:
+                self._confirm_absence(resource, live, error)
                 gone = True
             except (Unreachable, Unavailable):
                 # The reply is lost, but the delete may have succeeded.
@@ -159,7 +168,8 @@ class Pruner:
     def _counter(self) -> ContentCounter:
         """Return a counter for the kinds that the server serves now."""
         cluster, workers = self.context.cluster, self.context.workers
-        return ContentCounter(cluster, workers, cluster.resource_map(), self.leaving)
+        proofs = KindProofs(cluster, workers, cluster.resource_map(), patience=0)
+        return ContentCounter(proofs, self.leaving)
 
     def _recount(self, batch: Sequence[RemoveStep]) -> Sequence[RemoveStep]:
         """Refuse to delete a Namespace or CRD whose contents have grown since they were counted."""
@@ -218,7 +228,7 @@ class Pruner:
         state = self._reader.read_object(step.resource, step.entry.ref)
         if isinstance(state, LiveObject):
             return state.uid == live.uid and state.terminating
-        return isinstance(state, Absent) and state.proven
+        return isinstance(state, Absent)
 
     def _decide_again(self, step: RemoveStep) -> RemoveStep:
         if step.resource is None:

@@ -7,7 +7,6 @@ whose guard allows nothing but a create.
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -15,11 +14,11 @@ from applyprune.engine.inventory_lock import DELETE_TIMEOUT
 from applyprune.engine.steps.wait_deleted import DeletedObject, DeletionWait, Gone
 from applyprune.errors import NotFound, NotReady, PruneRefused
 from applyprune.model.inventory import Ownership
-from applyprune.model.live import Absent, LiveObject, State
+from applyprune.model.live import LiveObject, State
 from applyprune.model.request import NO_MIGRATION
 from applyprune.planning.prune.dependants import deletions_of
 from applyprune.planning.prune.recreation import cascades_of, refused_recreation_of
-from applyprune.planning.replies import created_by_others
+from applyprune.planning.replies import created_by_others, refuse_false_absence
 from applyprune.planning.requests import again
 
 if TYPE_CHECKING:
@@ -62,8 +61,11 @@ class Recreator:
         context, desired = self.context, step.desired
         context.lock.record_entry(replace(step.entry, uid=live.uid, deleting=True))
         context.lock.ensure(DELETE_TIMEOUT)
-        with suppress(NotFound):
+        try:
             context.cluster.delete(request, timeout=DELETE_TIMEOUT)
+        except NotFound as error:
+            state = context.cluster.read(desired.resource, desired.ref)
+            refuse_false_absence(live.uid, state, error)
         self._await_gone(desired, live)
         fresh = replace(
             step.entry,
@@ -103,7 +105,4 @@ class Recreator:
         )
 
     def _look(self, deleted: DeletedObject) -> tuple[DeletedObject, State]:
-        try:
-            return deleted, self.context.cluster.get(deleted.resource, deleted.ref)
-        except NotFound:
-            return deleted, Absent(proven=True)
+        return deleted, self.context.cluster.read(deleted.resource, deleted.ref)

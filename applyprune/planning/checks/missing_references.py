@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from applyprune.model.identity import GroupKind, Ref
 from applyprune.model.json_access import field, mapping, text
-from applyprune.model.live import Absent, LiveObject, State
+from applyprune.model.live import LiveObject, Missing, State
 from applyprune.model.plan import ApplyStep, Desired, Fate, Plan
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.planning.checks.references import (
@@ -79,7 +79,7 @@ def missing_references(
     """
     inside = [step.desired.ref for step in plan.applies]
     for target, found in uses.items():
-        if isinstance(states.get(target), Absent):
+        if isinstance(states.get(target), Missing):
             hint = _near(target, inside)
             if target in left_out:
                 hint = "It is in the input, but only as a chart hook, which is left out."

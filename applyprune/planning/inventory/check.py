@@ -14,7 +14,7 @@ from applyprune.model.inventory import (
     Ownership,
     Repair,
 )
-from applyprune.model.live import Absent, LiveObject, Unknown
+from applyprune.model.live import KindDeleted, LiveObject, Missing, Unknown
 from applyprune.model.resources import Resource
 from applyprune.planning.applyset import MANAGERS, OWNED_BY, PART_OF, ApplySetIdentity
 from applyprune.planning.ownership.foreign_label import (
@@ -123,14 +123,12 @@ def _of_entry(
     owns: bool,
 ) -> Iterator[Mismatch]:
     ref, state = entry.ref, snapshot.states[entry.ref]
-    resource = snapshot.resources.get(ref.group_kind)
     if isinstance(state, Unknown):
         yield Mismatch(MismatchType.UNKNOWN, Repair.NONE, str(state.problem), ref)
-    elif isinstance(state, Absent):
-        if resource is None:
-            message = "the server does not serve its kind any more, and no CRD defines it"
-            yield Mismatch(MismatchType.KIND_GONE, Repair.UNLIST, message, ref)
-        elif entry.uid:
+    elif isinstance(state, KindDeleted):
+        yield Mismatch(MismatchType.KIND_GONE, Repair.UNLIST, state.reason, ref)
+    elif isinstance(state, Missing):
+        if entry.uid:
             message = (
                 "the next run creates it if it is in the input, or removes it from the inventory"
             )

@@ -40,6 +40,7 @@ def entry_before_apply(
         orphan_reason=desired.orphan_reason,
         deleting=entry is not None and entry.deleting,
         job=job_record(desired, live, entry) if known else None,
+        crd=entry.crd if entry is not None else "",
     )
 
 

@@ -13,7 +13,7 @@ from enum import StrEnum
 
 from applyprune.errors import RunFailed, as_problem
 from applyprune.model.inventory import InventoryEntry
-from applyprune.model.live import Absent, LiveObject, State, Unknown
+from applyprune.model.live import Absent, KindDeleted, LiveObject, NotListed, State, Unknown
 from applyprune.model.problem import Problem
 from applyprune.model.resources import Resource
 from applyprune.planning.applyset import PART_OF, ApplySetIdentity
@@ -65,15 +65,16 @@ def move_step(
 
     ``others`` are the sets of foreign labels.
     """
+    if isinstance(state, Absent | KindDeleted):
+        reason = state.reason if isinstance(state, KindDeleted) else "it is gone"
+        return MoveStep(entry, resource, Move.REMOVE_FROM_INVENTORY, reason=reason)
     if isinstance(state, Unknown) or resource is None:
         problem = state.problem if isinstance(state, Unknown) else None
         problem = problem or _failed(entry, "its kind is not served now")
         return MoveStep(entry, resource, Move.REFUSE, problem=problem)
-    if isinstance(state, Absent):
-        if not state.proven:
-            problem = _failed(entry, "it is unknown whether it exists")
-            return MoveStep(entry, resource, Move.REFUSE, problem=problem)
-        return MoveStep(entry, resource, Move.REMOVE_FROM_INVENTORY, reason="it is gone")
+    if isinstance(state, NotListed):
+        problem = _failed(entry, "it is unknown whether it exists")
+        return MoveStep(entry, resource, Move.REFUSE, problem=problem)
     listed = replace(entry, uid=state.uid, uid_before_apply=state.uid, digest="", fingerprint=None)
     if owner_of(state, entry, source) is Owner.RECORDED and state.labels.get(PART_OF) == source.id:
         if state.terminating:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from applyprune.errors import RunFailed, as_problem
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import InventoryEntry, Ownership
-from applyprune.model.live import Absent, LiveObject, Unknown
+from applyprune.model.live import Absent, KindDeleted, LiveObject, Missing, Unknown
 from applyprune.model.options import Mode, Options
 from applyprune.model.plan import Fate, RemoveStep
 from applyprune.model.problem import Problem
@@ -20,6 +20,7 @@ from applyprune.planning.requests import delete_request, orphan_request
 from applyprune.planning.snapshot import ClusterSnapshot
 
 ORPHANED = "as asked"
+GONE = "it is gone"
 ADOPTED = "it was adopted, not created, by this set"
 NO_WITNESS = f"it has lost the annotation {OWNED_BY}, so it counts as adopted"
 _SYSTEM_NAMESPACES = frozenset({"default", "kube-system", "kube-public", "kube-node-lease"})
@@ -34,8 +35,10 @@ def remove_step(
     if isinstance(state, Unknown):
         return RemoveStep(entry, resource, Fate.REFUSE, problem=state.problem)
     if isinstance(state, Absent):
-        if state.proven:
-            return RemoveStep(entry, resource, Fate.REMOVE_FROM_INVENTORY, reason="it is gone")
+        return RemoveStep(entry, resource, Fate.REMOVE_FROM_INVENTORY, reason=GONE)
+    if isinstance(state, KindDeleted):
+        return RemoveStep(entry, resource, Fate.REMOVE_FROM_INVENTORY, reason=state.reason)
+    if isinstance(state, Missing):
         doubt = RunFailed(
             f"it is unknown whether {entry.ref} exists",
             reason="the server has not confirmed that it is gone",

@@ -10,7 +10,7 @@ from applyprune.errors import ApplypruneError, NotReady, RunFailed, as_problem
 from applyprune.model.display import and_more, seconds_since
 from applyprune.model.events import ObjectStatus, Readiness, Status
 from applyprune.model.inventory import InventoryEntry
-from applyprune.model.live import Absent, LiveObject, State, Unknown
+from applyprune.model.live import KindDeleted, LiveObject, Missing, NotListed, State, Unknown
 from applyprune.model.problem import Problem
 from applyprune.planning.annotations import READY_WHEN, WAIT
 from applyprune.planning.applyset import ApplySetIdentity
@@ -56,7 +56,7 @@ def object_status(
     if isinstance(state, Unknown):
         readiness = Readiness(Status.UNKNOWN, f"it could not be read: {state.problem.kind}")
         return ObjectStatus(entry.ref, readiness, entry.ownership, None)
-    if isinstance(state, Absent):
+    if isinstance(state, Missing):
         return ObjectStatus(entry.ref, _absent(entry, state, now), entry.ownership, None)
     if owner_of(state, entry, applyset) is Owner.OTHER and not is_label_unproven(
         entry, state, others, applyset
@@ -97,7 +97,7 @@ def status_warning(
         return as_problem(
             RunFailed(f"the state of {entry.ref} is unknown", reason=str(state.problem))
         )
-    if isinstance(state, Absent):
+    if isinstance(state, Missing):
         readiness = _absent(entry, state, now)
         if readiness.status is Status.CURRENT:
             return None
@@ -168,9 +168,11 @@ def _names(statuses: Sequence[ObjectStatus]) -> str:
     return and_more([status.ref.short for status in statuses], _SHOWN)
 
 
-def _absent(entry: InventoryEntry, state: Absent, now: datetime) -> Readiness:
-    if not state.proven:
+def _absent(entry: InventoryEntry, state: Missing, now: datetime) -> Readiness:
+    if isinstance(state, NotListed):
         return Readiness(Status.UNKNOWN, "it is unknown whether it exists")
+    if isinstance(state, KindDeleted):
+        return Readiness(Status.NOT_FOUND, state.reason)
     if not entry.uid:
         return Readiness(Status.NOT_FOUND, "no apply was ever confirmed; apply again")
     if entry.job is None:

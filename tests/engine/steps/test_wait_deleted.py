@@ -34,8 +34,8 @@ def _wait(*refs: Ref, timeout: float = 30.0) -> DeletionWait:
 @pytest.mark.parametrize(
     ("states", "replaced"),
     [
-        ([Absent(proven=True)], False),
-        ([_live("uid"), Absent(proven=True)], False),
+        ([Absent()], False),
+        ([_live("uid"), Absent()], False),
         ([UNREAD, _live("uid"), _live("new")], True),
     ],
 )
@@ -49,7 +49,7 @@ def test_object_is_gone_when_its_uid_is(states: Sequence[State], replaced: bool)
 
 def test_timeout_leaves_what_is_not_gone_as_it_was_last_read() -> None:
     """The object that is gone is reported anyway."""
-    states: dict[Ref, State] = {REF: _live("uid", "hold"), OTHER: Absent(proven=True)}
+    states: dict[Ref, State] = {REF: _live("uid", "hold"), OTHER: Absent()}
     wait = _wait(REF, OTHER, timeout=0.0)
     events = list(wait.events(lambda pending: [(one, states[one.ref]) for one in pending]))
     assert events == [Gone(OTHER, replaced=False)]

@@ -226,7 +226,7 @@ ONE, OTHER = desired(body()), desired(body(name="b"))
 THERE = live(ONE.ref)
 STATES: dict[str, tuple[State, Fate]] = {
     "it exists": (THERE, Fate.LEAVE),
-    "it is gone": (Absent(proven=True), Fate.REMOVE_FROM_INVENTORY),
+    "it is gone": (Absent(), Fate.REMOVE_FROM_INVENTORY),
     "it cannot be read": (Unknown(Problem(kind=ProblemKind.FORBIDDEN, message="no")), Fate.LEAVE),
     "it is somebody else's now": (
         live(ONE.ref, uid="u2", label="", entries=[]),

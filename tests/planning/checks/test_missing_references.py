@@ -32,7 +32,7 @@ from tests.support.planning import (
     recorded,
 )
 
-GONE = Absent(proven=True)
+GONE = Absent()
 UNREADABLE = Unknown(Problem(kind=ProblemKind.FORBIDDEN, message="no"))
 CLAIMS = Resource("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims", namespaced=True)
 VOLUMES = Resource("", "v1", "PersistentVolume", "persistentvolumes", namespaced=False)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from applyprune.model.inventory import Ownership
-from applyprune.model.live import Absent, Unknown
+from applyprune.model.live import Absent, NotListed, Unknown
 from applyprune.model.options import Mode, PruneLimit
 from applyprune.model.plan import Fate, Guard, GuardResult, GuardVerdict
 from applyprune.model.problem import Problem, ProblemKind
@@ -71,7 +71,7 @@ class Scene:
     def plan(self, *wanted: Desired, empty: tuple[str, ...] = (), **options: Any) -> Plan:
         """Return the plan for an input."""
         snapshot = ClusterSnapshot(
-            {**{one.ref: Absent() for one in wanted}, **self.states},
+            {**{one.ref: NotListed() for one in wanted}, **self.states},
             resources={one.group_kind: one for one in (CONFIG_MAPS, NAMESPACES)},
             contents=self.contents,
         )
@@ -154,7 +154,7 @@ def test_base_is_the_live_objects_and_not_the_entries() -> None:
     """Of eight entries four are gone: then three are more than half, and no number exceeds four."""
     scene, members = _set(4)
     for number in range(4):
-        scene.add(f"gone-{number}", Absent(proven=True))
+        scene.add(f"gone-{number}", Absent())
     refused = scene.plan(members[0])
     assert _refusing(refused) == {HALF}
     assert _result(refused, HALF).message == (
@@ -176,7 +176,7 @@ def test_base_has_adopted_objects_and_none_of_others() -> None:
     for state in (taken, live(other.ref, uid="x", label=""), unread):
         scene, members = _set(3)
         scene.add("other", state)
-        scene.add("more", state=Absent(proven=True))
+        scene.add("more", state=Absent())
         assert _refusing(scene.plan(members[0])) == {HALF}
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from applyprune.engine.steps.dry_run import FIELDS_TRANSFERRED, NOT_CHECKED
 from applyprune.errors import Conflict, Forbidden, as_problem
 from applyprune.model.inventory import Ownership
-from applyprune.model.live import Absent, Unknown
+from applyprune.model.live import NotListed, Unknown
 from applyprune.model.manifest import Origin
 from applyprune.model.options import Mode, Options, PruneLimit
 from applyprune.model.plan import (
@@ -421,7 +421,7 @@ _STRANGE = {
 }
 DOUBTS = (
     *(_left(name, "ConfigMap", state) for name, state in _STRANGE.items()),
-    _left("unknown", "Job", Absent(proven=False)),
+    _left("unknown", "Job", NotListed()),
 )
 """Everything that can be wrong with an object that has left the set."""
 

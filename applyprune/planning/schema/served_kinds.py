@@ -1,0 +1,235 @@
+"""Prove that the list of kinds is complete, and decide what a kind that is not served means.
+
+Discovery is only a hint: an API server that has just started lists the built-in groups only and
+marks none as stale. So it must agree with the lists of CRDs and APIServices, which are read from
+the storage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from applyprune.errors import Unavailable
+from applyprune.model.display import and_more
+from applyprune.model.identity import Ref
+from applyprune.model.inventory import InventoryEntry
+from applyprune.model.json_access import mapping
+from applyprune.model.live import Absent, KindDeleted, LiveObject, NotListed, State, Unknown
+from applyprune.model.problem import Problem, ProblemKind
+from applyprune.model.resources import (
+    API_SERVICES,
+    CRD,
+    CompleteResourceMap,
+    Registrations,
+    ResourceMap,
+)
+from applyprune.planning.schema.crd import defined_resources
+
+_SHOWN = 3
+
+
+@dataclass(frozen=True, slots=True)
+class MissingKinds:
+    """Why the list of kinds is not proved complete."""
+
+    definitions: tuple[str, ...] = ()
+    """The CRDs whose kinds are not all served."""
+    versions: tuple[str, ...] = ()
+    """The available APIServices whose group version discovery does not list."""
+    silent: tuple[str, ...] = ()
+    """The API groups that do not answer."""
+    unread: str = ""
+    """Why the CRDs or APIServices could not be read."""
+    is_forbidden: bool = False
+    """Whether reading them is forbidden."""
+
+    @property
+    def reason(self) -> str:
+        """Return why, in words."""
+        return "; ".join(self._parts())
+
+    @property
+    def only_silent(self) -> bool:
+        """Return whether nothing is missing in the groups that answer."""
+        return not (self.definitions or self.versions or self.unread)
+
+    def _parts(self) -> Iterator[str]:
+        if self.unread:
+            yield f"the list of kinds is not proved: {self.unread}"
+        if len(self.definitions) == 1:
+            yield f"the kind of the CRD {self.definitions[0]} is not served"
+        elif self.definitions:
+            yield f"the kinds of {len(self.definitions)} CRDs are not served"
+        if self.versions:
+            yield f"not served: {and_more(self.versions, _SHOWN)}"
+        for group in self.silent[:_SHOWN]:
+            yield f"the API group {group} does not answer"
+        if (more := len(self.silent) - _SHOWN) > 0:
+            yield f"and {more} more API groups"
+
+
+def prove(
+    resource_map: ResourceMap,
+    registered: Registrations,
+    *,
+    groups: Collection[str] | None = None,
+    but: Collection[str] = (),
+) -> CompleteResourceMap | MissingKinds:
+    """Return the proof that no kind is missing in ``groups``, or what is missing.
+
+    ``groups`` None stands for all groups, except ``but``. An APIService that is not available, and
+    an aggregated API in the place of a CRD, block their own group only.
+    """
+
+    def counts(group: str) -> bool:
+        return (groups is None or group in groups) and group not in but
+
+    services = [_service(live) for live in registered.services]
+    taken = {(one.group, one.version) for one in services if one.is_aggregated}
+    silent = {one.group for one in services if not one.is_available} | resource_map.stale
+    definitions = []
+    for live in registered.definitions:
+        resources = defined_resources(live.body or {}) if _is_established(live) else ()
+        wanted = [resource for resource in resources if counts(resource.group)]
+        silent.update(
+            resource.group for resource in wanted if (resource.group, resource.version) in taken
+        )
+        if any(resource_map.find(resource.gvk) != resource for resource in wanted):
+            definitions.append(live.ref.name)
+    silent = {group for group in silent if counts(group)}
+    missing = MissingKinds(
+        tuple(name for name in definitions if name.partition(".")[2] not in silent),
+        tuple(
+            sorted(
+                one.name
+                for one in services
+                if counts(one.group)
+                and one.group not in silent
+                and (one.group, one.version) not in resource_map.versions
+            )
+        ),
+        tuple(sorted(silent)),
+    )
+    if missing.reason:
+        return missing
+    return CompleteResourceMap(resource_map, None if groups is None else frozenset(groups))
+
+
+def cannot_count(missing: str) -> Unavailable:
+    """Return the error of an operation that needs a complete list of kinds."""
+    return Unavailable(
+        f"cannot count yet: {missing}",
+        code=503,
+        reason="an API server that has just started does not list all of its kinds",
+        hint="Run again. See: kubectl get crds,apiservices",
+    )
+
+
+def unserved_state(
+    entry: InventoryEntry,
+    definition: State,
+    service: State,
+    proof: CompleteResourceMap | MissingKinds,
+    *,
+    wanted: bool,
+) -> State:
+    """Return the state of an object whose kind is not served, or not under the recorded plural.
+
+    ``definition`` and ``service`` are its CRD and the APIService of its group version, each read by
+    a GET, the latter in full. ``wanted`` is set for an object of the input, whose CRD is there too.
+    """
+    for read in (definition, service):
+        if isinstance(read, Unknown):
+            return read
+    if isinstance(definition, LiveObject) or is_aggregated(service):
+        return _unknown(entry, "the kind is defined but not served now")
+    is_proved = isinstance(proof, CompleteResourceMap) and isinstance(definition, Absent)
+    if entry.crd == _definition_name(entry) and is_proved:
+        return KindDeleted()  # guard: kind-deleted
+    if wanted:
+        return NotListed()
+    if isinstance(proof, MissingKinds):
+        return _unknown(entry, f"the server does not serve its kind, and {proof.reason}")
+    return _unknown(
+        entry,
+        "the server does not serve its kind, and the inventory does not record that "
+        f"{_definition_name(entry)} was its CRD",
+    )
+
+
+def definition_of(entry: InventoryEntry) -> Ref:
+    """Return the CRD that defines the kind of an entry, if any does."""
+    return Ref(CRD.group, CRD.kind, "", _definition_name(entry))
+
+
+def service_of(entry: InventoryEntry) -> Ref:
+    """Return the APIService of the group version of an entry."""
+    name = f"{entry.version}.{entry.ref.group}"
+    return Ref(API_SERVICES.group, API_SERVICES.kind, "", name)
+
+
+def is_aggregated(service: State) -> bool:
+    """Return whether an APIService, read in full, has a backend of its own."""
+    return isinstance(service, LiveObject) and bool(_spec(service).get("service"))
+
+
+def silent_problem(group: str, location: str) -> Problem:
+    """Return the problem that a group's server does not answer."""
+    return Problem(
+        kind=ProblemKind.UNAVAILABLE,
+        message=f"the server of the API group {group} does not answer",
+        location=location,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Service:
+    name: str
+    group: str
+    version: str
+    is_aggregated: bool
+    is_available: bool
+
+
+def _service(live: LiveObject) -> _Service:
+    spec = _spec(live)
+    return _Service(
+        live.ref.name,
+        str(spec.get("group") or ""),
+        str(spec.get("version") or ""),
+        is_aggregated(live),
+        _has_condition(live, "Available"),
+    )
+
+
+def _is_established(live: LiveObject) -> bool:
+    return _has_condition(live, "Established")
+
+
+def _has_condition(live: LiveObject, wanted: str) -> bool:
+    conditions: Sequence[object] = mapping((live.body or {}).get("status")).get("conditions") or ()
+    return any(
+        mapping(one).get("type") == wanted and mapping(one).get("status") == "True"
+        for one in conditions
+    )
+
+
+def _spec(live: LiveObject) -> Mapping[str, Any]:
+    return mapping((live.body or {}).get("spec"))
+
+
+def _definition_name(entry: InventoryEntry) -> str:
+    return f"{entry.plural}.{entry.ref.group}"
+
+
+def _unknown(entry: InventoryEntry, message: str) -> Unknown:
+    return Unknown(
+        Problem(
+            kind=ProblemKind.NOT_SERVED,
+            message=message,
+            location=_definition_name(entry) if entry.ref.group else entry.plural,
+            hint="It stays in the inventory. See: kubectl api-resources",
+        )
+    )

@@ -1,0 +1,142 @@
+"""A 404 that does not come from the object's absence: nothing is dropped or called gone."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from applyprune.errors import InventoryError
+from applyprune.model.events import Outcome
+from applyprune.model.options import Mode
+from tests.support.fault_proxy import FaultProxy, always, faults
+from tests.support.objects import config_map
+from tests.support.webhook import Webhook, missing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from applyprune.localplane import Plane
+    from tests.support.api import Api
+    from tests.support.stage import Stage
+
+LISTED = {"configmap/a", "configmap/b", "configmap/c"}
+BODIES = [config_map("a"), config_map("b"), config_map("c")]
+
+
+def _path(stage: Stage, name: str) -> str:
+    return f"/api/v1/namespaces/{stage.namespace}/configmaps/{name}"
+
+
+def _elsewhere(request: dict[str, Any]) -> dict[str, Any]:
+    """Return the 404 about an object of the same name that the validator did not find elsewhere."""
+    status = missing(request)
+    return {**status, "message": f'configmaps "{request["name"]}" not found in namespace "other"'}
+
+
+@pytest.mark.parametrize("reply", [missing, _elsewhere])
+def test_webhook_answers_a_prune_with_404(
+    plane: Plane,
+    api: Api,
+    stage: Stage,
+    reply: Callable[[dict[str, Any]], dict[str, Any]],
+) -> None:
+    """The object exists: it fails, stays in the inventory, and a later run prunes it."""
+    stage.run(*BODIES)
+    with Webhook(plane, api, stage.namespace, ("DELETE",), reply) as webhook:
+        story = stage.run(*BODIES[:2])
+    assert webhook.refused == ["DELETE c"]
+    assert (story.exit_code, story.outcomes["configmap/c"]) == (3, Outcome.FAILED)
+    assert "it still exists, and nothing was changed" in story.problem("configmap/c")
+    assert "missing.example.com" in story.problem("configmap/c")
+    assert api.exists(_path(stage, "c"))
+    assert stage.listed() == LISTED
+    again = stage.run(*BODIES[:2])
+    assert (again.exit_code, again.outcomes["configmap/c"]) == (0, Outcome.PRUNED)
+    assert not api.exists(_path(stage, "c"))
+    assert stage.listed() == LISTED - {"configmap/c"}
+
+
+def test_webhook_answers_an_orphaning_with_404(plane: Plane, api: Api, stage: Stage) -> None:
+    """The object still has the set's label: it stays in the inventory."""
+    stage.run(*BODIES)
+    with Webhook(plane, api, stage.namespace, ("UPDATE",), _unless_inventory) as webhook:
+        story = stage.orphan("ConfigMap/c")
+    assert webhook.refused == ["UPDATE c"]
+    assert (story.exit_code, story.outcomes["configmap/c"]) == (3, Outcome.FAILED)
+    assert stage.listed() == LISTED
+    again = stage.orphan("ConfigMap/c")
+    assert (again.exit_code, again.outcomes["configmap/c"]) == (0, Outcome.ORPHANED)
+    assert stage.listed() == LISTED - {"configmap/c"}
+
+
+def test_webhook_answers_a_move_with_404(plane: Plane, api: Api, stage: Stage) -> None:
+    """The object still belongs to the source: it stays in its inventory."""
+    other = replace(stage, name="other")
+    stage.run(*BODIES)
+    with Webhook(plane, api, stage.namespace, ("UPDATE",), _unless_inventory) as webhook:
+        story = stage.move(other, "ConfigMap/c")
+    assert webhook.refused == ["UPDATE c"]
+    assert (story.exit_code, story.outcomes["configmap/c"]) == (3, Outcome.FAILED)
+    assert "still exists" in story.problem("configmap/c")
+    assert stage.listed() == LISTED
+    again = stage.move(other, "ConfigMap/c")
+    assert (again.exit_code, again.outcomes["configmap/c"]) == (0, Outcome.MOVED)
+    assert (stage.listed(), other.listed()) == (LISTED - {"configmap/c"}, {"configmap/c"})
+
+
+def test_webhook_answers_a_recreation_with_404(plane: Plane, api: Api, stage: Stage) -> None:
+    """The object exists: the run does not wait for it to go, and recreates nothing."""
+    old, new = ({**config_map("a", value), "immutable": True} for value in ("v", "w"))
+    stage.run(old)
+    uid = api.get(_path(stage, "a"))["metadata"]["uid"]
+    with Webhook(plane, api, stage.namespace, ("DELETE",)) as webhook:
+        story = stage.run(new, recreate=True, check=False)
+    assert webhook.refused == ["DELETE a"]
+    assert (story.exit_code, story.outcomes["configmap/a"]) == (3, Outcome.FAILED)
+    assert "still exists" in story.problem("configmap/a")
+    assert api.get(_path(stage, "a"))["metadata"]["uid"] == uid
+    assert stage.listed() == {"configmap/a"}
+
+
+def test_webhook_answers_the_deletion_of_the_inventory_with_404(
+    plane: Plane, api: Api, stage: Stage
+) -> None:
+    """The run fails, the inventory stays, and the next run removes it."""
+    stage.run(*BODIES)
+    inventory = stage.target.inventory.name
+
+    def reply(request: dict[str, Any]) -> dict[str, Any] | None:
+        return missing(request) if request["name"] == inventory else None
+
+    with (
+        Webhook(plane, api, stage.namespace, ("DELETE",), reply),
+        pytest.raises(InventoryError, match="the inventory of the set web was not deleted"),
+    ):
+        stage.run(mode=Mode.DELETE)
+    assert api.exists(_path(stage, inventory))
+    assert stage.inventory().holder is None
+    assert stage.run(mode=Mode.DELETE).exit_code == 0
+    assert not api.exists(_path(stage, inventory))
+
+
+def test_success_that_names_no_uid_confirms_no_deletion(
+    spoiled: Stage, proxy: FaultProxy, api: Api
+) -> None:
+    """An aggregated API may send it; only a GET tells whether the object is gone."""
+    spoiled.run(*BODIES)
+    success = {"kind": "Status", "apiVersion": "v1", "status": "Success", "metadata": {}}
+    headers = (("Content-Type", "application/json"),)
+    fault = faults.answer(200, json.dumps(success).encode(), headers)
+    proxy.rule = always(fault, where=lambda one: one.method == "DELETE")
+    story = spoiled.run(*BODIES[:2], timeout=0.1)
+    assert (story.exit_code, story.outcomes["configmap/c"]) == (5, Outcome.FAILED)
+    assert api.exists(_path(spoiled, "c"))
+    assert spoiled.listed() == LISTED
+
+
+def _unless_inventory(request: dict[str, Any]) -> dict[str, Any] | None:
+    """Refuse requests about objects, and allow those about inventories."""
+    return None if request["name"].startswith("applyprune-") else missing(request)
