@@ -184,6 +184,25 @@ def status(
     return answer(code, json.dumps(body).encode(), typed)
 
 
+def without_groups(*groups: str) -> Fault:
+    """Leave API groups out of a reply of discovery, like a server that has just started."""
+
+    def fault(wire: Wire) -> None:
+        reply = wire.forward()
+        if reply.status != 200:
+            wire.reply(reply)
+            return
+        document = json.loads(reply.body)
+        document["items"] = [
+            item for item in document["items"] if item["metadata"].get("name", "") not in groups
+        ]
+        # The ETag is that of the whole list.
+        headers = [item for item in _bare(reply.headers) if item[0].lower() != "etag"]
+        wire.reply(ServerReply(200, headers, json.dumps(document).encode()))
+
+    return fault
+
+
 def text(code: int, body: str = "", headers: Headers = ()) -> Fault:
     """Reply with plain text, like Go's net/http and load balancers."""
     return answer(code, body.encode(), (("Content-Type", "text/plain; charset=utf-8"), *headers))

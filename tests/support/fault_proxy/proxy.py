@@ -21,7 +21,7 @@ from tests.support.fault_proxy.exchange import Exchange, ServerReply
 from tests.support.fault_proxy.faults import head
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
     from types import TracebackType
 
@@ -39,9 +39,11 @@ class FaultProxy:
     processed it and the client does not know yet, ``after_reply`` when the client has the reply.
     """
 
-    def __init__(self, plane: Plane) -> None:
-        """Listen on a free port of 127.0.0.1."""
+    def __init__(self, plane: Plane, *others: Plane) -> None:
+        """Listen on a free port of 127.0.0.1; with ``others``, take turns between the servers."""
         self._plane = plane
+        self._servers = [one.server for one in (plane, *others)]
+        self._turns = itertools.count()
         layout = Layout(plane.folder)
         self._server_side = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self._server_side.load_cert_chain(layout.certificate("server"), layout.key("server"))
@@ -154,22 +156,32 @@ class FaultProxy:
             self._open.add(secured)
         return secured
 
-    def disconnected(self, connection: socket.socket, upstream: HTTPSConnection) -> None:
-        """Remove a connection and close the one behind it."""
-        upstream.close()
+    def disconnected(self, connection: socket.socket, upstreams: Sequence[HTTPSConnection]) -> None:
+        """Remove a connection and close those behind it."""
+        for upstream in upstreams:
+            upstream.close()
         with self._lock:
             self._open.discard(connection)
-            self._upstreams.discard(upstream)
+            self._upstreams.difference_update(upstreams)
 
-    def upstream(self) -> HTTPSConnection:
-        """Return a connection to the real server."""
-        server = urlsplit(self._plane.server)
-        upstream = HTTPSConnection(
-            server.hostname or "", server.port, context=self._client_side, timeout=120
-        )
+    def upstreams(self) -> Sequence[HTTPSConnection]:
+        """Return a connection to each of the real servers."""
+        upstreams = [
+            HTTPSConnection(
+                urlsplit(server).hostname or "",
+                urlsplit(server).port,
+                context=self._client_side,
+                timeout=120,
+            )
+            for server in self._servers
+        ]
         with self._lock:
-            self._upstreams.add(upstream)
-        return upstream
+            self._upstreams.update(upstreams)
+        return upstreams
+
+    def turn(self, upstreams: Sequence[HTTPSConnection]) -> HTTPSConnection:
+        """Return the connection for the next request: the servers take turns."""
+        return upstreams[next(self._turns) % len(upstreams)]
 
     def received(self, exchange: dict[str, Any]) -> Exchange:
         """Record a request."""
@@ -225,16 +237,16 @@ class _Connection(BaseHTTPRequestHandler):
     def setup(self) -> None:
         self.proxy = self.server.proxy
         self.number = self.proxy.connected()
-        self.upstream = self.proxy.upstream()
+        self.upstreams = self.proxy.upstreams()
         try:
             self.request.do_handshake()
         except OSError:
-            self.proxy.disconnected(self.request, self.upstream)
+            self.proxy.disconnected(self.request, self.upstreams)
             raise
         super().setup()
 
     def finish(self) -> None:
-        self.proxy.disconnected(self.connection, self.upstream)
+        self.proxy.disconnected(self.connection, self.upstreams)
         super().finish()
 
     def log_message(self, *_arguments: object) -> None:
@@ -283,7 +295,7 @@ class _Connection(BaseHTTPRequestHandler):
         exchange = self.exchange
         self.proxy.before_forward(exchange)
         exchange.forwarded = True
-        upstream = self.upstream
+        upstream = self.proxy.turn(self.upstreams)
         upstream.putrequest(exchange.method, exchange.target, skip_accept_encoding=True)
         for name, value in exchange.headers:
             if name.lower() not in _HOP_BY_HOP:
