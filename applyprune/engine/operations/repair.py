@@ -76,16 +76,18 @@ class _Repair:
 
     def _mismatches(self, inventory: Inventory) -> Sequence[Mismatch]:
         cluster, workers = self.context.cluster, self.context.workers
-        applyset, resource_map = self.context.applyset, cluster.resource_map()
-        reader = SnapshotReader(cluster, workers, applyset, self.store)
-        snapshot = reader.read((), inventory, resource_map, prunes=False, searches=False)
+        applyset = self.context.applyset
         # A damaged inventory may have lost entries, but its annotation still names their groups.
         groups = {ref.group for ref in inventory.entries}
         groups |= {kind.group for kind in inventory.hinted_kinds}
-        proofs = KindProofs(cluster, workers, resource_map, cluster.patience)
+        proofs = KindProofs(cluster, workers, cluster.resource_map(), cluster.patience)
         is_whole = inventory.exists and not self.damage
         marked, resource_map = all_labelled_objects(
             proofs, applyset, groups=groups if is_whole else None
+        )
+        reader = SnapshotReader(cluster, workers, applyset)
+        snapshot = reader.read(
+            (), inventory, resource_map, prunes=False, proves=False, searches=False
         )
         self.context.cancellation.check()
         if not (inventory.exists or marked.objects):

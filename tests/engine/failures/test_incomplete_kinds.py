@@ -1,0 +1,280 @@
+"""A list of kinds that is not complete: nothing is counted, searched or rebuilt by it."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from applyprune.errors import Unavailable
+from applyprune.localplane import API_SERVER_ONLY, start
+from applyprune.model.events import MismatchFound, Outcome
+from applyprune.model.inventory import MismatchType
+from applyprune.model.options import Mode
+from applyprune.planning.applyset import GROUP_KINDS
+from tests.support.api import Api
+from tests.support.fault_proxy import FaultProxy, always, faults, first
+from tests.support.objects import config_map, crd, custom_resource
+from tests.support.second_server import SecondServer
+from tests.support.stage import Stage
+from tests.support.waiting import eventually
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from applyprune.localplane import Binaries, Plane
+    from tests.support.fault_proxy import Exchange, Fault
+    from tests.support.stage import Story
+
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+SERVICES = "/apis/apiregistration.k8s.io/v1/apiservices"
+CUT = faults.without_groups("x.example.com")
+_STARTS = 12
+
+
+def _is_discovery(seen: Exchange) -> bool:
+    return seen.path == "/apis"
+
+
+@pytest.fixture(scope="module")
+def plane(binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plane]:
+    """A plane of the module's own, with a CRD that belongs to nobody."""
+    with start(binaries, API_SERVER_ONLY, tmp_path_factory.mktemp("planes") / "cut") as running:
+        api = Api(running)
+        assert api("POST", DEFINITIONS, crd())[0] == 201
+        eventually(lambda: "x.example.com" in str(api.get("/apis")), "the kind")
+        eventually(lambda: api("GET", "/apis/x.example.com/v1/foos")[0] == 200, "the kind")
+        api.close()
+        yield running
+
+
+@pytest.fixture
+def api(plane: Plane) -> Iterator[Api]:
+    """Plain requests to it."""
+    requests = Api(plane)
+    yield requests
+    requests.close()
+
+
+@pytest.fixture
+def proxy(plane: Plane) -> Iterator[FaultProxy]:
+    """A proxy in front of it."""
+    with FaultProxy(plane) as running:
+        yield running
+
+
+@pytest.fixture
+def stage(plane: Plane, namespace: str) -> Stage:
+    """A set on it, straight to the API server."""
+    return Stage(plane.kubeconfig, namespace)
+
+
+@pytest.fixture
+def cut(proxy: FaultProxy, stage: Stage, tmp_path: Path) -> Stage:
+    """The same set through the proxy, which leaves the custom resources out of discovery."""
+    proxy.rule = always(CUT, where=_is_discovery)
+    return replace(stage, kubeconfig=proxy.kubeconfig(tmp_path), budget=0.6)
+
+
+NOT_SERVED = "the kind of the CRD foos.x.example.com is not served"
+
+
+def _prune(stage: Stage, *bodies: dict[str, Any]) -> Story:
+    return stage.run(*bodies, allow_kinds=frozenset({"namespace"}), max_prune=stage.most(9))
+
+
+def _home(stage: Stage) -> dict[str, Any]:
+    """Return a Namespace of the set."""
+    name = f"{stage.namespace}-home"
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+
+
+def _inventory(stage: Stage) -> str:
+    return f"/api/v1/namespaces/{stage.namespace}/configmaps/{stage.target.inventory.name}"
+
+
+def _with_theirs(stage: Stage, api: Api) -> tuple[str, str]:
+    """Apply a set with a Namespace, and let another team put a custom resource into it.
+
+    Return the Namespace, as stories name it, and the path of the resource.
+    """
+    home = _home(stage)
+    assert stage.run(home, config_map("a")).exit_code == 0
+    name = home["metadata"]["name"]
+    path = f"/apis/x.example.com/v1/namespaces/{name}/foos"
+    assert api("POST", path, custom_resource("theirs", namespace=name))[0] == 201
+    return f"namespace/{name}", f"{path}/theirs"
+
+
+def test_namespace_is_not_counted_by_an_incomplete_list(stage: Stage, cut: Stage, api: Api) -> None:
+    """The refusal names what is missing; with the whole list, it names what is inside."""
+    home, theirs = _with_theirs(stage, api)
+    refused = _prune(cut, config_map("a"))
+    assert (refused.exit_code, refused.outcomes[home]) == (6, Outcome.FAILED)
+    assert NOT_SERVED in refused.problem(home)
+    assert api.exists(theirs)
+    counted = _prune(stage, config_map("a"))
+    assert counted.exit_code == 6
+    assert "foo.x.example.com/theirs" in counted.problem(home)
+
+
+NEEDS: dict[str, Callable[[Stage], Any]] = {
+    "a check": Stage.check,
+    "a repair": Stage.repair,
+    "an apply that rebuilds it": lambda stage: stage.run(config_map("a")),
+    "a delete without it": lambda stage: stage.run(mode=Mode.DELETE),
+}
+
+
+@pytest.mark.parametrize("needs", NEEDS.values(), ids=NEEDS)
+def test_lost_inventory_is_not_rebuilt_by_an_incomplete_list(
+    stage: Stage, cut: Stage, api: Api, needs: Callable[[Stage], Any]
+) -> None:
+    """It would be rebuilt without the custom resources; nothing is written before it is proved."""
+    stage.run(config_map("a"), custom_resource("mine"))
+    assert api("DELETE", _inventory(stage))[0] == 200
+    with pytest.raises(Unavailable, match=f"cannot count yet: {NOT_SERVED}"):
+        needs(cut)
+    assert not api.exists(_inventory(stage))
+    stage.run(config_map("a"))
+    assert stage.listed() == {"configmap/a", "foo.x.example.com/mine"}
+
+
+@pytest.mark.parametrize("needs", [Stage.check, Stage.repair], ids=["check", "repair"])
+def test_check_needs_the_kinds_of_the_inventory(
+    stage: Stage, cut: Stage, needs: Callable[[Stage], Any]
+) -> None:
+    """Those of its entries; for other kinds it says what it could not see."""
+    stage.run(config_map("a"), custom_resource("mine"))
+    with pytest.raises(Unavailable, match=f"cannot count yet: {NOT_SERVED}"):
+        needs(cut)
+    other, cut = replace(stage, name="other"), replace(cut, name="other")
+    other.run(config_map("b"))
+    assert set(needs(cut).found.values()) == {MismatchType.UNKNOWN}
+    assert not other.check().found
+
+
+def test_check_needs_the_kinds_that_the_annotation_names(
+    stage: Stage, cut: Stage, api: Api
+) -> None:
+    """Somebody may have removed the entries."""
+    stage.run(config_map("a"))
+    patch = {"metadata": {"annotations": {GROUP_KINDS: "ConfigMap,Foo.x.example.com"}}}
+    assert (
+        api("PATCH", _inventory(stage), patch, content_type="application/merge-patch+json")[0]
+        == 200
+    )
+    with pytest.raises(Unavailable, match="cannot count yet"):
+        cut.check()
+
+
+def test_list_that_becomes_complete_is_waited_for(
+    stage: Stage, cut: Stage, proxy: FaultProxy
+) -> None:
+    """A server that has just started needs some seconds: the check does not fail for it."""
+    stage.run(config_map("a"), custom_resource("mine"))
+    proxy.rule = first(2, CUT, where=_is_discovery)
+    assert not replace(cut, budget=5.0).check().found
+
+
+def _forbidden(seen: Exchange) -> Fault | None:
+    """Forbid the lists of CRDs and APIServices."""
+    is_proof = seen.path in {DEFINITIONS, SERVICES}
+    return faults.status(403, reason="Forbidden", message="no") if is_proof else None
+
+
+def test_search_without_the_proof_says_so(stage: Stage, cut: Stage, proxy: FaultProxy) -> None:
+    """Without the right to list CRDs, two lists that agree and a ready server are enough.
+
+    A Namespace is not counted then.
+    """
+    home = f"namespace/{stage.namespace}-home"
+    stage.run(_home(stage), config_map("a"), custom_resource("mine"))
+    proxy.rule = _forbidden
+    story = cut.check()
+    messages = [one.mismatch.message for one in story.events if isinstance(one, MismatchFound)]
+    assert "could not be read: the list of kinds is not proved: no" in messages
+    paths = [seen.path for seen in proxy.exchanges]
+    assert (paths.count("/apis"), paths.count("/readyz")) == (2, 1)
+    refused = _prune(cut, config_map("a"), custom_resource("mine"))
+    assert (refused.exit_code, refused.outcomes[home]) == (6, Outcome.FAILED)
+    assert "the list of kinds is not proved: no" in refused.problem(home)
+
+
+def test_search_without_the_proof_needs_lists_that_agree(
+    stage: Stage, cut: Stage, proxy: FaultProxy
+) -> None:
+    """Two servers behind one address may differ."""
+    stage.run(config_map("a"), custom_resource("mine"))
+    turns = itertools.count()
+
+    def rule(seen: Exchange) -> Fault | None:
+        return CUT if _is_discovery(seen) and next(turns) % 2 else _forbidden(seen)
+
+    proxy.rule = rule
+    with pytest.raises(Unavailable, match="cannot count yet: two lists of its kinds differ"):
+        cut.check()
+
+
+def test_search_without_the_proof_needs_a_ready_server(
+    stage: Stage, cut: Stage, proxy: FaultProxy
+) -> None:
+    """A server that has just started gives the same incomplete list twice."""
+    stage.run(config_map("a"), custom_resource("mine"))
+
+    def rule(seen: Exchange) -> Fault | None:
+        if seen.path == "/readyz":
+            return faults.text(500, "[-]poststarthook/crd-informer-synced failed")
+        return CUT if _is_discovery(seen) else _forbidden(seen)
+
+    proxy.rule = rule
+    with pytest.raises(Unavailable, match="cannot count yet: the server is not ready"):
+        cut.check()
+
+
+def test_namespace_is_pruned_just_after_a_start(
+    plane: Plane, stage: Stage, api: Api, binaries: Binaries, tmp_path: Path
+) -> None:
+    """A real server answers discovery with the built-in groups only, before it is ready."""
+    home, theirs = _with_theirs(stage, api)
+    with SecondServer(plane, binaries) as second, FaultProxy(second.plane) as proxy:
+        fresh = replace(stage, kubeconfig=proxy.kubeconfig(tmp_path), budget=20.0)
+        proxy.before_forward = second.await_answer
+        for _ in range(_STARTS):
+            second.restart()
+            before = len(proxy.exchanges)
+            story = _prune(fresh, config_map("a"))
+            assert (story.exit_code, story.outcomes[home]) == (6, Outcome.FAILED)
+            assert api.exists(theirs)
+            if _was_incomplete(proxy.exchanges[before:]):
+                return
+    raise AssertionError("no run began before the list of kinds was complete")
+
+
+def test_lost_inventory_is_rebuilt_just_after_a_start(
+    plane: Plane, stage: Stage, api: Api, binaries: Binaries, tmp_path: Path
+) -> None:
+    """It waits until the list of kinds is complete, and lists the custom resource again."""
+    stage.run(config_map("a"), custom_resource("mine"))
+    with SecondServer(plane, binaries) as second, FaultProxy(second.plane) as proxy:
+        fresh = replace(stage, kubeconfig=proxy.kubeconfig(tmp_path), budget=20.0)
+        proxy.before_forward = second.await_answer
+        for _ in range(_STARTS):
+            assert api("DELETE", _inventory(stage))[0] == 200
+            second.restart()
+            before = len(proxy.exchanges)
+            assert fresh.run(config_map("a")).exit_code == 0
+            assert stage.listed() == {"configmap/a", "foo.x.example.com/mine"}
+            if _was_incomplete(proxy.exchanges[before:]):
+                return
+    raise AssertionError("no run began before the list of kinds was complete")
+
+
+def _was_incomplete(exchanges: Sequence[Exchange]) -> bool:
+    """Return whether the first list of kinds of a run lacked the custom resources."""
+    lists = [seen.reply for seen in exchanges if _is_discovery(seen)]
+    return b"x.example.com" not in lists[0]
