@@ -228,7 +228,7 @@ class Finalizer:
             return ReconcileResult(
                 ConditionStatus.SAME,
                 Reason.REMOVED,
-                "there is no inventory, and no object has its label",
+                "; ".join(("there is no inventory, and no object has its label", *marked.unproved)),
                 done=True,
             )
         first = ", ".join(str(live.ref) for live in marked.objects[:3])

@@ -34,10 +34,13 @@ _NAMED = 3
 
 @dataclass(frozen=True, slots=True)
 class LabelledObjects:
-    """The objects found; ``unseen`` names what could not be listed, and why."""
+    """The objects found by their label."""
 
     objects: tuple[LiveObject, ...]
     unseen: tuple[str, ...]
+    """What could not be listed, and why."""
+    unproved: tuple[str, ...] = ()
+    """The part of ``unseen`` that is about the list of kinds itself."""
 
 
 def all_labelled_objects(
@@ -51,7 +54,7 @@ def all_labelled_objects(
     resource_map, missing = proofs.for_search(groups)
     kinds = resource_map.preferred.values()
     found = labelled_objects(proofs.cluster, proofs.workers, kinds, applyset)
-    return LabelledObjects(found.objects, (*found.unseen, *missing)), resource_map
+    return LabelledObjects(found.objects, (*found.unseen, *missing), missing), resource_map
 
 
 def labelled_objects(

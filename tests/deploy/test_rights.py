@@ -130,6 +130,13 @@ def remove(tenant: Tenant, name: str) -> None:
     tenant.delete(name)
 
 
+def search(tenant: Tenant, name: str) -> None:
+    """Delete one that has never been applied: its objects are searched by their label."""
+    tenant.bundle(name, source={"inline": "["})
+    tenant.failed(name, "InvalidSource")
+    tenant.delete(name)
+
+
 def say_again(tenant: Tenant, name: str) -> None:
     """Break one, mend it, and break it in the same way."""
     for source in ("[", json.dumps(config_map(name)), "["):
@@ -151,6 +158,8 @@ AT_WORK: dict[str, Callable[[Tenant, str], None]] = {
     "patch events": say_again,
     "get namespaces": remove,
     "get customresourcedefinitions": remove,
+    "list customresourcedefinitions": search,
+    "list apiservices": search,
 }
 """What shows that a right is missing while the controller runs."""
 AT_START = {"list bundles": 7, "watch bundles": None}
@@ -191,7 +200,7 @@ def test_missing_permission_is_named_while_running(
             with without(tenant.api, right):
                 AT_WORK[right.name](tenant, name)
                 missed(right, tenant, running.log)
-            if AT_WORK[right.name] is remove:
+            if AT_WORK[right.name] in {remove, search}:
                 tenant.gone(name)
             elif AT_WORK[right.name] is create:
                 tenant.ready(name)

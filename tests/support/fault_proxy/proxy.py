@@ -180,8 +180,16 @@ class FaultProxy:
         return upstreams
 
     def turn(self, upstreams: Sequence[HTTPSConnection]) -> HTTPSConnection:
-        """Return the connection for the next request: the servers take turns."""
-        return upstreams[next(self._turns) % len(upstreams)]
+        """Return a connection for the next request: the servers that listen take turns."""
+        for _ in upstreams:
+            upstream = upstreams[next(self._turns) % len(upstreams)]
+            try:
+                if upstream.sock is None:
+                    upstream.connect()
+            except ConnectionRefusedError:
+                continue
+            return upstream
+        raise ConnectionRefusedError("no server listens")
 
     def received(self, exchange: dict[str, Any]) -> Exchange:
         """Record a request."""
