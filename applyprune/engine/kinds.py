@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from threading import Lock
 from typing import TYPE_CHECKING
 
@@ -31,9 +31,20 @@ class KindProofs:
     resource_map: ResourceMap
     """What the server serves, as last read."""
     patience: float
-    _registered: Registrations | MissingKinds | None = None
+    known: InitVar[Registrations | None] = None
+    """The CRDs and APIServices, if they were read already."""
+    _registered: Registrations | MissingKinds | None = field(init=False)
     _gives_up: float | None = None
     _lock: Lock = field(default_factory=Lock)
+
+    def __post_init__(self, known: Registrations | None) -> None:
+        """Begin with what is known."""
+        self._registered = known
+
+    @property
+    def registered(self) -> Registrations | None:
+        """Return the CRDs and APIServices as last read; None if they were not."""
+        return self._registered if isinstance(self._registered, Registrations) else None
 
     def of(
         self, groups: Collection[str] | None = None, *, but: Collection[str] = ()
@@ -84,9 +95,9 @@ class KindProofs:
 
     def _unsearched(self) -> tuple[str, ...]:
         """Return what is missing in other groups than those of the proof, in words."""
-        if not isinstance(self._registered, Registrations):
+        if self.registered is None:
             return ()
-        found = prove(self.resource_map, self._registered)
+        found = prove(self.resource_map, self.registered)
         return (found.reason,) if isinstance(found, MissingKinds) else ()
 
     def _registrations(self) -> Registrations | MissingKinds:

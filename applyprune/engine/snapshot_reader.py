@@ -137,6 +137,7 @@ class SnapshotReader:
             unseen=marked.unseen,
             now=self.cluster.server_time,
             others=self.other_sets(states[ref] for ref in inventory.entries),
+            registered=proofs.registered,
         )
 
     def other_sets(self, states: Iterable[State]) -> Mapping[str, OtherSet]:

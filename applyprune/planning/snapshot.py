@@ -18,7 +18,7 @@ from applyprune.model.inventory import Inventory, InventoryEntry, Ownership
 from applyprune.model.live import LiveObject, State
 from applyprune.model.plan import Desired
 from applyprune.model.problem import Problem
-from applyprune.model.resources import Resource
+from applyprune.model.resources import Registrations, Resource
 from applyprune.planning.annotations import orphan_mark
 from applyprune.planning.applyset import PART_OF, ApplySetIdentity
 from applyprune.planning.order import wave_of
@@ -56,6 +56,8 @@ class ClusterSnapshot:
     """What could not be read in the search for ``marked``, in words."""
     others: Mapping[str, OtherSet] = field(default_factory=dict, hash=False)
     """The set of each foreign label that a listed object has, by the label."""
+    registered: Registrations | None = field(default=None, hash=False)
+    """The CRDs and APIServices; None if nothing needed them, or they could not be read."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from applyprune.engine.operations.release import release
 from applyprune.model.inventory import Ownership
@@ -95,6 +95,31 @@ def test_verb_sends_the_recorded_number_of_requests(spoiled: Stage, proxy: Fault
         "create for a Bundle": "GET 5 PATCH 1 POST 1 PUT 1",
         "release": "GET 1 PUT 1",
     }
+
+
+def test_prune_of_namespaces_lists_the_kinds_twice(spoiled: Stage, proxy: FaultProxy) -> None:
+    """The CRDs and the APIServices, once each, however many Namespaces; never without one."""
+    homes = [
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": f"{spoiled.namespace}-{n}"}}
+        for n in range(2)
+    ]
+    bodies = [config_map("a"), config_map("b"), *homes]
+    paths = {
+        "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+        "/apis/apiregistration.k8s.io/v1/apiservices",
+    }
+
+    def lists(*left: dict[str, Any]) -> Counter[str]:
+        before = len(proxy.exchanges)
+        kinds = frozenset({"namespace"})
+        story = spoiled.run(*left, allow_kinds=kinds, max_prune=spoiled.most(9))
+        assert story.exit_code == 0, story.events
+        return Counter(one.path for one in proxy.exchanges[before:] if one.path in paths)
+
+    assert lists(*bodies) == {}
+    assert lists(*bodies) == {}
+    assert lists(bodies[0], *homes) == {}
+    assert lists(bodies[0]) == dict.fromkeys(paths, 1)
 
 
 def test_check_in_a_new_namespace_asks_once_for_each_object(

@@ -32,15 +32,18 @@ _INVENTORY = "tests/engine/inventory/"
 _CASCADES = "tests/engine/guards/test_cascades.py::"
 _CONFLICTS = f"{_STEPS}test_conflicts.py::"
 _FAULTS = "tests/engine/failures/test_faults.py::"
+_FALSE_ABSENCE = "tests/engine/failures/test_false_absence.py::"
 _FIELDS = "tests/engine/checks/test_fields.py::"
 _GUARDS = "tests/engine/guards/test_guards_hold.py::"
 _HOOKS = "tests/engine/checks/test_chart_hooks.py::"
 _OWNERSHIP = "tests/engine/guards/test_ownership.py::"
 _LEASE = "tests/cluster/transport/test_lease.py::"
+_INCOMPLETE = "tests/engine/failures/test_incomplete_kinds.py::"
 _PLAN_FILE = "tests/e2e/plans/test_apply_plan.py::"
 _REQUIRED = "tests/planning/approval/test_required.py::"
 _PRUNE_GUARDS = "tests/engine/guards/test_small_sets.py::"
 _SET = "tests/engine/test_set.py::"
+_UNSERVED = "tests/engine/failures/test_unserved_kinds.py::"
 _SWEEP = "tests/sweeps/test_kill_sweep.py::"
 
 _FORGED = "tests/engine/guards/test_forged_records.py::"
@@ -609,5 +612,68 @@ MUTATIONS = (
         "False",
         "tests/engine/operations/test_repair.py::"
         "test_copy_of_the_first_write_is_recognized[by hand]",
+    ),
+    Mutation(
+        "the UID in the confirmation of a delete",
+        ("deletion-names-uid",),
+        r"bool\(.*?\)",
+        "True",
+        f"{_FALSE_ABSENCE}test_success_that_names_no_uid_confirms_no_deletion",
+    ),
+    Mutation(
+        "the read after a 404",
+        ("absence-confirmed",),
+        LINE,
+        "",
+        f"{_FALSE_ABSENCE}test_webhook_answers_a_prune_with_404[missing]",
+    ),
+    Mutation(
+        "the read after the deletion of an inventory",
+        ("inventory-removed",),
+        r"self\..*\)",
+        "pass",
+        f"{_FALSE_ABSENCE}test_webhook_answers_the_deletion_of_the_inventory_with_404",
+    ),
+    Mutation(
+        "the record of a CRD that is gone",
+        ("kind-deleted",),
+        "if .*:",
+        "if 1:",
+        f"{_UNSERVED}test_crd_that_was_not_recorded_keeps_its_objects_listed",
+    ),
+    Mutation(
+        "the recorded plural",
+        ("recorded-plural",),
+        "if .*  #",
+        "if 1  #",
+        f"{_UNSERVED}test_kind_of_an_entry_is_edited[another kind]",
+    ),
+    Mutation(
+        "the complete list of kinds for a search",
+        ("search-needs-kinds",),
+        "if .*:",
+        "if 0:",
+        f"{_INCOMPLETE}test_lost_inventory_is_not_rebuilt_by_an_incomplete_list[a check]",
+    ),
+    Mutation(
+        "the second list of kinds",
+        ("lists-agree",),
+        "= .*",
+        "= 1",
+        f"{_INCOMPLETE}test_search_without_the_proof_needs_lists_that_agree",
+    ),
+    Mutation(
+        "the ready server",
+        ("server-ready",),
+        "= .*",
+        "= 1",
+        f"{_INCOMPLETE}test_search_without_the_proof_needs_a_ready_server",
+    ),
+    Mutation(
+        "the complete list of kinds for a count",
+        ("count-needs-kinds",),
+        "if .*:",
+        "if 0:",
+        f"{_INCOMPLETE}test_namespace_is_not_counted_by_an_incomplete_list",
     ),
 )

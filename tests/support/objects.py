@@ -61,6 +61,24 @@ DEPLOYMENT: dict[str, Any] = {
         },
     },
 }
+CRON_JOB: dict[str, Any] = {
+    "apiVersion": "batch/v1",
+    "kind": "CronJob",
+    "metadata": {"name": "c"},
+    "spec": {
+        "schedule": "0 0 1 1 *",
+        "jobTemplate": {
+            "spec": {
+                "template": {
+                    "spec": {
+                        "restartPolicy": "Never",
+                        "containers": [{"name": "c", "image": "c:1"}],
+                    }
+                }
+            }
+        },
+    },
+}
 
 
 def crd(kind: str = "Foo", *, scope: str = "Namespaced", **spec: Any) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -10,7 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from applyprune.planning.applyset import MANAGERS, PART_OF
-from tests.support.fault_proxy import FaultProxy
+from tests.support.command import start
+from tests.support.fault_proxy import FaultProxy, faults
 from tests.support.kill import Moment, kill_at
 from tests.support.live import config_maps, members, objects
 from tests.support.objects import config_map
@@ -18,16 +20,19 @@ from tests.support.stage import Stage
 from tests.sweeps.scenarios import SCENARIOS, key, named, other_set, prefix
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from applyprune.localplane import Plane
     from tests.support.api import Api
+    from tests.support.fault_proxy import Exchange, Fault
     from tests.support.live import Body
     from tests.sweeps.scenarios import Recovery, Scenario
 
     Choice = Callable[[int], tuple[Moment, Recovery]]
     """When to kill a run, and what to run afterwards."""
+    Spoils = Callable[[FaultProxy, int, Moment, Sequence[str | Path], Path], Exchange | None]
+    """Spoils the request of that number of a run, and returns it; None if the run is done."""
 
 SIDE_BY_SIDE = 8
 each_scenario = pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda one: one.name)
@@ -109,7 +114,59 @@ class Trial:
     where: str
 
 
-def _sweep(ground: Ground, scenario: Scenario, choice: Choice) -> None:
+@pytest.mark.sweep
+@each_recovery
+def test_run_with_a_false_404_at_each_request_recovers(
+    ground: Ground, scenario: Scenario, recovery: Recovery
+) -> None:
+    """An admission webhook, or something between, answers; the server has not seen the request."""
+    _sweep(ground, scenario, lambda _: (Moment.BEFORE, recovery), spoils=_answer_404)
+
+
+def _answer_404(
+    proxy: FaultProxy,
+    number: int,
+    _moment: Moment,
+    arguments: Sequence[str | Path],
+    kubeconfig: Path,
+) -> Exchange | None:
+    """Run a command whose request of that number gets a third party's 404; return that request.
+
+    A webhook's is about the object itself, but a webhook sees no reads.
+    """
+    spoiled: list[Exchange] = []
+    meant = len(proxy.exchanges) + number
+
+    def rule(seen: Exchange) -> Fault | None:
+        if seen.number != meant:
+            return None
+        spoiled.append(seen)
+        if seen.method == "GET":
+            return faults.text(404, "404 page not found\n")
+        # For a POST, the name is in the body.
+        plural, _, name = seen.path.rpartition("/")
+        if seen.method == "POST":
+            plural, name = seen.path, json.loads(seen.body)["metadata"]["name"]
+        kind = plural.rpartition("/")[2]
+        return faults.status(404, "NotFound", f'{kind} "{name}" not found', kind=kind, name=name)
+
+    proxy.rule = rule
+    with start(*arguments, kubeconfig=kubeconfig) as running:
+        out, err = running.communicate("", timeout=120)
+    proxy.rule = lambda _seen: None
+    assert "Traceback" not in err, err
+    # A write of the inventory is tried again, and so are some reads.
+    if any(seen.method in {"DELETE", "PATCH"} and not _is_optional(seen) for seen in spoiled):
+        assert running.returncode != 0, (spoiled, out)
+    return spoiled[0] if spoiled else None
+
+
+def _is_optional(seen: Exchange) -> bool:
+    """Return whether a run succeeds without a write: the second patch of a move."""
+    return "json-patch" in seen.header("content-type")
+
+
+def _sweep(ground: Ground, scenario: Scenario, choice: Choice, spoils: Spoils = kill_at) -> None:
     """Kill a run at each request in turn, each time in a new set, until a run finishes.
 
     The number of requests is asserted, so that a new one cannot remain untested. Each recovery
@@ -123,8 +180,8 @@ def _sweep(ground: Ground, scenario: Scenario, choice: Choice) -> None:
             stage = ground.stage(f"{scenario.name}-{number}")
             bystanders, lasting = _prepare(ground, stage, scenario)
             arguments = scenario.killed.arguments(stage, ground.folder)
-            killed = kill_at(proxy, number, moment, arguments, kubeconfig)
-            trial = Trial(stage, recovery, lasting, bystanders, f"killed {moment} {killed}")
+            killed = spoils(proxy, number, moment, arguments, kubeconfig)
+            trial = Trial(stage, recovery, lasting, bystanders, f"{moment} {killed}")
             ends.append(recoveries.submit(_recover, ground, trial))
             if killed is None:
                 break

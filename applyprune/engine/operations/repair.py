@@ -85,10 +85,8 @@ class _Repair:
         marked, resource_map = all_labelled_objects(
             proofs, applyset, groups=groups if is_whole else None
         )
-        reader = SnapshotReader(cluster, workers, applyset)
-        snapshot = reader.read(
-            (), inventory, resource_map, prunes=False, proves=False, searches=False
-        )
+        reader = SnapshotReader(cluster, workers, applyset, self.store)
+        snapshot = reader.read((), inventory, resource_map, prunes=False, searches=False)
         self.context.cancellation.check()
         if not (inventory.exists or marked.objects):
             raise no_such_set(applyset)

@@ -37,6 +37,7 @@ from applyprune.model.resources import CRD, NAMESPACE, Resource
 from applyprune.planning.prune.cascade import cascade_of
 from applyprune.planning.prune.removal import GONE, remove_step
 from applyprune.planning.replies import refuse_false_absence
+from applyprune.planning.schema.served_kinds import still_registered
 from applyprune.planning.snapshot import CascadeContents, ClusterSnapshot
 
 _SHOWN = 3
@@ -166,9 +167,14 @@ class Pruner:
         return SnapshotReader(context.cluster, context.workers, context.applyset, context.store)
 
     def _counter(self) -> ContentCounter:
-        """Return a counter for the kinds that the server serves now."""
+        """Return a counter for the kinds that the server serves now.
+
+        The CRDs and APIServices are those of the plan, without what this run has deleted.
+        """
         cluster, workers = self.context.cluster, self.context.workers
-        proofs = KindProofs(cluster, workers, cluster.resource_map(), patience=0)
+        registered = self.snapshot.registered
+        known = still_registered(registered, self.gone) if registered is not None else None
+        proofs = KindProofs(cluster, workers, cluster.resource_map(), patience=0, known=known)
         return ContentCounter(proofs, self.leaving)
 
     def _recount(self, batch: Sequence[RemoveStep]) -> Sequence[RemoveStep]:

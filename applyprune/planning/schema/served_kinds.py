@@ -117,6 +117,25 @@ def prove(
     return CompleteResourceMap(resource_map, None if groups is None else frozenset(groups))
 
 
+def still_registered(registered: Registrations, gone: Collection[Ref]) -> Registrations:
+    """Return what the server should still serve after some objects, of any kinds, are gone.
+
+    With a CRD, the server may remove the APIService that it has made for its group version.
+    """
+    definitions = {ref.name for ref in gone if ref.group_kind == CRD}
+    services = {ref.name for ref in gone if ref.group_kind == API_SERVICES.group_kind}
+    groups = {name.partition(".")[2] for name in definitions}
+    return Registrations(
+        tuple(live for live in registered.definitions if live.ref.name not in definitions),
+        tuple(
+            live
+            for live in registered.services
+            if live.ref.name not in services
+            and (is_aggregated(live) or _service(live).group not in groups)
+        ),
+    )
+
+
 def cannot_count(missing: str) -> Unavailable:
     """Return the error of an operation that needs a complete list of kinds."""
     return Unavailable(
@@ -146,8 +165,8 @@ def unserved_state(
     if isinstance(definition, LiveObject) or is_aggregated(service):
         return _unknown(entry, "the kind is defined but not served now")
     is_proved = isinstance(proof, CompleteResourceMap) and isinstance(definition, Absent)
-    if entry.crd == _definition_name(entry) and is_proved:
-        return KindDeleted()  # guard: kind-deleted
+    if entry.crd == _definition_name(entry) and is_proved:  # guard: kind-deleted
+        return KindDeleted()
     if wanted:
         return NotListed()
     if isinstance(proof, MissingKinds):

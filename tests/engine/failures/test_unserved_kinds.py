@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -13,7 +13,7 @@ from applyprune.model.inventory import MismatchType
 from applyprune.model.options import Mode
 from tests.support.api import Api
 from tests.support.fault_proxy import FaultProxy, always, faults
-from tests.support.objects import config_map, crd, crd_name, custom_resource
+from tests.support.objects import CRON_JOB, config_map, crd, crd_name, custom_resource
 from tests.support.second_server import SecondServer
 from tests.support.stage import Stage
 from tests.support.waiting import eventually
@@ -27,24 +27,6 @@ if TYPE_CHECKING:
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 SERVICES = "/apis/apiregistration.k8s.io/v1/apiservices"
-CRON_JOB: dict[str, Any] = {
-    "apiVersion": "batch/v1",
-    "kind": "CronJob",
-    "metadata": {"name": "c"},
-    "spec": {
-        "schedule": "0 0 1 1 *",
-        "jobTemplate": {
-            "spec": {
-                "template": {
-                    "spec": {
-                        "restartPolicy": "Never",
-                        "containers": [{"name": "c", "image": "c:1"}],
-                    }
-                }
-            }
-        },
-    },
-}
 
 
 def _reason(story: Story, name: str) -> str:
