@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from applyprune.planning.applyset import PART_OF, applyset_identity
 from tests.support.command import Ended, applyprune
+from tests.support.fault_proxy import FaultProxy, always, faults
 from tests.support.forged import remove_entries
 from tests.support.objects import SERVICE, config_map, text
 from tests.support.stage import Stage
@@ -14,6 +15,7 @@ from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from applyprune.localplane import Plane
     from tests.support.controller import Tenant
@@ -67,6 +69,22 @@ def test_set_moves_to_a_bundle_and_back(site: Plane, tenant: Tenant) -> None:
     tenant.delete("web")
     tenant.gone("web")
     assert uids() == before
+
+
+def test_set_is_not_released_while_bundles_are_not_served(
+    site: Plane, tenant: Tenant, tmp_path: Path
+) -> None:
+    """An API server that has just started knows no Bundle: that does not make it inactive."""
+    tenant.bundle("web", config_map("a"))
+    tenant.ready("web")
+    release = ("inventory", "release", "web", "-n", tenant.namespace)
+    with FaultProxy(site) as proxy:
+        missing = faults.text(404, "404 page not found\n")
+        proxy.rule = always(missing, where=lambda seen: "/bundles/" in seen.path)
+        refused = applyprune(*release, kubeconfig=proxy.kubeconfig(tmp_path))
+    assert refused.code == 7, refused
+    active = applyprune(*release, kubeconfig=site.kubeconfig)
+    assert (active.code, "is active" in active.err) == (2, True)
 
 
 def test_suspended_bundle_is_not_removed(tenant: Tenant) -> None:

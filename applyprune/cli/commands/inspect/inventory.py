@@ -271,15 +271,22 @@ def release(
 
 
 def _is_active(cluster: KubernetesClient, owner: str) -> bool:
-    """Return whether a Bundle exists and is not suspended."""
+    """Return whether a Bundle exists and is not suspended; raises NotServed if nobody can know."""
     from applyprune.errors import NotFound, NotServed
     from applyprune.model.identity import Ref
-    from applyprune.model.resources import BUNDLES
+    from applyprune.model.live import LiveObject
+    from applyprune.model.resources import BUNDLES, DEFINITIONS
 
     namespace, _, bundle = owner.removeprefix(f"{BUNDLES.kind} ").partition("/")
     try:
         live = cluster.get(BUNDLES, Ref(BUNDLES.group, BUNDLES.kind, namespace, bundle), full=True)
-    except (NotFound, NotServed):
+    except NotFound:
+        return False
+    except NotServed:
+        # The kind is gone only with its CRD; a server that has just started serves none either.
+        crd = Ref(DEFINITIONS.group, DEFINITIONS.kind, "", BUNDLES.full_plural)
+        if isinstance(cluster.read(DEFINITIONS, crd), LiveObject):
+            raise
         return False
     return not ((live.body or {}).get("spec") or {}).get("suspend")
 
