@@ -19,16 +19,14 @@ from applyprune.cluster.object_requests import (
     for_collection,
     for_object,
     for_patch,
-    selection,
 )
 from applyprune.cluster.objects import (
     METADATA,
     invalid_response,
-    live_object,
-    matches,
     object_in,
     tests_hold,
 )
+from applyprune.cluster.paged_lists import paged_list
 from applyprune.cluster.schemas import read_schemas
 from applyprune.cluster.transport.message import Request, Response, http_date
 from applyprune.cluster.transport.transport import Transport
@@ -36,11 +34,9 @@ from applyprune.cluster.watch import Selection, watch
 from applyprune.errors import (
     AlreadyExists,
     Conflict,
-    Expired,
     Invalid,
     NotFound,
     NotServed,
-    Unavailable,
 )
 from applyprune.model.identity import Ref
 from applyprune.model.live import Absent, LiveObject, WatchEvent
@@ -59,9 +55,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-_PAGE = 500
 _DRY_RUN = ("dryRun", "All")
-_RESTARTS = 5
 _READY_WITHIN = 2.0
 # An API server that has just started lists its kinds completely after 0.3 to 6 seconds.
 _PATIENCE = 8.0
@@ -160,7 +154,8 @@ class KubernetesClient:
         The list is read in pages of ``page`` objects. ``selector`` is a label selector; objects
         that do not match it are dropped here as well, because some aggregated APIs ignore it.
         """
-        return self._list(resource, Selection(namespace, selector, "", full), page)[0]
+        wanted = Selection(namespace, selector, "", full)
+        return paged_list(self._transport, resource, wanted, page)[0]
 
     def list_at(
         self,
@@ -176,59 +171,8 @@ class KubernetesClient:
         That is the first page's; an aggregated API may give none, then it is empty. With a
         ``name``, only that object is listed.
         """
-        return self._list(resource, Selection(namespace, selector, name, full))
-
-    def _list(
-        self, resource: Resource, wanted: Selection, page: int | None = None
-    ) -> tuple[Sequence[LiveObject], str]:
-        for _ in range(_RESTARTS):
-            try:
-                pages = [*self._pages(resource, wanted, page or _PAGE)]
-                return [live for lives, _ in pages for live in lives], pages[0][1]
-            except Expired:
-                continue  # the continue token expired: start again with the first page
-        raise Unavailable(
-            f"the list of {resource.full_plural} could not be completed",
-            code=410,
-            reason="its continue token expired each time",
-        )
-
-    def _pages(
-        self, resource: Resource, wanted: Selection, page: int
-    ) -> Iterator[tuple[Sequence[LiveObject], str]]:
-        selector, name, full = wanted.selector, wanted.name, wanted.full
-        token = ""
-        while True:
-            query = (("limit", str(page)), *selection(selector, name))
-            response = self._transport.send(
-                for_collection(
-                    "GET",
-                    resource,
-                    wanted.namespace,
-                    query=(*query, ("continue", token)) if token else query,
-                    accept=JSON if full else METADATA.format(list="List"),
-                )
-            )
-            items = response.body.get("items")
-            kind = str(response.body.get("kind", ""))
-            # An empty list of metadata comes as null.
-            if "items" not in response.body or not isinstance(items, list | None):
-                raise invalid_response(
-                    f"the list of {resource.full_plural}", f"its kind is {kind!r}"
-                )
-            lives = (live_object(resource, item, full=full) for item in items or ())
-            metadata = response.body.get("metadata") or {}
-            yield (
-                [
-                    live
-                    for live in lives
-                    if live is not None and matches(live, selector) and name in {"", live.ref.name}
-                ],
-                str(metadata.get("resourceVersion") or ""),
-            )
-            token = str(metadata.get("continue") or "")
-            if not token:
-                return
+        wanted = Selection(namespace, selector, name, full)
+        return paged_list(self._transport, resource, wanted)
 
     def watch(
         self,

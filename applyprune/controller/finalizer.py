@@ -30,8 +30,7 @@ from applyprune.controller.runtime.impersonation import (
 from applyprune.controller.status import ConditionStatus, ReconcileResult
 from applyprune.engine.cancellation import Cancellation
 from applyprune.engine.context import WorkerPool
-from applyprune.engine.kinds import KindProofs
-from applyprune.engine.listing import all_labelled_objects
+from applyprune.engine.listing import KindProofs, all_labelled_objects
 from applyprune.engine.operations.release import release
 from applyprune.engine.plan_stage import RunRequest
 from applyprune.engine.run import run

@@ -13,9 +13,9 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from applyprune.engine.context import WorkerPool
-from applyprune.engine.kinds import KindProofs
 from applyprune.engine.listing import (
     ContentCounter,
+    KindProofs,
     LabelledObjects,
     all_labelled_objects,
     hidden_namespaces,

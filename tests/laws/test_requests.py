@@ -14,6 +14,7 @@ CLIENT = {
     "applyprune.cluster.client",
     "applyprune.cluster.discovery",
     "applyprune.cluster.kept_documents",
+    "applyprune.cluster.paged_lists",
     "applyprune.cluster.watch",
 }
 """The modules of the `KubernetesClient`: they hand a request to the transport."""

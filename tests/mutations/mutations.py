@@ -644,8 +644,8 @@ MUTATIONS = (
     Mutation(
         "the recorded plural",
         ("recorded-plural",),
-        "if .*  #",
-        "if 1  #",
+        "if .*",
+        "if 1",
         f"{_UNSERVED}test_kind_of_an_entry_is_edited[another kind]",
     ),
     Mutation(

@@ -257,14 +257,10 @@ class _Move:
                 live = send(self.context.cluster, request)
             except InventoryLocked:
                 raise
-            except NotFound as error:
-                state = self._reader.read_object(step.resource, step.entry.ref)
-                try:
-                    refuse_false_absence(step.live.uid, state, error)
-                except RunFailed as refused:
-                    return step, as_problem(refused, where=str(step.entry.ref))
-            except (Conflict, Unavailable, Unreachable):
-                pass  # It has changed since it was read, or only the reply is lost.
+            except (Conflict, NotFound, Unavailable, Unreachable) as error:
+                # It has changed since it was read, or only the reply is lost.
+                if (problem := self._false_absence(step.resource, step.live, error)) is not None:
+                    return step, problem
             except ApplypruneError as error:
                 return step, as_problem(error, where=str(step.entry.ref))
             else:
@@ -275,6 +271,19 @@ class _Move:
             others = self._reader.other_sets([state])
             step = self._step(step.entry, step.resource, state, others)
         return step, as_problem(RunFailed(f"{step.entry.ref} changes faster than it can be moved"))
+
+    def _false_absence(
+        self, resource: Resource, live: LiveObject, error: ApplypruneError
+    ) -> Problem | None:
+        """Return the problem of an object that exists although a PATCH got a 404."""
+        if not isinstance(error, NotFound):
+            return None
+        try:
+            state = self._reader.read_object(resource, live.ref)
+            refuse_false_absence(live.uid, state, error)
+        except RunFailed as refused:
+            return as_problem(refused, where=str(live.ref))
+        return None
 
     def _settle(self, resource: Resource, live: LiveObject, entry: InventoryEntry) -> None:
         """Give the destination its Apply entry, if an interrupted move has not done so."""

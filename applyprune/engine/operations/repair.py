@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from applyprune.engine.context import RunContext, run_context
 from applyprune.engine.inventory_lock import WRITE_MARGIN
-from applyprune.engine.kinds import KindProofs
-from applyprune.engine.listing import all_labelled_objects
+from applyprune.engine.listing import KindProofs, all_labelled_objects
 from applyprune.engine.preflight import no_such_set
 from applyprune.engine.snapshot_reader import SnapshotReader
 from applyprune.errors import ApplypruneError, InventoryError, as_problem

@@ -158,7 +158,7 @@ def test_many_silent_groups_are_counted() -> None:
     assert reason.count("does not answer") == 3
 
 
-def test_what_a_run_has_deleted_need_not_be_served() -> None:
+def test_deleted_kinds_need_not_be_served() -> None:
     """With a CRD, the server removes the APIService of its group; an aggregated one stays."""
     registered = Registrations(
         (_definition(crd()), _definition(crd("Bar"))),

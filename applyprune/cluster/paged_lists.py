@@ -1,0 +1,75 @@
+"""Read a list page by page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from applyprune.cluster.object_requests import JSON, for_collection, selection
+from applyprune.cluster.objects import METADATA, invalid_response, live_object, matches
+from applyprune.errors import Expired, Unavailable
+
+if TYPE_CHECKING:
+    from applyprune.cluster.transport.transport import Transport
+    from applyprune.cluster.watch import Selection
+    from applyprune.model.live import LiveObject
+    from applyprune.model.resources import Resource
+
+_PAGE = 500
+_RESTARTS = 5
+
+
+def paged_list(
+    transport: Transport, resource: Resource, wanted: Selection, page: int | None = None
+) -> tuple[Sequence[LiveObject], str]:
+    """Return all objects of a selection, never an incomplete list, and where to watch from.
+
+    It is read in pages of ``page`` objects.
+    """
+    for _ in range(_RESTARTS):
+        try:
+            pages = [*_pages(transport, resource, wanted, page or _PAGE)]
+            return [live for lives, _ in pages for live in lives], pages[0][1]
+        except Expired:
+            continue  # the continue token expired: start again with the first page
+    raise Unavailable(
+        f"the list of {resource.full_plural} could not be completed",
+        code=410,
+        reason="its continue token expired each time",
+    )
+
+
+def _pages(
+    transport: Transport, resource: Resource, wanted: Selection, page: int
+) -> Iterator[tuple[Sequence[LiveObject], str]]:
+    selector, name, full = wanted.selector, wanted.name, wanted.full
+    token = ""
+    while True:
+        query = (("limit", str(page)), *selection(selector, name))
+        response = transport.send(
+            for_collection(
+                "GET",
+                resource,
+                wanted.namespace,
+                query=(*query, ("continue", token)) if token else query,
+                accept=JSON if full else METADATA.format(list="List"),
+            )
+        )
+        items = response.body.get("items")
+        kind = str(response.body.get("kind", ""))
+        # An empty list of metadata comes as null.
+        if "items" not in response.body or not isinstance(items, list | None):
+            raise invalid_response(f"the list of {resource.full_plural}", f"its kind is {kind!r}")
+        lives = (live_object(resource, item, full=full) for item in items or ())
+        metadata = response.body.get("metadata") or {}
+        yield (
+            [
+                live
+                for live in lives
+                if live is not None and matches(live, selector) and name in {"", live.ref.name}
+            ],
+            str(metadata.get("resourceVersion") or ""),
+        )
+        token = str(metadata.get("continue") or "")
+        if not token:
+            return
