@@ -101,7 +101,9 @@ def test_delete_carries_both_preconditions_and_a_propagation(
         for event in audit.events()
         if event["verb"] == "delete" and event["userAgent"].startswith("applyprune/")
     ]
-    assert len(deletes) == 4, "three objects and the inventory"
+    # A controller may write to an object meanwhile: then the first delete misses.
+    done = [event for event in deletes if event["responseStatus"]["code"] < 300]
+    assert len(done) == 4, "three objects and the inventory"
     for event in deletes:
         body = event["requestObject"]
         assert set(body["preconditions"]) == {"uid", "resourceVersion"}
