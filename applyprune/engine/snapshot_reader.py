@@ -103,7 +103,8 @@ class SnapshotReader:
                 tasks.append(
                     partial(self._recorded, resource, same, hidden, proves=proves, full=full)
                 )
-                entries = [entry for entry in entries if entry.ref not in set(same)]
+                recorded = set(same)
+                entries = [entry for entry in entries if entry.ref not in recorded]
             if entries:
                 tasks.append(partial(self._unserved, entries, wanted, proofs))
         for kind, refs in _by_kind(set(wanted) - set(inventory.entries)).items():
