@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from applyprune.cluster import client as api_server
+from applyprune.cluster import paged_lists
 from applyprune.cluster import watch as watching
 from applyprune.cluster.client import KubernetesClient
 from applyprune.errors import Expired, Forbidden, NotServed, Unavailable, Unreachable
@@ -316,7 +316,7 @@ def test_watch_starts_at_the_first_page_of_a_list(
     namespace: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(api_server, "_PAGE", 2)
+    monkeypatch.setattr(paged_lists, "_PAGE", 2)
     for name in "abcde":
         maps("POST", name)
 
