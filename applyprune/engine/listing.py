@@ -66,12 +66,15 @@ class KindProofs:
         return self._registered if isinstance(self._registered, Registrations) else None
 
     def of(
-        self, groups: Collection[str] | None = None, *, but: Collection[str] = ()
+        self, groups: Collection[str] | None = None, *, leaving: Collection[str] = ()
     ) -> CompleteResourceMap | MissingKinds:
-        """Return the proof for some groups, or for all except ``but``; or what is missing."""
+        """Return the proof for some groups, or for all; or what is missing.
+
+        ``leaving`` are APIServices that need not answer.
+        """
 
         def proof(registered: Registrations) -> CompleteResourceMap | MissingKinds:
-            return prove(self.resource_map, registered, groups=groups, but=but)
+            return prove(self.resource_map, registered, groups=groups, leaving=leaving)
 
         with self._lock:
             return self._retried(proof)
@@ -299,16 +302,16 @@ def _lines(unseen: Iterable[_Unlisted]) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class ContentCounter:
-    """Counts the contents of Namespaces and CRDs; ``leaving`` is everything that left the set."""
+    """Counts the contents of Namespaces and CRDs; ``deleted`` is what the same prune deletes."""
 
     proofs: KindProofs
-    leaving: frozenset[Ref]
+    deleted: frozenset[Ref]
 
-    def contents_of_leaving(self) -> Mapping[Ref, CascadeContents]:
-        """Return the contents of each Namespace and CRD that is leaving."""
+    def contents_of_deleted(self) -> Mapping[Ref, CascadeContents]:
+        """Return the contents of each Namespace and CRD that is deleted."""
         return {
             ref: self.contents(ref)
-            for ref in sorted(self.leaving)
+            for ref in sorted(self.deleted)
             if ref.group_kind in {NAMESPACE, CRD}
         }
 
@@ -317,13 +320,11 @@ class ContentCounter:
         return self._namespace(ref) if ref.group_kind == NAMESPACE else self._definition(ref)
 
     def _namespace(self, ref: Ref) -> CascadeContents:
-        # A group whose APIService this run deletes need not answer.
-        going = {
-            gone.name.partition(".")[2]
-            for gone in self.leaving
-            if gone.group_kind == API_SERVICES.group_kind
+        # An APIService that this run deletes need not answer.
+        services = {
+            gone.name for gone in self.deleted if gone.group_kind == API_SERVICES.group_kind
         }
-        proof = self.proofs.of(but=going)
+        proof = self.proofs.of(leaving=services)
         kinds = [kind for kind in self.proofs.resource_map.preferred.values() if kind.namespaced]
         return self._counted(proof, kinds, ref.name)
 

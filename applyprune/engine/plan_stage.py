@@ -10,6 +10,7 @@ from applyprune.engine.checks.fields import with_fields_checked
 from applyprune.engine.checks.reference_lookup import reference_warnings
 from applyprune.engine.checks.refuse_conflicts import refuse_visible_conflicts
 from applyprune.engine.dependant_counter import DependantCounter
+from applyprune.engine.listing import ContentCounter, KindProofs
 from applyprune.engine.preflight import (
     needs_namespace,
     no_such_set,
@@ -157,7 +158,7 @@ def plan_with(
     )
     context.cancellation.check()
     dependants = DependantCounter(cluster, context.workers, resource_map)
-    snapshot = _with_dependants(snapshot, dependants, resolved, inventory, context)
+    snapshot = _with_cascades(snapshot, dependants, resolved, inventory, context)
     if not inventory.exists:
         refuse_without_inventory(snapshot, applyset, options.mode)
     if not inventory.exists and options.mode is Mode.DELETE:
@@ -210,15 +211,18 @@ def plan_with(
     )
 
 
-def _with_dependants(
+def _with_cascades(
     snapshot: ClusterSnapshot,
     dependants: DependantCounter,
     resolved: Resolved,
     inventory: Inventory,
     context: RunContext,
 ) -> ClusterSnapshot:
-    """Return the snapshot with what the garbage collector would delete with what is pruned."""
-    options = context.options
+    """Return the snapshot with what would be deleted with the objects to prune.
+
+    That is the contents of Namespaces and CRDs, and what the garbage collector would delete.
+    """
+    options, cluster, workers = context.options, context.cluster, context.workers
     if options.mode is Mode.ORPHAN:
         return snapshot
     to_prune = objects_to_prune(
@@ -231,8 +235,18 @@ def _with_dependants(
     )
     if not to_prune or is_restored(inventory, snapshot):
         return snapshot
-    deletions = deletions_of(to_prune, snapshot.contents, options.prune.propagation)
-    return replace(snapshot, dependants=dependants.count(deletions, _live(snapshot)))
+    known = snapshot.registered
+    resource_map = dependants.resource_map
+    proofs = KindProofs(cluster, workers, resource_map, cluster.patience, known=known)
+    counter = ContentCounter(proofs, frozenset(live.ref for live in to_prune))
+    contents = counter.contents_of_deleted()
+    deletions = deletions_of(to_prune, contents, options.prune.propagation)
+    return replace(
+        snapshot,
+        contents=contents,
+        dependants=dependants.count(deletions, _live(snapshot)),
+        registered=proofs.registered,
+    )
 
 
 def _live(snapshot: ClusterSnapshot) -> Iterable[LiveObject]:

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from applyprune.engine.context import WorkerPool
 from applyprune.engine.listing import (
-    ContentCounter,
     KindProofs,
     LabelledObjects,
     all_labelled_objects,
@@ -80,10 +79,11 @@ class SnapshotReader:
     ) -> ClusterSnapshot:
         """Return the state of every desired object and of every entry.
 
-        ``prunes`` counts what a prune would cascade-delete. ``proves`` proves with a GET each that
-        missing listed objects are gone. ``full`` reads the listed objects with their bodies. If no
-        inventory exists, ``searches`` finds the objects with the set's label and field manager; if
-        its annotations name kinds or namespaces of which it lists nothing, those that are there.
+        ``prunes`` finds the inventories in Namespaces that have left the set. ``proves`` proves
+        with a GET each that missing listed objects are gone. ``full`` reads the listed objects with
+        their bodies. If no inventory exists, ``searches`` finds the objects with the set's label
+        and field manager; if its annotations name kinds or namespaces of which it lists nothing,
+        those that are there.
         """
         wanted = {manifest.ref: manifest for manifest in desired}
         resources = _resources(inventory, resource_map)
@@ -117,7 +117,6 @@ class SnapshotReader:
         states.update(self._all(tasks))
         self._values(wanted, inventory, resources, states)
         leaving = frozenset(set(inventory.entries) - set(wanted) if prunes else ())
-        counter = ContentCounter(proofs, leaving)
         no_record = searches and not inventory.exists
         marked = self._marked(desired, proofs) if no_record else LabelledObjects((), ())
         if searches and inventory.exists:
@@ -133,7 +132,6 @@ class SnapshotReader:
             schemas=self._schemas(desired),
             resources={**resources, **found},
             occupied=self._occupied(leaving),
-            contents=counter.contents_of_leaving(),
             marked=marked.objects,
             unseen=marked.unseen,
             now=self.cluster.server_time,
@@ -245,14 +243,21 @@ class SnapshotReader:
     ) -> States:
         """Return the states of entries whose kind the server does not serve as recorded."""
         states: States = {}
+        read: States = {}
+
+        def state(resource: Resource, ref: Ref, *, full: bool = False) -> State:
+            if ref not in read:
+                read[ref] = self.read_object(resource, ref, full=full)
+            return read[ref]
+
         for entry in entries:
             ref, group = entry.ref, entry.ref.group
             if group in proofs.resource_map.stale:
                 problem = silent_problem(group, f"{entry.plural}.{group}")
                 states[ref] = Unknown(problem)
                 continue
-            definition = self.read_object(DEFINITIONS, definition_of(entry))
-            service = self.read_object(API_SERVICES, service_of(entry), full=True)
+            definition = state(DEFINITIONS, definition_of(entry))
+            service = state(API_SERVICES, service_of(entry), full=True)
             states[ref] = unserved_state(
                 entry, definition, service, proofs.of({group}), wanted=ref in wanted
             )

@@ -30,7 +30,7 @@ from applyprune.planning.inventory.entry_before_apply import entry_before_apply
 from applyprune.planning.ownership.foreign_label import is_label_unproven, unproven_label
 from applyprune.planning.ownership.ignored_fields import split_problem
 from applyprune.planning.ownership.migration import migration_of
-from applyprune.planning.ownership.owner import Owner, other_set, owner_of, unchanged
+from applyprune.planning.ownership.owner import Owner, other_set, owner_to_apply, unchanged
 from applyprune.planning.ownership.takings import taken_from
 from applyprune.planning.prune.leaving import left_entries, remove_steps
 from applyprune.planning.prune.readiness_first import no_wait_warning, wait_reason
@@ -242,7 +242,7 @@ def _existing(
     applyset: ApplySetIdentity,
     options: Options,
 ) -> ApplyStep:
-    owner = owner_of(live, entry, applyset)
+    owner = owner_to_apply(live, entry, applyset)
     known = owner is Owner.RECORDED and entry is not None
     fence = known and entry is not None and entry.deleting
     union = entry_before_apply(desired, live, entry if known else None, applyset)

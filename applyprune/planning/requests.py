@@ -270,5 +270,6 @@ def trial_request(
 ) -> ApplyRequest:
     """Return the request that creates an object under another name; only for a dry run."""
     ref: Ref = replace(desired.ref, name=name, namespace=namespace)
-    body: Mapping[str, Any] = renamed(desired.body, name=name, namespace=namespace)
+    sent_first = _witnessed(desired.body, applyset)
+    body: Mapping[str, Any] = renamed(sent_first, name=name, namespace=namespace)
     return ApplyRequest(desired.resource, ref, body, applyset.manager, precondition=CREATE_ONLY)

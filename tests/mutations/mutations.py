@@ -506,6 +506,27 @@ MUTATIONS = (
         f"{_FORGED}test_edited_entry_does_not_let_an_object_escape[False-never confirmed]",
     ),
     Mutation(
+        "the entry of an object that was restored with our label",
+        ("restored-stays-listed",),
+        "if labelled and",
+        "if False and",
+        "tests/engine/operations/test_repair.py::test_restored_object_stays_listed[adopted-False]",
+    ),
+    Mutation(
+        "marks on what only the inventory names",
+        ("unmarked-stays-unmarked",),
+        "elif not applied:",
+        "elif False:",
+        f"{_FORGED}test_repair_marks_nothing_that_only_the_inventory_names",
+    ),
+    Mutation(
+        "an adoption by a record alone",
+        ("record-adopts-nothing",),
+        "and not is_ours",
+        "and False",
+        f"{_FORGED}test_forged_entry_adopts_nothing",
+    ),
+    Mutation(
         "the entry of an object that only its mark says was orphaned",
         ("orphaned-without-record",),
         " and not applied",

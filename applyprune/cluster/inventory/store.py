@@ -181,6 +181,9 @@ class ConfigMapStore:
         except (AlreadyExists, Conflict, NotFound, Unavailable, Unreachable) as error:
             stored = self._body(within)
             if stored is None or not _is_ours(stored, write_id):
+                at = "" if stored is None else stored["metadata"]["resourceVersion"]
+                if isinstance(error, NotFound) and at == inventory.resource_version:
+                    raise self._refused_error(error) from error
                 if isinstance(error, AlreadyExists | Conflict | NotFound):
                     raise self._locked_error() from error
                 raise
@@ -271,6 +274,13 @@ class ConfigMapStore:
                 "Choose another name for this set, or delete that ConfigMap.",
             )
         return live.body
+
+    def _refused_error(self, error: NotFound) -> InventoryError:
+        return InventoryError(
+            f"the inventory of the set {self._applyset.name} was not written",
+            reason=f"the server says {error.message!r}, but it exists, and nothing has changed it",
+            hint="An admission webhook may have answered. Run again.",
+        )
 
     def _locked_error(self) -> InventoryLocked:
         return InventoryLocked(

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import UTC
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
@@ -219,6 +220,8 @@ class ClientContext:
 def http_date(header: str) -> datetime | None:
     """Return the time in a Date header; None if it is empty or invalid."""
     try:
-        return parsedate_to_datetime(header)
+        time = parsedate_to_datetime(header)
     except ValueError:
         return None
+    # By RFC 9110 it is in UTC; a header without a zone says nothing else.
+    return time if time.tzinfo is not None else time.replace(tzinfo=UTC)

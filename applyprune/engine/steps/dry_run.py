@@ -35,7 +35,6 @@ from applyprune.planning.checks.references import references
 from applyprune.planning.diff.comparison import Comparison, changes_ownership, has_changed
 from applyprune.planning.diff.states import dropped, overlaid, without
 from applyprune.planning.fields.ignore_rule import IgnoreRule, parse_rule
-from applyprune.planning.fields.normalize import sent
 from applyprune.planning.ownership.conflicts import managers, settled_first, skips
 from applyprune.planning.ownership.takings import confirmed_takings
 from applyprune.planning.readiness.pods import is_denial
@@ -312,7 +311,7 @@ class ServerDryRun:
             if step.live is None
             else self.context.cluster.get(desired.resource, desired.ref, full=True)
         )
-        body = desired.body if before is None else sent(desired)
+        body = desired.body if step.request is None else step.request.body
         schema = self._schemas[desired.resource.gvk]
         if schema is None:
             how = NOT_CHECKED

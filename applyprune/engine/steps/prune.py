@@ -58,15 +58,15 @@ class Pruner:
     """The entries whose removal is confirmed."""
     deleting: frozenset[str] = frozenset()
     """The UIDs of all objects to delete."""
-    leaving: frozenset[Ref] = frozenset()
-    """All entries that have left the set."""
+    deleted: frozenset[Ref] = frozenset()
+    """All entries whose objects are to be deleted."""
 
     def run(self, steps: Sequence[RemoveStep]) -> Iterator[Event]:
         """Yield an event for each step; if a wave fails, skip all lower waves."""
         self.deleting = frozenset(
             step.live.uid for step in steps if step.fate is Fate.PRUNE and step.live
         )
-        self.leaving = frozenset(step.entry.ref for step in steps)
+        self.deleted = frozenset(step.entry.ref for step in steps if step.fate is Fate.PRUNE)
         waves = sorted({step.entry.wave for step in steps}, reverse=True)
         failed = ""
         for wave in waves:
@@ -172,9 +172,10 @@ class Pruner:
         """
         cluster, workers = self.context.cluster, self.context.workers
         registered = self.snapshot.registered
-        known = still_registered(registered, self.gone) if registered is not None else None
+        gone = self.gone & self.deleted  # what was orphaned is still there
+        known = still_registered(registered, gone) if registered is not None else None
         proofs = KindProofs(cluster, workers, cluster.resource_map(), patience=0, known=known)
-        return ContentCounter(proofs, self.leaving)
+        return ContentCounter(proofs, self.deleted)
 
     def _recount(self, batch: Sequence[RemoveStep]) -> Sequence[RemoveStep]:
         """Refuse to delete a Namespace or CRD whose contents have grown since they were counted."""

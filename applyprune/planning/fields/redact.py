@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeAlias
 
 from applyprune.model.json_access import mapping
+from applyprune.planning.applyset import OWNED_BY, PART_OF
 from applyprune.planning.fields.normalize import SECRET_PARTS, may_be_secret
 from applyprune.planning.fields.path import MISSING
 
@@ -77,6 +78,8 @@ def masked(before: Body, after: Body, manifest: Body = None) -> tuple[Body, Body
         return value != mapping(written.get("labels")).get(key)  # guard: secret-label
 
     def is_hidden_annotation(key: str, value: object) -> bool:
+        if key == OWNED_BY and value == mapping(written.get("labels")).get(PART_OF):
+            return False  # the set's id, which every run sends
         is_written = value == mapping(written.get("annotations")).get(key)
         return not is_written or _may_hold(value, values)  # guard: secret-annotation
 

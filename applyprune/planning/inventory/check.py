@@ -165,6 +165,10 @@ def _of_live(
         elif entry.orphaning and not applied:
             message = "it was orphaned, but that was not recorded"
             yield Mismatch(MismatchType.UNLABELLED, Repair.UNLIST, message, ref)
+        elif not applied:  # guard: unmarked-stays-unmarked
+            message = "it has neither the set's label nor its field manager: the inventory alone "
+            message += "says that it belongs to the set"
+            yield Mismatch(MismatchType.UNLABELLED, Repair.NONE, message, ref)
         else:
             message = f"somebody has removed its label {PART_OF}"
             yield Mismatch(
@@ -172,7 +176,7 @@ def _of_live(
             )
     elif owner is Owner.RECORDED:
         yield from _of_member(entry, live, resource, applyset, owns=owns)
-    elif owner is Owner.CLAIMED or (restored and label):
+    elif label and (applied or restored or entry.uid):
         ownership = Ownership.OWNED if owns else Ownership.ADOPTED
         if restored and has_witness(live, applyset):
             ownership = entry.ownership
@@ -184,7 +188,7 @@ def _of_live(
             digest="",
             fingerprint=None,
         )
-        message = f"it was recreated with the set's marks; it will be recorded as {ownership}"
+        message = f"it was recreated with the set's label; it will be recorded as {ownership}"
         yield Mismatch(
             MismatchType.OTHER_UID,
             Repair.LIST,

@@ -99,19 +99,20 @@ def moved(entry: Mapping[str, Any], migration: Migration, body: Mapping[str, Any
         return _takeable(fields)
     if name in migration.proven:
         proven = common(fields, recorded_fields(migration))
-        return _takeable(united(proven, held(fields, body)))
+        return united(proven, _takeable(held(fields, body)))
     return {}
 
 
 def recorded_fields(migration: Migration) -> Fields:
-    """Return the fields that the last confirmed apply owned, without the annotation of ownership.
+    """Return the fields that the last confirmed apply owned, as far as they may be taken.
 
-    An edited inventory must not give an object this annotation.
+    An edited inventory must not give an object the annotation of ownership, nor the next apply a
+    finalizer or ownerReference that it would remove.
     """
     if not migration.recorded:
         return {}
     fields: Fields = json.loads(migration.recorded)
-    return less(fields, {"f:metadata": {"f:annotations": {f"f:{OWNED_BY}": {}}}})
+    return _takeable(less(fields, {"f:metadata": {"f:annotations": {f"f:{OWNED_BY}": {}}}}))
 
 
 def migrate_patch(

@@ -62,6 +62,20 @@ def owner_of(live: LiveObject, entry: InventoryEntry | None, applyset: ApplySetI
     return Owner.CLAIMED if marked else Owner.NOBODY
 
 
+def owner_to_apply(
+    live: LiveObject, entry: InventoryEntry | None, applyset: ApplySetIdentity
+) -> Owner:
+    """Return the owner of an object of the input.
+
+    A record alone makes nothing ours: an object with neither label nor field manager is adopted.
+    """
+    owner = owner_of(live, entry, applyset)
+    is_ours = PART_OF in live.labels or own_apply_entry(live, applyset.manager) is not None
+    if owner is Owner.RECORDED and not is_ours:  # guard: record-adopts-nothing
+        return Owner.NOBODY
+    return owner
+
+
 def ownership_of(entry: InventoryEntry, live: LiveObject, applyset: ApplySetIdentity) -> Ownership:
     """Return whether a set owns an object: the inventory and the object itself must both say so.
 

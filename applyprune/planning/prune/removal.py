@@ -76,19 +76,21 @@ def _of_live(
 ) -> RemoveStep:
     if (step := step_of_foreign(entry, resource, live, snapshot, applyset)) is not None:
         return step
-    owner = owner_of(live, entry, applyset)
-    if owner is Owner.CLAIMED:
+    recorded = owner_of(live, entry, applyset) is Owner.RECORDED
+    labelled = live.labels.get(PART_OF) == applyset.id
+    applied = own_apply_entry(live, applyset.manager) is not None
+    # Without an Apply entry too: a restored object has none. Controllers copy labels.
+    if labelled and not recorded and (applied or entry.uid):  # guard: restored-stays-listed
         problem = RunFailed(
-            f"{entry.ref} was recreated with this set's label and field manager",
+            f"{entry.ref} was recreated with this set's label",
             reason="its UID differs from the UID in the inventory",
             hint=f"To record the current object: applyprune inventory repair {applyset.arguments}",
         )
         return RemoveStep(entry, resource, Fate.REFUSE, live, problem=as_problem(problem))
-    applied = own_apply_entry(live, applyset.manager) is not None
-    if owner is not Owner.RECORDED and not applied:  # guard: applied-stays-listed
+    if not recorded and not applied:  # guard: applied-stays-listed
         reason = "somebody else has recreated it" if entry.uid else "this set did not create it"
         return RemoveStep(entry, resource, Fate.REMOVE_FROM_INVENTORY, live, reason)
-    if live.labels.get(PART_OF) != applyset.id:
+    if not labelled:
         return _unlabelled(entry, resource, live, snapshot, applyset, options)
     reason = _why_left(entry, live, snapshot, applyset, options)
     if not reason and applied and entry.ref.is_among(options.prune.orphan):

@@ -76,19 +76,22 @@ def prove(
     *,
     groups: Collection[str] | None = None,
     but: Collection[str] = (),
+    leaving: Collection[str] = (),
 ) -> CompleteResourceMap | MissingKinds:
     """Return the proof that no kind is missing in ``groups``, or what is missing.
 
-    ``groups`` None stands for all groups, except ``but``. An APIService that is not available, and
-    an aggregated API in the place of a CRD, block their own group only.
+    ``groups`` None stands for all groups, except ``but``. ``leaving`` are APIServices that need not
+    answer. One that is not available, and an aggregated API in the place of a CRD, block their own
+    group only.
     """
 
     def counts(group: str) -> bool:
         return (groups is None or group in groups) and group not in but
 
-    services = [_service(live) for live in registered.services]
+    services = [_service(live) for live in registered.services if live.ref.name not in leaving]
+    going = {_service(live).group for live in registered.services if live.ref.name in leaving}
     taken = {(one.group, one.version) for one in services if one.is_aggregated}
-    silent = {one.group for one in services if not one.is_available} | resource_map.stale
+    silent = {one.group for one in services if not one.is_available} | (resource_map.stale - going)
     definitions = []
     for live in registered.definitions:
         resources = defined_resources(live.body or {}) if _is_established(live) else ()

@@ -9,7 +9,7 @@ import pytest
 
 from applyprune.localplane import API_SERVER_ONLY
 from applyprune.model.events import ObjectDone, Outcome
-from applyprune.model.options import Mode
+from applyprune.model.options import Mode, PruneLimit
 from tests.support.api import Api
 from tests.support.objects import DEPLOYMENT, SERVICE, config_map, crd, custom_resource
 from tests.support.stage import Stage
@@ -232,3 +232,19 @@ def test_api_service_is_in_the_set_itself(stage: Stage, poisoned: Api) -> None:
     stage.run(*bodies)
     gone = stage.run(mode=Mode.DELETE)
     assert (gone.exit_code, set(gone.outcomes.values())) == (0, {Outcome.DELETED})
+
+
+def test_api_service_that_stays_must_answer(stage: Stage, poisoned: Api) -> None:
+    """It has left the set with a Namespace, but it was adopted: only a deleted one is let off."""
+    _break(poisoned, "broken.example.com")
+    home: dict[str, Any] = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}}
+    bodies = (config_map("a"), home, _api_service("broken.example.com"))
+    assert stage.run(*bodies, force_conflicts=True).exit_code == 0
+    kinds = frozenset({"namespace"})
+    limit = PruneLimit(9, 0.0)
+    refused = stage.run(config_map("a"), allow_kinds=kinds, max_prune=limit)
+    assert refused.exit_code == 6
+    assert "the API group broken.example.com does not answer" in refused.problem("namespace/shop")
+    deleted = stage.run(config_map("a"), allow_kinds=kinds, max_prune=limit, prune_adopted=True)
+    assert deleted.exit_code == 0
+    assert deleted.outcomes["namespace/shop"] is Outcome.PRUNED

@@ -140,3 +140,22 @@ def test_success_that_names_no_uid_confirms_no_deletion(
 def _unless_inventory(request: dict[str, Any]) -> dict[str, Any] | None:
     """Refuse requests about objects, and allow those about inventories."""
     return None if request["name"].startswith("applyprune-") else missing(request)
+
+
+def test_webhook_answers_a_write_of_the_inventory_with_404(
+    plane: Plane, api: Api, stage: Stage
+) -> None:
+    """No other run has changed it, so the message does not say so; nothing has been applied."""
+    stage.run(*BODIES)
+    inventory = stage.target.inventory.name
+
+    def reply(request: dict[str, Any]) -> dict[str, Any] | None:
+        return missing(request) if request["name"] == inventory else None
+
+    with (
+        Webhook(plane, api, stage.namespace, ("UPDATE",), reply),
+        pytest.raises(InventoryError, match="the inventory of the set web was not written"),
+    ):
+        stage.run(*BODIES, config_map("d"))
+    assert not api.exists(_path(stage, "d"))
+    assert stage.run(*BODIES, config_map("d")).exit_code == 0

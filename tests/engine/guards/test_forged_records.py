@@ -11,8 +11,8 @@ from urllib.parse import quote
 import pytest
 
 from applyprune.errors import InventoryError
-from applyprune.model.events import Event, ObjectStatus, Outcome, Planned
-from applyprune.model.inventory import MismatchType
+from applyprune.model.events import Event, ObjectDone, ObjectStatus, Outcome, Planned
+from applyprune.model.inventory import MismatchType, Ownership
 from applyprune.model.options import Adopt, DryRun, Mode
 from applyprune.planning.applyset import OWNED_BY, PART_OF, SET_ID
 from tests.support.actors import ALICE
@@ -273,6 +273,46 @@ def test_object_that_the_set_did_not_apply_is_found(
     )  # fmt: skip
     assert stage.check().found == {"configmap/b": MismatchType.NOT_APPLIED}
     assert stage.repair().outcomes == {}
+
+
+def _forge_membership(stage: Stage, api: Api, name: str) -> None:
+    """Let the inventory say that an object of somebody else belongs to the set."""
+    uid = api.get(_path(stage, name))["metadata"]["uid"]
+    edit_entry(stage, api, name, uid=uid)
+
+
+def test_repair_marks_nothing_that_only_the_inventory_names(
+    stage: Stage, api: Api, kubectl: Kubectl
+) -> None:
+    """Otherwise a forged entry would make the object deletable, with ``--record-as owned``."""
+    stage.run(A, B)
+    kubectl("delete", "configmap/b", "-n", stage.namespace)
+    kubectl("create", "configmap", "b", "-n", stage.namespace)
+    _forge_membership(stage, api, "b")
+    assert stage.check().found == {"configmap/b": MismatchType.UNLABELLED}
+    before = api.get(_path(stage, "b"))["metadata"]
+    for ownership in Ownership:
+        assert stage.repair(ownership).outcomes == {}
+    assert api.get(_path(stage, "b"))["metadata"] == before
+    story = stage.run(A)
+    assert story.outcomes["configmap/b"] is Outcome.FAILED
+    assert "was not applied by this set" in story.problem("configmap/b")
+
+
+def test_forged_entry_adopts_nothing(stage: Stage, api: Api, kubectl: Kubectl) -> None:
+    """With ``--adopt=none``, an entry with the right UID is not enough."""
+    stage.run(A, B)
+    kubectl("delete", "configmap/b", "-n", stage.namespace)
+    kubectl("create", "configmap", "b", "-n", stage.namespace)
+    _forge_membership(stage, api, "b")
+    story = stage.run(A, B, adopt=Adopt.NONE)
+    assert story.outcomes["configmap/b"] is Outcome.FAILED
+    assert "already exists and belongs to no set" in story.problem("configmap/b")
+    adopted = stage.run(A, B)
+    assert adopted.exit_code == 0
+    reasons = [one.reason for one in adopted.events if isinstance(one, ObjectDone)]
+    assert "adopted: it existed and belonged to no set" in reasons
+    assert stage.run(A).outcomes["configmap/b"] is Outcome.ORPHANED
 
 
 def test_forged_resource_version_hides_no_drift(stage: Stage, api: Api, kubectl: Kubectl) -> None:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -13,6 +12,7 @@ from applyprune.model.inventory import MismatchType, Ownership
 from applyprune.model.options import Adopt, Mode
 from applyprune.planning.applyset import OWNED_BY, PART_OF
 from applyprune.planning.prune.removal import NO_WITNESS
+from tests.support.forged import forge
 from tests.support.objects import SERVICE, config_map
 from tests.support.stage import Stage
 
@@ -29,18 +29,6 @@ def _witness(api: Api, stage: Stage, name: str) -> str:
     """Return the annotation of ownership of an object; empty if it has none."""
     annotations = api.get(_path(stage, name))["metadata"].get("annotations") or {}
     return str(annotations.get(OWNED_BY, ""))
-
-
-def _forge(stage: Stage, name: str, **changes: Any) -> None:
-    """Change an entry, as whoever may edit ConfigMaps in the inventory's namespace can."""
-    store = stage.store(stage.transport())
-    inventory = store.read()
-    entries = {
-        ref: replace(entry, **changes) if ref.name == name else entry
-        for ref, entry in inventory.entries.items()
-    }
-    assert entries != dict(inventory.entries)
-    store.write(replace(inventory, entries=entries))
 
 
 def _adopt(kubectl: Kubectl, stage: Stage) -> None:
@@ -64,7 +52,7 @@ def test_edited_inventory_deletes_no_adopted_object(
 ) -> None:
     """Not in a prune, not with the set, and not by a recreation, over several applies."""
     _adopt(kubectl, stage)
-    _forge(stage, "theirs", ownership=Ownership.OWNED)
+    forge(stage, "theirs", ownership=Ownership.OWNED)
     assert stage.run(*map(config_map, ("theirs", "a", "b")), reapply_all=True).exit_code == 0
     assert _witness(api, stage, "theirs") == ""
     assert stage.check().found == {"configmap/theirs": MismatchType.NO_WITNESS}
@@ -78,7 +66,7 @@ def test_edited_inventory_deletes_no_adopted_object_with_the_set(
 ) -> None:
     """The others go."""
     _adopt(kubectl, stage)
-    _forge(stage, "theirs", ownership=Ownership.OWNED)
+    forge(stage, "theirs", ownership=Ownership.OWNED)
     story = stage.run(mode=Mode.DELETE)
     assert story.outcomes["configmap/theirs"] is Outcome.ORPHANED
     assert story.outcomes["configmap/a"] is Outcome.DELETED
@@ -94,7 +82,7 @@ def test_edited_inventory_recreates_no_adopted_object(
     bodies = [fixed, config_map("a")]
     assert stage.run(*bodies).exit_code == 0
     uid = api.get(_path(stage, "theirs"))["metadata"]["uid"]
-    _forge(stage, "theirs", ownership=Ownership.OWNED)
+    forge(stage, "theirs", ownership=Ownership.OWNED)
     changed = {**fixed, "data": {"key": "w"}}
     story = stage.run(changed, config_map("a"), recreate=True, force_conflicts=True)
     assert "it was adopted" in story.problem("configmap/theirs")
@@ -189,7 +177,7 @@ def test_object_taken_from_another_set_is_adopted(stage: Stage, api: Api) -> Non
     bodies = [*map(config_map, "ax")]
     assert other.run(*bodies, adopt=Adopt.ALL).exit_code == 0
     assert _witness(api, stage, "a") == ""
-    _forge(other, "a", ownership=Ownership.OWNED)
+    forge(other, "a", ownership=Ownership.OWNED)
     assert other.run(config_map("x")).outcomes["configmap/a"] is Outcome.ORPHANED
     assert api.exists(_path(stage, "a"))
 

@@ -102,6 +102,33 @@ def test_changed_uid_is_found(stage: Stage, api: Api, kubectl: Kubectl) -> None:
     assert api.get(_path(stage, "b"))["data"] == {"mine": "1"}
 
 
+@pytest.mark.parametrize("tracked", [True, False])
+@pytest.mark.parametrize("ownership", Ownership)
+def test_restored_object_stays_listed(
+    stage: Stage, api: Api, kubectl: Kubectl, tracked: bool, ownership: Ownership
+) -> None:
+    """One of several, with the set's label: it is not ours by its UID, nor nobody's."""
+    stage.run(*map(config_map, "abc"))
+    restored = api.get(_path(stage, "b"))
+    kubectl("delete", "configmap/b", "-n", stage.namespace)
+    for key in ("uid", "resourceVersion", "creationTimestamp", "managedFields"):
+        del restored["metadata"][key]
+    kubectl("create", "-n", stage.namespace, "-f", "-", stdin=json.dumps(restored))
+    if not tracked:
+        where = ("configmap/b", "-n", stage.namespace, "--type=merge")
+        kubectl("patch", *where, "-p", '{"metadata":{"managedFields":[{}]}}')
+    refused = stage.run(config_map("a"), config_map("c"))
+    assert (refused.exit_code, refused.outcomes["configmap/b"]) == (3, Outcome.FAILED)
+    assert "was recreated with this set's label" in refused.problem("configmap/b")
+    assert stage.listed() == {"configmap/a", "configmap/b", "configmap/c"}
+    assert stage.check().found == {"configmap/b": MismatchType.OTHER_UID}
+    assert stage.repair(ownership).outcomes == {"configmap/b": Outcome.REPAIRED}
+    assert not stage.check().found
+    story = stage.run(config_map("a"), config_map("c"))
+    owned = ownership is Ownership.OWNED
+    assert story.outcomes["configmap/b"] is (Outcome.PRUNED if owned else Outcome.ORPHANED)
+
+
 def test_missing_object_is_reported_and_left_to_the_next_run(
     stage: Stage, kubectl: Kubectl
 ) -> None:

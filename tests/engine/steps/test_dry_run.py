@@ -121,7 +121,7 @@ def test_diff_masks_a_secret_everywhere(stage: Stage, kubectl: Kubectl) -> None:
     assert found.after is not None
     assert found.before["data"] == {"a": "*** (before)", "b": "*** (before)"}
     assert found.after["data"] == {"a": "*** (after)", "b": "*** (after)"}
-    assert found.after["metadata"]["annotations"] == {"copied": "***", OWNED_BY: "***"}
+    assert found.after["metadata"]["annotations"] == {"copied": "***", OWNED_BY: stage.target.id}
 
 
 def _packed(text: str) -> str:
@@ -168,7 +168,8 @@ def test_copies_in_a_secrets_metadata_are_not_shown(stage: Stage, api: Api) -> N
     assert after is not None
     assert after["metadata"]["annotations"] == {
         "team": "platform",
-        **dict.fromkeys((OWNED_BY, *copies), "***"),
+        OWNED_BY: stage.target.id,
+        **dict.fromkeys(copies, "***"),
     }
     labels = {"app": "web", PART_OF: stage.target.id, **dict.fromkeys(short, "***")}
     assert after["metadata"]["labels"] == labels

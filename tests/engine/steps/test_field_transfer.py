@@ -11,6 +11,7 @@ from applyprune.model.events import Outcome
 from applyprune.model.options import Adopt, Mode
 from applyprune.planning.applyset import LAST_APPLIED, OWNED_BY
 from tests.support.fault_proxy import Exchange, FaultProxy, always, faults
+from tests.support.forged import forge
 from tests.support.objects import DEPLOYMENT, config_map
 
 if TYPE_CHECKING:
@@ -171,6 +172,22 @@ def test_cleared_managed_fields_cost_nobody_a_field(
         assert (noted.get("mine"), noted.get("theirs"), noted.get("leaves")) == ("1", "1", None)
         managers = {one["manager"] for one in now["metadata"]["managedFields"]}
         assert "before-first-apply" not in managers
+
+
+def test_forged_fields_take_no_finalizer(stage: Stage, api: Api, kubectl: Kubectl) -> None:
+    """Whoever may edit the inventory can write any fields into it."""
+    stage.run(_body(key="v"))
+    where = ("configmap/old", "-n", stage.namespace, "--type=merge")
+    theirs = '{"metadata":{"finalizers":["example.com/theirs"]}}'
+    kubectl("patch", *where, "-p", theirs)
+    fields: dict[str, Any] = {
+        "f:metadata": {"f:finalizers": {".": {}, 'v:"example.com/theirs"': {}}}
+    }
+    forge(stage, "old", owned_fields=json.dumps(fields))
+    _clear(kubectl, stage, "configmap/old")
+    assert stage.run(_body(key="w")).exit_code == 0
+    assert api.get(_path(stage, "old"))["metadata"]["finalizers"] == ["example.com/theirs"]
+    kubectl("patch", *where, "-p", '{"metadata":{"finalizers":null}}')
 
 
 def test_another_apply_after_the_clearing_costs_nobody_a_field(

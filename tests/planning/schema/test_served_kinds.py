@@ -130,7 +130,36 @@ CASES: dict[str, tuple[str, str]] = {
         _found(_served(stale=["metrics.k8s.io"]), groups={X}),
         "",
     ),
-    "a silent group whose APIService goes": (_found(_served(stale=[X]), but={X}), ""),
+    "a silent group whose APIService goes": (
+        _found(
+            _served(stale=[X]),
+            services=[_service(X, backend=True, available="False")],
+            leaving={f"v1.{X}"},
+        ),
+        "",
+    ),
+    "the kind of a CRD in such a group": (
+        _found(
+            _served(stale=[X]),
+            [_definition(crd())],
+            [_service(X, backend=True, available="False")],
+            leaving={f"v1.{X}"},
+        ),
+        MISSING,
+    ),
+    "a silent group without an APIService that goes": (
+        _found(_served(stale=[X]), leaving={f"v1.{X}"}),
+        SILENT,
+    ),
+    "the other APIService of such a group": (
+        _found(
+            _served(),
+            services=[_service(X, backend=True), _service(X, "v2", backend=True)],
+            leaving={f"v1.{X}"},
+        ),
+        f"not served: v2.{X}",
+    ),
+    "a group that is left out of a search": (_found(_served(stale=[X]), but={X}), ""),
 }
 
 
