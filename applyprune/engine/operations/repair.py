@@ -85,7 +85,10 @@ class _Repair:
             proofs, applyset, groups=groups if is_whole else None
         )
         reader = SnapshotReader(cluster, workers, applyset, self.store)
-        snapshot = reader.read((), inventory, resource_map, prunes=False, searches=False)
+        # Nothing leaves the inventory because it is missing, so a list is enough.
+        snapshot = reader.read(
+            (), inventory, resource_map, prunes=False, proves=False, searches=False
+        )
         self.context.cancellation.check()
         if not (inventory.exists or marked.objects):
             raise no_such_set(applyset)
