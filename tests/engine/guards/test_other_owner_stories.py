@@ -9,6 +9,7 @@ import pytest
 
 from applyprune.model.events import Outcome
 from applyprune.model.options import Mode
+from applyprune.planning.ownership.other_owner import TOOL_MARKS
 from tests.support.objects import DEPLOYMENT, config_map
 
 if TYPE_CHECKING:
@@ -74,6 +75,19 @@ def test_object_that_another_tool_runs_is_orphaned(
     assert expected in reasons["b"]
     assert api.get(_path(stage, "b"))["data"] == {"key": "v"}
     assert "configmap/b" not in stage.listed()
+
+
+def test_each_mark_of_a_tool_counts(stage: Stage, kubectl: Kubectl) -> None:
+    """Argo CD, cli-utils, OLM and the others: what each writes on an object keeps that object."""
+    marks = {f"m{number}": mark for number, mark in enumerate(sorted(TOOL_MARKS))}
+    stage.run(*map(config_map, ("a", *marks)))
+    for name, (part, key) in marks.items():
+        _merge(kubectl, stage, name, "their-tool", {"metadata": {part: {key: "x"}}})
+    story = stage.run(config_map("a"))
+    assert {story.outcomes[f"configmap/{name}"] for name in marks} == {Outcome.ORPHANED}
+    reasons = {step.entry.ref.name: step.reason for step in story.plan.removals}
+    for name, mark in marks.items():
+        assert reasons[name].startswith(f"{TOOL_MARKS[mark]} has marked it")
 
 
 def test_prune_shared_deletes_it(stage: Stage, api: Api, kubectl: Kubectl) -> None:
