@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from tests.support.controller import controller
 from tests.support.fault_proxy import FaultProxy, always, faults
-from tests.support.objects import config_map, crd, custom_resource
+from tests.support.objects import api_service, config_map, crd, custom_resource
 from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
@@ -60,19 +60,7 @@ def test_silent_api_group_does_not_hold_every_bundle(
 ) -> None:
     """A dead metrics API blocks only its own group; the log says that it was not searched."""
     tenant = new_tenant()
-    service = {
-        "apiVersion": "apiregistration.k8s.io/v1",
-        "kind": "APIService",
-        "metadata": {"name": "v1.silent.example.com"},
-        "spec": {
-            "group": "silent.example.com",
-            "version": "v1",
-            "groupPriorityMinimum": 1000,
-            "versionPriority": 15,
-            "insecureSkipTLSVerify": True,
-            "service": {"namespace": "default", "name": "nobody"},
-        },
-    }
+    service = api_service("silent.example.com")
     assert site_api("POST", SERVICES, service)[0] == 201
     log = tmp_path / "log"
     with controller(site.kubeconfig, log, "--no-leader-elect") as running:

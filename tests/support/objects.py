@@ -195,3 +195,20 @@ def event(stage: Stage, group: str) -> dict[str, Any]:
         "reportingInstance": "t-1",
         **named,
     }
+
+
+def api_service(group: str) -> dict[str, Any]:
+    """Return an APIService for ``v1`` of a group, whose backend is not there."""
+    return {
+        "apiVersion": "apiregistration.k8s.io/v1",
+        "kind": "APIService",
+        "metadata": {"name": f"v1.{group}"},
+        "spec": {
+            "group": group,
+            "version": "v1",
+            "groupPriorityMinimum": 1000,
+            "versionPriority": 15,
+            "insecureSkipTLSVerify": True,
+            "service": {"namespace": "default", "name": "nobody"},
+        },
+    }

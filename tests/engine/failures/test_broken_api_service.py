@@ -11,7 +11,7 @@ from applyprune.localplane import API_SERVER_ONLY
 from applyprune.model.events import ObjectDone, Outcome
 from applyprune.model.options import Mode, PruneLimit
 from tests.support.api import Api
-from tests.support.objects import DEPLOYMENT, SERVICE, config_map, crd, custom_resource
+from tests.support.objects import DEPLOYMENT, SERVICE, api_service, config_map, crd, custom_resource
 from tests.support.stage import Stage
 
 if TYPE_CHECKING:
@@ -46,26 +46,9 @@ def poisoned(running: Plane) -> Iterator[Api]:
     api.close()
 
 
-def _api_service(group: str) -> dict[str, Any]:
-    """Return an APIService for ``v1`` of a group, whose backend is not there."""
-    return {
-        "apiVersion": "apiregistration.k8s.io/v1",
-        "kind": "APIService",
-        "metadata": {"name": f"v1.{group}"},
-        "spec": {
-            "group": group,
-            "version": "v1",
-            "groupPriorityMinimum": 1000,
-            "versionPriority": 15,
-            "insecureSkipTLSVerify": True,
-            "service": {"namespace": "default", "name": "nobody"},
-        },
-    }
-
-
 def _break(api: Api, group: str) -> None:
     """Put an APIService without a backend before a group, and wait until the server sees it."""
-    body = _api_service(group)
+    body = api_service(group)
     path = f"{SERVICES}/v1.{group}"
     if api.exists(path):
         # Without the label by which the server keeps the APIService of a CRD as it should be.
@@ -213,7 +196,7 @@ def test_api_service_breaks_a_kind_of_another_set(stage: Stage, poisoned: Api) -
 def test_api_service_is_in_the_set_itself(stage: Stage, poisoned: Api) -> None:
     """It is applied like anything else, and pruned; the objects around it do not notice."""
     name = "apiservice.apiregistration.k8s.io/v1.broken.example.com"
-    bodies = (_api_service("broken.example.com"), config_map("a"), crd(), custom_resource("f"))
+    bodies = (api_service("broken.example.com"), config_map("a"), crd(), custom_resource("f"))
     first = stage.run(*bodies, config_map("go"))
     assert (first.exit_code, set(first.outcomes.values())) == (0, {Outcome.CREATED})
     assert list(first.outcomes)[-1] == name, "what routes requests comes last"
@@ -238,7 +221,7 @@ def test_api_service_that_stays_must_answer(stage: Stage, poisoned: Api) -> None
     """It has left the set with a Namespace, but it was adopted: only a deleted one is let off."""
     _break(poisoned, "broken.example.com")
     home: dict[str, Any] = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}}
-    bodies = (config_map("a"), home, _api_service("broken.example.com"))
+    bodies = (config_map("a"), home, api_service("broken.example.com"))
     assert stage.run(*bodies, force_conflicts=True).exit_code == 0
     kinds = frozenset({"namespace"})
     limit = PruneLimit(9, 0.0)

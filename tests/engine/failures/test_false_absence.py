@@ -101,18 +101,24 @@ def test_webhook_answers_a_recreation_with_404(plane: Plane, api: Api, stage: St
     assert stage.listed() == {"configmap/a"}
 
 
+def _about_the_inventory(plane: Plane, api: Api, stage: Stage, operation: str) -> Webhook:
+    """Return a webhook that answers one operation on the inventory with a 404."""
+    inventory = stage.target.inventory.name
+
+    def reply(request: dict[str, Any]) -> dict[str, Any] | None:
+        return missing(request) if request["name"] == inventory else None
+
+    return Webhook(plane, api, stage.namespace, (operation,), reply)
+
+
 def test_webhook_answers_the_deletion_of_the_inventory_with_404(
     plane: Plane, api: Api, stage: Stage
 ) -> None:
     """The run fails, the inventory stays, and the next run removes it."""
     stage.run(*BODIES)
     inventory = stage.target.inventory.name
-
-    def reply(request: dict[str, Any]) -> dict[str, Any] | None:
-        return missing(request) if request["name"] == inventory else None
-
     with (
-        Webhook(plane, api, stage.namespace, ("DELETE",), reply),
+        _about_the_inventory(plane, api, stage, "DELETE"),
         pytest.raises(InventoryError, match="the inventory of the set web was not deleted"),
     ):
         stage.run(mode=Mode.DELETE)
@@ -147,13 +153,8 @@ def test_webhook_answers_a_write_of_the_inventory_with_404(
 ) -> None:
     """No other run has changed it, so the message does not say so; nothing has been applied."""
     stage.run(*BODIES)
-    inventory = stage.target.inventory.name
-
-    def reply(request: dict[str, Any]) -> dict[str, Any] | None:
-        return missing(request) if request["name"] == inventory else None
-
     with (
-        Webhook(plane, api, stage.namespace, ("UPDATE",), reply),
+        _about_the_inventory(plane, api, stage, "UPDATE"),
         pytest.raises(InventoryError, match="the inventory of the set web was not written"),
     ):
         stage.run(*BODIES, config_map("d"))

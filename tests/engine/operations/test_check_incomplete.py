@@ -19,7 +19,7 @@ from tests.support.api import Api
 from tests.support.command import start
 from tests.support.fault_proxy import FaultProxy, always, faults
 from tests.support.input_files import write_input
-from tests.support.objects import config_map
+from tests.support.objects import api_service, config_map
 from tests.support.stage import Stage, Story
 
 if TYPE_CHECKING:
@@ -101,19 +101,7 @@ def test_repair_does_not_lose_an_unavailable_group(fresh_plane: FreshPlane) -> N
     stage = Stage(plane.kubeconfig, "default", budget=1.0)
     api = Api(plane)
     stage.run(config_map("a"))
-    service = {
-        "apiVersion": "apiregistration.k8s.io/v1",
-        "kind": "APIService",
-        "metadata": {"name": "v1.silent.example.com"},
-        "spec": {
-            "group": "silent.example.com",
-            "version": "v1",
-            "groupPriorityMinimum": 1000,
-            "versionPriority": 15,
-            "insecureSkipTLSVerify": True,
-            "service": {"namespace": "default", "name": "nobody"},
-        },
-    }
+    service = api_service("silent.example.com")
     assert api("POST", "/apis/apiregistration.k8s.io/v1/apiservices", service)[0] == 201
     deadline = time.monotonic() + 60
     while not (unseen := _unseen(stage.check())):
