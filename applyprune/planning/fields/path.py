@@ -130,13 +130,16 @@ def from_server(text: str, body: object) -> Path | None:
 
 
 def value_at(body: object, path: Path) -> Any | Missing:
-    """Return the value at a path; if several items have the keys, the value of the first item."""
+    """Return the value at a path; if several items have the keys, the value of the first item.
+
+    An item that has all the keys itself comes before one whose defaults match.
+    """
     for step in path:
         if isinstance(step, str):
             body = body.get(step, MISSING) if isinstance(body, dict) else MISSING
         else:
-            items = body if isinstance(body, list) else []
-            body = next((item for item in items if is_at(item, step)), MISSING)
+            items = [item for item in body if is_at(item, step)] if isinstance(body, list) else []
+            body = max(items, key=lambda item: _has_keys(item, step), default=MISSING)
         if body is MISSING:
             return MISSING
     return body
@@ -167,6 +170,14 @@ def is_at(item: object, step: ListItem | SetMember) -> bool:
     if not isinstance(item, dict) or not any(key in item for key, _ in step.keys):
         return False
     return all(item.get(key, value) == value for key, value in step.keys)
+
+
+def _has_keys(item: object, step: Step) -> bool:
+    return (
+        isinstance(item, dict)
+        and isinstance(step, ListItem)
+        and all(key in item for key, _ in step.keys)
+    )
 
 
 def is_under(path: Path, above: Path) -> bool:

@@ -271,3 +271,14 @@ def test_owned_parts_are_listed() -> None:
     assert not is_split(FIELDS, ("metadata", "labels"))
     assert not is_split(FIELDS, ("spec", "selector"))
     assert not is_split(FIELDS, ("spec", "template"))
+
+
+def test_item_with_all_keys_comes_before_one_with_a_default() -> None:
+    """Two ports of one number: the second one names its protocol, the first one leaves it out."""
+    ports = [
+        {"containerPort": 53, "name": "tcp"},
+        {"containerPort": 53, "protocol": "UDP", "name": "udp"},
+    ]
+    for protocol in ("TCP", "UDP"):
+        step = ListItem((("containerPort", 53), ("protocol", protocol)))
+        assert value_at(ports, (step, "name")) == protocol.lower()
