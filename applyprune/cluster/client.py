@@ -206,24 +206,41 @@ class KubernetesClient:
         )
 
     def get(
-        self, resource: Resource, ref: Ref, *, full: bool = False, timeout: float | None = None
+        self,
+        resource: Resource,
+        ref: Ref,
+        *,
+        full: bool = False,
+        timeout: float | None = None,
+        any_name: bool = False,
     ) -> LiveObject:
-        """Return one object, by a consistent read; raises NotFound when it does not exist."""
+        """Return one object, by a consistent read; raises NotFound when it does not exist.
+
+        With ``any_name``, its metadata may have another name: see ``LiveObject.other_name``.
+        """
         accept = JSON if full else METADATA.format(list="")
         response = self._transport.send(
             for_object("GET", resource, ref, accept=accept, within=timeout)
         )
-        return object_in(resource, ref, response.body, full=full, partial=not full)
+        return object_in(
+            resource, ref, response.body, full=full, partial=not full, any_name=any_name
+        )
 
     def read(self, resource: Resource, ref: Ref, *, full: bool = False) -> LiveObject | Absent:
-        """Return one object, by a consistent read, or the proof that it does not exist."""
+        """Return one object, by a consistent read, or the proof that it does not exist.
+
+        Its metadata may have another name: see ``LiveObject.other_name``.
+        """
         try:
-            return self.get(resource, ref, full=full)
+            return self.get(resource, ref, full=full, any_name=True)
         except NotFound:
             return Absent()
 
     def apply(self, request: ApplyRequest, *, dry_run: bool = False) -> tuple[LiveObject, bool]:
-        """Send a server-side apply; return the object as stored, and whether it was created."""
+        """Send a server-side apply; return the object as stored, and whether it was created.
+
+        Its metadata may have another name: see ``LiveObject.other_name``.
+        """
         query = (
             ("fieldManager", request.manager),
             ("force", "true" if request.force else "false"),
@@ -239,7 +256,8 @@ class KubernetesClient:
                 query=(*query, _DRY_RUN) if dry_run else query,
             )
         )
-        return object_in(resource, ref, response.body, full=True), response.status == 201
+        live = object_in(resource, ref, response.body, full=True, any_name=True)
+        return live, response.status == 201
 
     def create(
         self,

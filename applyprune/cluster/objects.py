@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 from urllib.parse import quote
 
@@ -56,10 +57,16 @@ def object_in(
     *,
     full: bool = False,
     partial: bool = False,
+    any_name: bool = False,
 ) -> LiveObject:
-    """Return the object of a reply; raises Unavailable when it is not the requested one."""
+    """Return the object of a reply; raises Unavailable when it is not the requested one.
+
+    With ``any_name``, its metadata may have another name: see ``LiveObject.other_name``.
+    """
     kind = "PartialObjectMetadata" if partial else resource.kind
     live = live_object(resource, body, full=full)
+    if live is not None and any_name:
+        live = replace(live, ref=replace(live.ref, name=ref.name))
     if live is None or live.ref != ref or body.get("kind") != kind:
         raise invalid_response(str(ref), "it is about something else")
     return live

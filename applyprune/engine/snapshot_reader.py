@@ -40,6 +40,7 @@ from applyprune.planning.order import is_built_in
 from applyprune.planning.ownership.foreign_label import OtherSet, foreign_label, other_set_in
 from applyprune.planning.ownership.managed_fields import own_apply_entry
 from applyprune.planning.ownership.owner import SECRET, needs_values
+from applyprune.planning.replies import name_error
 from applyprune.planning.requests import needs_body
 from applyprune.planning.schema.served_kinds import (
     definition_of,
@@ -115,6 +116,7 @@ class SnapshotReader:
                     partial(self._unrecorded, resource, part) for part in _by_namespace(refs)
                 )
         states.update(self._all(tasks))
+        states.update(_other_names(states))
         self._values(wanted, inventory, resources, states)
         leaving = frozenset(set(inventory.entries) - set(wanted) if prunes else ())
         no_record = searches and not inventory.exists
@@ -320,6 +322,18 @@ class SnapshotReader:
 
         names = [ref.name for ref in leaving if ref.group_kind == NAMESPACE]
         return frozenset(name for name, held in self.workers.each(holds, names) if held)
+
+
+def _other_names(states: States) -> States:
+    """Return the names by which lists show objects that have another name; nothing is there.
+
+    If an object were created there, a deletion of the other one would hide it from lists.
+    """
+    return {
+        replace(live.ref, name=live.other_name): Unknown(as_problem(error))
+        for live in states.values()
+        if isinstance(live, LiveObject) and (error := name_error(live.ref, live)) is not None
+    }
 
 
 def _unread(error: ApplypruneError, resource: Resource) -> Unknown:

@@ -33,6 +33,16 @@ class LiveObject:
         return value if isinstance(value, int) else None
 
     @property
+    def other_name(self) -> str:
+        """Return the name in its metadata if that is not the name by which it was read; else empty.
+
+        A webhook may have changed the name while the object was created by server-side apply. The
+        server then finds it by the name that was sent, and lists it under the other one.
+        """
+        name = str(self.metadata.get("name", self.ref.name))
+        return "" if name == self.ref.name else name
+
+    @property
     def labels(self) -> Mapping[str, str]:
         """Return the labels; empty if there are none."""
         return self.metadata.get("labels") or {}

@@ -152,6 +152,8 @@ class ApplyStep:
     """What the server could not check, in words; empty if it has checked all, or was not asked."""
     is_checked: bool = False
     """Whether the fate is the result of a server dry run."""
+    rewritten: tuple[str, ...] = ()
+    """The fields that the server would store with another value, according to a dry run."""
     is_unread: bool = False
     """Whether its state could not be read: then only this object fails."""
     is_contended: bool = False

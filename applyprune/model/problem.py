@@ -55,6 +55,7 @@ class ProblemKind(StrEnum):
     IGNORED_ANNOTATION = "IgnoredAnnotation"
     CHART_HOOKS = "ChartHooks"
     MISSING_REFERENCE = "MissingReference"
+    REWRITTEN_VALUES = "RewrittenValues"
     PART_OF_THE_SET = "PartOfTheSet"
     KUSTOMIZE = "Kustomize"
     NO_WAIT = "NoWait"

@@ -26,6 +26,7 @@ from applyprune.model.resources import CRD
 from applyprune.planning.applyset import PART_OF, SET_ID, SHARD_OF, ApplySetIdentity
 from applyprune.planning.approval.digests import plan_digest
 from applyprune.planning.checks.missing_references import pruned_references
+from applyprune.planning.diff.rewritten import rewritten_problem
 from applyprune.planning.inventory.entry_before_apply import entry_before_apply
 from applyprune.planning.ownership.foreign_label import is_label_unproven, unproven_label
 from applyprune.planning.ownership.ignored_fields import split_problem
@@ -42,6 +43,7 @@ from applyprune.planning.readiness.finished_jobs import (
     job_record,
     was_deleted,
 )
+from applyprune.planning.replies import name_error
 from applyprune.planning.requests import apply_request, takes_over
 from applyprune.planning.schema.crd import defined_kinds
 from applyprune.planning.snapshot import (
@@ -138,6 +140,8 @@ def _warnings(plan: Plan, options: Options) -> Iterator[Problem]:
     if not (waits or plan.no_prune) and (reason := wait_reason(plan.applies, plan.removals)):
         yield no_wait_warning(reason)
     yield from pruned_references(plan)
+    if rewritten := rewritten_problem({step.desired.ref: step.rewritten for step in plan.applies}):
+        yield rewritten
 
 
 def with_existing(
@@ -313,6 +317,8 @@ def _obstacle(
 
     ``unproven`` says that its foreign label proves nothing.
     """
+    if (error := name_error(desired.ref, live, desired.origin)) is not None:
+        return as_problem(error)
     if live.terminating:
         held = ", ".join(live.finalizers)
         return _failed(

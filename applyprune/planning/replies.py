@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 from applyprune.errors import ApplypruneError, Invalid, RunFailed
 from applyprune.model.events import Outcome
 from applyprune.model.live import Absent, LiveObject, Unknown
+from applyprune.planning.diff.rewritten import rewritten_fields
+from applyprune.planning.fields.normalize import sent
 from applyprune.planning.ownership.other_owner import marks_of
 from applyprune.planning.ownership.owner import (
     Owner,
@@ -26,9 +28,10 @@ from applyprune.planning.schema.server_errors import explained, why_not
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from applyprune.model.identity import GroupKind
+    from applyprune.model.identity import GroupKind, Ref
     from applyprune.model.inventory import InventoryEntry
     from applyprune.model.live import State
+    from applyprune.model.manifest import Origin
     from applyprune.model.options import Options
     from applyprune.model.plan import ApplyStep, Desired
     from applyprune.planning.applyset import ApplySetIdentity
@@ -40,6 +43,41 @@ class Confirmation:
 
     entry: InventoryEntry
     outcome: Outcome
+    rewritten: tuple[str, ...]
+    """The fields that are stored with another value than the manifest's."""
+
+
+def name_error(
+    ref: Ref, live: LiveObject, where: Origin | str = "", *, exists: bool = True
+) -> RunFailed | None:
+    """Return the error for an object whose metadata has another name; None if it has its own.
+
+    ``exists`` is false if only a dry run shows it.
+    """
+    if not live.other_name:  # guard: other-name
+        return None
+    will = "was" if exists else "would be"
+    namespace = f" -n {ref.namespace}" if ref.namespace else ""
+    remove = f"To remove it: kubectl delete {ref.short}{namespace}, or prune it. Before the next "
+    remove += "apply, c"
+    return RunFailed(
+        f"{ref} {will} created with the name {live.other_name}",
+        location=where,
+        reason="a mutating admission webhook has probably changed its name",
+        hint=f"{remove if exists else 'C'}hange the webhook, or the name in the manifest.",
+    )
+
+
+def dry_run_reply(step: ApplyStep, after: LiveObject, applyset: ApplySetIdentity) -> ApplyStep:
+    """Return a step with the fields that webhooks rewrite, by the reply to its dry run.
+
+    Raises RunFailed if they change its name.
+    """
+    if (
+        error := name_error(step.desired.ref, after, step.desired.origin, exists=False)
+    ) is not None:
+        raise error
+    return replace(step, rewritten=rewritten_fields(sent(step.desired), after, applyset.manager))
 
 
 def created_by_others(desired: Desired) -> RunFailed:
@@ -63,9 +101,11 @@ def confirmed(
 
     ``step.live`` is the object before the last request. ``schemas`` has the generation of each
     custom kind's CRD. Raises RunFailed if the reply is about another object, or about one that is
-    being deleted.
+    being deleted or has another name.
     """
     desired = step.desired
+    if (error := name_error(desired.ref, after, desired.origin)) is not None:
+        raise error
     if step.live is not None and after.uid != step.live.uid:
         raise RunFailed(
             f"{desired.ref} was deleted and re-created by somebody else during this run",
@@ -94,10 +134,12 @@ def confirmed(
         job=job_record(desired, after, step.entry),
         crd=step.entry.crd if schema is None else desired.resource.full_plural,
     )
+    # What is only sent at creation is left to others.
+    rewritten = rewritten_fields(sent(desired), after, applyset.manager)
     if created:
-        return Confirmation(entry, Outcome.CREATED)
+        return Confirmation(entry, Outcome.CREATED, rewritten)
     moved = step.live is None or step.takes_over or _moved(desired, step.live, after, applyset)
-    return Confirmation(entry, Outcome.CONFIGURED if moved else Outcome.UNCHANGED)
+    return Confirmation(entry, Outcome.CONFIGURED if moved else Outcome.UNCHANGED, rewritten)
 
 
 def _moved(

@@ -83,6 +83,7 @@ def test_real_set_is_applied_again_shrunk_and_deleted(
 
     first = applyprune("apply", name, "-f", source, kubeconfig=plane.kubeconfig)
     assert first.code == 0, first.err
+    assert "other values" not in foretold.err + first.err
     assert [word for _, word in first.objects] == ["created"] * count
 
     audit.restart()

@@ -161,7 +161,7 @@ def test_absence_is_proved_by_a_get() -> None:
     )
     (tried,) = (node for node in ast.walk(function) if isinstance(node, ast.Try))
     assert [ast.unparse(line) for line in tried.body] == [
-        "return self.get(resource, ref, full=full)"
+        "return self.get(resource, ref, full=full, any_name=True)"
     ]
     assert [ast.unparse(one.type) for one in tried.handlers if one.type] == ["NotFound"]
 

@@ -263,6 +263,14 @@ MUTATIONS = (
         "::test_conflict_of_a_webhook_is_no_race_of_a_delete",
     ),
     Mutation(
+        "the look at the name that an object was created with",
+        ("other-name",),
+        "if .*:",
+        "if True:",
+        "tests/engine/failures/test_webhook_changes.py"
+        "::test_renamed_object_is_refused_until_it_is_deleted",
+    ),
+    Mutation(
         "the mask of a Secret in a conflict",
         ("secret-in-conflict",),
         "if .*:",

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from applyprune.localplane import Plane
     from tests.support.api import Api
 
-CONFIGURATIONS = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
+CONFIGURATIONS = "/apis/admissionregistration.k8s.io/v1/{kind}webhookconfigurations"
 
 
 def missing(request: dict[str, Any]) -> dict[str, Any]:
@@ -43,9 +43,10 @@ def missing(request: dict[str, Any]) -> dict[str, Any]:
 
 @dataclass(slots=True)
 class Webhook:
-    """A validating webhook for some operations on all objects of one namespace.
+    """A webhook for some operations on all objects of one namespace.
 
-    ``reply`` returns the Status of a refusal, or None to allow the request.
+    ``reply`` returns the Status of a refusal, or None to allow the request. With ``change``, the
+    webhook is a mutating one: ``change`` returns the JSON patch for the object of a request.
     """
 
     plane: Plane
@@ -53,6 +54,7 @@ class Webhook:
     namespace: str
     operations: tuple[str, ...]
     reply: Callable[[dict[str, Any]], dict[str, Any] | None] = missing
+    change: Callable[[dict[str, Any]], list[dict[str, Any]]] | None = None
     refused: list[str] = field(default_factory=list)
     """The operation and the name of each request that it has refused."""
     _server: ThreadingHTTPServer | None = None
@@ -80,7 +82,7 @@ class Webhook:
         secured.load_cert_chain(layout.certificate("server"), layout.key("server"))
         server.socket = secured.wrap_socket(server.socket, server_side=True)
         threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-        status, reply = self.api("POST", CONFIGURATIONS, self._configuration(server.server_port))
+        status, reply = self.api("POST", self._path, self._configuration(server.server_port))
         assert status == 201, reply
         self._await_registered()
         return self
@@ -92,7 +94,7 @@ class Webhook:
         _traceback: TracebackType | None,
     ) -> None:
         """Remove the webhook, wait until it is not called any more, and stop listening."""
-        self.api("DELETE", f"{CONFIGURATIONS}/{self._name}")
+        self.api("DELETE", f"{self._path}/{self._name}")
         self._await_registered(calls=False)
         assert self._server is not None
         self._server.shutdown()
@@ -101,13 +103,29 @@ class Webhook:
     def reviewed(self, review: dict[str, Any]) -> dict[str, Any]:
         """Return the answer to an AdmissionReview."""
         request = review["request"]
-        status = missing(request) if request["name"] == _PROBE else self.reply(request)
+        status = self._status(request)
         if status is not None and request["name"] != _PROBE:
             self.refused.append(f"{request['operation']} {request['name']}")
         response = {"uid": request["uid"], "allowed": status is None}
         if status is not None:
             response["status"] = status
+        elif self.change is not None:
+            patch = json.dumps(self.change(request)).encode()
+            response |= {"patchType": "JSONPatch", "patch": base64.b64encode(patch).decode()}
         return {**review, "request": None, "response": response}
+
+    def _status(self, request: dict[str, Any]) -> dict[str, Any] | None:
+        if request["name"] == _PROBE:
+            return missing(request)
+        return self.reply(request) if self.change is None else None
+
+    @property
+    def _kind(self) -> str:
+        return "Validating" if self.change is None else "Mutating"
+
+    @property
+    def _path(self) -> str:
+        return CONFIGURATIONS.format(kind=self._kind.lower())
 
     @property
     def _name(self) -> str:
@@ -117,7 +135,7 @@ class Webhook:
         authority = base64.b64encode(self.plane.ca_file.read_bytes()).decode()
         return {
             "apiVersion": "admissionregistration.k8s.io/v1",
-            "kind": "ValidatingWebhookConfiguration",
+            "kind": f"{self._kind}WebhookConfiguration",
             "metadata": {"name": self._name},
             "webhooks": [
                 {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from applyprune.engine.context import RunContext
 from applyprune.engine.inventory_lock import WRITE_MARGIN
@@ -19,14 +19,13 @@ from applyprune.errors import (
     Conflict,
     Invalid,
     InventoryLocked,
-    NotFound,
     NotReady,
     NotServed,
     RunFailed,
     Unreachable,
     as_problem,
 )
-from applyprune.model.events import Event, ObjectDone, Outcome
+from applyprune.model.events import Event, ObjectDone, Outcome, WarningRaised
 from applyprune.model.identity import GroupKind, Ref
 from applyprune.model.inventory import InventoryEntry, Wave
 from applyprune.model.live import LiveObject
@@ -34,6 +33,7 @@ from applyprune.model.options import Approval, WaitMode
 from applyprune.model.plan import IN_PLACE, ApplyStep, Desired, Fate, OnConflict
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.model.resources import CRD, NAMESPACE
+from applyprune.planning.diff.rewritten import rewritten_problem
 from applyprune.planning.ownership.conflicts import skips
 from applyprune.planning.replies import confirmed, refused_guard
 from applyprune.planning.schema.crd import defined_kinds
@@ -77,6 +77,8 @@ class Applier:
     """The Namespaces and CRDs that failed, but exist: their contents can be applied."""
     new_kinds: set[GroupKind] = field(default_factory=set)
     """The kinds of the CRDs that this run has applied."""
+    rewritten: dict[Ref, tuple[str, ...]] = field(default_factory=dict)
+    """The fields that are stored with other values, where the plan has not said so."""
     connection_lost: Unreachable | None = None
     """Set once the server has stopped answering."""
 
@@ -109,6 +111,8 @@ class Applier:
                 (step.desired for step in batch if step.desired.ref in depended_on),
                 patient=self.context.options.wait.mode is not WaitMode.ALL,
             )
+        if (rewritten := rewritten_problem(self.rewritten)) is not None:
+            yield WarningRaised(rewritten)
 
     def _end_wave(self, steps: Sequence[ApplyStep]) -> Iterator[Event]:
         """Wait until everything so far is ready, changed or not; if not, hold back the rest."""
@@ -207,11 +211,8 @@ class Applier:
     def _after_refused_guard(self, step: ApplyStep, error: ApplypruneError) -> ObjectDone:
         """Find out why a guard failed: our own reply was lost, or the object has changed."""
         desired = step.desired
-        live: LiveObject | None
-        try:
-            live = self.context.cluster.get(desired.resource, desired.ref)
-        except NotFound:
-            live = None
+        state = self.context.cluster.read(desired.resource, desired.ref)
+        live = state if isinstance(state, LiveObject) else None
         is_ours = refused_guard(step, live, error, self.context.applyset)
         if live is None:
             raise error
@@ -233,10 +234,15 @@ class Applier:
     def _confirm(self, step: ApplyStep, live: LiveObject, *, created: bool) -> ObjectDone:
         """Accept a reply only if it is about the expected object, and that is not being deleted."""
         desired = step.desired
+        if live.other_name:
+            # The next prune finds it by its own name, and by the UID.
+            self.confirmed[desired.ref] = replace(step.entry, uid=live.uid)
         if _is_definition(step) and not live.terminating:
             self.schemas.update(dict.fromkeys(defined_kinds(desired.body), live.generation))
         confirmation = confirmed(step, live, self.context.applyset, self.schemas, created=created)
         self.confirmed[desired.ref] = confirmation.entry
+        if confirmation.rewritten != step.rewritten:  # the plan has not named these fields
+            self.rewritten[desired.ref] = confirmation.rewritten
         return self._done(step, confirmation.outcome, reason=step.reason)
 
     def _wait_for_crds(self, steps: Sequence[ApplyStep]) -> Iterator[Event]:

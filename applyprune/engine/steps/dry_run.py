@@ -38,7 +38,7 @@ from applyprune.planning.fields.ignore_rule import IgnoreRule, parse_rule
 from applyprune.planning.ownership.conflicts import managers, settled_first, skips
 from applyprune.planning.ownership.takings import confirmed_takings
 from applyprune.planning.readiness.pods import is_denial
-from applyprune.planning.replies import refused_guard, refused_recreation
+from applyprune.planning.replies import dry_run_reply, refused_guard, refused_recreation
 from applyprune.planning.requests import delete_request, dry_run_request, forced
 from applyprune.planning.schema.crd import defined_resources, schema_of
 from applyprune.planning.schema.server_errors import (
@@ -220,6 +220,7 @@ class ServerDryRun:
                 return by_schema
             else:
                 return self._refused(step, error)
+        step = dry_run_reply(step, after, context.applyset)
         if created or step.live is None:
             self._compare(step, Fate.CREATE, None, after.body)
             return replace(step, fate=Fate.CREATE)

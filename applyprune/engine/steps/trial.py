@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from applyprune.errors import ApplypruneError
 from applyprune.planning.diff.states import renamed
+from applyprune.planning.replies import name_error
 from applyprune.planning.requests import trial_request
 
 if TYPE_CHECKING:
@@ -28,6 +29,8 @@ def try_create(
     """
     request = trial_request(desired, applyset, name=name, namespace=namespace)
     live, _ = cluster.apply(request, dry_run=True)
+    if (error := name_error(desired.ref, live, desired.origin, exists=False)) is not None:
+        raise error
     return renamed(live.body or {}, name=desired.ref.name, namespace=desired.ref.namespace)
 
 
