@@ -33,7 +33,7 @@ from applyprune.planning.ownership.ignored_fields import split_problem
 from applyprune.planning.ownership.migration import migration_of
 from applyprune.planning.ownership.owner import Owner, other_set, owner_to_apply, unchanged
 from applyprune.planning.ownership.takings import taken_from
-from applyprune.planning.prune.leaving import left_entries, remove_steps
+from applyprune.planning.prune.leaving import left_entries, remove_steps, without_other_uid
 from applyprune.planning.prune.readiness_first import no_wait_warning, wait_reason
 from applyprune.planning.readiness.finished_jobs import (
     DELETED,
@@ -94,6 +94,7 @@ def make_plan(
         refusal = restored_problem(inventory)
         refused = GuardResult(Guard.RESTORED_INVENTORY, GuardVerdict.REFUSED, refusal.reason)
         guards, if_approved = (*guards, refused), None
+        removals = tuple(map(without_other_uid, removals))
     plan = Plan(
         applies,
         removals,

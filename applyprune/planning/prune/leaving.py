@@ -81,6 +81,13 @@ def remove_steps(
     return _guarded(prune)
 
 
+def without_other_uid(step: RemoveStep) -> RemoveStep:
+    """Return the step of a restored set, in which every UID differs: that is one problem."""
+    if step.fate is not Fate.REFUSE or step.live is None or step.live.uid == step.entry.uid:
+        return step
+    return replace(step, fate=Fate.LEAVE, reason="it was restored", problem=None)
+
+
 def left_entries(
     desired: Sequence[Desired], inventory: Inventory, options: Options
 ) -> list[InventoryEntry]:

@@ -167,7 +167,7 @@ def test_recreated_object_new_uid_deleted(stage: Stage, api: Api, kubectl: Kubec
     kubectl("delete", "configmap/b", "-n", stage.namespace)
     kubectl("create", "configmap", "b", "-n", stage.namespace)
     kubectl("label", "configmap/b", "-n", stage.namespace, f"{PART_OF}={stage.target.id}")
-    assert stage.run(config_map("a")).outcomes["configmap/b"] is Outcome.REMOVED_FROM_INVENTORY
+    assert stage.run(config_map("a")).outcomes["configmap/b"] is Outcome.FAILED
     assert api.exists(_path(stage, "b"))
 
 
