@@ -8,8 +8,9 @@ from typing import Any
 from applyprune.model.live import LiveObject
 from applyprune.model.plan import ApplyStep
 from applyprune.planning.applyset import LAST_APPLIED
-from applyprune.planning.fields.fieldsv1 import leaves, less, owns
-from applyprune.planning.fields.path import Path, left_out
+from applyprune.planning.fields.fieldsv1 import leaves, less, owned_items, owns
+from applyprune.planning.fields.normalize import sent
+from applyprune.planning.fields.path import MISSING, Path, left_out, value_at
 from applyprune.planning.ownership.managed_fields import own_apply_entry
 from applyprune.planning.ownership.migration import INVENTED, moved, recorded_fields
 
@@ -45,27 +46,34 @@ def dropped(
     the managers whose fields are taken for another reason than the step's migration.
     """
     body, migration = step.desired.body, step.migration
+    wanted = sent(step.desired)
     leaving: list[Mapping[str, Any]] = []
     staying: list[Mapping[str, Any]] = []
     ours = own_apply_entry(after, manager)
     is_untracked = step.live is not None and not step.live.managed_fields
     for entry in after.managed_fields:
+        if entry is ours:
+            continue  # the manifest shows what it has; an empty map does not keep what was in it
         fields: Mapping[str, Any] = entry.get("fieldsV1") or {}
         name = entry.get("manager")
         if is_untracked and name == INVENTED:
             continue  # the server has just invented it; the real apply finds an entry of ours
-        is_others = name in others and not entry.get("subresource") and entry is not ours
+        is_others = name in others and not entry.get("subresource")
         part = fields if is_others else moved(entry, migration, body)
         leaving.append(part)
         staying.append(less(fields, part))
     if migration.restores:
         leaving.append(recorded_fields(migration))
-    return tuple(
+    gone = [
         path
         for fields in leaving
         for path in leaves(fields)
         if not any(owns(other, path) for other in staying)
-    )
+    ]
+    # A list item goes with its last owner, whoever owns something in it.
+    kept = {path for fields in staying for path in owned_items(fields)}
+    items = [path for fields in leaving for path in owned_items(fields) if path not in kept]
+    return tuple(path for path in (*gone, *items) if value_at(wanted, path) is MISSING)
 
 
 def without(body: Mapping[str, Any], paths: Collection[Path]) -> Mapping[str, Any]:

@@ -40,6 +40,15 @@ def leaves(fields: Mapping[str, Any], above: Path = ()) -> Iterator[Path]:
             yield path
 
 
+def owned_items(fields: Mapping[str, Any], above: Path = ()) -> Iterator[Path]:
+    """Yield the path of each list item that is owned itself, not only something in it."""
+    for step, inner in _below(fields).items():
+        path = (*above, step)
+        if isinstance(step, ListItem) and _has_itself(inner):
+            yield path
+        yield from owned_items(inner, path)
+
+
 def owns(fields: Mapping[str, Any], path: Path) -> bool:
     """Return whether a field is owned, directly or as part of a value that is owned as a whole."""
     for step in path:

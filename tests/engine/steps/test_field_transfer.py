@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from applyprune.model.events import Outcome
-from applyprune.model.options import Adopt, Mode
+from applyprune.model.events import ObjectDiff, Outcome
+from applyprune.model.options import Adopt, DryRun, Mode
 from applyprune.planning.applyset import LAST_APPLIED, OWNED_BY
 from tests.support.fault_proxy import Exchange, FaultProxy, always, faults
 from tests.support.forged import forge
@@ -188,6 +189,31 @@ def test_forged_fields_take_no_finalizer(stage: Stage, api: Api, kubectl: Kubect
     assert stage.run(_body(key="w")).exit_code == 0
     assert api.get(_path(stage, "old"))["metadata"]["finalizers"] == ["example.com/theirs"]
     kubectl("patch", *where, "-p", '{"metadata":{"finalizers":null}}')
+
+
+def test_diff_after_the_clearing_shows_what_the_apply_removes(
+    stage: Stage, api: Api, kubectl: Kubectl
+) -> None:
+    """A list item with what somebody has written into it, and the last entry of a map."""
+    volume = {"name": "scratch", "emptyDir": {"sizeLimit": "1Gi"}}
+    body, less = copy.deepcopy(DEPLOYMENT), copy.deepcopy(DEPLOYMENT)
+    body["spec"]["template"]["spec"]["volumes"] = [volume]
+    body["spec"]["template"]["metadata"]["annotations"] = {"hint": "1"}
+    less["spec"]["template"]["metadata"]["annotations"] = {}
+    stage.run(body)
+    theirs = {"volumes": [{"name": "scratch", "emptyDir": {"medium": "Memory"}}]}
+    patch = json.dumps({"spec": {"template": {"spec": theirs}}})
+    kubectl("patch", "deployment/web", "-n", stage.namespace, "-p", patch)
+    _clear(kubectl, stage, "deployment/web")
+    forecast = stage.run(less, dry_run=DryRun.SERVER, diff=True)
+    (diff,) = (one for one in forecast.events if isinstance(one, ObjectDiff))
+    assert stage.run(less).exit_code == 0
+    path = f"/apis/apps/v1/namespaces/{stage.namespace}/deployments/web"
+    template = api.get(path)["spec"]["template"]
+    assert "volumes" not in template["spec"]
+    assert "annotations" not in template["metadata"]
+    assert diff.after is not None
+    assert diff.after["spec"]["template"] == template
 
 
 def test_another_apply_after_the_clearing_costs_nobody_a_field(
