@@ -27,6 +27,7 @@ LONG_FILES = (
     "tests/cluster/transport/test_transport.py",
     "tests/engine/failures/test_faults.py",
     "tests/controller/test_hand_over.py",
+    "tests/sweeps/test_other_managers_sweep.py",
     "tests/engine/steps/test_many_crds.py",
     "tests/sweeps/test_races.py",
     "tests/engine/operations/test_move.py",
