@@ -8,10 +8,11 @@ from typing import Any
 
 from applyprune.cluster.client import KubernetesClient
 from applyprune.controller.constants import FINALIZER, Key
-from applyprune.errors import ApplypruneError, Conflict, NotFound
+from applyprune.errors import Conflict, NotFound
 from applyprune.model.identity import Ref
 from applyprune.model.live import LiveObject
 from applyprune.model.resources import BUNDLES
+from applyprune.planning.replies import refuse_false_absence
 
 _TRIES = 5
 
@@ -59,7 +60,8 @@ class BundleObjects:
                 return self.client.replace(BUNDLES, live.ref, body, subresource="status")
             except Conflict:
                 current = self.get((live.ref.namespace, live.ref.name))
-            except NotFound:
+            except NotFound as error:
+                self._refuse_false_absence(live, error)
                 return None
         raise Conflict(f"{live.ref} changes faster than its status can be written", code=409)
 
@@ -70,11 +72,14 @@ class BundleObjects:
         """
         if FINALIZER in live.finalizers:
             return live
-        return self._set_finalizers(live, [*live.finalizers, FINALIZER])
+        try:
+            return self._set_finalizers(live, [*live.finalizers, FINALIZER])
+        except NotFound as error:
+            self._refuse_false_absence(live, error)
+            raise
 
     def remove_finalizer(self, live: LiveObject) -> None:
         """Remove the finalizer: everything that the Bundle has applied is taken care of."""
-        refused: ApplypruneError | None = None
         for _ in range(_TRIES):
             current = self.get((live.ref.namespace, live.ref.name))
             if current is None or current.uid != live.uid or FINALIZER not in current.finalizers:
@@ -85,13 +90,14 @@ class BundleObjects:
             except Conflict:
                 continue
             except NotFound as error:
-                # It may be gone, or an admission webhook has answered: read it again.
-                refused = error
-                continue
+                self._refuse_false_absence(live, error)
             return
-        raise refused or Conflict(
-            f"{live.ref} changes faster than its finalizer can be removed", code=409
-        )
+        raise Conflict(f"{live.ref} changes faster than its finalizer can be removed", code=409)
+
+    def _refuse_false_absence(self, live: LiveObject, error: NotFound) -> None:
+        """Read a Bundle after a 404 to a write; raise RunFailed if it exists."""
+        state = self.client.read(BUNDLES, live.ref)
+        refuse_false_absence(live.uid, state, error)  # guard: bundle-absence
 
     def _set_finalizers(self, live: LiveObject, finalizers: list[str]) -> LiveObject:
         metadata = {"finalizers": finalizers, "resourceVersion": live.resource_version}

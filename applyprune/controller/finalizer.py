@@ -64,9 +64,7 @@ class Finalizer:
         account, terminating = bundle.spec.service_account_name, False
         try:
             if self._is_deleted_by_crd(live):
-                result = self._release(live, bundle)
-                self.bundles.remove_finalizer(live)
-                return result
+                return self._ended(live, self._release(live, bundle))
             terminating = self.impersonation.is_terminating(bundle.namespace)
             # In a terminating namespace the account is deleted first and cannot be created again.
             # Its name may still have rights, by a ClusterRoleBinding: try with those.
@@ -81,18 +79,23 @@ class Finalizer:
                 ConditionStatus.NOT_READY, Reason.SERVICE_ACCOUNT_NOT_FOUND, message, retries=True
             )
         except ApplypruneError as error:
-            self.stop.check()
-            result = ReconcileResult(
-                ConditionStatus.NOT_READY,
-                reason_of(error),
-                problem_message(problems_of(error)[0]),
-                retries=True,
-            )
+            result = self._failed(error)
         if not result.done and terminating and _age(live) > bundle.timeout:
             result = self._give_up(bundle, result)
-        if result.done:
+        return self._ended(live, result) if result.done else result
+
+    def _ended(self, live: LiveObject, result: ReconcileResult) -> ReconcileResult:
+        """Remove the finalizer; a result that says so if that fails."""
+        try:
             self.bundles.remove_finalizer(live)
+        except ApplypruneError as error:
+            return self._failed(error)
         return result
+
+    def _failed(self, error: ApplypruneError) -> ReconcileResult:
+        self.stop.check()
+        message = problem_message(problems_of(error)[0])
+        return ReconcileResult(ConditionStatus.NOT_READY, reason_of(error), message, retries=True)
 
     def _is_deleted_by_crd(self, live: LiveObject) -> bool:
         """Return whether this Bundle is being deleted only because its CRD is."""

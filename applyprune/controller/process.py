@@ -18,6 +18,7 @@ from applyprune.cluster.transport.transport import Transport
 from applyprune.controller.bundle_client import BundleObjects
 from applyprune.controller.constants import COMPONENT
 from applyprune.controller.reconciler import Reconciler
+from applyprune.controller.result import error_message
 from applyprune.controller.runtime.event_recorder import EventRecorder
 from applyprune.controller.runtime.impersonation import Impersonation, refuse_impersonated
 from applyprune.controller.runtime.leader_election import LeaderElection
@@ -27,7 +28,14 @@ from applyprune.controller.runtime.server import serving
 from applyprune.controller.runtime.watches import Watches
 from applyprune.controller.runtime.workqueue import WorkQueue
 from applyprune.engine.cancellation import Cancellation
-from applyprune.errors import ApplypruneError, Interrupted, LeaseLost, NotServed, UsageError
+from applyprune.errors import (
+    ApplypruneError,
+    Interrupted,
+    LeaseLost,
+    NotServed,
+    UsageError,
+    problems_of,
+)
 from applyprune.model.identity import Ref
 from applyprune.model.resources import BUNDLES, LEASES
 
@@ -229,7 +237,9 @@ class _Process:
             except ApplypruneError as error:
                 LOG.warning(
                     "reconcile failed",
-                    extra=fields(namespace=key[0], bundle=key[1], error=error.message),
+                    extra=fields(
+                        namespace=key[0], bundle=key[1], error=error_message(problems_of(error))
+                    ),
                 )
                 delay = self.reconciler.failed(key)
             except Exception:  # noqa: BLE001

@@ -705,4 +705,11 @@ MUTATIONS = (
         "if 0:",
         f"{_INCOMPLETE}test_namespace_is_not_counted_by_an_incomplete_list",
     ),
+    Mutation(
+        "the read of a Bundle after a 404",
+        ("bundle-absence",),
+        LINE,
+        "pass",
+        "tests/controller/test_false_absence.py::test_webhook_answers_the_end_of_a_bundle_with_404",
+    ),
 )

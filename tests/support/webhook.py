@@ -55,6 +55,8 @@ class Webhook:
     operations: tuple[str, ...]
     reply: Callable[[dict[str, Any]], dict[str, Any] | None] = missing
     change: Callable[[dict[str, Any]], list[dict[str, Any]]] | None = None
+    resources: tuple[str, ...] = ("*",)
+    """The resources, as in a rule; ``*/*`` includes subresources."""
     refused: list[str] = field(default_factory=list)
     """The operation and the name of each request that it has refused."""
     _server: ThreadingHTTPServer | None = None
@@ -145,7 +147,7 @@ class Webhook:
                         {
                             "apiGroups": ["*"],
                             "apiVersions": ["*"],
-                            "resources": ["*"],
+                            "resources": self.resources,
                             "operations": sorted({*self.operations, "CREATE"}),
                         }
                     ],

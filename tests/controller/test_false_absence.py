@@ -1,0 +1,83 @@
+"""An admission webhook answers a write of a Bundle with 404: the Bundle is not gone."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.support.objects import config_map
+from tests.support.waiting import eventually
+from tests.support.webhook import Webhook, missing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from applyprune.localplane import Plane
+    from tests.support.api import Api
+    from tests.support.controller import Controller, Tenant
+
+    Reply = Callable[[dict[str, Any]], dict[str, Any] | None]
+
+STILL_EXISTS = "it still exists, and nothing was changed: the server answered 404"
+
+
+def _for_bundles(refuses: Callable[[dict[str, Any]], bool]) -> Reply:
+    def reply(request: dict[str, Any]) -> dict[str, Any] | None:
+        is_bundle = request["resource"]["resource"] == "bundles"
+        return missing(request) if is_bundle and refuses(request) else None
+
+    return reply
+
+
+def _finalizers(request: dict[str, Any]) -> bool:
+    return bool(request["object"]["metadata"].get("finalizers"))
+
+
+WRITES: dict[str, Callable[[dict[str, Any]], bool]] = {
+    "the finalizer": lambda one: _finalizers(one) and not one.get("subResource"),
+    "the status": lambda one: one.get("subResource") == "status",
+}
+
+
+@pytest.mark.parametrize("refuses", WRITES.values(), ids=WRITES)
+def test_webhook_answers_a_write_with_404(
+    site: Plane,
+    site_api: Api,
+    running: Controller,
+    tenant: Tenant,
+    refuses: Callable[[dict[str, Any]], bool],
+) -> None:
+    """The log names the webhook, and it is tried again with a growing pause."""
+
+    def failures() -> list[str]:
+        lines = [line for line in running.lines if line.get("namespace") == tenant.namespace]
+        return [str(line["error"]) for line in lines if line["message"] == "reconcile failed"]
+
+    reply = _for_bundles(refuses)
+    resources = ("*/*",)
+    with Webhook(
+        site, site_api, tenant.namespace, ("UPDATE",), reply, resources=resources
+    ) as webhook:
+        tenant.bundle("web", config_map("a"))
+        eventually(lambda: len(failures()) > 1, "two failures")
+        assert STILL_EXISTS in failures()[0]
+        assert "missing.example.com" in failures()[0]
+        assert len(webhook.refused) <= 4
+        assert tenant.exists("a") == [False]
+    tenant.ready("web", within=30)
+
+
+def test_webhook_answers_the_end_of_a_bundle_with_404(
+    site: Plane, site_api: Api, tenant: Tenant
+) -> None:
+    """Its objects are deleted; the condition names the webhook until the finalizer can go."""
+    tenant.bundle("web", config_map("a"))
+    tenant.ready("web")
+    reply = _for_bundles(lambda one: not _finalizers(one))
+    with Webhook(site, site_api, tenant.namespace, ("UPDATE",), reply):
+        tenant.delete("web")
+        eventually(lambda: STILL_EXISTS in tenant.condition("web")[2], "the condition")
+        assert "missing.example.com" in tenant.condition("web")[2]
+        assert tenant.exists("a") == [False]
+    tenant.gone("web", within=30)
