@@ -213,26 +213,28 @@ class Finalizer:
     ) -> ReconcileResult:
         """Search for labelled objects, as there is no inventory; without any, nothing is left.
 
-        ``lost``: the inventory was deleted with its namespace. Objects elsewhere may be left that
-        this account can no longer list.
+        A list that fails proves nothing: it is tried again, unless a right is missing. ``lost``:
+        the inventory was deleted with its namespace. Objects elsewhere may be left that this
+        account can no longer list.
         """
         with WorkerPool(4, self.stop) as workers:
             cluster = account_client.cluster
             proofs = KindProofs(cluster, workers, cluster.resource_map(), cluster.patience)
             marked, _ = all_labelled_objects(proofs, bundle.target)
         self.stop.check()
+        missing = marked.unseen if lost else marked.failed  # guard: finalizer-search
+        if not marked.objects and missing:
+            message = f"there is no inventory, and the search was incomplete: {missing[0]}"
+            return ReconcileResult(
+                ConditionStatus.NOT_READY, Reason.REMOVAL_FAILED, message, retries=True
+            )
+        if not marked.objects:
+            message = "there is no inventory, and no object has its label"
+            if marked.unseen:
+                message += f"; not searched: {'; '.join(marked.unseen)}"
+            return ReconcileResult(ConditionStatus.SAME, Reason.REMOVED, message, done=True)
         # A lost inventory is never restored in a terminating namespace: retry, then give up.
         reason = Reason.REMOVAL_FAILED if lost else Reason.INVENTORY_UNREADABLE
-        if not marked.objects and lost and marked.unseen:
-            message = f"the inventory is gone, and the search was incomplete: {marked.unseen[0]}"
-            return ReconcileResult(ConditionStatus.NOT_READY, reason, message, retries=True)
-        if not marked.objects:
-            return ReconcileResult(
-                ConditionStatus.SAME,
-                Reason.REMOVED,
-                "; ".join(("there is no inventory, and no object has its label", *marked.unproved)),
-                done=True,
-            )
         first = ", ".join(str(live.ref) for live in marked.objects[:3])
         message = (
             f"the inventory is gone, and {len(marked.objects)} objects have the set's label: "

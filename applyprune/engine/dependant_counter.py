@@ -1,20 +1,32 @@
-"""Read what the garbage collector would delete with the objects of a plan.
+"""Count what a cascading delete would remove.
 
-When something would be deleted: one metadata-only LIST for each guarded kind and namespace, and one
-metadata-only GET for each distinct owner of what these lists contain.
+The contents of Namespaces and CRDs, which needs the proof that the list of kinds is complete. What
+the garbage collector would delete: when something would be deleted, one metadata-only LIST for each
+guarded kind and namespace, and one metadata-only GET for each distinct owner of what these contain.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from applyprune.engine.context import WorkerPool
+from applyprune.engine.listing import KindProofs
 from applyprune.errors import ApplypruneError, NotFound, Unreachable
 from applyprune.model.identity import GroupKind, Ref
-from applyprune.model.resources import GUARDED_KINDS, Resource, ResourceMap
+from applyprune.model.live import LiveObject
+from applyprune.model.resources import (
+    API_SERVICES,
+    CRD,
+    GUARDED_KINDS,
+    NAMESPACE,
+    CompleteResourceMap,
+    Resource,
+    ResourceMap,
+)
+from applyprune.planning.prune.cascade import IN_FULL
 from applyprune.planning.prune.dependants import (
     Deletion,
     OwnerChains,
@@ -23,11 +35,11 @@ from applyprune.planning.prune.dependants import (
     owner_references,
     places_of,
 )
+from applyprune.planning.schema.served_kinds import MissingKinds
+from applyprune.planning.snapshot import CascadeContents
 
 if TYPE_CHECKING:
     from applyprune.engine.ports import Cluster
-    from applyprune.model.live import LiveObject
-    from applyprune.planning.snapshot import CascadeContents
 
 _CLUSTER_SCOPED = frozenset({"namespace", "persistentvolume", "customresourcedefinition"})
 
@@ -171,3 +183,91 @@ if TYPE_CHECKING:
 
     class _Each(Protocol):
         def __call__(self, call: Callable[[_T], _R], items: Iterable[_T], /) -> Iterable[_R]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class ContentCounter:
+    """Counts the contents of Namespaces and CRDs; ``deleted`` is what the same prune deletes."""
+
+    proofs: KindProofs
+    deleted: frozenset[Ref]
+
+    def contents_of_deleted(self) -> Mapping[Ref, CascadeContents]:
+        """Return the contents of each Namespace and CRD that is deleted."""
+        return {
+            ref: self.contents(ref)
+            for ref in sorted(self.deleted)
+            if ref.group_kind in {NAMESPACE, CRD}
+        }
+
+    def contents(self, ref: Ref) -> CascadeContents:
+        """Return the contents of one Namespace or CRD."""
+        return self._namespace(ref) if ref.group_kind == NAMESPACE else self._definition(ref)
+
+    def _namespace(self, ref: Ref) -> CascadeContents:
+        # An APIService that this run deletes need not answer.
+        services = {
+            gone.name for gone in self.deleted if gone.group_kind == API_SERVICES.group_kind
+        }
+        proof = self.proofs.of(leaving=services)
+        kinds = [kind for kind in self.proofs.resource_map.preferred.values() if kind.namespaced]
+        return self._counted(proof, kinds, ref.name)
+
+    def _definition(self, ref: Ref) -> CascadeContents:
+        plural, _, group = ref.name.partition(".")
+        proof = self.proofs.of({group})
+        kinds = [
+            kind
+            for kind in self.proofs.resource_map.preferred.values()
+            if (kind.plural, kind.group) == (plural, group)
+        ]
+        counted = self._counted(proof, kinds)
+        if kinds or counted.uncounted:
+            return counted
+        # Objects may still exist: a version that is not served hides them.
+        return replace(counted, uncounted="its kind is not served")
+
+    def _counted(
+        self,
+        proof: CompleteResourceMap | MissingKinds,
+        kinds: Iterable[Resource],
+        namespace: str = "",
+    ) -> CascadeContents:
+        cluster, workers = self.proofs.cluster, self.proofs.workers
+        contents, failures = list_kinds(
+            cluster, workers, kinds, namespace=namespace, in_full=IN_FULL if namespace else ()
+        )
+        if isinstance(proof, MissingKinds):  # guard: count-needs-kinds
+            failures.insert(0, proof.reason)
+        return CascadeContents(tuple(contents), "; ".join(failures[:3]))
+
+
+def list_kinds(
+    cluster: Cluster,
+    workers: WorkerPool,
+    kinds: Iterable[Resource],
+    *,
+    namespace: str = "",
+    selector: str = "",
+    full: bool = False,
+    in_full: Collection[GroupKind] = (),
+) -> tuple[list[LiveObject], list[str]]:
+    """Return every object of some kinds, and the reason for each kind that cannot be read.
+
+    ``full`` reads the bodies too; ``in_full`` has the kinds of which the bodies are always read.
+    """
+    contents: list[LiveObject] = []
+    failures: list[str] = []
+
+    def read(resource: Resource) -> tuple[Sequence[LiveObject], str]:
+        bodies = full or resource.group_kind in in_full
+        try:
+            return cluster.list(resource, namespace=namespace, selector=selector, full=bodies), ""
+        except ApplypruneError as error:
+            return (), f"{resource.full_plural}: {error.message}"
+
+    for found, failure in workers.each(read, kinds):
+        contents += found
+        if failure:
+            failures.append(failure)
+    return contents, failures

@@ -1,35 +1,30 @@
-"""Find the objects of a set by its label, and count what a cascading delete would remove.
+"""Prove that the list of kinds is complete, and find the objects of a set by their label.
 
-Both need the proof that the list of kinds is complete; a server that has just started gets time.
+A server that has just started gets time.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import InitVar, dataclass, field, replace
 from threading import Lock
 from typing import TYPE_CHECKING
 
 from applyprune.engine.context import WorkerPool
 from applyprune.errors import ApplypruneError, Forbidden
-from applyprune.model.identity import GroupKind, Ref
+from applyprune.model.identity import GroupKind
 from applyprune.model.inventory import Inventory
 from applyprune.model.live import LiveObject
-from applyprune.model.resources import (
-    API_SERVICES,
-    CRD,
-    NAMESPACE,
-    CompleteResourceMap,
-    Registrations,
-    Resource,
-    ResourceMap,
-)
+from applyprune.model.resources import CompleteResourceMap, Registrations, Resource, ResourceMap
 from applyprune.planning.applyset import PART_OF, ApplySetIdentity
 from applyprune.planning.ownership.managed_fields import own_apply_entry
-from applyprune.planning.prune.cascade import IN_FULL
-from applyprune.planning.schema.served_kinds import MissingKinds, cannot_count, prove
-from applyprune.planning.snapshot import CascadeContents
+from applyprune.planning.schema.served_kinds import (
+    MissingKinds,
+    cannot_count,
+    not_served,
+    prove,
+)
 
 if TYPE_CHECKING:
     from applyprune.engine.ports import Cluster
@@ -150,15 +145,37 @@ class KindProofs:
                 )
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class Unlisted:
+    """A kind that could not be listed; ``except_where`` names where it could."""
+
+    plural: str
+    reason: str
+    kind: GroupKind
+    is_refused: bool = False
+    """Whether a right is missing."""
+    except_where: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class LabelledObjects:
     """The objects found by their label."""
 
-    objects: tuple[LiveObject, ...]
-    unseen: tuple[str, ...]
-    """What could not be listed, and why."""
+    objects: tuple[LiveObject, ...] = ()
+    unlisted: tuple[Unlisted, ...] = ()
+    """The kinds that could not be listed."""
     unproved: tuple[str, ...] = ()
-    """The part of ``unseen`` that is about the list of kinds itself."""
+    """Why the list of kinds is not proved complete, in words."""
+
+    @property
+    def unseen(self) -> tuple[str, ...]:
+        """Return what could not be listed, and why, in words."""
+        return (*_lines(self.unlisted), *self.unproved)
+
+    @property
+    def failed(self) -> tuple[str, ...]:
+        """Return what could not be listed for another reason than a missing right."""
+        return tuple(_lines(one for one in self.unlisted if not one.is_refused))
 
 
 def all_labelled_objects(
@@ -172,7 +189,7 @@ def all_labelled_objects(
     resource_map, missing = proofs.for_search(groups)
     kinds = resource_map.preferred.values()
     found = labelled_objects(proofs.cluster, proofs.workers, kinds, applyset)
-    return LabelledObjects(found.objects, (*found.unseen, *missing), missing), resource_map
+    return replace(found, unproved=missing), resource_map
 
 
 def labelled_objects(
@@ -185,33 +202,35 @@ def labelled_objects(
     served under two groups is returned once, by its UID.
     """
 
-    def read(resource: Resource) -> tuple[Sequence[LiveObject], _Unlisted | None]:
-        selector, plural = f"{PART_OF}={applyset.id}", resource.full_plural
+    def read(resource: Resource) -> tuple[Sequence[LiveObject], Unlisted | None]:
+        selector = f"{PART_OF}={applyset.id}"
         try:
             return cluster.list(resource, selector=selector), None
         except Forbidden as error:
-            refused = _Unlisted(plural, error.message, is_refused=True)
+            refused = _unlisted(resource, error)
             if not resource.namespaced:
                 return (), refused
             try:
                 objects = cluster.list(resource, namespace=applyset.namespace, selector=selector)
-            except ApplypruneError:
+            except Forbidden:
                 return (), refused
+            except ApplypruneError as second:
+                return (), _unlisted(resource, second)
             return objects, replace(
                 refused, except_where=f", except in the namespace {applyset.namespace}"
             )
         except ApplypruneError as error:
-            return (), _Unlisted(plural, error.message)
+            return (), _unlisted(resource, error)
 
     found: dict[str, LiveObject] = {}
-    unseen: list[_Unlisted] = []
+    unlisted: list[Unlisted] = []
     for objects, failure in workers.each(read, kinds):
         found |= {live.uid: live for live in objects if own_apply_entry(live, applyset.manager)}
         if failure is not None:
-            unseen.append(failure)
+            unlisted.append(failure)
     workers.check()
     return LabelledObjects(
-        tuple(sorted(found.values(), key=lambda live: live.ref)), tuple(_lines(unseen))
+        tuple(sorted(found.values(), key=lambda live: live.ref)), tuple(unlisted)
     )
 
 
@@ -246,46 +265,45 @@ def hidden_namespaces(inventory: Inventory) -> frozenset[str]:
 
 
 def objects_of_hidden_kinds(
-    cluster: Cluster,
-    workers: WorkerPool,
-    resource_map: ResourceMap,
-    inventory: Inventory,
-    applyset: ApplySetIdentity,
+    proofs: KindProofs, inventory: Inventory, applyset: ApplySetIdentity
 ) -> LabelledObjects:
     """Return the set's objects of the kinds that the inventory's annotation names, and no entry.
 
-    Somebody may have removed the entries by hand. A run never leaves such a kind.
+    Somebody may have removed the entries by hand. A run never leaves such a kind. One that is not
+    served could not be listed.
     """
-    hidden = inventory.hinted_kinds - {ref.group_kind for ref in inventory.entries}
-    kinds = [kind for kind in map(resource_map.find_kind, sorted(hidden)) if kind is not None]
     places = {ref.namespace for ref in inventory.entries} | inventory.hinted_namespaces
     places = (places | {applyset.namespace}) - {""}
 
-    def read(kind: Resource) -> tuple[Sequence[LiveObject], str]:
+    def read(kind: GroupKind) -> tuple[Sequence[LiveObject], Unlisted | None]:
+        if (resource := proofs.resource_map.find_kind(kind)) is None:
+            proof = proofs.of({kind.group})  # it gets time, and may be served then
+            if (resource := proofs.resource_map.find_kind(kind)) is None:
+                return (), Unlisted(str(kind), not_served(proof), kind)  # guard: hidden-not-served
         try:
-            return list_labelled(cluster, kind, applyset, places), ""
+            return list_labelled(proofs.cluster, resource, applyset, places), None
         except ApplypruneError as error:
-            return (), f"{kind.full_plural}: {error.message}"
+            return (), _unlisted(resource, error)
 
-    parts = list(workers.each(read, kinds))
+    parts = list(proofs.workers.each(read, sorted(inventory.hidden_kinds)))
+    proofs.workers.check()
     found = (live for objects, _ in parts for live in objects)
     marked = (live for live in found if own_apply_entry(live, applyset.manager) is not None)
     return LabelledObjects(tuple(marked), tuple(failure for _, failure in parts if failure))
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class _Unlisted:
-    """A kind that could not be listed; ``except_where`` names where it could."""
+def _unlisted(resource: Resource, error: ApplypruneError) -> Unlisted:
+    return Unlisted(
+        resource.full_plural,
+        error.message,
+        resource.group_kind,
+        is_refused=isinstance(error, Forbidden),
+    )
 
-    plural: str
-    reason: str
-    is_refused: bool = False
-    except_where: str = ""
 
-
-def _lines(unseen: Iterable[_Unlisted]) -> Iterator[str]:
+def _lines(unseen: Iterable[Unlisted]) -> Iterator[str]:
     """Yield a line for each kind; join many kinds for which the same right is missing."""
-    by_rights: dict[str, list[_Unlisted]] = {}
+    by_rights: dict[str, list[Unlisted]] = {}
     for failure in sorted(unseen):
         if failure.is_refused:
             by_rights.setdefault(failure.except_where, []).append(failure)
@@ -298,91 +316,3 @@ def _lines(unseen: Iterable[_Unlisted]) -> Iterator[str]:
         else:
             names = ", ".join(failure.plural for failure in named)
             yield f"{names} and {more} more kinds: {named[0].reason}{except_where}"
-
-
-@dataclass(frozen=True, slots=True)
-class ContentCounter:
-    """Counts the contents of Namespaces and CRDs; ``deleted`` is what the same prune deletes."""
-
-    proofs: KindProofs
-    deleted: frozenset[Ref]
-
-    def contents_of_deleted(self) -> Mapping[Ref, CascadeContents]:
-        """Return the contents of each Namespace and CRD that is deleted."""
-        return {
-            ref: self.contents(ref)
-            for ref in sorted(self.deleted)
-            if ref.group_kind in {NAMESPACE, CRD}
-        }
-
-    def contents(self, ref: Ref) -> CascadeContents:
-        """Return the contents of one Namespace or CRD."""
-        return self._namespace(ref) if ref.group_kind == NAMESPACE else self._definition(ref)
-
-    def _namespace(self, ref: Ref) -> CascadeContents:
-        # An APIService that this run deletes need not answer.
-        services = {
-            gone.name for gone in self.deleted if gone.group_kind == API_SERVICES.group_kind
-        }
-        proof = self.proofs.of(leaving=services)
-        kinds = [kind for kind in self.proofs.resource_map.preferred.values() if kind.namespaced]
-        return self._counted(proof, kinds, ref.name)
-
-    def _definition(self, ref: Ref) -> CascadeContents:
-        plural, _, group = ref.name.partition(".")
-        proof = self.proofs.of({group})
-        kinds = [
-            kind
-            for kind in self.proofs.resource_map.preferred.values()
-            if (kind.plural, kind.group) == (plural, group)
-        ]
-        counted = self._counted(proof, kinds)
-        if kinds or counted.uncounted:
-            return counted
-        # Objects may still exist: a version that is not served hides them.
-        return replace(counted, uncounted="its kind is not served")
-
-    def _counted(
-        self,
-        proof: CompleteResourceMap | MissingKinds,
-        kinds: Iterable[Resource],
-        namespace: str = "",
-    ) -> CascadeContents:
-        cluster, workers = self.proofs.cluster, self.proofs.workers
-        contents, failures = list_kinds(
-            cluster, workers, kinds, namespace=namespace, in_full=IN_FULL if namespace else ()
-        )
-        if isinstance(proof, MissingKinds):  # guard: count-needs-kinds
-            failures.insert(0, proof.reason)
-        return CascadeContents(tuple(contents), "; ".join(failures[:3]))
-
-
-def list_kinds(
-    cluster: Cluster,
-    workers: WorkerPool,
-    kinds: Iterable[Resource],
-    *,
-    namespace: str = "",
-    selector: str = "",
-    full: bool = False,
-    in_full: Collection[GroupKind] = (),
-) -> tuple[list[LiveObject], list[str]]:
-    """Return every object of some kinds, and the reason for each kind that cannot be read.
-
-    ``full`` reads the bodies too; ``in_full`` has the kinds of which the bodies are always read.
-    """
-    contents: list[LiveObject] = []
-    failures: list[str] = []
-
-    def read(resource: Resource) -> tuple[Sequence[LiveObject], str]:
-        bodies = full or resource.group_kind in in_full
-        try:
-            return cluster.list(resource, namespace=namespace, selector=selector, full=bodies), ""
-        except ApplypruneError as error:
-            return (), f"{resource.full_plural}: {error.message}"
-
-    for found, failure in workers.each(read, kinds):
-        contents += found
-        if failure:
-            failures.append(failure)
-    return contents, failures

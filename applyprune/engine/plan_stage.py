@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from applyprune.engine.checks.fields import with_fields_checked
 from applyprune.engine.checks.reference_lookup import reference_warnings
 from applyprune.engine.checks.refuse_conflicts import refuse_visible_conflicts
-from applyprune.engine.dependant_counter import DependantCounter
-from applyprune.engine.listing import ContentCounter, KindProofs
+from applyprune.engine.dependant_counter import ContentCounter, DependantCounter
+from applyprune.engine.listing import KindProofs
 from applyprune.engine.preflight import (
     needs_namespace,
     no_such_set,
@@ -51,7 +51,6 @@ from applyprune.planning.snapshot import (
     recovered_problem,
     restored_problem,
     to_orphan_problem,
-    unlisted,
     unlisted_problem,
 )
 
@@ -176,10 +175,9 @@ def plan_with(
     silent = {ref for ref, _ in unknown}
     removals = tuple(step for step in plan.removals if step.entry.ref not in silent)
     plan = replace(plan, removals=removals)
-    inventory = replace(inventory, copied=plan.restored)
+    inventory = replace(inventory, copied=plan.restored, hidden_kinds=snapshot.hidden_kinds)
     if (stray := unlisted_problem(resolved.desired, inventory, snapshot)) is not None:
-        if unlisted(resolved.desired, inventory, snapshot):
-            refuse_removal_of_set(stray, applyset, options)  # guard: unlisted-at-delete
+        refuse_removal_of_set(stray, applyset, options)  # guard: unlisted-at-delete
         yield WarningRaised(stray)
     if options.mode is not Mode.ORPHAN and (
         marked := to_orphan_problem(applied, inventory, snapshot, applyset)

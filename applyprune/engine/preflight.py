@@ -107,7 +107,10 @@ def refuse_without_inventory(
 
 
 def refuse_removal_of_set(unlisted: Problem, applyset: ApplySetIdentity, options: Options) -> None:
-    """Refuse to remove a whole set while objects of it are not listed: nothing else names them."""
+    """Refuse to remove a whole set while it has, or may have, objects that are not listed.
+
+    Nothing else names them.
+    """
     if options.removes_set:
         raise InventoryError(
             f"the set {applyset.name} was not removed: {unlisted.message}",

@@ -22,7 +22,7 @@ from applyprune.engine.listing import (
     list_labelled,
     objects_of_hidden_kinds,
 )
-from applyprune.errors import ApplypruneError, Forbidden, as_problem
+from applyprune.errors import ApplypruneError, Forbidden, Unavailable, as_problem
 from applyprune.model.identity import GroupKind, Ref
 from applyprune.model.inventory import Inventory, InventoryEntry
 from applyprune.model.live import LiveObject, NotListed, State, Unknown
@@ -39,7 +39,7 @@ from applyprune.planning.applyset import SET_ID, ApplySetIdentity
 from applyprune.planning.order import is_built_in
 from applyprune.planning.ownership.foreign_label import OtherSet, foreign_label, other_set_in
 from applyprune.planning.ownership.managed_fields import own_apply_entry
-from applyprune.planning.ownership.owner import SECRET, needs_values
+from applyprune.planning.ownership.owner import SECRET, is_marked, needs_values
 from applyprune.planning.replies import name_error
 from applyprune.planning.requests import needs_body
 from applyprune.planning.schema.served_kinds import (
@@ -120,13 +120,16 @@ class SnapshotReader:
         self._values(wanted, inventory, resources, states)
         leaving = frozenset(set(inventory.entries) - set(wanted) if prunes else ())
         no_record = searches and not inventory.exists
-        marked = self._marked(desired, proofs) if no_record else LabelledObjects((), ())
+        marked = self._marked(desired, states, proofs) if no_record else LabelledObjects()
+        still_hidden = inventory.hidden_kinds
         if searches and inventory.exists:
-            hidden_objects = objects_of_hidden_kinds(
-                self.cluster, self.workers, resource_map, inventory, self.applyset
-            )
-            marked = LabelledObjects((), hidden_objects.unseen)
+            hidden_objects = objects_of_hidden_kinds(proofs, inventory, self.applyset)
+            marked = replace(hidden_objects, objects=())
             states = {**{live.ref: live for live in hidden_objects.objects}, **states}
+            still_hidden = frozenset(
+                [live.ref.group_kind for live in hidden_objects.objects]
+                + [one.kind for one in hidden_objects.unlisted]
+            )
         kinds = {live.ref.group_kind for live in marked.objects}
         found = {kind: proofs.resource_map.preferred[kind] for kind in kinds}
         return ClusterSnapshot(
@@ -136,6 +139,7 @@ class SnapshotReader:
             occupied=self._occupied(leaving),
             marked=marked.objects,
             unseen=marked.unseen,
+            hidden_kinds=still_hidden,
             now=self.cluster.server_time,
             others=self.other_sets(states[ref] for ref in inventory.entries),
             registered=proofs.registered,
@@ -181,14 +185,43 @@ class SnapshotReader:
         self.workers.check()
         return states
 
-    def _marked(self, desired: Sequence[Desired], proofs: KindProofs) -> LabelledObjects:
-        """Find what a lost inventory listed; search all kinds only if the input's have any."""
+    def _marked(
+        self, desired: Sequence[Desired], states: States, proofs: KindProofs
+    ) -> LabelledObjects:
+        """Find what a lost inventory listed; search all kinds only if the input's have any.
+
+        A set is not new only because a list has failed: raises Unavailable. If a list is
+        forbidden, the objects of the input, which were read one by one, show what they can.
+        """
         kinds = {manifest.ref.group_kind for manifest in desired}
         served = proofs.resource_map.preferred
         own = [served[kind] for kind in kinds if kind in served]
-        if own and not labelled_objects(self.cluster, self.workers, own, self.applyset).objects:
-            return LabelledObjects((), ())
-        return all_labelled_objects(proofs, self.applyset)[0]
+        if own and not any(
+            isinstance(state, LiveObject) and is_marked(state, self.applyset)
+            for state in states.values()
+        ):
+            found = labelled_objects(self.cluster, self.workers, own, self.applyset)
+            self._refuse_failed(found)
+            if not found.objects:
+                return LabelledObjects()
+        found = all_labelled_objects(proofs, self.applyset)[0]
+        self._refuse_failed(found)
+        return found
+
+    def _refuse_failed(self, found: LabelledObjects) -> None:
+        """Refuse a search in which a list has failed for another reason than a missing right."""
+        if found.failed:  # guard: failed-search
+            hint = "Run again."
+            if found.objects:
+                hint += " To rebuild the inventory without what cannot be listed: applyprune "
+                hint += f"inventory repair {self.applyset.arguments} --allow-partial"
+            raise Unavailable(
+                f"the set {self.applyset.name} has no inventory, and it is unknown which objects "
+                "have its label",
+                code=503,
+                reason=f"not everything could be listed: {'; '.join(found.failed[:3])}",
+                hint=hint,
+            )
 
     def _recorded(
         self,

@@ -184,8 +184,8 @@ class Inventory:
     """The Bundle that owns the set, as ``Bundle NAMESPACE/NAME``; empty for the command line."""
     plan: AppliedPlan | None = None
     """The plan file of the last run that wrote the inventory; None if it had none."""
-    hinted_kinds: frozenset[GroupKind] = field(default=frozenset(), compare=False)
-    """The kinds that the annotation of the ConfigMap names; a second record of what is listed."""
+    hidden_kinds: frozenset[GroupKind] = field(default=frozenset(), compare=False)
+    """The kinds that the annotation of the ConfigMap names, and no entry; writes keep them."""
     hinted_namespaces: frozenset[str] = field(default=frozenset(), compare=False)
     """The namespaces that the annotation of the ConfigMap names."""
 

@@ -235,7 +235,7 @@ class Options:
     source: str = ""
     """What changes whenever the input does, if a digest may not show it: values of Secrets."""
     allow_partial: bool = False
-    """Let a repair rebuild a lost inventory from the objects that it could list."""
+    """Let a repair rebuild a lost inventory, or forget unlisted kinds, by what it could list."""
     apply: ApplyOptions = ApplyOptions()
     """How the manifests are applied."""
     prune: PruneOptions = PruneOptions()

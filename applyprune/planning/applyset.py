@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 
@@ -133,17 +133,20 @@ def shard_ref(name: str, namespace: str, digest: str) -> Ref:
     return Ref("", "ConfigMap", namespace, f"{_PREFIX}{name}.{digest[:32]}")
 
 
-def applyset_annotations(refs: Iterable[Ref], *, namespace: str, tooling: str) -> Mapping[str, str]:
+def applyset_annotations(
+    refs: Iterable[Ref], hidden: Collection[GroupKind] = (), *, namespace: str, tooling: str
+) -> Mapping[str, str]:
     """Return the ApplySet annotations of the inventory of a set with ``refs``; lists are sorted.
 
-    By the specification, both lists are hints. A list is omitted if it is too long for the 256 KiB
-    that all annotations of an object may have.
+    ``hidden`` are kinds of which the set may have objects that are not in ``refs``. By the
+    specification, both lists are hints. A list is omitted if it is too long for the 256 KiB that
+    all annotations of an object may have.
     """
     refs = tuple(refs)
     kinds = {(ref.group, ref.kind) for ref in refs}
     return {
         TOOLING: tooling,
-        GROUP_KINDS: _hint(str(GroupKind(*kind)) for kind in kinds),
+        GROUP_KINDS: _hint({*(str(GroupKind(*kind)) for kind in kinds), *map(str, hidden)}),
         NAMESPACES: _hint({ref.namespace for ref in refs} - {"", namespace}),
     }
 

@@ -54,6 +54,8 @@ class ClusterSnapshot:
     """Objects with the set's label and field manager; read only if there is no inventory."""
     unseen: tuple[str, ...] = ()
     """What could not be read in the search for ``marked``, in words."""
+    hidden_kinds: frozenset[GroupKind] = frozenset()
+    """Kinds without an entry that the inventory's annotation names, unless none has an object."""
     others: Mapping[str, OtherSet] = field(default_factory=dict, hash=False)
     """The set of each foreign label that a listed object has, by the label."""
     registered: Registrations | None = field(default=None, hash=False)

@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import json
+from typing import TYPE_CHECKING, Any
 
+from tests.support.api import Api
 from tests.support.controller import controller
-from tests.support.fault_proxy import FaultProxy, always, faults
+from tests.support.fault_proxy import FaultProxy, always, faults, first
+from tests.support.fault_proxy.exchange import ServerReply
+from tests.support.forged import remove_entries
 from tests.support.objects import api_service, config_map, crd, custom_resource
+from tests.support.second_server import SecondServer
+from tests.support.stage import Stage
 from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from applyprune.localplane import Plane
-    from tests.support.api import Api
-    from tests.support.controller import Tenant
-    from tests.support.fault_proxy import Exchange
+    from applyprune.localplane import Binaries, Plane
+    from tests.support.controller import Controller, Tenant
+    from tests.support.fault_proxy import Exchange, Fault
+    from tests.support.fault_proxy.exchange import Wire
 
+_STARTS = 8
+DISCOVERY = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 SERVICES = "/apis/apiregistration.k8s.io/v1/apiservices"
 
@@ -50,6 +58,54 @@ def test_finalizer_stays_while_the_list_of_kinds_is_not_complete(
         assert "1 objects have the set's label: foo.x.example.com/f" in message
 
 
+def test_finalizer_stays_just_after_a_start(
+    site: Plane,
+    site_api: Api,
+    new_tenant: Callable[[], Tenant],
+    binaries: Binaries,
+    tmp_path: Path,
+) -> None:
+    """A second server, which has just been started again, lists the built-in kinds only."""
+    tenant = new_tenant()
+    assert site_api("POST", DEFINITIONS, crd("Starter"))[0] == 201
+    starters = f"/apis/x.example.com/v1/namespaces/{tenant.namespace}/starters"
+    eventually(lambda: site_api("GET", starters)[0] == 200, "the kind")
+    with (
+        SecondServer(site, binaries) as second,
+        FaultProxy(site) as proxy,
+        controller(proxy.kubeconfig(tmp_path), tmp_path / "log", "--no-leader-elect"),
+    ):
+        for turn in range(_STARTS):
+            name, replies = f"web-{turn}", list[bytes]()
+            tenant.bundle(name, custom_resource(name, "Starter"))
+            tenant.ready(name)
+            assert site_api("DELETE", tenant.path("configmaps", f"applyprune-{name}"))[0] == 200
+            fresh = _just_started(second, replies)
+            proxy.rule = first(1, fresh, where=lambda seen: seen.path == "/apis")
+            tenant.delete(name)
+            message = tenant.failed(name, "InventoryUnreadable")
+            assert f"1 objects have the set's label: starter.x.example.com/{name}" in message
+            assert site_api.exists(f"{starters}/{name}")
+            if b"x.example.com" not in replies[0]:
+                return
+    raise AssertionError("no search began before the list of kinds was complete")
+
+
+def _just_started(second: SecondServer, replies: list[bytes]) -> Fault:
+    """Let a server that has just been started again give its list of kinds."""
+
+    def fault(wire: Wire) -> None:
+        second.restart()
+        second.await_answer()
+        api = Api(second.plane)
+        status, document = api("GET", "/apis", headers={"Accept": DISCOVERY})
+        api.close()
+        replies.append(json.dumps(document).encode())
+        wire.reply(ServerReply(status, [("Content-Type", DISCOVERY)], replies[-1]))
+
+    return fault
+
+
 def _unconditional(seen: Exchange) -> None:
     """Let the server send its whole list of kinds, not that it has not changed."""
     seen.headers = [one for one in seen.headers if one[0].lower() != "if-none-match"]
@@ -74,3 +130,81 @@ def test_silent_api_group_does_not_hold_every_bundle(
         assert not site_api.exists(tenant.path("configmaps", "a"))
         told = [str(line.get("detail")) for line in running.lines if line.get("bundle") == "never"]
         assert "the API group silent.example.com does not answer" in told[-1]
+        # The account may list only what is in its namespace: that is said too.
+        assert "is forbidden" in told[-1]
+
+
+def test_finalizer_stays_while_a_kind_cannot_be_listed(
+    running: Controller, site_api: Api, tenant: Tenant
+) -> None:
+    """The conversion webhook of a CRD is dead: its objects exist, and no list shows them."""
+    assert running.process.poll() is None
+    definition = f"{DEFINITIONS}/turners.x.example.com"
+    assert site_api("POST", DEFINITIONS, crd("Turner"))[0] == 201
+    turners = f"/apis/x.example.com/v1/namespaces/{tenant.namespace}/turners"
+    eventually(lambda: site_api("GET", turners)[0] == 200, "the kind")
+    tenant.bundle("web", custom_resource("t", "Turner"))
+    tenant.ready("web")
+    (version,) = crd("Turner")["spec"]["versions"]
+    versions = [version, {**version, "name": "v2", "storage": False}]
+    dead = {"url": "https://127.0.0.1:1/convert"}
+    webhook = {"conversionReviewVersions": ["v1"], "clientConfig": dead}
+    _patch(
+        site_api,
+        definition,
+        {
+            "spec": {
+                "versions": versions,
+                "conversion": {"strategy": "Webhook", "webhook": webhook},
+            }
+        },
+    )
+    newer = turners.replace("/v1/", "/v2/")
+    eventually(lambda: "conversion" in str(site_api("GET", newer)), "the dead conversion")
+    assert site_api("DELETE", tenant.path("configmaps", "applyprune-web"))[0] == 200
+    tenant.delete("web")
+    message = tenant.failed("web", "RemovalFailed", within=30)
+    assert "the search was incomplete: turners.x.example.com: " in message
+    assert "conversion webhook" in message
+    _patch(site_api, definition, {"spec": {"conversion": {"strategy": "None", "webhook": None}}})
+    eventually(
+        lambda: "1 objects have the set's label: turner" in tenant.condition("web")[2],
+        "the search",
+        within=30,
+    )
+    assert site_api("DELETE", f"{turners}/t")[0] == 200
+    tenant.annotate("web", reconcile_now="1")
+    tenant.gone("web", within=30)
+
+
+def test_finalizer_stays_while_an_unlisted_kind_is_not_served(
+    running: Controller, site: Plane, site_api: Api, tenant: Tenant
+) -> None:
+    """Only the annotation of the inventory still names it."""
+    assert running.process.poll() is None
+    definition = f"{DEFINITIONS}/leavers.x.example.com"
+    assert site_api("POST", DEFINITIONS, crd("Leaver"))[0] == 201
+    leavers = f"/apis/x.example.com/v1/namespaces/{tenant.namespace}/leavers"
+    eventually(lambda: site_api("GET", leavers)[0] == 200, "the kind")
+    tenant.bundle("web", config_map("a"), custom_resource("l", "Leaver"))
+    tenant.ready("web")
+    remove_entries(Stage(site.kubeconfig, tenant.namespace), site_api, "l")
+    (version,) = crd("Leaver")["spec"]["versions"]
+    _patch(site_api, definition, {"spec": {"versions": [{**version, "served": False}]}})
+    eventually(lambda: site_api("GET", leavers)[0] == 404, "the end of the kind")
+    tenant.delete("web")
+    message = tenant.failed("web", "InventoryUnreadable", within=30)
+    assert "the set web was not removed" in message
+    assert "Leaver.x.example.com: the server does not serve its kind" in message
+    assert tenant.exists("a", "applyprune-web") == [True, True]
+    _patch(site_api, definition, {"spec": {"versions": [version]}})
+    eventually(lambda: site_api("GET", leavers)[0] == 200, "the kind")
+    assert site_api("DELETE", f"{leavers}/l")[0] == 200
+    tenant.annotate("web", reconcile_now="1")
+    tenant.gone("web", within=30)
+
+
+def _patch(api: Api, path: str, body: dict[str, Any]) -> None:
+    kind = "application/merge-patch+json"
+    status, reply = api("PATCH", path, body, content_type=kind)
+    assert status == 200, reply

@@ -35,6 +35,7 @@ _FAULTS = "tests/engine/failures/test_faults.py::"
 _FALSE_ABSENCE = "tests/engine/failures/test_false_absence.py::"
 _FIELDS = "tests/engine/checks/test_fields.py::"
 _GUARDS = "tests/engine/guards/test_guards_hold.py::"
+_HIDDEN = "tests/engine/guards/test_hidden_kinds.py::"
 _HOOKS = "tests/engine/checks/test_chart_hooks.py::"
 _OWNERSHIP = "tests/engine/guards/test_ownership.py::"
 _LEASE = "tests/cluster/transport/test_lease.py::"
@@ -704,6 +705,42 @@ MUTATIONS = (
         "if .*:",
         "if 0:",
         f"{_INCOMPLETE}test_namespace_is_not_counted_by_an_incomplete_list",
+    ),
+    Mutation(
+        "the refusal of a search without an inventory in which a list has failed",
+        ("failed-search",),
+        "if .*:",
+        "if 0:",
+        "tests/engine/failures/test_failed_lists.py::"
+        "test_lost_inventory_is_not_taken_for_a_new_set[apply-configmaps]",
+    ),
+    Mutation(
+        "the kinds that could not be listed before the end of a Bundle",
+        ("finalizer-search",),
+        "= .*",
+        "= ()",
+        "tests/controller/test_search.py::test_finalizer_stays_while_a_kind_cannot_be_listed",
+    ),
+    Mutation(
+        "the unlisted kind that is not served",
+        ("hidden-not-served",),
+        "return .*",
+        "return (), None",
+        f"{_HIDDEN}test_kind_that_is_stored_and_not_served",
+    ),
+    Mutation(
+        "the unlisted kinds in a new annotation",
+        ("hidden-kinds-kept",),
+        "inventory.*,",
+        "(),",
+        f"{_HIDDEN}test_runs_and_a_move_keep_the_annotation",
+    ),
+    Mutation(
+        "the CRD of a kind that a repair forgets",
+        ("repair-forgets",),
+        "if .*:",
+        "if 0:",
+        f"{_HIDDEN}test_kind_that_is_stored_and_not_served",
     ),
     Mutation(
         "the read of a Bundle after a 404",

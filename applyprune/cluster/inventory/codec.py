@@ -93,6 +93,7 @@ def encode(inventory: Inventory, packed: Packed, *, write: str) -> dict[str, Any
         "annotations": dict(
             applyset_annotations(
                 inventory.entries,
+                inventory.hidden_kinds,  # guard: hidden-kinds-kept
                 namespace=inventory.namespace,
                 tooling=f"applyprune/v{__version__}",
             )
@@ -136,7 +137,7 @@ def decode(body: Mapping[str, Any]) -> Root:
             last=_last_in(header["last"]),
             owner=typed(str, header["owner"]),
             plan=_plan_in(header.get("plan")),
-            hinted_kinds=hinted_kinds(metadata.get("annotations") or {}),
+            hidden_kinds=hinted_kinds(metadata.get("annotations") or {}),
             hinted_namespaces=hinted_namespaces(metadata.get("annotations") or {}),
         )
         return Root(

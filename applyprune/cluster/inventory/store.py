@@ -127,7 +127,7 @@ class ConfigMapStore:
                 self._applyset.namespace,
                 uid=metadata["uid"],
                 resource_version=metadata["resourceVersion"],
-                hinted_kinds=hinted_kinds(metadata.get("annotations") or {}),
+                hidden_kinds=hinted_kinds(metadata.get("annotations") or {}),
             )
             return empty, (str(error.reason or error.message),)
 
@@ -251,12 +251,12 @@ class ConfigMapStore:
                 except ValueError as error:
                     missing.append(f"the shard {shard.digest[:32]}: {error}")
             if not missing:
-                return replace(root.inventory, entries=entries_in(root, parts)), ()
+                return _with_entries(root, entries_in(root, parts)), ()
             # Another run may have replaced the root and then removed the shards of the old one.
             now = self._body()
             if now is not None and decode(now).write == root.write:
                 self._stored_shards = tuple(readable)
-                return replace(root.inventory, entries=entries_left(root, parts)), missing
+                return _with_entries(root, entries_left(root, parts)), missing
         raise InventoryLocked(f"{self._applyset.inventory} changes faster than it can be read")
 
     def _body(self, within: float | None = None) -> Mapping[str, Any] | None:
@@ -287,6 +287,13 @@ class ConfigMapStore:
             f"the inventory of the set {self._applyset.name} was changed by another run",
             hint="Run again: the next run continues from the state that the other run left.",
         )
+
+
+def _with_entries(root: Root, entries: Mapping[Ref, InventoryEntry]) -> Inventory:
+    """Return the inventory of a root; the kinds that the annotation names are its, minus theirs."""
+    listed = {ref.group_kind for ref in entries}
+    hidden = root.inventory.hidden_kinds - listed
+    return replace(root.inventory, entries=entries, hidden_kinds=hidden)
 
 
 def _is_ours(body: Mapping[str, Any], write_id: str) -> bool:

@@ -170,7 +170,7 @@ class _Move:
         source_entries = {
             ref: entry for ref, entry in source_inventory.entries.items() if ref not in moved
         }
-        if source_entries or self.context.options.select:
+        if source_entries or source_inventory.hidden_kinds or self.context.options.select:
             return first, self.context.lock.release(source_entries, exit_code=exit_code)
         self.context.lock.record(source_entries, Phase.BEFORE_APPLY)
         return first, self.context.lock.remove()

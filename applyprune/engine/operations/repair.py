@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -13,14 +13,17 @@ from applyprune.engine.preflight import no_such_set
 from applyprune.engine.snapshot_reader import SnapshotReader
 from applyprune.errors import ApplypruneError, InventoryError, as_problem
 from applyprune.model.events import Event, MismatchFound, ObjectDone, Outcome
+from applyprune.model.identity import GroupKind
 from applyprune.model.inventory import Inventory, Mismatch, MismatchType, Ownership, Repair
 from applyprune.model.options import DryRun, Mode, Options
 from applyprune.model.problem import Problem
 from applyprune.planning.applyset import ApplySetIdentity
 from applyprune.planning.inventory.check import check, repaired
+from applyprune.planning.order import is_built_in
 from applyprune.planning.ownership.managed_fields import own_apply_entry
 from applyprune.planning.ownership.owner import has_witness
 from applyprune.planning.requests import mark_request
+from applyprune.planning.schema.served_kinds import hidden_kind_problem
 
 if TYPE_CHECKING:
     from applyprune.engine.cancellation import Cancellation
@@ -51,6 +54,7 @@ class _Repair:
     ownership: Ownership
     damage: Sequence[str] = ()
     unseen: Sequence[str] = ()
+    hidden: frozenset[GroupKind] = frozenset()
 
     def events(self) -> Iterator[Event]:
         """Read, compare, report, write, restore the labels, write again."""
@@ -78,7 +82,7 @@ class _Repair:
         applyset = self.context.applyset
         # A damaged inventory may have lost entries, but its annotation still names their groups.
         groups = {ref.group for ref in inventory.entries}
-        groups |= {kind.group for kind in inventory.hinted_kinds}
+        groups |= {kind.group for kind in inventory.hidden_kinds}
         proofs = KindProofs(cluster, workers, cluster.resource_map(), cluster.patience)
         is_whole = inventory.exists and not self.damage
         marked, resource_map = all_labelled_objects(
@@ -99,13 +103,44 @@ class _Repair:
             resources={**resource_map.preferred, **snapshot.resources},
         )
         self.unseen = marked.unseen
-        strays = self.store.strays()
-        return check(inventory, self.damage, strays, snapshot, applyset, ownership=self.ownership)
+        unserved = self._unserved_kinds(inventory, proofs)
+        unlisted = {one.kind for one in marked.unlisted}
+        self.hidden = frozenset(
+            kind for kind in inventory.hidden_kinds if unserved.get(kind) or kind in unlisted
+        )
+        return check(
+            inventory,
+            self.damage,
+            self.store.strays(),
+            snapshot,
+            applyset,
+            ownership=self.ownership,
+            unserved=unserved,
+        )
+
+    def _unserved_kinds(self, inventory: Inventory, proofs: KindProofs) -> Mapping[GroupKind, str]:
+        """Return the kinds without an entry that are not served, and why they stay recorded."""
+        accepted = self.context.options.allow_partial
+        return {
+            kind: ""
+            if accepted
+            else hidden_kind_problem(
+                kind,
+                proofs.of({kind.group}),
+                proofs.registered,
+                built_in=is_built_in(kind.group),
+            )
+            for kind in sorted(inventory.hidden_kinds)
+            if proofs.resource_map.find_kind(kind) is None
+        }
 
     def _repair(self, inventory: Inventory, mismatches: Sequence[Mismatch]) -> Iterator[Event]:
         self._refuse_partial(mismatches)
         entries = repaired(inventory, mismatches)
-        yield self.context.lock.take(replace(inventory, entries=entries, copied=False))
+        hidden = frozenset() if self.context.options.allow_partial else self.hidden
+        yield self.context.lock.take(
+            replace(inventory, entries=entries, copied=False, hidden_kinds=hidden)
+        )
         for mismatch, problem in self.context.workers.each(self._mark, mismatches):
             yield from self._done(mismatch, problem)
         exit_code = self.context.cancellation.exit_code or self.context.summary.exit_code

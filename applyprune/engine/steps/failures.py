@@ -8,7 +8,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from applyprune.engine.context import WorkerPool
-from applyprune.engine.listing import ContentCounter, KindProofs, list_kinds
+from applyprune.engine.dependant_counter import ContentCounter, list_kinds
+from applyprune.engine.listing import KindProofs
 from applyprune.errors import ApplypruneError, Conflict, Invalid, NotServed, as_problem
 from applyprune.model.identity import Ref
 from applyprune.model.live import LiveObject

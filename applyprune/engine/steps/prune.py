@@ -7,8 +7,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from applyprune.engine.context import RunContext
+from applyprune.engine.dependant_counter import ContentCounter
 from applyprune.engine.inventory_lock import DELETE_TIMEOUT, WRITE_MARGIN
-from applyprune.engine.listing import ContentCounter, KindProofs
+from applyprune.engine.listing import KindProofs
 from applyprune.engine.snapshot_reader import SnapshotReader
 from applyprune.engine.steps.failures import stuck_deletions
 from applyprune.engine.steps.wait_deleted import DeletedObject, DeletionWait, Gone

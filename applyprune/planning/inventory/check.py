@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from applyprune.model.identity import Ref
+from applyprune.model.identity import GroupKind, Ref
 from applyprune.model.inventory import (
     Inventory,
     InventoryEntry,
@@ -16,7 +16,13 @@ from applyprune.model.inventory import (
 )
 from applyprune.model.live import KindDeleted, LiveObject, Missing, Unknown
 from applyprune.model.resources import Resource
-from applyprune.planning.applyset import MANAGERS, OWNED_BY, PART_OF, ApplySetIdentity
+from applyprune.planning.applyset import (
+    GROUP_KINDS,
+    MANAGERS,
+    OWNED_BY,
+    PART_OF,
+    ApplySetIdentity,
+)
 from applyprune.planning.ownership.foreign_label import (
     UNREAD,
     OtherSet,
@@ -41,12 +47,15 @@ def check(
     applyset: ApplySetIdentity,
     *,
     ownership: Ownership,
+    unserved: Mapping[GroupKind, str],
 ) -> tuple[Mismatch, ...]:
     """Return every mismatch.
 
     ``snapshot.marked`` are all objects with the set's label and field manager. ``damage`` are the
     parts of the inventory that could not be read, in words. ``strays`` are shards that the
-    inventory does not name. ``ownership`` is how to record an unlisted object.
+    inventory does not name. ``ownership`` is how to record an unlisted object. ``unserved`` are
+    kinds that only the annotation names and the server does not serve, with the reason to keep
+    them there; empty for none.
     """
     restored = is_restored(inventory, snapshot)
     owns = ownership is Ownership.OWNED
@@ -77,6 +86,7 @@ def check(
         Mismatch(MismatchType.UNKNOWN, Repair.NONE, f"could not be read: {message}")
         for message in snapshot.unseen
     )
+    found.extend(_of_unserved(unserved))
     return tuple(found)
 
 
@@ -112,6 +122,18 @@ def _of_inventory(
     for name in strays:
         message = f"configmap/{name} is a shard that the inventory does not name"
         yield Mismatch(MismatchType.STRAY_SHARD, Repair.REWRITE, message)
+
+
+def _of_unserved(unserved: Mapping[GroupKind, str]) -> Iterator[Mismatch]:
+    """Yield the mismatches of kinds that only the annotation of the inventory names."""
+    for kind, reason in unserved.items():
+        named = f"its annotation {GROUP_KINDS} names {kind}, and no entry has that kind"
+        if reason:
+            message = f"{named}: {reason}; --allow-partial removes it from the annotation"
+            yield Mismatch(MismatchType.UNKNOWN, Repair.NONE, message)
+        else:
+            message = f"{named}; it will be removed from the annotation"
+            yield Mismatch(MismatchType.KIND_GONE, Repair.REWRITE, message)
 
 
 def _of_entry(

@@ -13,7 +13,7 @@ from typing import Any
 
 from applyprune.errors import Unavailable
 from applyprune.model.display import and_more
-from applyprune.model.identity import Ref
+from applyprune.model.identity import GroupKind, Ref
 from applyprune.model.inventory import InventoryEntry
 from applyprune.model.json_access import mapping
 from applyprune.model.live import Absent, KindDeleted, LiveObject, NotListed, State, Unknown
@@ -173,7 +173,7 @@ def unserved_state(
     if wanted:
         return NotListed()
     if isinstance(proof, MissingKinds):
-        return _unknown(entry, f"the server does not serve its kind, and {proof.reason}")
+        return _unknown(entry, not_served(proof))
     return _unknown(
         entry,
         "the server does not serve its kind, and the inventory does not record that "
@@ -190,6 +190,37 @@ def service_of(entry: InventoryEntry) -> Ref:
     """Return the APIService of the group version of an entry."""
     name = f"{entry.version}.{entry.ref.group}"
     return Ref(API_SERVICES.group, API_SERVICES.kind, "", name)
+
+
+def not_served(proof: CompleteResourceMap | MissingKinds) -> str:
+    """Return the words for a kind that is not served; ``proof`` is that of its group."""
+    missing = f", and {proof.reason}" if isinstance(proof, MissingKinds) else ""
+    return f"the server does not serve its kind{missing}"
+
+
+def hidden_kind_problem(
+    kind: GroupKind,
+    proof: CompleteResourceMap | MissingKinds,
+    registered: Registrations | None,
+    *,
+    built_in: bool,
+) -> str:
+    """Return why a kind without an entry that is not served may have objects; empty if proved.
+
+    Nothing records whether a CRD has defined the kind, so only a repair, which tells somebody,
+    takes this proof: the list of kinds is complete, and no CRD has such a kind, served or not.
+    A ``built_in`` group may have kinds that are switched off.
+    """
+    if isinstance(proof, MissingKinds) or registered is None:
+        return not_served(proof)
+    if built_in:
+        return f"{not_served(proof)}; the API server may have switched it off"
+    for live in registered.definitions:
+        spec = _spec(live)
+        defined = (spec.get("group"), mapping(spec.get("names")).get("kind"))
+        if defined == (kind.group, kind.kind):  # guard: repair-forgets
+            return f"the CRD {live.ref.name} defines it, and no version of it is served"
+    return ""
 
 
 def is_aggregated(service: State) -> bool:

@@ -120,7 +120,8 @@ def check(name: str, cluster_target: ClusterTarget, reporting: Reporting) -> int
 @click.option(
     "--allow-partial",
     is_flag=True,
-    help="Rebuild a lost inventory although not every kind could be listed.",
+    help="Rebuild a lost inventory although not every kind could be listed; forget kinds "
+    "that only its annotation names and that cannot be searched.",
 )
 @yes_option
 def repair(

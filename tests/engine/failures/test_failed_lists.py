@@ -1,0 +1,78 @@
+"""A list that fails proves nothing: no set is new, empty or gone because of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from applyprune.errors import Unavailable
+from applyprune.model.events import Outcome
+from applyprune.model.options import Mode
+from tests.support.fault_proxy import FaultProxy, always, faults
+from tests.support.objects import SERVICE, config_map
+
+if TYPE_CHECKING:
+    from tests.support.api import Api
+    from tests.support.fault_proxy import Exchange, Fault, Rule
+    from tests.support.stage import Stage
+
+A = config_map("a")
+BROKEN = faults.status(500, message="conversion webhook failed")
+FORBIDDEN = faults.status(403, reason="Forbidden", message="no")
+
+
+def _lose_inventory(stage: Stage, api: Api) -> str:
+    """Delete the inventory of a set; return its path."""
+    name = stage.target.inventory.name
+    path = f"/api/v1/namespaces/{stage.namespace}/configmaps/{name}"
+    assert api("DELETE", path)[0] == 200
+    return path
+
+
+def _lists(plural: str, fault: Fault) -> Rule:
+    """Return the rule that each search for objects of a kind by their label fails."""
+
+    def is_search(seen: Exchange) -> bool:
+        return seen.path.endswith(f"/{plural}") and "part-of" in seen.query.get("labelSelector", "")
+
+    return always(fault, where=is_search)
+
+
+@pytest.mark.parametrize("plural", ["configmaps", "services"])
+@pytest.mark.parametrize("mode", [Mode.APPLY, Mode.DELETE])
+def test_lost_inventory_is_not_taken_for_a_new_set(
+    spoiled: Stage, proxy: FaultProxy, api: Api, plural: str, mode: Mode
+) -> None:
+    """Neither by the kind of the input that cannot be listed, nor by another one."""
+    spoiled.run(A, SERVICE)
+    path = _lose_inventory(spoiled, api)
+    proxy.rule = _lists(plural, BROKEN)
+    with pytest.raises(Unavailable, match="the set web has no inventory") as caught:
+        spoiled.run(*([A] if mode is Mode.APPLY else []), mode=mode)
+    assert f"{plural}: conversion webhook failed" in caught.value.reason
+    assert not api.exists(path)
+    proxy.rule = lambda _seen: None
+    story = spoiled.run(A)
+    assert story.exit_code == 0
+    assert spoiled.listed() == {"configmap/a", "service/web"}
+
+
+def test_lost_inventory_is_seen_on_the_objects_where_lists_are_forbidden(
+    spoiled: Stage, proxy: FaultProxy, api: Api
+) -> None:
+    """The objects of the input are read one by one; the rest is searched as far as allowed."""
+    spoiled.run(A, SERVICE)
+    _lose_inventory(spoiled, api)
+    proxy.rule = _lists("configmaps", FORBIDDEN)
+    story = spoiled.run(A)
+    assert story.exit_code == 0
+    assert "configmaps: no" in "".join(story.warnings)
+    assert spoiled.listed() == {"configmap/a", "service/web"}
+
+
+def test_new_set_is_applied_where_lists_are_forbidden(spoiled: Stage, proxy: FaultProxy) -> None:
+    """Nothing on the server has its label."""
+    proxy.rule = _lists("configmaps", FORBIDDEN)
+    story = spoiled.run(A)
+    assert (story.exit_code, story.outcomes["configmap/a"]) == (0, Outcome.CREATED)
