@@ -111,7 +111,7 @@ def _trial(ground: Ground, scenario: PlanScenario, number: int) -> Trial:
     stage = scenario.place(ground.namespace, Stage(ground.plane.kubeconfig, ground.namespace, name))
     if scenario.before:
         assert stage.run(*named(stage, scenario.before)).exit_code == 0
-    path = f"/api/v1/namespaces/{stage.namespace}/configmaps?fieldManager=kubectl-create"
+    path = f"/api/v1/namespaces/{stage.namespace}/configmaps?fieldManager=kubectl-client-side-apply"
     for body in named(stage, scenario.adopted):
         assert ground.api("POST", path, body)[0] == 201
     source = write_input(ground.folder / f"{name}.json", scenario.input(stage))
