@@ -19,7 +19,7 @@ from tests.support.golden import GoldenFile
 from tests.support.order import longest_first
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Generator, Iterator, Sequence
     from pathlib import Path
 
     from syrupy.assertion import SnapshotAssertion
@@ -56,6 +56,36 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     slow = [one for one in items if _is_slow(one)]
     config.hook.pytest_deselected(items=slow)
     items[:] = [one for one in items if not _is_slow(one)]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Make a skipped test of a sweep fail: its case would look proved, and is not."""
+    report = yield
+    is_skipped = report.skipped and not hasattr(report, "wasxfail")
+    if is_skipped and item.get_closest_marker("sweep") is not None:
+        _fail(report)
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """Make a skipped file fail in a sweep: nobody can know which of its tests are in it."""
+    report = yield
+    if report.skipped and collector.config.getoption("markexpr") == "sweep":
+        _fail(report)
+    return report
+
+
+def _fail(report: pytest.TestReport | pytest.CollectReport) -> None:
+    """Change a skip to a failure that names its reason."""
+    why = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr
+    report.outcome = "failed"
+    report.longrepr = f"a sweep must not be skipped, because it would prove nothing: {why}"
 
 
 def _is_slow(item: pytest.Item) -> bool:
