@@ -29,6 +29,7 @@ LONG_FILES = (
     "tests/controller/test_hand_over.py",
     "tests/sweeps/test_other_managers_sweep.py",
     "tests/engine/steps/test_many_crds.py",
+    "tests/sweeps/test_false_404_sweep.py",
     "tests/sweeps/test_races.py",
     "tests/engine/operations/test_move.py",
     "tests/engine/operations/test_check_incomplete.py",

@@ -14,8 +14,11 @@ if TYPE_CHECKING:
 ELSEWHERE = LockHolder("r0", f"{ALICE}@elsewhere", "another boot/1", "7@99", lease=15.0)
 
 
-def take_from_elsewhere(stage: Stage, holder: LockHolder = ELSEWHERE) -> None:
-    """Write that holder into the inventory of a set, even if another run holds the lock."""
+def take_from_elsewhere(stage: Stage, holder: LockHolder | None = ELSEWHERE) -> None:
+    """Write that holder into the inventory of a set, even if another run holds the lock.
+
+    None frees the lock at once, as the lease of a run that has lost it would do in time.
+    """
     transport = stage.transport()
     try:
         store = stage.store(transport)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -12,11 +11,12 @@ import pytest
 
 from applyprune.planning.applyset import MANAGERS, PART_OF
 from tests.support.command import start
-from tests.support.fault_proxy import FaultProxy, faults
+from tests.support.fault_proxy import FaultProxy
 from tests.support.kill import Moment, kill_at
 from tests.support.live import config_maps, members, objects
 from tests.support.objects import config_map
 from tests.support.stage import Stage
+from tests.sweeps.false_404 import Answer, fault_of, has_failed
 from tests.sweeps.scenarios import SCENARIOS, key, named, other_set, prefix
 
 if TYPE_CHECKING:
@@ -130,40 +130,26 @@ def _answer_404(
     arguments: Sequence[str | Path],
     kubeconfig: Path,
 ) -> Exchange | None:
-    """Run a command whose request of that number gets a third party's 404; return that request.
-
-    A webhook's is about the object itself, but a webhook sees no reads.
-    """
+    """Run a command whose request of that number gets a third party's 404; return that request."""
     spoiled: list[Exchange] = []
-    meant = len(proxy.exchanges) + number
+    made = len(proxy.exchanges)
 
     def rule(seen: Exchange) -> Fault | None:
-        if seen.number != meant:
+        if seen.number != made + number:
             return None
         spoiled.append(seen)
-        if seen.method == "GET":
-            return faults.text(404, "404 page not found\n")
-        # For a POST, the name is in the body.
-        plural, _, name = seen.path.rpartition("/")
-        if seen.method == "POST":
-            plural, name = seen.path, json.loads(seen.body)["metadata"]["name"]
-        kind = plural.rpartition("/")[2]
-        return faults.status(404, "NotFound", f'{kind} "{name}" not found', kind=kind, name=name)
+        return fault_of(seen, Answer.OWN)
 
     proxy.rule = rule
     with start(*arguments, kubeconfig=kubeconfig) as running:
         out, err = running.communicate("", timeout=120)
     proxy.rule = lambda _seen: None
     assert "Traceback" not in err, err
-    # A write of the inventory is tried again, and so are some reads.
-    if any(seen.method in {"DELETE", "PATCH"} and not _is_optional(seen) for seen in spoiled):
+    if not spoiled:
+        return None
+    if has_failed(spoiled[0], proxy.exchanges[made:], moves="move" in arguments):
         assert running.returncode != 0, (spoiled, out)
-    return spoiled[0] if spoiled else None
-
-
-def _is_optional(seen: Exchange) -> bool:
-    """Return whether a run succeeds without a write: the second patch of a move."""
-    return "json-patch" in seen.header("content-type")
+    return spoiled[0]
 
 
 def _sweep(ground: Ground, scenario: Scenario, choice: Choice, spoils: Spoils = kill_at) -> None:
