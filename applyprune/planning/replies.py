@@ -22,6 +22,7 @@ from applyprune.planning.ownership.owner import (
     owner_of,
     values_match,
 )
+from applyprune.planning.ownership.takings import confirmed_takings
 from applyprune.planning.readiness.finished_jobs import job_record
 from applyprune.planning.schema.server_errors import explained, why_not
 
@@ -43,6 +44,8 @@ class Confirmation:
 
     entry: InventoryEntry
     outcome: Outcome
+    reason: str
+    """Why, and from whom it has taken fields; may be empty."""
     rewritten: tuple[str, ...]
     """The fields that are stored with another value than the manifest's."""
 
@@ -137,9 +140,17 @@ def confirmed(
     # What is only sent at creation is left to others.
     rewritten = rewritten_fields(sent(desired), after, applyset.manager)
     if created:
-        return Confirmation(entry, Outcome.CREATED, rewritten)
+        return Confirmation(entry, Outcome.CREATED, step.reason, rewritten)
     moved = step.live is None or step.takes_over or _moved(desired, step.live, after, applyset)
-    return Confirmation(entry, Outcome.CONFIGURED if moved else Outcome.UNCHANGED, rewritten)
+    outcome = Outcome.CONFIGURED if moved else Outcome.UNCHANGED
+    return Confirmation(entry, outcome, _reason(step, after, applyset), rewritten)
+
+
+def _reason(step: ApplyStep, after: LiveObject, applyset: ApplySetIdentity) -> str:
+    if step.reason or step.live is None or not step.taken_from:
+        return step.reason
+    taken = confirmed_takings(step, step.live, after, applyset)
+    return f"took fields from {', '.join(taken)}" if taken else ""
 
 
 def _moved(

@@ -243,7 +243,7 @@ class Applier:
         self.confirmed[desired.ref] = confirmation.entry
         if confirmation.rewritten != step.rewritten:  # the plan has not named these fields
             self.rewritten[desired.ref] = confirmation.rewritten
-        return self._done(step, confirmation.outcome, reason=step.reason)
+        return self._done(step, confirmation.outcome, reason=confirmation.reason)
 
     def _wait_for_crds(self, steps: Sequence[ApplyStep]) -> Iterator[Event]:
         """Wait until the kinds of new or changed CRDs are served."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from applyprune.errors import InputError
-from applyprune.model.events import Outcome
+from applyprune.model.events import ObjectDone, Outcome
 from applyprune.model.options import Adopt, DryRun
 from applyprune.output.formats.json import event_data
 from applyprune.planning.applyset import PART_OF
@@ -348,7 +348,10 @@ def test_force_annotation_takes_the_fields_of_that_object_alone(stage: Stage, ap
     story = stage.run(forced, config_map("b", "ours"))
     assert story.outcomes == {"configmap/b": Outcome.FAILED}
     assert story.exit_code == 4
-    assert stage.run(forced, config_map("b", "theirs")).exit_code == 0
+    story = stage.run(forced, config_map("b", "theirs"))
+    assert story.exit_code == 0
+    reasons = {done.ref.name: done.reason for done in story.events if isinstance(done, ObjectDone)}
+    assert reasons == {"a": "took fields from alice", "b": ""}
     assert api.get(_path(stage, "a", "configmaps"))["data"] == {"key": "ours"}
     assert api.get(_path(stage, "b", "configmaps"))["data"] == {"key": "theirs"}
 
