@@ -31,7 +31,13 @@ from applyprune.planning.inventory.entry_before_apply import entry_before_apply
 from applyprune.planning.ownership.foreign_label import is_label_unproven, unproven_label
 from applyprune.planning.ownership.ignored_fields import split_problem
 from applyprune.planning.ownership.migration import migration_of
-from applyprune.planning.ownership.owner import Owner, other_set, owner_to_apply, unchanged
+from applyprune.planning.ownership.owner import (
+    Owner,
+    other_set,
+    owner_of,
+    owner_to_apply,
+    unchanged,
+)
 from applyprune.planning.ownership.takings import taken_from
 from applyprune.planning.prune.leaving import left_entries, remove_steps, without_other_uid
 from applyprune.planning.prune.readiness_first import no_wait_warning, wait_reason
@@ -247,13 +253,15 @@ def _existing(
     applyset: ApplySetIdentity,
     options: Options,
 ) -> ApplyStep:
-    owner = owner_to_apply(live, entry, applyset)
+    judged = owner_to_apply(live, entry, applyset)
+    # An interrupted adoption has not marked the object yet.
+    owner = judged if entry is None or entry.uid else owner_of(live, entry, applyset)
     known = owner is Owner.RECORDED and entry is not None
     fence = known and entry is not None and entry.deleting
     union = entry_before_apply(desired, live, entry if known else None, applyset)
     lost = entry is not None and is_label_unproven(entry, live, snapshot.others, applyset)
     unproven = unproven_label(desired.ref, live, snapshot.others, applyset) if lost else None
-    if (problem := _obstacle(desired, live, owner, options, unproven)) is not None:
+    if (problem := _obstacle(desired, live, judged, options, unproven)) is not None:
         # An existing entry stays; an object that is not ours gets no entry.
         return _refused(desired, entry or replace(union, uid_before_apply=live.uid), problem, live)
     # An adoption is not complete until a response has confirmed it.
