@@ -6,10 +6,10 @@ from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from applyprune.engine.cascade_counter import ContentCounter, DependantCounter
 from applyprune.engine.checks.fields import with_fields_checked
 from applyprune.engine.checks.reference_lookup import reference_warnings
 from applyprune.engine.checks.refuse_conflicts import refuse_visible_conflicts
-from applyprune.engine.dependant_counter import ContentCounter, DependantCounter
 from applyprune.engine.listing import KindProofs
 from applyprune.engine.preflight import (
     needs_namespace,

@@ -15,9 +15,9 @@ from applyprune.engine.bound_run import (
     refuse_elsewhere,
 )
 from applyprune.engine.cancellation import Cancellation
+from applyprune.engine.cascade_counter import DependantCounter
 from applyprune.engine.checks.consequences import ConsequenceFinder
 from applyprune.engine.context import RunContext, run_context
-from applyprune.engine.dependant_counter import DependantCounter
 from applyprune.engine.plan_stage import PlanStage, RunRequest, check_plan, read_and_plan
 from applyprune.engine.preview import NOT_APPLIED, preview, unanswered
 from applyprune.engine.steps.apply import Applier

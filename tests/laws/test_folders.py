@@ -82,7 +82,7 @@ SIBLINGS: Mapping[str, set[str]] = {
     "engine.steps": {
         "engine.cancellation",
         "engine.context",
-        "engine.dependant_counter",
+        "engine.cascade_counter",
         "engine.informer",
         "engine.inventory_lock",
         "engine.listing",

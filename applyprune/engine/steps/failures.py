@@ -7,8 +7,8 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from applyprune.engine.cascade_counter import ContentCounter, list_kinds
 from applyprune.engine.context import WorkerPool
-from applyprune.engine.dependant_counter import ContentCounter, list_kinds
 from applyprune.engine.listing import KindProofs
 from applyprune.errors import ApplypruneError, Conflict, Invalid, NotServed, as_problem
 from applyprune.model.identity import Ref

@@ -6,8 +6,8 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
+from applyprune.engine.cascade_counter import ContentCounter
 from applyprune.engine.context import RunContext
-from applyprune.engine.dependant_counter import ContentCounter
 from applyprune.engine.inventory_lock import DELETE_TIMEOUT, WRITE_MARGIN
 from applyprune.engine.listing import KindProofs
 from applyprune.engine.snapshot_reader import SnapshotReader

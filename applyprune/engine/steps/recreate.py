@@ -24,8 +24,8 @@ from applyprune.planning.requests import again
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    from applyprune.engine.cascade_counter import DependantCounter
     from applyprune.engine.context import RunContext
-    from applyprune.engine.dependant_counter import DependantCounter
     from applyprune.model.identity import Ref
     from applyprune.model.plan import ApplyStep, Desired
     from applyprune.model.request import DeleteRequest

@@ -39,7 +39,16 @@ from applyprune.planning.schema.served_kinds import MissingKinds
 from applyprune.planning.snapshot import CascadeContents
 
 if TYPE_CHECKING:
+    from typing import Protocol, TypeVar
+
     from applyprune.engine.ports import Cluster
+
+    _T = TypeVar("_T")
+    _R = TypeVar("_R")
+
+    class _Each(Protocol):
+        def __call__(self, call: Callable[[_T], _R], items: Iterable[_T], /) -> Iterable[_R]: ...
+
 
 _CLUSTER_SCOPED = frozenset({"namespace", "persistentvolume", "customresourcedefinition"})
 
@@ -173,16 +182,6 @@ def _plural(kind: GroupKind, resource_map: ResourceMap) -> str:
 
 def _named(owner: OwnerReference) -> str:
     return Ref(owner.gvk.group, owner.gvk.kind, "", owner.name).short
-
-
-if TYPE_CHECKING:
-    from typing import Protocol, TypeVar
-
-    _T = TypeVar("_T")
-    _R = TypeVar("_R")
-
-    class _Each(Protocol):
-        def __call__(self, call: Callable[[_T], _R], items: Iterable[_T], /) -> Iterable[_R]: ...
 
 
 @dataclass(frozen=True, slots=True)
