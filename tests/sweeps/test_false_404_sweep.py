@@ -15,7 +15,7 @@ import pytest
 from applyprune.cli.main import cli, exit_code_of
 from applyprune.localplane import API_SERVER_ONLY, start
 from applyprune.sources import read
-from tests.support.api import Api, temporary_namespace
+from tests.support.api import Api
 from tests.support.controller import BUNDLE_CRD
 from tests.support.fault_proxy import FaultProxy
 from tests.support.live import objects
@@ -67,13 +67,6 @@ def api(plane: Plane) -> Iterator[Api]:
     with_plane = Api(plane)
     yield with_plane
     with_plane.close()
-
-
-@pytest.fixture
-def namespace(api: Api) -> Iterator[str]:
-    """A new namespace on it."""
-    with temporary_namespace(api) as name:
-        yield name
 
 
 def test_every_command_that_talks_to_a_cluster_is_swept() -> None:

@@ -14,7 +14,7 @@ from applyprune.localplane import API_SERVER_ONLY, start
 from applyprune.model.events import Outcome
 from applyprune.model.options import DryRun
 from applyprune.output.terminal.style import rendered
-from tests.support.api import Api, temporary_namespace
+from tests.support.api import Api
 from tests.support.objects import config_map, crd, custom_resource
 from tests.support.output.printed import printed
 from tests.support.samples import Sample
@@ -146,13 +146,6 @@ def api(plane: Plane) -> Iterator[Api]:
     own = Api(plane)
     yield own
     own.close()
-
-
-@pytest.fixture
-def namespace(api: Api) -> Iterator[str]:
-    """A new namespace on it."""
-    with temporary_namespace(api) as name:
-        yield name
 
 
 def _trial(plane: Plane, api: Api, namespace: str, kinds: frozenset[str] = frozenset()) -> Trial:

@@ -63,19 +63,6 @@ def api(plane: Plane) -> Iterator[Api]:
 
 
 @pytest.fixture
-def proxy(plane: Plane) -> Iterator[FaultProxy]:
-    """A proxy in front of it."""
-    with FaultProxy(plane) as running:
-        yield running
-
-
-@pytest.fixture
-def stage(plane: Plane, namespace: str) -> Stage:
-    """A set on it, straight to the API server."""
-    return Stage(plane.kubeconfig, namespace)
-
-
-@pytest.fixture
 def cut(proxy: FaultProxy, stage: Stage, tmp_path: Path) -> Stage:
     """The same set through the proxy, which leaves the custom resources out of discovery."""
     proxy.rule = always(CUT, where=_is_discovery)
