@@ -25,7 +25,6 @@ from pydantic.dataclasses import dataclass as checked
 
 from applyprune.errors import ApplypruneError, UsageError
 from applyprune.model.live import LiveObject
-from applyprune.model.names import is_dns_label, is_dns_subdomain
 from applyprune.model.options import (
     Adopt,
     ApplyOptions,
@@ -41,6 +40,7 @@ from applyprune.model.options import (
 )
 from applyprune.model.problem import ProblemKind
 from applyprune.model.resources import BUNDLES
+from applyprune.model.text.names import is_dns_label, is_dns_subdomain
 from applyprune.planning.applyset import ApplySetIdentity, applyset_identity
 from applyprune.planning.approval.digests import is_digest
 from applyprune.planning.fields.ignore_rule import IgnoreRule, split_pointers

@@ -35,10 +35,10 @@ from applyprune.engine.operations.release import release
 from applyprune.engine.plan_stage import RunRequest
 from applyprune.engine.run import run
 from applyprune.errors import ApplypruneError, problems_of
-from applyprune.model.display import seconds_since
 from applyprune.model.live import LiveObject, deleted_at
 from applyprune.model.options import Mode
 from applyprune.model.problem import ProblemKind
+from applyprune.model.text.display import seconds_since
 from applyprune.planning.annotations import APPROVE
 from applyprune.planning.applyset import PART_OF
 

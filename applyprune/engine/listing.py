@@ -18,7 +18,7 @@ from applyprune.model.inventory import Inventory
 from applyprune.model.live import LiveObject
 from applyprune.model.resources import CompleteResourceMap, Registrations, Resource, ResourceMap
 from applyprune.planning.applyset import PART_OF, ApplySetIdentity
-from applyprune.planning.ownership.managed_fields import own_apply_entry
+from applyprune.planning.ownership.managed_fields import is_applied
 from applyprune.planning.schema.served_kinds import (
     MissingKinds,
     cannot_count,
@@ -225,7 +225,7 @@ def labelled_objects(
     found: dict[str, LiveObject] = {}
     unlisted: list[Unlisted] = []
     for objects, failure in workers.each(read, kinds):
-        found |= {live.uid: live for live in objects if own_apply_entry(live, applyset.manager)}
+        found |= {live.uid: live for live in objects if is_applied(live, applyset.manager)}
         if failure is not None:
             unlisted.append(failure)
     workers.check()
@@ -288,7 +288,7 @@ def objects_of_hidden_kinds(
     parts = list(proofs.workers.each(read, sorted(inventory.hidden_kinds)))
     proofs.workers.check()
     found = (live for objects, _ in parts for live in objects)
-    marked = (live for live in found if own_apply_entry(live, applyset.manager) is not None)
+    marked = (live for live in found if is_applied(live, applyset.manager))
     return LabelledObjects(tuple(marked), tuple(failure for _, failure in parts if failure))
 
 

@@ -38,9 +38,9 @@ from applyprune.model.resources import (
 from applyprune.planning.applyset import SET_ID, ApplySetIdentity
 from applyprune.planning.order import is_built_in
 from applyprune.planning.ownership.foreign_label import OtherSet, foreign_label, other_set_in
-from applyprune.planning.ownership.managed_fields import own_apply_entry
+from applyprune.planning.ownership.managed_fields import is_applied
+from applyprune.planning.ownership.obstacle import name_error
 from applyprune.planning.ownership.owner import SECRET, is_marked, needs_values
-from applyprune.planning.replies import name_error
 from applyprune.planning.requests import needs_body
 from applyprune.planning.schema.served_kinds import (
     definition_of,
@@ -243,9 +243,7 @@ class SnapshotReader:
                 return dict.fromkeys(refs, _unread(error, resource))
             found = {}
         states: States = {
-            ref: live
-            for ref, live in found.items()
-            if own_apply_entry(live, self.applyset.manager) is not None
+            ref: live for ref, live in found.items() if is_applied(live, self.applyset.manager)
         }
         states.update((ref, found[ref]) for ref in refs if ref in found)
         missing = [ref for ref in refs if ref not in found]

@@ -15,7 +15,7 @@ from applyprune.localplane.plane import Plane, plane_in
 from applyprune.localplane.program.build import ensure_built
 from applyprune.localplane.starter import PlaneRuns, start, stop_plane
 from applyprune.localplane.state import Phase, State, read_state
-from applyprune.model.names import is_dns_label
+from applyprune.model.text.names import is_dns_label
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from applyprune.model.display import visible
+from applyprune.model.text.display import visible
 
 _SHOWN = 400
 

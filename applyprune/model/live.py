@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from applyprune.model.display import time_of
 from applyprune.model.identity import Ref
 from applyprune.model.problem import Problem
+from applyprune.model.text.display import time_of
 
 if TYPE_CHECKING:
     from datetime import datetime

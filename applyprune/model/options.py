@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from applyprune.model.label_selector import Selector
+    from applyprune.model.text.label_selector import Selector
 
 _WHOLE = 100
 _DIGITS = 10

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from applyprune.model.consequence import Consequence
 from applyprune.model.events import (
     ApplySetListed,
     Drift,
@@ -34,7 +35,9 @@ from applyprune.model.events import (
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import InventoryEntry, LastRun, Mismatch
 from applyprune.model.manifest import Origin
-from applyprune.model.plan import Consequence, GuardResult
+from applyprune.model.plan import (
+    GuardResult,
+)
 from applyprune.model.problem import ContestedField, ManagerConflict, Mark, Problem
 
 EVENT_NAMES: Mapping[type, str] = MappingProxyType(

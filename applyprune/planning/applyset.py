@@ -15,7 +15,7 @@ from functools import cache
 
 from applyprune.errors import UsageError
 from applyprune.model.identity import GroupKind, Ref
-from applyprune.model.names import is_dns_label
+from applyprune.model.text.names import is_dns_label
 
 PART_OF = "applyset.kubernetes.io/part-of"
 SET_ID = "applyset.kubernetes.io/id"

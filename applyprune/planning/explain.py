@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from applyprune.model.display import and_more
 from applyprune.model.events import Explanation
 from applyprune.model.identity import GroupKind, Ref
 from applyprune.model.inventory import Inventory, InventoryEntry, Ownership
@@ -20,6 +19,7 @@ from applyprune.model.plan import (
     RemoveStep,
 )
 from applyprune.model.problem import Problem
+from applyprune.model.text.display import and_more
 from applyprune.planning.annotations import DISABLED, PRUNE, not_understood, orphan_mark
 from applyprune.planning.applyset import OWNED_BY, PART_OF, ApplySetIdentity
 from applyprune.planning.checks.helm_hooks import ChartHook

@@ -6,11 +6,10 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from applyprune.errors import RunFailed, as_problem
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import Inventory, InventoryEntry
 from applyprune.model.live import Absent, LiveObject, Missing, Unknown, deleted_at
-from applyprune.model.options import Adopt, Mode, Options, WaitMode
+from applyprune.model.options import Mode, Options, WaitMode
 from applyprune.model.plan import (
     ApplyStep,
     Desired,
@@ -23,17 +22,16 @@ from applyprune.model.plan import (
 )
 from applyprune.model.problem import Problem
 from applyprune.model.resources import CRD
-from applyprune.planning.applyset import PART_OF, SET_ID, SHARD_OF, ApplySetIdentity
+from applyprune.planning.applyset import ApplySetIdentity
 from applyprune.planning.approval.digests import plan_digest
 from applyprune.planning.checks.missing_references import pruned_references
 from applyprune.planning.diff.rewritten import rewritten_problem
 from applyprune.planning.inventory.entry_before_apply import entry_before_apply
 from applyprune.planning.ownership.foreign_label import is_label_unproven, unproven_label
-from applyprune.planning.ownership.ignored_fields import split_problem
 from applyprune.planning.ownership.migration import migration_of
+from applyprune.planning.ownership.obstacle import obstacle
 from applyprune.planning.ownership.owner import (
     Owner,
-    other_set,
     owner_of,
     owner_to_apply,
     unchanged,
@@ -49,7 +47,6 @@ from applyprune.planning.readiness.finished_jobs import (
     job_record,
     was_deleted,
 )
-from applyprune.planning.replies import name_error
 from applyprune.planning.requests import apply_request, takes_over
 from applyprune.planning.schema.crd import defined_kinds
 from applyprune.planning.snapshot import (
@@ -261,7 +258,7 @@ def _existing(
     union = entry_before_apply(desired, live, entry if known else None, applyset)
     lost = entry is not None and is_label_unproven(entry, live, snapshot.others, applyset)
     unproven = unproven_label(desired.ref, live, snapshot.others, applyset) if lost else None
-    if (problem := _obstacle(desired, live, judged, options, unproven)) is not None:
+    if (problem := obstacle(desired, live, judged, options, unproven)) is not None:
         # An existing entry stays; an object that is not ours gets no entry.
         return _refused(desired, entry or replace(union, uid_before_apply=live.uid), problem, live)
     # An adoption is not complete until a response has confirmed it.
@@ -313,57 +310,6 @@ def _whom(owner: Owner) -> str:
         Owner.OTHER: "another set",
         Owner.CLAIMED: "this set, but is not in its inventory",
     }.get(owner, "no set")
-
-
-def _obstacle(
-    desired: Desired,
-    live: LiveObject,
-    owner: Owner,
-    options: Options,
-    unproven: RunFailed | None,
-) -> Problem | None:
-    """Return why an object may not be applied; None if it may.
-
-    ``unproven`` says that its foreign label proves nothing.
-    """
-    if (error := name_error(desired.ref, live, desired.origin)) is not None:
-        return as_problem(error)
-    if live.terminating:
-        held = ", ".join(live.finalizers)
-        return _failed(
-            desired,
-            f"{desired.ref} is being deleted",
-            reason=f"its finalizers have not finished: {held}" if held else "",
-            hint="Run again after it is deleted.",
-        )
-    if SET_ID in live.labels or SHARD_OF in live.labels:
-        return _failed(
-            desired,
-            f"{desired.ref} is the inventory of a set",
-            hint="Remove it from the input. To rename a set, use `applyprune inventory move`.",
-        )
-    if owner is Owner.OTHER and options.apply.adopt is not Adopt.ALL:
-        if unproven is not None:
-            return as_problem(unproven, where=desired.origin)
-        label, named = live.labels[PART_OF], other_set(live)
-        find = f" To find that set: kubectl get cm -A -l {SET_ID}={label}"
-        return _failed(
-            desired,
-            f"{desired.ref} belongs to another set",
-            reason=named or f"its label {PART_OF} is {label}",
-            hint=f"To take it over: --adopt=all.{'' if named else find}",
-        )
-    if owner is Owner.NOBODY and options.apply.adopt is Adopt.NONE:
-        return _failed(
-            desired,
-            f"{desired.ref} already exists and belongs to no set",
-            hint="To adopt it into this set: --adopt=unowned.",
-        )
-    return split_problem(desired, live) if live.body is not None else None
-
-
-def _failed(desired: Desired, message: str, *, reason: str = "", hint: str = "") -> Problem:
-    return as_problem(RunFailed(message, reason=reason, hint=hint), where=desired.origin)
 
 
 def _refused(

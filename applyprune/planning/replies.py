@@ -14,6 +14,7 @@ from applyprune.model.events import Outcome
 from applyprune.model.live import Absent, LiveObject, Unknown
 from applyprune.planning.diff.rewritten import rewritten_fields
 from applyprune.planning.fields.normalize import sent
+from applyprune.planning.ownership.obstacle import name_error
 from applyprune.planning.ownership.other_owner import marks_of
 from applyprune.planning.ownership.owner import (
     Owner,
@@ -29,10 +30,9 @@ from applyprune.planning.schema.server_errors import explained, why_not
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from applyprune.model.identity import GroupKind, Ref
+    from applyprune.model.identity import GroupKind
     from applyprune.model.inventory import InventoryEntry
     from applyprune.model.live import State
-    from applyprune.model.manifest import Origin
     from applyprune.model.options import Options
     from applyprune.model.plan import ApplyStep, Desired
     from applyprune.planning.applyset import ApplySetIdentity
@@ -48,27 +48,6 @@ class Confirmation:
     """Why, and from whom it has taken fields; may be empty."""
     rewritten: tuple[str, ...]
     """The fields that are stored with another value than the manifest's."""
-
-
-def name_error(
-    ref: Ref, live: LiveObject, where: Origin | str = "", *, exists: bool = True
-) -> RunFailed | None:
-    """Return the error for an object whose metadata has another name; None if it has its own.
-
-    ``exists`` is false if only a dry run shows it.
-    """
-    if not live.other_name:  # guard: other-name
-        return None
-    will = "was" if exists else "would be"
-    namespace = f" -n {ref.namespace}" if ref.namespace else ""
-    remove = f"To remove it: kubectl delete {ref.short}{namespace}, or prune it. Before the next "
-    remove += "apply, c"
-    return RunFailed(
-        f"{ref} {will} created with the name {live.other_name}",
-        location=where,
-        reason="a mutating admission webhook has probably changed its name",
-        hint=f"{remove if exists else 'C'}hange the webhook, or the name in the manifest.",
-    )
 
 
 def dry_run_reply(step: ApplyStep, after: LiveObject, applyset: ApplySetIdentity) -> ApplyStep:

@@ -12,18 +12,18 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from applyprune.errors import InventoryError, PruneRefused, as_problem
-from applyprune.model.display import and_more
 from applyprune.model.identity import GroupKind, Ref
 from applyprune.model.inventory import Inventory, InventoryEntry, Ownership
 from applyprune.model.live import LiveObject, State
 from applyprune.model.plan import Desired
 from applyprune.model.problem import Problem
 from applyprune.model.resources import Registrations, Resource
+from applyprune.model.text.display import and_more
 from applyprune.planning.annotations import orphan_mark
 from applyprune.planning.applyset import PART_OF, ApplySetIdentity
 from applyprune.planning.order import wave_of
 from applyprune.planning.ownership.foreign_label import OtherSet
-from applyprune.planning.ownership.managed_fields import own_apply_entry
+from applyprune.planning.ownership.managed_fields import is_applied
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -169,7 +169,7 @@ def unfounded_orphan_mark(
     """
     if not (entry.orphaning or entry.orphan_reason) or orphan_mark(live.metadata):
         return ""
-    if own_apply_entry(live, applyset.manager) is None:
+    if not is_applied(live, applyset.manager):
         return ""
     return entry.orphan_reason or "an interrupted run"
 

@@ -14,7 +14,7 @@ from typing import Any, TypeGuard
 
 from applyprune.model.identity import GVK
 from applyprune.model.manifest import JSONObject, Manifest, Origin
-from applyprune.model.names import DNS_LABEL, is_dns_label
+from applyprune.model.text.names import DNS_LABEL, is_dns_label
 from applyprune.sources.yaml.parser import shown
 
 # Fields that only `kubectl get -o yaml` writes. The first two are preconditions that a run sets

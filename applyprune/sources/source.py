@@ -6,8 +6,8 @@ import os
 from dataclasses import dataclass
 
 from applyprune.errors import InputError
-from applyprune.model.display import visible
 from applyprune.model.manifest import Origin
+from applyprune.model.text.display import visible
 
 MAX_BYTES = 256 * 2**20
 """How many bytes one call reads in total; 100,000 objects are about 30 MB."""

@@ -10,7 +10,7 @@ import pytest
 from applyprune.errors import InputError
 from applyprune.model.identity import GVK
 from applyprune.model.manifest import Origin
-from applyprune.model.names import is_dns_label
+from applyprune.model.text.names import is_dns_label
 from applyprune.sources import read
 from applyprune.sources.manifest_reader import is_api_version, is_kind, name_problem
 

@@ -36,7 +36,7 @@ def not_empty(ctx: click.Context, param: click.Parameter, value: str) -> str:
 def namespace_name(ctx: click.Context, param: click.Parameter, value: str) -> str:
     """Return the namespace of an option; raise BadParameter for an invalid name."""
     if not_empty(ctx, param, value) and not ctx.resilient_parsing:
-        from applyprune.model.names import is_dns_label
+        from applyprune.model.text.names import is_dns_label
 
         if not is_dns_label(value):
             raise click.BadParameter(f"{value!r} is not a valid namespace name", ctx, param)

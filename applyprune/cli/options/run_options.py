@@ -14,7 +14,6 @@ from applyprune.cli.options.cluster_access import cluster_options, namespace_nam
 from applyprune.cli.options.combine import F, with_options
 from applyprune.cli.options.completion import FILE, OBJECT, SET
 from applyprune.errors import UsageError
-from applyprune.model.label_selector import parse_selector
 from applyprune.model.options import (
     DryRun,
     HelmHooks,
@@ -24,11 +23,12 @@ from applyprune.model.options import (
     WaitOptions,
     seconds_of,
 )
+from applyprune.model.text.label_selector import parse_selector
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from applyprune.model.label_selector import Selector
+    from applyprune.model.text.label_selector import Selector
     from applyprune.sources import Overlay
 
 __all__ = [

@@ -23,7 +23,7 @@ from applyprune.cluster.auth.credentials import (
 from applyprune.cluster.auth.kubeconfig_files import Entry
 from applyprune.cluster.transport.safe_message import safe_text
 from applyprune.errors import AccessError
-from applyprune.model.display import time_of
+from applyprune.model.text.display import time_of
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -19,7 +19,6 @@ from applyprune._version import __version__
 from applyprune.cluster.inventory.entries import entries_of, typed
 from applyprune.cluster.inventory.packing import Packed, Shard, digest_of, unpack
 from applyprune.errors import InventoryError, InventoryTooNew
-from applyprune.model.display import time_of
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import (
     AppliedPlan,
@@ -29,6 +28,7 @@ from applyprune.model.inventory import (
     LockHolder,
     valid_lease,
 )
+from applyprune.model.text.display import time_of
 from applyprune.planning.applyset import (
     SET_ID,
     SHARD_OF,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from applyprune.model.display import visible
+from applyprune.model.text.display import visible
 
 MAX_SHOWN = 1024
 

@@ -38,7 +38,7 @@ from applyprune.planning.applyset import OWNED_BY, ApplySetIdentity
 from applyprune.planning.inventory.move import Move, MoveStep, move_step
 from applyprune.planning.inventory.selection import chosen
 from applyprune.planning.ownership.foreign_label import OtherSet
-from applyprune.planning.ownership.managed_fields import own_apply_entry
+from applyprune.planning.ownership.managed_fields import is_applied
 from applyprune.planning.ownership.owner import has_witness
 from applyprune.planning.replies import refuse_false_absence
 from applyprune.planning.requests import mark_request, transfer_request
@@ -291,7 +291,7 @@ class _Move:
             live.annotations.get(OWNED_BY) == self.destination.id
         )
         lacks_witness = owned and not has_witness(live, self.destination)
-        if own_apply_entry(live, self.destination.manager) is None or lacks_witness:
+        if not is_applied(live, self.destination.manager) or lacks_witness:
             with suppress(ApplypruneError):
                 request = mark_request(resource, live, self.destination, owned=owned)
                 self.context.cluster.patch(request)

@@ -20,7 +20,7 @@ from applyprune.model.problem import Problem
 from applyprune.planning.applyset import ApplySetIdentity
 from applyprune.planning.inventory.check import check, repaired
 from applyprune.planning.order import is_built_in
-from applyprune.planning.ownership.managed_fields import own_apply_entry
+from applyprune.planning.ownership.managed_fields import is_applied
 from applyprune.planning.ownership.owner import has_witness
 from applyprune.planning.requests import mark_request
 from applyprune.planning.schema.served_kinds import hidden_kind_problem
@@ -171,7 +171,7 @@ class _Repair:
             for _ in range(2):
                 request = mark_request(mismatch.resource, live, applyset, owned=mismatch.owned)
                 live = self.context.cluster.patch(request)
-                is_marked = own_apply_entry(live, applyset.manager) is not None
+                is_marked = is_applied(live, applyset.manager)
                 if is_marked and has_witness(live, applyset) >= mismatch.owned:
                     break
         except ApplypruneError as error:

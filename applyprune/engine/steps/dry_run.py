@@ -26,11 +26,11 @@ from applyprune.errors import (
     Unreachable,
     as_problem,
 )
-from applyprune.model.display import and_more
 from applyprune.model.identity import GVK, Ref
 from applyprune.model.plan import IN_PLACE, ApplyStep, Fate, Plan, RemoveStep
 from applyprune.model.request import DeleteRequest
 from applyprune.model.resources import CRD, NAMESPACE, Resource
+from applyprune.model.text.display import and_more
 from applyprune.planning.checks.references import references
 from applyprune.planning.diff.comparison import Comparison, changes_ownership, has_changed
 from applyprune.planning.diff.states import dropped, overlaid, without

@@ -25,7 +25,6 @@ from applyprune.errors import (
     Unreachable,
     as_problem,
 )
-from applyprune.model.display import and_more
 from applyprune.model.events import Event, ObjectDone, Outcome
 from applyprune.model.identity import Ref
 from applyprune.model.live import Absent, LiveObject, State
@@ -34,6 +33,7 @@ from applyprune.model.plan import Fate, RemoveStep
 from applyprune.model.problem import Problem
 from applyprune.model.request import DeleteRequest, PatchRequest
 from applyprune.model.resources import CRD, NAMESPACE, Resource
+from applyprune.model.text.display import and_more
 from applyprune.planning.prune.cascade import cascade_of
 from applyprune.planning.prune.removal import GONE, remove_step
 from applyprune.planning.replies import refuse_false_absence

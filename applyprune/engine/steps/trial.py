@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from applyprune.errors import ApplypruneError
 from applyprune.planning.diff.states import renamed
-from applyprune.planning.replies import name_error
+from applyprune.planning.ownership.obstacle import name_error
 from applyprune.planning.requests import trial_request
 
 if TYPE_CHECKING:

@@ -26,10 +26,10 @@ from applyprune.errors import (
     UsageError,
     as_problem,
 )
-from applyprune.model.display import and_more
 from applyprune.model.events import Event, Readiness, ReadinessReported, Status
 from applyprune.model.identity import GroupKind, Ref
 from applyprune.model.resources import CRD, DEFINITIONS, EVENTS, PODS, REPLICA_SETS
+from applyprune.model.text.display import and_more
 from applyprune.planning.annotations import READY_WHEN
 from applyprune.planning.applyset import PART_OF
 from applyprune.planning.order import is_built_in

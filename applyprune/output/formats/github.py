@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from applyprune.model.display import shown, visible
 from applyprune.model.events import (
     ApplySetListed,
     EntryListed,
@@ -34,6 +33,7 @@ from applyprune.model.manifest import Origin
 from applyprune.model.options import DryRun
 from applyprune.model.plan import Fate
 from applyprune.model.problem import Problem
+from applyprune.model.text.display import shown, visible
 from applyprune.output.collector import UNREADY, RunReport
 from applyprune.output.formats.markdown import conclusion, page
 from applyprune.output.printers import OutputTarget, RepositoryPaths

@@ -16,7 +16,6 @@ from __future__ import annotations
 import hashlib
 from typing import Any
 
-from applyprune.model.display import shown
 from applyprune.model.events import (
     ApplySetListed,
     ErrorRaised,
@@ -35,6 +34,7 @@ from applyprune.model.events import (
 from applyprune.model.manifest import Origin
 from applyprune.model.plan import Fate
 from applyprune.model.problem import Problem
+from applyprune.model.text.display import shown
 from applyprune.output.collector import UNREADY
 from applyprune.output.formats.json import to_json
 from applyprune.output.printers import OutputTarget, RepositoryPaths

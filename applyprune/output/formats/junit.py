@@ -12,11 +12,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from xml.etree import ElementTree as ET
 
-from applyprune.model.display import shown
 from applyprune.model.events import Event, Outcome
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import Mismatch
 from applyprune.model.problem import Problem
+from applyprune.model.text.display import shown
 from applyprune.output.collector import ObjectReport, RunReport
 from applyprune.output.printers import OutputTarget
 from applyprune.output.text.consequence_lines import ConsequenceLines

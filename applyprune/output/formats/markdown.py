@@ -14,7 +14,7 @@ import html
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from applyprune.model.display import shown, visible
+from applyprune.model.consequence import Consequence
 from applyprune.model.events import (
     ApplySetListed,
     Event,
@@ -29,7 +29,6 @@ from applyprune.model.inventory import Mismatch
 from applyprune.model.options import DryRun
 from applyprune.model.plan import (
     ApplyStep,
-    Consequence,
     Fate,
     GuardResult,
     GuardVerdict,
@@ -37,6 +36,7 @@ from applyprune.model.plan import (
     RemoveStep,
 )
 from applyprune.model.problem import Problem
+from applyprune.model.text.display import shown, visible
 from applyprune.output.collector import ObjectReport, RunReport
 from applyprune.output.printers import OutputTarget
 from applyprune.output.text.diff import unified

@@ -8,7 +8,6 @@ the ConfigMap of its inventory. As with kubectl there is no namespace.
 
 from __future__ import annotations
 
-from applyprune.model.display import visible
 from applyprune.model.events import (
     ApplySetListed,
     EntryListed,
@@ -22,6 +21,7 @@ from applyprune.model.events import (
 )
 from applyprune.model.identity import Ref
 from applyprune.model.plan import Fate
+from applyprune.model.text.display import visible
 from applyprune.output.printers import OutputTarget
 from applyprune.planning.applyset import ApplySetIdentity
 

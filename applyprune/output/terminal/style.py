@@ -11,7 +11,7 @@ import os
 import re
 from enum import StrEnum
 
-from applyprune.model.display import visible
+from applyprune.model.text.display import visible
 
 _OURS = f"\x1b{os.urandom(8).hex()}"
 _MARK = re.compile(f"{_OURS}([0-9;]*)m")

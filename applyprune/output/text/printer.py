@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from applyprune.model.display import and_more
 from applyprune.model.events import (
     ApplySetListed,
     EntryListed,
@@ -30,6 +29,7 @@ from applyprune.model.events import (
 from applyprune.model.identity import Ref, called
 from applyprune.model.options import DryRun, Mode
 from applyprune.model.problem import Problem, ProblemKind
+from applyprune.model.text.display import and_more
 from applyprune.output.printers import OutputTarget
 from applyprune.output.terminal.style import Colour, styled
 from applyprune.output.terminal.table import entry_table

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from applyprune.model.display import age, age_of
 from applyprune.model.events import ApplySetListed, Explanation, ObjectStatus, Status, VersionReport
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import LastRun
+from applyprune.model.text.display import age, age_of
 from applyprune.output.printers import OutputTarget
 from applyprune.output.terminal.table import table
 from applyprune.output.text.problem_text import problem_text

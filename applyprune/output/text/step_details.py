@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from applyprune.model.display import and_more
 from applyprune.model.identity import called
 from applyprune.model.plan import ApplyStep, Fate
+from applyprune.model.text.display import and_more
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

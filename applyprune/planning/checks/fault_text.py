@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from applyprune.model.display import and_more
 from applyprune.model.problem import Mark, Problem, ProblemKind
+from applyprune.model.text.display import and_more
 from applyprune.planning.checks.field_types import UNKNOWN, FieldFault
 from applyprune.planning.schema.server_errors import advice_on, dotted
 from applyprune.planning.suggest import did_you_mean

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
-from applyprune.model.display import and_more
-from applyprune.model.plan import Consequence, ConsequenceKind, Fate
+from applyprune.model.consequence import Consequence, ConsequenceKind
+from applyprune.model.plan import (
+    Fate,
+)
+from applyprune.model.text.display import and_more
 from applyprune.planning.consequences.facts import Change
 from applyprune.planning.fields.fieldsv1 import leaves
 from applyprune.planning.fields.path import MISSING, to_server, value_at

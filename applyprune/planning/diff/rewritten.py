@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from applyprune.model.display import and_more
 from applyprune.model.problem import Problem, ProblemKind
+from applyprune.model.text.display import and_more
 from applyprune.planning.fields.fieldsv1 import leaves
 from applyprune.planning.fields.path import ListItem, Path, to_server, value_at
 from applyprune.planning.fields.stored_value import is_stored

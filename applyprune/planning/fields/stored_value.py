@@ -11,8 +11,8 @@ import re
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from applyprune.model.display import time_of
 from applyprune.model.options import seconds_of
+from applyprune.model.text.display import time_of
 from applyprune.planning.fields.path import MISSING
 
 if TYPE_CHECKING:

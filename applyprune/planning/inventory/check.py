@@ -29,7 +29,7 @@ from applyprune.planning.ownership.foreign_label import (
     is_label_unproven,
     what_is_known,
 )
-from applyprune.planning.ownership.managed_fields import own_apply_entry
+from applyprune.planning.ownership.managed_fields import is_applied
 from applyprune.planning.ownership.owner import Owner, has_witness, owner_of, ownership_of
 from applyprune.planning.snapshot import (
     ClusterSnapshot,
@@ -174,7 +174,7 @@ def _of_live(
     ref, owner = entry.ref, owner_of(live, entry, applyset)
     label = live.labels.get(PART_OF, "")
     resource = snapshot.resources.get(ref.group_kind)
-    applied = own_apply_entry(live, applyset.manager) is not None
+    applied = is_applied(live, applyset.manager)
     if is_label_unproven(entry, live, snapshot.others, applyset):
         yield _unproven(entry, live, resource, snapshot.others, applyset)
     elif owner is Owner.OTHER:
@@ -239,7 +239,7 @@ def _of_member(
         yield Mismatch(MismatchType.TWO_OWNERS, Repair.NONE, message, entry.ref)
     if entry.uid and ownership_of(entry, live, applyset) is not entry.ownership:
         yield _without_witness(entry, live, resource, owns=owns)
-    elif entry.uid and own_apply_entry(live, applyset.manager) is None:
+    elif entry.uid and not is_applied(live, applyset.manager):
         message = f"{applyset.manager} is not among its field managers; the next apply with it in "
         message += "the input adds it again"
         yield Mismatch(MismatchType.NOT_APPLIED, Repair.NONE, message, entry.ref)
@@ -266,7 +266,7 @@ def _unproven(
     """
     label = live.labels.get(PART_OF, "")
     message = f"its label is {label}, and {what_is_known(label, others)}"
-    applied = own_apply_entry(live, applyset.manager) is not None
+    applied = is_applied(live, applyset.manager)
     is_safe = applied and entry.uid == live.uid and others.get(label, UNREAD).is_read
     repair = Repair.MARK if is_safe else Repair.NONE
     kind = MismatchType.TWO_OWNERS

@@ -10,7 +10,7 @@ from applyprune.model.inventory import InventoryEntry
 from applyprune.model.problem import Problem, ProblemKind
 
 if TYPE_CHECKING:
-    from applyprune.model.label_selector import Selector
+    from applyprune.model.text.label_selector import Selector
 
 
 def chosen(names: Collection[str], entries: Iterable[InventoryEntry]) -> Sequence[InventoryEntry]:

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from applyprune.errors import ApplypruneError, Conflict
-from applyprune.model.display import age, and_more, seconds_since
 from applyprune.model.identity import Ref
 from applyprune.model.json_access import mapping
 from applyprune.model.live import LiveObject
 from applyprune.model.options import Adopt, Options
 from applyprune.model.plan import ApplyStep, Desired, OnConflict
 from applyprune.model.problem import ContestedField, ManagerConflict
+from applyprune.model.text.display import age, and_more, seconds_since
 from applyprune.planning.annotations import CONFLICTS, IGNORED
 from applyprune.planning.applyset import MANAGERS, PART_OF, ApplySetIdentity
 from applyprune.planning.fields.normalize import may_be_secret

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from applyprune.errors import RunFailed
 from applyprune.planning.applyset import PART_OF, ApplySetIdentity
-from applyprune.planning.ownership.managed_fields import own_apply_entry
+from applyprune.planning.ownership.managed_fields import is_applied
 
 if TYPE_CHECKING:
     from applyprune.model.identity import Ref
@@ -77,7 +77,7 @@ def is_label_unproven(
     """
     if not foreign_label(live, applyset) or is_listed_elsewhere(live, others):
         return False
-    return entry.uid == live.uid or own_apply_entry(live, applyset.manager) is not None
+    return entry.uid == live.uid or is_applied(live, applyset.manager)
 
 
 def unproven_label(
@@ -86,7 +86,7 @@ def unproven_label(
     """Return the problem of an object of ours whose label names a set that does not list it."""
     label = live.labels.get(PART_OF, "")
     # A forged entry can name any object: nobody must be told to label that.
-    applied = own_apply_entry(live, applyset.manager) is not None
+    applied = is_applied(live, applyset.manager)
     where = f" -n {ref.namespace}" if ref.namespace else ""
     fix = f"kubectl label --overwrite {ref.short}{where} {PART_OF}={applyset.id}"
     return RunFailed(

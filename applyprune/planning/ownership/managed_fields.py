@@ -186,6 +186,11 @@ def _filled(metadata: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in metadata.items() if value}
 
 
+def is_applied(live: LiveObject, manager: str) -> bool:
+    """Return whether a field manager has an Apply entry in managedFields."""
+    return own_apply_entry(live, manager) is not None
+
+
 def own_apply_entry(live: LiveObject, manager: str) -> Mapping[str, Any] | None:
     """Return our manager's Apply entry of the main resource; None if there is none."""
     for entry in live.managed_fields:

@@ -24,6 +24,7 @@ from applyprune.planning.fields.fieldsv1 import common, held, less, united
 from applyprune.planning.ownership.managed_fields import (
     apply_entry,
     guarded_patch,
+    is_applied,
     label_fields,
     own_apply_entry,
 )
@@ -71,7 +72,7 @@ def migration_of(
         proven=frozenset({INVENTED}) if is_invented else frozenset(),
         recorded=recorded,
         api_version="" if entry is None else _api_version(entry),
-        restores=bool(recorded) and own_apply_entry(live, manager) is None,
+        restores=bool(recorded) and not is_applied(live, manager),
     )
 
 
@@ -81,7 +82,7 @@ def has_migration(
     """Return whether fields must change hands before ``body`` may be applied to an object."""
     if not live.managed_fields:  # guard: untracked-object
         return True
-    if migration.restores and own_apply_entry(live, manager) is None:  # guard: restored-fields
+    if migration.restores and not is_applied(live, manager):  # guard: restored-fields
         return True
     return any(moved(one, migration, body) for one in live.managed_fields)
 

@@ -19,7 +19,7 @@ from applyprune.model.inventory import ApplyFingerprint, InventoryEntry, Ownersh
 from applyprune.model.plan import Desired
 from applyprune.planning.applyset import OWNED_BY, PART_OF, ApplySetIdentity, set_of
 from applyprune.planning.fields.normalize import canonical, digest, may_be_secret, sent
-from applyprune.planning.ownership.managed_fields import own_apply_entry
+from applyprune.planning.ownership.managed_fields import is_applied, own_apply_entry
 
 if TYPE_CHECKING:
     from applyprune.model.live import LiveObject
@@ -70,7 +70,7 @@ def owner_to_apply(
     A record alone makes nothing ours: an object with neither label nor field manager is adopted.
     """
     owner = owner_of(live, entry, applyset)
-    is_ours = PART_OF in live.labels or own_apply_entry(live, applyset.manager) is not None
+    is_ours = PART_OF in live.labels or is_applied(live, applyset.manager)
     if owner is Owner.RECORDED and not is_ours:  # guard: record-adopts-nothing
         return Owner.NOBODY
     return owner
@@ -98,10 +98,7 @@ def has_witness(live: LiveObject, applyset: ApplySetIdentity) -> bool:
 
 def is_marked(live: LiveObject, applyset: ApplySetIdentity) -> bool:
     """Return whether an object has the set's label and its field manager's Apply entry."""
-    return (
-        live.labels.get(PART_OF) == applyset.id
-        and own_apply_entry(live, applyset.manager) is not None
-    )
+    return live.labels.get(PART_OF) == applyset.id and is_applied(live, applyset.manager)
 
 
 def other_set(live: LiveObject) -> str:

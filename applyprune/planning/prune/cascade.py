@@ -10,13 +10,13 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from applyprune.errors import PruneRefused, as_problem
-from applyprune.model.display import and_more
 from applyprune.model.identity import GroupKind, Ref
 from applyprune.model.json_access import items, text
 from applyprune.model.live import LiveObject
 from applyprune.model.plan import Cascaded, Fate, RemoveStep
 from applyprune.model.problem import Problem
 from applyprune.model.resources import GUARDED_KINDS
+from applyprune.model.text.display import and_more
 from applyprune.planning.prune.dependants import owners_of
 from applyprune.planning.snapshot import CascadeContents
 

@@ -9,11 +9,11 @@ import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from applyprune.model.display import and_more
 from applyprune.model.identity import Ref
 from applyprune.model.json_access import mapping
 from applyprune.model.live import LiveObject
 from applyprune.model.resources import DAEMON_SETS, DEPLOYMENTS, NAMESPACE, STATEFUL_SETS
+from applyprune.model.text.display import and_more
 from applyprune.planning.snapshot import CascadeContents
 
 _SHOWN = 5

@@ -12,7 +12,7 @@ from applyprune.model.problem import Problem
 from applyprune.model.resources import NAMESPACE, Resource
 from applyprune.planning.annotations import DISABLED, PRUNE, not_understood, orphan_mark
 from applyprune.planning.applyset import OWNED_BY, PART_OF, SET_ID, SHARD_OF, ApplySetIdentity
-from applyprune.planning.ownership.managed_fields import own_apply_entry
+from applyprune.planning.ownership.managed_fields import is_applied
 from applyprune.planning.ownership.other_owner import other_owner
 from applyprune.planning.ownership.owner import Owner, foreign_owner, has_witness, owner_of
 from applyprune.planning.prune.foreign_step import step_of_foreign
@@ -60,7 +60,7 @@ def _orphan(
     """Orphan an object with our label or field manager; else only remove it from the inventory."""
     if (step := step_of_foreign(entry, resource, live, snapshot, applyset)) is not None:
         return step
-    if not (live.labels.get(PART_OF) == applyset.id or own_apply_entry(live, applyset.manager)):
+    if not (live.labels.get(PART_OF) == applyset.id or is_applied(live, applyset.manager)):
         reason = "it has neither this set's label nor its field manager"
         return RemoveStep(entry, resource, Fate.REMOVE_FROM_INVENTORY, live, reason)
     return _orphaned(entry, resource, live, ORPHANED, applyset)
@@ -78,7 +78,7 @@ def _of_live(
         return step
     recorded = owner_of(live, entry, applyset) is Owner.RECORDED
     labelled = live.labels.get(PART_OF) == applyset.id
-    applied = own_apply_entry(live, applyset.manager) is not None
+    applied = is_applied(live, applyset.manager)
     # Without an Apply entry too: a restored object has none. Controllers copy labels.
     if labelled and not recorded and (applied or entry.uid):  # guard: restored-stays-listed
         problem = RunFailed(
@@ -117,7 +117,7 @@ def _unlabelled(
     applyset: ApplySetIdentity,
     options: Options,
 ) -> RemoveStep:
-    applied = own_apply_entry(live, applyset.manager) is not None
+    applied = is_applied(live, applyset.manager)
     adopted = entry.ownership is Ownership.ADOPTED
     # An interrupted run may have orphaned it without recording that: that removes both marks.
     was_left = adopted or not entry.uid or entry.orphan_reason or entry.orphaning
@@ -173,7 +173,7 @@ def _not_applied(
 
     An edited inventory, and a label that anybody may set, prove nothing.
     """
-    if own_apply_entry(live, applyset.manager) is not None:
+    if is_applied(live, applyset.manager):
         return None
     return as_problem(
         RunFailed(
@@ -217,8 +217,8 @@ def _why_left(
         return f"marked {rule}"
     if entry.ownership is Ownership.ADOPTED and not options.prune.prune_adopted:
         return ADOPTED
-    is_applied = own_apply_entry(live, applyset.manager) is not None
-    if is_applied and not (has_witness(live, applyset) or options.prune.prune_adopted):
+    applied = is_applied(live, applyset.manager)
+    if applied and not (has_witness(live, applyset) or options.prune.prune_adopted):
         return NO_WITNESS  # guard: witness
     if SET_ID in live.labels or SHARD_OF in live.labels:
         return "it is the inventory of a set"

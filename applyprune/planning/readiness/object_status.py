@@ -7,11 +7,11 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from applyprune.errors import ApplypruneError, NotReady, RunFailed, as_problem
-from applyprune.model.display import and_more, seconds_since
 from applyprune.model.events import ObjectStatus, Readiness, Status
 from applyprune.model.inventory import InventoryEntry
 from applyprune.model.live import KindDeleted, LiveObject, Missing, NotListed, State, Unknown
 from applyprune.model.problem import Problem
+from applyprune.model.text.display import and_more, seconds_since
 from applyprune.planning.annotations import READY_WHEN, WAIT
 from applyprune.planning.applyset import ApplySetIdentity
 from applyprune.planning.diff.drift import (

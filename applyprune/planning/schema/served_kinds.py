@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from applyprune.errors import Unavailable
-from applyprune.model.display import and_more
 from applyprune.model.identity import GroupKind, Ref
 from applyprune.model.inventory import InventoryEntry
 from applyprune.model.json_access import mapping
@@ -25,6 +24,7 @@ from applyprune.model.resources import (
     Registrations,
     ResourceMap,
 )
+from applyprune.model.text.display import and_more
 from applyprune.planning.schema.crd import defined_resources
 
 _SHOWN = 3

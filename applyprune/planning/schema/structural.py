@@ -20,8 +20,8 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from applyprune.errors import InputError, UsageError
-from applyprune.model.display import and_more
 from applyprune.model.json_access import mapping, one_line
+from applyprune.model.text.display import and_more
 from applyprune.planning.readiness.cel import compile_rule
 
 if TYPE_CHECKING:

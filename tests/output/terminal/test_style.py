@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from applyprune.model.display import visible
+from applyprune.model.text.display import visible
 from applyprune.output.terminal.style import Colour, cells, cut, rendered, styled
 from applyprune.output.terminal.table import table
 from applyprune.output.terminal.terminal import Terminal

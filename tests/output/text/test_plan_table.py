@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from applyprune.model.consequence import Consequence, ConsequenceKind
 from applyprune.model.inventory import Ownership
 from applyprune.model.options import Mode
 from applyprune.model.plan import (
     ApplyStep,
-    Consequence,
-    ConsequenceKind,
     Fate,
     Plan,
     RemoveStep,

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from applyprune.model.label_selector import parse_selector
 from applyprune.model.options import (
     Adopt,
     ApplyOptions,
@@ -16,6 +15,7 @@ from applyprune.model.options import (
     Propagation,
     PruneOptions,
 )
+from applyprune.model.text.label_selector import parse_selector
 from applyprune.planning.approval.shaping_options import changed_options, shaping_options
 
 LIFT_A_GUARD = {

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from applyprune.engine.steps.dry_run import FIELDS_TRANSFERRED, NOT_CHECKED
 from applyprune.errors import Conflict, Forbidden, as_problem
+from applyprune.model.consequence import Consequence, ConsequenceKind
 from applyprune.model.inventory import Ownership
 from applyprune.model.live import NotListed, Unknown
 from applyprune.model.manifest import Origin
@@ -19,8 +20,6 @@ from applyprune.model.options import Mode, Options, PruneLimit
 from applyprune.model.plan import (
     IN_PLACE,
     ApplyStep,
-    Consequence,
-    ConsequenceKind,
     Fate,
     Guard,
     GuardResult,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from applyprune.model.consequence import Consequence, ConsequenceKind
 from applyprune.model.events import (
     ApplySetListed,
     Drift,
@@ -45,8 +46,6 @@ from applyprune.model.manifest import Origin
 from applyprune.model.options import DryRun, Mode
 from applyprune.model.plan import (
     ApplyStep,
-    Consequence,
-    ConsequenceKind,
     Fate,
     Guard,
     GuardResult,

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from applyprune.model.names import is_dns_subdomain
+from applyprune.model.text.names import is_dns_subdomain
 
 
 class Operator(StrEnum):

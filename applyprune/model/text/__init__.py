@@ -1,0 +1,1 @@
+"""Texts: what names may be, how selectors are written, how foreign text is shown."""
