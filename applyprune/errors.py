@@ -208,6 +208,16 @@ class ApiError(AccessError):
         self.causes = tuple(causes)
         self.retry_after = retry_after
 
+    @property
+    def is_refusal(self) -> bool:
+        """Return whether the server has certainly not done what was asked.
+
+        A failed precondition is none: the request may have been sent again after a lost reply.
+        """
+        return isinstance(self, Invalid | Forbidden) or (
+            isinstance(self, Conflict) and bool(self.causes)
+        )
+
 
 class Unauthorized(ApiError):
     """401: the credentials are missing, wrong or expired."""

@@ -26,6 +26,7 @@ HEADINGS: dict[str, tuple[str, ...]] = {
     "Input": ("filename", "kustomize", "selector", "namespace-override", "helm-hooks", "config"),
     "Apply": (
         "adopt",
+        "on-drift",
         "take-over",
         "force-conflicts",
         "recreate",

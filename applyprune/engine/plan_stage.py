@@ -7,9 +7,12 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from applyprune.engine.cascade_counter import ContentCounter, DependantCounter
+from applyprune.engine.checks.field_conflicts import (
+    refuse_visible_conflicts,
+    with_drift_reverted,
+)
 from applyprune.engine.checks.fields import with_fields_checked
 from applyprune.engine.checks.reference_lookup import reference_warnings
-from applyprune.engine.checks.refuse_conflicts import refuse_visible_conflicts
 from applyprune.engine.listing import KindProofs
 from applyprune.engine.preflight import (
     needs_namespace,
@@ -292,7 +295,8 @@ def _plan_of_valid(
     snapshot = reader.read(desired, inventory, resource_map, prunes=False, searches=False)
     context.cancellation.check()
     plan = make_plan(desired, inventory, snapshot, applyset, options)
-    return refuse_visible_conflicts(context, with_fields_checked(plan, context, snapshot))
+    plan = with_drift_reverted(context, with_fields_checked(plan, context, snapshot))
+    return refuse_visible_conflicts(context, plan)
 
 
 def _refuse_run(
@@ -343,6 +347,7 @@ def check_plan(
     asks_server = reviewed is None and (
         options.dry_run is DryRun.SERVER or (options.check and options.dry_run is DryRun.OFF)
     )
+    plan = with_drift_reverted(context, plan)
     if reviewed is not None:
         plan = as_reviewed(plan, reviewed)
     if asks_server:

@@ -45,6 +45,7 @@ from applyprune.model.resources import NAMESPACE, NAMESPACES
 from applyprune.planning.approval.plan_binding import refuse_other_plan
 from applyprune.planning.approval.required import is_held, without_unapproved
 from applyprune.planning.forecast import back_in_the_inventory, not_pruned, of_apply
+from applyprune.planning.inventory.entry_before_apply import entry_of_untouched
 from applyprune.planning.plan import with_existing
 from applyprune.planning.snapshot import (
     ClusterSnapshot,
@@ -268,7 +269,16 @@ class _Run:
         summary.problems += applier.unready.values()
 
     def _update_entries(self, entries: dict[Ref, InventoryEntry], applier: Applier) -> None:
-        """Add the confirmed entries; remove those of skipped objects that were not listed."""
+        """Add the confirmed entries; remove those of skipped objects that were not listed.
+
+        What the run has certainly not changed keeps its record: it shows what has drifted.
+        """
+        for step in self.plan.applies:
+            ref = step.desired.ref
+            recorded = self.inventory.entries.get(ref)
+            if recorded is None or step.request is None or ref in applier.sent:
+                continue
+            entries[ref] = entry_of_untouched(recorded, step.entry)
         entries.update({**self.context.lock.recorded_entries, **applier.confirmed})
         for ref in applier.skipped - self.inventory.entries.keys():
             entries.pop(ref, None)

@@ -217,8 +217,8 @@ class ObjectDiff:
     origin: Origin | None = None
     not_checked: str = ""
     """The checks that the server could not make, in words."""
-    drifted: bool = False
-    """Whether somebody else has changed or deleted the object since the same manifest's apply."""
+    drifted: bool | None = False
+    """Whether somebody else has changed or deleted it since the last apply; None if unknown."""
     drift: tuple[Drift, ...] = ()
     """The drifted fields that are known."""
 

@@ -81,8 +81,16 @@ class InventoryEntry:
     ownership: Ownership = Ownership.OWNED
     digest: str = ""
     """The digest of the manifest without Secret values; empty until the apply is confirmed."""
+    stored: str = ""
+    """The digest of the values that the server stored instead; empty if it rewrote none.
+
+    It is also empty for a Secret.
+    """
     fingerprint: ApplyFingerprint | None = None
-    """The fingerprint of the apply; None until it is confirmed."""
+    """The fingerprint of the last confirmed apply; None if there was none.
+
+    It survives the write before the next apply: until that one changes the object, it is valid.
+    """
     owned_fields: str = ""
     """The fields that the set's last confirmed apply owned: the canonical JSON text of a FieldsV1.
 

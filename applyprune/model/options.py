@@ -32,6 +32,15 @@ class Adopt(StrEnum):
     ALL = "all"
 
 
+class OnDrift(StrEnum):
+    """What an apply does with a field of the set that somebody has changed by an Update."""
+
+    FAIL = "fail"
+    """Report a conflict: the object is not applied."""
+    REVERT = "revert"
+    """Set it back."""
+
+
 class HelmHooks(StrEnum):
     """What an apply does with the install and upgrade hooks of a chart."""
 
@@ -107,6 +116,8 @@ class ApplyOptions:
 
     adopt: Adopt = Adopt.UNOWNED
     """Which existing objects the set may take in."""
+    on_drift: OnDrift = OnDrift.FAIL
+    """What to do with fields of the set that somebody has changed since its last apply."""
     force_conflicts: bool = False
     """Take over fields that other field managers own."""
     take_over: frozenset[str] = frozenset()

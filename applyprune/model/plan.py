@@ -169,6 +169,8 @@ class ApplyStep:
         """Return whether it is left although it differs from its manifest."""
         return self.is_contended or self.awaits_approval
 
+    reverts: tuple[tuple[str, str], ...] = ()
+    """The drifted fields that the apply sets back: JSON pointers, each with who has changed it."""
     taken_from: tuple[str, ...] = ()
     """Who loses the object, or fields of it, to this apply: field managers and sets, in words.
 

@@ -166,6 +166,7 @@ KEYS: Mapping[type, Mapping[str, str | None]] = MappingProxyType(
             "ownership": "ownership",
             # For the next run only: they prove that the object is unchanged.
             "digest": None,
+            "stored": None,
             "fingerprint": None,
             # For the next apply only: what it may take back or remove.
             "owned_fields": None,

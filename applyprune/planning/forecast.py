@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from applyprune.model.events import ObjectDone, Outcome
 from applyprune.model.options import Mode
 from applyprune.model.plan import ApplyStep, Fate, Plan, RemoveStep
+from applyprune.planning.ownership.shared_fields import drifted_fields
 
 if TYPE_CHECKING:
     from applyprune.model.inventory import InventoryEntry
@@ -50,7 +51,8 @@ def unchecked(plan: Plan) -> Plan:
 def of_apply(step: ApplyStep) -> ObjectDone:
     """Return how a run would end for an object of the input."""
     outcome = Outcome.SKIPPED if step.is_skipped else _OUTCOMES[step.fate]
-    reason = "" if step.problem else step.not_checked or step.reason
+    reverts = f"reverts {drifted_fields(step.reverts)}" if step.reverts else ""
+    reason = "" if step.problem else step.not_checked or step.reason or reverts
     return ObjectDone(step.desired.ref, outcome, step.desired.origin, reason, step.problem)
 
 

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 from applyprune.errors import ApplypruneError, Invalid, RunFailed
 from applyprune.model.events import Outcome
 from applyprune.model.live import Absent, LiveObject, Unknown
+from applyprune.planning.diff.drift import applied_digest
 from applyprune.planning.diff.rewritten import rewritten_fields
-from applyprune.planning.fields.normalize import sent
+from applyprune.planning.fields.normalize import may_be_secret, sent
 from applyprune.planning.ownership.obstacle import name_error
 from applyprune.planning.ownership.other_owner import marks_of
 from applyprune.planning.ownership.owner import (
@@ -23,6 +24,7 @@ from applyprune.planning.ownership.owner import (
     owner_of,
     values_match,
 )
+from applyprune.planning.ownership.shared_fields import drifted_fields
 from applyprune.planning.ownership.takings import confirmed_takings
 from applyprune.planning.readiness.finished_jobs import job_record
 from applyprune.planning.schema.server_errors import explained, why_not
@@ -105,10 +107,14 @@ def confirmed(
     fingerprint = fingerprint_of(after, applyset.manager, schema)
     if desired.ref.group_kind in schemas and schema is None:
         fingerprint = None
+    # What is only sent at creation is left to others.
+    rewritten = rewritten_fields(sent(desired), after, applyset.manager)
+    is_as_sent = may_be_secret(desired.body) or values_match(desired, after)
     entry = replace(
         step.entry,
         uid=after.uid,
         digest=desired.digest,
+        stored="" if is_as_sent else applied_digest(after, applyset.manager),
         fingerprint=fingerprint,
         owned_fields=owned_fields_of(after, applyset.manager),
         marks=marks_of(after),
@@ -116,8 +122,6 @@ def confirmed(
         job=job_record(desired, after, step.entry),
         crd=step.entry.crd if schema is None else desired.resource.full_plural,
     )
-    # What is only sent at creation is left to others.
-    rewritten = rewritten_fields(sent(desired), after, applyset.manager)
     if created:
         return Confirmation(entry, Outcome.CREATED, step.reason, rewritten)
     moved = step.live is None or step.takes_over or _moved(desired, step.live, after, applyset)
@@ -126,6 +130,8 @@ def confirmed(
 
 
 def _reason(step: ApplyStep, after: LiveObject, applyset: ApplySetIdentity) -> str:
+    if step.reverts:
+        return f"reverted {drifted_fields(step.reverts)}"
     if step.reason or step.live is None or not step.taken_from:
         return step.reason
     taken = confirmed_takings(step, step.live, after, applyset)

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from applyprune.model.options import Propagation
+from applyprune.model.options import OnDrift, Propagation
 from applyprune.model.request import (
     CREATE_ONLY,
     NO_MIGRATION,
@@ -38,6 +38,7 @@ from applyprune.planning.ownership.managed_fields import (
 )
 from applyprune.planning.ownership.migration import has_migration, migrate_patch
 from applyprune.planning.ownership.owner import has_witness
+from applyprune.planning.ownership.shared_fields import drift_to_revert
 
 if TYPE_CHECKING:
     from applyprune.model.identity import Ref
@@ -55,15 +56,17 @@ def apply_request(
     *,
     migration: Migration = NO_MIGRATION,
     fence: bool = False,
+    reverts: bool = False,
 ) -> ApplyRequest:
     """Return the request that applies a manifest to an object in the state ``live``.
 
+    ``reverts`` says that it sets back drift, and that force takes nothing else.
     ``migration`` says which fields become ours first. ``fence`` says that a delete
     of an interrupted run may still be on its way. If ``before`` of the request is set, send that
     first, and call this again with the state in its reply. ``live`` must be read in full if
     ``needs_body`` says so.
     """
-    force = forces(desired, live, options, applyset)
+    force = reverts or forces(desired, live, options, applyset)
     if live is None:
         body = _witnessed(desired.body, applyset)
         return ApplyRequest(
@@ -89,11 +92,31 @@ def apply_request(
 def again(
     step: ApplyStep, live: LiveObject | None, applyset: ApplySetIdentity, options: Options
 ) -> ApplyStep:
-    """Return a step with the request for an object whose state has changed since the plan."""
+    """Return a step with the request for a state of its object that is newer, or read in full."""
+    reverts = _reverts(step, live, applyset, options)
     request = apply_request(
-        step.desired, live, applyset, options, migration=step.migration, fence=step.fence
+        step.desired,
+        live,
+        applyset,
+        options,
+        migration=step.migration,
+        fence=step.fence,
+        reverts=bool(reverts),
     )
-    return replace(step, live=live, request=request)
+    return replace(step, live=live, request=request, reverts=reverts)
+
+
+def _reverts(
+    step: ApplyStep, live: LiveObject | None, applyset: ApplySetIdentity, options: Options
+) -> tuple[tuple[str, str], ...]:
+    """Return the drifted fields that are set back, if that is asked for.
+
+    Where the options force everything, nothing is left to decide.
+    """
+    is_asked = options.apply.on_drift is OnDrift.REVERT
+    if live is None or not is_asked or forces(step.desired, live, options, applyset):
+        return ()
+    return drift_to_revert(step.desired, live, step.entry, step.migration, applyset)
 
 
 def takes_over(

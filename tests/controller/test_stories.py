@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import base64
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.support.drifting import AFTER, BEFORE, DRIFTS, deployment, documented
 from tests.support.objects import config_map, text
 from tests.support.waiting import eventually
 from tests.support.workloads import Puppets, ready, workload
@@ -14,7 +16,9 @@ from tests.support.workloads import Puppets, ready, workload
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from applyprune.localplane import Plane
     from tests.support.controller import Controller, Tenant
+    from tests.support.plane import Kubectl
 
 FINALIZER = "applyprune.dev/finalizer"
 
@@ -371,6 +375,30 @@ def test_ignored_fields_are_left_to_others(tenant: Tenant) -> None:
     eventually(lambda: tenant.get("web")["status"].get("lastHandledReconcileAt") == "1")
     tenant.ready("web")
     assert tenant.value("a") == "theirs"
+
+
+def _has_handled(tenant: Tenant, request: str) -> bool:
+    return bool(tenant.get("web")["status"].get("lastHandledReconcileAt") == request)
+
+
+def test_bundle_reports_drift_as_the_guide_says(
+    running: Controller, site: Plane, new_tenant: Callable[[], Tenant], kubectl: Kubectl
+) -> None:
+    """At its next reconcile, and at the one after that: the refused apply hides nothing."""
+    assert running.process.poll() is None
+    tenants = {row: new_tenant() for row in DRIFTS}
+    for tenant in tenants.values():
+        tenant.bundle("web", deployment(), retryInterval="1h")
+    for row, tenant in tenants.items():
+        tenant.ready("web")
+        _, change = DRIFTS[row]
+        change(partial(kubectl, plane=site), tenant.api, tenant.namespace)
+    for number, when in enumerate((BEFORE, AFTER), 1):
+        for tenant in tenants.values():
+            tenant.annotate("web", reconcile_now=str(number))
+        for row, tenant in tenants.items():
+            eventually(partial(_has_handled, tenant, str(number)))
+            tenant.failed("web", documented(row, when)["Bundle"])
 
 
 def test_bundle_of_a_rendered_chart_runs_no_hooks(tenant: Tenant, running: Controller) -> None:

@@ -29,6 +29,7 @@ _TRANSFER = "tests/engine/steps/test_field_transfer.py::"
 _WITNESS = "tests/engine/guards/test_witness.py::"
 _OTHER_OWNER = "tests/engine/guards/test_other_owner_stories.py::"
 _INVENTORY = "tests/engine/inventory/"
+_DRIFT = "tests/engine/operations/test_drift_reports.py::"
 _CASCADES = "tests/engine/guards/test_cascades.py::"
 _CONFLICTS = f"{_STEPS}test_conflicts.py::"
 _FAULTS = "tests/engine/failures/test_faults.py::"
@@ -51,6 +52,27 @@ _FORGED = "tests/engine/guards/test_forged_records.py::"
 _WAITING = "tests/engine/guards/test_waiting_plans.py::"
 
 MUTATIONS = (
+    Mutation(
+        "force for drift beside a real conflict",
+        ("real-conflict",),
+        r"return \(\)",
+        "continue",
+        f"{_DRIFT}test_drift_beside_a_conflict_is_not_reverted",
+    ),
+    Mutation(
+        "the check that only planned drift is reverted",
+        ("unplanned-revert",),
+        r"= .+",
+        "= True",
+        f"{_DRIFT}test_drift_that_nobody_has_planned_to_revert_is_not",
+    ),
+    Mutation(
+        "exit code 1 for unknown drift",
+        ("unknown-drift", "unknown-drift-of-status"),
+        r"drifted is not False",
+        "drifted",
+        f"{_DRIFT}test_drift_of_a_killed_run_is_unknown",
+    ),
     Mutation(
         "the write-ahead",
         ("write-ahead",),

@@ -11,6 +11,7 @@ from applyprune.model.identity import Ref
 from applyprune.model.inventory import InventoryEntry
 from applyprune.model.live import LiveObject
 from applyprune.planning.diff.drift import drifted_from_record, recorded_drift
+from applyprune.planning.fields.normalize import canonical
 from applyprune.planning.ownership.owner import fingerprint_of
 
 MANAGER = "applyprune/shop/web"
@@ -48,42 +49,48 @@ def live(*entries: dict[str, Any], version: str = "2", generation: int = 1) -> L
     return LiveObject(REF, "uid", version, metadata, {**body, "metadata": metadata})
 
 
-CASES: dict[str, tuple[tuple[dict[str, Any], ...], list[tuple[str, str]]]] = {
-    "nobody else": ((), []),
-    "a value": ((managed("kubectl-edit", REPLICAS),), [("/spec/replicas", "5")]),
-    "an item of a list, and no control character": (
-        (managed("kubectl-edit", IMAGE),),
-        [('/spec/containers[name="c"]/image', '"x\\u001b[1m"')],
+def entry(owned: dict[str, Any]) -> InventoryEntry:
+    """Return the entry of the object whose last apply owned these fields."""
+    return InventoryEntry(REF, "deployments", "v1", None, "uid", owned_fields=canonical(owned))
+
+
+ALL: dict[str, Any] = {**REPLICAS, "f:metadata": OURS["f:metadata"]}
+ALL["f:spec"] = {**REPLICAS["f:spec"], **IMAGE["f:spec"], **OURS["f:spec"], "f:gone": {}}
+ANNOTATED: dict[str, Any] = {"f:metadata": {"f:annotations": {"f:team": {}}}}
+GONE = ("/spec/gone", "none", "")
+PATH = '/spec/containers[name="c"]/image'
+
+CASES: dict[str, tuple[tuple[dict[str, Any], ...], list[tuple[str, str, str]]]] = {
+    "all that is lost, and who has it": (
+        (managed("kubectl-edit", IMAGE), managed("kubectl", REPLICAS, "", "scale")),
+        [(PATH, '"x\\u001b[1m"', "kubectl-edit"), GONE, ("/spec/replicas", "5", "kubectl")],
     ),
-    "before our apply": ((managed("kubectl-edit", REPLICAS, EARLIER),), []),
-    "in the second of our apply": (
-        (managed("kubectl-edit", REPLICAS, THEN),),
-        [("/spec/replicas", "5")],
+    "the latest writer counts": (
+        (managed("old", REPLICAS, EARLIER), managed("new", REPLICAS), managed("c", IMAGE)),
+        [(PATH, '"x\\u001b[1m"', "c"), GONE, ("/spec/replicas", "5", "new")],
     ),
-    "at no time, as the scale subresource": (
-        (managed("kubectl", REPLICAS, "", "scale"),),
-        [("/spec/replicas", "5")],
+    "not what others have added, nor the status": (
+        (
+            managed("team-bot", ANNOTATED),
+            managed("controller", {"f:status": {"f:replicas": {}}}),
+            managed("controller", REPLICAS, subresource="status"),
+        ),
+        [(PATH, '"x\\u001b[1m"', ""), GONE, ("/spec/replicas", "5", "")],
     ),
-    "the status": ((managed("controller", {"f:status": {"f:replicas": {}}}),), []),
-    "by the status subresource": ((managed("controller", REPLICAS, subresource="status"),), []),
-    "what we have yielded": ((managed(f"{MANAGER}-yielded", REPLICAS),), []),
-    "written in our name, not applied": (
-        ({**managed(MANAGER, REPLICAS), "operation": "Update"},),
-        [("/spec/replicas", "5")],
-    ),
-    "what is still ours": ((managed("kubectl-edit", OURS),), []),
-    "what is gone meanwhile": (
-        (managed("kubectl-edit", {"f:spec": {"f:gone": {}}}),),
-        [("/spec/gone", "none")],
+    "not what is still ours": (
+        (managed("kubectl-edit", OURS),),
+        [(PATH, '"x\\u001b[1m"', ""), GONE, ("/spec/replicas", "5", "")],
     ),
 }
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_drifted_fields_are_found(name: str) -> None:
-    """Those that others have written since our apply, and that are not ours."""
+def test_drifted_fields_are_those_of_the_set(name: str) -> None:
+    """What the last apply owned, and the set owns no longer; a field without a writer is gone."""
     others, expected = CASES[name]
-    assert [(one.path, one.found) for one in recorded_drift(live(*others), MANAGER)] == expected
+    found = recorded_drift(entry(ALL), live(*others), MANAGER)
+    assert [(one.path, one.found, one.manager) for one in found] == expected
+    assert recorded_drift(entry(OURS), live(*others), MANAGER) == ()
 
 
 def test_drift_of_a_secret_shows_nothing() -> None:
@@ -92,7 +99,8 @@ def test_drift_of_a_secret_shows_nothing() -> None:
     body = {"data": {"key": "Zm9v"}}
     fields: dict[str, Any] = {"f:data": {"f:key": {}}}
     metadata = {"managedFields": [managed(MANAGER, OURS, THEN), managed("kubectl-edit", fields)]}
-    (one,) = recorded_drift(LiveObject(ref, "uid", "1", metadata, body), MANAGER)
+    there = LiveObject(ref, "uid", "1", metadata, body)
+    (one,) = recorded_drift(entry({**OURS, **fields}), there, MANAGER)
     assert (one.path, one.found, one.wanted) == ("/data/key", "(secret)", "")
 
 
@@ -100,7 +108,7 @@ def test_drift_is_detected() -> None:
     """By the evidence of the last apply; a moved generation alone is no drift of ours."""
     applied = live(version="1")
     left = fingerprint_of(applied, MANAGER, None)
-    entry = InventoryEntry(REF, "deployments", "v1", None, "uid", fingerprint=left)
+    entry = InventoryEntry(REF, "deployments", "v1", None, "uid", digest="d", fingerprint=left)
     assert drifted_from_record(entry, applied, MANAGER) is False
     assert drifted_from_record(entry, live(generation=7), MANAGER) is False
     taken = live()
@@ -109,6 +117,10 @@ def test_drift_is_detected() -> None:
     again = live()
     again.metadata["managedFields"][0]["time"] = LATER
     assert drifted_from_record(entry, again, MANAGER) is True
+    # A run was killed while it applied the object: nobody knows whose change it is.
+    begun = replace(entry, digest="")
+    assert drifted_from_record(begun, applied, MANAGER) is False
+    assert drifted_from_record(begun, again, MANAGER) is None
     bare = replace(applied, resource_version="3", metadata={})
     assert drifted_from_record(entry, bare, MANAGER) is True
     assert drifted_from_record(entry, replace(applied, uid="other"), MANAGER) is True

@@ -15,6 +15,7 @@ from applyprune.model.options import Adopt, Mode, Options
 from applyprune.model.plan import ApplyStep, Fate, Plan, RemoveStep
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.planning.applyset import OWNED_BY, ApplySetIdentity
+from applyprune.planning.inventory.entry_before_apply import entry_of_untouched
 from applyprune.planning.plan import make_plan
 from applyprune.planning.readiness.finished_jobs import DELETED, FINISHED, UNKNOWN_RESULT
 from applyprune.planning.snapshot import CascadeContents, ClusterSnapshot
@@ -111,10 +112,20 @@ def test_union_records_the_uid_before_the_apply() -> None:
     assert _apply(THERE, replace(ENTRY, digest="x")).entry.uid_before_apply == "u1"
 
 
-def test_union_clears_the_fingerprint_of_objects_to_send() -> None:
-    """A reply that gets lost must not read as done."""
+def test_union_clears_the_digest_of_objects_to_send() -> None:
+    """A reply that gets lost must not read as done; what the last apply left stays known."""
     entry = _apply(THERE, replace(ENTRY, digest="x")).entry
-    assert (entry.fingerprint, entry.digest, entry.uid) == (None, "", "u1")
+    assert (entry.fingerprint, entry.digest, entry.uid) == (ENTRY.fingerprint, "", "u1")
+
+
+def test_untouched_object_keeps_its_record() -> None:
+    """Whatever keeps it from deletion stays, by the old manifest or by the new one."""
+    step = _apply(THERE, replace(ENTRY, digest="x"))
+    before = replace(step.entry, orphan_reason="new")
+    assert entry_of_untouched(ENTRY, step.entry) == ENTRY
+    assert entry_of_untouched(ENTRY, before) == replace(ENTRY, orphan_reason="new")
+    kept = replace(ENTRY, orphan_reason="old")
+    assert entry_of_untouched(kept, step.entry) == kept
 
 
 MADE: dict[str, tuple[State, InventoryEntry | None, Ownership]] = {

@@ -11,7 +11,7 @@ import click
 from applyprune.cli.options.combine import with_options
 from applyprune.cli.options.run_options import is_given
 from applyprune.errors import UsageError
-from applyprune.model.options import Adopt
+from applyprune.model.options import Adopt, OnDrift
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,6 +28,7 @@ def apply_options(verb: Callable[..., Any]) -> Callable[..., Any]:
         prune: bool,
         adopt: str,
         take_over: tuple[str, ...],
+        on_drift: str,
         force_conflicts: bool,
         recreate: bool,
         create_namespace: bool,
@@ -46,6 +47,7 @@ def apply_options(verb: Callable[..., Any]) -> Callable[..., Any]:
                 options.apply,
                 adopt=Adopt(adopt),
                 take_over=frozenset(_not_of_sets(take_over)),
+                on_drift=OnDrift(on_drift),
                 force_conflicts=force_conflicts,
                 recreate=recreate,
                 create_namespace=create_namespace,
@@ -74,6 +76,14 @@ def apply_options(verb: Callable[..., Any]) -> Callable[..., Any]:
         ),
         click.option(
             "--force-conflicts", is_flag=True, help="Take fields that other field managers own."
+        ),
+        click.option(
+            "--on-drift",
+            type=click.Choice([str(on_drift) for on_drift in OnDrift]),
+            default=str(OnDrift.FAIL),
+            show_default=True,
+            help="What to do with fields of the set that others have changed since its last apply: "
+            "report a conflict, or set them back. Fields that others apply stay a conflict.",
         ),
         click.option(
             "--take-over",

@@ -43,6 +43,7 @@ KEYS: Mapping[str, _Form] = {
     "prune": _Form.FLAG,
     "orphan": _Form.TEXTS,
     "adopt": _Form.TEXT,
+    "on-drift": _Form.TEXT,
     "check": _Form.FLAG,
     "wait": _Form.FLAG,
     "ready-when": _Form.TEXTS,

@@ -113,6 +113,8 @@ def _entry_out(entry: InventoryEntry) -> dict[str, Any]:
     }
     if entry.marks:
         out["marks"] = list(entry.marks)
+    if entry.stored:
+        out["stored"] = entry.stored
     if entry.crd:
         out["crd"] = entry.crd
     if (fingerprint := entry.fingerprint) is not None:
@@ -150,6 +152,7 @@ def _entry_in(raw: Mapping[str, Any], field_sets: Mapping[int, str]) -> Inventor
         uid=typed(str, raw["uid"]),
         ownership=Ownership(raw["ownership"]),
         digest=typed(str, raw["digest"]),
+        stored=typed(str, raw.get("stored", "")),
         fingerprint=fingerprint,
         owned_fields="" if number is None else field_sets[typed(int, number)],
         marks=tuple(typed(str, mark) for mark in typed(list, raw.get("marks", []))),

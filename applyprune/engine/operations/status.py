@@ -43,6 +43,7 @@ from applyprune.planning.readiness.object_status import (
     object_status,
     status_warning,
     unattributed_drift,
+    unknown_drift,
     unproven_values,
     verdict,
 )
@@ -127,6 +128,8 @@ class _StatusReader:
                 yield WarningRaised(problem)
         if self.options.values and (unproven := unproven_values(statuses, self.applyset)):
             yield WarningRaised(unproven)
+        elif self.options.fail_on_drift and (unknown := unknown_drift(statuses)):
+            yield WarningRaised(unknown)
         yield from statuses
         yield self._applyset_listed()
         if self.options.watch or self.options.wait:
@@ -190,7 +193,8 @@ class _StatusReader:
             return Finished({}, self.cancellation.exit_code, elapsed)
         if (error := verdict(self._counted())) is not None:
             return Finished({}, error.exit_code, elapsed, as_problem(error))
-        drifted = any(status.drifted for status in self.statuses.values())
+        # guard: unknown-drift-of-status
+        drifted = any(status.drifted is not False for status in self.statuses.values())
         return Finished({}, _DRIFTED if self.options.fail_on_drift and drifted else 0, elapsed)
 
     def _follow(self, began: float) -> Iterator[Event]:

@@ -15,6 +15,7 @@ from applyprune.engine.steps.recreate import Recreator
 from applyprune.engine.steps.wait import ReadinessRules, ReadinessWaiter
 from applyprune.engine.steps.wait_crds import CrdWaiter
 from applyprune.errors import (
+    ApiError,
     ApplypruneError,
     Conflict,
     Invalid,
@@ -36,6 +37,7 @@ from applyprune.model.resources import CRD, NAMESPACE
 from applyprune.planning.diff.rewritten import rewritten_problem
 from applyprune.planning.ownership.conflicts import skips
 from applyprune.planning.replies import confirmed, refused_guard
+from applyprune.planning.requests import again
 from applyprune.planning.schema.crd import defined_kinds
 
 _SERVED_SOON = 10.0
@@ -59,6 +61,8 @@ class Applier:
     """The entries of the objects whose apply the server has confirmed."""
     failed: dict[Ref, str] = field(default_factory=dict)
     """Why what depends on an object is blocked: ``was not applied``, for example."""
+    sent: set[Ref] = field(default_factory=set)
+    """The objects that a request may have changed; a definite refusal changes nothing."""
     skipped: set[Ref] = field(default_factory=set)
     """The objects that were skipped, for example because of a conflict: nothing was written."""
     applied_at: dict[Ref, float] = field(default_factory=dict)
@@ -164,12 +168,14 @@ class Applier:
         except ApplypruneError as error:
             if isinstance(error, Unreachable):
                 self.connection_lost = error
+            if isinstance(error, ApiError) and error.is_refusal and not step.request.before:
+                self.sent.discard(step.desired.ref)
             if reason := skips(step.desired, error):
                 return step, self._done(step, Outcome.SKIPPED, reason=reason)
             return step, self._done(
                 step,
                 Outcome.FAILED,
-                problem=apply_problem(error, step.desired, self.context.cluster),
+                problem=apply_problem(error, step, self.context.cluster),
             )
 
     def _send(self, step: ApplyStep) -> ObjectDone:
@@ -177,6 +183,7 @@ class Applier:
         if left is not None:  # guard: dry-run-before-skip
             return self._step(left)[1]
         try:
+            self.sent.add(step.desired.ref)
             step = transfer_fields(self.context, step)
             live, created = self._apply(step)
         except (Conflict, Invalid) as error:
@@ -195,18 +202,32 @@ class Applier:
 
     def _apply(self, step: ApplyStep) -> tuple[LiveObject, bool]:
         """Send the request of a step; wait a moment for a kind whose CRD has just been applied."""
-        if step.request is None:
-            raise ValueError(f"nothing is sent for {step.desired.ref}")
         deadline = time.monotonic() + _SERVED_SOON
         while True:
+            if step.request is None:
+                raise ValueError(f"nothing is sent for {step.desired.ref}")
             try:
                 return self.context.cluster.apply(step.request)
+            except Conflict as error:
+                if error.causes or not step.reverts or time.monotonic() > deadline:
+                    raise
+                step = self._decided_again(step, error)
             except NotServed:
                 is_new = step.desired.ref.group_kind in self.new_kinds
                 if not is_new or time.monotonic() > deadline:
                     raise
                 if self.context.cancellation.wait(_POLL):
                     raise
+
+    def _decided_again(self, step: ApplyStep, error: Conflict) -> ApplyStep:
+        """Return the step for the object as it is now: reverting drift, it guards a version."""
+        desired, before = step.desired, step.live
+        live = self.context.cluster.get(desired.resource, desired.ref, full=True)
+        fresh = again(step, live, self.context.applyset, self.context.options)
+        is_planned = {*fresh.reverts} <= {*step.reverts}  # guard: unplanned-revert
+        if before is None or live.uid != before.uid or not is_planned:
+            raise error
+        return fresh
 
     def _after_refused_guard(self, step: ApplyStep, error: ApplypruneError) -> ObjectDone:
         """Find out why a guard failed: our own reply was lost, or the object has changed."""

@@ -156,7 +156,7 @@ class ServerDryRun:
                 )
             if reason := cannot_be_dry_run(error) or self._waits_for(step, error):
                 return replace(step, not_checked=reason)
-            problem = apply_problem(error, step.desired, self.context.cluster)
+            problem = apply_problem(error, step, self.context.cluster)
             return replace(step, fate=Fate.REFUSE, request=None, problem=problem, is_checked=True)
 
     def _waits_for(self, step: ApplyStep, error: ApplypruneError) -> str:
@@ -212,7 +212,9 @@ class ServerDryRun:
             return self._in_new_kind_or_namespace(step)
         except (Conflict, Invalid) as error:
             if isinstance(error, Conflict) and error.causes:
-                if not managers(error) <= settled_first(step, context.applyset):
+                if not managers(error) <= settled_first(
+                    step.live, step.migration, context.applyset
+                ):
                     raise
                 # The conflict is only with managers whose fields become ours first.
                 after, created = context.cluster.apply(forced(request), dry_run=True)
@@ -251,7 +253,9 @@ class ServerDryRun:
         """
         context, desired = self.context, step.desired
         body = after.body or {}
-        others = settled_first(step, context.applyset) - step.migration.managers
+        others = (
+            settled_first(step.live, step.migration, context.applyset) - step.migration.managers
+        )
         gone = dropped(step, after, others, context.applyset.manager)
         if not gone:
             return body, ""

@@ -13,7 +13,7 @@ from applyprune.engine.listing import KindProofs
 from applyprune.errors import ApplypruneError, Conflict, Invalid, NotServed, as_problem
 from applyprune.model.identity import Ref
 from applyprune.model.live import LiveObject
-from applyprune.model.plan import Desired
+from applyprune.model.plan import ApplyStep, Desired
 from applyprune.model.problem import ManagerConflict, Problem
 from applyprune.model.resources import (
     AUTOSCALERS,
@@ -24,6 +24,7 @@ from applyprune.model.resources import (
     STATEFUL_SETS,
 )
 from applyprune.planning.ownership.conflicts import conflicts_of, explain, is_about_scale
+from applyprune.planning.ownership.shared_fields import last_owned
 from applyprune.planning.prune.finalizers import diagnose
 from applyprune.planning.schema.server_errors import (
     advice_on,
@@ -42,13 +43,15 @@ _DEAD_VERSION = "to an invalid group/version"
 
 
 def _explain_conflict(
-    error: Conflict, desired: Desired, cluster: Cluster
+    error: Conflict, step: ApplyStep, cluster: Cluster
 ) -> tuple[Conflict, tuple[ManagerConflict, ...]]:
     """Return a conflict as text and as data, with the values of both sides."""
+    desired = step.desired
     scalers = _autoscalers(desired, cluster) if is_about_scale(error) else ()
     live = _live(desired, cluster)
     conflicts = conflicts_of(error, desired, live)
-    return explain(error, desired, live, scalers, datetime.now(UTC)), conflicts
+    owned = last_owned(step.entry)
+    return explain(error, desired, live, scalers, datetime.now(UTC), owned=owned), conflicts
 
 
 def _live(desired: Desired, cluster: Cluster) -> LiveObject | None:
@@ -66,14 +69,15 @@ def _autoscalers(desired: Desired, cluster: Cluster) -> Sequence[Mapping[str, An
     return [live.body for live in found if live.body is not None]
 
 
-def apply_problem(error: ApplypruneError, desired: Desired, cluster: Cluster) -> Problem:
+def apply_problem(error: ApplypruneError, step: ApplyStep, cluster: Cluster) -> Problem:
     """Return the failure of one object as a problem that names the object and its fields.
 
     A conflict is explained in full.
     """
+    desired = step.desired
     conflicts: tuple[ManagerConflict, ...] = ()
     if isinstance(error, Conflict) and error.causes:
-        error, conflicts = _explain_conflict(error, desired, cluster)
+        error, conflicts = _explain_conflict(error, step, cluster)
     problem = replace(as_problem(error, where=desired.origin), conflicts=conflicts)
     if isinstance(error, Conflict | Invalid):
         problem = _about_fields(problem, error, desired)

@@ -234,9 +234,14 @@ def _step(step: ApplyStep | RemoveStep) -> dict[str, Any]:
         "reason": step.reason,
         "notChecked": step.not_checked,
         "takenFrom": list(step.taken_from) if isinstance(step, ApplyStep) else [],
+        "reverts": [{"path": path, "manager": who} for path, who in _reverts(step)],
         "origin": data(desired.origin) if desired else None,
         "problem": data(step.problem),
     }
+
+
+def _reverts(step: ApplyStep | RemoveStep) -> Sequence[tuple[str, str]]:
+    return step.reverts if isinstance(step, ApplyStep) else ()
 
 
 _KINDS = {

@@ -308,7 +308,7 @@ def _object_statuses(statuses: Sequence[ObjectStatus]) -> str:
             _cell(status.ref.namespace) if status.ref.namespace else "",
             status.readiness.status.text,
             _cell(status.readiness.message) if status.readiness.message else "",
-            {True: "drifted", False: "", None: "?"}[status.drifted],
+            {True: "drifted", False: "", None: "unknown"}[status.drifted],
         ]
         for status in statuses[:ROWS]
     ]

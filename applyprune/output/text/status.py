@@ -17,7 +17,7 @@ from applyprune.output.text.version import version_line
 
 InspectionEvent: TypeAlias = ObjectStatus | ApplySetListed | Explanation | VersionReport
 
-_DRIFTED = {True: "yes", False: "no", None: "-"}
+_DRIFTED = {True: "yes", False: "no", None: "unknown"}
 
 
 @dataclass(slots=True)
@@ -143,9 +143,12 @@ def _drifts(objects: list[ObjectStatus]) -> Iterator[str]:
 
 def _about(applyset: ApplySetListed, objects: list[ObjectStatus]) -> Iterator[str]:
     drifted = sum(status.drifted is True for status in objects)
+    unknown = sum(status.drifted is None for status in objects)
     parts = [f"{len(objects)} object{'' if len(objects) == 1 else 's'}", f"{applyset.ready} ready"]
     if drifted:
         parts.append(f"{drifted} drifted")
+    if unknown:
+        parts.append(f"{unknown} with unknown drift")
     yield _line(f"{applyset.name}: {', '.join(parts)}")
     if (last := applyset.last) is not None:
         ended = f"exit code {last.exit_code}"

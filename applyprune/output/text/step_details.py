@@ -22,6 +22,9 @@ def step_details(step: ApplyStep | RemoveStep) -> Iterator[str]:
     adopts = step.fate is Fate.ADOPT
     if taken:
         yield f"{'from' if adopts else 'takes fields from'} {', '.join(taken)}"
+    if isinstance(step, ApplyStep) and step.reverts:
+        fields = ", ".join(f"{path} (changed by {who})" for path, who in step.reverts)
+        yield f"reverts {fields}"
     if step.problem is not None:
         yield step.problem.message
     elif step.reason and not (taken and adopts):

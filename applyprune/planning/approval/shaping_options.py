@@ -23,6 +23,7 @@ def shaping_options(options: Options) -> Mapping[str, OptionValue]:
         "force-conflicts": apply.force_conflicts,
         "helm-hooks": str(apply.helm_hooks),
         "namespace-override": apply.namespace_override,
+        "on-drift": str(apply.on_drift),
         "orphan": tuple(sorted(prune.orphan)),
         "propagation": str(prune.propagation).lower(),
         "prune": prune.enabled,

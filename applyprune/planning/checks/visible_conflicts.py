@@ -12,12 +12,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from applyprune.errors import Conflict
-from applyprune.model.plan import OnConflict
-from applyprune.planning.applyset import PART_OF
-from applyprune.planning.fields.fieldsv1 import leaves
 from applyprune.planning.fields.normalize import sent
-from applyprune.planning.fields.path import MISSING, Path, to_server, value_at
-from applyprune.planning.ownership.conflicts import settled_first
+from applyprune.planning.fields.path import Path, to_server, value_at
+from applyprune.planning.ownership.shared_fields import shared_fields
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,7 +22,6 @@ if TYPE_CHECKING:
     from applyprune.model.plan import ApplyStep
     from applyprune.planning.applyset import ApplySetIdentity
 
-_LABEL: Path = ("metadata", "labels", PART_OF)
 _QUANTITY = re.compile(r"[+-]?[0-9.]+([eE][+-]?[0-9]+|[a-zA-Z]{0,2})")
 
 
@@ -58,21 +54,8 @@ def _shared(
     step: ApplyStep, applyset: ApplySetIdentity
 ) -> Iterator[tuple[Path, Mapping[str, Any]]]:
     request, live = step.request, step.live
-    if (
-        request is None
-        or live is None
-        or request.force
-        or step.desired.conflicts is not OnConflict.FAIL
-    ):
-        return
-    settled = {applyset.manager, *settled_first(step, applyset)}
-    body = sent(step.desired)
-    for entry in live.managed_fields:
-        if entry.get("manager") in settled or entry.get("subresource") == "status":
-            continue
-        for path in leaves(entry.get("fieldsV1") or {}):
-            if path != _LABEL and value_at(body, path) is not MISSING:
-                yield path, entry
+    if request is not None and live is not None and not request.force:
+        yield from shared_fields(step.desired, live, step.migration, applyset)
 
 
 def _differ(ours: object, theirs: object) -> bool:

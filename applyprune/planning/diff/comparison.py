@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from applyprune.model.events import Drift, ObjectDiff
 from applyprune.model.plan import ApplyStep, Fate, RemoveStep
-from applyprune.planning.diff.drift import drifted_from_manifest, manifest_drift
+from applyprune.planning.diff.drift import drifted_from_manifest, manifest_drift, recorded_drift
 from applyprune.planning.diff.states import substance
 from applyprune.planning.fields.ignore_rule import IgnoreRule, ignored_paths
 from applyprune.planning.fields.path import from_pointer, is_under, left_out
@@ -70,10 +70,13 @@ def diff_of(
     then, now = (_without(state, ignored) for state in masked(*states, desired.body))
     drifted = drifted_from_manifest(desired, recorded.get(ref), before, manager)
     drift: tuple[Drift, ...] = ()
-    if drifted and before is not None and after is not None:
+    entry = recorded.get(ref)
+    if drifted and entry is not None and before is not None and after is not None:
+        is_same_manifest = entry.digest == desired.digest
+        found = manifest_drift(before, after, manager)
         drift = tuple(
             drift
-            for drift in manifest_drift(before, after, manager)
+            for drift in (found if is_same_manifest else recorded_drift(entry, before, manager))
             if not any(is_under(from_pointer(drift.path), path) for path in ignored)
         )
     return ObjectDiff(

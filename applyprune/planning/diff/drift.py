@@ -5,10 +5,10 @@ status. What has changed is seen in one of two ways:
 
 - With the manifest that was applied last (`diff`), a dry run shows each field that our apply would
   set back, with both values.
-- With only the inventory (`status`), managedFields shows each field that somebody else has written
-  since. It contains paths and no values, so the desired value is unknown. A removed field has no
-  owner and is not named. Two changes leave no manager and are invisible: an admission policy
-  rewrites our field during another's write, or an associative list gets another order.
+- With only the inventory (`status`), the fields are those that our last apply owned and that we own
+  no longer. Both lists contain paths and no values, so the desired value is unknown. Two changes
+  leave no manager and are invisible: an admission policy rewrites our field during another's write,
+  or an associative list gets another order.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from applyprune.planning.fields.path import (
 from applyprune.planning.fields.redact import shown
 from applyprune.planning.ownership.managed_fields import own_apply_entry
 from applyprune.planning.ownership.owner import SECRET, same_apply_entry
+from applyprune.planning.ownership.shared_fields import last_owned
 
 if TYPE_CHECKING:
     Writer = Mapping[str, Any]
@@ -41,55 +42,72 @@ if TYPE_CHECKING:
 
 def drifted_from_manifest(
     desired: Desired, entry: InventoryEntry | None, live: LiveObject | None, manager: str
-) -> bool:
+) -> bool | None:
     """Return whether somebody else has changed an object that an apply would change.
 
-    This is so if its manifest is the last applied manifest. For a Secret, no digest of its values
-    is stored, so our managedFields entry must have changed too. A missing object has also drifted.
+    This is so if its manifest is the last applied manifest; a missing object has also drifted. With
+    another manifest, and for a Secret, of whose values no digest is stored, the record tells.
+    Return None if unknown, because no apply of this object was ever confirmed, or not the last one.
     """
-    if entry is None or not entry.uid or entry.digest != desired.digest:
+    if entry is None:
         return False
-    if live is None or not may_be_secret(desired.body):
+    if not entry.uid:
+        return None
+    is_same_manifest = entry.digest == desired.digest and not may_be_secret(desired.body)
+    if live is None or is_same_manifest:
         return True
-    return _is_our_entry_changed(entry, live, manager) is not False
+    return drifted_from_record(entry, live, manager)
 
 
 def drifted_from_record(entry: InventoryEntry, live: LiveObject, manager: str) -> bool | None:
     """Return whether a field of the set has been changed since the last apply.
 
-    Return None if unknown, because no apply of this object was ever confirmed.
+    Return None if unknown: no apply of this object was ever confirmed, or a later one may have
+    changed it.
     """
     if not entry.uid or entry.fingerprint is None:
         return None
     if entry.uid != live.uid:
         return True  # somebody has deleted and recreated it
-    return _is_our_entry_changed(entry, live, manager)
+    if not entry.digest:
+        # A change may be that of the unconfirmed apply, within the same second of the entry's time.
+        return False if entry.fingerprint.resource_version == live.resource_version else None
+    # The server changes our entry whenever somebody else changes or removes a field of ours.
+    return not same_apply_entry(entry.fingerprint, live, manager)
 
 
 def drifted_from_values(entry: InventoryEntry, live: LiveObject, manager: str) -> bool | None:
     """Do what ``drifted_from_record`` does, and compare every value; ``live`` is read in full.
 
     The fields of our Apply entry, with their live values, are the last applied manifest again,
-    unless somebody has changed one of them: then their digest differs. It also differs if the
-    server has rewritten a value (``1000m`` is ``1``), so the answer is None then. No digest of a
-    Secret's values is stored, so only the record tells.
+    unless somebody has changed one of them: then their digest differs. The server may also have
+    rewritten a value later, so the answer is None then. No digest of a Secret's values is stored,
+    so only the record tells.
     """
     drifted = drifted_from_record(entry, live, manager)
     if drifted or live.body is None or may_be_secret(live.body):
         return drifted
+    # guard: status-values
+    return False if applied_digest(live, manager) == (entry.stored or entry.digest) else None
+
+
+def applied_digest(live: LiveObject, manager: str) -> str:
+    """Return the digest of the values of the fields that we own, as the digest of a manifest.
+
+    ``live`` is read in full.
+    """
     ours = own_apply_entry(live, manager) or {}
     # No manifest has the annotation of ownership.
     witness = ("metadata", "annotations", OWNED_BY)
     owned = left_out(extracted(ours.get("fieldsV1") or {}, live.body), [witness])
     named = {key: live.metadata[key] for key in ("name", "namespace") if key in live.metadata}
-    applied = {
+    values = {
         **owned,
         "apiVersion": ours.get("apiVersion"),
         "kind": live.ref.kind,
         "metadata": {**owned.get("metadata", {}), **named},
     }
-    # guard: status-values
-    return False if manifest_digest(applied) == entry.digest else None
+    return manifest_digest(values)
 
 
 def manifest_drift(before: LiveObject, after: LiveObject, manager: str) -> tuple[Drift, ...]:
@@ -106,36 +124,15 @@ def manifest_drift(before: LiveObject, after: LiveObject, manager: str) -> tuple
     return _sorted(found)
 
 
-def recorded_drift(live: LiveObject, manager: str) -> tuple[Drift, ...]:
-    """Return the fields that others own and have written since the set's last apply.
+def recorded_drift(entry: InventoryEntry, live: LiveObject, manager: str) -> tuple[Drift, ...]:
+    """Return the fields of the set's last apply that the set has lost since, each with its writer.
 
-    For a drifted object, these are the fields that the set has lost, and the fields that others
-    have added. ``live`` is read in full.
+    A field without a writer was removed. ``live`` is read in full.
     """
-    ours = own_apply_entry(live, manager) or {}
-    since, mine = str(ours.get("time", "")), ours.get("fieldsV1") or {}
-    # The server stores no time for a write to the scale subresource.
-    writers = [
-        entry for entry in _others(live, manager) if not (time := _time(entry)) or time >= since
-    ]
-    paths = {
-        to_pointer(path): path
-        for entry in writers
-        for path in leaves(entry.get("fieldsV1") or {})
-        # The status belongs to controllers.
-        if path and path[0] != "status" and not owns(mine, path)
-    }
-    return _sorted(_drift(path, live, writers) for path in paths.values())
-
-
-def _is_our_entry_changed(entry: InventoryEntry, live: LiveObject, manager: str) -> bool | None:
-    """Return whether our managedFields entry has changed since the last apply; None if unknown.
-
-    The server changes it whenever somebody else changes or removes a field of ours.
-    """
-    if entry.fingerprint is None:
-        return None
-    return not same_apply_entry(entry.fingerprint, live, manager)
+    mine = (own_apply_entry(live, manager) or {}).get("fieldsV1") or {}
+    writers = _others(live, manager)
+    lost = (path for path in leaves(last_owned(entry)) if not owns(mine, path))
+    return _sorted(_drift(path, live, writers) for path in lost)
 
 
 def _others(live: LiveObject, manager: str) -> Sequence[Writer]:

@@ -1,7 +1,8 @@
-"""Make the entry that the inventory gets before an existing object is applied."""
+"""Make the entry that the inventory gets before an existing object is applied, and undo that."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from applyprune.model.inventory import InventoryEntry, Ownership
@@ -20,10 +21,11 @@ def entry_before_apply(
     entry: InventoryEntry | None,
     applyset: ApplySetIdentity,
 ) -> InventoryEntry:
-    """Return the entry of an existing object without digest and fingerprint of an apply.
+    """Return the entry of an existing object without the digest of an apply.
 
     ``entry`` is the present entry; None if the object is not the listed one. What the last
-    confirmed apply owned stays recorded, because the next one may fail.
+    confirmed apply left stays recorded, because the next one may fail: while the object is as it
+    was then, nobody has changed it.
     """
     known = entry is not None
     return InventoryEntry(
@@ -33,6 +35,7 @@ def entry_before_apply(
         uid_before_apply=live.uid,
         uid=live.uid if known else "",
         ownership=_ownership(entry, live, applyset),
+        fingerprint=entry.fingerprint if entry is not None else None,
         owned_fields=entry.owned_fields if entry is not None else "",
         marks=entry.marks if entry is not None else (),
         wave=desired.wave,
@@ -42,6 +45,15 @@ def entry_before_apply(
         job=job_record(desired, live, entry) if known else None,
         crd=entry.crd if entry is not None else "",
     )
+
+
+def entry_of_untouched(recorded: InventoryEntry, before: InventoryEntry) -> InventoryEntry:
+    """Return the entry of an object that a run wanted to apply, and has certainly not changed.
+
+    ``recorded`` is the entry that the run has read, ``before`` the one that it wrote before the
+    apply. What either of them keeps from deletion stays.
+    """
+    return replace(recorded, orphan_reason=before.orphan_reason or recorded.orphan_reason)
 
 
 def _ownership(

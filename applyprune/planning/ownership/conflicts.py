@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,19 +13,22 @@ from applyprune.model.identity import Ref
 from applyprune.model.json_access import mapping
 from applyprune.model.live import LiveObject
 from applyprune.model.options import Adopt, Options
-from applyprune.model.plan import ApplyStep, Desired, OnConflict
+from applyprune.model.plan import Desired, OnConflict
 from applyprune.model.problem import ContestedField, ManagerConflict
 from applyprune.model.text.display import age, and_more, seconds_since
 from applyprune.planning.annotations import CONFLICTS, IGNORED
 from applyprune.planning.applyset import MANAGERS, PART_OF, ApplySetIdentity
+from applyprune.planning.fields.fieldsv1 import owns
 from applyprune.planning.fields.normalize import may_be_secret
-from applyprune.planning.fields.path import from_server, to_pointer, value_at
+from applyprune.planning.fields.path import Path, from_server, to_pointer, value_at
 from applyprune.planning.fields.redact import shown
 from applyprune.planning.ownership.managed_fields import set_manager
 from applyprune.planning.ownership.migration import INVENTED
 
 if TYPE_CHECKING:
     from datetime import datetime
+
+    from applyprune.model.request import Migration
 
 
 # The wording of apimachinery's managedfields/internal/conflict.go; an Update names its version.
@@ -111,16 +114,17 @@ def forces(
     return not any(str(manager).startswith(MANAGERS) for manager in appliers)  # guard: other-set
 
 
-def settled_first(step: ApplyStep, applyset: ApplySetIdentity) -> frozenset[str]:
+def settled_first(
+    live: LiveObject | None, migration: Migration, applyset: ApplySetIdentity
+) -> frozenset[str]:
     """Return the managers whose fields are migrated first, so that they cannot conflict.
 
     Of an object without managedFields, the server would say that ``before-first-apply`` has them.
     """
-    live = step.live
     taken = live is not None and live.labels.get(PART_OF, applyset.id) != applyset.id
     old = {set_manager(live)} if live is not None and taken else set()
     invented = {INVENTED} if live is not None and not live.managed_fields else set()
-    return frozenset({applyset.yielded, *step.migration.managers, *old, *invented})
+    return frozenset({applyset.yielded, *migration.managers, *old, *invented})
 
 
 def skips(desired: Desired, error: ApplypruneError) -> str:
@@ -137,6 +141,17 @@ def skips(desired: Desired, error: ApplypruneError) -> str:
 def is_about_scale(error: Conflict) -> bool:
     """Return whether an autoscaler may cause a conflict."""
     return any(_is_scale(name, owners) for name, owners in contenders(error).items())
+
+
+def is_drift(owned: Mapping[str, Any], path: Path, operation: str) -> bool:
+    """Return whether a manager that owns a field by this operation has caused drift.
+
+    It is drift if the set's last apply owned the field, and somebody has changed it since by an
+    Update: of the object or of a subresource, by hand or by a controller. It is a conflict if
+    another manager owns the field by Apply, or if it was never the set's. ``owned`` are the fields
+    of the set's last apply.
+    """
+    return operation == "Update" and owns(owned, path)
 
 
 def is_by_hand(manager: str) -> bool:
@@ -164,11 +179,13 @@ def explain(
     live: LiveObject | None,
     autoscalers: Sequence[Mapping[str, Any]],
     now: datetime,
+    *,
+    owned: Mapping[str, Any],
 ) -> Conflict:
     """Return the conflict, worded for the person who must decide.
 
     ``live`` is the object in full; None if it could not be read. ``autoscalers`` are the readable
-    HorizontalPodAutoscalers of its namespace.
+    HorizontalPodAutoscalers of its namespace. ``owned`` are the fields of the set's last apply.
     """
     fields = contenders(error)
     scalers = [_described(scaler, now) for scaler in autoscalers if _targets(scaler, desired.ref)]
@@ -193,7 +210,11 @@ def explain(
         causes=error.causes,
         location=desired.origin,
         reason=f"{count}{_LINE}{and_more(lines, _LINES, _LINE)}",
-        hint=_hint(pointers[:_LINES], managers(error)),
+        hint=_hint(
+            pointers[:_LINES],
+            [owner for owners in fields.values() for owner in owners],
+            reverts=not scalers and _is_only_drift(fields, desired, owned),
+        ),
     )
 
 
@@ -233,17 +254,34 @@ def _contested(name: str, desired: Desired, live: LiveObject | None) -> Conteste
     return ContestedField(name, to_pointer(path), ours, theirs)
 
 
-def _hint(pointers: Sequence[str], others: Collection[str]) -> str:
+def _is_only_drift(
+    fields: Mapping[str, Sequence[FieldOwner]], desired: Desired, owned: Mapping[str, Any]
+) -> bool:
+    """Return whether ``--on-drift revert`` would resolve a conflict."""
+    return all(
+        (path := from_server(name, desired.body)) is not None
+        and all(is_drift(owned, path, owner.operation) for owner in owners)
+        for name, owners in fields.items()
+    )
+
+
+def _hint(pointers: Sequence[str], owners: Sequence[FieldOwner], *, reverts: bool) -> str:
     fields = ",".join(dict.fromkeys(pointers))
     yielding = f", or annotate the object:\n    {IGNORED}: {fields}" if fields else "."
-    is_sets = any(other.startswith(MANAGERS) for other in others)
-    adopting = "\n  Fields of another set need --adopt=all." if is_sets else ""
-    return (
-        f"To leave it to its owner, remove it from the manifest{yielding}\n"
-        f"  To skip this object while the conflict lasts: {CONFLICTS}: skip.\n"
-        f"  To take it over: --force-conflicts, or only for this object {CONFLICTS}: force."
-        f"{adopting}"
-    )
+    names = sorted({owner.manager for owner in owners})
+    appliers = sorted({owner.manager for owner in owners if owner.operation == "Apply"})
+    tools = [name for name in appliers if not name.startswith(MANAGERS)]
+    lines = [
+        "To set back what was changed: --on-drift revert." if reverts else "",
+        f"To leave it to its owner, remove it from the manifest{yielding}",
+        f"To skip this object while the conflict lasts: {CONFLICTS}: skip.",
+        f"To take it over: --force-conflicts, or only for this object {CONFLICTS}: force.",
+        f"To take over all fields of {tools[0]}: --take-over {tools[0]}." if tools else "",
+        "Fields of another set need --adopt=all."
+        if any(name.startswith(MANAGERS) for name in names)
+        else "",
+    ]
+    return "\n  ".join(line for line in lines if line)
 
 
 def _who(owner: FieldOwner, live: LiveObject | None, now: datetime) -> str:

@@ -61,6 +61,7 @@ def confirmed_takings(
     kept = _owned(after)
     lost = {name for name, paths in _owned(before).items() if not paths <= kept[name]}
     lost -= {"", INVENTED, applyset.manager, applyset.yielded}
+    lost -= {manager for _, manager in step.reverts}  # these fields were the set's own
     return tuple(sorted(lost | (step.migration.managers & {*step.taken_from})))
 
 

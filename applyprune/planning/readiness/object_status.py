@@ -57,7 +57,9 @@ def object_status(
         readiness = Readiness(Status.UNKNOWN, f"it could not be read: {state.problem.kind}")
         return ObjectStatus(entry.ref, readiness, entry.ownership, None)
     if isinstance(state, Missing):
-        return ObjectStatus(entry.ref, _absent(entry, state, now), entry.ownership, None)
+        readiness = _absent(entry, state, now)
+        drifted = _is_absence_drift(entry, state, readiness)
+        return ObjectStatus(entry.ref, readiness, entry.ownership, None, drifted)
     if owner_of(state, entry, applyset) is Owner.OTHER and not is_label_unproven(
         entry, state, others, applyset
     ):
@@ -73,8 +75,15 @@ def object_status(
         ownership=entry.ownership,
         age=age,
         drifted=drifted,
-        drift=recorded_drift(state, applyset.manager) if fields and drifted else (),
+        drift=recorded_drift(entry, state, applyset.manager) if fields and drifted else (),
     )
+
+
+def _is_absence_drift(entry: InventoryEntry, state: Missing, readiness: Readiness) -> bool | None:
+    """Return whether somebody else has deleted an object; None if that is unknown."""
+    if readiness.status is Status.CURRENT:
+        return False  # it has completed, and its TTL has removed it
+    return None if isinstance(state, NotListed) or not entry.uid else True
 
 
 def is_waited_for(state: State) -> bool:
@@ -127,6 +136,21 @@ def unattributed_drift(status: ObjectStatus) -> Problem | None:
             f"{status.ref} has drifted, in unknown fields",
             reason="a removed field, or a field applied by the set's manager, has no other owner",
             hint="The next apply restores it.",
+        )
+    )
+
+
+def unknown_drift(statuses: Collection[ObjectStatus]) -> Problem | None:
+    """Return a warning about live objects of which nobody knows whether they have drifted."""
+    unknown = [one for one in statuses if one.drifted is None and one.age is not None]
+    if not unknown:
+        return None
+    return as_problem(
+        RunFailed(
+            f"it is unknown whether {and_more([one.ref.short for one in unknown], _SHOWN)} "
+            f"{'has' if len(unknown) == 1 else 'have'} drifted",
+            reason="no apply was confirmed since a run began to apply it",
+            hint="Apply again.",
         )
     )
 

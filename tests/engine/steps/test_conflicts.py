@@ -415,7 +415,7 @@ def test_conflicts_of_an_object_are_one_problem(stage: Stage, api: Api, kubectl:
         '.spec.template.spec.containers[name="c"].image: ours "web:2", theirs "web:9", owned by '
         "kubectl-set (Update, "
     ) in lines[2]
-    assert '/spec/replicas,/spec/template/spec/containers[name="c"]/image' in lines[4]
+    assert '/spec/replicas,/spec/template/spec/containers[name="c"]/image' in lines[5]
     found = _conflicts(story)
     assert [(name, one["operation"], one["subresource"]) for name, one in found.items()] == [
         ("kube-controller-manager", "Update", "scale"),

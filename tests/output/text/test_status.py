@@ -54,9 +54,9 @@ def test_status_of_a_set_is_a_table() -> None:
     assert out[0].split() == ["NAMESPACE", "OBJECT", "STATUS", "DRIFTED", "AGE", "MESSAGE"]
     assert [line.split() for line in out[1:3]] == [
         ["shop", "configmap/a", "Ready", "no", "90s"],
-        ["-", B.ref.short, "InProgress", "-", "-", "not", "yet", "ready"],
+        ["-", B.ref.short, "InProgress", "unknown", "-", "not", "yet", "ready"],
     ]
-    assert out[3] == "web: 2 objects, 1 ready"
+    assert out[3] == "web: 2 objects, 1 ready, 1 with unknown drift"
     assert out[4].startswith("last change: apply by me@host, ")
     assert out[4].endswith("d ago, exit code 3")
     assert out[5:] == ["owned by Bundle shop/web", "held by you"]
@@ -70,7 +70,7 @@ def test_status_of_a_set_is_a_table() -> None:
             [
                 "NAMESPACE   OBJECT        STATUS       DRIFTED   AGE   MESSAGE",
                 "shop        configmap/a   Ready        no        90s",
-                "shop        configmap/b   InProgress   -         -     the claim is not bound,",
+                "shop        configmap/b   InProgress   unknown   -     the claim is not bound,",
                 f"{'':55}its phase is Pending",
             ],
         ),
@@ -79,7 +79,7 @@ def test_status_of_a_set_is_a_table() -> None:
             [
                 f"NAMESPACE   OBJECT{'':29}STATUS       DRIFTED   AGE",
                 f"shop        configmap/a{'':24}Ready        no        90s",
-                "shop        configmap/with-quite-a-long-name   InProgress   -         -",
+                "shop        configmap/with-quite-a-long-name   InProgress   unknown   -",
                 "    the claim is not bound, its phase is Pending",
             ],
         ),

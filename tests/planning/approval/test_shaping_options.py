@@ -11,6 +11,7 @@ from applyprune.model.options import (
     Adopt,
     ApplyOptions,
     HelmHooks,
+    OnDrift,
     Options,
     Propagation,
     PruneOptions,
@@ -29,6 +30,7 @@ LIFT_A_GUARD = {
 """They allow a plan, and do not change what it does."""
 OTHERS: dict[str, tuple[Any, str, str]] = {
     "adopt": (Adopt.ALL, "--adopt=unowned", "--adopt=all"),
+    "on_drift": (OnDrift.REVERT, "--on-drift=fail", "--on-drift=revert"),
     "force_conflicts": (True, "no --force-conflicts", "--force-conflicts"),
     "take_over": (
         frozenset({"b", "a"}),

@@ -78,7 +78,9 @@ def _told(
     there: LiveObject | None = None,
     scalers: tuple[dict[str, Any], ...] = (),
 ) -> str:
-    return explain(conflict(*causes), one, there or _there(replicas=5), scalers, NOW).reason
+    return explain(
+        conflict(*causes), one, there or _there(replicas=5), scalers, NOW, owned={}
+    ).reason
 
 
 SCALE = cause(
@@ -194,19 +196,19 @@ def test_two_fields_and_two_managers_are_one_problem() -> None:
 def test_hint_names_the_options() -> None:
     """The pointers are those of just these fields."""
     error = conflict(SCALE, cause(IMAGE, "b"))
-    hint = explain(error, DEPLOYMENT, None, (), NOW).hint
+    hint = explain(error, DEPLOYMENT, None, (), NOW, owned={}).hint
     pointers = '/spec/replicas,/spec/template/spec/containers[name="c"]/image'
     assert f"    applyprune.dev/ignore-fields: {pointers}\n" in hint
     assert "applyprune.dev/conflicts: skip" in hint
     assert "--force-conflicts, or only for this object applyprune.dev/conflicts: force" in hint
     assert "--adopt=all" not in hint
     taken = conflict(cause(IMAGE, SHOP.manager))
-    assert "--adopt=all" in explain(taken, DEPLOYMENT, None, (), NOW).hint
+    assert "--adopt=all" in explain(taken, DEPLOYMENT, None, (), NOW, owned={}).hint
 
 
 def test_unread_values_are_not_mentioned() -> None:
     """A GET that failed makes it poorer, not wrong."""
-    why = explain(conflict(SCALE), DEPLOYMENT, None, (), NOW).reason
+    why = explain(conflict(SCALE), DEPLOYMENT, None, (), NOW, owned={}).reason
     assert ".spec.replicas: ours 3, owned by" in why
 
 
@@ -238,7 +240,7 @@ def test_secret_values_are_never_shown(part: str) -> None:
         one.ref, full=body("Secret", metadata={"annotations": {"n": theirs}}, data={"key": theirs})
     )
     error = conflict(cause(".data.key", "x"), cause(".metadata.annotations.n", "x"))
-    told = str(explain(error, one, there, (), NOW))
+    told = str(explain(error, one, there, (), NOW, owned={}))
     assert told.count("ours (secret), theirs (secret)") == 2
     assert not [value for value in (ours, theirs, *encoded) if value in told]
 
@@ -299,7 +301,7 @@ def test_force_is_decided(
 def test_managers_migrated_before_the_apply_are_no_conflict() -> None:
     """Our second manager, those that are migrated, and that of a set from which it is taken."""
     step = ApplyStep(DEPLOYMENT, Fate.CHANGE, recorded(DEPLOYMENT, OURS), OURS)
-    assert settled_first(step, TARGET) == {TARGET.yielded}
+    assert settled_first(step.live, step.migration, TARGET) == {TARGET.yielded}
     theirs = live(DEPLOYMENT.ref, label=SHOP.id, entries=[entry(SHOP.manager)])
-    taken = replace(step, live=theirs, migration=Migration(whole=frozenset({("helm", "Update")})))
-    assert settled_first(taken, TARGET) == {TARGET.yielded, "helm", SHOP.manager}
+    migration = Migration(whole=frozenset({("helm", "Update")}))
+    assert settled_first(theirs, migration, TARGET) == {TARGET.yielded, "helm", SHOP.manager}

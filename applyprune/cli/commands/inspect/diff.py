@@ -121,7 +121,7 @@ def with_exit_code(events: Iterable[Event], *, drift_only: bool) -> Iterator[Eve
     drifted = False
     for event in events:
         if isinstance(event, ObjectDiff):
-            drifted = drifted or event.drifted
+            drifted = drifted or event.drifted is not False  # guard: unknown-drift
         if isinstance(event, Finished) and event.exit_code == 0:
             changed = any(count and outcome.is_change for outcome, count in event.counts.items())
             yield replace(event, exit_code=int(drifted if drift_only else changed))

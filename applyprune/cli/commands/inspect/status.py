@@ -33,7 +33,11 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Compare every value with the last applied manifest, not only the server's record.",
 )
-@click.option("--fail-on-drift", is_flag=True, help="Exit with 1 if an object has drifted.")
+@click.option(
+    "--fail-on-drift",
+    is_flag=True,
+    help="Exit with 1 if an object has drifted, or if that is unknown.",
+)
 @click.option("-w", "--watch", is_flag=True, help="Keep running and show changes, until Ctrl-C.")
 @click.option(
     "--wait/--no-wait",

@@ -1,4 +1,4 @@
-"""Refuse the objects whose apply would end in a field conflict that can be seen beforehand."""
+"""Decide about fields that others own: revert drift, refuse what would end in a conflict."""
 
 from __future__ import annotations
 
@@ -7,12 +7,36 @@ from typing import TYPE_CHECKING
 
 from applyprune.engine.steps.failures import apply_problem
 from applyprune.errors import ApplypruneError
+from applyprune.model.options import OnDrift
 from applyprune.model.plan import Fate
 from applyprune.planning.checks.visible_conflicts import shares_fields, visible_conflict
+from applyprune.planning.requests import again
 
 if TYPE_CHECKING:
     from applyprune.engine.context import RunContext
     from applyprune.model.plan import ApplyStep, Plan
+
+
+def with_drift_reverted(context: RunContext, plan: Plan) -> Plan:
+    """Return the plan with forced requests where force takes nothing but drift, if that is asked.
+
+    An object is read in full if another manager owns a field that its manifest sets.
+    """
+    if context.options.apply.on_drift is not OnDrift.REVERT:
+        return plan
+
+    def decided(step: ApplyStep) -> ApplyStep:
+        try:
+            live = context.cluster.get(step.desired.resource, step.desired.ref, full=True)
+        except ApplypruneError:
+            return step  # the apply itself will report it
+        if step.live is None or live.uid != step.live.uid:
+            return step
+        return again(step, live, context.applyset, context.options)
+
+    shared = [step for step in plan.applies if shares_fields(step, context.applyset)]
+    found = {step.desired.ref: step for step in context.workers.each(decided, shared)}
+    return replace(plan, applies=tuple(found.get(step.desired.ref, step) for step in plan.applies))
 
 
 def refuse_visible_conflicts(context: RunContext, plan: Plan) -> Plan:
@@ -32,7 +56,7 @@ def refuse_visible_conflicts(context: RunContext, plan: Plan) -> Plan:
         conflict = visible_conflict(replace(step, live=live), context.applyset)
         if conflict is None:
             return step
-        problem = apply_problem(conflict, desired, context.cluster)
+        problem = apply_problem(conflict, step, context.cluster)
         return replace(step, fate=Fate.REFUSE, request=None, problem=problem)
 
     shared = [

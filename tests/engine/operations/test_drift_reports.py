@@ -1,0 +1,240 @@
+"""What each verb reports about drift, before and after a refused apply; the guide says the same."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from applyprune.cli.commands.inspect.diff import with_exit_code
+from applyprune.model.events import (
+    Finished,
+    ObjectDiff,
+    ObjectDone,
+    ObjectStatus,
+    Outcome,
+    Planned,
+    WarningRaised,
+)
+from applyprune.model.options import DryRun, OnDrift
+from tests.support.actors import ALICE
+from tests.support.drifting import AFTER, APPLY, BEFORE, DRIFTS, MERGE, deployment, documented
+from tests.support.kill import Moment, kill_at_first
+from tests.support.objects import config_map, text
+from tests.support.stage import Stage
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from applyprune.model.events import Event
+    from tests.support.api import Api
+    from tests.support.fault_proxy import FaultProxy
+    from tests.support.plane import Kubectl
+
+LIVE = "/api/v1/namespaces/{}/configmaps/{}"
+
+
+def _map(name: str, **data: str) -> dict[str, Any]:
+    return {**config_map(name), "data": data}
+
+
+def _code(events: Iterable[Event]) -> int:
+    (end,) = (one for one in events if isinstance(one, Finished))
+    return end.exit_code
+
+
+def _status(stage: Stage) -> str:
+    events = stage.status(drift=True, fail_on_drift=True).events
+    (told,) = (one for one in events if isinstance(one, ObjectStatus))
+    named = [one.path for one in told.drift]
+    # The Deployment is not ready either, and that comes first.
+    code = 1 if _code(events) in {1, 5} else _code(events)
+    return f"drifted, {code}" if (told.drifted, named) == (True, ["/spec/replicas"]) else str(told)
+
+
+def _diff(stage: Stage, *, fails: bool) -> str:
+    story = stage.run(deployment(), dry_run=DryRun.SERVER, diff=True, force_conflicts=fails)
+    code = _code(with_exit_code(story.events, drift_only=fails))
+    if fails:
+        (found,) = (one for one in story.events if isinstance(one, ObjectDiff))
+        assert [one.path for one in found.drift] == ["/spec/replicas"]
+        return f"{'drifted' if found.drifted else found.drifted}, {code}"
+    return _outcome(story.events, code)
+
+
+def _apply(stage: Stage, **options: Any) -> str:
+    story = stage.run(deployment(), **options)
+    return _outcome(story.events, story.exit_code)
+
+
+def _outcome(events: Iterable[Event], code: int) -> str:
+    (done,) = (one for one in events if isinstance(one, ObjectDone))
+    if done.problem is not None:
+        assert "field manager owns one of its fields" in done.problem.reason
+        return f"conflict, {code}"
+    return f"{done.reason.partition(' ')[0]}, {code}"
+
+
+@pytest.mark.parametrize("row", DRIFTS)
+def test_refused_apply_hides_no_drift(row: str, stage: Stage, kubectl: Kubectl, api: Api) -> None:
+    """Each verb says afterwards what it said before."""
+    manager, change = DRIFTS[row]
+    stage.run(deployment())
+    change(kubectl, api, stage.namespace)
+    found = []
+    for _ in (BEFORE, AFTER):
+        reports = {
+            "`status --fail-on-drift`": _status(stage),
+            "`diff`": _diff(stage, fails=False),
+            "`diff --fail-on-drift`": _diff(stage, fails=True),
+            "`apply`": _apply(stage),
+        }
+        found.append(reports)
+    last = {"`apply --on-drift revert`": _apply(stage, on_drift=OnDrift.REVERT)}
+    for when, reports in zip((BEFORE, AFTER), found, strict=True):
+        told = documented(row, when)
+        assert {**told, **reports, **last} == told
+    live = api.get(f"/apis/apps/v1/namespaces/{stage.namespace}/deployments/web")
+    is_reverted = last["`apply --on-drift revert`"].startswith("reverted")
+    assert live["spec"]["replicas"] == (3 if is_reverted else 1)
+    assert is_reverted is (manager != "team-pipeline")
+
+
+def test_drift_is_reverted_without_a_check_too_and_names_who_caused_it(
+    stage: Stage, api: Api
+) -> None:
+    """In a plan and in the result; what others have added stays."""
+    stage.run(_map("a", key="1", other="1"), config_map("b"))
+    path = LIVE.format(stage.namespace, "a")
+    changed = {"data": {"key": "2", "other": "2", "more": "x"}}
+    assert api("PATCH", f"{path}?fieldManager={ALICE}", changed, content_type=MERGE)[0] == 200
+    bodies = _map("a", key="1", other="1"), config_map("b")
+    refused = stage.run(*bodies)
+    assert refused.exit_code == 4
+    assert "To set back what was changed: --on-drift revert." in refused.problem("configmap/a")
+    options = {"on_drift": OnDrift.REVERT, "check": False}
+    planned = stage.run(*bodies, dry_run=DryRun.CLIENT, **options).plan.applies[0]
+    assert planned.reverts == (("/data/key", ALICE), ("/data/other", ALICE))
+    story = stage.run(*bodies, **options)
+    (done,) = (
+        one
+        for one in story.events
+        if isinstance(one, ObjectDone) and one.outcome is Outcome.CONFIGURED
+    )
+    assert done.reason == f"reverted 2 fields that {ALICE} had changed"
+    assert api.get(path)["data"] == {"key": "1", "other": "1", "more": "x"}
+    assert set(stage.run(*bodies, **options).outcomes.values()) == {Outcome.UNCHANGED}
+
+
+def test_drift_that_nobody_has_planned_to_revert_is_not(stage: Stage, api: Api) -> None:
+    """Between plan and request, the object may change: only what was shown is set back."""
+    wanted = _map("a", key="1", other="1")
+    stage.run(wanted)
+    path = f"{LIVE.format(stage.namespace, 'a')}?fieldManager={ALICE}"
+
+    def during(patch: dict[str, Any]) -> None:
+        assert api("PATCH", path, {"data": {"key": "2"}}, content_type=MERGE)[0] == 200
+
+        def seen(event: Event) -> None:
+            if isinstance(event, Planned):
+                assert api("PATCH", path, patch, content_type=MERGE)[0] == 200
+
+        stage.seen = seen
+
+    during({"data": {"other": "2"}})
+    story = stage.run(wanted, on_drift=OnDrift.REVERT)
+    assert story.exit_code == 3
+    assert "changed during this run, after force was decided" in story.problem("configmap/a")
+    assert api.get(path)["data"] == {"key": "2", "other": "2"}
+    # Any other change of the object does not matter.
+    during({"data": {"other": "1"}, "metadata": {"annotations": {"team": "x"}}})
+    story = stage.run(wanted, on_drift=OnDrift.REVERT)
+    assert story.exit_code == 0
+    assert api.get(path)["data"] == {"key": "1", "other": "1"}
+
+
+def test_drift_beside_a_conflict_is_not_reverted(stage: Stage, api: Api) -> None:
+    """Force would take the field of the other applier too."""
+    wanted = _map("a", key="1", other="1")
+    stage.run(wanted)
+    path = LIVE.format(stage.namespace, "a")
+    changed = {"data": {"key": "2"}}
+    assert api("PATCH", f"{path}?fieldManager={ALICE}", changed, content_type=MERGE)[0] == 200
+    taken = {"apiVersion": "v1", "kind": "ConfigMap", "data": {"other": "2"}}
+    taken["metadata"] = {"name": "a"}
+    assert api("PATCH", f"{path}?fieldManager=tool&force=true", taken, content_type=APPLY)[0] == 200
+    for check in (True, False):
+        story = stage.run(wanted, on_drift=OnDrift.REVERT, check=check)
+        assert story.exit_code == 4
+        problem = story.problem("configmap/a")
+        assert "--on-drift revert" not in problem
+        assert "To take over all fields of tool: --take-over tool." in problem
+    assert api.get(path)["data"] == {"key": "2", "other": "2"}
+
+
+def test_field_that_was_never_ours_is_not_reverted(stage: Stage, api: Api) -> None:
+    """Another manager has set it by an Update before the manifest wanted it."""
+    stage.run(config_map("a"))
+    path = LIVE.format(stage.namespace, "a")
+    added = {"data": {"more": "theirs"}}
+    assert api("PATCH", f"{path}?fieldManager={ALICE}", added, content_type=MERGE)[0] == 200
+    story = stage.run(_map("a", key="v", more="ours"), on_drift=OnDrift.REVERT)
+    assert story.exit_code == 4
+    assert "--on-drift" not in story.problem("configmap/a")
+    assert api.get(path)["data"]["more"] == "theirs"
+
+
+def test_refused_manifest_keeps_the_record(stage: Stage, kubectl: Kubectl, api: Api) -> None:
+    """Refused by validation or held back by another failure, an object is as it was."""
+    stage.run(deployment(), config_map("a"))
+    invalid = deployment()
+    invalid["spec"]["template"]["spec"]["containers"][0]["ports"] = [{"containerPort": 99999}]
+    waiting = _map("a", key="2")
+    waiting["metadata"]["annotations"] = {
+        "config.kubernetes.io/depends-on": f"apps/namespaces/{stage.namespace}/Deployment/web"
+    }
+    assert stage.run(invalid, waiting, check=False).exit_code == 3
+    told = {one.ref.short: one.drifted for one in _standings(stage)}
+    assert told == {"deployment.apps/web": False, "configmap/a": False}
+    kubectl("patch", "configmap/a", "-n", stage.namespace, "-p", '{"data":{"key":"theirs"}}')
+    assert stage.run(invalid, waiting, check=False).exit_code == 4
+    told = {one.ref.short: one.drifted for one in _standings(stage)}
+    assert told == {"deployment.apps/web": False, "configmap/a": True}
+    # Drift is found beside a change of the manifest.
+    fresh = stage.run(
+        deployment(), _map("a", key="3"), dry_run=DryRun.SERVER, diff=True, force_conflicts=True
+    )
+    (diff,) = (one for one in fresh.events if isinstance(one, ObjectDiff))
+    assert (diff.drifted, [one.path for one in diff.drift]) == (True, ["/data/key"])
+    assert diff.drift[0].found == '"theirs"'
+
+
+def _standings(stage: Stage) -> list[ObjectStatus]:
+    return [one for one in stage.status(drift=True).events if isinstance(one, ObjectStatus)]
+
+
+def test_drift_of_a_killed_run_is_unknown(
+    proxy: FaultProxy, stage: Stage, api: Api, tmp_path: Path
+) -> None:
+    """Killed after the server has applied the object: nobody knows whose change it was."""
+    path = tmp_path / "set.yaml"
+    stage.run(config_map("a"), config_map("b"))
+    path.write_text(text(config_map("a", "new"), config_map("b")))
+
+    def is_apply(exchange: Any) -> bool:
+        applies = "apply-patch" in exchange.header("content-type")
+        return applies and "/configmaps/" in exchange.path and "dryRun" not in exchange.path
+
+    arguments = ("apply", "web", "-n", stage.namespace, "-f", path, "--no-check", "--yes")
+    kill_at_first(proxy, is_apply, Moment.AFTER, arguments, proxy.kubeconfig(tmp_path))
+    story = stage.status(fail_on_drift=True)
+    told = {one.ref.short: one.drifted for one in story.events if isinstance(one, ObjectStatus)}
+    assert told == {"configmap/a": None, "configmap/b": False}
+    assert story.exit_code == 1
+    (warning,) = (one.problem for one in story.events if isinstance(one, WarningRaised))
+    assert warning.message == "it is unknown whether configmap/a has drifted"
+    compared = stage.run(*map(config_map, "ab"), dry_run=DryRun.SERVER, diff=True)
+    (diff,) = (one for one in compared.events if isinstance(one, ObjectDiff))
+    assert (diff.ref.name, diff.drifted) == ("a", None)
+    assert _code(with_exit_code(compared.events, drift_only=True)) == 1
