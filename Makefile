@@ -29,7 +29,7 @@ test: $(INSTALLED)
 test-fast: $(INSTALLED)
 	$(BIN)/python -m pytest --fast -n 3 --dist worksteal
 
-# Each test for itself: some of them take minutes.
+# Each test for itself: some of them take minutes. CORPUS names sets of published manifests.
 sweep: $(INSTALLED)
 	$(BIN)/python -m pytest -m sweep -n 3 --dist load
 

@@ -10,12 +10,12 @@ import pytest
 
 from tests.support.api import Api, AuditTrail
 from tests.support.command import applyprune
+from tests.support.everything import everything, lasting, our_writes
 
 if TYPE_CHECKING:
     from tests.support.plane import FreshPlane
 
 SETS = Path(__file__).parents[2].parent / "shared" / "manifests"
-WRITES = {"create", "update", "patch", "delete", "deletecollection"}
 
 pytestmark = pytest.mark.skipif(not SETS.is_dir(), reason="the sets lie beside the project only")
 
@@ -24,43 +24,6 @@ CASES = {
     "boutique": (SETS / "online-boutique" / "kubernetes-manifests.yaml", 35),
     "ingress": (SETS / "ingress-nginx" / "deploy.yaml", 19),
 }
-
-
-def _everything(api: Api) -> dict[str, str]:
-    """Return the UID of every object of every kind that discovery names, by its path."""
-    found: dict[str, str] = {}
-    groups = ["/api/v1"]
-    for group in api.get("/apis")["groups"]:
-        groups += [f"/apis/{version['groupVersion']}" for version in group["versions"]]
-    for group in groups:
-        status, resources = api("GET", group)
-        if status != 200:
-            continue  # an aggregated API whose backend never came up
-        for resource in resources["resources"]:
-            if "/" not in resource["name"] and {"list", "delete"} <= set(resource["verbs"]):
-                listed = api.get(f"{group}/{resource['name']}")
-                for item in listed.get("items") or ():
-                    metadata = item["metadata"]
-                    key = f"{resource['name']} {metadata.get('namespace', '')}/{metadata['name']}"
-                    found[key] = metadata["uid"]
-    return found
-
-
-def _lasting(things: dict[str, str]) -> dict[str, str]:
-    """Return the objects that neither time nor a controller's round makes or removes.
-
-    Endpoints and IPAddresses belong to a Service, and are not named after its set.
-    """
-    passing = ("events ", "leases ", "endpoints ", "endpointslices ", "ipaddresses ")
-    return {key: uid for key, uid in things.items() if not key.startswith(passing)}
-
-
-def _our_writes(audit: AuditTrail) -> list[str]:
-    return [
-        f"{event['verb']} {event['requestURI']}"
-        for event in audit.events()
-        if event["userAgent"].startswith("applyprune/") and event["verb"] in WRITES
-    ]
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -73,7 +36,7 @@ def test_real_set_is_applied_again_shrunk_and_deleted(
     api = Api(plane)
     audit = AuditTrail(plane, api)
     _bystander(api)
-    before = _lasting(_everything(api))
+    before = lasting(everything(api))
 
     # Before any of its namespaces and kinds is there, too.
     foretold = applyprune("diff", name, "-f", source, kubeconfig=plane.kubeconfig)
@@ -90,14 +53,14 @@ def test_real_set_is_applied_again_shrunk_and_deleted(
     again = applyprune("apply", name, "-f", source, kubeconfig=plane.kubeconfig)
     assert again.code == 0, again.err
     assert f"{name}: {count} unchanged in " in again.out
-    assert _our_writes(audit) == []
+    assert our_writes(audit) == []
 
     if name == "monitoring":
         _without_grafana(api, source, tmp_path / "smaller", plane.kubeconfig)
 
     gone = applyprune("delete", name, "--yes", kubeconfig=plane.kubeconfig)
     assert gone.code == 0, gone.err
-    assert _lasting(_everything(api)) == before
+    assert lasting(everything(api)) == before
     api.close()
 
 
@@ -117,7 +80,7 @@ def _without_grafana(api: Api, source: Path, smaller: Path, kubeconfig: Path) ->
     """Take the grafana files away: exactly those objects go, and nothing else is touched."""
     shutil.copytree(source, smaller, ignore=shutil.ignore_patterns("grafana-*"))
     smaller.chmod(0o700)
-    before = _lasting(_everything(api))
+    before = lasting(everything(api))
     target = ("apply", "monitoring", "-f", smaller)
     # 42 of 131 is more than the 30 % that go without a word.
     refused = applyprune(*target, kubeconfig=kubeconfig)
@@ -133,6 +96,6 @@ def _without_grafana(api: Api, source: Path, smaller: Path, kubeconfig: Path) ->
     assert all("grafana" in name for name in pruned)
     assert set(ended.lines.values()) == {"pruned"}
     assert "monitoring: 89 unchanged, 42 pruned in " in ended.out
-    after = _lasting(_everything(api))
+    after = lasting(everything(api))
     assert after.items() <= before.items()
     assert {key for key in before.keys() - after.keys() if "grafana" not in key} == set()

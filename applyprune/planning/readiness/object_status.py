@@ -58,7 +58,7 @@ def object_status(
         return ObjectStatus(entry.ref, readiness, entry.ownership, None)
     if isinstance(state, Missing):
         readiness = _absent(entry, state, now)
-        drifted = _is_absence_drift(entry, state, readiness)
+        drifted = _is_absence_drift(entry, state, readiness, now)
         return ObjectStatus(entry.ref, readiness, entry.ownership, None, drifted)
     if owner_of(state, entry, applyset) is Owner.OTHER and not is_label_unproven(
         entry, state, others, applyset
@@ -79,11 +79,16 @@ def object_status(
     )
 
 
-def _is_absence_drift(entry: InventoryEntry, state: Missing, readiness: Readiness) -> bool | None:
+def _is_absence_drift(
+    entry: InventoryEntry, state: Missing, readiness: Readiness, now: datetime
+) -> bool | None:
     """Return whether somebody else has deleted an object; None if that is unknown."""
     if readiness.status is Status.CURRENT:
         return False  # it has completed, and its TTL has removed it
-    return None if isinstance(state, NotListed) or not entry.uid else True
+    if isinstance(state, NotListed) or not entry.uid:
+        return None
+    may_have_finished = entry.job is not None and not was_deleted(entry.job, now)
+    return None if may_have_finished else True
 
 
 def is_waited_for(state: State) -> bool:

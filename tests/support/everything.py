@@ -1,0 +1,48 @@
+"""All objects of a server, and what the program under test has written."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tests.support.api import Api, AuditTrail
+
+WRITES = {"create", "update", "patch", "delete", "deletecollection"}
+
+
+def everything(api: Api) -> dict[str, str]:
+    """Return the UID of every object of every kind that discovery names, by its path."""
+    found: dict[str, str] = {}
+    groups = ["/api/v1"]
+    for group in api.get("/apis")["groups"]:
+        groups += [f"/apis/{version['groupVersion']}" for version in group["versions"]]
+    for group in groups:
+        status, resources = api("GET", group)
+        if status != 200:
+            continue  # an aggregated API whose backend never came up
+        for resource in resources["resources"]:
+            if "/" not in resource["name"] and {"list", "delete"} <= set(resource["verbs"]):
+                listed = api.get(f"{group}/{resource['name']}")
+                for item in listed.get("items") or ():
+                    metadata = item["metadata"]
+                    key = f"{resource['name']} {metadata.get('namespace', '')}/{metadata['name']}"
+                    found[key] = metadata["uid"]
+    return found
+
+
+def lasting(things: dict[str, str]) -> dict[str, str]:
+    """Return the objects that neither time nor a controller's round makes or removes.
+
+    Endpoints and IPAddresses belong to a Service, and are not named after its set.
+    """
+    passing = ("events ", "leases ", "endpoints ", "endpointslices ", "ipaddresses ")
+    return {key: uid for key, uid in things.items() if not key.startswith(passing)}
+
+
+def our_writes(audit: AuditTrail) -> list[str]:
+    """Return each write of the program since the trail began, a dry run included."""
+    return [
+        f"{event['verb']} {event['requestURI']}"
+        for event in audit.events()
+        if event["userAgent"].startswith("applyprune/") and event["verb"] in WRITES
+    ]

@@ -1,0 +1,155 @@
+"""Apply a published set of manifests as its users do, and list every way in which it misbehaves."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from applyprune.model.identity import GroupKind
+from applyprune.model.resources import CRD, GUARDED_KINDS, NAMESPACE
+from applyprune.sources import read
+from tests.support.api import Api, AuditTrail
+from tests.support.command import applyprune
+from tests.support.everything import everything, lasting, our_writes
+from tests.support.objects import text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from applyprune.localplane import Plane
+    from tests.support.command import Ended
+
+
+# A Job with a TTL may be gone already.
+_LEFT = ("pruned", "removed from inventory")
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that a user would not expect."""
+
+    step: str
+    what: str
+
+
+@dataclass(slots=True)
+class CorpusRun:
+    """The life of one set on a plane of its own: applied, left alone, shrunk, deleted."""
+
+    plane: Plane
+    source: Path
+    folder: Path
+    """An empty folder for the smaller set."""
+    settle: float
+    """How many seconds the controllers get."""
+    findings: list[Finding] = field(default_factory=list)
+
+    def run(self) -> Sequence[Finding]:
+        """Return what was found, in the order of the steps."""
+        api = Api(self.plane)
+        audit = AuditTrail(self.plane, api)
+        try:
+            before = lasting(everything(api))
+            self._expect("diff before", self._call("diff", self.source), 1)
+            if self._expect("apply", self._call("apply", self.source, "--no-wait"), 0):
+                self._again("apply again", audit)
+                time.sleep(self.settle)
+                self._again(f"after {self.settle:g} s", audit)
+                self._differences()
+                self._shrink(api)
+            self._delete()
+            left = lasting(everything(api))
+            self._compare("delete", "is left", left.keys() - before.keys())
+            self._compare("delete", "was deleted too", before.keys() - left.keys())
+        finally:
+            api.close()
+        return self.findings
+
+    def _call(self, verb: str, source: Path | None, *options: str) -> Ended:
+        inputs: list[str | Path] = [] if source is None else ["-f", source]
+        return applyprune(verb, "corpus", *inputs, *options, kubeconfig=self.plane.kubeconfig)
+
+    def _expect(self, step: str, ended: Ended, code: int) -> bool:
+        if ended.code != code:
+            self._found(step, f"exit code {ended.code} instead of {code}: {ended.err.strip()}")
+        return ended.code == code
+
+    def _found(self, step: str, what: str) -> None:
+        self.findings.append(Finding(step, what))
+
+    def _compare(self, step: str, what: str, objects: set[str]) -> None:
+        for name in sorted(objects):
+            self._found(step, f"{name} {what}")
+
+    def _again(self, step: str, audit: AuditTrail) -> None:
+        """Apply the same input again: nothing may be written."""
+        audit.restart()
+        ended = self._call("apply", self.source, "--no-wait", "--show-unchanged")
+        self._expect(step, ended, 0)
+        for name, outcome in ended.objects:
+            if not outcome.startswith("unchanged"):
+                self._found(step, f"{name} {outcome}")
+        for write in our_writes(audit):
+            self._found(step, f"wrote: {write}")
+
+    def _differences(self) -> None:
+        """Compare in every way that there is: nothing may differ."""
+        for options in ((), ("--values",), ("--fail-on-drift",)):
+            ended = self._call("diff", self.source, *options)
+            if ended.code:
+                self._found(f"diff {' '.join(options)}", f"{ended.code}: {ended.out}{ended.err}")
+        ended = self._call("apply", self.source, "--no-wait", "--reapply-all", "--show-unchanged")
+        self._expect("--reapply-all", ended, 0)
+        for name, outcome in ended.objects:
+            if not outcome.startswith("unchanged"):
+                self._found("--reapply-all", f"{name} {outcome}")
+        drifted = self._call("status", None, "--drift", "-o", "jsonl")
+        for one in map(json.loads, drifted.out.splitlines()):
+            if one["event"] != "objectStatus" or one["drifted"] is False:
+                continue
+            # Of a Job that its TTL has removed, nobody knows it.
+            if one["drifted"] or one["age"] is not None:
+                self._found("status --drift", f"{one['ref']}: {one['drift']}")
+
+    def _shrink(self, api: Api) -> None:
+        """Take every third object out that contains neither data nor other objects."""
+        manifests = read([str(self.source)])
+        guarded = {*GUARDED_KINDS, NAMESPACE, CRD}
+        plain = [
+            manifest
+            for manifest in manifests
+            if GroupKind(manifest.gvk.group, manifest.gvk.kind) not in guarded
+        ]
+        leaving = plain[::3]
+        kept = [manifest.body for manifest in manifests if manifest not in leaving]
+        path = self.folder / "smaller.yaml"
+        path.write_text(text(*map(dict, kept)))
+        before = lasting(everything(api))
+        limit = f"--max-prune={len(manifests)}"
+        ended = self._call("apply", path, "--no-wait", limit, "--yes")
+        self._expect("shrink", ended, 0)
+        pruned = [name for name, outcome in ended.objects if outcome.startswith(_LEFT)]
+        if len(pruned) != len(leaving):
+            self._found("shrink", f"{len(pruned)} pruned instead of {len(leaving)}")
+        after = lasting(everything(api))
+        names = {manifest.name for manifest in leaving}
+        gone = {key for key in before.keys() - after.keys() if not _is_of(key, names)}
+        self._compare("shrink", "was deleted too", gone)
+
+    def _delete(self) -> None:
+        self._expect("delete", self._call("delete", None, "--yes"), 0)
+
+
+def _is_of(key: str, names: set[str]) -> bool:
+    """Return whether an object has one of these names, or that of something made from it."""
+    name = key.rpartition("/")[2]
+    return any(name == one or name.startswith(f"{one}-") for one in names)
+
+
+def table(found: Sequence[Finding]) -> str:
+    """Return findings as a table of Markdown."""
+    lines = (f"| {one.step} | {' '.join(one.what.split())} |" for one in found)
+    return "\n".join(("| step | finding |", "|---|---|", *lines))
