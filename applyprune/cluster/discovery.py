@@ -85,4 +85,6 @@ def _resources(group: str, version: Mapping[str, Any]) -> Iterator[Resource]:
             kind=str(kind.get("kind", "")),
             plural=str(plural),
             namespaced=item.get("scope") == "Namespaced",
+            singular=str(item.get("singularResource") or ""),
+            short_names=tuple(map(str, item.get("shortNames") or ())),
         )

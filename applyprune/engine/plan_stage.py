@@ -43,11 +43,17 @@ from applyprune.planning.checks.helm_hooks import ChartHook
 from applyprune.planning.checks.missing_references import missing_keys
 from applyprune.planning.desired import Resolved, resolve
 from applyprune.planning.forecast import of_apply, unchecked
+from applyprune.planning.inventory.named_options import (
+    has_names,
+    known_names,
+    with_names_resolved,
+)
 from applyprune.planning.inventory.selection import partial_problem
 from applyprune.planning.plan import completed, make_plan
 from applyprune.planning.prune.dependants import deletions_of
 from applyprune.planning.prune.leaving import left_entries, objects_to_prune
 from applyprune.planning.prune.recreation import with_recreations_judged
+from applyprune.planning.schema.kind_names import kind_names
 from applyprune.planning.snapshot import (
     ClusterSnapshot,
     is_restored,
@@ -100,6 +106,8 @@ class PlanStage:
     """What the garbage collector would delete with it."""
     resource_map: ResourceMap
     """What the server serves."""
+    options: Options
+    """The options of the run, with exact names."""
     readiness_rules: ReadinessRules
     """The rules by which its objects are ready."""
     unknown: Sequence[tuple[Ref, Problem]] = ()
@@ -118,15 +126,41 @@ def read_and_plan(request: RunRequest, context: RunContext) -> Generator[Event, 
     """
     yield from context.lock.wait()
     inventory = context.lock.inventory
-    refuse_unlisted(context.options.select, inventory.entries, context.applyset)
     resource_map = context.cluster.resource_map()
+    context = yield from with_exact_names(context, resource_map, [inventory], request.manifests)
+    refuse_unlisted(context.options.select, inventory.entries, context.applyset)
     return (yield from plan_with(inventory, resource_map, request, context))
+
+
+def with_exact_names(
+    context: RunContext,
+    resource_map: ResourceMap,
+    inventories: Sequence[Inventory],
+    manifests: Sequence[Manifest] = (),
+) -> Generator[Event, None, RunContext]:
+    """Return the context with options that name exactly one kind or object each.
+
+    Yields a warning for each name that could also match another known object. Raises UsageError
+    for a name that matches no kind: it must never allow or protect anything.
+    """
+    if not has_names(context.options):
+        return context
+    options, warnings = with_names_resolved(
+        context.options,
+        kind_names(resource_map, inventories, manifests),
+        known_names(inventories, manifests),
+    )
+    yield from map(WarningRaised, warnings)
+    return replace(context, options=options)
 
 
 def plan_with(
     inventory: Inventory, resource_map: ResourceMap, request: RunRequest, context: RunContext
 ) -> Generator[Event, None, PlanStage]:
-    """Do what ``read_and_plan`` does, by an inventory that is read already, whoever holds it."""
+    """Do what ``read_and_plan`` does, by an inventory that is read already, whoever holds it.
+
+    The names in the options are exact: see ``with_exact_names``.
+    """
     cluster, applyset, options = context.cluster, context.applyset, context.options
     resolved = resolve(
         request.manifests,
@@ -205,6 +239,7 @@ def plan_with(
         snapshot,
         dependants,
         resource_map,
+        options,
         rules,
         unknown,
         makes_namespace,

@@ -142,6 +142,7 @@ class _Run:
         if self.request.plan_file is not None:
             refuse_elsewhere(self.request.plan_file, self.context)
         stage = yield from read_and_plan(self.request, self.context)
+        self.context = replace(self.context, options=stage.options)
         self.plan, self.inventory, self.snapshot = stage.plan, stage.inventory, stage.snapshot
         self.dependants = stage.dependants
         self.unknown, self.makes_namespace = stage.unknown, stage.makes_namespace

@@ -73,25 +73,18 @@ class Ref:
         return f"{kind}.{self.group}/{self.name}" if self.group else f"{kind}/{self.name}"
 
     def is_among(self, names: Collection[str]) -> bool:
-        """Return whether the object is in ``names``, as ``kind/name`` or ``kind.group/name``.
+        """Return whether the object is in ``names``: ``kind.group/name``, ``kind/name`` for core.
 
-        The kind may have any case, the name may not: names of RBAC objects are case-sensitive. A
-        prefix ``namespace/`` is allowed; without it the name matches in every namespace.
+        A prefix ``namespace/`` is allowed; without it the name matches in every namespace. What
+        users write becomes such an exact name in ``planning.inventory.named_options``.
         """
-        if not names:
-            return False
-        forms = {self.short, f"{self.kind.lower()}/{self.name}"}
+        forms = {self.short}  # guard: name-in-group
         forms |= {f"{self.namespace}/{form}" for form in forms}
-        return any(_with_kind_lowered(name) in forms for name in names)
+        return not forms.isdisjoint(names)
 
     def __str__(self) -> str:
         """Return ``deployment.apps/web``, with ``in namespace shop`` if it has a namespace."""
         return f"{self.short} in namespace {self.namespace}" if self.namespace else self.short
-
-
-def _with_kind_lowered(text: str) -> str:
-    *namespace, kind, name = text.split("/") if "/" in text else ("", text)
-    return "/".join((*namespace, kind.lower(), name))
 
 
 def called(ref: Ref, namespace: str) -> str:

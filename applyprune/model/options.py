@@ -147,12 +147,12 @@ class PruneOptions:
     allow_empty: bool = False
     """Accept an input without objects: every object of the set may be deleted."""
     allow_kinds: frozenset[str] = frozenset()
-    """The guarded kinds that may be deleted, by their words in ``GUARDED_KINDS``."""
+    """The guarded kinds that may be deleted, by any name that kubectl takes."""
     allow_cascade: frozenset[str] = frozenset()
-    """The Namespaces and CRDs, named as ``Ref.is_among`` takes them, whose deletion may also
-    delete objects that are not in the set."""
+    """The Namespaces and CRDs, each as KIND/NAME, whose deletion may also delete objects that are
+    not in the set."""
     orphan: frozenset[str] = frozenset()
-    """Objects, named as ``Ref.is_among`` takes them, to orphan instead of deleting them."""
+    """Objects, each as KIND/NAME, to orphan instead of deleting them."""
     prune_shared: bool = False
     """Delete objects that another tool or another applier runs by now, too."""
     prune_adopted: bool = False
@@ -195,7 +195,7 @@ class WaitOptions:
     timeout: float = 300.0
     """How many seconds each wait may take: for readiness, for CRDs, for deletions."""
     ready_when: tuple[tuple[str, str], ...] = ()
-    """Pairs of ``KIND.GROUP`` and the CEL expression by which objects of that kind are ready."""
+    """Pairs of a kind and the CEL expression by which objects of that kind are ready."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,8 +237,8 @@ class Options:
     check: bool = False
     """Check the plan on the server, and look up references, before the first write."""
     select: frozenset[str] = frozenset()
-    """The objects that a move or ``Mode.ORPHAN`` works on, named as ``Ref.is_among`` takes them;
-    empty for all objects of the set."""
+    """The objects that a move or ``Mode.ORPHAN`` works on, each as KIND/NAME; empty for all objects
+    of the set."""
     approval: Approval = Approval.AUTOMATIC
     """Which plans run only if their digest is approved."""
     approved_plan: str = ""

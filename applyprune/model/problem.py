@@ -56,6 +56,7 @@ class ProblemKind(StrEnum):
     CHART_HOOKS = "ChartHooks"
     MISSING_REFERENCE = "MissingReference"
     REWRITTEN_VALUES = "RewrittenValues"
+    AMBIGUOUS_NAME = "AmbiguousName"
     PART_OF_THE_SET = "PartOfTheSet"
     KUSTOMIZE = "Kustomize"
     NO_WAIT = "NoWait"

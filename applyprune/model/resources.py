@@ -18,6 +18,10 @@ class Resource:
     kind: str
     plural: str
     namespaced: bool
+    singular: str = field(default="", compare=False)
+    """The singular, as users may write it; empty for the kind in lower case."""
+    short_names: tuple[str, ...] = field(default=(), compare=False)
+    """The short names, as users may write them: ``deploy``."""
 
     @property
     def gvk(self) -> GVK:

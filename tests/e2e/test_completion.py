@@ -79,6 +79,7 @@ def test_completion_offers_what_is_in_the_cluster(stage: Stage) -> None:
         "configmap/a",
         "configmap/b",
     ]
+    assert offered(f"applyprune inventory orphan web {here} cm/", config) == ["cm/a", "cm/b"]
     line = f"applyprune inventory orphan web {here} {stage.namespace}/configmap/"
     assert offered(line, config) == [
         f"{stage.namespace}/configmap/a",

@@ -131,6 +131,7 @@ SIBLINGS: Mapping[str, set[str]] = {
         "planning.applyset",
         "planning.ownership",
         "planning.readiness",
+        "planning.schema",
         "planning.snapshot",
     },
     "planning.ownership": {
@@ -160,6 +161,7 @@ SIBLINGS: Mapping[str, set[str]] = {
         "planning.fields",
         "planning.ownership",
         "planning.readiness",
+        "planning.suggest",
     },
 }
 """What the modules of a folder import from the rest of their layer: a folder or a module."""

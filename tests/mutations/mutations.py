@@ -221,6 +221,13 @@ MUTATIONS = (
         f"{_WITNESS}test_edited_inventory_recreates_no_adopted_object",
     ),
     Mutation(
+        "the API group in the name of an object",
+        ("name-in-group",),
+        r"\{.*\}",
+        '{self.short, f"{self.kind.lower()}/{self.name}"}',
+        "tests/engine/guards/test_names.py::test_name_without_a_group_means_one_kind",
+    ),
+    Mutation(
         "another tool's object that is pruned",
         ("other-owner",),
         "return .*",

@@ -108,14 +108,28 @@ def _sets(line: CommandLine) -> Iterable[str]:
 
 def _objects(line: CommandLine) -> Iterable[str]:
     from applyprune.api.apply_set import ApplySet
+    from applyprune.planning.schema.kind_names import kind_names
 
     name = line.text("name") or line.text("source")
+    word, slash, _ = line.prefix.partition("/")
+    kinds = None
     with line.connection() as cluster:
-        refs = ApplySet(name, cluster=cluster).inventory().entries
-    for ref in refs:
+        inventory = ApplySet(name, cluster=cluster).inventory()
+        if slash:
+            names = kind_names(cluster.client.resource_map(), [inventory])
+            kinds = names.matches(word)[:1]
+    for ref in inventory.entries:
         yield ref.short
         if ref.namespace and line.prefix:  # the long form, only after the user has begun to type
             yield f"{ref.namespace}/{ref.short}"
+        if kinds and ref.group_kind in kinds:  # by the name of the kind that the user has typed
+            yield f"{word}/{ref.name}"
+
+
+def _guarded_kinds(_line: CommandLine) -> Iterable[str]:
+    from applyprune.model.resources import GUARDED_KINDS
+
+    return GUARDED_KINDS.values()
 
 
 def _namespaces(line: CommandLine) -> Iterable[str]:
@@ -141,6 +155,8 @@ SET = CompletedText("set", _sets)
 """A set in the namespace of ``-n`` or of the context."""
 OBJECT = CompletedText("kind/name", _objects)
 """An object of the set on the command line."""
+GUARDED_KIND = CompletedText("kind", _guarded_kinds)
+"""A kind that a prune deletes only if that is allowed."""
 NAMESPACE = CompletedText("namespace", _namespaces)
 """A namespace in the cluster."""
 CONTEXT = CompletedText("context", _contexts)

@@ -10,6 +10,7 @@ import click
 
 from applyprune.cli.options.approval import approval_option
 from applyprune.cli.options.combine import with_options
+from applyprune.cli.options.completion import GUARDED_KIND
 from applyprune.model.options import Options, PruneLimit
 
 if TYPE_CHECKING:
@@ -49,9 +50,9 @@ def guard_options(verb: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "--allow-kind",
             multiple=True,
-            type=click.Choice(sorted(GUARDED_KINDS.values()), case_sensitive=False),
+            type=GUARDED_KIND,
             metavar="KIND",
-            help="Allow the pruning of this kind, one of: "
+            help="Allow the pruning of this kind, by any of its names: "
             + ", ".join(sorted(GUARDED_KINDS.values()))
             + ".",
         ),

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from applyprune.engine.cancellation import Cancellation
 from applyprune.engine.context import run_context
-from applyprune.engine.plan_stage import PlanStage, RunRequest, check_plan, plan_with
+from applyprune.engine.plan_stage import (
+    PlanStage,
+    RunRequest,
+    check_plan,
+    plan_with,
+    with_exact_names,
+)
 from applyprune.engine.snapshot_reader import SnapshotReader
 from applyprune.engine.steps.dry_run import ServerDryRun
 from applyprune.errors import ApplypruneError, UsageError
@@ -20,10 +26,13 @@ from applyprune.model.resources import CONFIG_MAPS, Resource, ResourceMap
 from applyprune.planning.applyset import PART_OF, SET_ID, ApplySetIdentity, set_name
 from applyprune.planning.approval.required import is_held
 from applyprune.planning.explain import ExplainInput, explained
-from applyprune.planning.suggest import did_you_mean
+from applyprune.planning.inventory.named_options import Resolver, known_names
+from applyprune.planning.schema.kind_names import NamedObject, full_name, kind_names
 
 if TYPE_CHECKING:
     from applyprune.engine.ports import Cluster, Store
+
+_Place: TypeAlias = "tuple[Resource, Ref]"
 
 
 def explain(
@@ -35,7 +44,7 @@ def explain(
     *,
     by_input: bool,
 ) -> Iterator[Event]:
-    """Yield an Explanation for each object that ``named`` names, in the form of ``Ref.is_among``.
+    """Yield an Explanation for each object that ``named`` names, as users write it.
 
     ``asked`` is the apply to explain. If not ``by_input``, explain by the inventory alone what
     would happen to the object if it left the set. It does not wait for other runs. The server
@@ -44,17 +53,24 @@ def explain(
     """
     applyset, inventory = asked.applyset, store.read()
     resource_map = cluster.resource_map()
-    named = _by_kind(named, resource_map)
+    names = kind_names(resource_map, [inventory], asked.manifests)
+    found = names.object(named)
     options = replace(asked.options, dry_run=DryRun.SERVER)
     if not by_input:
         alone = replace(asked.options.prune, allow_empty=True)
         options = Options(Mode.PRUNE, DryRun.SERVER, prune=alone, select=frozenset({named}))
     planned = replace(asked, options=options)
-    with run_context(cluster, store, applyset, options, cancellation, mode=options.mode) as context:
+    with run_context(cluster, store, applyset, options, cancellation, mode=options.mode) as begun:
+        context = yield from with_exact_names(begun, resource_map, [inventory], asked.manifests)
+        if by_input:
+            resolver = Resolver(names, known_names([inventory], asked.manifests))
+            resolver.object(named)
+            yield from map(WarningRaised, resolver.warnings)
+        options = context.options
         stage = yield from plan_with(inventory, resource_map, planned, context)
-        states = _states(stage, named)
+        states = _states(stage, found.text)
         reader = SnapshotReader(cluster, context.workers, applyset, store)
-        for resource, ref in () if states else _unknown(named, resource_map, asked.namespace):
+        for resource, ref in () if states else _unlisted(found, resource_map, asked.namespace):
             states[ref] = reader.read_object(resource, ref)
         dry_run = ServerDryRun(context)
         plan = check_plan(stage, context, dry_run, only=states.keys())
@@ -85,43 +101,17 @@ def _states(stage: PlanStage, named: str) -> dict[Ref, State]:
     return {ref: known[ref] for ref in sorted(known) if ref.is_among({named})}
 
 
-def _by_kind(named: str, resource_map: ResourceMap) -> str:
-    """Return a name with its kind in the singular; like kubectl, accept the plural too."""
-    *namespace_part, kind, name = named.split("/") if "/" in named else ("", named)
-    wanted, dot, group = kind.lower().partition(".")
-    served = resource_map.preferred.values()
-    if not any(resource.kind.lower() == wanted for resource in served):
-        for resource in served:
-            if resource.plural == wanted and group in {"", resource.group}:
-                return "/".join((*namespace_part, f"{resource.kind}{dot}{group}", name))
-    return named
-
-
-def _unknown(
-    named: str, resource_map: ResourceMap, namespace: str
-) -> Iterable[tuple[Resource, Ref]]:
-    """Return the resource and ref of an object that is in neither input nor inventory."""
-    *namespace_part, kind, name = named.split("/") if "/" in named else ("", named)
-    wanted, _, group = kind.lower().partition(".")
-    found = sorted(
-        {
-            resource.full_plural: resource
-            for resource in resource_map.preferred.values()
-            if wanted == resource.kind.lower() and group in {"", resource.group}
-        }.items()
-    )
-    if not found or not name or len(namespace_part) > 1:
-        kinds = {resource.kind.lower() for resource in resource_map.preferred.values()}
-        meant = did_you_mean(wanted, kinds - {wanted})
+def _unlisted(found: NamedObject, resource_map: ResourceMap, namespace: str) -> Iterator[_Place]:
+    """Yield the resource and ref of an object that is in neither input nor inventory."""
+    resource = resource_map.find_kind(found.kind)
+    if resource is None:
         raise UsageError(
-            f"{named!r} does not name an object",
-            reason=f"no matches for kind {kind}" if kind and name else "",
-            hint=f"{meant} Write KIND/NAME or KIND.GROUP/NAME: deployment.apps/web.".strip(),
+            f"{found.text!r} does not name an object",
+            reason=f"no matches for kind {full_name(found.kind)}, and neither the input nor the "
+            "inventory has the object",
         )
-    # Several groups may serve a kind: take the first by name, unless the user named a group.
-    _, resource = found[0]
-    where = (namespace_part[0] if namespace_part else namespace) if resource.namespaced else ""
-    return [(resource, Ref(resource.group, resource.kind, where, name))]
+    where = (found.namespace or namespace) if resource.namespaced else ""
+    yield resource, Ref(resource.group, resource.kind, where, found.name)
 
 
 def _owner(state: State, applyset: ApplySetIdentity, cluster: Cluster) -> str:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from applyprune.engine.context import RunContext, RunSummary, WorkerPool
 from applyprune.engine.inventory_lock import WRITE_MARGIN, InventoryLock, inventory_lock
+from applyprune.engine.plan_stage import with_exact_names
 from applyprune.engine.preflight import namespace_exists, no_such_set, refuse_owned, refuse_unlisted
 from applyprune.engine.snapshot_reader import SnapshotReader
 from applyprune.engine.steps.field_transfer import send
@@ -125,6 +126,11 @@ class _Move:
         source_inventory, destination_inventory = (
             context.lock.inventory,
             self.destination_lock.inventory,
+        )
+        self.context = context = yield from with_exact_names(
+            context,
+            context.cluster.resource_map(),
+            [source_inventory, destination_inventory],
         )
         self._refuse(source_inventory, destination_inventory)
         steps = self._steps(source_inventory)

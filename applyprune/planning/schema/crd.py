@@ -21,8 +21,17 @@ def defined_resources(definition: Mapping[str, Any]) -> tuple[Resource, ...]:
     if not isinstance(versions, list):
         return ()
     served = (mapping(version) for version in versions)
+    singular, short = names.get("singular"), names.get("shortNames")
     return tuple(
-        Resource(group, version["name"], kind, plural, namespaced=spec.get("scope") == "Namespaced")
+        Resource(
+            group,
+            version["name"],
+            kind,
+            plural,
+            namespaced=spec.get("scope") == "Namespaced",
+            singular=singular if isinstance(singular, str) else "",
+            short_names=tuple(map(str, short)) if isinstance(short, list) else (),
+        )
         for version in served
         if version.get("served") is True and isinstance(version.get("name"), str)
     )

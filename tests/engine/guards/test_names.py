@@ -1,0 +1,85 @@
+"""The names of kinds and objects in options: kubectl's, and each means one kind."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from applyprune.errors import UsageError
+from applyprune.model.options import DryRun, Mode
+from tests.support.api import writes
+from tests.support.objects import DEPLOYMENT, SERVICE, config_map, crd, custom_resource
+from tests.support.stage import Stage
+
+if TYPE_CHECKING:
+    from tests.support.api import Api, AuditTrail
+
+
+def test_short_names_and_plurals_name_objects(stage: Stage, api: Api) -> None:
+    """In --orphan, `inventory orphan`, `inventory move` and `explain`."""
+    stage.run(*map(config_map, "abcde"), SERVICE, DEPLOYMENT)
+    story = stage.run(*map(config_map, "abcde"), orphan=frozenset({"svc/web", "deploy.apps/web"}))
+    assert story.outcomes["service/web"] == "orphaned"
+    assert story.outcomes["deployment.apps/web"] == "orphaned"
+    assert stage.orphan("cm/a", "configmaps/b").exit_code == 0
+    shop = Stage(stage.kubeconfig, stage.namespace, name="shop")
+    shop.run(config_map("other"))
+    assert stage.move(shop, "cm/c", f"{stage.namespace}/CM/d").exit_code == 0
+    assert shop.listed() == {"configmap/c", "configmap/d", "configmap/other"}
+    assert stage.listed() == {"configmap/e"}
+    assert "deleted" in stage.explain("cm/e", given=False).explanation.verdict
+    assert stage.explain("deploy.v1.apps/web", DEPLOYMENT).explanation.ref.kind == "Deployment"
+    assert api.exists(f"/api/v1/namespaces/{stage.namespace}/configmaps/a")
+
+
+def test_short_name_allows_a_guarded_kind(stage: Stage, audit: AuditTrail) -> None:
+    """A typing error allows nothing, and nothing is written."""
+    claim = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": "data"},
+        "spec": {
+            "accessModes": ["ReadWriteOnce"],
+            "resources": {"requests": {"storage": "1Mi"}},
+        },
+    }
+    bodies = [config_map(name) for name in "abc"]
+    stage.run(*bodies, claim)
+    audit.restart()
+    for wrong in ("pvcs", "persistentvolumeclaim.apps", "data", ""):
+        with pytest.raises(UsageError, match="unknown kind"):
+            stage.run(*bodies, allow_kinds=frozenset({wrong}))
+    with pytest.raises(UsageError, match="needs no permission"):
+        stage.run(*bodies, allow_kinds=frozenset({"cm"}))
+    assert writes(audit) == []
+    assert stage.run(*bodies).exit_code == 6
+    assert stage.run(*bodies, allow_kinds=frozenset({"pvc"}), timeout=60.0).exit_code == 0
+
+
+@pytest.mark.parametrize("option", ["orphan", "allow_cascade", "select"])
+def test_unknown_kind_writes_nothing(stage: Stage, audit: AuditTrail, option: str) -> None:
+    """An orphan that is not found would be deleted."""
+    stage.run(config_map("a"), config_map("b"), config_map("c"))
+    audit.restart()
+    mode = Mode.ORPHAN if option == "select" else Mode.APPLY
+    with pytest.raises(UsageError, match="Did you mean configmap"):
+        stage.run(config_map("a"), mode=mode, **{option: frozenset({"confgmap/b"})})
+    assert writes(audit) == []
+
+
+def test_name_without_a_group_means_one_kind(crd_stage: Stage) -> None:
+    """That of the server's first match, as in kubectl; the run says that another has the name."""
+    definition = crd("ConfigMap")
+    other = custom_resource("a", "ConfigMap")
+    bodies = [definition, other, *map(config_map, "abcd")]
+    crd_stage.run(*bodies, timeout=60.0)
+    short = f"configmap.{definition['spec']['group']}/a"
+    assert short in crd_stage.listed()
+    left = [definition, *map(config_map, "bcd")]
+    story = crd_stage.run(*left, orphan=frozenset({"configmap/a"}), dry_run=DryRun.SERVER)
+    assert (story.outcomes["configmap/a"], story.outcomes[short]) == ("orphaned", "pruned")
+    assert any(f"could also match {short}" in warning for warning in story.warnings)
+    story = crd_stage.run(*left, orphan=frozenset({short}), dry_run=DryRun.SERVER)
+    assert (story.outcomes["configmap/a"], story.outcomes[short]) == ("pruned", "orphaned")
+    assert not any("could also match" in warning for warning in story.warnings)
