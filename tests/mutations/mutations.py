@@ -40,6 +40,7 @@ _HOOKS = "tests/engine/checks/test_chart_hooks.py::"
 _OWNERSHIP = "tests/engine/guards/test_ownership.py::"
 _LEASE = "tests/cluster/transport/test_lease.py::"
 _INCOMPLETE = "tests/engine/failures/test_incomplete_kinds.py::"
+_PARENT = "tests/engine/inventory/test_foreign_parent.py::"
 _PLAN_FILE = "tests/e2e/plans/test_apply_plan.py::"
 _REQUIRED = "tests/planning/approval/test_required.py::"
 _PRUNE_GUARDS = "tests/engine/guards/test_small_sets.py::"
@@ -284,6 +285,34 @@ MUTATIONS = (
         "return .*",
         "return True",
         f"{_CONFLICTS}test_force_leaves_an_object_of_another_set_alone[True]",
+    ),
+    Mutation(
+        "the refusal of another tool's ApplySet parent",
+        ("other-tools-parent",),
+        "if .*:",
+        "if False:",
+        f"{_PARENT}test_parent_of_kubectl_is_not_taken_over",
+    ),
+    Mutation(
+        "the refusal of an ApplySet parent with another ID",
+        ("other-parent-id",),
+        "if .*:",
+        "if False:",
+        f"{_PARENT}test_parent_of_somebody_else_is_refused[another ID]",
+    ),
+    Mutation(
+        "the refusal of an ApplySet parent of nobody knows which tool",
+        ("nobodys-parent",),
+        "if .*:",
+        "if False:",
+        f"{_PARENT}test_parent_without_a_tool_is_refused[bare]",
+    ),
+    Mutation(
+        "the refusal of an inventory with wrong group-kinds",
+        ("wrong-group-kinds",),
+        "if .*:",
+        "if False:",
+        f"{_PARENT}test_wrong_group_kinds_are_refused_and_repaired[other kinds]",
     ),
     Mutation(
         "the decision that a hook is left out",
