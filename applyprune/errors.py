@@ -281,6 +281,8 @@ class InventoryIncomplete(InventoryError):
 class ForeignParent(InventoryError):
     """The ConfigMap is not this set's inventory, so not even a repair may overwrite it."""
 
+    kind = ProblemKind.INVENTORY_ERROR
+
 
 class InventoryTooNew(InventoryError):
     """This version does not know the inventory's format, so it must not overwrite it."""
