@@ -25,6 +25,7 @@ ApplypruneError
 │       └── Unavailable        7    429, 5xx, and invalid responses
 ├── InventoryError             3    the inventory cannot be read, or is invalid
 │   ├── InventoryIncomplete    6    parts of it are missing: nothing is applied or pruned
+│   ├── ForeignParent          3    the ConfigMap belongs to another tool, or to another set
 │   └── InventoryTooNew        3    another version of applyprune has written it
 ├── InventoryLocked            8    another run holds the inventory or changed it
 ├── PlanOutdated               8    a plan file no longer fits, or has expired; nothing is written
@@ -285,6 +286,12 @@ class InventoryIncomplete(InventoryError):
 
     kind = ProblemKind.INVENTORY_INCOMPLETE
     exit_code = 6
+
+
+class ForeignParent(InventoryError):
+    """The ConfigMap is not this set's inventory, so not even a repair may overwrite it."""
+
+    kind = ProblemKind.INVENTORY_ERROR
 
 
 class InventoryTooNew(InventoryError):

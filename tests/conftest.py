@@ -19,7 +19,7 @@ from tests.support.golden import GoldenFile
 from tests.support.order import longest_first
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator, Sequence
+    from collections.abc import Generator, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from syrupy.assertion import SnapshotAssertion
@@ -152,7 +152,12 @@ def namespace(api: Api) -> Iterator[str]:
 def kubectl(request: pytest.FixtureRequest) -> Kubectl:
     """The embedded kubectl, on the run's plane unless told ``plane=``."""
 
-    def run(*arguments: str | Path, stdin: str | None = None, plane: Plane | None = None) -> str:
+    def run(
+        *arguments: str | Path,
+        stdin: str | None = None,
+        plane: Plane | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> str:
         # The run's plane is started only for a test that needs it.
         where: Plane = plane or request.getfixturevalue("plane")
         command: Sequence[str | Path] = (
@@ -161,7 +166,14 @@ def kubectl(request: pytest.FixtureRequest) -> Kubectl:
             where.kubeconfig,
             *arguments,
         )
-        reply = subprocess.run(command, input=stdin, capture_output=True, text=True, check=False)
+        reply = subprocess.run(
+            command,
+            input=stdin,
+            capture_output=True,
+            text=True,
+            check=False,
+            env={**os.environ, **(env or {})},
+        )
         assert reply.returncode == 0, f"kubectl {' '.join(map(str, arguments))}: {reply.stderr}"
         return reply.stdout
 

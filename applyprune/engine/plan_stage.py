@@ -207,6 +207,7 @@ def plan_with(
         applyset,
         options,
         empty_inputs=request.empty_inputs,
+        new_namespace=applyset.namespace if makes_namespace else "",
         left_out=resolved.left_out,
     )
     silent = {ref for ref, _ in unknown}

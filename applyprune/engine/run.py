@@ -38,7 +38,7 @@ from applyprune.model.events import (
 )
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import Inventory, InventoryEntry
-from applyprune.model.options import DryRun, Mode, WaitMode
+from applyprune.model.options import Approval, DryRun, Mode, WaitMode
 from applyprune.model.plan import Fate, Plan
 from applyprune.model.problem import Problem
 from applyprune.model.resources import NAMESPACE, NAMESPACES
@@ -312,6 +312,9 @@ class _Run:
             recreator=Recreator(self.context, self.dependants, self.inventory.entries.keys()),
             readiness_rules=self.readiness_rules,
             dry_run=self.dry_run,
+            snapshot=self.snapshot,
+            reviewed=self.request.plan_file is not None
+            or self.context.options.approval is Approval.ALWAYS,
         )
 
     def _prune(self, entries: dict[Ref, InventoryEntry], applier: Applier) -> Iterator[Event]:

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from applyprune.model.inventory import Ownership
+
 if TYPE_CHECKING:
     from applyprune.model.text.label_selector import Selector
 
@@ -118,6 +120,8 @@ class ApplyOptions:
     """Which existing objects the set may take in."""
     on_drift: OnDrift = OnDrift.FAIL
     """What to do with fields of the set that somebody has changed since its last apply."""
+    adopt_as: Ownership = Ownership.ADOPTED
+    """How the set takes them in: as owned, a later prune deletes them."""
     force_conflicts: bool = False
     """Take over fields that other field managers own."""
     take_over: frozenset[str] = frozenset()

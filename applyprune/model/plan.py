@@ -145,6 +145,8 @@ class ApplyStep:
 
     An object that a check found unchanged has one: its reply proves that we own its fields.
     """
+    becomes_owned: bool = False
+    """Whether the set owns the object that it adopts: a later prune deletes it."""
     takes_over: bool = False
     """Whether fields or the label of others become ours before the apply."""
     deletion: DeleteRequest | None = None
@@ -163,6 +165,11 @@ class ApplyStep:
     """The objects outside this plan that its recreation would delete."""
     awaits_approval: bool = False
     """Whether it is left because it must be recreated, and that is not approved."""
+
+    @property
+    def is_new(self) -> bool:
+        """Return whether the object does not exist yet, and the run creates or awaits it."""
+        return self.fate is Fate.CREATE or (self.fate is Fate.ADOPT and self.live is None)
 
     @property
     def is_skipped(self) -> bool:

@@ -115,6 +115,14 @@ SECRETS = Resource("", "v1", "Secret", "secrets", namespaced=True)
 SERVICE_ACCOUNTS = Resource("", "v1", "ServiceAccount", "serviceaccounts", namespaced=True)
 LEASES = Resource("coordination.k8s.io", "v1", "Lease", "leases", namespaced=True)
 
+IN_EACH_NAMESPACE = frozenset(
+    {
+        (GroupKind("", "ServiceAccount"), "default"),
+        (GroupKind("", "ConfigMap"), "kube-root-ca.crt"),
+    }
+)
+"""The objects that controllers create in each Namespace, by kind and name."""
+
 GUARDED_KINDS = {
     GroupKind("", "Namespace"): "namespace",
     GroupKind("", "PersistentVolume"): "persistentvolume",

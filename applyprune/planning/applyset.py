@@ -9,19 +9,23 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 
 from applyprune.errors import UsageError
 from applyprune.model.identity import GroupKind, Ref
-from applyprune.model.text.names import is_dns_label
+from applyprune.model.text.names import is_dns_label, is_dns_subdomain
 
 PART_OF = "applyset.kubernetes.io/part-of"
 SET_ID = "applyset.kubernetes.io/id"
 TOOLING = "applyset.kubernetes.io/tooling"
 GROUP_KINDS = "applyset.kubernetes.io/contains-group-kinds"
 NAMESPACES = "applyset.kubernetes.io/additional-namespaces"
+
+TOOL = "applyprune"
+"""The name before the version in the annotation of the tool."""
 
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 SHARD_OF = "applyprune.dev/inventory"
@@ -36,6 +40,8 @@ _PREFIX = "applyprune-"
 _HINT_LIMIT = 120 * 1024
 _MANAGER_LIMIT = 128
 _YIELDED = "-yielded"
+# A kind is a DNS label once it is lower-case; the server allows any case.
+_KIND = re.compile(r"[A-Za-z](?:[-A-Za-z0-9]*[A-Za-z0-9])?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,17 +159,26 @@ def applyset_annotations(
 
 def hinted_kinds(annotations: Mapping[str, str]) -> frozenset[GroupKind]:
     """Return the kinds in the annotations of an ApplySet parent; empty if there is no list."""
-    named = (name.partition(".") for name in _hinted(annotations, GROUP_KINDS))
+    names = filter(is_group_kind, listed_kinds(annotations))
+    named = (name.partition(".") for name in names)
     return frozenset(GroupKind(group, kind) for kind, _, group in named)
+
+
+def listed_kinds(annotations: Mapping[str, str]) -> Iterable[str]:
+    """Return the items of the annotation with the kinds of an ApplySet parent, valid or not."""
+    text = annotations.get(GROUP_KINDS, "")
+    return text.split(",") if text else ()
+
+
+def is_group_kind(text: str) -> bool:
+    """Return whether a text has the form ``Kind.group``, or ``Kind`` for the core group."""
+    kind, dot, group = text.partition(".")
+    return _KIND.fullmatch(kind) is not None and (is_dns_subdomain(group) if dot else True)
 
 
 def hinted_namespaces(annotations: Mapping[str, str]) -> frozenset[str]:
     """Return the additional namespaces in the annotations of an ApplySet parent."""
-    return frozenset(_hinted(annotations, NAMESPACES))
-
-
-def _hinted(annotations: Mapping[str, str], key: str) -> Iterable[str]:
-    return filter(None, annotations.get(key, "").split(","))
+    return frozenset(filter(None, annotations.get(NAMESPACES, "").split(",")))
 
 
 def _hint(names: Iterable[str]) -> str:

@@ -22,21 +22,12 @@ from applyprune.model.plan import (
 )
 from applyprune.model.problem import Problem
 from applyprune.model.resources import CRD
+from applyprune.planning.adoption.existing import existing_step, refused_step
+from applyprune.planning.adoption.in_new_namespace import with_controllers_objects
 from applyprune.planning.applyset import ApplySetIdentity
 from applyprune.planning.approval.digests import plan_digest
 from applyprune.planning.checks.missing_references import pruned_references
 from applyprune.planning.diff.rewritten import rewritten_problem
-from applyprune.planning.inventory.entry_before_apply import entry_before_apply
-from applyprune.planning.ownership.foreign_label import is_label_unproven, unproven_label
-from applyprune.planning.ownership.migration import migration_of
-from applyprune.planning.ownership.obstacle import obstacle
-from applyprune.planning.ownership.owner import (
-    Owner,
-    owner_of,
-    owner_to_apply,
-    unchanged,
-)
-from applyprune.planning.ownership.takings import taken_from
 from applyprune.planning.prune.leaving import left_entries, remove_steps, without_other_uid
 from applyprune.planning.prune.readiness_first import no_wait_warning, wait_reason
 from applyprune.planning.readiness.finished_jobs import (
@@ -47,7 +38,7 @@ from applyprune.planning.readiness.finished_jobs import (
     job_record,
     was_deleted,
 )
-from applyprune.planning.requests import apply_request, takes_over
+from applyprune.planning.requests import apply_request
 from applyprune.planning.schema.crd import defined_kinds
 from applyprune.planning.snapshot import (
     ClusterSnapshot,
@@ -69,17 +60,24 @@ def make_plan(
     options: Options,
     *,
     empty_inputs: Sequence[str] = (),
+    new_namespace: str = "",
     left_out: Collection[Ref] = (),
 ) -> Plan:
     """Decide about every object of the input and every entry of the inventory.
 
     With a selector, the input is only a part of the set, so nothing has left the set.
     ``empty_inputs`` are the parts of the input without an object, and ``left_out`` its chart hooks
-    that do not belong to the set.
+    that do not belong to the set. ``new_namespace`` is the one that the run creates for the
+    inventory; empty if it exists.
     """
     restored = is_restored(inventory, snapshot)
     entries = recorded(desired, inventory, snapshot, applyset, restored=restored)
-    applies = _apply_steps(desired, entries, snapshot, applyset, options)
+    applies = with_controllers_objects(
+        _apply_steps(desired, entries, snapshot, applyset, options),
+        applyset,
+        options,
+        new_namespace=new_namespace,
+    )
     wanted = {member.ref for member in desired}
     removed, if_approved = remove_steps(
         left_entries(desired, inventory, options),
@@ -159,7 +157,7 @@ def with_existing(
     return replace(
         plan,
         applies=tuple(
-            _existing(step.desired, None, live, snapshot, applyset, options)
+            existing_step(step.desired, None, live, snapshot, applyset, options)
             if step.desired.ref == live.ref
             else step
             for step in plan.applies
@@ -214,7 +212,7 @@ def _apply_step(
         orphan_reason=desired.orphan_reason,
     )
     if isinstance(state, Unknown):
-        refused = _refused(desired, entry or fresh, state.problem, None)
+        refused = refused_step(desired, entry or fresh, state.problem, None)
         return replace(refused, is_unread=True)
     if isinstance(state, Missing):
         request = apply_request(desired, None, applyset, options)
@@ -234,89 +232,12 @@ def _apply_step(
         and not was_deleted(job_record(desired, state, entry), deleted_at(state))
     ):
         return ApplyStep(desired, Fate.LEAVE, entry, state, LEAVING)
-    return _existing(desired, entry, state, snapshot, applyset, options)
+    return existing_step(desired, entry, state, snapshot, applyset, options)
 
 
 def _may_have_finished(desired: Desired, entry: InventoryEntry) -> bool:
     """Return whether a Job that is gone, or is going, may have been removed by its TTL."""
     return desired.has_ttl and bool(entry.uid) and entry.digest == desired.digest
-
-
-def _existing(
-    desired: Desired,
-    entry: InventoryEntry | None,
-    live: LiveObject,
-    snapshot: ClusterSnapshot,
-    applyset: ApplySetIdentity,
-    options: Options,
-) -> ApplyStep:
-    judged = owner_to_apply(live, entry, applyset)
-    # An interrupted adoption has not marked the object yet.
-    owner = judged if entry is None or entry.uid else owner_of(live, entry, applyset)
-    known = owner is Owner.RECORDED and entry is not None
-    fence = known and entry is not None and entry.deleting
-    union = entry_before_apply(desired, live, entry if known else None, applyset)
-    lost = entry is not None and is_label_unproven(entry, live, snapshot.others, applyset)
-    unproven = unproven_label(desired.ref, live, snapshot.others, applyset) if lost else None
-    if (problem := obstacle(desired, live, judged, options, unproven)) is not None:
-        # An existing entry stays; an object that is not ours gets no entry.
-        return _refused(desired, entry or replace(union, uid_before_apply=live.uid), problem, live)
-    # An adoption is not complete until a response has confirmed it.
-    adopts = not known or entry is None or (not entry.uid and entry.uid_before_apply is not None)
-    migration = migration_of(
-        live, entry if known else None, options.apply, manager=applyset.manager, adopts=adopts
-    )
-    takes = takes_over(desired, live, applyset, migration)
-    if (
-        known
-        and entry is not None
-        and not (options.apply.reapply_all or fence or takes or entry.orphaning)
-        and entry.orphan_reason == desired.orphan_reason
-    ):
-        schema = snapshot.schemas.get(desired.ref.group_kind)
-        knows_schema = desired.ref.group_kind not in snapshot.schemas or schema is not None
-        if knows_schema and unchanged(
-            desired, entry, live, manager=applyset.manager, schema=schema
-        ):
-            # Other objects may have changed its wave; this is recorded with the next write.
-            listed = replace(
-                entry,
-                wave=desired.wave,
-                depends_on=desired.depends_on,
-                job=union.job,
-                crd=entry.crd if schema is None else desired.resource.full_plural,
-            )
-            return ApplyStep(desired, Fate.LEAVE, listed, live)
-    request = apply_request(desired, live, applyset, options, migration=migration, fence=fence)
-    reason = "" if known else f"adopted: it existed and belonged to {_whom(owner)}"
-    return ApplyStep(
-        desired,
-        Fate.CHANGE if known else Fate.ADOPT,
-        union,
-        live,
-        reason=reason,
-        fence=fence,
-        migration=migration,
-        takes_over=takes,
-        request=request,
-        taken_from=taken_from(
-            desired, live, owner, applyset, migrate=migration.managers, forced=request.force
-        ),
-    )
-
-
-def _whom(owner: Owner) -> str:
-    return {
-        Owner.OTHER: "another set",
-        Owner.CLAIMED: "this set, but is not in its inventory",
-    }.get(owner, "no set")
-
-
-def _refused(
-    desired: Desired, entry: InventoryEntry, problem: Problem, live: LiveObject | None
-) -> ApplyStep:
-    where = problem.location or str(desired.origin)
-    return ApplyStep(desired, Fate.REFUSE, entry, live, problem=replace(problem, location=where))
 
 
 def _with_exit_code(step: _Step) -> _Step:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from applyprune.errors import ApplypruneError, Invalid, RunFailed
 from applyprune.model.events import Outcome
+from applyprune.model.inventory import Ownership
 from applyprune.model.live import Absent, LiveObject, Unknown
 from applyprune.planning.diff.drift import applied_digest
 from applyprune.planning.diff.rewritten import rewritten_fields
@@ -20,6 +21,7 @@ from applyprune.planning.ownership.other_owner import marks_of
 from applyprune.planning.ownership.owner import (
     Owner,
     fingerprint_of,
+    has_witness,
     owned_fields_of,
     owner_of,
     values_match,
@@ -113,6 +115,10 @@ def confirmed(
     entry = replace(
         step.entry,
         uid=after.uid,
+        # The annotation came with the apply, so the inventory never says it first.
+        ownership=Ownership.OWNED
+        if step.becomes_owned and has_witness(after, applyset)
+        else step.entry.ownership,
         digest=desired.digest,
         stored="" if is_as_sent else applied_digest(after, applyset.manager),
         fingerprint=fingerprint,

@@ -57,18 +57,20 @@ def apply_request(
     migration: Migration = NO_MIGRATION,
     fence: bool = False,
     reverts: bool = False,
+    owns: bool | None = None,
 ) -> ApplyRequest:
     """Return the request that applies a manifest to an object in the state ``live``.
 
     ``reverts`` says that it sets back drift, and that force takes nothing else.
     ``migration`` says which fields become ours first. ``fence`` says that a delete
-    of an interrupted run may still be on its way. If ``before`` of the request is set, send that
-    first, and call this again with the state in its reply. ``live`` must be read in full if
-    ``needs_body`` says so.
+    of an interrupted run may still be on its way. ``owns`` says whether the object gets the
+    annotation of ownership; None for: if it is created, or has it already. If ``before`` of the
+    request is set, send that first, and call this again with the state in its reply. ``live`` must
+    be read in full if ``needs_body`` says so.
     """
     force = reverts or forces(desired, live, options, applyset)
     if live is None:
-        body = _witnessed(desired.body, applyset)
+        body = desired.body if owns is False else _witnessed(desired.body, applyset)
         return ApplyRequest(
             desired.resource, desired.ref, body, applyset.manager, force, CREATE_ONLY
         )
@@ -78,10 +80,11 @@ def apply_request(
     before = _before(desired, live, applyset, migration)
     if before is None and fence:
         before = _fencing(desired, live, applyset, guard, force=force)
+    body = _body(desired, live, applyset)
     return ApplyRequest(
         desired.resource,
         desired.ref,
-        _body(desired, live, applyset),
+        _witnessed(body, applyset) if owns else body,
         applyset.manager,
         force,
         guard,
@@ -102,6 +105,7 @@ def again(
         migration=step.migration,
         fence=step.fence,
         reverts=bool(reverts),
+        owns=step.becomes_owned or None,
     )
     return replace(step, live=live, request=request, reverts=reverts)
 
@@ -140,10 +144,10 @@ def _body(desired: Desired, live: LiveObject, applyset: ApplySetIdentity) -> Map
 
 
 def _witnessed(body: Mapping[str, Any], applyset: ApplySetIdentity) -> Mapping[str, Any]:
-    """Return a body with the annotation that says that the set created the object.
+    """Return a body with the annotation that says that the set owns the object.
 
-    It is only sent in a create-only request, or for an object that has it already: what the
-    inventory says never produces it.
+    It is only sent in a create-only request, for an object that has it already, or for an adoption
+    as owned, which the user has asked for: what the inventory says never produces it.
     """
     return _annotated(body, OWNED_BY, applyset.id)
 

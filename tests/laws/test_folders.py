@@ -98,6 +98,14 @@ SIBLINGS: Mapping[str, set[str]] = {
         "output.printers",
         "output.terminal",
     },
+    "planning.adoption": {
+        "planning.applyset",
+        "planning.inventory",
+        "planning.ownership",
+        "planning.replies",
+        "planning.requests",
+        "planning.snapshot",
+    },
     "planning.checks": {
         "planning.applyset",
         "planning.ownership",

@@ -41,6 +41,8 @@ _HOOKS = "tests/engine/checks/test_chart_hooks.py::"
 _OWNERSHIP = "tests/engine/guards/test_ownership.py::"
 _LEASE = "tests/cluster/transport/test_lease.py::"
 _INCOMPLETE = "tests/engine/failures/test_incomplete_kinds.py::"
+_FOUND = f"{_STEPS}test_found_at_create.py::"
+_PARENT = "tests/engine/inventory/test_foreign_parent.py::"
 _PLAN_FILE = "tests/e2e/plans/test_apply_plan.py::"
 _REQUIRED = "tests/planning/approval/test_required.py::"
 _PRUNE_GUARDS = "tests/engine/guards/test_small_sets.py::"
@@ -313,6 +315,55 @@ MUTATIONS = (
         "return .*",
         "return True",
         f"{_CONFLICTS}test_force_leaves_an_object_of_another_set_alone[True]",
+    ),
+    Mutation(
+        "the refusal of another tool's ApplySet parent",
+        ("other-tools-parent",),
+        "if .*:",
+        "if False:",
+        f"{_PARENT}test_parent_of_kubectl_is_not_taken_over",
+    ),
+    Mutation(
+        "the refusal of an ApplySet parent with another ID",
+        ("other-parent-id",),
+        "if .*:",
+        "if False:",
+        f"{_PARENT}test_parent_of_somebody_else_is_refused[another ID]",
+    ),
+    Mutation(
+        "the refusal of an ApplySet parent of nobody knows which tool",
+        ("nobodys-parent",),
+        "if .*:",
+        "if False:",
+        f"{_PARENT}test_parent_without_a_tool_is_refused[bare]",
+    ),
+    Mutation(
+        "the refusal of an inventory with wrong group-kinds",
+        ("wrong-group-kinds",),
+        "if .*:",
+        "if False:",
+        f"{_PARENT}test_wrong_group_kinds_are_refused_and_repaired[other kinds]",
+    ),
+    Mutation(
+        "the refusal to adopt what an approved plan creates",
+        ("reviewed-create",),
+        "if .*:",
+        "if False:",
+        f"{_FOUND}test_rules_of_adoption_hold_for_an_object_found_at_its_create[reviewed]",
+    ),
+    Mutation(
+        "the refusal to adopt what a person has created during the run",
+        ("found-from-controller",),
+        "if .*:",
+        "if False:",
+        f"{_FAULTS}test_object_created_between_read_and_apply_is_not_taken",
+    ),
+    Mutation(
+        "the record of an adoption before its apply",
+        ("found-recorded",),
+        LINE,
+        "",
+        f"{_FOUND}test_adoption_at_the_create_is_recorded_before_its_apply",
     ),
     Mutation(
         "the decision that a hook is left out",

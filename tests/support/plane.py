@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from applyprune.localplane import FULL, Plane, PlaneSpec
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from applyprune.cluster.transport.transport import Transport
@@ -17,7 +18,11 @@ class Kubectl(Protocol):
     """Runs the embedded kubectl as admin; returns its standard output."""
 
     def __call__(
-        self, *arguments: str | Path, stdin: str | None = None, plane: Plane | None = None
+        self,
+        *arguments: str | Path,
+        stdin: str | None = None,
+        plane: Plane | None = None,
+        env: Mapping[str, str] | None = None,
     ) -> str:
         """Raise AssertionError with standard error unless the exit code is 0."""
 

@@ -32,6 +32,7 @@ from applyprune.model.text.display import time_of
 from applyprune.planning.applyset import (
     SET_ID,
     SHARD_OF,
+    TOOL,
     ApplySetIdentity,
     applyset_annotations,
     applyset_identity,
@@ -40,6 +41,7 @@ from applyprune.planning.applyset import (
     set_name,
     shard_ref,
 )
+from applyprune.planning.inventory.parent import foreign_parent, parent_faults
 
 SCHEMA = 2
 
@@ -66,6 +68,8 @@ class Root:
     """The lines in the ConfigMap; None if they are in ``shards``."""
     shards: tuple[Shard, ...]
     """The shards that the header names."""
+    faults: tuple[str, ...]
+    """What is wrong with the annotations of the ConfigMap."""
 
 
 def encode(inventory: Inventory, packed: Packed, *, write: str) -> dict[str, Any]:
@@ -95,7 +99,7 @@ def encode(inventory: Inventory, packed: Packed, *, write: str) -> dict[str, Any
                 inventory.entries,
                 inventory.hidden_kinds,  # guard: hidden-kinds-kept
                 namespace=inventory.namespace,
-                tooling=f"applyprune/v{__version__}",
+                tooling=f"{TOOL}/v{__version__}",
             )
         ),
     }
@@ -116,9 +120,17 @@ def encode(inventory: Inventory, packed: Packed, *, write: str) -> dict[str, Any
 
 
 def decode(body: Mapping[str, Any]) -> Root:
-    """Return the root that a ConfigMap contains; raise InventoryError if it is unreadable."""
+    """Return the root that a ConfigMap contains; raise InventoryError if it is unreadable.
+
+    Raises ForeignParent if it is not the inventory that its name says.
+    """
     metadata = body["metadata"]
     applyset = ApplySetIdentity(set_name(metadata["name"]), metadata["namespace"])
+    annotations = metadata.get("annotations") or {}
+    labels, has_header = metadata.get("labels") or {}, _HEADER in (body.get("data") or {})
+    foreign = foreign_parent(labels, annotations, applyset, has_header=has_header)
+    if foreign is not None:
+        raise foreign
     try:
         header = json.loads((body.get("data") or {})[_HEADER])
         if (schema := typed(int, header["schema"])) != SCHEMA:
@@ -137,8 +149,8 @@ def decode(body: Mapping[str, Any]) -> Root:
             last=_last_in(header["last"]),
             owner=typed(str, header["owner"]),
             plan=_plan_in(header.get("plan")),
-            hidden_kinds=hinted_kinds(metadata.get("annotations") or {}),
-            hinted_namespaces=hinted_namespaces(metadata.get("annotations") or {}),
+            hidden_kinds=hinted_kinds(annotations),
+            hinted_namespaces=hinted_namespaces(annotations),
         )
         return Root(
             inventory=inventory,
@@ -147,6 +159,7 @@ def decode(body: Mapping[str, Any]) -> Root:
             digest=typed(str, header["digest"]),
             inline=None if shards else _inline(body),
             shards=shards,
+            faults=parent_faults(annotations),
         )
     except _UNREADABLE as error:
         raise _unreadable(applyset, error) from error

@@ -15,6 +15,7 @@ from applyprune.errors import (
     AlreadyExists,
     Conflict,
     Forbidden,
+    ForeignParent,
     InventoryError,
     InventoryIncomplete,
     InventoryLocked,
@@ -36,6 +37,7 @@ from applyprune.planning.applyset import (
     hinted_kinds,
     set_name,
 )
+from applyprune.planning.inventory.parent import kinds_fault
 
 if TYPE_CHECKING:
     from applyprune.cluster.client import KubernetesClient
@@ -67,10 +69,18 @@ class ConfigMapStore:
     def read(self) -> Inventory:
         """Return the inventory; if none exists, an empty one whose ``exists`` is false.
 
-        Raises InventoryError if it cannot be read, InventoryIncomplete if a shard is missing or
-        damaged.
+        Raises InventoryError if it cannot be read, ForeignParent if it is not this set's own,
+        InventoryIncomplete if a shard is missing or damaged.
         """
-        inventory, missing = self._read()
+        inventory, faults, missing = self._read()
+        if faults:  # guard: wrong-group-kinds
+            raise InventoryError(
+                f"the inventory of the set {self._applyset.name} is not a valid ApplySet parent",
+                location=str(self._applyset.inventory),
+                reason="; ".join(faults),
+                hint="Nothing was applied or pruned. To write its annotations again: applyprune "
+                f"inventory repair {self._applyset.arguments}",
+            )
         if missing:
             raise InventoryIncomplete(
                 f"{len(missing)} of the inventory's shards cannot be used",
@@ -113,8 +123,8 @@ class ConfigMapStore:
     def salvage(self) -> tuple[Inventory, Sequence[str]]:
         """Return the readable part of the inventory and what is unreadable; only for repair."""
         try:
-            return self._read()
-        except InventoryTooNew:
+            inventory, faults, missing = self._read()
+        except (ForeignParent, InventoryTooNew):
             raise
         except InventoryError as error:
             body = self._body()
@@ -130,6 +140,7 @@ class ConfigMapStore:
                 hidden_kinds=hinted_kinds(metadata.get("annotations") or {}),
             )
             return empty, (str(error.reason or error.message),)
+        return inventory, (*faults, *missing)
 
     def strays(self) -> Sequence[str]:
         """Return the names of the shards that the inventory, as read, does not name.
@@ -230,13 +241,13 @@ class ConfigMapStore:
             f"Run again: applyprune delete {self._applyset.arguments}",
         )
 
-    def _read(self) -> tuple[Inventory, Sequence[str]]:
-        """Return the readable part, and for each unreadable shard the reason."""
+    def _read(self) -> tuple[Inventory, Sequence[str], Sequence[str]]:
+        """Return the readable part, what is wrong with the root, and with each unreadable shard."""
         for _ in range(_TRIES):
             body = self._body()
             if body is None:
                 self._stored_shards, self._written = (), None
-                return Inventory(self._applyset.name, self._applyset.namespace), ()
+                return Inventory(self._applyset.name, self._applyset.namespace), (), ()
             root = decode(body)
             self._stored_shards, self._written = root.shards, None
             parts: list[bytes] = [root.inline] if root.inline is not None else []
@@ -251,12 +262,15 @@ class ConfigMapStore:
                 except ValueError as error:
                     missing.append(f"the shard {shard.digest[:32]}: {error}")
             if not missing:
-                return _with_entries(root, entries_in(root, parts)), ()
+                entries = entries_in(root, parts)
+                annotations = body["metadata"].get("annotations") or {}
+                faults = (*root.faults, *kinds_fault(annotations, entries.keys()))
+                return _with_entries(root, entries), faults, ()
             # Another run may have replaced the root and then removed the shards of the old one.
             now = self._body()
             if now is not None and decode(now).write == root.write:
                 self._stored_shards = tuple(readable)
-                return _with_entries(root, entries_left(root, parts)), missing
+                return _with_entries(root, entries_left(root, parts)), root.faults, missing
         raise InventoryLocked(f"{self._applyset.inventory} changes faster than it can be read")
 
     def _body(self, within: float | None = None) -> Mapping[str, Any] | None:
@@ -265,14 +279,6 @@ class ConfigMapStore:
             live = self._client.get(CONFIG_MAPS, ref, full=True, timeout=within)
         except NotFound:
             return None
-        if live.labels.get(SET_ID) != self._applyset.id:
-            raise InventoryError(
-                f"{self._applyset.inventory} is not this set's inventory",
-                reason=f"its label {SET_ID} is {live.labels.get(SET_ID)!r}, and should be "
-                f"{self._applyset.id!r}",
-                hint="It may be a copy of another set's inventory, or another tool's. "
-                "Choose another name for this set, or delete that ConfigMap.",
-            )
         return live.body
 
     def _refused_error(self, error: NotFound) -> InventoryError:

@@ -34,11 +34,13 @@ from applyprune.model.options import Approval, WaitMode
 from applyprune.model.plan import IN_PLACE, ApplyStep, Desired, Fate, OnConflict
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.model.resources import CRD, NAMESPACE
+from applyprune.planning.adoption.found_at_create import found_at_create, is_found_at_create
 from applyprune.planning.diff.rewritten import rewritten_problem
 from applyprune.planning.ownership.conflicts import skips
 from applyprune.planning.replies import confirmed, refused_guard
 from applyprune.planning.requests import again
 from applyprune.planning.schema.crd import defined_kinds
+from applyprune.planning.snapshot import ClusterSnapshot
 
 _SERVED_SOON = 10.0
 _POLL = 0.1
@@ -57,6 +59,10 @@ class Applier:
     recreator: Recreator
     readiness_rules: ReadinessRules
     dry_run: ServerDryRun
+    snapshot: ClusterSnapshot
+    """The cluster as the plan saw it."""
+    reviewed: bool
+    """Whether somebody has approved this very plan."""
     confirmed: dict[Ref, InventoryEntry] = field(default_factory=dict)
     """The entries of the objects whose apply the server has confirmed."""
     failed: dict[Ref, str] = field(default_factory=dict)
@@ -187,7 +193,7 @@ class Applier:
             step = transfer_fields(self.context, step)
             live, created = self._apply(step)
         except (Conflict, Invalid) as error:
-            if isinstance(error, Conflict) and error.causes:
+            if isinstance(error, Conflict) and error.causes and step.live is not None:
                 raise  # a conflict with another field manager: nothing has changed
             return self._after_refused_guard(step, error)
         return self._confirm(step, live, created=created)
@@ -234,6 +240,8 @@ class Applier:
         desired = step.desired
         state = self.context.cluster.read(desired.resource, desired.ref)
         live = state if isinstance(state, LiveObject) else None
+        if live is not None and is_found_at_create(step, live, self.context.applyset):
+            return self._adopt_found(step, error)
         is_ours = refused_guard(step, live, error, self.context.applyset)
         if live is None:
             raise error
@@ -251,6 +259,25 @@ class Applier:
             self.recreator.refuse_cascade(live)  # guard: late-recreation-cascade
         self._send(self.recreator.delete(step, live, deletion))
         return self._done(step, Outcome.RECREATED, reason=IN_PLACE)
+
+    def _adopt_found(self, step: ApplyStep, error: ApplypruneError) -> ObjectDone:
+        """Adopt an object that the plan was to create, if it may be adopted; record that first."""
+        context, desired = self.context, step.desired
+        live = context.cluster.get(desired.resource, desired.ref, full=True)
+        found = found_at_create(
+            step,
+            live,
+            error,
+            self.snapshot,
+            context.applyset,
+            context.options,
+            reviewed=self.reviewed,
+        )
+        if found.problem is not None:
+            self.skipped.add(desired.ref)  # it is not ours: it needs no entry
+            return self._done(step, Outcome.FAILED, problem=found.problem)
+        context.lock.record_entry(found.entry)  # guard: found-recorded
+        return self._send(found)
 
     def _confirm(self, step: ApplyStep, live: LiveObject, *, created: bool) -> ObjectDone:
         """Accept a reply only if it is about the expected object, and that is not being deleted."""

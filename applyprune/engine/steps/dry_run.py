@@ -170,7 +170,7 @@ class ServerDryRun:
 
     def _set_plan(self, steps: Sequence[ApplyStep]) -> None:
         """Remember what the plan itself will create or change: objects, namespaces and kinds."""
-        self._new = frozenset(step.desired.ref for step in steps if step.fate is Fate.CREATE)
+        self._new = frozenset(step.desired.ref for step in steps if step.is_new)
         own = (
             {self.context.applyset.namespace}
             if self.context.options.apply.create_namespace
@@ -224,8 +224,9 @@ class ServerDryRun:
                 return self._refused(step, error)
         step = dry_run_reply(step, after, context.applyset)
         if created or step.live is None:
-            self._compare(step, Fate.CREATE, None, after.body)
-            return replace(step, fate=Fate.CREATE)
+            fate = step.fate if step.is_new else Fate.CREATE
+            self._compare(step, fate, None, after.body)
+            return replace(step, fate=fate)
         return self._compared(step, after)
 
     def _compared(self, step: ApplyStep, after: LiveObject) -> ApplyStep:
@@ -287,7 +288,7 @@ class ServerDryRun:
         Call it while the server's error is handled: it is raised again if it has another cause.
         """
         desired = step.desired
-        if step.fate is Fate.CREATE:
+        if step.is_new:
             if desired.resource.gvk in self._schemas and not self._is_served(desired.resource):
                 return self._by_schema(step, _NO_KIND)
             if desired.ref.namespace in self._namespaces:
@@ -356,7 +357,7 @@ class ServerDryRun:
                     "and policies of its own namespace"
                 )
             break
-        self._compare(step, Fate.CREATE, None, body, how)
+        self._compare(step, step.fate, None, body, how)
         return replace(step, not_checked=how)
 
     def _try_in(self, namespace: str, desired: Desired) -> Mapping[str, Any]:

@@ -34,7 +34,9 @@ def needed_consent(plan: Plan, mode: Mode) -> Consent:
 
 
 def _takes(step: ApplyStep) -> bool:
-    return step.fate is Fate.RECREATE or (step.fate.is_applied and bool(step.taken_from))
+    return step.fate is Fate.RECREATE or (
+        step.fate.is_applied and (bool(step.taken_from) or step.becomes_owned)  # guard: own-asks
+    )
 
 
 def _identity(step: ApplyStep | RemoveStep) -> Hashable:

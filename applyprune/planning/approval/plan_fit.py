@@ -131,7 +131,8 @@ def _reason(
         return ""
     if step.problem is not None and new.fate is Fate.REFUSE:
         return step.problem.message
-    return _changed_state(old, new)
+    is_awaited = _awaits_controller(old) and new.fate is Fate.ADOPT
+    return "" if is_awaited else _changed_state(old, new)
 
 
 def _one_sided(
@@ -176,15 +177,23 @@ def _is_under_way(
     same = step.live is not None and step.live.uid == old.uid
     changes = same and (old.is_checked or old.fate in {Fate.CHANGE, Fate.ADOPT})
     if step.fate is Fate.LEAVE:
-        return changes or old.fate in {Fate.CREATE, Fate.RECREATE}
+        is_new = old.fate in {Fate.CREATE, Fate.RECREATE} or _awaits_controller(old)
+        return changes or is_new
     if entry is None:
         return False
+    if _awaits_controller(old):
+        return step.fate in {Fate.CHANGE, Fate.ADOPT}
     if old.fate is Fate.RECREATE:
         return _is_being_recreated(old, step, entry)
     if old.fate is Fate.CREATE:
         return step.fate is Fate.CHANGE and (_has_arrived(old, step) or _is_made(step, entry))
     is_sent = step.fate in {Fate.CHANGE, Fate.ADOPT}
     return changes and is_sent and (old.state == _state(step) or _has_arrived(old, step))
+
+
+def _awaits_controller(old: PlannedObject) -> bool:
+    """Return whether the plan adopts an object that a controller is about to create."""
+    return old.fate is Fate.ADOPT and not old.uid
 
 
 def _state(step: ApplyStep) -> str:

@@ -19,6 +19,7 @@ def shaping_options(options: Options) -> Mapping[str, OptionValue]:
     apply, prune = options.apply, options.prune
     return {
         "adopt": str(apply.adopt),
+        "adopt-as": str(apply.adopt_as),
         "create-namespace": apply.create_namespace,
         "force-conflicts": apply.force_conflicts,
         "helm-hooks": str(apply.helm_hooks),

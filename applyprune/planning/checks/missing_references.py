@@ -16,6 +16,7 @@ from applyprune.model.json_access import field, mapping, text
 from applyprune.model.live import LiveObject, Missing, State
 from applyprune.model.plan import ApplyStep, Desired, Fate, Plan
 from applyprune.model.problem import Problem, ProblemKind
+from applyprune.model.resources import IN_EACH_NAMESPACE
 from applyprune.planning.checks.references import (
     SECRET,
     STORAGE_CLASS,
@@ -33,8 +34,6 @@ if TYPE_CHECKING:
 _CONFIG_MAP = GroupKind("", "ConfigMap")
 _VOLUME = GroupKind("", "PersistentVolume")
 _VALUES = ("data", "binaryData", "stringData")
-# Kubernetes creates them in every namespace.
-_ALWAYS = frozenset({("ServiceAccount", "default"), ("ConfigMap", "kube-root-ca.crt")})
 # The end of a name that kustomize has generated: ten characters of its own alphabet.
 _HASH = re.compile(r"-[bcdfghkmt2456789]{10}$")
 
@@ -60,7 +59,7 @@ def outside_references(plan: Plan) -> Mapping[Ref, Sequence[Use]]:
         if (
             target not in inside
             and not use.reference.optional
-            and (target.kind, target.name) not in _ALWAYS
+            and (target.group_kind, target.name) not in IN_EACH_NAMESPACE
             and not _is_provided(target, desired)
         ):
             found.setdefault(target, []).append(use)

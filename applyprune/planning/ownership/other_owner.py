@@ -9,7 +9,7 @@ it has a field of the set outside ``metadata``: who only decorates an object doe
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from applyprune.planning.fields.fieldsv1 import leaves, owns
@@ -52,7 +52,19 @@ def other_owner(entry: InventoryEntry, live: LiveObject, applyset: ApplySetIdent
             time > recorded for time in _times(live, ("metadata", part, key), applyset)
         ):
             return f"{tool} has written it since the last apply ({key}: {text})"
-    return _other_applier(live, applyset)
+    return other_applier(live, applyset)
+
+
+def marking_tool(live: LiveObject, applyset: ApplySetIdentity) -> str:
+    """Return which other tool has marked an object, and how; empty if none has.
+
+    A mark in the set's own Apply entry comes from the manifest.
+    """
+    ours = (own_apply_entry(live, applyset.manager) or {}).get("fieldsV1") or {}
+    for part, key, text in _marks(live):
+        if not owns(ours, ("metadata", part, key)):
+            return f"{TOOL_MARKS[part, key]} has marked it ({key}: {text})"
+    return ""
 
 
 def _marks(live: LiveObject) -> Iterator[tuple[str, str, str]]:
@@ -69,11 +81,20 @@ def _times(live: LiveObject, path: Path, applyset: ApplySetIdentity) -> Iterator
             yield str(entry.get("time", ""))
 
 
-def _other_applier(live: LiveObject, applyset: ApplySetIdentity) -> str:
-    """Return which other manager applies fields of the set; empty if none does."""
-    ours = _substance(own_apply_entry(live, applyset.manager) or {})
+def other_applier(
+    live: LiveObject, applyset: ApplySetIdentity, *, but: Collection[str] = ()
+) -> str:
+    """Return which other manager applies fields of the set; empty if none does.
+
+    Of an object that the set has not applied yet, every field counts. ``but`` are managers that do
+    not count.
+    """
+    own = own_apply_entry(live, applyset.manager)
     for entry in _others(live, applyset):
-        if entry.get("operation") == "Apply" and (shared := ours & _substance(entry)):
+        if entry.get("operation") != "Apply" or entry.get("manager") in but:
+            continue
+        theirs = _substance(entry)
+        if shared := theirs if own is None else theirs & _substance(own):
             first = min(to_server(path) for path in shared)
             return f"{entry.get('manager')} applies it too ({first})"
     return ""

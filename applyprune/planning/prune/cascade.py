@@ -15,7 +15,7 @@ from applyprune.model.json_access import items, text
 from applyprune.model.live import LiveObject
 from applyprune.model.plan import Cascaded, Fate, RemoveStep
 from applyprune.model.problem import Problem
-from applyprune.model.resources import GUARDED_KINDS
+from applyprune.model.resources import GUARDED_KINDS, IN_EACH_NAMESPACE
 from applyprune.model.text.display import and_more
 from applyprune.planning.prune.dependants import owners_of
 from applyprune.planning.snapshot import CascadeContents
@@ -24,7 +24,6 @@ NOTHING = CascadeContents(())
 """No contents."""
 _SHOWN = 5
 _CASCADES = "cascade-deletes"
-_CONFIG_MAP = GroupKind("", "ConfigMap")
 _SERVICE_ACCOUNT = GroupKind("", "ServiceAccount")
 _SLICE = GroupKind("discovery.k8s.io", "EndpointSlice")
 _MANAGED_BY = "endpointslice.kubernetes.io/managed-by"
@@ -178,12 +177,13 @@ def is_passing(live: LiveObject, manager: str = "") -> bool:
     What the field manager ``manager`` has set counts as nothing.
     """
     kind, name = live.ref.group_kind, live.ref.name
-    if kind == _SERVICE_ACCOUNT and name == "default":
-        return not _has_content(live, manager)  # guard: default-account
+    if (kind, name) in IN_EACH_NAMESPACE:
+        # guard: default-account
+        return kind != _SERVICE_ACCOUNT or not _has_content(live, manager)
     if kind == _SLICE:
         # guard: endpoint-slices
         return live.labels.get(_MANAGED_BY) in _SLICE_MAKERS and bool(owners_of(live))
-    return kind in PASSING or (kind == _CONFIG_MAP and name == "kube-root-ca.crt")
+    return kind in PASSING
 
 
 def _has_content(live: LiveObject, manager: str) -> bool:

@@ -16,7 +16,7 @@ from applyprune.model.events import Outcome, Waiting
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import InventoryEntry, LockHolder, Ownership
 from applyprune.model.options import Mode
-from applyprune.planning.applyset import PART_OF, SET_ID
+from applyprune.planning.applyset import GROUP_KINDS, PART_OF, SET_ID
 from tests.support.fault_proxy import Exchange, FaultProxy, always, faults
 from tests.support.input_files import write_input
 from tests.support.kill import Moment, kill_at, kill_at_first
@@ -362,6 +362,11 @@ def test_hand_edited_inventory_is_a_confused_deputy(
         lines.append(json.dumps(entry, separators=(",", ":")) + "\n")
     text = fields + "".join(sorted(lines))
     _rewrite(api, stage, {"count": 5, "digest": digest_of(text.encode())}, entries=text)
+    with pytest.raises(InventoryError, match="contains-group-kinds lacks Namespace"):
+        stage.run(config_map("a"))
+    kinds = {"metadata": {"annotations": {GROUP_KINDS: "ConfigMap,Namespace"}}}
+    merge = "application/merge-patch+json"
+    api("PATCH", _path(stage, "applyprune-web"), kinds, content_type=merge)
     assert len(stage.listed()) == 5
     story = stage.run(config_map("a"))
     assert Outcome.PRUNED not in story.outcomes.values()

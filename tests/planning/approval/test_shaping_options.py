@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from applyprune.model.inventory import Ownership
 from applyprune.model.options import (
     Adopt,
     ApplyOptions,
@@ -31,6 +32,7 @@ LIFT_A_GUARD = {
 OTHERS: dict[str, tuple[Any, str, str]] = {
     "adopt": (Adopt.ALL, "--adopt=unowned", "--adopt=all"),
     "on_drift": (OnDrift.REVERT, "--on-drift=fail", "--on-drift=revert"),
+    "adopt_as": (Ownership.OWNED, "--adopt-as=adopted", "--adopt-as=owned"),
     "force_conflicts": (True, "no --force-conflicts", "--force-conflicts"),
     "take_over": (
         frozenset({"b", "a"}),

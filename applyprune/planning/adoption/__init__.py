@@ -1,0 +1,1 @@
+"""How existing objects come into a set."""

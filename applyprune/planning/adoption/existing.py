@@ -1,0 +1,110 @@
+"""Decide what an apply does with an object of the input that exists."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from applyprune.model.plan import ApplyStep, Fate
+from applyprune.planning.adoption.as_owned import AS_OWNED, may_own
+from applyprune.planning.inventory.entry_before_apply import entry_before_apply
+from applyprune.planning.ownership.foreign_label import is_label_unproven, unproven_label
+from applyprune.planning.ownership.migration import migration_of
+from applyprune.planning.ownership.obstacle import obstacle
+from applyprune.planning.ownership.owner import Owner, owner_of, owner_to_apply, unchanged
+from applyprune.planning.ownership.takings import taken_from
+from applyprune.planning.requests import apply_request, takes_over
+
+if TYPE_CHECKING:
+    from applyprune.model.inventory import InventoryEntry
+    from applyprune.model.live import LiveObject
+    from applyprune.model.options import Options
+    from applyprune.model.plan import Desired
+    from applyprune.model.problem import Problem
+    from applyprune.planning.applyset import ApplySetIdentity
+    from applyprune.planning.snapshot import ClusterSnapshot
+
+
+def existing_step(
+    desired: Desired,
+    entry: InventoryEntry | None,
+    live: LiveObject,
+    snapshot: ClusterSnapshot,
+    applyset: ApplySetIdentity,
+    options: Options,
+) -> ApplyStep:
+    """Decide about an object of the input that exists; ``entry`` is its entry, if it has one."""
+    judged = owner_to_apply(live, entry, applyset)
+    # An interrupted adoption has not marked the object yet.
+    owner = judged if entry is None or entry.uid else owner_of(live, entry, applyset)
+    known = owner is Owner.RECORDED and entry is not None
+    fence = known and entry is not None and entry.deleting
+    union = entry_before_apply(desired, live, entry if known else None, applyset)
+    lost = entry is not None and is_label_unproven(entry, live, snapshot.others, applyset)
+    unproven = unproven_label(desired.ref, live, snapshot.others, applyset) if lost else None
+    if (problem := obstacle(desired, live, judged, options, unproven)) is not None:
+        # An existing entry stays; an object that is not ours gets no entry.
+        return refused_step(
+            desired, entry or replace(union, uid_before_apply=live.uid), problem, live
+        )
+    # An adoption is not complete until a response has confirmed it.
+    adopts = not known or entry is None or (not entry.uid and entry.uid_before_apply is not None)
+    migration = migration_of(
+        live, entry if known else None, options.apply, manager=applyset.manager, adopts=adopts
+    )
+    takes = takes_over(desired, live, applyset, migration)
+    if (
+        known
+        and entry is not None
+        and not (options.apply.reapply_all or fence or takes or entry.orphaning)
+        and entry.orphan_reason == desired.orphan_reason
+    ):
+        schema = snapshot.schemas.get(desired.ref.group_kind)
+        knows_schema = desired.ref.group_kind not in snapshot.schemas or schema is not None
+        if knows_schema and unchanged(
+            desired, entry, live, manager=applyset.manager, schema=schema
+        ):
+            # Other objects may have changed its wave; this is recorded with the next write.
+            listed = replace(
+                entry,
+                wave=desired.wave,
+                depends_on=desired.depends_on,
+                job=union.job,
+                crd=entry.crd if schema is None else desired.resource.full_plural,
+            )
+            return ApplyStep(desired, Fate.LEAVE, listed, live)
+    owns = not known and may_own(desired.ref, live, owner, migration, applyset, options.apply)
+    request = apply_request(
+        desired, live, applyset, options, migration=migration, fence=fence, owns=owns or None
+    )
+    reason = AS_OWNED if owns else f"adopted: it existed and belonged to {_whom(owner)}"
+    return ApplyStep(
+        desired,
+        Fate.CHANGE if known else Fate.ADOPT,
+        union,
+        live,
+        reason="" if known else reason,
+        fence=fence,
+        migration=migration,
+        becomes_owned=owns,
+        takes_over=takes,
+        request=request,
+        taken_from=taken_from(
+            desired, live, owner, applyset, migrate=migration.managers, forced=request.force
+        ),
+    )
+
+
+def _whom(owner: Owner) -> str:
+    return {
+        Owner.OTHER: "another set",
+        Owner.CLAIMED: "this set, but is not in its inventory",
+    }.get(owner, "no set")
+
+
+def refused_step(
+    desired: Desired, entry: InventoryEntry, problem: Problem, live: LiveObject | None
+) -> ApplyStep:
+    """Return the step of an object that may not be applied."""
+    where = problem.location or str(desired.origin)
+    return ApplyStep(desired, Fate.REFUSE, entry, live, problem=replace(problem, location=where))

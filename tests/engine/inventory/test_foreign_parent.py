@@ -1,0 +1,127 @@
+"""ApplySet parents (KEP-3659) that are not this set's own: refused, explained, never taken over."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from applyprune.errors import ForeignParent, InventoryError
+from applyprune.model.inventory import Ownership
+from applyprune.model.options import Mode
+from applyprune.planning.applyset import GROUP_KINDS, SET_ID, TOOLING
+from tests.support.objects import config_map, text
+from tests.support.stage import Stage
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.support.api import Api
+    from tests.support.plane import Kubectl
+
+REFUSALS: dict[str, tuple[dict[str, Any], str]] = {
+    "another tool": ({"annotations": {TOOLING: "kubectl/v1.34"}}, "parent of another tool"),
+    "another tool by a prefix": (
+        {"annotations": {TOOLING: "applyprune.example/fork/v1"}},
+        "'applyprune.example/fork/v1'",
+    ),
+    "another ID": ({"labels": {SET_ID: "applyset-x-v1"}}, "its label .* is 'applyset-x-v1'"),
+    "no ID": ({"labels": {SET_ID: None}}, "it has no label applyset.kubernetes.io/id"),
+}
+FAULTS: dict[str, tuple[str | None, str]] = {
+    "no kinds": (None, "it has no annotation applyset.kubernetes.io/contains-group-kinds"),
+    "no kind": ("ConfigMap,", "has '', and must list KIND.GROUP"),
+    "a resource": ("apps/Deployment,ConfigMap", "has 'apps/Deployment', and must list"),
+    "other kinds": ("Service", "lacks ConfigMap, and it lists objects of that kind"),
+}
+
+
+def _path(stage: Stage) -> str:
+    return f"/api/v1/namespaces/{stage.namespace}/configmaps/applyprune-{stage.name}"
+
+
+def _patch(stage: Stage, api: Api, metadata: dict[str, Any]) -> None:
+    merge = "application/merge-patch+json"
+    status, _ = api("PATCH", _path(stage), {"metadata": metadata}, content_type=merge)
+    assert status == 200
+
+
+def _verbs(stage: Stage) -> dict[str, Callable[[], object]]:
+    """Return every operation that could write the inventory."""
+    return {
+        "apply": lambda: stage.run(config_map("a"), config_map("b")),
+        "delete": lambda: stage.run(mode=Mode.DELETE),
+        "orphan": stage.orphan,
+        "move": lambda: stage.move(Stage(stage.kubeconfig, stage.namespace, name="other")),
+    }
+
+
+def _assert_refused(stage: Stage, api: Api, words: str, *, repair: bool) -> None:
+    before = api.get(_path(stage))
+    verbs = _verbs(stage) | ({"repair": stage.repair, "check": stage.check} if repair else {})
+    for verb in verbs.values():
+        with pytest.raises(InventoryError) as refused:
+            verb()
+        assert refused.value.exit_code == 3
+        refused.match(words)
+        assert "Nothing was" in str(refused.value)
+    assert api.get(_path(stage)) == before
+
+
+@pytest.mark.parametrize("name", REFUSALS)
+def test_parent_of_somebody_else_is_refused(stage: Stage, api: Api, name: str) -> None:
+    """By every verb, also by a repair; nothing is written, and nothing of the set changes."""
+    stage.run(config_map("a"))
+    change, words = REFUSALS[name]
+    _patch(stage, api, change)
+    _assert_refused(stage, api, words, repair=True)
+    assert api.exists(_path(stage).replace("applyprune-web", "a"))
+
+
+def test_parent_of_kubectl_is_not_taken_over(stage: Stage, api: Api, kubectl: Kubectl) -> None:
+    """It has the ID that its name gives, and kubectl's objects have its label."""
+    kubectl(
+        *("apply", "-n", stage.namespace, "--server-side", "--prune", "-f", "-"),
+        "--applyset=configmap/applyprune-web",
+        stdin=text(config_map("theirs")),
+        env={"KUBECTL_APPLYSET": "true"},
+    )
+    assert api.get(_path(stage))["metadata"]["labels"][SET_ID] == stage.target.id
+    _assert_refused(stage, api, "is the ApplySet parent of another tool", repair=True)
+
+
+@pytest.mark.parametrize("tooling", ["", "bare"])
+def test_parent_without_a_tool_is_refused(stage: Stage, api: Api, tooling: str) -> None:
+    """A ConfigMap with our name, and with nothing of ours in it, is not ours."""
+    body = config_map("applyprune-web", labels={SET_ID: stage.target.id} if tooling else {})
+    status, _ = api("POST", f"/api/v1/namespaces/{stage.namespace}/configmaps", body)
+    assert status == 201
+    words = "parent of an unknown tool" if tooling else "is not this set's inventory"
+    _assert_refused(stage, api, words, repair=True)
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_wrong_group_kinds_are_refused_and_repaired(stage: Stage, api: Api, name: str) -> None:
+    """The annotation is the second record of what the set contains; the entries stay."""
+    stage.run(config_map("a"), config_map("b"))
+    kinds, words = FAULTS[name]
+    _patch(stage, api, {"annotations": {GROUP_KINDS: kinds}})
+    _assert_refused(stage, api, words, repair=False)
+    with pytest.raises(InventoryError, match=f"inventory repair web -n {stage.namespace}"):
+        stage.run(config_map("a"))
+    assert stage.check().exit_code == 0
+    assert stage.repair().exit_code == 0
+    assert api.get(_path(stage))["metadata"]["annotations"][GROUP_KINDS] == "ConfigMap"
+    assert {one.ownership for one in stage.inventory().entries.values()} == {Ownership.OWNED}
+    assert not stage.check().found
+
+
+def test_lost_tool_is_repaired(stage: Stage, api: Api) -> None:
+    """The ConfigMap still contains our inventory."""
+    stage.run(config_map("a"))
+    _patch(stage, api, {"annotations": {TOOLING: None}})
+    with pytest.raises(InventoryError, match=r"it has no annotation .*tooling") as refused:
+        stage.run(config_map("a"))
+    assert not isinstance(refused.value, ForeignParent)
+    assert stage.repair().exit_code == 0
+    assert stage.run(config_map("a")).exit_code == 0
