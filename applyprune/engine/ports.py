@@ -131,8 +131,11 @@ class Store(Readable, Protocol):
         No request is sent again after ``within`` seconds.
         """
 
-    def remove(self, inventory: Inventory, *, within: float | None = None) -> None:
-        """Delete the inventory if it has not changed since it was read."""
+    def remove(self, inventory: Inventory, *, within: float | None = None) -> Sequence[str]:
+        """Delete the inventory if no run has changed it since it was read.
+
+        Return the finalizers of other tools that still hold it.
+        """
 
 
 class DamagedStore(Store, Protocol):

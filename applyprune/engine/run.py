@@ -360,6 +360,6 @@ class _Run:
         if not lock.taken:
             return
         if not entries and self.context.options.removes_set:
-            yield lock.remove()
+            yield from lock.remove()
         else:
             yield lock.release(entries, exit_code=exit_code)

@@ -23,6 +23,11 @@ TOOLING = "applyset.kubernetes.io/tooling"
 GROUP_KINDS = "applyset.kubernetes.io/contains-group-kinds"
 NAMESPACES = "applyset.kubernetes.io/additional-namespaces"
 
+OWN_LABELS = frozenset({SET_ID})
+"""The labels of an inventory that applyprune itself writes; all others belong to other tools."""
+OWN_ANNOTATIONS = frozenset({TOOLING, GROUP_KINDS, NAMESPACES})
+"""The same for its annotations."""
+
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 SHARD_OF = "applyprune.dev/inventory"
 WANTED = "applyprune.dev/wanted"

@@ -29,6 +29,7 @@ _TRANSFER = "tests/engine/steps/test_field_transfer.py::"
 _WITNESS = "tests/engine/guards/test_witness.py::"
 _OTHER_OWNER = "tests/engine/guards/test_other_owner_stories.py::"
 _INVENTORY = "tests/engine/inventory/"
+_FOREIGN = "tests/engine/inventory/test_foreign_metadata.py::"
 _CASCADES = "tests/engine/guards/test_cascades.py::"
 _CONFLICTS = f"{_STEPS}test_conflicts.py::"
 _FAULTS = "tests/engine/failures/test_faults.py::"
@@ -658,10 +659,38 @@ MUTATIONS = (
         f"{_FALSE_ABSENCE}test_webhook_answers_a_prune_with_404[missing]",
     ),
     Mutation(
+        "the metadata of other tools in a write of the inventory",
+        ("foreign-metadata-kept",),
+        r"with_foreign_metadata\(.*?\)",
+        "body",
+        f"{_FOREIGN}test_metadata_of_other_tools_stays_and_stops_no_run",
+    ),
+    Mutation(
+        "the comparison of applyprune's own data before an inventory is written again",
+        ("inventory-own-data",),
+        "if .*:",
+        "if 0:",
+        f"{_FOREIGN}test_change_of_applyprunes_own_data_still_ends_the_run",
+    ),
+    Mutation(
+        "the refusal to write an inventory that is being deleted",
+        ("terminating-inventory",),
+        LINE,
+        "",
+        f"{_FOREIGN}test_finalizer_of_another_tool_holds_the_deleted_inventory",
+    ),
+    Mutation(
+        "the refusal to use a shard that is being deleted",
+        ("terminating-shard",),
+        "if .*:",
+        "if 0:",
+        f"{_INVENTORY}test_shards.py::test_shard_that_another_tools_finalizer_holds_is_not_used_again",
+    ),
+    Mutation(
         "the read after the deletion of an inventory",
         ("inventory-removed",),
         r"self\..*\)",
-        "pass",
+        "()",
         f"{_FALSE_ABSENCE}test_webhook_answers_the_deletion_of_the_inventory_with_404",
     ),
     Mutation(
