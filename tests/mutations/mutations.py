@@ -42,6 +42,7 @@ _OWNERSHIP = "tests/engine/guards/test_ownership.py::"
 _LEASE = "tests/cluster/transport/test_lease.py::"
 _INCOMPLETE = "tests/engine/failures/test_incomplete_kinds.py::"
 _PLAN_FILE = "tests/e2e/plans/test_apply_plan.py::"
+_REMAINING = "tests/planning/prune/test_remaining.py::"
 _REQUIRED = "tests/planning/approval/test_required.py::"
 _PRUNE_GUARDS = "tests/engine/guards/test_small_sets.py::"
 _SET = "tests/engine/test_set.py::"
@@ -685,6 +686,55 @@ MUTATIONS = (
         "if .*:",
         "if 0:",
         f"{_INVENTORY}test_shards.py::test_shard_that_another_tools_finalizer_holds_is_not_used_again",
+    ),
+    Mutation(
+        "the order of waves in a prune",
+        ("prune-wave-order",),
+        r"found\.append\(.*\)",
+        "pass",
+        f"{_REMAINING}test_only_what_is_needed_waits",
+    ),
+    Mutation(
+        "the wait of what a remaining object needs",
+        ("needed-remains",),
+        r"found\.append\(.*\)",
+        "pass",
+        f"{_REMAINING}test_only_what_is_needed_waits",
+    ),
+    Mutation(
+        "the wait of a remaining object's owner",
+        ("owner-remains",),
+        r"found\.append\(.*\)",
+        "pass",
+        f"{_REMAINING}test_only_what_is_needed_waits",
+    ),
+    Mutation(
+        "the wait of a remaining object's Namespace",
+        ("namespace-remains",),
+        r"found\.append\(.*\)",
+        "pass",
+        f"{_REMAINING}test_only_what_is_needed_waits",
+    ),
+    Mutation(
+        "the wait of a remaining custom resource's CRD",
+        ("crd-remains",),
+        r"found\.append\(.*\)",
+        "pass",
+        f"{_REMAINING}test_only_what_is_needed_waits",
+    ),
+    Mutation(
+        "the wait of a remaining custom resource's controller",
+        ("controller-remains",),
+        r"found\.append\(.*\)",
+        "pass",
+        f"{_REMAINING}test_only_what_is_needed_waits",
+    ),
+    Mutation(
+        "the stop of a prune if the fields of what remains are unknown",
+        ("unread-remains",),
+        r"self\._all = self\._all or",
+        "_ =",
+        f"{_REMAINING}test_everything_waits_if_what_is_needed_is_unknown_or_the_server_is_gone",
     ),
     Mutation(
         "the read after the deletion of an inventory",
