@@ -108,6 +108,12 @@ class Cluster(Protocol):
     def under_lease(self, lease: Lease) -> Cluster:
         """Return the same API server; no write is sent, or sent again, after the lease's end."""
 
+    def warning_to(self, sink: Callable[[Ref, str], None] | None) -> Cluster:
+        """Return the same API server; ``sink`` gets its warnings in replies to writes.
+
+        The text is not safe to print yet; that of a Secret is empty unless it holds no value.
+        """
+
 
 class Readable(Protocol):
     """A source of an inventory."""

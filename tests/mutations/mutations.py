@@ -42,6 +42,7 @@ _OWNERSHIP = "tests/engine/guards/test_ownership.py::"
 _LEASE = "tests/cluster/transport/test_lease.py::"
 _INCOMPLETE = "tests/engine/failures/test_incomplete_kinds.py::"
 _PLAN_FILE = "tests/e2e/plans/test_apply_plan.py::"
+_WARNINGS = "tests/e2e/test_server_warnings.py::"
 _REMAINING = "tests/planning/prune/test_remaining.py::"
 _REQUIRED = "tests/planning/approval/test_required.py::"
 _PRUNE_GUARDS = "tests/engine/guards/test_small_sets.py::"
@@ -735,6 +736,21 @@ MUTATIONS = (
         r"self\._all = self\._all or",
         "_ =",
         f"{_REMAINING}test_everything_waits_if_what_is_needed_is_unknown_or_the_server_is_gone",
+    ),
+    Mutation(
+        "the removal of values from a warning about a Secret",
+        ("secret-in-warning",),
+        r"without_values\(text\) if .*? else text",
+        "text",
+        f"{_WARNINGS}test_server_warning_is_in_every_format_once_with_file_and_line",
+    ),
+    Mutation(
+        "the mask of the set's Secrets in other warnings of the server",
+        ("secret-in-text",),
+        r"text = .*",
+        "pass",
+        "tests/planning/checks/test_warning_text.py::"
+        "test_values_of_the_sets_secrets_are_masked_in_every_warning",
     ),
     Mutation(
         "the read after the deletion of an inventory",
