@@ -31,6 +31,7 @@ from applyprune.cluster.schemas import read_schemas
 from applyprune.cluster.transport.message import Request, Response, http_date
 from applyprune.cluster.transport.transport import Transport
 from applyprune.cluster.watch import Selection, watch
+from applyprune.cluster.write_terms import PLAIN, WarningSink, WriteTerms
 from applyprune.errors import (
     AlreadyExists,
     Conflict,
@@ -73,7 +74,7 @@ class KubernetesClient:
         server: str,
         context: str = "",
         cache: Path | None = None,
-        leases: tuple[Lease, ...] = (),
+        terms: WriteTerms = PLAIN,
         *,
         registry: KubernetesClient | None = None,
     ) -> None:
@@ -82,7 +83,7 @@ class KubernetesClient:
         ``registry`` reads the CRDs and APIServices, if that takes other rights.
         """
         self._transport = transport
-        self._leases = leases
+        self._terms = terms
         self.server = server
         """The URL of the API server."""
         self.context = context
@@ -97,19 +98,23 @@ class KubernetesClient:
 
     def under_lease(self, lease: Lease) -> KubernetesClient:
         """Return the same client; no write is sent, or sent again, after the lease's end."""
-        leases = (*self._leases, lease)
+        return self._under(replace(self._terms, leases=(*self._terms.leases, lease)))
+
+    def warning_to(self, sink: WarningSink | None) -> KubernetesClient:
+        """Return the same client; ``sink`` gets what the server warns about in replies to writes.
+
+        It is called from any thread. Its text is not safe to print yet.
+        """
+        return self._under(replace(self._terms, sink=sink))
+
+    def _under(self, terms: WriteTerms) -> KubernetesClient:
         return KubernetesClient(
-            self._transport,
-            self.server,
-            self.context,
-            self._cache,
-            leases,
-            registry=self._registry,
+            self._transport, self.server, self.context, self._cache, terms, registry=self._registry
         )
 
-    def _write(self, write: Request) -> Response:
+    def _write(self, write: Request, ref: Ref) -> Response:
         """Send what changes the cluster."""
-        return self._transport.send(replace(write, leases=self._leases))  # guard: write-lease
+        return self._transport.send(self._terms.on(write, ref))
 
     @property
     def server_time(self) -> datetime | None:
@@ -254,7 +259,8 @@ class KubernetesClient:
                 APPLY_PATCH,
                 request.guarded_body,
                 query=(*query, _DRY_RUN) if dry_run else query,
-            )
+            ),
+            ref,
         )
         live = object_in(resource, ref, response.body, full=True, any_name=True)
         return live, response.status == 201
@@ -274,7 +280,8 @@ class KubernetesClient:
         it, so AlreadyExists never means an object that this very call has created.
         """
         response = self._write(
-            for_collection("POST", resource, ref.namespace, body=body, retry=retry, within=timeout)
+            for_collection("POST", resource, ref.namespace, body=body, retry=retry, within=timeout),
+            ref,
         )
         return object_in(resource, ref, response.body, full=True)
 
@@ -302,7 +309,8 @@ class KubernetesClient:
                 query=(_DRY_RUN,) if dry_run else (),
                 body=body,
                 within=timeout,
-            )
+            ),
+            ref,
         )
         return object_in(resource, ref, response.body, full=True)
 
@@ -318,7 +326,7 @@ class KubernetesClient:
 
         Raises Conflict when the patch has a ``metadata.resourceVersion`` other than the stored one.
         """
-        response = self._write(for_patch(resource, ref, MERGE_PATCH, patch, within=timeout))
+        response = self._write(for_patch(resource, ref, MERGE_PATCH, patch, within=timeout), ref)
         return object_in(resource, ref, response.body, full=True)
 
     def patch(self, request: PatchRequest) -> LiveObject:
@@ -329,7 +337,7 @@ class KubernetesClient:
         """
         resource, ref, operations = request.resource, request.ref, request.operations
         try:
-            response = self._write(for_patch(resource, ref, JSON_PATCH, operations))
+            response = self._write(for_patch(resource, ref, JSON_PATCH, operations), ref)
         except Invalid as error:
             if tests_hold(operations, self.get(resource, ref)):
                 raise
@@ -358,7 +366,9 @@ class KubernetesClient:
         }
         if dry_run:
             options["dryRun"] = ["All"]
-        response = self._write(for_object("DELETE", resource, ref, body=options, within=timeout))
+        response = self._write(
+            for_object("DELETE", resource, ref, body=options, within=timeout), ref
+        )
         body = response.body
         if body.get("kind") == "Status":
             details = body.get("details") or {}

@@ -53,6 +53,7 @@ class Reason(StrEnum):
     REMOVAL_FAILED = "RemovalFailed"
     REMOVED = "Removed"
     REMOVAL_INCOMPLETE = "RemovalIncomplete"
+    SERVER_WARNING = "ServerWarning"
 
 
 STALLING = frozenset(

@@ -301,6 +301,8 @@ class Reconciler:
             self.recorder.event(stored or live, EventType.WARNING, result.reason, result.message)
         elif changed or (result.ready is ConditionStatus.READY and _was_not_ready(before)):
             self.recorder.event(stored or live, EventType.NORMAL, result.reason, _summary(result))
+        for warning in result.run_result.server_warnings if result.run_result is not None else ():
+            self.recorder.event(stored or live, EventType.WARNING, Reason.SERVER_WARNING, warning)
 
     def _next(self, key: Key, bundle: Bundle, result: ReconcileResult) -> float | None:
         spec = bundle.spec

@@ -27,6 +27,7 @@ from applyprune.model.events import (
     PruneBlocked,
     ReadinessReported,
     Started,
+    WarningRaised,
 )
 from applyprune.model.identity import Ref
 from applyprune.model.plan import Plan
@@ -37,6 +38,7 @@ REMOVED = frozenset(
 )
 CHANGED = REMOVED | {Outcome.CREATED, Outcome.CONFIGURED, Outcome.RECREATED, Outcome.MOVED}
 _MAX_MESSAGE = 400
+_MAX_WARNINGS = 10
 _MAX_ERRORS = 900
 
 
@@ -62,6 +64,8 @@ class RunResult:
     exit_code: int = 0
     elapsed: float = 0.0
     gone: set[Ref] = field(default_factory=set)
+    server_warnings: list[str] = field(default_factory=list)
+    """The first few warnings of the API server."""
 
     @property
     def total(self) -> int:
@@ -106,6 +110,9 @@ def follow(events: Iterable[Event], result: RunResult, each: Callable[[Event], N
                     )
             case ReadinessReported(ref=ref, problem=problem) if problem is not None:
                 result.failing[ref] = FailedObject(ref, problem_message(problem), problem.kind)
+            case WarningRaised(problem=problem) if problem.kind is ProblemKind.SERVER_WARNING:
+                if len(result.server_warnings) < _MAX_WARNINGS:
+                    result.server_warnings.append(problem_message(problem))
             case PruneBlocked(problem=problem):
                 result.refusal = problem
             case Finished(exit_code=code, elapsed=elapsed):

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Self, TypeVar
 
+from applyprune.engine.checks.server_warnings import ServerWarnings
 from applyprune.engine.inventory_lock import InventoryLock, inventory_lock
 from applyprune.model.events import Event, Finished, ObjectDone, Outcome, Started
 from applyprune.model.options import Mode, Options
@@ -145,6 +146,8 @@ class RunContext:
     """The result of the run so far."""
     store: Readable
     """The inventory of the set; it also finds those of other sets."""
+    server_warnings: ServerWarnings = field(default_factory=ServerWarnings)
+    """What the API server has warned about."""
 
     def started(self, mode: Mode) -> Started:
         """Return the event that begins the run."""
@@ -179,5 +182,8 @@ def run_context(
         inventory_lock(store, options, cancellation, run=summary.run, mode=mode, who=who) as lock,
         WorkerPool(options.concurrency, cancellation) as workers,
     ):
-        leased = cluster.under_lease(lock)
-        yield RunContext(leased, applyset, options, cancellation, workers, lock, summary, store)
+        warnings = ServerWarnings()
+        leased = cluster.under_lease(lock).warning_to(warnings.add)
+        yield RunContext(
+            leased, applyset, options, cancellation, workers, lock, summary, store, warnings
+        )

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 from applyprune.clock import Instant, read_clock, seconds_held
 from applyprune.engine.lock_file import LockFile, create_file, has_ended, host_id, remove_file
 from applyprune.errors import ApplypruneError, InventoryLocked
-from applyprune.model.events import InventoryWritten, Phase, Waiting
+from applyprune.model.events import InventoryWritten, Phase, Waiting, WarningRaised
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import (
     AppliedPlan,
@@ -35,6 +35,7 @@ from applyprune.model.inventory import (
     valid_lease,
 )
 from applyprune.model.options import Mode, Options
+from applyprune.planning.inventory.held import held_inventory
 
 if TYPE_CHECKING:
     from applyprune.engine.cancellation import Cancellation
@@ -248,14 +249,16 @@ class InventoryLock:
             self._put(replace(inventory, holder=None, plan=None))
             return self._recorded(Phase.FINAL)
 
-    def remove(self) -> InventoryWritten:
-        """Delete the inventory, once it lists no object any more."""
+    def remove(self) -> Iterator[InventoryWritten | WarningRaised]:
+        """Delete the inventory, once no object of it is left; warn if other tools still hold it."""
         self._stop_renewing()
         with self._lock:
             self._check()
-            self._store.remove(self._stored, within=self._holder.lease)
+            held_by = self._store.remove(self._stored, within=self._holder.lease)
             self._stored = replace(self._stored, holder=None)  # nothing is left to release
-            return InventoryWritten(Phase.REMOVED, 0, self._stored.generation)
+        yield InventoryWritten(Phase.REMOVED, 0, self._stored.generation)
+        if held_by:
+            yield WarningRaised(held_inventory(self._stored, held_by))
 
     def close(self) -> None:
         """Release the lock if it is still held, and record nothing else: an error ended the run.

@@ -166,11 +166,21 @@ class LabelledObjects:
     """The kinds that could not be listed."""
     unproved: tuple[str, ...] = ()
     """Why the list of kinds is not proved complete, in words."""
+    elsewhere: tuple[str, ...] = ()
+    """What does not answer in other groups than those that were asked for, in words."""
 
     @property
     def unseen(self) -> tuple[str, ...]:
         """Return what could not be listed, and why, in words."""
-        return (*_lines(self.unlisted), *self.unproved)
+        return (*_lines(self.unlisted), *self.unproved, *self.elsewhere)
+
+    def unseen_in(self, groups: Collection[str]) -> tuple[str, ...]:
+        """Return the part of ``unseen`` about these groups, which are those of the search.
+
+        Where a right is missing, it may be about any group.
+        """
+        related = (one for one in self.unlisted if one.is_refused or one.kind.group in groups)
+        return (*_lines(related), *self.unproved)
 
     @property
     def failed(self) -> tuple[str, ...]:
@@ -189,6 +199,10 @@ def all_labelled_objects(
     resource_map, missing = proofs.for_search(groups)
     kinds = resource_map.preferred.values()
     found = labelled_objects(proofs.cluster, proofs.workers, kinds, applyset)
+    # What is missing in the groups of the search has ended it, unless a right is missing.
+    is_elsewhere = groups is not None and proofs.registered is not None
+    if is_elsewhere:
+        return replace(found, elsewhere=missing), resource_map
     return replace(found, unproved=missing), resource_map
 
 

@@ -108,6 +108,12 @@ class Cluster(Protocol):
     def under_lease(self, lease: Lease) -> Cluster:
         """Return the same API server; no write is sent, or sent again, after the lease's end."""
 
+    def warning_to(self, sink: Callable[[Ref, str], None] | None) -> Cluster:
+        """Return the same API server; ``sink`` gets its warnings in replies to writes.
+
+        The text is not safe to print yet; that of a Secret is empty unless it holds no value.
+        """
+
 
 class Readable(Protocol):
     """A source of an inventory."""
@@ -131,8 +137,11 @@ class Store(Readable, Protocol):
         No request is sent again after ``within`` seconds.
         """
 
-    def remove(self, inventory: Inventory, *, within: float | None = None) -> None:
-        """Delete the inventory if it has not changed since it was read."""
+    def remove(self, inventory: Inventory, *, within: float | None = None) -> Sequence[str]:
+        """Delete the inventory if no run has changed it since it was read.
+
+        Return the finalizers of other tools that still hold it.
+        """
 
 
 class DamagedStore(Store, Protocol):

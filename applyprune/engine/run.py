@@ -99,6 +99,7 @@ class _Run:
                 yield from self._not_applied(self.fit)
                 return
             yield from map(WarningRaised, self.plan.warnings)
+            yield from self._server_warnings()
             with summary.paused():
                 yield Planned(self.plan)
             if options.dry_run is not DryRun.OFF:
@@ -125,18 +126,24 @@ class _Run:
             yield from summary.counted(unanswered(self.unknown))
             yield from summary.counted(applier.run(self.plan.applies))
             self._update_entries(entries, applier)
+            yield from self._server_warnings()
             yield from self._await_ready(entries, applier)
             yield from self._record_completed(entries, applier)
             yield from self._prune(entries, applier)
+            yield from self._server_warnings()
         except InventoryLocked:
             raise
         except ApplypruneError as error:
             # Record what was done, however the run ends.
+            yield from self._server_warnings()
             self._update_entries(entries, applier)
             yield from self._write_end(entries, error.exit_code)
             raise
         yield from self._write_end(entries, summary.exit_code)
         yield summary.finished()
+
+    def _server_warnings(self) -> Iterator[Event]:
+        return self.context.server_warnings.events(self.plan)
 
     def _read_and_plan(self) -> Generator[Event, None, PlanStage]:
         if self.request.plan_file is not None:
@@ -374,6 +381,6 @@ class _Run:
         if not lock.taken:
             return
         if not entries and self.context.options.removes_set:
-            yield lock.remove()
+            yield from lock.remove()
         else:
             yield lock.release(entries, exit_code=exit_code)

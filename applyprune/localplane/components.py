@@ -18,6 +18,20 @@ ETCD_SOCKET = "etcd-clients:0"
 ETCD_CLIENTS = f"unix://{ETCD_SOCKET}"
 ETCD_PEERS = "unix://etcd-peers:0"
 
+# What a node offers: every resource that published manifests request. The first three are those
+# that kwok would choose. kwok keeps what a Node has, so no new program is needed for these.
+NODE_RESOURCES = {
+    "cpu": "1k",
+    "memory": "1Ti",
+    "pods": "1M",
+    "ephemeral-storage": "1Ti",
+    "hugepages-1Gi": "1Ti",
+    "hugepages-2Mi": "1Ti",
+    "amd.com/gpu": "1k",
+    "gpu.intel.com/i915": "1k",
+    "nvidia.com/gpu": "1k",
+}
+
 # The clients of a plane are tests and waiting users: there is no need to limit the load.
 QUICK = ("--kube-api-qps=500", "--kube-api-burst=1000")
 
@@ -194,4 +208,5 @@ def node(number: int) -> dict[str, object]:
         "apiVersion": "v1",
         "kind": "Node",
         "metadata": {"name": name, "labels": labels},
+        "status": {"capacity": NODE_RESOURCES, "allocatable": NODE_RESOURCES},
     }

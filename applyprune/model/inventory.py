@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from applyprune.model.identity import GroupKind, Ref
 
@@ -170,6 +170,25 @@ class AppliedPlan:
 
 
 @dataclass(frozen=True, slots=True)
+class StoredRoot:
+    """What the ConfigMap of an inventory has besides the inventory, as read or last written."""
+
+    own: str = ""
+    """The digest of everything that applyprune itself has written; empty if nothing is stored."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """The labels of other tools."""
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    """The annotations of other tools."""
+    owner_references: tuple[Mapping[str, Any], ...] = ()
+    finalizers: tuple[str, ...] = ()
+    is_terminating: bool = False
+    """Whether it is being deleted, and only the finalizers hold it."""
+
+
+NO_ROOT = StoredRoot()
+
+
+@dataclass(frozen=True, slots=True)
 class Inventory:
     """The inventory of a set, as read or as it will be written."""
 
@@ -196,6 +215,8 @@ class Inventory:
     """The kinds that the annotation of the ConfigMap names, and no entry; writes keep them."""
     hinted_namespaces: frozenset[str] = field(default=frozenset(), compare=False)
     """The namespaces that the annotation of the ConfigMap names."""
+    root: StoredRoot = field(default=NO_ROOT, compare=False, repr=False)
+    """What the ConfigMap has besides; writes carry over what other tools have added."""
 
     @property
     def exists(self) -> bool:

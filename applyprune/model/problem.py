@@ -60,6 +60,8 @@ class ProblemKind(StrEnum):
     PART_OF_THE_SET = "PartOfTheSet"
     KUSTOMIZE = "Kustomize"
     NO_WAIT = "NoWait"
+    HELD_INVENTORY = "HeldInventory"
+    SERVER_WARNING = "ServerWarning"
     ALREADY_APPLIED = "AlreadyApplied"
     REDIRECTED = "Redirected"
 

@@ -26,6 +26,10 @@ NAMESPACES = "applyset.kubernetes.io/additional-namespaces"
 
 TOOL = "applyprune"
 """The name before the version in the annotation of the tool."""
+OWN_LABELS = frozenset({SET_ID})
+"""The labels of an inventory that applyprune itself writes; all others belong to other tools."""
+OWN_ANNOTATIONS = frozenset({TOOLING, GROUP_KINDS, NAMESPACES})
+"""The same for its annotations."""
 
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 SHARD_OF = "applyprune.dev/inventory"

@@ -150,6 +150,7 @@ SIBLINGS: Mapping[str, set[str]] = {
     "planning.prune": {
         "planning.annotations",
         "planning.applyset",
+        "planning.checks",
         "planning.inventory",
         "planning.order",
         "planning.ownership",

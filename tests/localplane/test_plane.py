@@ -26,6 +26,28 @@ def test_deployment_becomes_ready_and_a_job_completes(namespace: str, kubectl: K
     assert [pod["spec"]["nodeName"] for pod in pods["items"]] == ["node-0", "node-0"]
 
 
+def test_pods_get_every_resource_that_published_manifests_request(
+    namespace: str, kubectl: Kubectl
+) -> None:
+    """Argo Rollouts, for example, requests ephemeral storage."""
+    requests = {
+        "cpu": "100m",
+        "memory": "1Gi",
+        "ephemeral-storage": "1Gi",
+        "hugepages-2Mi": "4Mi",
+        "nvidia.com/gpu": "1",
+    }
+    container = {"name": "c", "image": "c", "resources": {"requests": requests, "limits": requests}}
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "p"},
+        "spec": {"containers": [container]},
+    }
+    kubectl("-n", namespace, "create", "-f", "-", stdin=json.dumps(pod))
+    kubectl("-n", namespace, "wait", "pod/p", "--for=condition=Ready", "--timeout=30s")
+
+
 def test_namespace_is_deleted_with_its_contents(api: Api, kubectl: Kubectl) -> None:
     kubectl("create", "namespace", "short-lived")
     kubectl("-n", "short-lived", "create", "configmap", "a", "--from-literal=a=b")

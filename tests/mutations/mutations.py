@@ -30,6 +30,7 @@ _WITNESS = "tests/engine/guards/test_witness.py::"
 _OTHER_OWNER = "tests/engine/guards/test_other_owner_stories.py::"
 _INVENTORY = "tests/engine/inventory/"
 _DRIFT = "tests/engine/operations/test_drift_reports.py::"
+_FOREIGN = "tests/engine/inventory/test_foreign_metadata.py::"
 _CASCADES = "tests/engine/guards/test_cascades.py::"
 _CONFLICTS = f"{_STEPS}test_conflicts.py::"
 _FAULTS = "tests/engine/failures/test_faults.py::"
@@ -44,6 +45,8 @@ _INCOMPLETE = "tests/engine/failures/test_incomplete_kinds.py::"
 _FOUND = f"{_STEPS}test_found_at_create.py::"
 _PARENT = "tests/engine/inventory/test_foreign_parent.py::"
 _PLAN_FILE = "tests/e2e/plans/test_apply_plan.py::"
+_WARNINGS = "tests/e2e/test_server_warnings.py::"
+_REMAINING = "tests/planning/prune/test_remaining.py::"
 _REQUIRED = "tests/planning/approval/test_required.py::"
 _PRUNE_GUARDS = "tests/engine/guards/test_small_sets.py::"
 _SET = "tests/engine/test_set.py::"
@@ -738,10 +741,102 @@ MUTATIONS = (
         f"{_FALSE_ABSENCE}test_webhook_answers_a_prune_with_404[missing]",
     ),
     Mutation(
+        "the metadata of other tools in a write of the inventory",
+        ("foreign-metadata-kept",),
+        r"with_foreign_metadata\(.*?\)",
+        "body",
+        f"{_FOREIGN}test_metadata_of_other_tools_stays_and_stops_no_run",
+    ),
+    Mutation(
+        "the comparison of applyprune's own data before an inventory is written again",
+        ("inventory-own-data",),
+        "if .*:",
+        "if 0:",
+        f"{_FOREIGN}test_change_of_applyprunes_own_data_still_ends_the_run",
+    ),
+    Mutation(
+        "the refusal to write an inventory that is being deleted",
+        ("terminating-inventory",),
+        LINE,
+        "",
+        f"{_FOREIGN}test_finalizer_of_another_tool_holds_the_deleted_inventory",
+    ),
+    Mutation(
+        "the refusal to use a shard that is being deleted",
+        ("terminating-shard",),
+        "if .*:",
+        "if 0:",
+        f"{_INVENTORY}test_shards.py::test_shard_that_another_tools_finalizer_holds_is_not_used_again",
+    ),
+    Mutation(
+        "the order of waves in a prune",
+        ("prune-wave-order",),
+        r"found\.append\(.*\)",
+        "pass",
+        f"{_REMAINING}test_only_what_is_needed_waits[an earlier wave]",
+    ),
+    Mutation(
+        "the wait of what a remaining object needs",
+        ("needed-remains",),
+        r"found\.append\(.*\)",
+        "pass",
+        f"{_REMAINING}test_only_what_is_needed_waits[its dependency]",
+    ),
+    Mutation(
+        "the wait of a remaining object's owner",
+        ("owner-remains",),
+        r"found\.append\(.*\)",
+        "pass",
+        f"{_REMAINING}test_only_what_is_needed_waits[its owner]",
+    ),
+    Mutation(
+        "the wait of a remaining object's Namespace",
+        ("namespace-remains",),
+        r"found\.append\(.*\)",
+        "pass",
+        f"{_REMAINING}test_only_what_is_needed_waits[its Namespace]",
+    ),
+    Mutation(
+        "the wait of a remaining custom resource's CRD",
+        ("crd-remains",),
+        r"found\.append\(.*\)",
+        "pass",
+        f"{_REMAINING}test_only_what_is_needed_waits[its CRD]",
+    ),
+    Mutation(
+        "the wait of a remaining custom resource's controller",
+        ("controller-remains",),
+        r"found\.append\(.*\)",
+        "pass",
+        f"{_REMAINING}test_only_what_is_needed_waits[a workload, of a custom resource]",
+    ),
+    Mutation(
+        "the stop of a prune if the fields of what remains are unknown",
+        ("unread-remains",),
+        r"self\._all = self\._all or",
+        "_ =",
+        f"{_REMAINING}test_everything_waits_if_what_is_needed_is_unknown_or_the_server_is_gone",
+    ),
+    Mutation(
+        "the removal of values from a warning about a Secret",
+        ("secret-in-warning",),
+        r"without_values\(text\) if .*? else text",
+        "text",
+        f"{_WARNINGS}test_server_warning_is_in_every_format_once_with_file_and_line",
+    ),
+    Mutation(
+        "the mask of the set's Secrets in other warnings of the server",
+        ("secret-in-text",),
+        r"text = .*",
+        "pass",
+        "tests/planning/checks/test_warning_text.py::"
+        "test_values_of_the_sets_secrets_are_masked_in_every_warning",
+    ),
+    Mutation(
         "the read after the deletion of an inventory",
         ("inventory-removed",),
         r"self\..*\)",
-        "pass",
+        "()",
         f"{_FALSE_ABSENCE}test_webhook_answers_the_deletion_of_the_inventory_with_404",
     ),
     Mutation(

@@ -98,7 +98,7 @@ class _File(_Text):
 
 
 def _sets(line: CommandLine) -> Iterable[str]:
-    from applyprune.cluster.inventory.store import list_sets
+    from applyprune.cluster.inventory.listed import list_sets
 
     with line.connection() as cluster:
         other = line.text("to_namespace") if line.parameter == "to" else ""

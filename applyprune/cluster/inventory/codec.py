@@ -18,6 +18,7 @@ from typing import Any
 from applyprune._version import __version__
 from applyprune.cluster.inventory.entries import entries_of, typed
 from applyprune.cluster.inventory.packing import Packed, Shard, digest_of, unpack
+from applyprune.cluster.inventory.stored_root import stored_root, with_foreign_metadata
 from applyprune.errors import InventoryError, InventoryTooNew
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import (
@@ -116,7 +117,7 @@ def encode(inventory: Inventory, packed: Packed, *, write: str) -> dict[str, Any
         body["binaryData"] = {_STREAM: packed.stream}
     elif not packed.shards:
         body["data"][_ENTRIES] = packed.readable
-    return body
+    return with_foreign_metadata(body, inventory.root)  # guard: foreign-metadata-kept
 
 
 def decode(body: Mapping[str, Any]) -> Root:
@@ -151,6 +152,7 @@ def decode(body: Mapping[str, Any]) -> Root:
             plan=_plan_in(header.get("plan")),
             hidden_kinds=hinted_kinds(annotations),
             hinted_namespaces=hinted_namespaces(annotations),
+            root=stored_root(body),
         )
         return Root(
             inventory=inventory,

@@ -15,7 +15,13 @@ from typing import TYPE_CHECKING
 
 from applyprune.cluster.inventory.codec import decode_shard, encode_shard
 from applyprune.cluster.inventory.packing import Shard
-from applyprune.errors import AccessError, AlreadyExists, NotFound, Unavailable
+from applyprune.errors import (
+    AccessError,
+    AlreadyExists,
+    InventoryError,
+    NotFound,
+    Unavailable,
+)
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import Inventory
 from applyprune.model.resources import CONFIG_MAPS
@@ -107,6 +113,13 @@ class Shards:
             )
         except NotFound:
             return False
+        if live.terminating:  # guard: terminating-shard
+            raise InventoryError(
+                f"{live.ref}, a part of the inventory, is being deleted",
+                reason=f"it still exists only because of its finalizers: "
+                f"{', '.join(live.finalizers)}",
+                hint="Let the tool that set the finalizers remove them, and run again.",
+            )
         try:
             decode_shard(live.body or {}, shard)
         except ValueError:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from applyprune.clock import boot_time
 from applyprune.cluster.inventory.codec import Root, decode, encode, entries_in, entries_left
+from applyprune.cluster.inventory.listed import set_of
 from applyprune.cluster.inventory.packing import Packed, Shard, pack
 from applyprune.cluster.inventory.shards import Shards
+from applyprune.cluster.inventory.stored_root import changed_by_others_only, stored_root
 from applyprune.errors import (
     AccessError,
     AlreadyExists,
@@ -23,7 +26,6 @@ from applyprune.errors import (
     NotFound,
     Unavailable,
     Unreachable,
-    UsageError,
 )
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import Inventory, InventoryEntry
@@ -33,19 +35,16 @@ from applyprune.model.resources import CONFIG_MAPS
 from applyprune.planning.applyset import (
     SET_ID,
     ApplySetIdentity,
-    applyset_identity,
     hinted_kinds,
-    set_name,
 )
 from applyprune.planning.inventory.parent import kinds_fault
 
 if TYPE_CHECKING:
     from applyprune.cluster.client import KubernetesClient
-    from applyprune.model.live import LiveObject
 
 _TRIES = 5
-# An inventory may be as large as a megabyte.
-_INVENTORIES_PER_PAGE = 50
+# Seconds for a request that starts at the end of its time; it is refused before it is sent then.
+_LEAST_TIME = 0.001
 
 
 class ConfigMapStore:
@@ -112,7 +111,7 @@ class ConfigMapStore:
         except AccessError:
             return found
         for live in roots:
-            if (owner := _set_of(live)) is None or owner.id not in ids:
+            if (owner := set_of(live)) is None or owner.id not in ids:
                 continue
             try:
                 found[owner.id] = ConfigMapStore(self._client, owner).read()
@@ -138,6 +137,7 @@ class ConfigMapStore:
                 uid=metadata["uid"],
                 resource_version=metadata["resourceVersion"],
                 hidden_kinds=hinted_kinds(metadata.get("annotations") or {}),
+                root=stored_root(body),
             )
             return empty, (str(error.reason or error.message),)
         return inventory, (*faults, *missing)
@@ -178,9 +178,37 @@ class ConfigMapStore:
         return stored
 
     def _commit(self, inventory: Inventory, packed: Packed, within: float | None) -> Inventory:
+        """Write the root, again if only other tools have changed it since."""
         write_id = uuid.uuid4().hex
         fresh = replace(inventory, generation=inventory.generation + 1)
-        sent = encode(fresh, packed, write=write_id)
+        rest = _time_limit(within)
+        for _ in range(_TRIES):
+            self._refuse_terminating(fresh)  # guard: terminating-inventory
+            sent = encode(fresh, packed, write=write_id)
+            stored = self._put(fresh, sent, write_id, rest())
+            if not isinstance(stored, Inventory):
+                break
+            fresh = replace(fresh, resource_version=stored.resource_version, root=stored.root)
+        else:
+            raise self._locked_error()
+        if stored.get("data") != sent["data"] or stored.get("binaryData") != sent.get("binaryData"):
+            raise Unavailable(
+                f"{self._applyset.inventory}: invalid response from the server",
+                code=200,
+                reason="it differs from what was written",
+            )
+        metadata = stored["metadata"]
+        return replace(
+            fresh,
+            uid=metadata["uid"],
+            resource_version=metadata["resourceVersion"],
+            root=stored_root(stored),
+        )
+
+    def _put(
+        self, inventory: Inventory, sent: Mapping[str, Any], write_id: str, within: float | None
+    ) -> Mapping[str, Any] | Inventory:
+        """Return the root as stored; or the inventory to write again, if only others changed it."""
         ref = self._applyset.inventory
         try:
             response = (
@@ -188,52 +216,73 @@ class ConfigMapStore:
                 if inventory.exists
                 else self._client.create(CONFIG_MAPS, ref, sent, retry=False, timeout=within)
             )
-            reply: Mapping[str, Any] = response.body or {}
         except (AlreadyExists, Conflict, NotFound, Unavailable, Unreachable) as error:
             stored = self._body(within)
             if stored is None or not _is_ours(stored, write_id):
                 at = "" if stored is None else stored["metadata"]["resourceVersion"]
                 if isinstance(error, NotFound) and at == inventory.resource_version:
                     raise self._refused_error(error) from error
+                if isinstance(error, Conflict) and stored is not None:
+                    return self._unless_locked(inventory, stored)
                 if isinstance(error, AlreadyExists | Conflict | NotFound):
                     raise self._locked_error() from error
                 raise
-            reply = stored
-        if reply.get("data") != sent["data"] or reply.get("binaryData") != sent.get("binaryData"):
-            raise Unavailable(
-                f"{self._applyset.inventory}: invalid response from the server",
-                code=200,
-                reason="it differs from what was written",
-            )
-        metadata = reply["metadata"]
-        return replace(fresh, uid=metadata["uid"], resource_version=metadata["resourceVersion"])
+            return stored
+        return response.body or {}
 
-    def remove(self, inventory: Inventory, *, within: float | None = None) -> None:
+    def _unless_locked(self, inventory: Inventory, stored: Mapping[str, Any]) -> Inventory:
+        """Return the inventory of a root that only other tools have changed; InventoryLocked."""
+        if not changed_by_others_only(inventory, stored):  # guard: inventory-own-data
+            raise self._locked_error()
+        version = stored["metadata"]["resourceVersion"]
+        return replace(inventory, resource_version=version, root=stored_root(stored))
+
+    def remove(self, inventory: Inventory, *, within: float | None = None) -> Sequence[str]:
         """Delete the root, then every shard; InventoryLocked when the root has changed.
 
-        Raises InventoryError if the root still exists afterwards.
+        Return the finalizers of other tools that still hold the root; it lists no object then.
+        Raises InventoryError if the root still exists afterwards for another reason.
         """
         try:
             existing = self._shards.listed()
         except AccessError:
             existing = {}  # a leftover shard does no harm
-        try:
+        held_by = self._remove_root(inventory, within)
+        self._shards.remove(existing.values(), within)
+        return held_by
+
+    def _remove_root(self, inventory: Inventory, within: float | None) -> Sequence[str]:
+        rest = _time_limit(within)
+        for _ in range(_TRIES):
+            if inventory.root.finalizers and inventory.entries:
+                # As long as it is held, it would list objects that are gone.
+                inventory = self.write(replace(inventory, entries={}, holder=None), within=rest())
             as_read = Precondition(inventory.uid, inventory.resource_version)
             request = DeleteRequest(CONFIG_MAPS, self._applyset.inventory, as_read)
-            is_gone = self._client.delete(request, timeout=within)
-        except NotFound:
-            is_gone = False
-        except Conflict as error:
-            raise self._locked_error() from error
-        if not is_gone:
-            self._confirm_removal(inventory)  # guard: inventory-removed
-        self._shards.remove(existing.values(), within)
+            try:
+                is_gone = self._client.delete(request, timeout=rest())
+            except NotFound:
+                is_gone = False
+            except Conflict as error:
+                stored = self._body(rest())
+                if stored is None:
+                    raise self._locked_error() from error
+                inventory = self._unless_locked(inventory, stored)
+                continue
+            # guard: inventory-removed
+            return () if is_gone else self._confirm_removal(inventory)
+        raise self._locked_error()
 
-    def _confirm_removal(self, inventory: Inventory) -> None:
-        """Read the root after a delete whose reply confirms nothing: it must be gone or going."""
+    def _confirm_removal(self, inventory: Inventory) -> Sequence[str]:
+        """Read the root after a delete whose reply confirms nothing: it must be gone or going.
+
+        Return the finalizers that hold it.
+        """
         root = self._client.read(CONFIG_MAPS, self._applyset.inventory)
-        if isinstance(root, Absent) or root.uid != inventory.uid or root.terminating:
-            return
+        if isinstance(root, Absent) or root.uid != inventory.uid:
+            return ()
+        if root.terminating:
+            return root.finalizers
         raise InventoryError(
             f"the inventory of the set {self._applyset.name} was not deleted",
             reason=f"the server has not confirmed it, and {self._applyset.inventory} still exists",
@@ -288,6 +337,21 @@ class ConfigMapStore:
             hint="An admission webhook may have answered. Run again.",
         )
 
+    def _refuse_terminating(self, inventory: Inventory) -> None:
+        """Refuse to write what is lost as soon as another tool removes its finalizer."""
+        if not inventory.root.is_terminating:
+            return
+        held_by = ", ".join(inventory.root.finalizers)
+        raise InventoryError(
+            f"the inventory of the set {self._applyset.name} is being deleted",
+            location=str(self._applyset.inventory),
+            reason=f"it still exists only because of its finalizers: {held_by}",
+            hint="What is written to it now would be lost. Save it first if it lists objects that "
+            f"still exist: kubectl get configmap {self._applyset.inventory.name} -n "
+            f"{self._applyset.namespace} -o yaml. Then let the tool that set the finalizers remove "
+            "them, and run again.",
+        )
+
     def _locked_error(self) -> InventoryLocked:
         return InventoryLocked(
             f"the inventory of the set {self._applyset.name} was changed by another run",
@@ -302,51 +366,14 @@ def _with_entries(root: Root, entries: Mapping[Ref, InventoryEntry]) -> Inventor
     return replace(root.inventory, entries=entries, hidden_kinds=hidden)
 
 
+def _time_limit(within: float | None) -> Callable[[], float | None]:
+    """Return what says how many of ``within`` seconds are left for a request."""
+    ends = boot_time() + (within or 0.0)
+    return lambda: max(_LEAST_TIME, ends - boot_time()) if within else None
+
+
 def _is_ours(body: Mapping[str, Any], write_id: str) -> bool:
     try:
         return decode(body).write == write_id
     except InventoryError:
         return False
-
-
-@dataclass(frozen=True, slots=True)
-class ListedInventory:
-    """One inventory of a list; ``root`` is None if it cannot be read, for ``reason``."""
-
-    namespace: str
-    name: str
-    root: Root | None
-    reason: str = ""
-
-
-def list_inventories(client: KubernetesClient, namespace: str = "") -> Sequence[ListedInventory]:
-    """Return every inventory in one namespace or in all, including unreadable ones."""
-    found: list[ListedInventory] = []
-    objects = client.list(
-        CONFIG_MAPS, namespace=namespace, selector=SET_ID, full=True, page=_INVENTORIES_PER_PAGE
-    )
-    for live in objects:
-        if (owner := _set_of(live)) is None:
-            continue
-        try:
-            found.append(ListedInventory(owner.namespace, owner.name, decode(live.body or {})))
-        except InventoryError as error:
-            reason = error.reason or error.message
-            found.append(ListedInventory(owner.namespace, owner.name, None, reason))
-    return found
-
-
-def list_sets(client: KubernetesClient, namespace: str = "") -> Sequence[ApplySetIdentity]:
-    """Return every set in one namespace or in all, without reading the inventories."""
-    objects = client.list(CONFIG_MAPS, namespace=namespace, selector=SET_ID)
-    return [applyset for live in objects if (applyset := _set_of(live)) is not None]
-
-
-def _set_of(live: LiveObject) -> ApplySetIdentity | None:
-    """Return the set of an inventory; None for another tool's ApplySet parent."""
-    try:
-        applyset = applyset_identity(set_name(live.ref.name), live.ref.namespace)
-    except UsageError:
-        return None
-    is_ours = live.ref == applyset.inventory and live.labels[SET_ID] == applyset.id
-    return applyset if is_ours else None

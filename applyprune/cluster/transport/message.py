@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC
 from email.utils import parsedate_to_datetime
@@ -58,6 +58,8 @@ class Request:
     """The ``boot_time()`` at which all tries end."""
     leases: tuple[Lease, ...] = ()
     """What must last while it is sent, and is renewed before each try."""
+    warned: Callable[[Sequence[str]], None] | None = field(default=None, repr=False)
+    """Gets the texts of the Warning headers of each reply, also of a refusal."""
 
     def __post_init__(self) -> None:
         """Check the path and the headers."""

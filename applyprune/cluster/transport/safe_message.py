@@ -39,6 +39,9 @@ _WITHOUT_VALUES = rf"""
         [ ]version:[ ]unable[ ]to[ ]convert[ ]unstructured[ ]object[ ]to[ ][\w./-]*,[ ]Kind=\w+:
         [ ](?:error[ ]decoding[ ]from[ ]json:[ ])?
         illegal[ ]base64[ ]data[ ]at[ ]input[ ]byte[ ]\d+
+    | unknown[ ]field[ ]{_QUOTED}
+    | {_WORD}[ ]\w+[ ]is[ ]deprecated(?:[ ]in[ ]v[\d.]+\+)?(?:,[ ]unavailable[ ]in[ ]v[\d.]+\+)?
+        (?:;[ ]use[ ]{_WORD}[ ]\w+)?
     | etcdserver:[ ][a-z ]{{1,80}}
     | Request[ ]entity[ ]too[ ]large:[ ]limit[ ]is[ ]\d+
     | Unauthorized
@@ -53,6 +56,7 @@ _BEGINNINGS = (
         r"(?:field not declared in schema|expected \w+|duplicate entries for key)"
     ),
     r"Apply failed with \d+ conflicts?",
+    r"Validation failed for ValidatingAdmissionPolicy '[\w.-]{1,253}' with binding '[\w.-]{1,253}'",
 )
 
 

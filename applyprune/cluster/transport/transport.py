@@ -30,6 +30,7 @@ from applyprune.cluster.transport.status_errors import (
 )
 from applyprune.cluster.transport.stream import Stream, is_stream
 from applyprune.cluster.transport.tls import ServerPool, open_pool
+from applyprune.cluster.transport.warning_header import warning_texts
 from applyprune.errors import ApiError, Unreachable
 from applyprune.http.connection import CONNECT_TIMEOUT, TICK, Stopped, Try, one_try
 
@@ -220,6 +221,8 @@ class Transport:
         response = self._response(self._server_pool(identity), request, identity, current)
         answer = self._raw_response(response)
         self.date = response.headers.get("Date", "")
+        if request.warned is not None and (headers := response.headers.getlist("Warning")):
+            request.warned(warning_texts(headers))
         return validated(request, answer) or answer
 
     def _streamed(self, request: Request, identity: Identity, current: Try) -> Stream | RawResponse:

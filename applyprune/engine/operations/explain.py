@@ -75,6 +75,7 @@ def explain(
         dry_run = ServerDryRun(context)
         plan = check_plan(stage, context, dry_run, only=states.keys())
         yield from map(WarningRaised, plan.warnings)
+        yield from context.server_warnings.events(plan)
         for ref, state in states.items():
             yield explained(
                 ExplainInput(

@@ -179,7 +179,7 @@ class _Move:
         if source_entries or source_inventory.hidden_kinds or self.context.options.select:
             return first, self.context.lock.release(source_entries, exit_code=exit_code)
         self.context.lock.record(source_entries, Phase.BEFORE_APPLY)
-        return first, self.context.lock.remove()
+        return first, *self.context.lock.remove()
 
     def _in_order(self) -> Sequence[InventoryLock]:
         """Return the locks in the one order in which all moves take them."""

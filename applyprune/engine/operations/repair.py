@@ -12,13 +12,13 @@ from applyprune.engine.listing import KindProofs, all_labelled_objects
 from applyprune.engine.preflight import no_such_set
 from applyprune.engine.snapshot_reader import SnapshotReader
 from applyprune.errors import ApplypruneError, InventoryError, as_problem
-from applyprune.model.events import Event, MismatchFound, ObjectDone, Outcome
+from applyprune.model.events import Event, MismatchFound, ObjectDone, Outcome, WarningRaised
 from applyprune.model.identity import GroupKind
 from applyprune.model.inventory import Inventory, Mismatch, MismatchType, Ownership, Repair
 from applyprune.model.options import DryRun, Mode, Options
 from applyprune.model.problem import Problem
 from applyprune.planning.applyset import ApplySetIdentity
-from applyprune.planning.inventory.check import check, repaired
+from applyprune.planning.inventory.check import check, repaired, unsearched_problem
 from applyprune.planning.order import is_built_in
 from applyprune.planning.ownership.managed_fields import is_applied
 from applyprune.planning.ownership.owner import has_witness
@@ -54,6 +54,7 @@ class _Repair:
     ownership: Ownership
     damage: Sequence[str] = ()
     unseen: Sequence[str] = ()
+    unrelated: Sequence[str] = ()
     hidden: frozenset[GroupKind] = frozenset()
 
     def events(self) -> Iterator[Event]:
@@ -66,6 +67,7 @@ class _Repair:
         else:
             inventory = self._salvage()
         mismatches = self._mismatches(inventory)
+        yield from (WarningRaised(unsearched_problem(line)) for line in self.unrelated)
         yield from (MismatchFound(mismatch) for mismatch in mismatches)
         repairs = [mismatch for mismatch in mismatches if mismatch.repair is not Repair.NONE]
         if repairs and options.dry_run is DryRun.OFF:
@@ -96,10 +98,12 @@ class _Repair:
         self.context.cancellation.check()
         if not (inventory.exists or marked.objects):
             raise no_such_set(applyset)
+        unseen = marked.unseen_in(groups) if is_whole else marked.unseen
+        self.unrelated = [line for line in marked.unseen if line not in unseen]
         snapshot = replace(
             snapshot,
             marked=marked.objects,
-            unseen=marked.unseen,
+            unseen=unseen,
             resources={**resource_map.preferred, **snapshot.resources},
         )
         self.unseen = marked.unseen

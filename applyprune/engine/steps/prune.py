@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from applyprune.engine.cascade_counter import ContentCounter
 from applyprune.engine.context import RunContext
@@ -27,18 +28,25 @@ from applyprune.errors import (
 )
 from applyprune.model.events import Event, ObjectDone, Outcome
 from applyprune.model.identity import Ref
-from applyprune.model.live import Absent, LiveObject, State
+from applyprune.model.live import Absent, LiveObject, State, Unknown
 from applyprune.model.options import Mode
 from applyprune.model.plan import Fate, RemoveStep
-from applyprune.model.problem import Problem
 from applyprune.model.request import DeleteRequest, PatchRequest
 from applyprune.model.resources import CRD, NAMESPACE, Resource
 from applyprune.model.text.display import and_more
+from applyprune.planning.checks.references import has_references
 from applyprune.planning.prune.cascade import cascade_of
+from applyprune.planning.prune.readiness_first import is_workload
+from applyprune.planning.prune.remaining import Remaining
 from applyprune.planning.prune.removal import GONE, remove_step
 from applyprune.planning.replies import refuse_false_absence
 from applyprune.planning.schema.served_kinds import still_registered
 from applyprune.planning.snapshot import CascadeContents, ClusterSnapshot
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from applyprune.model.problem import Problem
 
 _SHOWN = 3
 _TRIES = 8
@@ -63,32 +71,51 @@ class Pruner:
     """All entries whose objects are to be deleted."""
 
     def run(self, steps: Sequence[RemoveStep]) -> Iterator[Event]:
-        """Yield an event for each step; if a wave fails, skip all lower waves."""
+        """Yield an event for each step; what a failed deletion still needs is not deleted."""
         self.deleting = frozenset(
             step.live.uid for step in steps if step.fate is Fate.PRUNE and step.live
         )
         self.deleted = frozenset(step.entry.ref for step in steps if step.fate is Fate.PRUNE)
-        waves = sorted({step.entry.wave for step in steps}, reverse=True)
-        failed = ""
-        for wave in waves:
-            batch = [step for step in steps if step.entry.wave == wave]
-            if failed:
-                yield from (self._skipped(step, failed) for step in batch)
-                continue
-            deleted: list[DeletedObject] = []
-            batch = list(self._recount(batch))
-            for done in self.context.workers.each(self._step, batch):
-                if isinstance(done, DeletedObject):
-                    deleted.append(done)
-                    continue
-                if done.outcome is Outcome.FAILED:
-                    failed = failed or f"{done.ref.short} could not be removed"
-                yield done
-            for event in self._await_gone(deleted, steps):
-                if isinstance(event, ObjectDone) and event.outcome is Outcome.FAILED:
-                    failed = failed or f"{event.ref.short} is still there"
+        remaining = Remaining(any(is_workload(ref.group_kind) for ref in self.deleted))
+        for wave in sorted({step.entry.wave for step in steps}, reverse=True):
+            batch = {step.entry.ref: step for step in steps if step.entry.wave == wave}
+            blocked = {ref: remaining.blocker(step) for ref, step in batch.items()}
+            left: dict[Ref, Problem] = {
+                ref: found.problem(ref) for ref, found in blocked.items() if found is not None
+            }
+            for ref, problem in left.items():
+                yield ObjectDone(ref, Outcome.SKIPPED, problem=problem)
+            free = self._recount([step for ref, step in batch.items() if ref not in left])
+            for event in self._remove(free, steps):
+                if isinstance(event, ObjectDone) and event.problem is not None:
+                    left[event.ref] = event.problem
                 yield event
             self.context.cancellation.check()
+            for ref, body, unread in self.context.workers.each(
+                self._fields, [batch[ref] for ref in left]
+            ):
+                remaining.add(batch[ref], left[ref], body, unread)
+            self.context.cancellation.check()
+
+    def _remove(self, batch: Sequence[RemoveStep], steps: Sequence[RemoveStep]) -> Iterator[Event]:
+        """Process one wave, and wait until what it deletes is gone."""
+        deleted: list[DeletedObject] = []
+        for done in self.context.workers.each(self._step, batch):
+            if isinstance(done, DeletedObject):
+                deleted.append(done)
+            else:
+                yield done
+        yield from self._await_gone(deleted, steps)
+
+    def _fields(self, step: RemoveStep) -> tuple[Ref, Mapping[str, Any] | None, str]:
+        """Return the fields of an object that remains, if they name others; or why not."""
+        ref = step.entry.ref
+        if step.live is None or step.resource is None or not has_references(ref.group_kind):
+            return ref, None, ""
+        state = self._reader.read_object(step.resource, ref, full=True)
+        if isinstance(state, Unknown):
+            return ref, None, state.problem.message
+        return ref, state.body if isinstance(state, LiveObject) else None, ""
 
     def _step(self, step: RemoveStep) -> ObjectDone | DeletedObject:
         """Process one entry; return its object if that is deleted but not gone yet."""
@@ -289,7 +316,3 @@ class Pruner:
     def _done(self, ref: Ref, outcome: Outcome, reason: str = "") -> ObjectDone:
         self.gone.add(ref)
         return ObjectDone(ref, outcome, reason=reason)
-
-    def _skipped(self, step: RemoveStep, reason: str) -> ObjectDone:
-        problem: Problem = as_problem(RunFailed(f"{step.entry.ref} was not deleted", reason=reason))
-        return ObjectDone(step.entry.ref, Outcome.SKIPPED, problem=problem)

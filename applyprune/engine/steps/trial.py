@@ -28,7 +28,8 @@ def try_create(
     an object of that other name exists.
     """
     request = trial_request(desired, applyset, name=name, namespace=namespace)
-    live, _ = cluster.apply(request, dry_run=True)
+    # A warning would be about another name, or about the rules of another namespace.
+    live, _ = cluster.warning_to(None).apply(request, dry_run=True)
     if (error := name_error(desired.ref, live, desired.origin, exists=False)) is not None:
         raise error
     return renamed(live.body or {}, name=desired.ref.name, namespace=desired.ref.namespace)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeAlias
 
 from applyprune.model.json_access import mapping
@@ -19,6 +19,7 @@ HIDDEN = "(secret)"
 """The text that replaces any field of a Secret in a message."""
 _SAME, _BEFORE, _AFTER = "***", "*** (before)", "*** (after)"
 _LONGEST = 60
+_SHORTEST = 4
 # A document in an annotation, plain or gzipped (as by Rancher), is probably a copy of the object.
 _DOCUMENTS = ("{", "[", "H4sI")
 _PARTS = frozenset({"apiVersion", "kind", "metadata", *SECRET_PARTS})
@@ -93,6 +94,19 @@ def masked(before: Body, after: Body, manifest: Body = None) -> tuple[Body, Body
     ):
         before, after = _masked_at(before, after, path, hides)
     return before, after
+
+
+def without_secrets(text: str, bodies: Iterable[Mapping[str, Any]]) -> str:
+    """Return a text of the server with the values of some Secrets hidden, also single lines.
+
+    A value of less than four characters stays: it would hide parts of common words.
+    """
+    values = {value for body in bodies for value in _texts(body)}
+    values |= {line.strip() for value in values for line in value.splitlines()}
+    for value in sorted(values, key=len, reverse=True):
+        if len(value) >= _SHORTEST:
+            text = text.replace(value, HIDDEN)  # guard: secret-in-text
+    return text
 
 
 def _masked_at(

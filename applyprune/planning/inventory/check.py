@@ -15,6 +15,7 @@ from applyprune.model.inventory import (
     Repair,
 )
 from applyprune.model.live import KindDeleted, LiveObject, Missing, Unknown
+from applyprune.model.problem import Problem, ProblemKind
 from applyprune.model.resources import Resource
 from applyprune.planning.applyset import (
     GROUP_KINDS,
@@ -88,6 +89,18 @@ def check(
     )
     found.extend(_of_unserved(unserved))
     return tuple(found)
+
+
+def unsearched_problem(unseen: str) -> Problem:
+    """Return the warning about kinds that were not searched, in groups that the set does not use.
+
+    ``unseen`` says which, and why.
+    """
+    return Problem(
+        ProblemKind.UNAVAILABLE,
+        f"not searched for unlisted objects: {unseen}",
+        reason="the inventory lists no object of that API group, so this is not a mismatch",
+    )
 
 
 def repaired(inventory: Inventory, mismatches: Sequence[Mismatch]) -> Mapping[Ref, InventoryEntry]:

@@ -65,12 +65,13 @@ def no_wait_warning(reason: str) -> Problem:
 def _runs_pods(desired: Desired) -> bool:
     """Return whether an object is a workload; a custom one is if its spec has containers."""
     kind = desired.ref.group_kind
-    return _is_workload(kind) or (
+    return is_workload(kind) or (
         not is_built_in(kind.group) and _has_containers(desired.body.get("spec"))
     )
 
 
-def _is_workload(kind: GroupKind) -> bool:
+def is_workload(kind: GroupKind) -> bool:
+    """Return whether a built-in kind runs Pods."""
     return kind.group in _WORKLOAD_GROUPS or kind in _WORKLOADS
 
 
@@ -87,7 +88,7 @@ def _use(kind: GroupKind, has_workload: bool) -> str:
         return "is a Service"
     if kind in _CASCADING:
         return "is deleted with its contents"
-    if _is_workload(kind):
+    if is_workload(kind):
         return "is a workload"
     if not is_built_in(kind.group):
         return "may be a workload"

@@ -222,3 +222,22 @@ def test_set_grows_and_shrinks_across_its_formats(stage: Stage, api: Api) -> Non
     assert set(story.outcomes.values()) == {Outcome.REMOVED_FROM_INVENTORY}
     assert not stage.inventory().exists
     assert _shards(api, stage) == []
+
+
+def test_shard_that_another_tools_finalizer_holds_is_not_used_again(stage: Stage, api: Api) -> None:
+    """It goes with the finalizer, and the inventory would be incomplete: the write is refused."""
+    _write(stage, _dead(6_000))
+    held = _shards(api, stage)[0]
+    path = f"/api/v1/namespaces/{stage.namespace}/configmaps/{held}"
+    merge = "application/merge-patch+json"
+    hold = {"metadata": {"finalizers": ["example.com/hold"]}}
+    assert api("PATCH", path, hold, content_type=merge)[0] == 200
+    _write(stage, _dead(1))
+    assert _shards(api, stage) == [held]
+    with pytest.raises(InventoryError, match="is being deleted") as refused:
+        _write(stage, _dead(6_000))
+    assert "example.com/hold" in refused.value.reason
+    assert len(stage.inventory().entries) == 1
+    api("PATCH", path, {"metadata": {"finalizers": None}}, content_type=merge)
+    _write(stage, _dead(6_000))
+    assert dict(stage.inventory().entries) == _dead(6_000)

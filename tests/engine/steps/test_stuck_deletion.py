@@ -12,7 +12,7 @@ from applyprune.model.events import ObjectDone, Outcome
 from applyprune.model.options import Mode
 from tests.support.api import Api
 from tests.support.fault_proxy import FaultProxy, always, faults
-from tests.support.objects import DEPLOYMENT, config_map, crd, crd_name, custom_resource
+from tests.support.objects import DEPLOYMENT, SERVICE, config_map, crd, crd_name, custom_resource
 from tests.support.stage import Stage
 
 if TYPE_CHECKING:
@@ -150,6 +150,95 @@ def test_unreadable_workloads_make_the_explanation_shorter(
     assert why.startswith(
         f"finalizer {HOLD}, set by holder: it is unknown whether it runs ({unread}"
     )
+
+
+def _outcomes(story: Story, *names: str) -> list[Outcome]:
+    return [story.outcomes[name] for name in names]
+
+
+def test_failed_deletion_holds_only_what_the_object_needs(
+    stage: Stage, api: Api, kubectl: Kubectl
+) -> None:
+    """Its Namespace, its dependency, what its Pods mount; once it is gone, these go too."""
+    other = f"{stage.namespace}-other"
+    home: dict[str, Any] = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": other}}
+    user = _controller("user")
+    user["spec"]["template"]["spec"]["volumes"] = [{"name": "v", "configMap": {"name": "mounted"}}]
+    depends = {"config.kubernetes.io/depends-on": f"/namespaces/{other}/ConfigMap/asked-for"}
+    inside = config_map("inside", namespace=other, annotations=depends)
+    bodies = [
+        home,
+        user,
+        inside,
+        config_map("asked-for", namespace=other),
+        config_map("mounted"),
+        config_map("free"),
+        {**copy.deepcopy(SERVICE), "metadata": {"name": "free"}},
+    ]
+    assert stage.run(*bodies).exit_code == 0
+    held = {
+        f"/apis/apps/v1/namespaces/{stage.namespace}/deployments/user": "holder",
+        f"/api/v1/namespaces/{other}/configmaps/inside": "holder",
+    }
+    for path, manager in held.items():
+        _finalize(api, path, HOLD, manager=manager)
+    story = stage.run(mode=Mode.DELETE, timeout=1.0)
+    assert story.exit_code == 5
+    assert _outcomes(story, "deployment.apps/user", "configmap/inside") == [Outcome.FAILED] * 2
+    waiting = ("configmap/mounted", "configmap/asked-for", f"namespace/{other}")
+    assert _outcomes(story, *waiting) == [Outcome.SKIPPED] * 3
+    assert _outcomes(story, "configmap/free", "service/free") == [Outcome.DELETED] * 2
+    assert "deployment.apps/user needs it" in story.problem("configmap/mounted")
+    assert "configmap/inside needs it" in story.problem("configmap/asked-for")
+    assert "configmap/inside is still in it" in story.problem(f"namespace/{other}")
+    assert stage.listed() == {"deployment.apps/user", "configmap/inside", *waiting}
+    for path, manager in held.items():
+        _finalize(api, path, manager=manager)
+    assert stage.run(mode=Mode.DELETE, timeout=60.0).exit_code == 0
+    assert not stage.inventory().exists
+
+
+def test_failed_deletion_holds_the_earlier_waves_of_the_annotation(
+    stage: Stage, hold: Callable[[str, str], None]
+) -> None:
+    """A wave is deleted when all later ones are gone: that is what the annotation asks for."""
+
+    def of_wave(name: str, wave: int) -> dict[str, Any]:
+        return config_map(name, annotations={"applyprune.dev/wave": str(wave)})
+
+    stage.run(of_wave("held", 1), of_wave("beside", 1), of_wave("below", 0), of_wave("above", 2))
+    hold("held", "holder")
+    story = stage.run(mode=Mode.DELETE, timeout=1.0)
+    assert story.exit_code == 5
+    assert story.outcomes == {
+        "configmap/above": Outcome.DELETED,
+        "configmap/held": Outcome.FAILED,
+        "configmap/beside": Outcome.DELETED,
+        "configmap/below": Outcome.SKIPPED,
+    }
+
+
+def test_custom_resource_holds_its_crd_and_what_may_be_its_controller(
+    crds: Api, crd_stage: Stage
+) -> None:
+    """Nobody could remove its finalizer any more; an unrelated ConfigMap goes."""
+    name = crd_name("Kept")
+    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "operator"}}
+    stuck = custom_resource("stuck", "Kept")
+    operator = _controller("operator")
+    operator["spec"]["replicas"] = 0
+    bodies = [crd("Kept"), stuck, operator, account, config_map("free")]
+    assert crd_stage.run(*bodies, wait=False).exit_code == 0
+    path = f"/apis/x.example.com/v1/namespaces/{crd_stage.namespace}/kepts/stuck"
+    _finalize(crds, path, HOLD, manager="operator")
+    story = crd_stage.run(mode=Mode.DELETE, timeout=1.0)
+    assert story.exit_code == 5
+    kept = (name, "deployment.apps/operator", "serviceaccount/operator")
+    assert _outcomes(story, *kept) == [Outcome.SKIPPED] * 3
+    assert story.outcomes["configmap/free"] is Outcome.DELETED
+    assert "its controller may need it" in story.problem("deployment.apps/operator")
+    _finalize(crds, path, manager="operator")
+    assert crd_stage.run(mode=Mode.DELETE, timeout=60.0).exit_code == 0
 
 
 def test_namespace_names_what_blocks_it(

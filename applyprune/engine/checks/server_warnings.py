@@ -1,0 +1,42 @@
+"""Collect what the API server warns about, and report each warning of an object once per run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from threading import Lock
+
+from applyprune.model.events import WarningRaised
+from applyprune.model.identity import Ref
+from applyprune.model.plan import Plan
+from applyprune.planning.checks.warning_text import MOST_WARNINGS, more_warnings, warning_problems
+
+_LONGEST = 4096
+
+
+@dataclass(slots=True)
+class ServerWarnings:
+    """The warnings of one run; a dry run and the apply of an object give the same ones."""
+
+    _new: dict[str, list[Ref]] = field(default_factory=dict)
+    _seen: set[tuple[Ref, str]] = field(default_factory=set)
+    _left: int = MOST_WARNINGS
+    _lock: Lock = field(default_factory=Lock)
+
+    def add(self, ref: Ref, text: str) -> None:
+        """Take in a warning; thread-safe."""
+        text = text[:_LONGEST]
+        with self._lock:
+            if (ref, text) not in self._seen:
+                self._seen.add((ref, text))
+                self._new.setdefault(text, []).append(ref)
+
+    def events(self, plan: Plan) -> Iterator[WarningRaised]:
+        """Yield what has come since the last call: one warning for all objects with that text."""
+        with self._lock:
+            found, self._new = self._new, {}
+        shown = list(warning_problems(found, plan))[: self._left]
+        self._left -= len(shown)
+        yield from map(WarningRaised, shown)
+        if more := len(found) - len(shown):
+            yield WarningRaised(more_warnings(more))
