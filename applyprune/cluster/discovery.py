@@ -85,4 +85,7 @@ def _resources(group: str, version: Mapping[str, Any]) -> Iterator[Resource]:
             kind=str(kind.get("kind", "")),
             plural=str(plural),
             namespaced=item.get("scope") == "Namespaced",
+            has_status=any(
+                below.get("subresource") == "status" for below in item.get("subresources") or ()
+            ),
         )

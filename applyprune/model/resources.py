@@ -18,6 +18,8 @@ class Resource:
     kind: str
     plural: str
     namespaced: bool
+    has_status: bool = field(default=False, compare=False)
+    """Whether its status is a subresource: then a write of the object itself drops the status."""
 
     @property
     def gvk(self) -> GVK:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from applyprune.errors import InputError, as_problem
-from applyprune.model.identity import GVK, Ref
+from applyprune.model.identity import GVK, GroupKind, Ref
 from applyprune.model.inventory import FIRST_WAVE
 from applyprune.model.json_access import mapping
 from applyprune.model.options import Options
@@ -27,10 +27,11 @@ from applyprune.planning.checks.helm_hooks import (
     is_undecided,
 )
 from applyprune.planning.fields.normalize import manifest_digest, normalize
-from applyprune.planning.order import in_order
+from applyprune.planning.fields.null_fields import without_nulls
+from applyprune.planning.order import in_order, is_built_in
 from applyprune.planning.ownership.ignored_fields import conflict_rule, ignored_fields
 from applyprune.planning.readiness.wait_rules import wait_word
-from applyprune.planning.schema.crd import defined_resources
+from applyprune.planning.schema.crd import defined_resources, served_versions
 from applyprune.planning.schema.server_errors import is_recreation_allowed
 from applyprune.planning.suggest import advice_for_kind
 
@@ -87,6 +88,7 @@ def resolve(
         if manifest.gvk.group_kind == CRD
         for resource in defined_resources(manifest.body)
     }
+    versions = served_versions(catalogue, coming.values())
     errors: list[InputError] = [*found.errors]
     wrong: set[Ref] = set()
     warnings: list[Problem] = []
@@ -103,7 +105,7 @@ def resolve(
         faults = [*annotation_errors(metadata, manifest.origin)]  # guard: unknown-annotation
         try:
             resource = _resource(manifest, catalogue, coming)
-            candidate = _settle(manifest, resource, applyset, own_namespace)
+            candidate = _settle(manifest, resource, applyset, own_namespace, versions)
             _check(candidate, manifest, applyset, desired, override=override)
         except _Silent as error:
             if is_selected:
@@ -212,11 +214,21 @@ def _resource(
 
 
 def _settle(
-    manifest: Manifest, resource: Resource, applyset: ApplySetIdentity, namespace: str
+    manifest: Manifest,
+    resource: Resource,
+    applyset: ApplySetIdentity,
+    namespace: str,
+    versions: Mapping[GroupKind, frozenset[str]],
 ) -> Desired:
     own_namespace = namespace if resource.namespaced else ""
     ref = Ref(resource.group, resource.kind, own_namespace, manifest.name)
-    body = normalize(manifest.body, namespace=own_namespace, set_id=applyset.id)
+    given, removed = without_nulls(manifest.body, custom=not is_built_in(resource.group))
+    body = normalize(
+        given,
+        namespace=own_namespace,
+        set_id=applyset.id,
+        has_status=resource.has_status,
+    )
     spec = mapping(body.get("spec"))
     return Desired(
         ref=ref,
@@ -231,6 +243,10 @@ def _settle(
         recreate=is_recreation_allowed(body["metadata"]),
         conflicts=conflict_rule(body),
         ignored=ignored_fields(body, manifest.origin),
+        removed=removed,
+        versions=frozenset()
+        if is_built_in(resource.group)
+        else versions.get(resource.group_kind, frozenset()),
         wait=wait_word(body["metadata"]),
         ready_when=str(mapping(body["metadata"].get("annotations")).get(READY_WHEN, "")),
     )

@@ -27,6 +27,7 @@ from applyprune.planning.approval.digests import plan_digest
 from applyprune.planning.checks.missing_references import pruned_references
 from applyprune.planning.diff.rewritten import rewritten_problem
 from applyprune.planning.inventory.entry_before_apply import entry_before_apply
+from applyprune.planning.ownership.empty_fields import filled_by_others
 from applyprune.planning.ownership.foreign_label import is_label_unproven, unproven_label
 from applyprune.planning.ownership.migration import migration_of
 from applyprune.planning.ownership.obstacle import obstacle
@@ -250,6 +251,8 @@ def _existing(
     applyset: ApplySetIdentity,
     options: Options,
 ) -> ApplyStep:
+    if filled := filled_by_others(desired.body, live, applyset.manager):
+        desired = replace(desired, ignored=(*desired.ignored, *filled))
     judged = owner_to_apply(live, entry, applyset)
     # An interrupted adoption has not marked the object yet.
     owner = judged if entry is None or entry.uid else owner_of(live, entry, applyset)

@@ -17,6 +17,7 @@ from applyprune.planning.fields.normalize import sent
 from applyprune.planning.ownership.obstacle import name_error
 from applyprune.planning.ownership.other_owner import marks_of
 from applyprune.planning.ownership.owner import (
+    STUCK,
     Owner,
     fingerprint_of,
     owned_fields_of,
@@ -120,7 +121,8 @@ def confirmed(
     rewritten = rewritten_fields(sent(desired), after, applyset.manager)
     if created:
         return Confirmation(entry, Outcome.CREATED, step.reason, rewritten)
-    moved = step.live is None or step.takes_over or _moved(desired, step.live, after, applyset)
+    first = step.takes_over or step.has_removed
+    moved = step.live is None or first or _moved(desired, step.live, after, applyset)
     outcome = Outcome.CONFIGURED if moved else Outcome.UNCHANGED
     return Confirmation(entry, outcome, _reason(step, after, applyset), rewritten)
 
@@ -142,11 +144,13 @@ def _moved(
         return True
     then = fingerprint_of(before, applyset.manager, None)
     now = fingerprint_of(after, applyset.manager, None)
+    # The time of our entry proves nothing: the server also renews it when it only tidies up. And
+    # somebody may write as our field manager, within the same second of the entry's time.
     return (
         then is None
         or now is None
-        or (then.managed_fields, then.time) != (now.managed_fields, now.time)
-        # Somebody may write as our field manager, within the same second of the entry's time.
+        or then.managed_fields != now.managed_fields
+        or (desired.ref.group, desired.ref.kind) == STUCK
         or not values_match(desired, before)
     )
 

@@ -137,6 +137,7 @@ SIBLINGS: Mapping[str, set[str]] = {
         "planning.annotations",
         "planning.applyset",
         "planning.fields",
+        "planning.pod_template",
     },
     "planning.prune": {
         "planning.annotations",

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from applyprune.engine.steps.failures import apply_problem
-from applyprune.engine.steps.trial import created_again, random_name, try_create
+from applyprune.engine.steps.trial import check_recreation, random_name, try_create
 from applyprune.errors import (
     AlreadyExists,
     ApplypruneError,
@@ -36,15 +36,19 @@ from applyprune.planning.diff.comparison import Comparison, changes_ownership, h
 from applyprune.planning.diff.states import dropped, overlaid, without
 from applyprune.planning.fields.ignore_rule import IgnoreRule, parse_rule
 from applyprune.planning.ownership.conflicts import managers, settled_first, skips
+from applyprune.planning.ownership.removed_fields import after_removal
 from applyprune.planning.ownership.takings import confirmed_takings
 from applyprune.planning.readiness.pods import is_denial
-from applyprune.planning.replies import dry_run_reply, refused_guard, refused_recreation
-from applyprune.planning.requests import delete_request, dry_run_request, forced
+from applyprune.planning.replies import dry_run_reply, refused_guard
+from applyprune.planning.requests import (
+    dry_run_request,
+    forced,
+    planned_removals,
+)
 from applyprune.planning.schema.crd import defined_resources, schema_of
 from applyprune.planning.schema.server_errors import (
     cannot_be_dry_run,
     is_without_namespace,
-    is_worth_a_trial,
     missing_object,
 )
 from applyprune.planning.schema.structural import validate
@@ -53,6 +57,8 @@ if TYPE_CHECKING:
     from applyprune.engine.context import RunContext
     from applyprune.model.live import LiveObject
     from applyprune.model.plan import Desired
+    from applyprune.planning.fields.path import Path
+    from applyprune.planning.ownership.removed_fields import Removals
 
 NOT_CHECKED = "not checked by the server: its namespace or kind does not exist yet"
 FIELDS_TRANSFERRED = "not fully checked by the server: some fields must be transferred first"
@@ -62,26 +68,6 @@ _NEW_SCHEMA = (
 )
 _OTHER_NAME = "tried under another name"
 _SHOWN = 3
-
-
-def check_recreation(
-    context: RunContext, step: ApplyStep, live: LiveObject, error: ApplypruneError
-) -> tuple[DeleteRequest, Mapping[str, Any]]:
-    """Return the delete of an object that may be re-created, and the object as it would be then.
-
-    Raises ``error`` itself if it is not about an immutable field. Raises RunFailed, which names the
-    field, if the object may not be re-created.
-    """
-    if not (isinstance(error, Invalid) and is_worth_a_trial(error)):
-        raise error
-    body = created_again(context.cluster, context.applyset, step.desired)
-    if body is None:
-        raise error
-    refused = refused_recreation(step, live, error, context.applyset, context.options)
-    if refused is not None:
-        raise refused from error
-    deletion = delete_request(step.desired.resource, live, context.options.prune.propagation)
-    return deletion, body
 
 
 @dataclass(slots=True)
@@ -234,8 +220,9 @@ class ServerDryRun:
         step = replace(step, taken_from=taken)
         body: Mapping[str, Any] = after.body or {}
         not_checked = ""
-        if step.takes_over:
-            body, not_checked = self._after_transfer(step, after)
+        removed = planned_removals(step, self.context.applyset)
+        if step.takes_over or removed:
+            body, not_checked = self._after_transfer(step, after, removed)
         comparison = Comparison(step, step.fate, before, body, after, not_checked)
         manager = self.context.applyset.manager
         if not (has_changed(comparison, self.rules) or changes_ownership(before, after, manager)):
@@ -243,7 +230,9 @@ class ServerDryRun:
         self.comparisons[desired.ref] = comparison
         return replace(step, not_checked=not_checked)
 
-    def _after_transfer(self, step: ApplyStep, after: LiveObject) -> tuple[Mapping[str, Any], str]:
+    def _after_transfer(
+        self, step: ApplyStep, after: LiveObject, removed: Removals
+    ) -> tuple[Mapping[str, Any], str]:
         """Return an object after its fields have changed hands, and what was not checked.
 
         The apply then removes the fields that the manifest lacks, and the server sets their
@@ -251,11 +240,13 @@ class ServerDryRun:
         """
         context, desired = self.context, step.desired
         body = after.body or {}
-        others = settled_first(step, context.applyset) - step.migration.managers
-        gone = dropped(step, after, others, context.applyset.manager)
-        if not gone:
+        gone: tuple[Path, ...] = ()
+        if step.takes_over:
+            others = settled_first(step, context.applyset) - step.migration.managers
+            gone = dropped(step, after, others, context.applyset.manager)
+        if not (gone or removed):
             return body, ""
-        body = without(body, gone)
+        body = after_removal(without(body, gone), desired.body, removed)
         try:
             put = context.cluster.replace(desired.resource, desired.ref, body, dry_run=True)
         except (Conflict, Forbidden):
