@@ -9,13 +9,13 @@ example because the account may not write, is not a failure.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from applyprune.engine.steps.failures import apply_problem
-from applyprune.engine.steps.trial import check_recreation, random_name, try_create
+from applyprune.engine.steps.trial import check_recreation, try_in
 from applyprune.errors import (
-    AlreadyExists,
     ApplypruneError,
     Conflict,
     Forbidden,
@@ -35,7 +35,9 @@ from applyprune.planning.checks.references import references
 from applyprune.planning.diff.comparison import Comparison, changes_ownership, has_changed
 from applyprune.planning.diff.states import dropped, overlaid, without
 from applyprune.planning.fields.ignore_rule import IgnoreRule, parse_rule
+from applyprune.planning.fields.normalize import sent
 from applyprune.planning.ownership.conflicts import managers, settled_first, skips
+from applyprune.planning.ownership.dead_versions import dead_versions, with_versions
 from applyprune.planning.ownership.removed_fields import after_removal
 from applyprune.planning.ownership.takings import confirmed_takings
 from applyprune.planning.readiness.pods import is_denial
@@ -56,12 +58,14 @@ from applyprune.planning.schema.structural import validate
 if TYPE_CHECKING:
     from applyprune.engine.context import RunContext
     from applyprune.model.live import LiveObject
-    from applyprune.model.plan import Desired
     from applyprune.planning.fields.path import Path
     from applyprune.planning.ownership.removed_fields import Removals
 
 NOT_CHECKED = "not checked by the server: its namespace or kind does not exist yet"
 FIELDS_TRANSFERRED = "not fully checked by the server: some fields must be transferred first"
+VERSIONS_REWRITTEN = (
+    "merged locally, not by the server: an API version in its managedFields is no longer served"
+)
 _NO_KIND = "its kind does not exist yet: checked by the schema in its CRD, not by the server"
 _NEW_SCHEMA = (
     "its CRD is about to change: checked by the new schema and merged locally, not by the server"
@@ -187,6 +191,8 @@ class ServerDryRun:
         desired = step.desired
         if desired.ref.namespace in self._absent and desired.resource.gvk not in self._schemas:
             return self._in_other_namespace(step)
+        if step.live is not None and dead_versions(step.live, desired.versions):
+            return self._by_replacement(step)
         request = dry_run_request(step, context.applyset)
         try:
             after, created = context.cluster.apply(request, dry_run=True)
@@ -252,6 +258,22 @@ class ServerDryRun:
         except (Conflict, Forbidden):
             return body, FIELDS_TRANSFERRED
         return put.body or {}, ""
+
+    def _by_replacement(self, step: ApplyStep) -> ApplyStep:
+        """Check an object by the dry run of a PUT: the server refuses every apply of it as it is.
+
+        An API version in its managedFields is not served any more.
+        """
+        desired, cluster = step.desired, self.context.cluster
+        before = cluster.get(desired.resource, desired.ref, full=True)
+        body = with_versions(overlaid(before, sent(desired)), before, desired)
+        with suppress(Conflict, Forbidden):
+            body = cluster.replace(desired.resource, desired.ref, body, dry_run=True).body or {}
+        comparison = Comparison(step, step.fate, before, body, not_checked=VERSIONS_REWRITTEN)
+        if not has_changed(comparison, self.rules):
+            return replace(step, fate=Fate.LEAVE)
+        self.comparisons[desired.ref] = comparison
+        return replace(step, not_checked=VERSIONS_REWRITTEN)
 
     def _refused(self, step: ApplyStep, error: ApplypruneError) -> ApplyStep:
         """Return the step as RECREATE if that explains and resolves a refused change."""
@@ -329,7 +351,7 @@ class ServerDryRun:
         how, body = NOT_CHECKED, desired.body
         for namespace in dict.fromkeys((self.context.applyset.namespace, "default")):
             try:
-                body = self._try_in(namespace, desired)
+                body = try_in(namespace, desired, self.context)
             except (NotFound, NotServed):
                 continue
             except (Forbidden, Invalid) as error:
@@ -345,15 +367,6 @@ class ServerDryRun:
             break
         self._compare(step, Fate.CREATE, None, body, how)
         return replace(step, not_checked=how)
-
-    def _try_in(self, namespace: str, desired: Desired) -> Mapping[str, Any]:
-        name = desired.ref.name
-        cluster, applyset = self.context.cluster, self.context.applyset
-        try:
-            return try_create(cluster, applyset, desired, name=name, namespace=namespace)
-        except (AlreadyExists, Conflict):
-            name = random_name(name)
-            return try_create(cluster, applyset, desired, name=name, namespace=namespace)
 
     def _compare(
         self,

@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from applyprune.errors import ApplypruneError, Invalid
+from applyprune.errors import AlreadyExists, ApplypruneError, Conflict, Invalid
 from applyprune.planning.diff.states import renamed
 from applyprune.planning.ownership.obstacle import name_error
 from applyprune.planning.replies import refused_recreation
@@ -37,6 +37,16 @@ def try_create(
     if (error := name_error(desired.ref, live, desired.origin, exists=False)) is not None:
         raise error
     return renamed(live.body or {}, name=desired.ref.name, namespace=desired.ref.namespace)
+
+
+def try_in(namespace: str, desired: Desired, context: RunContext) -> Mapping[str, Any]:
+    """Return what ``try_create`` does, under the object's own name if it is free there."""
+    name, cluster, applyset = desired.ref.name, context.cluster, context.applyset
+    try:
+        return try_create(cluster, applyset, desired, name=name, namespace=namespace)
+    except (AlreadyExists, Conflict):
+        name = random_name(name)
+        return try_create(cluster, applyset, desired, name=name, namespace=namespace)
 
 
 def created_again(

@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING
 from applyprune.planning.ownership.managed_fields import guarded_patch
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping
+    from typing import Any
 
     from applyprune.model.live import LiveObject
-    from applyprune.planning.ownership.managed_fields import Operations
+    from applyprune.model.plan import Desired
+    from applyprune.planning.ownership.managed_fields import Managers, Operations
 
 
 def dead_versions(live: LiveObject, served: Collection[str]) -> frozenset[str]:
@@ -36,8 +38,20 @@ def dead_versions(live: LiveObject, served: Collection[str]) -> frozenset[str]:
 
 def version_patch(live: LiveObject, dead: Collection[str], api_version: str) -> Operations:
     """Return the operations that rewrite these API versions; nothing else changes."""
-    managers = [
+    return guarded_patch(live, live.labels, _rewritten(live.managed_fields, dead, api_version))
+
+
+def with_versions(
+    state: Mapping[str, Any], live: LiveObject, desired: Desired
+) -> Mapping[str, Any]:
+    """Return a state of ``live`` whose managedFields the server can read."""
+    dead = dead_versions(live, desired.versions)
+    managers = _rewritten(live.managed_fields, dead, desired.resource.gvk.api_version)
+    return {**state, "metadata": {**state["metadata"], "managedFields": managers}}
+
+
+def _rewritten(managers: Managers, dead: Collection[str], api_version: str) -> Managers:
+    return [
         {**entry, "apiVersion": api_version} if entry.get("apiVersion") in dead else entry
-        for entry in live.managed_fields
+        for entry in managers
     ]
-    return guarded_patch(live, live.labels, managers)
