@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from applyprune.engine.cascade_counter import ContentCounter, DependantCounter
+from applyprune.engine.checks.autoscalers import with_autoscalers
 from applyprune.engine.checks.fields import with_fields_checked
 from applyprune.engine.checks.reference_lookup import reference_warnings
 from applyprune.engine.checks.refuse_conflicts import refuse_visible_conflicts
@@ -155,6 +156,8 @@ def plan_with(
         and not options.apply.selector
         and options.mode is not Mode.ORPHAN,
     )
+    if options.mode is Mode.APPLY:
+        snapshot = with_autoscalers(snapshot, resolved.desired, inventory, context, reader)
     context.cancellation.check()
     dependants = DependantCounter(cluster, context.workers, resource_map)
     snapshot = _with_cascades(snapshot, dependants, resolved, inventory, context)

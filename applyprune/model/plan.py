@@ -59,6 +59,8 @@ class Desired:
     """What to do on a field conflict."""
     ignored: tuple[str, ...] = ()
     """The JSON pointers of fields that are only sent at creation."""
+    left: tuple[str, ...] = ()
+    """What the default rules leave to others, in words."""
     removed: tuple[str, ...] = ()
     """The JSON pointers of fields that the manifest sets to null: they are removed, not sent."""
     versions: frozenset[str] = frozenset()

@@ -27,6 +27,7 @@ from applyprune.planning.approval.digests import plan_digest
 from applyprune.planning.checks.missing_references import pruned_references
 from applyprune.planning.diff.rewritten import rewritten_problem
 from applyprune.planning.inventory.entry_before_apply import entry_before_apply
+from applyprune.planning.ownership.default_rules import with_autoscaler
 from applyprune.planning.ownership.empty_fields import filled_by_others
 from applyprune.planning.ownership.foreign_label import is_label_unproven, unproven_label
 from applyprune.planning.ownership.migration import migration_of
@@ -220,7 +221,8 @@ def _apply_step(
     if isinstance(state, Missing):
         request = apply_request(desired, None, applyset, options)
         if entry is None or not isinstance(state, Absent) or not _may_have_finished(desired, entry):
-            return ApplyStep(desired, Fate.CREATE, fresh, request=request)
+            left = "; ".join(desired.left)
+            return ApplyStep(desired, Fate.CREATE, fresh, reason=left, request=request)
         if was_deleted(entry.job, snapshot.now):
             return ApplyStep(desired, Fate.CREATE, fresh, reason=DELETED, request=request)
         completed = entry.job is not None and entry.job.completed
@@ -251,6 +253,7 @@ def _existing(
     applyset: ApplySetIdentity,
     options: Options,
 ) -> ApplyStep:
+    desired = with_autoscaler(desired, snapshot.autoscalers, options.apply.no_default_ignore)
     if filled := filled_by_others(desired.body, live, applyset.manager):
         desired = replace(desired, ignored=(*desired.ignored, *filled))
     judged = owner_to_apply(live, entry, applyset)
@@ -291,13 +294,13 @@ def _existing(
             )
             return ApplyStep(desired, Fate.LEAVE, listed, live)
     request = apply_request(desired, live, applyset, options, migration=migration, fence=fence)
-    reason = "" if known else f"adopted: it existed and belonged to {_whom(owner)}"
+    adopted = () if known else (f"adopted: it existed and belonged to {_whom(owner)}",)
     return ApplyStep(
         desired,
         Fate.CHANGE if known else Fate.ADOPT,
         union,
         live,
-        reason=reason,
+        reason="; ".join((*adopted, *desired.left)),
         fence=fence,
         migration=migration,
         takes_over=takes,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from applyprune.errors import ApplypruneError, Invalid, RunFailed
 from applyprune.model.events import Outcome
 from applyprune.model.live import Absent, LiveObject, Unknown
+from applyprune.model.plan import Fate
 from applyprune.planning.diff.rewritten import rewritten_fields
 from applyprune.planning.fields.normalize import sent
 from applyprune.planning.ownership.obstacle import name_error
@@ -128,10 +129,11 @@ def confirmed(
 
 
 def _reason(step: ApplyStep, after: LiveObject, applyset: ApplySetIdentity) -> str:
-    if step.reason or step.live is None or not step.taken_from:
+    if step.live is None or not step.taken_from or step.fate is Fate.ADOPT:
         return step.reason
     taken = confirmed_takings(step, step.live, after, applyset)
-    return f"took fields from {', '.join(taken)}" if taken else ""
+    told = [f"took fields from {', '.join(taken)}"] if taken else []
+    return "; ".join([*told, step.reason] if step.reason else told)
 
 
 def _moved(

@@ -43,6 +43,8 @@ KEYS: Mapping[str, _Form] = {
     "prune": _Form.FLAG,
     "orphan": _Form.TEXTS,
     "adopt": _Form.TEXT,
+    "ignore": _Form.TEXTS,
+    "no-default-ignore": _Form.TEXTS,
     "check": _Form.FLAG,
     "wait": _Form.FLAG,
     "ready-when": _Form.TEXTS,
@@ -221,5 +223,12 @@ def _converted(
     except click.BadParameter as error:
         raise InputError(
             f"invalid value for {key}", location=configuration.origin(key), reason=error.message
+        ) from None
+    except UsageError as error:
+        raise InputError(
+            error.message,
+            location=configuration.origin(key),
+            reason=error.reason,
+            hint=error.hint,
         ) from None
     return value

@@ -93,7 +93,7 @@ class ServerDryRun:
 
     def __post_init__(self) -> None:
         """Parse the rules for ignored fields; raise UsageError for an invalid one."""
-        self.rules = [parse_rule(text) for text in self.context.options.diff.ignore]
+        self.rules = [parse_rule(text) for text in self.context.options.apply.ignore]
 
     def check_applies(self, plan: Plan, *, only: Collection[Ref] | None = None) -> Plan:
         """Return the plan with the fates that the server confirms for the input; write nothing.

@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from applyprune.model.plan import Desired
@@ -117,6 +117,14 @@ def manifest_digest(body: Mapping[str, Any]) -> str:
             for key, value in body.items()
         }
     return digest(body)
+
+
+def ruled_digest(manifest: str, pointers: Sequence[str]) -> str:
+    """Return the digest for a manifest of which rules leave fields to others.
+
+    It is another one as soon as a rule comes or goes: then the manifest must be sent again.
+    """
+    return digest([manifest, *pointers]) if pointers else manifest
 
 
 def is_secret(body: Mapping[str, Any]) -> bool:

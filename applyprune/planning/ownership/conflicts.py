@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from applyprune.errors import ApplypruneError, Conflict
-from applyprune.model.identity import Ref
 from applyprune.model.json_access import mapping
 from applyprune.model.live import LiveObject
 from applyprune.model.options import Adopt, Options
@@ -21,6 +20,7 @@ from applyprune.planning.applyset import MANAGERS, PART_OF, ApplySetIdentity
 from applyprune.planning.fields.normalize import may_be_secret
 from applyprune.planning.fields.path import from_server, to_pointer, value_at
 from applyprune.planning.fields.redact import shown
+from applyprune.planning.ownership.default_rules import targets
 from applyprune.planning.ownership.managed_fields import set_manager
 from applyprune.planning.ownership.migration import INVENTED
 
@@ -171,7 +171,7 @@ def explain(
     HorizontalPodAutoscalers of its namespace.
     """
     fields = contenders(error)
-    scalers = [_described(scaler, now) for scaler in autoscalers if _targets(scaler, desired.ref)]
+    scalers = [_described(scaler, now) for scaler in autoscalers if targets(scaler, desired.ref)]
     lines, pointers = [], []
     for name, owners in fields.items():
         field = _contested(name, desired, live)
@@ -276,12 +276,6 @@ def _is_scale(name: str, owners: Sequence[FieldOwner]) -> bool:
         (owner.manager, owner.subresource) == ("kube-controller-manager", "scale")
         for owner in owners
     )
-
-
-def _targets(scaler: Mapping[str, Any], ref: Ref) -> bool:
-    scaled = mapping(mapping(scaler.get("spec")).get("scaleTargetRef"))
-    group = str(scaled.get("apiVersion", "")).rpartition("/")[0]
-    return (group, scaled.get("kind"), scaled.get("name")) == (ref.group, ref.kind, ref.name)
 
 
 def _described(scaler: Mapping[str, Any], now: datetime) -> str:
